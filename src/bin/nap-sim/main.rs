@@ -1,0 +1,3 @@
+//! `nap-sim`: the room in virtual time.
+
+fn main() {}

@@ -1,0 +1,20 @@
+//! mod_nap keeps a dynamic site answering when more people come than it can serve.
+//!
+//! This page is the map; `docs/` is for administrators. Dependencies point one way, and
+//! `tests/architecture.rs` holds them to it:
+//!
+//! ```text
+//!   micros                       time as a newtype
+//!   nap                          the systems: pure, one folder or file a paper
+//!   room                         composes them: enter, events, leave. Pure
+//!   shm, info, sim, conf         the segment; renderers; virtual time; directives
+//!   ffi, bin                     httpd's door; nap-sim, nap-load
+//! ```
+//!
+//! An **access** is a state machine without blocking calls: [`room`] decides and returns a value;
+//! only the C shim waits. State is plain `repr(C)` data: httpd hands the room the locked segment,
+//! the simulator a box, a test its own value. Time and randomness are arguments.
+
+pub mod micros;
+pub mod nap;
+pub mod room;

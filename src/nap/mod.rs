@@ -1,0 +1,1 @@
+//! NAP-Web (`papers/nap-web.txt`): bounded waiting in arrival order, and kept tickets.

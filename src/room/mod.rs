@@ -1,0 +1,1 @@
+//! Rooms: what is protected. Composes the systems into enter, events and leave. Pure.
