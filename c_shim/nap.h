@@ -1,0 +1,269 @@
+/* nap.h: the whole contract between the C shim and the Rust core.
+ *
+ * Both sides compile from this page: the shim includes it, and bindgen turns it into
+ * src/ffi/contract.rs (committed; `make check-bindings` compares). It needs no httpd header,
+ * and neither side links against the other's symbols but for nap_core_table(): the core is a
+ * table of functions (nap_core) and so is what it may call back (nap_host). Signatures are thus
+ * checked by both compilers.
+ *
+ * Rules: strings are borrowed for the call, not terminated; the core never keeps a pointer
+ * except the host table; every core function may be called from any thread of a child, and
+ * none of them blocks but nap_core.wait; a panic inside comes back as the safe answer.
+ * Times are microseconds (suffix _us), sizes bytes.
+ */
+#ifndef NAP_H
+#define NAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NAP_ABI 1
+#define NAP_UNSET (-1)        /* a setting nobody made */
+#define NAP_NONE UINT32_MAX   /* no room, no gate, no permit ... */
+#define NAP_NAME_MAX 63       /* room and page names, bytes without the final zero */
+#define NAP_ERR_MAX 512       /* a configuration message */
+
+/* Bytes somebody else owns. */
+typedef struct nap_str {
+    const char *ptr;
+    size_t len;
+} nap_str;
+
+/* ---- Configuration -------------------------------------------------------------------- */
+
+/* Directives the core parses. Those that need httpd's own parsers (expressions, sections,
+ * on/off flags by httpd's rules) are parsed by the shim. */
+typedef enum nap_directive {
+    NAP_RUN_READY = 1,
+    NAP_WAIT_MAX,
+    NAP_WAIT_LIMIT,
+    NAP_RE_ACCESS,
+    NAP_HISTORY,
+    NAP_RESERVE,
+    NAP_DOWNLOAD,
+    NAP_SLOT_PERIOD,
+    NAP_SLOT_TICKETS,
+    NAP_TICKET_LIFETIME,
+    NAP_TICKET_PRIME,
+    NAP_TICKET_HORIZON,
+    NAP_TICKET_SHARE,
+    NAP_OVERBOOK,
+    NAP_TICKETS_PER_CLIENT,
+    NAP_TICKET_COOKIE,
+    NAP_TICKET_BIND,
+    NAP_TICKET_STATUS,
+    NAP_TICKET_PATH,
+    NAP_TABLES,
+    NAP_ADMIT
+} nap_directive;
+
+/* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
+#define NAP_AUTO (-2)
+#define NAP_PAPER (-3)
+#define NAP_OFF (-4)
+
+/* A room as configured. Every number is NAP_UNSET until a directive sets it; conf_room_finish
+ * puts the defaults in. */
+typedef struct nap_room_conf {
+    char name[NAP_NAME_MAX + 1];
+    char cookie[NAP_NAME_MAX + 1];      /* empty: nap-<room>, under TLS __Host-nap-<room> */
+    char cookie_attributes[256];        /* further attributes, as written after "; " */
+    int64_t run_ready;                  /* n or NAP_AUTO */
+    int64_t wait_max_us;                /* the bound */
+    int64_t wait_limit;                 /* n, NAP_AUTO or NAP_PAPER */
+    int64_t re_access;                  /* n or NAP_AUTO */
+    int64_t history;                    /* finished accesses the wait limit looks at */
+    int64_t download;                   /* bytes after which a body is a long answer, or NAP_OFF */
+    int64_t slot_period_us;
+    int64_t slot_tickets;               /* n, NAP_AUTO or NAP_PAPER */
+    int64_t ticket_lifetime_us;
+    int64_t ticket_prime_us;            /* NAP_AUTO: max(bound, 5 s) */
+    int64_t ticket_horizon_us;
+    int64_t ticket_share_ppm;           /* 0..1000000 or NAP_AUTO */
+    int64_t overbook_ppm;               /* factor x 10^6, NAP_AUTO or NAP_OFF */
+    int64_t tickets_per_client;         /* n or NAP_AUTO: max(16, 5 % of outstanding) */
+    int64_t ticket_bind;                /* 0 none, 1 client prefix */
+    int64_t admit_early;                /* 1: admission in access_checker */
+    int64_t schedule_static;            /* 1: files of the default handler too (shim: NapStatic) */
+} nap_room_conf;
+
+/* The server as configured and as the MPM runs it. */
+typedef struct nap_server_conf {
+    int64_t reserve;            /* workers kept free, a number; NAP_UNSET: reserve_percent counts */
+    int64_t reserve_percent;    /* of ThreadsPerChild (or of MaxRequestWorkers on prefork) */
+    int64_t table_waiters;      /* NapTables waiters=, NAP_UNSET: from the MPM */
+    int64_t table_clients;
+    int64_t table_trace;
+    int64_t table_sessions;
+    char ticket_path[256];      /* NapTicketPath; empty: /.nap/ticket */
+    uint32_t server_limit;      /* children the MPM may run at most */
+    uint32_t thread_limit;      /* threads a child may have at most */
+    uint32_t threads_per_child; /* 1 on prefork */
+    uint32_t max_workers;       /* MaxRequestWorkers */
+    uint32_t threaded;          /* 0 on prefork */
+    uint32_t cores;             /* online */
+} nap_server_conf;
+
+/* ---- An access ---------------------------------------------------------------------------- */
+
+/* What is to be done with an access now. */
+typedef enum nap_verdict {
+    NAP_PASS = 0,    /* not scheduled: httpd goes on as if we were not there (also: fail open) */
+    NAP_RUN = 1,     /* Run Ready: holds a permit; `leave` must follow */
+    NAP_WAIT = 2,    /* in Wait or Re Access: call `wait` again */
+    NAP_REFUSE = 3,  /* Next Wait: `refusal` tells the headers, `page` the body */
+    NAP_MORE = 4     /* try_enter only: the request's details are needed, call `enter` */
+} nap_verdict;
+
+/* Why a waiting access stops waiting before its turn (nap_core.give_up). */
+typedef enum nap_give_up {
+    NAP_GONE = 1,     /* the client closed its connection: nobody to answer */
+    NAP_STOPPING = 2  /* the server is going down: refuse with a ticket */
+} nap_give_up;
+
+#define NAP_FLAG_SECONDARY 1u   /* shim sets: a stream of mod_http2 on that module's own threads */
+#define NAP_FLAG_DRY_RUN 2u     /* shim sets: decide and count, but let everything pass */
+#define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
+
+/* One access; lives on the pool of the chain's first request, zeroed by the shim (access_init).
+ * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
+ * request parked without its thread can be resumed by another. */
+typedef struct nap_access {
+    uint32_t room;        /* shim sets: index from room_index */
+    uint32_t gate;        /* indices in the segment, NAP_NONE = none */
+    uint32_t session;     /* room for the systems to come: session, executor, debt */
+    uint32_t executor;
+    uint32_t debt;
+    uint32_t permit;
+    uint32_t place;
+    uint32_t state;       /* core's own */
+    uint32_t flags;       /* NAP_FLAG_* */
+    uint32_t group;       /* shim reads (log note): 0 none 1 run 2 wait 3 re-access 4 next-wait */
+    uint32_t reason;      /* shim reads (log note) through reason_name */
+    uint32_t queue;       /* queue met on entering Wait */
+    uint64_t token;       /* owner token of permit and place */
+    uint64_t entered_us;  /* arrival */
+    uint64_t granted_us;  /* Run Ready since */
+    uint64_t predicted_us;/* predicted response time stored at admission */
+    uint64_t waited_us;   /* shim reads (log note) */
+    uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form */
+} nap_access;
+
+/* What the core needs to know of a request once it is not the trivial case. */
+typedef struct nap_request {
+    void *r;                    /* handed back to the host's functions */
+    nap_str method;
+    nap_str uri;                /* path and query as received, after removal of nap-ticket= */
+    const nap_str *cookies;     /* the Cookie headers, in order */
+    size_t n_cookies;
+    nap_str ticket_header;      /* Nap-Ticket, empty: none */
+    nap_str ticket_query;       /* value of nap-ticket=, empty: none */
+    nap_str accept;
+    nap_str accept_language;
+    nap_str fetch_dest;         /* Sec-Fetch-Dest */
+    nap_str purpose;            /* Sec-Purpose, else Purpose */
+    nap_str origin;
+    uint8_t client[16];         /* useragent address, v4 as ::ffff:a.b.c.d */
+    uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */
+    uint32_t ticket_status;     /* 503, 429 or 200 */
+} nap_request;
+
+/* ---- What the core may call -------------------------------------------------------------- */
+
+#define NAP_LOG_ERROR 3
+#define NAP_LOG_WARN 4
+#define NAP_LOG_NOTICE 5
+#define NAP_LOG_INFO 6
+#define NAP_LOG_DEBUG 7
+
+typedef struct nap_host {
+    /* a header of the answer to r that survives an error redirect (err_headers_out), added */
+    void (*err_header)(void *r, nap_str name, nap_str value);
+    /* the same, replacing */
+    void (*set_err_header)(void *r, nap_str name, nap_str value);
+    /* content type, then body, of the answer the handler is making */
+    void (*content_type)(void *r, nap_str type);
+    void (*write)(void *r, nap_str body);
+    /* one line to the server's error log */
+    void (*log)(int level, nap_str line);
+    /* one line to NapTicketLog, if there is one */
+    void (*ticket_log)(nap_str line);
+} nap_host;
+
+/* ---- What the core offers ------------------------------------------------------------------ */
+
+/* The mapping that all children share; the shim keeps it over restarts of the module. */
+typedef struct nap_segment {
+    void *base;
+    uint64_t size;
+    int32_t fd;         /* memfd or state file, -1: none */
+    int32_t created;    /* 1: new, 0: taken over */
+} nap_segment;
+
+typedef struct nap_core {
+    uint32_t abi;
+
+    /* -- configuration; errors are sentences in err[NAP_ERR_MAX], return 0 = good -- */
+    void (*conf_room_init)(nap_room_conf *room, nap_str name);
+    int (*conf_room)(nap_room_conf *room, nap_directive which, const nap_str *argv, size_t argc, char *err);
+    void (*conf_server_init)(nap_server_conf *server);
+    int (*conf_server)(nap_server_conf *server, nap_directive which, const nap_str *argv, size_t argc, char *err);
+    /* a status code for NapTicketStatus, or -1 with err */
+    int (*conf_status)(nap_str arg, char *err);
+    /* defaults in, ranges and combinations checked; may also leave a remark (return 1) */
+    int (*conf_room_finish)(nap_room_conf *room, const nap_server_conf *server, char *err);
+
+    /* -- the parent, at start and at each graceful restart -- */
+    /* make or take over the segment; *segment is what an earlier load of the module left (base
+     * NULL: nothing). state_file may be empty. children_uid: who must be unable to swap the file. */
+    int (*segment_open)(nap_segment *segment, const nap_server_conf *server, size_t rooms,
+                        nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
+    /* enter a finished room into the segment (by name; limits change in place); its index or -1 */
+    int (*room_index)(const nap_room_conf *room, char *err);
+    /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
+    int (*ticket_keys)(nap_str text, char *err);
+    /* all rooms entered: this generation of the configuration is in force; logs the start line */
+    void (*start)(void);
+    /* a child has died (child_status hook): take back what it held */
+    void (*child_gone)(int pid);
+    /* about once a second in the parent and lazily elsewhere: close slots, long answers */
+    void (*tick)(void);
+    /* the server ends: write the state file, drop the mapping's statistics */
+    void (*segment_close)(void);
+
+    /* -- a child -- */
+    void (*child_init)(uint32_t slot, int pid, const nap_host *host);
+    /* a new generation of the configuration since child_init? (a stop is none) */
+    int (*superseded)(void);
+
+    /* -- an access -- */
+    void (*access_init)(nap_access *a);
+    nap_verdict (*try_enter)(nap_access *a);
+    nap_verdict (*enter)(nap_access *a, const nap_request *q);
+    /* up to timeout_us: NAP_WAIT = still waiting */
+    nap_verdict (*wait)(nap_access *a, uint64_t timeout_us, const nap_request *q);
+    nap_verdict (*give_up)(nap_access *a, nap_give_up why, const nap_request *q);
+    /* the answer's first byte is out: long answers are detached 60 s later */
+    void (*first_byte)(nap_access *a);
+    /* the answer is made (or long): permit back, the worker stays in use */
+    void (*detach)(nap_access *a);
+    /* the end, however it came; always once after NAP_RUN; safe to repeat */
+    void (*leave)(nap_access *a);
+    /* headers of a refusal, through the host, on the refused request */
+    void (*refusal)(nap_access *a, const nap_request *q);
+    /* headers of an admitted access that redeemed a ticket (the cookie's deletion) */
+    void (*redeemed)(nap_access *a, const nap_request *q);
+    /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
+    int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
+    /* log notes */
+    nap_str (*reason_name)(const nap_access *a);
+    size_t (*ticket_id)(const nap_access *a, char out[17]);
+
+    /* -- pages for the administrator -- */
+    void (*info)(const nap_request *q, int json);
+} nap_core;
+
+/* The only symbol of the core that the shim links to. */
+const nap_core *nap_core_table(void);
+
+#endif
