@@ -8,9 +8,15 @@
 //! | [`wait_limit`] | how long the queue may get: the paper's line and ours, rho | 4.2.1, 5.1 | 1.1, 1.2 |
 //! | [`departures`] | X, departures per second of the busy period | | 1.2 |
 //! | [`residence`] | S, how long an access runs | 5.2 | 1.2, 1.3 |
+//! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
+//! | [`ticket_states`] | sold, waiting, running or done: two bits a ticket | 4.2.2 | 2.7 |
+//! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
 
 pub mod departures;
+pub mod ledger;
 pub mod residence;
+pub mod slots;
+pub mod ticket_states;
 pub mod wait_limit;
 
 /// The whole number below `x`, forgiving the last digits of a division that should have come out
