@@ -1,1 +1,26 @@
 //! NAP-Web (`papers/nap-web.txt`): bounded waiting in arrival order, and kept tickets.
+//!
+//! Each file is one noun of the system; `room` puts them together. Laws are pure functions over
+//! seconds as `f64`; what is kept between calls is plain `repr(C)` integers, all zero = empty.
+//!
+//! | file | what it holds | paper | ALGORITHMS |
+//! |---|---|---|---|
+//! | [`wait_limit`] | how long the queue may get: the paper's line and ours, rho | 4.2.1, 5.1 | 1.1, 1.2 |
+//! | [`departures`] | X, departures per second of the busy period | | 1.2 |
+//! | [`residence`] | S, how long an access runs | 5.2 | 1.2, 1.3 |
+//! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
+//! | [`ticket_states`] | sold, waiting, running or done: two bits a ticket | 4.2.2 | 2.7 |
+//! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
+
+pub mod departures;
+pub mod ledger;
+pub mod residence;
+pub mod slots;
+pub mod ticket_states;
+pub mod wait_limit;
+
+/// The whole number below `x`, forgiving the last digits of a division that should have come out
+/// even (`3.9 / 0.02` is 194.9999999999998). Negative and NaN become zero, huge saturates.
+pub(crate) fn whole(x: f64) -> u32 {
+    (x + 1e-9).floor() as u32
+}

@@ -1,0 +1,170 @@
+//! X: departures per second while the queue was never empty.
+//!
+//! Only a busy period measures what the server can do: an idle one measures the visitors. So the
+//! window starts anew when the queue becomes non-empty, and the last good value outlives it.
+//! ALGORITHMS 1.2: `X = (k - 1)/(t_k - t_1)` over the last <= 100 departures.
+
+use crate::micros::Micros;
+
+const RING: usize = 128;
+/// How many departures count, at most.
+const WINDOW: usize = 100;
+/// How many it takes before a busy period speaks for itself.
+const ENOUGH: u32 = 10;
+
+/// The departures of the present busy period. Written and read under the gate's lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Departures {
+    /// When the present busy period began; zero: the queue is empty.
+    busy_since: Micros,
+    /// The last busy period that had enough departures: what its intervals took; zero: none yet.
+    known_span: Micros,
+    /// How many intervals those were.
+    known_intervals: u32,
+    /// Departures of the present busy period, saturating.
+    count: u32,
+    /// When they were; the newest is at `next - 1` modulo [`RING`].
+    times: [Micros; RING],
+    /// Departures ever recorded, modulo 2^32.
+    next: u32,
+    spare: u32,
+}
+
+impl Departures {
+    /// Nothing known.
+    pub const EMPTY: Departures = Departures {
+        busy_since: Micros::ZERO,
+        known_span: Micros::ZERO,
+        known_intervals: 0,
+        count: 0,
+        times: [Micros::ZERO; RING],
+        next: 0,
+        spare: 0,
+    };
+
+    /// The queue has become non-empty.
+    pub fn begin(&mut self, now: Micros) {
+        self.end();
+        self.busy_since = now.max(Micros(1));
+    }
+
+    /// An access has left Run Ready while others waited; outside a busy period nothing happens.
+    pub fn record(&mut self, now: Micros) {
+        if self.busy_since == Micros::ZERO {
+            return;
+        }
+        if let Some(time) = self.times.get_mut(self.next as usize % RING) {
+            *time = now;
+        }
+        self.next = self.next.wrapping_add(1);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The queue has become empty: what this busy period has shown is kept.
+    pub fn end(&mut self) {
+        if let Some((intervals, span)) = self.measured() {
+            self.known_intervals = intervals;
+            self.known_span = span;
+        }
+        self.busy_since = Micros::ZERO;
+        self.count = 0;
+    }
+
+    /// X in departures per second: of this busy period once it has ten, else of the last that had.
+    pub fn throughput(&self) -> Option<f64> {
+        let (intervals, span) = self
+            .measured()
+            .unwrap_or((self.known_intervals, self.known_span));
+        let rate = f64::from(intervals) / span.as_secs_f64();
+        (rate.is_finite() && rate > 0.0).then_some(rate)
+    }
+
+    /// Intervals between the departures that count, and the time from first to last.
+    fn measured(&self) -> Option<(u32, Micros)> {
+        if self.count < ENOUGH {
+            return None;
+        }
+        let intervals = (self.count - 1).min(WINDOW as u32 - 1);
+        let newest = self.next.wrapping_sub(1);
+        let at = |number: u32| self.times.get(number as usize % RING).copied();
+        let span = at(newest)? - at(newest.wrapping_sub(intervals))?;
+        (span > Micros::ZERO).then_some((intervals, span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tick(n: u64) -> Micros {
+        Micros::from_millis(n)
+    }
+
+    /// `n` departures, one every `every` ms, the first at `from` ms.
+    fn depart(x: &mut Departures, from: u64, every: u64, n: u64) {
+        for i in 0..n {
+            x.record(tick(from + i * every));
+        }
+    }
+
+    #[test]
+    fn nine_departures_say_nothing_and_ten_do() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(0));
+        depart(&mut x, 100, 20, 9);
+        assert_eq!(x.throughput(), None);
+        x.record(tick(100 + 9 * 20));
+        assert_eq!(x.throughput(), Some(50.0));
+    }
+
+    #[test]
+    fn only_the_last_hundred_count() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1));
+        depart(&mut x, 1, 1000, 200);
+        depart(&mut x, 300_000, 10, 100);
+        assert_eq!(x.throughput(), Some(100.0));
+    }
+
+    #[test]
+    fn an_idle_gap_is_no_departure_interval() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1));
+        depart(&mut x, 1, 10, 50);
+        x.end();
+        depart(&mut x, 5_000, 10, 3);
+        assert_eq!(
+            x.throughput(),
+            Some(100.0),
+            "outside a busy period nothing counts"
+        );
+        x.begin(tick(1_000_000));
+        depart(&mut x, 1_000_000, 40, 9);
+        assert_eq!(x.throughput(), Some(100.0), "the last value known");
+        x.record(tick(1_000_000 + 9 * 40));
+        assert_eq!(x.throughput(), Some(25.0));
+    }
+
+    #[test]
+    fn departures_all_at_once_and_garbage_give_no_rate() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1));
+        depart(&mut x, 5, 0, 50);
+        assert_eq!(x.throughput(), None);
+
+        let mut x = Departures {
+            busy_since: Micros::MAX,
+            known_intervals: u32::MAX,
+            count: u32::MAX,
+            known_span: Micros::MAX,
+            times: [Micros::MAX; RING],
+            next: u32::MAX,
+            spare: u32::MAX,
+        };
+        x.record(tick(1));
+        x.end();
+        x.begin(Micros::ZERO);
+        assert!(x.throughput().is_none_or(|rate| rate.is_finite()));
+    }
+}

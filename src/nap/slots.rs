@@ -1,0 +1,901 @@
+//! Slots: how many tickets are sold for each stretch of time, and for when each is good.
+//!
+//! A slot (paper 4.2.2; ALGORITHMS 2.1) covers one period and has `capacity` places, their starts
+//! spread evenly over it, so that holders do not come back all at once. The next slot starts where
+//! the last one ends; what a slot has once promised is not spread anew. Every so many places
+//! belong to the late pool (2.2): they are for holders who come after their prime window.
+//!
+//! Slots are numbered from 1 and live in a ring, each at its number modulo [`SLOTS`]; an entry that
+//! does not carry its own number is no slot. They open at one end, as places are needed, and close
+//! at the other, when no ticket of theirs can be presented any more. Places the ledger had no room
+//! for stay on offer until a later one of the same slot is sold.
+
+use super::ticket_states::{Runs, TICKETS};
+use super::whole;
+use crate::micros::Micros;
+
+/// How many slots can be open: 24 h of the default 10 s, and some.
+pub const SLOTS: usize = 8704;
+
+/// Places looked at in one booking, at most: it runs under the gate's lock.
+const STEPS: u32 = 2048;
+/// Refusals among the places left over before the search goes on where it last sold.
+const LEFT_OVERS: u32 = 64;
+/// No slot has more places: a wrong measurement must not use up all states at once.
+const PLACES: u32 = TICKETS / 8;
+/// No slot in order ends later than this from now.
+const FAR: Micros = Micros::from_secs(48 * 3600);
+/// At least every tenth place is for newcomers.
+const LATE_SHARE_MAX: u32 = 900_000;
+
+/// C, how many tickets a slot has (ALGORITHMS 2.1): `margin share concurrency period / S`.
+/// With `concurrency` 1 and no margin or share it is the paper's (5.2).
+pub fn capacity(
+    period_s: f64,
+    service_mean: f64,
+    concurrency: u32,
+    margin: f64,
+    share: f64,
+) -> u32 {
+    whole(margin * share * f64::from(concurrency) * period_s / service_mean).max(1)
+}
+
+/// C from X, where it is known: it needs no assumption that the run slots are independent.
+pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f64) -> u32 {
+    whole(margin * share * throughput * period_s).max(1)
+}
+
+/// When the last of `queue` waiting is expected to finish (Little's law), in seconds; the paper's
+/// start of the first slot.
+pub fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -> f64 {
+    now_s + service_mean + f64::from(queue) / throughput
+}
+
+/// One period's tickets. All counts are of tickets.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slot {
+    /// Its own number; another: no slot here.
+    pub seq: u32,
+    /// C, frozen when it opened.
+    pub capacity: u32,
+    /// A(C) >= C, the places it has (2.4); their starts are `period / issue_limit` apart.
+    pub issue_limit: u32,
+    /// The late pool's share of the places, in parts per million.
+    pub late_share_ppm: u32,
+    /// When it starts.
+    pub start: Micros,
+    /// How long it lasts.
+    pub period: Micros,
+    /// No place of a lower index is sold to newcomers any more.
+    pub next: u32,
+    /// No place of a lower index is sold from the late pool any more.
+    pub late_next: u32,
+    /// Sold to newcomers.
+    pub sold: u32,
+    /// Sold from the late pool.
+    pub sold_late: u32,
+    /// Presented in time, or early, and let in.
+    pub redeemed: u32,
+    /// Presented in their tail.
+    pub late: u32,
+    /// Presented in time; the deadline guard fired.
+    pub deferred: u32,
+    /// Presented in time and turned away.
+    pub broken: u32,
+    /// Never presented; known when it closes.
+    pub expired: u32,
+    /// Position of index 0 in the ticket states.
+    pub base: u32,
+    /// Not zero: no ticket of it can be presented any more.
+    pub closed: u32,
+    spare: u32,
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot {
+        seq: 0,
+        capacity: 0,
+        issue_limit: 0,
+        late_share_ppm: 0,
+        start: Micros::ZERO,
+        period: Micros::ZERO,
+        next: 0,
+        late_next: 0,
+        sold: 0,
+        sold_late: 0,
+        redeemed: 0,
+        late: 0,
+        deferred: 0,
+        broken: 0,
+        expired: 0,
+        base: 0,
+        closed: 0,
+        spare: 0,
+    };
+
+    /// When it ends and the next one starts.
+    pub fn end(&self) -> Micros {
+        self.start + self.period
+    }
+
+    /// When the prime window of a place starts: `start + index period / issue_limit`.
+    pub fn start_of(&self, index: u32) -> Micros {
+        let offset =
+            u128::from(index) * u128::from(self.period.0) / u128::from(self.issue_limit.max(1));
+        self.start + Micros(offset as u64)
+    }
+
+    /// Where a place has its state; none: it has no such place.
+    pub fn position(&self, index: u32) -> Option<u32> {
+        (index < self.issue_limit).then(|| self.base.wrapping_add(index))
+    }
+
+    /// Everything sold so far.
+    pub fn sold_in_all(&self) -> u32 {
+        self.sold.saturating_add(self.sold_late)
+    }
+
+    /// The first place that starts at `time` or after it.
+    fn index_from(&self, time: Micros) -> u32 {
+        let offset = u128::from((time - self.start).0) * u128::from(self.issue_limit);
+        offset
+            .div_ceil(u128::from(self.period.0.max(1)))
+            .min(u32::MAX.into()) as u32
+    }
+
+    /// The first place of the pool at `index` or after it.
+    fn of_pool(&self, pool: Pool, index: u32) -> u32 {
+        let share = u64::from(self.late_share_ppm.min(LATE_SHARE_MAX));
+        let late_below = |index: u32| u64::from(index) * share / 1_000_000;
+        match pool {
+            Pool::Newcomers => {
+                let mut index = index;
+                while late_below(index.saturating_add(1)) > late_below(index) {
+                    index += 1;
+                }
+                index
+            }
+            Pool::Late if share == 0 => u32::MAX,
+            Pool::Late => {
+                let nth = (late_below(index) + 1) * 1_000_000;
+                u32::try_from(nth.div_ceil(share) - 1).unwrap_or(u32::MAX)
+            }
+        }
+    }
+
+    fn cursor(&mut self, pool: Pool) -> &mut u32 {
+        match pool {
+            Pool::Newcomers => &mut self.next,
+            Pool::Late => &mut self.late_next,
+        }
+    }
+}
+
+/// Under which terms tickets are sold. A slot takes them over when it opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// w, how long a slot lasts (`NapSlotPeriod`).
+    pub period: Micros,
+    /// C, 1 or more.
+    pub capacity: u32,
+    /// A(C), or C; less than C counts as C.
+    pub issue_limit: u32,
+    /// Share of the places kept for the late pool, in parts per million.
+    pub late_share_ppm: u32,
+    /// No ticket starts later than this from now (`NapTicketHorizon`).
+    pub horizon: Micros,
+}
+
+/// A place that was sold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Booking {
+    /// Its slot.
+    pub seq: u32,
+    /// Its index in the slot.
+    pub index: u32,
+    /// When the slot starts.
+    pub slot_start: Micros,
+    /// When the ticket's prime window starts.
+    pub start: Micros,
+    /// Where its state is.
+    pub position: u32,
+}
+
+/// How a ticket that was presented ended. Each ticket is settled once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// Presented in time and turned away.
+    Broken,
+    /// Presented in time; the deadline guard fired.
+    Deferred,
+    /// Presented in its tail and re-booked.
+    Late,
+    /// Let in, in time or early.
+    Redeemed,
+}
+
+/// What a slot came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The slot.
+    pub seq: u32,
+    /// Tickets sold, late pool included.
+    pub sold: u32,
+    /// How many of them were never presented.
+    pub expired: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pool {
+    Late,
+    Newcomers,
+}
+
+/// All slots of a gate. Written and read under the gate's lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Slots {
+    /// Number of the newest slot; zero: none was ever opened.
+    newest: u32,
+    /// Number of the oldest slot that is not closed; `newest + 1` when all are.
+    oldest: u32,
+    /// No slot before this one has a place left for newcomers ...
+    newcomers_from: u32,
+    /// ... nor one of the late pool before this one.
+    late_from: u32,
+    /// The newest slot that sold to newcomers ...
+    newcomers_last: u32,
+    /// ... and from the late pool.
+    late_last: u32,
+    /// The states' positions taken by open slots.
+    runs: Runs,
+    ring: [Slot; SLOTS],
+}
+
+impl Slots {
+    /// No slots.
+    pub const EMPTY: Slots = Slots {
+        newest: 0,
+        oldest: 0,
+        newcomers_from: 0,
+        late_from: 0,
+        newcomers_last: 0,
+        late_last: 0,
+        runs: Runs::EMPTY,
+        ring: [Slot::EMPTY; SLOTS],
+    };
+
+    /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
+    /// room for: `may(start)`. None: nothing can be sold within the horizon.
+    ///
+    /// `may` stands for a claim of one length rounded out to whole seconds, so a start refused
+    /// means every later start within the same second refused; those are not asked for.
+    pub fn book(
+        &mut self,
+        now: Micros,
+        first: Micros,
+        terms: &Terms,
+        may: &mut dyn FnMut(Micros) -> bool,
+    ) -> Option<Booking> {
+        self.repair();
+        let (seq, index) = self.find(Pool::Newcomers, now, first, terms, may)?;
+        self.sell(Pool::Newcomers, seq, index)
+    }
+
+    /// Sells a place to a holder who came late: the earliest of the late pool, or the next of the
+    /// newcomers' where that is earlier or the pool has none.
+    pub fn rebook(
+        &mut self,
+        now: Micros,
+        first: Micros,
+        terms: &Terms,
+        may: &mut dyn FnMut(Micros) -> bool,
+    ) -> Option<Booking> {
+        self.repair();
+        let late = self.find(Pool::Late, now, first, terms, may);
+        let newcomers = self.find(Pool::Newcomers, now, first, terms, may);
+        let starts = |place: Option<(u32, u32)>| {
+            place.and_then(|(seq, index)| Some(self.slot(seq)?.start_of(index)))
+        };
+        match (late, newcomers) {
+            (Some((seq, index)), _)
+                if starts(newcomers).is_none_or(|n| starts(late) <= Some(n)) =>
+            {
+                self.sell(Pool::Late, seq, index)
+            }
+            (_, place) => place.and_then(|(seq, index)| self.sell(Pool::Newcomers, seq, index)),
+        }
+    }
+
+    /// A slot by its number, open or closed, while the ring still has it.
+    pub fn slot(&self, seq: u32) -> Option<&Slot> {
+        self.ring
+            .get(seq as usize % SLOTS)
+            .filter(|slot| seq != 0 && slot.seq == seq)
+    }
+
+    /// The slots not yet closed, oldest first.
+    pub fn open_slots(&self) -> impl Iterator<Item = &Slot> {
+        let open = self
+            .newest
+            .saturating_sub(self.oldest)
+            .saturating_add(1)
+            .min(SLOTS as u32);
+        let first = self.newest.saturating_sub(open - 1);
+        (first..=self.newest)
+            .filter_map(|seq| self.slot(seq))
+            .filter(|slot| slot.closed == 0)
+    }
+
+    /// Where a ticket's state is; none: its slot is closed or never was.
+    pub fn position(&self, seq: u32, index: u32) -> Option<u32> {
+        self.slot(seq)
+            .filter(|slot| slot.closed == 0)?
+            .position(index)
+    }
+
+    /// A ticket was presented and has met its fate; false: its slot is closed.
+    pub fn settle(&mut self, seq: u32, fate: Fate) -> bool {
+        let Some(slot) = self.slot_mut(seq).filter(|slot| slot.closed == 0) else {
+            return false;
+        };
+        let count = match fate {
+            Fate::Broken => &mut slot.broken,
+            Fate::Deferred => &mut slot.deferred,
+            Fate::Late => &mut slot.late,
+            Fate::Redeemed => &mut slot.redeemed,
+        };
+        *count = count.saturating_add(1);
+        true
+    }
+
+    /// A redeemed ticket's holder left before it ran: the ticket is good again.
+    pub fn unredeem(&mut self, seq: u32) {
+        if let Some(slot) = self.slot_mut(seq).filter(|slot| slot.closed == 0) {
+            slot.redeemed = slot.redeemed.saturating_sub(1);
+        }
+    }
+
+    /// Closes the oldest slot if it ended `grace` ago or earlier (validity and grace of its last
+    /// ticket); call until it gives none.
+    pub fn close_due(&mut self, now: Micros, grace: Micros) -> Option<Closed> {
+        self.repair();
+        while self.newest != 0 && self.oldest <= self.newest {
+            let seq = self.oldest;
+            let Some(slot) = self.slot_mut(seq) else {
+                self.oldest = seq + 1;
+                continue;
+            };
+            if slot.end() + grace > now && slot.end() <= now + FAR {
+                return None;
+            }
+            let presented = [slot.redeemed, slot.late, slot.deferred, slot.broken]
+                .into_iter()
+                .fold(0, u32::saturating_add);
+            slot.closed = 1;
+            slot.expired = slot.sold_in_all().saturating_sub(presented);
+            let (places, closed) = (
+                slot.issue_limit,
+                Closed {
+                    seq,
+                    sold: slot.sold_in_all(),
+                    expired: slot.expired,
+                },
+            );
+            self.oldest = seq + 1;
+            self.runs.give_back(places);
+            return Some(closed);
+        }
+        self.runs.reset();
+        None
+    }
+
+    /// The first place of the pool, not sold yet, that starts at `first` or later and that `may`
+    /// be sold. Newcomers' slots are opened as needed.
+    fn find(
+        &mut self,
+        pool: Pool,
+        now: Micros,
+        first: Micros,
+        terms: &Terms,
+        may: &mut dyn FnMut(Micros) -> bool,
+    ) -> Option<(u32, u32)> {
+        let latest = now + terms.horizon;
+        let last_sold = match pool {
+            Pool::Newcomers => self.newcomers_last,
+            Pool::Late => self.late_last,
+        };
+        let (mut steps, mut refusals) = (0, 0);
+        let mut refused_second = None;
+        let mut seq = *self.from(pool);
+        while steps < STEPS {
+            steps += 1;
+            if seq > self.newest {
+                if pool == Pool::Late {
+                    return None;
+                }
+                seq = self.open(first, latest, terms)?;
+            }
+            let Some(slot) = self.slot_mut(seq) else {
+                seq += 1;
+                continue;
+            };
+            // Starts before `first` are gone for good: `first` moves on with the clock.
+            let passed = slot.index_from(first).max(*slot.cursor(pool));
+            let mut index = slot.of_pool(pool, passed);
+            *slot.cursor(pool) = index;
+            let slot = *slot;
+            if index >= slot.issue_limit && *self.from(pool) == seq {
+                *self.from(pool) = seq + 1;
+            }
+            while index < slot.issue_limit && steps < STEPS {
+                steps += 1;
+                let start = slot.start_of(index);
+                if start > latest {
+                    break;
+                }
+                if refused_second != Some(start.secs_floor()) {
+                    if may(start) {
+                        return Some((seq, index));
+                    }
+                    refused_second = Some(start.secs_floor());
+                    refusals += 1;
+                }
+                let next_second = Micros::from_secs(start.secs_floor() + 1);
+                let beyond = slot.index_from(next_second).max(index + 1);
+                index = slot.of_pool(pool, beyond);
+            }
+            seq += 1;
+            if refusals >= LEFT_OVERS {
+                seq = seq.max(last_sold);
+            }
+        }
+        None
+    }
+
+    fn sell(&mut self, pool: Pool, seq: u32, index: u32) -> Option<Booking> {
+        let slot = self.slot_mut(seq)?;
+        let position = slot.position(index)?;
+        *slot.cursor(pool) = index + 1;
+        let sold = match pool {
+            Pool::Newcomers => &mut slot.sold,
+            Pool::Late => &mut slot.sold_late,
+        };
+        *sold = sold.saturating_add(1);
+        let (slot_start, start) = (slot.start, slot.start_of(index));
+        match pool {
+            Pool::Newcomers => self.newcomers_last = self.newcomers_last.max(seq),
+            Pool::Late => self.late_last = self.late_last.max(seq),
+        }
+        Some(Booking {
+            seq,
+            index,
+            slot_start,
+            start,
+            position,
+        })
+    }
+
+    /// Opens the next slot: where the last one ends, or at `first` when that has passed.
+    fn open(&mut self, first: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
+        // A slot beyond the horizon is garbage, or from before the horizon was shortened.
+        let last = self
+            .slot(self.newest)
+            .filter(|last| last.start <= latest && last.end() <= latest + FAR);
+        let after = last.map_or(Micros::ZERO, Slot::end);
+        let start = after.max(first);
+        let seq = self.newest + 1;
+        if start > latest || seq.saturating_sub(self.oldest.max(1)) >= SLOTS as u32 {
+            return None;
+        }
+        let capacity = terms.capacity.clamp(1, PLACES);
+        let issue_limit = terms.issue_limit.clamp(capacity, PLACES);
+        let base = self.runs.take(issue_limit)?;
+        *self.ring.get_mut(seq as usize % SLOTS)? = Slot {
+            seq,
+            capacity,
+            issue_limit,
+            late_share_ppm: terms.late_share_ppm,
+            start,
+            period: terms.period.max(Micros(1)),
+            base,
+            ..Slot::EMPTY
+        };
+        self.newest = seq;
+        Some(seq)
+    }
+
+    /// Puts the numbers back in order after a process died half way, or on a fresh segment.
+    fn repair(&mut self) {
+        if self.newest > u32::MAX / 2 {
+            // Centuries of slots: garbage. The numbers start anew.
+            self.newest = 0;
+        }
+        let next = self.newest + 1;
+        let oldest_kept = next.saturating_sub(SLOTS as u32).max(1);
+        self.oldest = self.oldest.clamp(oldest_kept, next);
+        self.newcomers_from = self.newcomers_from.clamp(self.oldest, next);
+        self.late_from = self.late_from.clamp(self.oldest, next);
+        self.newcomers_last = self.newcomers_last.min(self.newest);
+        self.late_last = self.late_last.min(self.newest);
+    }
+
+    fn from(&mut self, pool: Pool) -> &mut u32 {
+        match pool {
+            Pool::Newcomers => &mut self.newcomers_from,
+            Pool::Late => &mut self.late_from,
+        }
+    }
+
+    fn slot_mut(&mut self, seq: u32) -> Option<&mut Slot> {
+        self.ring
+            .get_mut(seq as usize % SLOTS)
+            .filter(|slot| seq != 0 && slot.seq == seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Micros = Micros::from_secs(24 * 3600);
+
+    fn terms(capacity: u32) -> Terms {
+        Terms {
+            period: Micros::from_secs(10),
+            capacity,
+            issue_limit: capacity,
+            late_share_ppm: 0,
+            horizon: DAY,
+        }
+    }
+
+    fn secs(s: f64) -> Micros {
+        Micros::from_secs_f64(s)
+    }
+
+    fn slots() -> Box<Slots> {
+        Box::new(Slots::EMPTY)
+    }
+
+    /// Starts of what is sold while the ledger always has room, in seconds.
+    fn book_all(slots: &mut Slots, first: f64, terms: &Terms, n: usize) -> Vec<f64> {
+        (0..n)
+            .map_while(|_| slots.book(secs(0.0), secs(first), terms, &mut |_| true))
+            .map(|booking| booking.start.as_secs_f64())
+            .collect()
+    }
+
+    #[test]
+    fn capacity_counts_the_slots_that_run_at_once() {
+        assert_eq!(capacity(300.0, 0.148, 1, 1.0, 1.0), 2027);
+        assert_eq!(capacity(300.0, 0.148, 10, 0.9, 0.5), 9121);
+        assert_eq!(capacity(1.0, 5.0, 1, 1.0, 1.0), 1);
+        assert_eq!(capacity(10.0, f64::NAN, 1, 1.0, 1.0), 1);
+        assert_eq!(capacity_from_rate(10.0, 67.6, 0.9, 0.5), 304);
+    }
+
+    #[test]
+    fn starts_are_spread_and_the_next_slot_starts_where_the_last_one_ends() {
+        let mut slots = slots();
+        let eight_by_four = Terms {
+            period: Micros::from_secs(8),
+            ..terms(4)
+        };
+        let starts = book_all(&mut slots, 4.0, &eight_by_four, 6);
+        assert_eq!(starts, [4.0, 6.0, 8.0, 10.0, 12.0, 14.0]);
+        assert_eq!(
+            slots.open_slots().map(|slot| slot.sold).collect::<Vec<_>>(),
+            [4, 2]
+        );
+    }
+
+    #[test]
+    fn a_slot_keeps_the_capacity_it_opened_with() {
+        let mut slots = slots();
+        assert_eq!(book_all(&mut slots, 4.0, &terms(2), 1), [4.0]);
+        assert_eq!(book_all(&mut slots, 4.0, &terms(5), 3), [9.0, 14.0, 16.0]);
+    }
+
+    #[test]
+    fn starts_before_the_first_are_skipped_and_never_sold() {
+        let mut slots = slots();
+        assert_eq!(book_all(&mut slots, 4.0, &terms(5), 1), [4.0]);
+        assert_eq!(book_all(&mut slots, 7.0, &terms(5), 1), [8.0]);
+        assert_eq!(book_all(&mut slots, 4.0, &terms(5), 2), [10.0, 12.0]);
+        assert_eq!(book_all(&mut slots, 104.0, &terms(5), 1), [104.0]);
+    }
+
+    #[test]
+    fn what_the_ledger_refuses_stays_on_offer() {
+        let mut slots = slots();
+        let full_until = |until: f64| move |start: Micros| start >= secs(until);
+        let book = |slots: &mut Slots, until| {
+            slots
+                .book(secs(0.0), secs(4.0), &terms(5), &mut full_until(until))
+                .map(|booking| booking.start.as_secs_f64())
+        };
+        assert_eq!(book(&mut slots, 24.0), Some(24.0), "two slots without room");
+        assert_eq!(book(&mut slots, 0.0), Some(4.0), "room again");
+        assert_eq!(book(&mut slots, 10.0), Some(10.0));
+        assert_eq!(
+            book(&mut slots, 0.0),
+            Some(12.0),
+            "a gap within a slot is given up"
+        );
+    }
+
+    #[test]
+    fn a_second_that_was_refused_is_asked_for_once() {
+        let mut slots = slots();
+        let mut asked = Vec::new();
+        let booking = slots.book(secs(0.0), secs(4.0), &terms(1000), &mut |start| {
+            asked.push(start.as_secs_f64());
+            start >= secs(7.0)
+        });
+        assert_eq!(booking.map(|b| b.index), Some(300));
+        assert_eq!(asked, [4.0, 5.0, 6.0, 7.0]);
+    }
+
+    #[test]
+    fn nothing_is_sold_beyond_the_horizon_and_the_search_ends() {
+        let mut slots = slots();
+        let near = Terms {
+            horizon: Micros::from_secs(60),
+            ..terms(2)
+        };
+        let starts = book_all(&mut slots, 4.0, &near, 100);
+        assert_eq!((starts.len(), starts.last()), (12, Some(&59.0)));
+
+        let mut asked = 0_u32;
+        let mut refuse = |_| {
+            asked += 1;
+            false
+        };
+        assert_eq!(
+            slots.book(secs(0.0), secs(60.5), &terms(100), &mut refuse),
+            None
+        );
+        assert!((1000..=STEPS).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn left_overs_everywhere_do_not_hide_what_lies_behind_them() {
+        let mut slots = slots();
+        let mut starts = Vec::new();
+        // Room for a single claim every 100 s: each slot between keeps places it cannot sell.
+        for _ in 0..40 {
+            let taken = starts.clone();
+            let booking = slots
+                .book(secs(0.0), secs(4.0), &terms(10), &mut |start| {
+                    start.secs_floor() % 100 == 50 && !taken.contains(&start)
+                })
+                .expect("a place every 100 s");
+            starts.push(booking.start);
+        }
+        assert_eq!(starts.last().map(|start| start.secs_floor()), Some(3950));
+    }
+
+    #[test]
+    fn the_late_pool_is_a_tenth_of_the_places_kept_from_newcomers() {
+        let mut slots = slots();
+        let tenth = Terms {
+            late_share_ppm: 100_000,
+            ..terms(20)
+        };
+        let starts = book_all(&mut slots, 0.0, &tenth, 18);
+        assert!(
+            starts.iter().all(|s| *s < 10.0 && *s != 4.5 && *s != 9.5),
+            "{starts:?}"
+        );
+        let late = slots
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .expect("free");
+        assert_eq!((late.index, late.start), (9, secs(4.5)));
+        let late = slots
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .expect("free");
+        assert_eq!((late.index, late.start), (19, secs(9.5)));
+        let next = slots
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .expect("free");
+        assert_eq!(
+            (next.seq, next.index),
+            (2, 0),
+            "the pool is empty: ahead of newcomers"
+        );
+        let slot = slots.slot(1).expect("still kept");
+        assert_eq!((slot.sold, slot.sold_late), (18, 2));
+    }
+
+    #[test]
+    fn a_late_holder_gets_the_newcomers_place_where_it_is_earlier() {
+        let mut slots = slots();
+        let tenth = Terms {
+            late_share_ppm: 100_000,
+            ..terms(20)
+        };
+        book_all(&mut slots, 0.0, &tenth, 2);
+        let booking = slots
+            .rebook(secs(0.0), secs(0.0), &tenth, &mut |_| true)
+            .expect("free");
+        assert_eq!((booking.index, booking.start), (2, secs(1.0)));
+    }
+
+    #[test]
+    fn every_share_splits_the_places_in_two_without_loss() {
+        for (share, places) in [
+            (0, 7),
+            (50_000, 100),
+            (333_333, 10),
+            (500_000, 9),
+            (1_000_000, 50),
+        ] {
+            let slot = Slot {
+                late_share_ppm: share,
+                issue_limit: places,
+                ..Slot::EMPTY
+            };
+            let of = |pool| {
+                let mut index = slot.of_pool(pool, 0);
+                let mut all = Vec::new();
+                while index < places {
+                    all.push(index);
+                    index = slot.of_pool(pool, index + 1);
+                }
+                all
+            };
+            let late = of(Pool::Late);
+            let mut all = [of(Pool::Newcomers), late.clone()].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..places).collect::<Vec<_>>(), "share {share}");
+            assert_eq!(
+                late.len() as u64,
+                u64::from(places) * u64::from(share.min(900_000)) / 1_000_000
+            );
+        }
+    }
+
+    #[test]
+    fn overbooked_places_share_the_period() {
+        let mut slots = slots();
+        let overbooked = Terms {
+            issue_limit: 5,
+            ..terms(4)
+        };
+        let starts = book_all(&mut slots, 0.0, &overbooked, 6);
+        assert_eq!(starts, [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        assert_eq!(
+            slots.slot(1).map(|slot| (slot.capacity, slot.sold)),
+            Some((4, 5))
+        );
+    }
+
+    #[test]
+    fn a_slot_closes_when_its_last_ticket_has_expired_and_tells_who_never_came() {
+        let mut slots = slots();
+        book_all(&mut slots, 0.0, &terms(4), 7);
+        for fate in [Fate::Redeemed, Fate::Redeemed, Fate::Late] {
+            assert!(slots.settle(1, fate));
+        }
+        slots.unredeem(1);
+        let grace = Micros::from_secs(30);
+        assert_eq!(slots.close_due(secs(39.9), grace), None);
+        let closed = slots.close_due(secs(60.0), grace);
+        assert_eq!(
+            closed,
+            Some(Closed {
+                seq: 1,
+                sold: 4,
+                expired: 2
+            })
+        );
+        let closed = slots.close_due(secs(60.0), grace);
+        assert_eq!(
+            closed,
+            Some(Closed {
+                seq: 2,
+                sold: 3,
+                expired: 3
+            })
+        );
+        assert_eq!(slots.close_due(secs(60.0), grace), None);
+        assert!(!slots.settle(1, Fate::Redeemed), "closed is closed");
+        assert_eq!(
+            (slots.position(1, 0), slots.open_slots().count()),
+            (None, 0)
+        );
+    }
+
+    #[test]
+    fn the_ring_is_used_over_and_over_and_never_overwrites_an_open_slot() {
+        let mut slots = slots();
+        let short = Terms {
+            period: Micros::from_secs(1),
+            ..terms(2)
+        };
+        let starts = book_all(&mut slots, 0.0, &short, 3 * SLOTS);
+        assert_eq!(starts.len(), 2 * SLOTS);
+        let mut now = secs(0.0);
+        for _ in 0..20_000 {
+            now = now + Micros::from_secs(1);
+            while slots.close_due(now, Micros::ZERO).is_some() {}
+            assert!(
+                slots.book(now, now, &short, &mut |_| true).is_some(),
+                "at {now:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn states_of_open_slots_never_overlap() {
+        let mut slots = slots();
+        let wide = terms(100_000);
+        let mut taken = 0_u64;
+        for i in 0..20 {
+            if slots
+                .book(secs(0.0), secs(f64::from(i) * 10.0), &wide, &mut |_| true)
+                .is_some()
+            {
+                taken += 100_000;
+            }
+        }
+        assert_eq!(taken, 1_000_000, "2^20 positions hold ten such slots");
+        assert!(slots.close_due(secs(10.0), Micros::ZERO).is_some());
+        assert!(
+            slots
+                .book(secs(10.0), secs(200.0), &wide, &mut |_| true)
+                .is_some()
+        );
+    }
+
+    #[test]
+    fn any_bit_pattern_is_survived() {
+        let wild = Slot {
+            seq: u32::MAX,
+            capacity: u32::MAX,
+            issue_limit: u32::MAX,
+            late_share_ppm: u32::MAX,
+            start: Micros::MAX,
+            period: Micros::MAX,
+            next: u32::MAX,
+            late_next: u32::MAX,
+            sold: u32::MAX,
+            sold_late: u32::MAX,
+            redeemed: u32::MAX,
+            ..Slot::EMPTY
+        };
+        for word in [u32::MAX, u32::MAX - 1, 1 << 31, 7] {
+            let mut slots = slots();
+            slots.newest = word;
+            slots.oldest = word.wrapping_mul(3);
+            slots.newcomers_from = word.wrapping_mul(5);
+            slots.late_from = u32::MAX;
+            slots.newcomers_last = word.wrapping_mul(7);
+            slots.late_last = u32::MAX;
+            for (n, slot) in slots.ring.iter_mut().enumerate() {
+                *slot = Slot {
+                    seq: n as u32,
+                    start: Micros(word.into()),
+                    ..wild
+                };
+            }
+            assert!(slots.slot(8).is_some());
+            for now in [0, 5, 1 << 40] {
+                let now = Micros(now);
+                let _ = slots.book(now, now, &terms(3), &mut |_| false);
+                let _ = slots.rebook(now, now, &terms(3), &mut |_| true);
+                while slots.close_due(now, Micros::ZERO).is_some() {}
+                let _ = (slots.open_slots().count(), slots.position(word, word));
+                slots.settle(word, Fate::Redeemed);
+            }
+            let later = secs(1e9);
+            while slots.close_due(later, Micros::ZERO).is_some() {}
+            assert!(
+                slots.book(later, later, &terms(3), &mut |_| true).is_some(),
+                "it sells again"
+            );
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What became of each ticket: two bits for every (slot, index).
+//!
+//! A slot takes a run of consecutive positions when it opens and gives it back when it closes; the
+//! runs follow each other round a ring of 2^20 positions (256 kB), so a count of the positions
+//! taken is all the bookkeeping there is ([`Runs`]). A run is not cleared: a state means something
+//! only for a ticket that was sold, and selling sets it.
+
+/// How many tickets can have a state at once: those of all open slots.
+pub const TICKETS: u32 = 1 << 20;
+
+const PER_WORD: u32 = u32::BITS / 2;
+const WORDS: usize = (TICKETS / PER_WORD) as usize;
+
+/// What became of a ticket (ALGORITHMS 2.7). Presented while `Running` or `Done`, it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Sold and not yet presented, or presented and left before it ran.
+    Sold = 0,
+    /// Its holder has a place; presented again it takes over that place.
+    Waiting = 1,
+    /// Its holder has a permit.
+    Running = 2,
+    /// Used up.
+    Done = 3,
+}
+
+/// Two bits a ticket. Written and read under the gate's lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct TicketStates {
+    /// Sixteen tickets a word, the lowest position in the lowest bits.
+    words: [u32; WORDS],
+}
+
+impl TicketStates {
+    /// Everything sold: true of no ticket, as no slot is open.
+    pub const EMPTY: TicketStates = TicketStates { words: [0; WORDS] };
+
+    /// The state at a position; positions are taken modulo [`TICKETS`].
+    pub fn state(&self, position: u32) -> State {
+        let (word, shift) = split(position);
+        match self.words.get(word).map_or(0, |bits| bits >> shift & 3) {
+            0 => State::Sold,
+            1 => State::Waiting,
+            2 => State::Running,
+            _ => State::Done,
+        }
+    }
+
+    /// Sets the state at a position.
+    pub fn set(&mut self, position: u32, state: State) {
+        let (word, shift) = split(position);
+        if let Some(bits) = self.words.get_mut(word) {
+            *bits = *bits & !(3 << shift) | (state as u32) << shift;
+        }
+    }
+}
+
+fn split(position: u32) -> (usize, u32) {
+    let position = position % TICKETS;
+    ((position / PER_WORD) as usize, position % PER_WORD * 2)
+}
+
+/// Which positions are taken: a run a slot, given back in the order they were taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Runs {
+    /// Where the next run begins.
+    head: u32,
+    /// Positions taken and not given back.
+    taken: u32,
+}
+
+impl Runs {
+    /// Nothing taken.
+    pub const EMPTY: Runs = Runs { head: 0, taken: 0 };
+
+    /// Takes `len` positions and says where they begin; none when that would overwrite others.
+    pub fn take(&mut self, len: u32) -> Option<u32> {
+        self.taken = self
+            .taken
+            .checked_add(len)
+            .filter(|taken| *taken <= TICKETS)?;
+        let base = self.head % TICKETS;
+        self.head = (base + len) % TICKETS;
+        Some(base)
+    }
+
+    /// The oldest run, of `len` positions, is free again.
+    pub fn give_back(&mut self, len: u32) {
+        self.taken = self.taken.saturating_sub(len);
+    }
+
+    /// No slot is open: whatever was counted as taken is not.
+    pub fn reset(&mut self) {
+        self.taken = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [State; 4] = [State::Sold, State::Waiting, State::Running, State::Done];
+
+    #[test]
+    fn neighbours_keep_their_state() {
+        let mut states = Box::new(TicketStates::EMPTY);
+        let positions = [0, 1, 15, 16, 17, TICKETS - 1];
+        for (n, &position) in positions.iter().enumerate() {
+            states.set(position, ALL[n % 4]);
+        }
+        states.set(16, State::Done);
+        states.set(16, State::Waiting);
+        let expected = [State::Sold, State::Waiting, State::Running];
+        assert_eq!([0, 1, 15].map(|p| states.state(p)), expected);
+        let expected = [State::Waiting, State::Sold, State::Waiting];
+        assert_eq!([16, 17, TICKETS - 1].map(|p| states.state(p)), expected);
+        assert_eq!(states.state(TICKETS + 1), State::Waiting, "positions wrap");
+    }
+
+    #[test]
+    fn a_run_that_would_overwrite_another_is_refused() {
+        let mut runs = Runs::EMPTY;
+        assert_eq!(runs.take(TICKETS - 10), Some(0));
+        assert_eq!(runs.take(11), None);
+        assert_eq!(runs.take(10), Some(TICKETS - 10));
+        assert_eq!(runs.take(1), None);
+        runs.give_back(TICKETS - 10);
+        assert_eq!(runs.take(5), Some(0));
+        assert_eq!(runs.take(u32::MAX), None);
+    }
+
+    #[test]
+    fn any_bit_pattern_is_survived() {
+        let mut runs = Runs {
+            head: u32::MAX,
+            taken: u32::MAX,
+        };
+        assert_eq!(runs.take(1), None);
+        runs.reset();
+        assert!(runs.take(9).is_some_and(|base| base < TICKETS));
+    }
+}
