@@ -11,11 +11,19 @@
 //! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
 //! | [`ticket_states`] | sold, waiting, running or done: two bits a ticket | 4.2.2 | 2.7 |
 //! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
+//! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
+//! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
+//! | [`ticket`] | what a ticket says, its signature, its id; cookies and queries | 5.2 | 2.7 |
+//! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 
+pub mod client_caps;
 pub mod departures;
 pub mod ledger;
 pub mod residence;
+pub mod returns;
+pub mod share;
 pub mod slots;
+pub mod ticket;
 pub mod ticket_states;
 pub mod wait_limit;
 

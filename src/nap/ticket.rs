@@ -1,0 +1,470 @@
+//! The ticket: what a refused visitor is given, and how it proves genuine.
+//!
+//! A ticket is 70 bytes, signed with HMAC-SHA-256 cut to 16, written in base64url without padding
+//! (115 characters, good for a cookie, a header or a query). Numbers are big-endian:
+//!
+//! ```text
+//!    0 version  1 key id  2 flags  3 node   4 lease u16   6 epoch u64    14 room u32   18 gate u32
+//!   22 slot u32  26 index u32   30 serial u32   34 start u64  42 prime end u64  50 end u64
+//!   58 bind u32  62 id u64      70 signature [16]
+//! ```
+//! The paper (5.2) names tickets by an MD5 of arrival time and address; so do we ([`ticket_id`]),
+//! in logs and pages. Security rests on the signature alone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use md5::{Digest, Md5};
+use sha2::Sha256;
+
+use crate::micros::Micros;
+
+/// The layout above.
+const VERSION: u8 = 1;
+const BODY: usize = 70;
+const SIGNATURE: usize = 16;
+const SEALED: usize = BODY + SIGNATURE;
+/// Characters of a sealed ticket.
+pub const TEXT: usize = (SEALED * 4).div_ceil(3);
+
+/// What a ticket says. All of it is under the signature.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticket {
+    /// [`Ticket::GUARD`] and the others, or-ed.
+    pub flags: u8,
+    /// The engine (front-end httpd) that sold it.
+    pub node: u8,
+    /// The lease of the ledger it was sold from; 0 with a single engine.
+    pub lease: u16,
+    /// Random, new with every empty segment: of another epoch it is honest but unknown.
+    pub epoch: u64,
+    /// [`name_hash`] of the room.
+    pub room: u32,
+    /// [`name_hash`] of the gate.
+    pub gate: u32,
+    /// Its slot; zero: a guard ticket without one.
+    pub slot: u32,
+    /// Its place in the slot.
+    pub index: u32,
+    /// Its number in the issue history.
+    pub serial: u32,
+    /// Start of the prime window.
+    pub start: Micros,
+    /// End of the prime window, start of the tail.
+    pub prime_end: Micros,
+    /// End of the tail.
+    pub end: Micros,
+    /// Hash of the client prefix it is good for (`NapTicketBind`); zero: any.
+    pub bind: u32,
+    /// [`ticket_id`].
+    pub id: u64,
+}
+
+/// Why a text is no ticket of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forged {
+    /// Signed with another key, or changed.
+    BadSignature,
+    /// Not the length, alphabet or version of a ticket.
+    Malformed,
+    /// It names a key we do not have.
+    UnknownKey,
+}
+
+impl Ticket {
+    /// The deadline guard gave it: its holder goes ahead of all.
+    pub const GUARD: u8 = 1;
+    /// Its holder came late once and was re-booked.
+    pub const REBOOKED: u8 = 2;
+    /// Its holder came after the end once and was treated as late.
+    pub const GRACE_USED: u8 = 4;
+
+    /// Whether a flag is set.
+    pub fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The ticket as text, signed.
+    pub fn seal(&self, key: &Key) -> String {
+        let mut sealed = [0; SEALED];
+        let (body, signature) = sealed.split_at_mut(BODY);
+        self.write(key.id, body);
+        for (to, from) in signature
+            .iter_mut()
+            .zip(key.sign(body).finalize().into_bytes())
+        {
+            *to = from;
+        }
+        URL_SAFE_NO_PAD.encode(sealed)
+    }
+
+    /// Reads a text back, if it is genuine.
+    pub fn open(text: &[u8], keys: &Keys) -> Result<Ticket, Forged> {
+        let mut sealed = [0; SEALED];
+        if text.len() != TEXT || URL_SAFE_NO_PAD.decode_slice(text, &mut sealed) != Ok(SEALED) {
+            return Err(Forged::Malformed);
+        }
+        let (body, signature) = sealed.split_at(BODY);
+        let mut rest = body;
+        if take::<1>(&mut rest) != [VERSION] {
+            return Err(Forged::Malformed);
+        }
+        let [key_id] = take(&mut rest);
+        let key = keys.find(key_id).ok_or(Forged::UnknownKey)?;
+        key.sign(body)
+            .verify_truncated_left(signature)
+            .map_err(|_| Forged::BadSignature)?;
+        Ok(Ticket::read(rest))
+    }
+
+    fn write(&self, key_id: u8, to: &mut [u8]) {
+        let fields: [&[u8]; 16] = [
+            &[VERSION],
+            &[key_id],
+            &[self.flags],
+            &[self.node],
+            &self.lease.to_be_bytes(),
+            &self.epoch.to_be_bytes(),
+            &self.room.to_be_bytes(),
+            &self.gate.to_be_bytes(),
+            &self.slot.to_be_bytes(),
+            &self.index.to_be_bytes(),
+            &self.serial.to_be_bytes(),
+            &self.start.0.to_be_bytes(),
+            &self.prime_end.0.to_be_bytes(),
+            &self.end.0.to_be_bytes(),
+            &self.bind.to_be_bytes(),
+            &self.id.to_be_bytes(),
+        ];
+        for (to, from) in to.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+    }
+
+    /// The fields after version and key id, in the order of the drawing.
+    fn read(mut from: &[u8]) -> Ticket {
+        let from = &mut from;
+        Ticket {
+            flags: u8::from_be_bytes(take(from)),
+            node: u8::from_be_bytes(take(from)),
+            lease: u16::from_be_bytes(take(from)),
+            epoch: u64::from_be_bytes(take(from)),
+            room: u32::from_be_bytes(take(from)),
+            gate: u32::from_be_bytes(take(from)),
+            slot: u32::from_be_bytes(take(from)),
+            index: u32::from_be_bytes(take(from)),
+            serial: u32::from_be_bytes(take(from)),
+            start: Micros(u64::from_be_bytes(take(from))),
+            prime_end: Micros(u64::from_be_bytes(take(from))),
+            end: Micros(u64::from_be_bytes(take(from))),
+            bind: u32::from_be_bytes(take(from)),
+            id: u64::from_be_bytes(take(from)),
+        }
+    }
+}
+
+/// The next `N` bytes; zeros when there are fewer, which the fixed length rules out.
+fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
+    let Some((bytes, rest)) = from.split_first_chunk() else {
+        return [0; N];
+    };
+    *from = rest;
+    *bytes
+}
+
+/// A key of `NapTicketKey`, made ready for signing.
+#[derive(Clone)]
+pub struct Key {
+    id: u8,
+    mac: Hmac<Sha256>,
+}
+
+impl Key {
+    /// A key from its secret, 16 random bytes or more.
+    pub fn new(id: u8, secret: &[u8]) -> Key {
+        let mac = Hmac::new_from_slice(secret).expect("HMAC takes secrets of any length");
+        Key { id, mac }
+    }
+
+    /// The number tickets name it by.
+    pub fn id(&self) -> u8 {
+        self.id
+    }
+
+    fn sign(&self, body: &[u8]) -> Hmac<Sha256> {
+        self.mac.clone().chain_update(body)
+    }
+}
+
+impl std::fmt::Debug for Key {
+    /// The secret is not shown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The keys of a server: the first signs, all verify.
+#[derive(Clone, Debug)]
+pub struct Keys(Vec<Key>);
+
+impl Keys {
+    /// How many keys there may be.
+    pub const MAX: usize = 8;
+
+    /// One to eight keys with different ids, the signing one first; else none.
+    pub fn new(keys: Vec<Key>) -> Option<Keys> {
+        let mut ids: Vec<u8> = keys.iter().map(Key::id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let sound = (1..=Self::MAX).contains(&keys.len()) && ids.len() == keys.len();
+        sound.then_some(Keys(keys))
+    }
+
+    /// The key that signs.
+    pub fn signing(&self) -> Option<&Key> {
+        self.0.first()
+    }
+
+    fn find(&self, id: u8) -> Option<&Key> {
+        self.0.iter().find(|key| key.id == id)
+    }
+}
+
+/// The paper's ticket id (5.2): arrival time and address under MD5, here with a secret, so that it
+/// cannot be guessed, and the place, so that it is unique. It names the ticket, it proves nothing.
+pub fn ticket_id(secret: &[u8], arrival: Micros, client: &[u8], slot: u32, index: u32) -> u64 {
+    let digest = Md5::new()
+        .chain_update(secret)
+        .chain_update(arrival.0.to_be_bytes())
+        .chain_update(client)
+        .chain_update(slot.to_be_bytes())
+        .chain_update(index.to_be_bytes())
+        .finalize();
+    u64::from_be_bytes(take(&mut digest.as_slice()))
+}
+
+/// A name as a number (FNV-1a): rooms and gates are known by name, and tickets are short.
+pub fn name_hash(name: &str) -> u32 {
+    name.bytes().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes.
+pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    header.split(|byte| *byte == b';').filter_map(move |pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        let (found, value) = pair.split_at(equals);
+        if found.trim_ascii() != name {
+            return None;
+        }
+        let value = value.get(1..)?.trim_ascii();
+        Some(
+            value
+                .strip_prefix(b"\"")
+                .and_then(|v| v.strip_suffix(b"\""))
+                .unwrap_or(value),
+        )
+    })
+}
+
+/// The first value of a query parameter, and the query without any parameter of that name.
+pub fn query_parameter<'a>(args: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Vec<u8>)> {
+    let value_of = |pair: &'a [u8]| match pair.strip_prefix(name)? {
+        [] => Some(&pair[pair.len()..]),
+        [b'=', value @ ..] => Some(value),
+        _ => None,
+    };
+    let pairs = || args.split(|byte| *byte == b'&');
+    let value = pairs().find_map(value_of)?;
+    let rest: Vec<_> = pairs().filter(|pair| value_of(pair).is_none()).collect();
+    Some((value, rest.join(&b'&')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: u8) -> Key {
+        Key::new(id, &[id; 32])
+    }
+
+    fn keys(ids: &[u8]) -> Keys {
+        Keys::new(ids.iter().map(|id| key(*id)).collect()).expect("different ids")
+    }
+
+    fn ticket() -> Ticket {
+        Ticket {
+            flags: Ticket::REBOOKED | Ticket::GRACE_USED,
+            node: 3,
+            lease: 0x0405,
+            epoch: 0x0607_0809_0a0b_0c0d,
+            room: name_hash("shop"),
+            gate: name_hash("*"),
+            slot: 77,
+            index: 12,
+            serial: 991,
+            start: Micros::from_secs(100),
+            prime_end: Micros::from_secs(105),
+            end: Micros::from_secs(400),
+            bind: 0xdead_beef,
+            id: u64::MAX - 1,
+        }
+    }
+
+    #[test]
+    fn a_sealed_ticket_opens_again_and_has_the_drawn_layout() {
+        let text = ticket().seal(&key(9));
+        assert_eq!(text.len(), TEXT);
+        assert_eq!(TEXT, 115);
+        assert_eq!(Ticket::open(text.as_bytes(), &keys(&[1, 9])), Ok(ticket()));
+        let bytes = URL_SAFE_NO_PAD.decode(&text).expect("base64url");
+        let at = |from: usize, to: usize| bytes.get(from..to).expect("86 bytes");
+        assert_eq!(at(0, 6), [1, 9, 6, 3, 4, 5]);
+        assert_eq!(at(22, 26), 77_u32.to_be_bytes());
+        assert_eq!(at(34, 42), 100_000_000_u64.to_be_bytes());
+        assert_eq!(at(62, 70), (u64::MAX - 1).to_be_bytes());
+        assert!(ticket().has(Ticket::REBOOKED) && !ticket().has(Ticket::GUARD));
+    }
+
+    #[test]
+    fn a_key_that_is_gone_or_another_of_the_same_number_does_not_verify() {
+        let text = ticket().seal(&key(9));
+        assert_eq!(
+            Ticket::open(text.as_bytes(), &keys(&[1, 2])),
+            Err(Forged::UnknownKey)
+        );
+        let other = Keys::new(vec![Key::new(9, b"another secret")]).expect("one key");
+        assert_eq!(
+            Ticket::open(text.as_bytes(), &other),
+            Err(Forged::BadSignature)
+        );
+    }
+
+    #[test]
+    fn one_changed_bit_anywhere_is_noticed() {
+        let keys = keys(&[9]);
+        let bytes = URL_SAFE_NO_PAD
+            .decode(ticket().seal(&key(9)))
+            .expect("base64url");
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            let text = URL_SAFE_NO_PAD.encode(changed);
+            assert!(Ticket::open(text.as_bytes(), &keys).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn mangled_and_random_texts_are_refused_and_never_panic() {
+        let keys = keys(&[9]);
+        let text = ticket().seal(&key(9)).into_bytes();
+        let refused = |text: &[u8]| assert!(Ticket::open(text, &keys).is_err(), "{text:?}");
+        for n in 0..text.len() {
+            refused(&text[..n]);
+            refused(&text[n + 1..]);
+            for byte in 0..=255 {
+                if byte != text[n] {
+                    let mut changed = text.clone();
+                    changed[n] = byte;
+                    refused(&changed);
+                }
+            }
+        }
+        refused(&[text.clone(), b"=".to_vec()].concat());
+        refused(&text.repeat(70));
+        let mut state = 1_u64;
+        for len in (0..300).chain([8192]) {
+            let random: Vec<u8> = (0..len)
+                .map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    (state >> 56) as u8
+                })
+                .collect();
+            refused(&random);
+            let encoded = URL_SAFE_NO_PAD.encode(&random);
+            refused(
+                encoded
+                    .get(..TEXT.min(encoded.len()))
+                    .expect("ascii")
+                    .as_bytes(),
+            );
+        }
+    }
+
+    #[test]
+    fn keys_are_one_to_eight_with_different_numbers() {
+        assert!(Keys::new(vec![]).is_none());
+        assert!(Keys::new(vec![key(1), key(1)]).is_none());
+        assert!(Keys::new((0..9).map(key).collect()).is_none());
+        assert_eq!(keys(&[4, 5]).signing().map(Key::id), Some(4));
+        assert!(
+            !format!("{:?}", key(65)).contains("AA"),
+            "no secrets in logs"
+        );
+    }
+
+    #[test]
+    fn the_id_depends_on_everything_and_is_md5() {
+        let id = ticket_id(b"s", Micros(1), b"10.0.0.1", 2, 3);
+        // md5 of "s", 0000000000000001, "10.0.0.1", 00000002, 00000003, by md5sum
+        assert_eq!(id, 0x77b1_a9e2_3cc5_34f8);
+        for other in [
+            ticket_id(b"t", Micros(1), b"10.0.0.1", 2, 3),
+            ticket_id(b"s", Micros(2), b"10.0.0.1", 2, 3),
+            ticket_id(b"s", Micros(1), b"10.0.0.2", 2, 3),
+            ticket_id(b"s", Micros(1), b"10.0.0.1", 3, 3),
+            ticket_id(b"s", Micros(1), b"10.0.0.1", 2, 4),
+        ] {
+            assert_ne!(other, id);
+        }
+    }
+
+    #[test]
+    fn names_hash_as_fnv_1a_does() {
+        assert_eq!(name_hash(""), 0x811c_9dc5);
+        assert_eq!(name_hash("foobar"), 0xbf9c_f968);
+    }
+
+    #[test]
+    fn all_cookies_of_the_name_are_found_and_no_others() {
+        let cases: [(&str, &[&str]); 9] = [
+            ("nap=1", &["1"]),
+            ("a=b; nap=1; nap=2;nap=3", &["1", "2", "3"]),
+            ("xnap=1; napx=2; NAP=3", &[]),
+            ("nap = \"1\" ; nap=\"2", &["1", "\"2"]),
+            ("nap; =; nap=", &[""]),
+            ("", &[]),
+            (";;;", &[]),
+            ("nap=a=b", &["a=b"]),
+            ("nap=\"", &["\""]),
+        ];
+        for (header, expected) in cases {
+            let found: Vec<_> = cookies(header.as_bytes(), b"nap").collect();
+            let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
+            assert_eq!(found, expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn the_query_parameter_is_found_and_removed_wherever_it_stands() {
+        let cases = [
+            ("nap-ticket=x", Some(("x", ""))),
+            ("a=1&nap-ticket=x&b=2", Some(("x", "a=1&b=2"))),
+            ("nap-ticket=x&nap-ticket=y&b", Some(("x", "b"))),
+            ("b&nap-ticket", Some(("", "b"))),
+            ("a&&nap-ticket=x", Some(("x", "a&"))),
+            ("nap-tickets=x&xnap-ticket=y", None),
+            ("", None),
+        ];
+        for (args, expected) in cases {
+            let found = query_parameter(args.as_bytes(), b"nap-ticket");
+            let expected = expected.map(|(value, rest)| (value.as_bytes(), rest.into()));
+            assert_eq!(found, expected, "{args}");
+        }
+    }
+}
