@@ -85,6 +85,9 @@ typedef struct nap_room_conf {
     int64_t ticket_bind;                /* 0 none, 1 client prefix */
     int64_t admit_early;                /* 1: admission in access_checker */
     int64_t schedule_static;            /* 1: files of the default handler too (shim: NapStatic) */
+    int64_t run_ready_min;              /* bounds for run_ready NAP_AUTO; UNSET: none */
+    int64_t run_ready_max;
+    int64_t run_ready_history;          /* accesses the page scheduler will look at */
 } nap_room_conf;
 
 /* The server as configured and as the MPM runs it. */

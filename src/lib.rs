@@ -15,6 +15,7 @@
 //! only the C shim waits. State is plain `repr(C)` data: httpd hands the room the locked segment,
 //! the simulator a box, a test its own value. Time and randomness are arguments.
 
+pub mod conf;
 pub mod micros;
 pub mod nap;
 pub mod room;
