@@ -148,6 +148,7 @@ typedef struct nap_access {
     uint64_t entered_us;  /* arrival */
     uint64_t granted_us;  /* Run Ready since */
     uint64_t predicted_us;/* predicted response time stored at admission */
+    uint64_t until_us;    /* the deadline guard fires here */
     uint64_t waited_us;   /* shim reads (log note) */
     uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form */
 } nap_access;

@@ -19,3 +19,4 @@ pub mod conf;
 pub mod micros;
 pub mod nap;
 pub mod room;
+pub mod shm;

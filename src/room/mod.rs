@@ -1,1 +1,182 @@
 //! Rooms: what is protected. Composes the systems into enter, events and leave. Pure.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`gate`] | one gate's state and every operation on it: the access as a state machine |
+//! | [`permits`] | Run Ready, lock-free while nobody waits |
+//! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
+//! | [`children`] | workers: who may wait where |
+//! | [`terms`] | settings in force |
+//! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
+//! | [`history`], [`counts`] | what is remembered for pages and logs |
+//!
+//! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
+
+pub mod arrival;
+pub mod children;
+pub mod counts;
+pub mod gate;
+pub mod history;
+pub mod owner;
+pub mod permits;
+pub mod places;
+pub mod terms;
+pub mod verdict;
+pub mod wakes;
+
+use crate::micros::Micros;
+use crate::nap::client_caps::ClientCaps;
+use children::Child;
+use gate::{Gate, GateView};
+use history::History;
+use owner::Life;
+use permits::Permits;
+use places::{Places, Queue};
+use wakes::Wakes;
+
+/// Page gates a room may have.
+pub const PAGES: usize = 16;
+/// Bytes of a room's name.
+pub const NAME: usize = 64;
+
+/// A room: its gates, by index. All zero = unused.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Its name, zero-padded.
+    pub name: [u8; NAME],
+    /// 1 = in use.
+    pub used: u32,
+    /// Generation of the configuration that named it last.
+    pub generation: u32,
+    /// Its session gate, one-based; 0 = none.
+    pub session_gate: u32,
+    /// Page gates in use.
+    pub n_pages: u32,
+    /// Its page gates, one-based.
+    pub pages: [u32; PAGES],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Room {
+            name: [0; NAME],
+            used: 0,
+            generation: 0,
+            session_gate: 0,
+            n_pages: 0,
+            pages: [0; PAGES],
+        }
+    }
+}
+
+impl Room {
+    /// Its name as text.
+    pub fn name(&self) -> &str {
+        let len = self.name.iter().position(|&b| b == 0).unwrap_or(NAME);
+        std::str::from_utf8(&self.name[..len]).unwrap_or("?")
+    }
+
+    /// The gate for accesses that match no other page.
+    pub fn page_gate(&self) -> Option<u32> {
+        self.pages[0].checked_sub(1)
+    }
+
+    /// All its gates: the session gate first, then the pages.
+    pub fn gates(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let pages = self.pages.iter().take((self.n_pages as usize).min(PAGES));
+        std::iter::once(&self.session_gate)
+            .chain(pages)
+            .filter_map(|gate| gate.checked_sub(1))
+    }
+}
+
+/// The whole state, borrowed under the lock. `permits` and `places.wakes` are shared with those
+/// who do not hold it.
+pub struct Tables<'a> {
+    /// Rooms.
+    pub rooms: &'a mut [Room],
+    /// Gates; `permits` has one entry for each.
+    pub gates: &'a mut [Gate],
+    /// Run Ready of each gate.
+    pub permits: &'a [Permits],
+    /// Places of all gates.
+    pub places: Places<'a>,
+    /// Issue history.
+    pub history: &'a mut History,
+    /// Live tickets a client.
+    pub clients: &'a mut ClientCaps,
+    /// Children.
+    pub children: &'a [Child],
+    /// Random number of this state's life.
+    pub epoch: u64,
+    /// This server's number among several front ends.
+    pub node: u8,
+}
+
+impl Tables<'_> {
+    /// One gate with what an operation on it needs.
+    pub fn gate<'t>(
+        &'t mut self,
+        at: u32,
+        now: Micros,
+        wakes: &'t mut Wakes,
+    ) -> Option<GateView<'t>> {
+        Some(GateView {
+            gate: self.gates.get_mut(at as usize)?,
+            at,
+            permits: self.permits.get(at as usize)?,
+            places: Places {
+                head: &mut *self.places.head,
+                entries: &mut *self.places.entries,
+                wakes: self.places.wakes,
+            },
+            history: &mut *self.history,
+            clients: &mut *self.clients,
+            epoch: self.epoch,
+            node: self.node,
+            now,
+            wakes,
+        })
+    }
+
+    /// Take back all that a dead child held.
+    pub fn sweep(&mut self, life: Life, now: Micros, wakes: &mut Wakes) {
+        self.each_gate(now, wakes, |view| view.sweep(life));
+    }
+
+    /// The once-a-second work of all gates.
+    pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
+        self.each_gate(now, wakes, |view| view.tick_slowly());
+    }
+
+    /// A process died under the lock: rebuild what can be rebuilt from the entries.
+    pub fn mend(&mut self, now: Micros, wakes: &mut Wakes) {
+        let mut queues: Vec<&mut Queue> =
+            self.gates.iter_mut().map(|gate| &mut gate.queue).collect();
+        self.places.mend(&mut queues);
+        self.each_gate(now, wakes, |view| view.mended());
+    }
+
+    /// Everybody of before is gone (a full restart): no permit, place or child is left; tickets
+    /// that were in a place are good again.
+    pub fn begin_anew(&mut self, now: Micros, wakes: &mut Wakes) {
+        self.each_gate(now, wakes, |view| view.begin_anew());
+        self.places.clear();
+    }
+
+    fn each_gate(
+        &mut self,
+        now: Micros,
+        wakes: &mut Wakes,
+        mut act: impl FnMut(&mut GateView<'_>),
+    ) {
+        for at in 0..self.gates.len() as u32 {
+            if let Some(mut view) = self.gate(at, now, wakes)
+                && view.gate.kind != 0
+            {
+                act(&mut view);
+            }
+        }
+    }
+}

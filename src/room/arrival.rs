@@ -1,0 +1,40 @@
+//! [`Arrival`]: all a gate may know of an access that asks to come in.
+
+use super::children::Parking;
+use super::owner::Owner;
+use crate::nap::ticket::Ticket;
+
+/// An access at the door.
+#[derive(Clone, Debug)]
+pub struct Arrival<'a> {
+    /// Who it will be.
+    pub owner: Owner,
+    /// May it wait in this child?
+    pub parking: Parking,
+    /// Genuine tickets it carries (signature good), in any order.
+    pub tickets: &'a [Ticket],
+    /// It carried something that claimed to be a ticket and was not genuine.
+    pub forged: bool,
+    /// Navigations and API calls are sold tickets; images, scripts and prefetches are not.
+    pub sell: bool,
+    /// Client address as 16 bytes, v4 as ::ffff:a.b.c.d.
+    pub client: [u8; 16],
+    /// Hash of the client's prefix (/32 or /64), and of the wider one (/24 or /48).
+    pub client_hash: [u64; 2],
+    /// Method and URI, for the issue history.
+    pub method: &'a [u8],
+    /// Path and query.
+    pub uri: &'a [u8],
+    /// Secret for ticket ids.
+    pub secret: [u8; 16],
+    /// A random number, for spreading.
+    pub random: u64,
+}
+
+impl Arrival<'_> {
+    /// The 32 bits a bound ticket carries of its client.
+    pub fn bind(&self) -> u32 {
+        let narrow = self.client_hash[0];
+        ((narrow >> 32) as u32 ^ narrow as u32).max(1)
+    }
+}

@@ -1,0 +1,162 @@
+//! The children of the server: who lives, and how many workers of each are taken.
+//!
+//! Waiting holds a worker on every MPM, so a child may let an access wait only while enough of its
+//! workers stay free to answer everybody else (HTTPD-NOTES, "Protocol"). On prefork a child *is*
+//! one worker, so there the count runs over all children.
+
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use super::owner::Life;
+
+/// One child. All zero = never started. Its own counters are written by itself alone.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub struct Child {
+    /// Process id; 0 = no child lives here.
+    pub pid: AtomicU32,
+    /// Number of its start among all children, 1..2^24.
+    pub epoch: AtomicU32,
+    /// Workers with an access in hand: running or detached.
+    pub running: AtomicU32,
+    /// Workers with an access in Wait or Re Access.
+    pub waiting: AtomicU32,
+    /// The same on mod_http2's own threads.
+    pub secondary: AtomicU32,
+    _pad: [u32; 11],
+}
+
+/// How many workers there are, and how many must stay free. All zero = no waiting at all.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// Workers of one child (threaded MPMs), or of the whole server (prefork).
+    pub per_pool: u32,
+    /// Of these kept free for what is not scheduled, and for ticket pages.
+    pub reserve: u32,
+    /// 1: the pool is one child; 0 (prefork): the whole server.
+    pub threaded: u32,
+    /// Pools: children that may run at once, or 1.
+    pub pools: u32,
+}
+
+/// May this access wait here?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parking {
+    /// Whoever comes may wait.
+    Anybody,
+    /// Only a ticket holder in his window: half of the reserve is his.
+    Holders,
+    /// Nobody: all workers are taken.
+    Nobody,
+}
+
+impl Workers {
+    /// Places that can be parked in all, with `running` workers making answers.
+    pub fn places(&self, running: u32) -> u32 {
+        let pool = self.per_pool.saturating_sub(self.reserve);
+        pool.saturating_mul(self.pools).saturating_sub(running)
+    }
+
+    /// With `taken` workers of the pool in use: who may take one more to wait?
+    pub fn parking(&self, taken: u32) -> Parking {
+        let free = self.per_pool.saturating_sub(taken);
+        if free > self.reserve {
+            Parking::Anybody
+        } else if free > self.reserve / 2 {
+            Parking::Holders
+        } else {
+            Parking::Nobody
+        }
+    }
+
+    /// The same for mod_http2's own threads: half of ThreadsPerChild may wait there.
+    pub fn parking_secondary(&self, waiting: u32) -> Parking {
+        let most = (self.per_pool / 2).max(1);
+        if waiting < most.saturating_sub(self.reserve / 2).max(1) {
+            Parking::Anybody
+        } else if waiting < most {
+            Parking::Holders
+        } else {
+            Parking::Nobody
+        }
+    }
+
+    /// Who may wait in the child `own`, as the counters stand.
+    pub fn parking_in(&self, children: &[Child], own: Life, secondary: bool) -> Parking {
+        let Some(child) = children.get(own.child as usize) else {
+            return Parking::Nobody;
+        };
+        if secondary {
+            return self.parking_secondary(child.secondary.load(Relaxed));
+        }
+        let taken = |child: &Child| child.running.load(Relaxed) + child.waiting.load(Relaxed);
+        if self.threaded != 0 {
+            return self.parking(taken(child));
+        }
+        self.parking(
+            children
+                .iter()
+                .filter(|c| c.pid.load(Relaxed) != 0)
+                .map(taken)
+                .sum(),
+        )
+    }
+}
+
+impl Child {
+    /// This child's life, if one lives here.
+    pub fn life(&self, at: usize) -> Option<Life> {
+        let epoch = self.epoch.load(Relaxed);
+        (self.pid.load(Relaxed) != 0 && epoch != 0).then_some(Life {
+            child: at as u16,
+            epoch,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_keeps_its_reserve_and_half_of_it_is_for_holders() {
+        let workers = Workers {
+            per_pool: 25,
+            reserve: 4,
+            threaded: 1,
+            pools: 2,
+        };
+        let cases = [
+            (0, Parking::Anybody),
+            (20, Parking::Anybody),
+            (21, Parking::Holders),
+            (22, Parking::Holders),
+            (23, Parking::Nobody),
+            (99, Parking::Nobody),
+        ];
+        for (taken, expected) in cases {
+            assert_eq!(workers.parking(taken), expected, "{taken} taken");
+        }
+        assert_eq!(workers.places(10), 32);
+    }
+
+    #[test]
+    fn prefork_counts_over_all_children_and_the_dead_do_not_count() {
+        let workers = Workers {
+            per_pool: 3,
+            reserve: 1,
+            threaded: 0,
+            pools: 1,
+        };
+        let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
+        for (i, child) in children.iter().enumerate().take(3) {
+            child.pid.store(100 + i as u32, Relaxed);
+            child.running.store(1, Relaxed);
+        }
+        let own = Life { child: 0, epoch: 1 };
+        assert_eq!(workers.parking_in(&children, own, false), Parking::Nobody);
+        children[2].pid.store(0, Relaxed);
+        children[1].running.store(0, Relaxed);
+        assert_eq!(workers.parking_in(&children, own, false), Parking::Anybody);
+    }
+}

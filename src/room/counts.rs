@@ -1,0 +1,66 @@
+//! What a gate counts, ever. Written under the lock; shown by the pages.
+
+use super::verdict::Reason;
+
+/// Counters of a gate. All zero = nothing yet.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counts {
+    /// Accesses that got a permit at once, counted under the lock (the lock-free ones:
+    /// [`super::permits::Permits::passed`]).
+    pub passed: u64,
+    /// Accesses that entered Wait.
+    pub waited: u64,
+    /// Accesses that entered Re Access or the guard line.
+    pub re_access: u64,
+    /// Accesses that got their permit after waiting.
+    pub granted: u64,
+    /// Refusals, by [`Reason`].
+    pub refused: [u64; Reason::COUNT],
+    /// Tickets sold, re-bookings and guard tickets included.
+    pub sold: u64,
+    /// Tickets redeemed before their time, by getting in as a newcomer.
+    pub redeemed_early: u64,
+    /// Tickets presented in their prime window.
+    pub presented: u64,
+    /// Of these, let in and given a permit within the bound.
+    pub kept: u64,
+    /// Of these, put off by the deadline guard, with a guard ticket.
+    pub deferred: u64,
+    /// Of these, put off although they held a guard ticket already.
+    pub deferred_twice: u64,
+    /// Of these, not let in.
+    pub broken: u64,
+    /// Tickets presented after their prime window.
+    pub late: u64,
+    /// Tickets whose time ended unused.
+    pub expired: u64,
+    /// Newcomers told after the deadline guard fired.
+    pub guard_fired: u64,
+    /// Newcomers told when the first rate became known and the line was too long for it.
+    pub shed: u64,
+    /// Waiters who closed their connection.
+    pub gone: u64,
+    /// Permits taken back from dead children.
+    pub swept_permits: u64,
+    /// Places taken back from dead children.
+    pub swept_places: u64,
+    /// Permits taken from long answers.
+    pub long: u64,
+    /// Tables mended after a death under the lock.
+    pub mended: u64,
+    /// Accesses that would have waited or been refused (DryRun).
+    pub dry: u64,
+}
+
+impl Counts {
+    /// Count a refusal.
+    pub fn refuse(&mut self, reason: Reason) {
+        self.refused[reason as usize] += 1;
+    }
+
+    /// Refusals of every reason.
+    pub fn refusals(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+}

@@ -1,0 +1,203 @@
+//! The issue history (paper 4.2.2: id, original request, start, validity and end are recorded on
+//! the server): the last 1,024 tickets with their fate, a ring under the lock.
+
+use crate::micros::Micros;
+
+/// Tickets remembered.
+pub const RECORDS: usize = 1024;
+/// Bytes of method and URI kept of the refused request.
+pub const REQUEST_BYTES: usize = 120;
+
+/// What became of a ticket, as a number in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Fate {
+    /// Out, not presented yet.
+    Sold = 0,
+    /// Let in within its prime window.
+    Redeemed = 1,
+    /// Let in before its time, as a newcomer.
+    Early = 2,
+    /// Came after its prime window: re-booked, or let in as a newcomer.
+    Late = 3,
+    /// Presented in time, but the deadline guard fired: got a guard ticket.
+    Deferred = 4,
+    /// Presented in time and not let in. Must not happen; counted.
+    Broken = 5,
+    /// Never presented.
+    Expired = 6,
+}
+
+impl Fate {
+    /// The fate a stored number means; unknown numbers count as sold.
+    pub fn of(raw: u32) -> Fate {
+        match raw {
+            1 => Fate::Redeemed,
+            2 => Fate::Early,
+            3 => Fate::Late,
+            4 => Fate::Deferred,
+            5 => Fate::Broken,
+            6 => Fate::Expired,
+            _ => Fate::Sold,
+        }
+    }
+
+    /// Its name in logs and pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Sold => "sold",
+            Fate::Redeemed => "redeemed",
+            Fate::Early => "early",
+            Fate::Late => "late",
+            Fate::Deferred => "deferred",
+            Fate::Broken => "broken",
+            Fate::Expired => "expired",
+        }
+    }
+}
+
+/// One ticket. All zero = none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Record {
+    /// The ticket's id (MD5's first 64 bits); with `serial` zero there is no record.
+    pub id: u64,
+    /// Running number of the ticket, from 1.
+    pub serial: u32,
+    /// Gate that sold it.
+    pub gate: u32,
+    /// [`Fate`].
+    pub fate: u32,
+    /// Bytes of `request` in use.
+    pub request_len: u32,
+    /// When it was sold.
+    pub issued: Micros,
+    /// Start of its window,
+    pub start: Micros,
+    /// end of the prime part,
+    pub prime_end: Micros,
+    /// end of all.
+    pub end: Micros,
+    /// When its fate was sealed; 0 = not yet.
+    pub settled: Micros,
+    /// Method and URI of the refused request, cut.
+    pub request: [u8; REQUEST_BYTES],
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Record {
+            id: 0,
+            serial: 0,
+            gate: 0,
+            fate: 0,
+            request_len: 0,
+            issued: Micros::ZERO,
+            start: Micros::ZERO,
+            prime_end: Micros::ZERO,
+            end: Micros::ZERO,
+            settled: Micros::ZERO,
+            request: [0; REQUEST_BYTES],
+        }
+    }
+}
+
+impl Record {
+    /// Method and URI as recorded.
+    pub fn request(&self) -> &[u8] {
+        let len = (self.request_len as usize).min(REQUEST_BYTES);
+        &self.request[..len]
+    }
+}
+
+/// The ring. All zero = empty.
+#[repr(C)]
+#[derive(Clone, Debug)]
+pub struct History {
+    /// Tickets ever sold; the next serial is one more.
+    pub sold: u64,
+    records: [Record; RECORDS],
+}
+
+impl Default for History {
+    fn default() -> Self {
+        History {
+            sold: 0,
+            records: [Record::default(); RECORDS],
+        }
+    }
+}
+
+impl History {
+    /// The serial the next ticket will have.
+    pub fn next_serial(&self) -> u32 {
+        (self.sold.saturating_add(1) & 0xffff_ffff).max(1) as u32
+    }
+
+    /// Record a sold ticket; `record.serial` must be [`History::next_serial`].
+    pub fn issue(&mut self, mut record: Record, method: &[u8], uri: &[u8]) {
+        let text = method.iter().chain(b" ").chain(uri);
+        let mut len = 0;
+        for (to, from) in record.request.iter_mut().zip(text) {
+            *to = *from;
+            len += 1;
+        }
+        record.request_len = len;
+        self.sold = self.sold.saturating_add(1);
+        self.records[record.serial as usize % RECORDS] = record;
+    }
+
+    /// Seal the fate of ticket `serial`, if it is still remembered.
+    pub fn settle(&mut self, serial: u32, fate: Fate, now: Micros) {
+        let record = &mut self.records[serial as usize % RECORDS];
+        if record.serial == serial && serial != 0 {
+            record.fate = fate as u32;
+            record.settled = now;
+        }
+    }
+
+    /// The last `n` tickets, the newest first.
+    pub fn last(&self, n: usize) -> impl Iterator<Item = &Record> {
+        let newest = (self.sold & 0xffff_ffff) as u32;
+        (0..RECORDS.min(n) as u32)
+            .map(move |back| newest.wrapping_sub(back))
+            .map(|serial| &self.records[serial as usize % RECORDS])
+            .filter(|record| record.serial != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_tickets_are_remembered_newest_first_with_their_fate() {
+        let mut history = Box::new(History::default());
+        for i in 0..RECORDS as u32 + 10 {
+            let serial = history.next_serial();
+            assert_eq!(serial, i + 1);
+            history.issue(
+                Record {
+                    serial,
+                    ..Record::default()
+                },
+                b"GET",
+                b"/board?x",
+            );
+        }
+        let newest = history.next_serial() - 1;
+        history.settle(newest, Fate::Redeemed, Micros(5));
+        history.settle(3, Fate::Broken, Micros(6));
+        let last: Vec<_> = history.last(2000).collect();
+        assert_eq!(last.len(), RECORDS);
+        assert_eq!(
+            (last[0].serial, last[0].fate),
+            (newest, Fate::Redeemed as u32)
+        );
+        assert_eq!(last[0].request(), b"GET /board?x");
+        assert!(
+            last.iter().all(|r| r.fate != Fate::Broken as u32),
+            "3 has been overwritten"
+        );
+    }
+}

@@ -1,0 +1,356 @@
+//! Run Ready: the permits of one gate, claimed and given back without a lock while nobody waits.
+//!
+//! A permit is a table entry that holds its [`Owner`]: there is no counter, so a process that dies
+//! anywhere loses nothing; the sweep finds its owner in the entry.
+//!
+//! The lock-free way in is open while `waiting` and `overhang` are zero. Who enqueues (under the
+//! lock) first raises `waiting`, then looks again for a free entry; who releases first frees the
+//! entry, then looks at `waiting`. Both orders are sequentially consistent, so one of the two
+//! sees the other, and no access sleeps beside a free permit.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use super::owner::{Life, Owner};
+use crate::micros::Micros;
+use crate::nap::residence::Residence;
+
+/// Largest Run Ready limit of a gate.
+pub const PERMITS: usize = 1024;
+
+/// One permit.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub struct Permit {
+    /// Who runs; 0 = free. Compare-and-swap by anybody.
+    owner: AtomicU64,
+    /// When the answer's first byte went out, microseconds; 0 = not yet. Written by the owner.
+    first_byte: AtomicU64,
+}
+
+/// The part of a gate that is touched without the lock. All zero = closed (limit 0).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Permits {
+    /// Run Ready limit c, 1..=1024. Written under the lock.
+    limit: AtomicU32,
+    /// Accesses in the queue. Written under the lock; nonzero closes the lock-free way in.
+    waiting: AtomicU32,
+    /// 1 while permits beyond a lowered limit are still held. Written under the lock.
+    overhang: AtomicU32,
+    /// Tickets sold and still good. Written under the lock.
+    outstanding: AtomicU32,
+    /// Where the last permit came free: the next claim looks there first.
+    hint: AtomicU32,
+    _pad: u32,
+    /// Accesses that got in at once (without waiting), ever.
+    pub passed: AtomicU64,
+    /// Residences in Run Ready, any entry path.
+    pub residence: Residence,
+    entries: [Permit; PERMITS],
+}
+
+impl Permits {
+    /// c.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Relaxed).clamp(1, PERMITS as u32)
+    }
+
+    /// Accesses in the queue.
+    pub fn waiting(&self) -> u32 {
+        self.waiting.load(SeqCst)
+    }
+
+    /// Tickets sold and still good.
+    pub fn outstanding(&self) -> u32 {
+        self.outstanding.load(Relaxed)
+    }
+
+    /// Under the lock: tell the lock-free side how many wait.
+    pub fn set_waiting(&self, n: u32) {
+        self.waiting.store(n, SeqCst);
+    }
+
+    /// Under the lock: tell the lock-free side how many tickets are out.
+    pub fn set_outstanding(&self, n: u32) {
+        self.outstanding.store(n, Relaxed);
+    }
+
+    /// Under the lock: change c in place. Holders beyond a lowered limit finish; until then nobody
+    /// is let in who would make more than `limit` run.
+    pub fn set_limit(&self, limit: u32) {
+        let limit = limit.clamp(1, PERMITS as u32);
+        let above = self.entries.iter().skip(limit as usize).any(Permit::held);
+        self.overhang.store(u32::from(above), SeqCst);
+        self.limit.store(limit, SeqCst);
+    }
+
+    /// The lock-free way in: a permit if one is free and nobody waits.
+    pub fn claim(&self, owner: Owner) -> Option<u32> {
+        if self.waiting.load(SeqCst) != 0 || self.overhang.load(Relaxed) != 0 {
+            return None;
+        }
+        self.claim_any(owner)
+    }
+
+    /// Under the lock, when `owner` is next in turn: a permit if the limit has room.
+    pub fn claim_in_turn(&self, owner: Owner) -> Option<u32> {
+        if self.overhang.load(Relaxed) != 0 {
+            let limit = self.limit() as usize;
+            if !self.entries.iter().skip(limit).any(Permit::held) {
+                self.overhang.store(0, SeqCst);
+            } else if self.running() as usize >= limit {
+                return None;
+            }
+        }
+        self.claim_any(owner)
+    }
+
+    fn claim_any(&self, owner: Owner) -> Option<u32> {
+        let limit = self.limit();
+        let from = self.hint.load(Relaxed).min(limit - 1);
+        let order = (from..limit).chain(0..from);
+        for i in order {
+            let Some(entry) = self.entries.get(i as usize) else {
+                continue;
+            };
+            if entry.owner.load(Relaxed) == 0
+                && entry
+                    .owner
+                    .compare_exchange(0, owner.0, SeqCst, Relaxed)
+                    .is_ok()
+            {
+                entry.first_byte.store(0, Relaxed);
+                return Some(i);
+            }
+        }
+        None
+    }
+
+    /// Give a permit back; false when it is no longer `owner`'s.
+    /// Afterwards look at [`Permits::waiting`]: if it is not zero, the queue must be served.
+    pub fn release(&self, permit: u32, owner: Owner) -> bool {
+        let Some(entry) = self.entries.get(permit as usize) else {
+            return false;
+        };
+        let freed = entry
+            .owner
+            .compare_exchange(owner.0, 0, SeqCst, Relaxed)
+            .is_ok();
+        if freed {
+            self.hint.store(permit, Relaxed);
+        }
+        freed
+    }
+
+    /// Under the lock: is this permit still `owner`'s?
+    pub fn holds(&self, permit: u32, owner: Owner) -> bool {
+        owner.is_some()
+            && self
+                .entries
+                .get(permit as usize)
+                .is_some_and(|e| e.owner.load(SeqCst) == owner.0)
+    }
+
+    /// The first byte of the answer is out.
+    pub fn first_byte(&self, permit: u32, owner: Owner, now: Micros) {
+        if self.holds(permit, owner)
+            && let Some(entry) = self.entries.get(permit as usize)
+        {
+            entry.first_byte.store(now.0.max(1), Relaxed);
+        }
+    }
+
+    /// Under the lock: free the permits of answers whose first byte went out before `before`;
+    /// how many. Their owners' later releases find a foreign entry and do nothing.
+    pub fn free_long(&self, before: Micros) -> u32 {
+        let long = |e: &Permit| {
+            let first = e.first_byte.load(Relaxed);
+            first != 0 && first < before.0
+        };
+        self.free_where(|_, entry| long(entry))
+    }
+
+    /// Under the lock: free what a dead child held; how many.
+    pub fn free_of(&self, life: Life) -> u32 {
+        self.free_where(|owner, _| owner.life() == life)
+    }
+
+    /// Under the lock: free everything (a new start over an old state file).
+    pub fn free_all(&self) -> u32 {
+        self.free_where(|_, _| true)
+    }
+
+    fn free_where(&self, which: impl Fn(Owner, &Permit) -> bool) -> u32 {
+        let mut freed = 0;
+        for entry in &self.entries {
+            let owner = Owner(entry.owner.load(SeqCst));
+            if owner.is_some()
+                && which(owner, entry)
+                && entry
+                    .owner
+                    .compare_exchange(owner.0, 0, SeqCst, Relaxed)
+                    .is_ok()
+            {
+                freed += 1;
+            }
+        }
+        freed
+    }
+
+    /// Permits held now.
+    pub fn running(&self) -> u32 {
+        self.entries.iter().filter(|e| e.held()).count() as u32
+    }
+
+    /// The owners of the permits held now.
+    pub fn owners(&self) -> impl Iterator<Item = Owner> {
+        self.entries
+            .iter()
+            .map(|e| Owner(e.owner.load(SeqCst)))
+            .filter(|o| o.is_some())
+    }
+}
+
+impl Default for Permits {
+    fn default() -> Self {
+        Permits {
+            limit: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            overhang: AtomicU32::new(0),
+            outstanding: AtomicU32::new(0),
+            hint: AtomicU32::new(0),
+            _pad: 0,
+            passed: AtomicU64::new(0),
+            residence: Residence::default(),
+            entries: [const {
+                Permit {
+                    owner: AtomicU64::new(0),
+                    first_byte: AtomicU64::new(0),
+                }
+            }; PERMITS],
+        }
+    }
+}
+
+impl Permit {
+    fn held(&self) -> bool {
+        self.owner.load(SeqCst) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    const CHILD: Life = Life { child: 3, epoch: 9 };
+
+    fn owner(serial: u32) -> Owner {
+        Owner::new(CHILD, serial)
+    }
+
+    #[test]
+    fn a_limit_of_n_gives_n_permits_and_a_release_gives_one_back() {
+        let permits = Permits::default();
+        permits.set_limit(2);
+        let first = permits.claim(owner(1)).expect("free");
+        assert!(permits.claim(owner(2)).is_some());
+        assert_eq!(permits.claim(owner(3)), None);
+        assert!(!permits.release(first, owner(2)), "not his");
+        assert!(permits.release(first, owner(1)));
+        assert!(!permits.release(first, owner(1)), "only once");
+        assert_eq!(permits.claim(owner(3)), Some(first));
+    }
+
+    #[test]
+    fn nobody_passes_those_who_wait() {
+        let permits = Permits::default();
+        permits.set_limit(2);
+        permits.set_waiting(1);
+        assert_eq!(permits.claim(owner(1)), None);
+        assert!(permits.claim_in_turn(owner(1)).is_some());
+    }
+
+    #[test]
+    fn a_lowered_limit_counts_those_who_still_run() {
+        let permits = Permits::default();
+        permits.set_limit(4);
+        let held: Vec<u32> = (0..4)
+            .map(|i| permits.claim(owner(i)).expect("free"))
+            .collect();
+        permits.set_limit(2);
+        assert!(permits.release(held[0], owner(0)));
+        assert_eq!(permits.claim(owner(9)), None, "three still run");
+        assert_eq!(permits.claim_in_turn(owner(9)), None);
+        assert!(permits.release(held[2], owner(2)));
+        assert_eq!(
+            permits.claim_in_turn(owner(9)),
+            None,
+            "two still run, one beyond the limit"
+        );
+        assert!(permits.release(held[3], owner(3)));
+        assert!(permits.claim_in_turn(owner(9)).is_some());
+        assert_eq!(permits.claim(owner(10)), None);
+        assert_eq!(permits.running(), 2);
+    }
+
+    #[test]
+    fn a_dead_childs_permits_come_back_and_no_others() {
+        let permits = Permits::default();
+        permits.set_limit(3);
+        let other = Owner::new(
+            Life {
+                child: 3,
+                epoch: 10,
+            },
+            1,
+        );
+        permits.claim(owner(1));
+        permits.claim(other);
+        assert_eq!(permits.free_of(CHILD), 1);
+        assert_eq!(permits.owners().collect::<Vec<_>>(), [other]);
+    }
+
+    #[test]
+    fn a_long_answer_loses_its_permit_and_its_late_release_does_nothing() {
+        let permits = Permits::default();
+        permits.set_limit(1);
+        let permit = permits.claim(owner(1)).expect("free");
+        permits.first_byte(permit, owner(1), Micros::from_secs(5));
+        assert_eq!(permits.free_long(Micros::from_secs(5)), 0);
+        assert_eq!(permits.free_long(Micros::from_secs(6)), 1);
+        assert_eq!(permits.claim(owner(2)), Some(permit));
+        assert!(!permits.release(permit, owner(1)));
+        assert!(permits.holds(permit, owner(2)));
+    }
+
+    #[test]
+    fn threads_never_hold_more_than_the_limit_at_once() {
+        let permits = Permits::default();
+        permits.set_limit(3);
+        let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (permits, inside, most) = (&permits, &inside, &most);
+                scope.spawn(move || {
+                    for round in 0..20_000 {
+                        let me = Owner::new(
+                            Life {
+                                child: thread as u16,
+                                epoch: 1,
+                            },
+                            round,
+                        );
+                        if let Some(permit) = permits.claim(me) {
+                            most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                            inside.fetch_sub(1, SeqCst);
+                            assert!(permits.release(permit, me));
+                        }
+                    }
+                });
+            }
+        });
+        assert!(most.load(SeqCst) <= 3);
+        assert_eq!(permits.running(), 0);
+    }
+}

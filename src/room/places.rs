@@ -1,0 +1,581 @@
+//! Places in Wait and Re Access: one table for all gates, and the queue of each gate in it.
+//!
+//! A place belongs to an access that holds a worker (or a parked connection). The table is plain
+//! data under the segment's lock; beside it lies one wake word a place, which the waiter sleeps on
+//! without the lock. A queue is three doubly linked lists through the table, each in arrival order:
+//!
+//! ```text
+//!   guard       visitors whom the deadline guard has put off once: served before all others
+//!   re_access   ticket holders
+//!   wait        newcomers
+//! ```
+//!
+//! Indices in links are one-based, so that all zero is an empty table. [`Places::mend`] rebuilds
+//! every list from the entries after a process died under the lock.
+
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+use super::owner::{Life, Owner};
+use crate::micros::Micros;
+
+/// In which line an access waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Line {
+    /// Newcomers (the paper's Wait).
+    Wait = 0,
+    /// Ticket holders (the paper's Re Access).
+    ReAccess = 1,
+    /// Holders of a guard ticket: before all others.
+    Guard = 2,
+}
+
+impl Line {
+    const ALL: [Line; 3] = [Line::Wait, Line::ReAccess, Line::Guard];
+
+    fn of(raw: u32) -> Line {
+        match raw {
+            1 => Line::ReAccess,
+            2 => Line::Guard,
+            _ => Line::Wait,
+        }
+    }
+}
+
+/// What has become of a place; the value of its wake word. Zero: the place is free.
+pub mod wake {
+    /// Nobody's place.
+    pub const FREE: u32 = 0;
+    /// Still in the queue.
+    pub const WAITING: u32 = 1;
+    /// Holds a permit.
+    pub const GRANTED: u32 = 2;
+    /// Beyond what can be served in time: told at once.
+    pub const SHED: u32 = 3;
+    /// The same ticket was presented again by a younger access, which has the place now.
+    pub const TAKEN_OVER: u32 = 4;
+}
+
+/// One place. All zero = free. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Place {
+    /// Who waits; 0 = free.
+    pub owner: Owner,
+    /// Gate it belongs to.
+    pub gate: u32,
+    /// [`Line`], as a number.
+    pub line: u32,
+    /// Neighbours in the line or the free list, one-based; 0 = none.
+    pub(super) next: u32,
+    pub(super) prev: u32,
+    /// 1 while linked into a queue.
+    pub(super) linked: u32,
+    /// The permit, once granted.
+    pub permit: u32,
+    /// Arrival.
+    pub entered: Micros,
+    /// Entry + bound: the earliest goes first.
+    pub deadline: Micros,
+    /// q on entering, for the estimators.
+    pub queue: u32,
+    /// 1: redeemed a ticket in its prime window.
+    pub prime: u32,
+    /// Response time predicted at admission, microseconds.
+    pub predicted: Micros,
+    /// Ticket redeemed for this place: its slot; 0 = none.
+    pub slot: u32,
+    /// Its index in the slot.
+    pub index: u32,
+    /// Its number in the issue history.
+    pub serial: u32,
+    pub(super) _pad: u32,
+    /// Its window (to put the claim back when the visitor leaves before he ran): its start,
+    pub start: Micros,
+    /// the end of its prime part,
+    pub prime_end: Micros,
+    /// and its end.
+    pub end: Micros,
+}
+
+/// Heads of the table. All zero = empty.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct PlacesHead {
+    /// First free place that was used before, one-based.
+    free: u32,
+    /// Places never used yet begin here.
+    fresh: u32,
+}
+
+/// One line of a queue. All zero = empty.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+struct Ends {
+    head: u32,
+    tail: u32,
+    len: u32,
+    _pad: u32,
+}
+
+/// The queue of one gate. All zero = empty. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Queue {
+    lines: [Ends; 3],
+}
+
+impl Queue {
+    /// Accesses in all lines.
+    pub fn len(&self) -> u32 {
+        self.lines
+            .iter()
+            .fold(0, |sum, line| sum.saturating_add(line.len))
+    }
+
+    /// Nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Accesses in one line.
+    pub fn line_len(&self, line: Line) -> u32 {
+        self.lines[line as usize].len
+    }
+}
+
+/// The table, borrowed under the lock.
+pub struct Places<'a> {
+    /// Heads.
+    pub head: &'a mut PlacesHead,
+    /// The entries.
+    pub entries: &'a mut [Place],
+    /// One wake word an entry; waiters sleep on them without the lock.
+    pub wakes: &'a [AtomicU32],
+}
+
+impl Places<'_> {
+    /// The place `at`, if there is one.
+    pub fn place(&self, at: u32) -> Option<&Place> {
+        self.entries.get(at as usize)
+    }
+
+    /// What has become of place `at`.
+    pub fn wake_word(&self, at: u32) -> u32 {
+        self.wakes
+            .get(at as usize)
+            .map_or(wake::FREE, |w| w.load(SeqCst))
+    }
+
+    /// A new place at the end of its line; None when the table is full.
+    pub fn push(&mut self, queue: &mut Queue, line: Line, place: Place) -> Option<u32> {
+        let at = self.take_free()?;
+        let entry = self.entries.get_mut(at as usize)?;
+        *entry = Place {
+            line: line as u32,
+            next: 0,
+            prev: 0,
+            linked: 0,
+            ..place
+        };
+        self.wakes.get(at as usize)?.store(wake::WAITING, SeqCst);
+        self.link_tail(queue, at);
+        Some(at)
+    }
+
+    /// Who is served next: guard tickets first, then the earlier deadline of the two other heads.
+    pub fn first(&self, queue: &Queue) -> Option<u32> {
+        let head = |line: Line| {
+            let at = queue.lines[line as usize].head.checked_sub(1)?;
+            self.place(at).map(|place| (at, place.deadline))
+        };
+        if let Some((at, _)) = head(Line::Guard) {
+            return Some(at);
+        }
+        match (head(Line::ReAccess), head(Line::Wait)) {
+            (Some((a, due_a)), Some((b, due_b))) => Some(if due_a <= due_b { a } else { b }),
+            (a, b) => a.or(b).map(|(at, _)| at),
+        }
+    }
+
+    /// The newest newcomer.
+    pub fn last_newcomer(&self, queue: &Queue) -> Option<u32> {
+        queue.lines[Line::Wait as usize].tail.checked_sub(1)
+    }
+
+    /// Take a place out of its queue; it stays its owner's until [`Places::free`].
+    pub fn unlink(&mut self, queue: &mut Queue, at: u32) {
+        let Some(&Place {
+            linked: 1,
+            next,
+            prev,
+            line,
+            ..
+        }) = self.place(at)
+        else {
+            return;
+        };
+        let ends = &mut queue.lines[Line::of(line) as usize];
+        ends.len = ends.len.saturating_sub(1);
+        match prev
+            .checked_sub(1)
+            .and_then(|p| self.entries.get_mut(p as usize))
+        {
+            Some(before) => before.next = next,
+            None => ends.head = next,
+        }
+        match next
+            .checked_sub(1)
+            .and_then(|n| self.entries.get_mut(n as usize))
+        {
+            Some(after) => after.prev = prev,
+            None => ends.tail = prev,
+        }
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            entry.linked = 0;
+            entry.next = 0;
+            entry.prev = 0;
+        }
+    }
+
+    /// Move the head of `from` to the end of `to` (the paper's way from Re Access into Wait).
+    pub fn move_head(&mut self, queue: &mut Queue, from: Line, to: Line) -> bool {
+        let Some(at) = queue.lines[from as usize].head.checked_sub(1) else {
+            return false;
+        };
+        self.unlink(queue, at);
+        let Some(entry) = self.entries.get_mut(at as usize) else {
+            return false;
+        };
+        entry.line = to as u32;
+        self.link_tail(queue, at);
+        true
+    }
+
+    /// Give a younger access the place of an older one, where it stands in the line.
+    /// Returns the younger's own index; the older keeps its entry, unlinked, to read its fate.
+    pub fn take_over(&mut self, queue: &mut Queue, old: u32, owner: Owner) -> Option<u32> {
+        let place = *self.place(old).filter(|place| place.linked == 1)?;
+        let new = self.take_free()?;
+        *self.entries.get_mut(new as usize)? = Place { owner, ..place };
+        self.wakes.get(new as usize)?.store(wake::WAITING, SeqCst);
+        let link = new.saturating_add(1);
+        let ends = &mut queue.lines[Line::of(place.line) as usize];
+        match place
+            .prev
+            .checked_sub(1)
+            .and_then(|p| self.entries.get_mut(p as usize))
+        {
+            Some(before) => before.next = link,
+            None => ends.head = link,
+        }
+        match place
+            .next
+            .checked_sub(1)
+            .and_then(|n| self.entries.get_mut(n as usize))
+        {
+            Some(after) => after.prev = link,
+            None => ends.tail = link,
+        }
+        let entry = self.entries.get_mut(old as usize)?;
+        (entry.linked, entry.next, entry.prev, entry.slot) = (0, 0, 0, 0);
+        self.set_wake(old, wake::TAKEN_OVER);
+        Some(new)
+    }
+
+    /// Write a place's wake word; the caller wakes the sleeper after the lock.
+    pub fn set_wake(&self, at: u32, word: u32) {
+        if let Some(wake) = self.wakes.get(at as usize) {
+            wake.store(word, SeqCst);
+        }
+    }
+
+    /// The owner has read his place's fate (or is dead): the entry is free again.
+    pub fn free(&mut self, at: u32) {
+        self.set_wake(at, wake::FREE);
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            *entry = Place {
+                next: self.head.free,
+                ..Place::default()
+            };
+            self.head.free = at.saturating_add(1);
+        }
+    }
+
+    /// Indices of the places in one line, head first; bounded even over a damaged list.
+    pub fn in_line(&self, queue: &Queue, line: Line) -> impl Iterator<Item = u32> {
+        let first = queue.lines[line as usize].head;
+        std::iter::successors(first.checked_sub(1), |&at| {
+            self.place(at)?.next.checked_sub(1)
+        })
+        .take(self.entries.len())
+    }
+
+    /// The place that waits with this ticket.
+    pub fn with_ticket(&self, queue: &Queue, slot: u32, index: u32) -> Option<u32> {
+        Line::ALL
+            .into_iter()
+            .flat_map(|line| self.in_line(queue, line))
+            .find(|&at| {
+                self.place(at)
+                    .is_some_and(|p| p.slot == slot && slot != 0 && p.index == index)
+            })
+    }
+
+    /// The next place at or after `from` that a dead child owned.
+    pub fn owned_by(&self, life: Life, from: u32) -> Option<u32> {
+        let used = self.used();
+        (from..used).find(|&at| {
+            self.place(at)
+                .is_some_and(|p| p.owner.is_some() && p.owner.life() == life)
+        })
+    }
+
+    fn used(&self) -> u32 {
+        self.head.fresh.min(self.entries.len() as u32)
+    }
+
+    fn take_free(&mut self) -> Option<u32> {
+        if let Some(at) = self.head.free.checked_sub(1)
+            && let Some(entry) = self.entries.get(at as usize)
+            && !entry.owner.is_some()
+        {
+            self.head.free = entry.next;
+            return Some(at);
+        }
+        let at = self.used();
+        self.entries.get(at as usize)?;
+        self.head.fresh = at + 1;
+        Some(at)
+    }
+
+    fn link_tail(&mut self, queue: &mut Queue, at: u32) {
+        let Some(line) = self.place(at).map(|place| Line::of(place.line)) else {
+            return;
+        };
+        let ends = &mut queue.lines[line as usize];
+        let tail = ends.tail;
+        if let Some(last) = tail
+            .checked_sub(1)
+            .and_then(|t| self.entries.get_mut(t as usize))
+        {
+            last.next = at.saturating_add(1);
+        } else {
+            ends.head = at.saturating_add(1);
+        }
+        ends.tail = at.saturating_add(1);
+        ends.len = ends.len.saturating_add(1);
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            (entry.prev, entry.next, entry.linked) = (tail, 0, 1);
+        }
+    }
+
+    /// Empty the table.
+    pub fn clear(&mut self) {
+        *self.head = PlacesHead::default();
+        self.entries.fill(Place::default());
+        for wake in self.wakes {
+            wake.store(wake::FREE, SeqCst);
+        }
+    }
+
+    /// After a process died under the lock: rebuild free list and every gate's queue from the
+    /// entries. Waiting places are linked again in the order of their deadlines.
+    pub fn mend(&mut self, queues: &mut [&mut Queue]) {
+        for queue in queues.iter_mut() {
+            **queue = Queue::default();
+        }
+        self.head.free = 0;
+        self.head.fresh = self.used();
+        for at in (0..self.used()).rev() {
+            if self.place(at).is_some_and(|place| !place.owner.is_some()) {
+                self.free(at);
+            } else if let Some(entry) = self.entries.get_mut(at as usize) {
+                (entry.linked, entry.next, entry.prev) = (0, 0, 0);
+            }
+        }
+        while let Some(at) = self.earliest_unlinked() {
+            match self.place(at).map(|place| place.gate as usize) {
+                Some(gate) if gate < queues.len() => self.link_tail(queues[gate], at),
+                _ => self.free(at),
+            }
+        }
+    }
+
+    fn earliest_unlinked(&self) -> Option<u32> {
+        (0..self.used())
+            .filter(|&at| self.wake_word(at) == wake::WAITING)
+            .filter_map(|at| self.place(at).map(|place| (at, place)))
+            .filter(|(_, place)| place.owner.is_some() && place.linked == 0)
+            .min_by_key(|(_, place)| (place.deadline, place.entered))
+            .map(|(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A table with its queue, as a test wants it.
+    pub(crate) struct Table {
+        head: PlacesHead,
+        entries: Vec<Place>,
+        wakes: Vec<AtomicU32>,
+    }
+
+    impl Table {
+        pub(crate) fn new(n: usize) -> Table {
+            Table {
+                head: PlacesHead::default(),
+                entries: vec![Place::default(); n],
+                wakes: (0..n).map(|_| AtomicU32::new(0)).collect(),
+            }
+        }
+
+        pub(crate) fn places(&mut self) -> Places<'_> {
+            Places {
+                head: &mut self.head,
+                entries: &mut self.entries,
+                wakes: &self.wakes,
+            }
+        }
+    }
+
+    fn place(serial: u32, due: u64) -> Place {
+        Place {
+            owner: Owner::new(Life { child: 1, epoch: 1 }, serial),
+            deadline: Micros(due),
+            ..Place::default()
+        }
+    }
+
+    fn drain(places: &mut Places<'_>, queue: &mut Queue) -> Vec<u64> {
+        let mut order = Vec::new();
+        while let Some(at) = places.first(queue) {
+            order.push(places.place(at).expect("linked").deadline.0);
+            places.unlink(queue, at);
+            places.free(at);
+        }
+        order
+    }
+
+    #[test]
+    fn guard_tickets_go_first_then_the_earlier_deadline() {
+        let (mut table, mut queue) = (Table::new(8), Queue::default());
+        let mut places = table.places();
+        for (line, due) in [(Line::Wait, 10), (Line::ReAccess, 5), (Line::Wait, 11)] {
+            places
+                .push(&mut queue, line, place(due as u32, due))
+                .expect("room");
+        }
+        places
+            .push(&mut queue, Line::Guard, place(99, 99))
+            .expect("room");
+        places
+            .push(&mut queue, Line::ReAccess, place(10, 10))
+            .expect("room");
+        assert_eq!(queue.len(), 5);
+        assert_eq!(drain(&mut places, &mut queue), [99, 5, 10, 10, 11]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn a_full_table_says_so_and_a_freed_place_is_used_again() {
+        let (mut table, mut queue) = (Table::new(2), Queue::default());
+        let mut places = table.places();
+        let first = places
+            .push(&mut queue, Line::Wait, place(1, 1))
+            .expect("room");
+        places
+            .push(&mut queue, Line::Wait, place(2, 2))
+            .expect("room");
+        assert_eq!(places.push(&mut queue, Line::Wait, place(3, 3)), None);
+        places.unlink(&mut queue, first);
+        places.free(first);
+        assert_eq!(
+            places.push(&mut queue, Line::Wait, place(4, 4)),
+            Some(first)
+        );
+        assert_eq!(drain(&mut places, &mut queue), [2, 4]);
+    }
+
+    #[test]
+    fn a_place_taken_over_keeps_its_turn_and_the_older_access_learns_it() {
+        let (mut table, mut queue) = (Table::new(8), Queue::default());
+        let mut places = table.places();
+        let at: Vec<u32> = (1..=3)
+            .map(|i| {
+                let ticket = Place {
+                    slot: 7,
+                    index: i,
+                    ..place(i, u64::from(i))
+                };
+                places
+                    .push(&mut queue, Line::ReAccess, ticket)
+                    .expect("room")
+            })
+            .collect();
+        let younger = Owner::new(Life { child: 2, epoch: 5 }, 1);
+        let new = places.take_over(&mut queue, at[1], younger).expect("room");
+        assert_eq!(places.wake_word(at[1]), wake::TAKEN_OVER);
+        assert_eq!(places.with_ticket(&queue, 7, 2), Some(new));
+        assert_eq!(queue.len(), 3);
+        assert_eq!(drain(&mut places, &mut queue), [1, 2, 3]);
+    }
+
+    #[test]
+    fn lists_torn_by_a_death_under_the_lock_are_mended_in_order() {
+        let (mut table, mut queue) = (Table::new(8), Queue::default());
+        let mut places = table.places();
+        for due in [3, 1, 2] {
+            places
+                .push(&mut queue, Line::Wait, place(due as u32, due))
+                .expect("room");
+        }
+        let gone = places
+            .push(&mut queue, Line::Wait, place(9, 9))
+            .expect("room");
+        places.unlink(&mut queue, gone);
+        places.free(gone);
+        for entry in places.entries.iter_mut() {
+            (entry.next, entry.prev, entry.linked) = (77, 0xffff_ffff, 1);
+        }
+        places.head.free = 12345;
+        queue.lines = [Ends {
+            head: 400,
+            tail: 3,
+            len: 70,
+            _pad: 0,
+        }; 3];
+        places.mend(&mut [&mut queue]);
+        assert_eq!(queue.len(), 3);
+        assert_eq!(drain(&mut places, &mut queue), [1, 2, 3]);
+        assert!(places.push(&mut queue, Line::Wait, place(5, 5)).is_some());
+    }
+
+    #[test]
+    fn any_bit_pattern_is_survived() {
+        let (mut table, mut queue) = (Table::new(4), Queue::default());
+        let mut places = table.places();
+        for seed in 0..200u32 {
+            for (i, entry) in places.entries.iter_mut().enumerate() {
+                let x = seed.wrapping_mul(2_654_435_761).wrapping_add(i as u32 * 97);
+                (entry.next, entry.prev, entry.linked) = (x >> 3, x >> 7, x & 1);
+                (entry.line, entry.gate, entry.owner) = (x, x >> 5, Owner(u64::from(x)));
+            }
+            queue.lines = [Ends {
+                head: seed,
+                tail: seed << 3,
+                len: seed,
+                _pad: 0,
+            }; 3];
+            places.head.free = seed.wrapping_mul(40503);
+            places.unlink(&mut queue, seed);
+            places.push(&mut queue, Line::Wait, place(1, 1));
+            places.with_ticket(&queue, 1, 1);
+            let other = Owner::new(Life { child: 1, epoch: 1 }, 1);
+            places.take_over(&mut queue, seed & 3, other);
+            places.mend(&mut [&mut queue]);
+        }
+    }
+}

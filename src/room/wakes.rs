@@ -1,0 +1,45 @@
+//! [`Wakes`]: the places whose sleepers are to be woken once the lock is free.
+
+/// More than this and everybody is woken to look for himself.
+const LISTED: usize = 64;
+
+/// Places to wake, collected under the lock.
+#[derive(Clone, Debug)]
+pub struct Wakes {
+    places: [u32; LISTED],
+    len: usize,
+    overflow: bool,
+}
+
+impl Default for Wakes {
+    fn default() -> Self {
+        Wakes {
+            places: [0; LISTED],
+            len: 0,
+            overflow: false,
+        }
+    }
+}
+
+impl Wakes {
+    /// Wake this place too.
+    pub fn push(&mut self, place: u32) {
+        match self.places.get_mut(self.len) {
+            Some(slot) => {
+                *slot = place;
+                self.len += 1;
+            }
+            None => self.overflow = true,
+        }
+    }
+
+    /// The places, or None: wake all there are.
+    pub fn listed(&self) -> Option<&[u32]> {
+        (!self.overflow).then_some(&self.places[..self.len])
+    }
+
+    /// Nobody is to be woken.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -1,0 +1,46 @@
+//! Inside time: `CLOCK_BOOTTIME` in microseconds plus an offset that the segment keeps, so that a
+//! ticket's times outlive restarts and no clock step moves them. Wall time is read once, when a
+//! segment is made or taken over from a file.
+
+use crate::micros::Micros;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
+fn read(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
+    let (secs, nanos) = (t.tv_sec().max(0) as u64, t.tv_nsec().max(0) as u64);
+    secs.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+}
+
+/// Microseconds since boot, suspend included.
+pub fn since_boot() -> u64 {
+    read(ClockId::CLOCK_BOOTTIME)
+}
+
+/// Wall time, microseconds since 1970.
+pub fn wall() -> u64 {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+/// The offset that makes inside time begin at wall time, and never before `seen`.
+pub fn offset_from(seen: Micros) -> u64 {
+    wall().max(seen.0).wrapping_sub(since_boot())
+}
+
+/// Inside time under an offset.
+pub fn now(offset: u64) -> Micros {
+    Micros(since_boot().wrapping_add(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_time_begins_at_wall_time_and_never_goes_back_behind_a_state_file() {
+        let before = wall();
+        assert!(now(offset_from(Micros::ZERO)).0 >= before);
+        let ahead = Micros(before) + Micros::from_secs(3600);
+        assert!(now(offset_from(ahead)) >= ahead);
+    }
+}

@@ -1,0 +1,117 @@
+//! A robust, process-shared mutex inside the segment.
+//!
+//! That its owner died is a result the caller must handle ([`Taken::OwnerDied`]): mend what the
+//! lock protects, and the lock is good again when the guard is dropped.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+
+/// The mutex's memory. All zero until [`Lock::init`].
+#[repr(C, align(16))]
+pub struct Lock {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+}
+
+// SAFETY: the mutex is made process-shared and is only touched through pthread calls, which
+// synchronise threads and processes.
+unsafe impl Sync for Lock {}
+// SAFETY: as above; nothing in it belongs to one thread.
+unsafe impl Send for Lock {}
+
+/// How the lock came.
+pub enum Taken<'a> {
+    /// As usual.
+    Good(Held<'a>),
+    /// Its last owner died (or panicked) holding it: what it protects must be mended.
+    OwnerDied(Held<'a>),
+}
+
+/// The lock, held; dropping frees it.
+pub struct Held<'a> {
+    lock: &'a Lock,
+}
+
+impl Lock {
+    /// Make the mutex. Nobody may use it meanwhile: called on a segment nobody else sees yet.
+    pub fn init(&self) -> Result<(), i32> {
+        let mut attr = MaybeUninit::uninit();
+        let attr: *mut libc::pthread_mutexattr_t = attr.as_mut_ptr();
+        // SAFETY: attr is initialised by the first call before the others use it, and destroyed
+        // after; the mutex's memory is ours alone (this function's contract).
+        let result = unsafe {
+            [
+                libc::pthread_mutexattr_init(attr),
+                libc::pthread_mutexattr_setpshared(attr, libc::PTHREAD_PROCESS_SHARED),
+                libc::pthread_mutexattr_setrobust(attr, libc::PTHREAD_MUTEX_ROBUST),
+                libc::pthread_mutex_init(self.mutex.get(), attr),
+                libc::pthread_mutexattr_destroy(attr),
+            ]
+        };
+        result
+            .into_iter()
+            .find(|&code| code != 0)
+            .map_or(Ok(()), Err)
+    }
+
+    /// Take it, waiting at most two seconds (a stopped child may hold it); None: not to be had.
+    pub fn take(&self) -> Option<Taken<'_>> {
+        // SAFETY: init() has made the mutex; pthread_mutex_trylock reads and writes it alone.
+        let mut code = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) };
+        if code == libc::EBUSY {
+            code = self.take_within(2);
+        }
+        let held = Held { lock: self };
+        match code {
+            0 => Some(Taken::Good(held)),
+            libc::EOWNERDEAD => {
+                // SAFETY: we own the mutex in its inconsistent state; making it consistent now
+                // lets whoever comes after a further death try again.
+                unsafe { libc::pthread_mutex_consistent(self.mutex.get()) };
+                Some(Taken::OwnerDied(held))
+            }
+            _ => {
+                std::mem::forget(held);
+                None
+            }
+        }
+    }
+
+    fn take_within(&self, seconds: libc::time_t) -> i32 {
+        let mut until = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `until` is a live timespec for both calls; the mutex was made by init().
+        unsafe {
+            libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+            until.tv_sec += seconds;
+            libc::pthread_mutex_timedlock(self.mutex.get(), &raw const until)
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a Held exists only while this thread owns the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_owner_died_says_so_once_and_is_good_again() {
+        let lock = Box::new(Lock {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+        });
+        lock.init().expect("a fresh mutex");
+        std::thread::scope(|scope| {
+            // A robust mutex sees a thread's end as its owner's death.
+            scope.spawn(|| std::mem::forget(lock.take().expect("free")));
+        });
+        assert!(matches!(lock.take(), Some(Taken::OwnerDied(_))));
+        assert!(matches!(lock.take(), Some(Taken::Good(_))));
+    }
+}

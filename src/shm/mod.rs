@@ -1,0 +1,19 @@
+//! The segment: state that all children of the server share, and how it outlives them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`segment`] | the mapping, its directory of sections, [`segment::Segment::locked`] |
+//! | [`lock`] | a robust, process-shared mutex: "the owner died" is a result |
+//! | [`futex`] | sleeping on a wake word, and waking |
+//! | [`clock`] | inside time: `CLOCK_BOOTTIME` plus the segment's offset |
+//! | [`state_file`] | the file behind a segment that outlives the server |
+//! | [`shared`] | which types may live here |
+//!
+//! Everything here is integers and arrays, indices instead of pointers, all zero is empty.
+
+pub mod clock;
+pub mod futex;
+pub mod lock;
+pub mod segment;
+pub mod shared;
+pub mod state_file;

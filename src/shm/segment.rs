@@ -1,0 +1,560 @@
+//! [`Segment`]: the mapping, its directory, and the one way to its state under the lock.
+//!
+//! ```text
+//!  0 ┌───────────────────────────────────────────────────────────────────────────┐
+//!    │ Head: magic, layout, size, epoch, clock offset, keys, lock, generation,   │
+//!    │       workers, directory [Section; 16]                                    │
+//!    ├───────────────────────────────────────────────────────────────────────────┤ each section
+//!    │ children [Child]     atomics: pid, epoch, workers in use                  │ begins at a
+//!    │ permits  [Permits]   atomics: Run Ready, one entry a gate                 │ multiple of 64
+//!    │ wakes    [AtomicU32] the words waiters sleep on, one a place              │
+//!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
+//!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
+//!    │ history [1]    clients [1]                                                │
+//!    └───────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A section is found by its kind; one whose version or entry size differs is not ours to read.
+//! Systems to come (sessions, debts, executors, polls) add kinds, not layouts.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use memmap2::{MmapOptions, MmapRaw};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::lock::{Held, Lock, Taken};
+use super::shared::Shared;
+use super::{clock, futex};
+use crate::micros::Micros;
+use crate::nap::client_caps::ClientCaps;
+use crate::room::children::{Child, Workers};
+use crate::room::gate::Gate;
+use crate::room::history::History;
+use crate::room::owner::Life;
+use crate::room::permits::Permits;
+use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::wakes::Wakes;
+use crate::room::{Room, Tables};
+
+/// First word of a segment: "mod_nap" and a zero.
+const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
+/// Layout of [`Head`]; sections carry versions of their own.
+const LAYOUT: u32 = 1;
+/// Version of every section: raised when a type in it changes its meaning but not its size.
+const VERSION: u32 = 1;
+/// Sections the directory has room for.
+const SECTIONS: usize = 16;
+
+/// What a section holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Kind {
+    /// Children of the server.
+    Children = 1,
+    /// Run Ready of each gate.
+    Permits = 2,
+    /// Wake words.
+    Wakes = 3,
+    /// Rooms.
+    Rooms = 4,
+    /// Gates.
+    Gates = 5,
+    /// Heads of the table of places.
+    PlacesHead = 6,
+    /// Places.
+    Places = 7,
+    /// Issue history.
+    History = 8,
+    /// Live tickets a client.
+    Clients = 9,
+}
+
+/// One line of the directory. Written when the segment is made.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// [`Kind`]; 0 = unused.
+    pub kind: u32,
+    /// [`VERSION`] of its entries.
+    pub version: u32,
+    /// Bytes an entry.
+    pub entry: u32,
+    /// Entries.
+    pub count: u32,
+    /// Bytes from the segment's start.
+    pub offset: u64,
+}
+
+/// How many of each there are to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dims {
+    /// Children the server may run.
+    pub children: u32,
+    /// Rooms.
+    pub rooms: u32,
+    /// Gates of all rooms.
+    pub gates: u32,
+    /// Places to wait.
+    pub places: u32,
+}
+
+/// The segment's head. Written by the parent alone, but for the atomics.
+#[repr(C)]
+pub struct Head {
+    /// [`MAGIC`]; written last.
+    magic: AtomicU64,
+    layout: u32,
+    _pad: u32,
+    /// Bytes in all.
+    size: u64,
+    /// Random number of this state's life: tickets of another are unknown.
+    pub epoch: u64,
+    /// Added to `CLOCK_BOOTTIME`.
+    offset: AtomicU64,
+    /// The latest inside time anybody noted (about once a second).
+    seen: AtomicU64,
+    /// Key of ticket signatures, unless the administrator brings his own.
+    pub key: [u8; 32],
+    /// Secret of ticket ids and client hashes.
+    pub secret: [u8; 16],
+    /// Configurations that have come into force; a graceful restart adds one.
+    pub generation: AtomicU32,
+    /// Children ever started.
+    epochs: AtomicU32,
+    /// This server's number among several front ends.
+    pub node: AtomicU32,
+    /// Workers of the server, packed: see [`Segment::workers`].
+    workers: [AtomicU32; 4],
+    _pad2: u32,
+    lock: Lock,
+    directory: [Section; SECTIONS],
+}
+
+/// A segment this process has mapped. Copies are the same segment.
+#[derive(Clone, Copy)]
+pub struct Segment {
+    base: *mut u8,
+    size: usize,
+    head: PhantomData<&'static Head>,
+}
+
+// SAFETY: the pointer is to a mapping that lives as long as the process; what is behind it is
+// reached through atomics or under the process-shared lock only.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+/// Why a segment could not be made or read.
+#[derive(Debug)]
+pub enum SegmentError {
+    /// The system said no.
+    Io(std::io::Error),
+    /// Not a segment, or not whole.
+    Torn(&'static str),
+    /// A segment whose tables have other sizes or forms.
+    Differs,
+}
+
+impl std::fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SegmentError::Io(error) => write!(f, "{error}"),
+            SegmentError::Torn(what) => write!(f, "{what}"),
+            SegmentError::Differs => write!(f, "its tables have other sizes"),
+        }
+    }
+}
+
+impl From<std::io::Error> for SegmentError {
+    fn from(error: std::io::Error) -> Self {
+        SegmentError::Io(error)
+    }
+}
+
+impl From<nix::Error> for SegmentError {
+    fn from(error: nix::Error) -> Self {
+        SegmentError::Io(error.into())
+    }
+}
+
+impl Dims {
+    /// The directory these sizes make, and the bytes in all.
+    fn plan(&self) -> ([Section; SECTIONS], usize) {
+        let mut offset = size_of::<Head>().next_multiple_of(64);
+        let mut directory = [Section::default(); SECTIONS];
+        let wanted = [
+            (Kind::Children, size_of::<Child>(), self.children),
+            (Kind::Permits, size_of::<Permits>(), self.gates),
+            (Kind::Wakes, size_of::<AtomicU32>(), self.places),
+            (Kind::Rooms, size_of::<Room>(), self.rooms),
+            (Kind::Gates, size_of::<Gate>(), self.gates),
+            (Kind::PlacesHead, size_of::<PlacesHead>(), 1),
+            (Kind::Places, size_of::<Place>(), self.places),
+            (Kind::History, size_of::<History>(), 1),
+            (Kind::Clients, size_of::<ClientCaps>(), 1),
+        ];
+        for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
+            *section = Section {
+                kind: kind as u32,
+                version: VERSION,
+                entry: entry as u32,
+                count,
+                offset: offset as u64,
+            };
+            offset = (offset + entry * count as usize).next_multiple_of(64);
+        }
+        (directory, offset.next_multiple_of(4096))
+    }
+
+    /// Bytes a segment of these sizes takes.
+    pub fn bytes(&self) -> usize {
+        self.plan().1
+    }
+}
+
+impl Segment {
+    /// A new, empty segment in anonymous shared memory.
+    pub fn anonymous(dims: Dims) -> Result<Segment, SegmentError> {
+        let fd = memfd_create(c"mod_nap", MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&fd, dims.bytes() as i64)?;
+        let segment = Segment::map(&fd, dims.bytes())?;
+        segment.format(dims)?;
+        Ok(segment)
+    }
+
+    /// Map `fd`. Nothing is read or written yet.
+    pub fn map(fd: &OwnedFd, size: usize) -> Result<Segment, SegmentError> {
+        let map: MmapRaw = MmapOptions::new().len(size).map_raw(fd.as_raw_fd())?;
+        let base = map.as_mut_ptr();
+        // The mapping is shared with children and outlives this load of the module.
+        std::mem::forget(map);
+        Ok(Segment {
+            base,
+            size,
+            head: PhantomData,
+        })
+    }
+
+    /// A mapping an earlier load of the module left in this process.
+    ///
+    /// # Safety
+    /// `base` must be the start of a live, writable, shared mapping of `size` bytes that is never
+    /// unmapped, made by this module.
+    pub unsafe fn adopt(base: *mut u8, size: usize) -> Segment {
+        Segment {
+            base,
+            size,
+            head: PhantomData,
+        }
+    }
+
+    /// Start and length of the mapping.
+    pub fn raw(&self) -> (*mut u8, usize) {
+        (self.base, self.size)
+    }
+
+    /// Write head and directory over zeroed memory nobody else sees yet.
+    pub fn format(&self, dims: Dims) -> Result<(), SegmentError> {
+        let (directory, size) = dims.plan();
+        if size > self.size {
+            return Err(SegmentError::Torn("mapping too small"));
+        }
+        let mut random = [0u8; 56];
+        getrandom::fill(&mut random).map_err(|error| SegmentError::Io(error.into()))?;
+        let head = self.base.cast::<Head>();
+        // SAFETY: the mapping is at least one Head long (plan() counts it), page-aligned, and
+        // nobody else sees it yet (this function's contract), so exclusive access is ours.
+        let head = unsafe { &mut *head };
+        head.layout = LAYOUT;
+        head.size = size as u64;
+        head.epoch = u64::from_le_bytes(std::array::from_fn(|i| random[i])) | 1;
+        head.key = std::array::from_fn(|i| random[8 + i]);
+        head.secret = std::array::from_fn(|i| random[40 + i]);
+        head.offset.store(clock::offset_from(Micros::ZERO), Relaxed);
+        head.directory = directory;
+        head.lock
+            .init()
+            .map_err(std::io::Error::from_raw_os_error)?;
+        head.magic.store(MAGIC, SeqCst);
+        Ok(())
+    }
+
+    /// Is this a whole segment, with the tables `dims` asks for?
+    pub fn check(&self, dims: Option<Dims>) -> Result<(), SegmentError> {
+        if self.size < size_of::<Head>() {
+            return Err(SegmentError::Torn("shorter than its head"));
+        }
+        let head = self.head();
+        if head.magic.load(SeqCst) != MAGIC {
+            return Err(SegmentError::Torn("not a segment of mod_nap"));
+        }
+        if head.layout != LAYOUT || head.size > self.size as u64 {
+            return Err(SegmentError::Torn("of another layout or cut short"));
+        }
+        let whole = head.directory.iter().filter(|s| s.kind != 0).all(|s| {
+            let bytes = u64::from(s.entry).saturating_mul(u64::from(s.count));
+            s.offset.is_multiple_of(64) && s.offset.saturating_add(bytes) <= head.size
+        });
+        if !whole {
+            return Err(SegmentError::Torn("its directory points outside"));
+        }
+        match dims {
+            Some(dims) if dims.plan().0 != head.directory => Err(SegmentError::Differs),
+            _ => Ok(()),
+        }
+    }
+
+    /// The head.
+    pub fn head(&self) -> &Head {
+        // SAFETY: check() or format() has seen a whole Head at the page-aligned start of a mapping
+        // that is never unmapped. Its plain fields are written only before anybody else maps it
+        // (format) or by the parent before children exist (renew).
+        unsafe { &*self.base.cast::<Head>() }
+    }
+
+    fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
+        let found = self
+            .head()
+            .directory
+            .iter()
+            .find(|s| s.kind == kind as u32)?;
+        (found.version == VERSION && found.entry as usize == entry).then_some(*found)
+    }
+
+    /// A section of atomics, shared by all.
+    fn atomics<T: Shared + Sync>(&self, kind: Kind) -> &'static [T] {
+        let Some(section) = self.section(kind, size_of::<T>()) else {
+            return &[];
+        };
+        // SAFETY: check() has seen offset and length inside the mapping, which is never unmapped;
+        // offsets are multiples of 64; T is Shared (any bytes are a T) and these kinds hold
+        // atomics only, so shared access from everywhere is sound.
+        unsafe {
+            let start = self.base.add(section.offset as usize).cast::<T>();
+            std::slice::from_raw_parts(start, section.count as usize)
+        }
+    }
+
+    /// A section under the lock.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "exclusive by the lock, whose guard is the argument"
+    )]
+    fn locked_section<'h, T: Shared>(&self, kind: Kind, _held: &'h Held<'_>) -> &'h mut [T] {
+        let Some(section) = self.section(kind, size_of::<T>()) else {
+            return &mut [];
+        };
+        // SAFETY: bounds, alignment and validity as in atomics(); the caller holds the lock, which
+        // every process takes before it touches these kinds, and takes each kind once a guard.
+        unsafe {
+            let start = self.base.add(section.offset as usize).cast::<T>();
+            std::slice::from_raw_parts_mut(start, section.count as usize)
+        }
+    }
+
+    /// Run Ready of a gate.
+    pub fn permits(&self, gate: u32) -> Option<&'static Permits> {
+        self.atomics(Kind::Permits).get(gate as usize)
+    }
+
+    /// The children.
+    pub fn children(&self) -> &'static [Child] {
+        self.atomics(Kind::Children)
+    }
+
+    /// The word a waiter on `place` sleeps on.
+    pub fn wake_word(&self, place: u32) -> Option<&'static AtomicU32> {
+        self.atomics(Kind::Wakes).get(place as usize)
+    }
+
+    /// Now, in inside time.
+    pub fn now(&self) -> Micros {
+        clock::now(self.head().offset.load(Relaxed))
+    }
+
+    /// Workers of the server.
+    pub fn workers(&self) -> Workers {
+        let [per_pool, reserve, threaded, pools] =
+            [0, 1, 2, 3].map(|i: usize| self.head().workers[i].load(Relaxed));
+        Workers {
+            per_pool,
+            reserve,
+            threaded,
+            pools,
+        }
+    }
+
+    /// Tell the segment how many workers there are.
+    pub fn set_workers(&self, workers: Workers) {
+        let fields = [
+            workers.per_pool,
+            workers.reserve,
+            workers.threaded,
+            workers.pools,
+        ];
+        for (word, value) in self.head().workers.iter().zip(fields) {
+            word.store(value, Relaxed);
+        }
+    }
+
+    /// A child begins its life in slot `slot` of the children table.
+    pub fn child_starts(&self, slot: u32, pid: u32) -> Option<Life> {
+        let child = self.children().get(slot as usize)?;
+        let epoch = (self.head().epochs.fetch_add(1, Relaxed) + 1) & 0xff_ffff;
+        let epoch = epoch.max(1);
+        for counter in [&child.running, &child.waiting, &child.secondary] {
+            counter.store(0, Relaxed);
+        }
+        child.epoch.store(epoch, Relaxed);
+        child.pid.store(pid, SeqCst);
+        Some(Life {
+            child: slot as u16,
+            epoch,
+        })
+    }
+
+    /// A child is dead: take back all it held.
+    pub fn child_ends(&self, pid: u32) {
+        for (at, child) in self.children().iter().enumerate() {
+            if child.pid.load(SeqCst) != pid {
+                continue;
+            }
+            let life = child.life(at);
+            child.pid.store(0, SeqCst);
+            if let Some(life) = life {
+                self.locked(|tables, now, wakes| tables.sweep(life, now, wakes));
+            }
+        }
+    }
+
+    /// The state, under the lock; places that `act` asks to wake are woken after it. None: the
+    /// lock cannot be had (its holder is stopped): fail open.
+    pub fn locked<R>(
+        &self,
+        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
+    ) -> Option<R> {
+        let mut wakes = Wakes::default();
+        let result = {
+            let (held, torn) = match self.head().lock.take()? {
+                Taken::Good(held) => (held, false),
+                Taken::OwnerDied(held) => (held, true),
+            };
+            let mend = Mend {
+                segment: self,
+                held: &held,
+            };
+            let now = self.now();
+            let mut tables = self.tables(&held)?;
+            if torn {
+                tables.mend(now, &mut wakes);
+            }
+            if self.tick_is_due(now) {
+                tables.tick(now, &mut wakes);
+            }
+            let result = act(&mut tables, now, &mut wakes);
+            std::mem::forget(mend);
+            result
+        };
+        self.wake(&wakes);
+        Some(result)
+    }
+
+    fn tick_is_due(&self, now: Micros) -> bool {
+        let seen = Micros(self.head().seen.load(Relaxed));
+        let due = now >= seen + Micros::from_secs(1);
+        if due {
+            self.head().seen.store(now.0, Relaxed);
+        }
+        due
+    }
+
+    fn tables<'h>(&self, held: &'h Held<'_>) -> Option<Tables<'h>> {
+        let head = self.head();
+        Some(Tables {
+            rooms: self.locked_section(Kind::Rooms, held),
+            gates: self.locked_section(Kind::Gates, held),
+            permits: self.atomics(Kind::Permits),
+            places: Places {
+                head: self.locked_section(Kind::PlacesHead, held).first_mut()?,
+                entries: self.locked_section::<Place>(Kind::Places, held),
+                wakes: self.atomics(Kind::Wakes),
+            },
+            history: self.locked_section(Kind::History, held).first_mut()?,
+            clients: self.locked_section(Kind::Clients, held).first_mut()?,
+            children: self.atomics(Kind::Children),
+            epoch: head.epoch,
+            node: head.node.load(Relaxed) as u8,
+        })
+    }
+
+    fn wake(&self, wakes: &Wakes) {
+        match wakes.listed() {
+            Some(places) => {
+                for &place in places {
+                    self.wake_word(place).into_iter().for_each(futex::wake);
+                }
+            }
+            None => self.atomics(Kind::Wakes).iter().for_each(futex::wake),
+        }
+    }
+
+    /// After a full restart over a state file: nobody of before is left. Permits, places and
+    /// children are emptied, tickets in hand are good again, time goes on from what was seen.
+    pub fn renew(&self) -> Result<(), SegmentError> {
+        let head = self.head();
+        let seen = Micros(head.seen.load(Relaxed));
+        head.offset.store(clock::offset_from(seen), Relaxed);
+        head.lock
+            .init()
+            .map_err(std::io::Error::from_raw_os_error)?;
+        for child in self.children() {
+            child.pid.store(0, Relaxed);
+        }
+        self.locked(|tables, now, wakes| tables.begin_anew(now, wakes))
+            .ok_or(SegmentError::Torn("its lock cannot be had"))
+    }
+
+    /// Take over from an older segment what fits: key, epoch, time, and every section of the same
+    /// kind, version and entry size, entry by entry. Nobody else may see either segment yet.
+    pub fn carry_over(&self, old: &Segment) {
+        let (from, to) = (old.head(), self.base.cast::<Head>());
+        // SAFETY: as in format(): the new segment is ours alone until it is handed out.
+        let to = unsafe { &mut *to };
+        (to.epoch, to.key, to.secret) = (from.epoch, from.key, from.secret);
+        to.seen.store(from.seen.load(Relaxed), Relaxed);
+        for new in to.directory.iter().filter(|s| s.kind != 0) {
+            let like =
+                |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
+            let Some(known) = from.directory.iter().find(like) else {
+                continue;
+            };
+            let bytes = new.entry as usize * new.count.min(known.count) as usize;
+            // SAFETY: both ranges lie inside their mappings (check(), format()), which differ.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    old.base.add(known.offset as usize),
+                    self.base.add(new.offset as usize),
+                    bytes,
+                );
+            }
+        }
+    }
+}
+
+/// Mends the tables when a panic leaves them half-written; forgotten on the ordinary way out.
+struct Mend<'a> {
+    segment: &'a Segment,
+    held: &'a Held<'a>,
+}
+
+impl Drop for Mend<'_> {
+    fn drop(&mut self) {
+        let mut wakes = Wakes::default();
+        if let Some(mut tables) = self.segment.tables(self.held) {
+            tables.mend(self.segment.now(), &mut wakes);
+        }
+        self.segment.wake(&wakes);
+    }
+}
