@@ -20,3 +20,4 @@ pub mod micros;
 pub mod nap;
 pub mod room;
 pub mod shm;
+pub mod sim;

@@ -1,3 +1,32 @@
-//! `nap-sim`: the room in virtual time.
+//! `nap-sim`: the room in virtual time, and the reference vectors.
 
-fn main() {}
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod vectors;
+
+#[derive(Parser)]
+#[command(name = "nap-sim", version, about = "mod_nap in virtual time")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run files of reference inputs and outputs, one line a case
+    #[command(after_help = "Exit status: 0 all agree, 1 a mismatch, 2 a file that cannot be run.")]
+    Vectors {
+        /// Files of the form of tests/vectors/*.json
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        Command::Vectors { files } => vectors::run(&files),
+    }
+}

@@ -1,0 +1,4 @@
+//! Virtual time: the very same code that httpd runs, driven by scripts and seeds instead of by
+//! requests and a clock.
+
+pub mod vectors;
