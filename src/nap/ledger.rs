@@ -57,7 +57,11 @@ impl Ledger {
     /// The most claims at any time from `from` to `to`, both included.
     pub fn max_claims(&self, from: Micros, to: Micros) -> u32 {
         let parts = self.range(from.secs_floor(), to.secs_floor().saturating_add(1));
-        parts.into_iter().flatten().copied().max().unwrap_or(0)
+        parts
+            .into_iter()
+            .filter_map(|cells| cells.iter().max())
+            .max()
+            .map_or(0, |most| *most)
     }
 
     /// Admits a newcomer? He may stay until `now + bound`, beside `queued` others, and whoever
@@ -76,8 +80,7 @@ impl Ledger {
             && self
                 .range(from, to)
                 .into_iter()
-                .flatten()
-                .all(|claims| *claims < limit)
+                .all(|cells| cells.iter().all(|claims| *claims < limit))
     }
 
     /// A ticket was sold: it claims a place from `start` up to `end`.

@@ -8,9 +8,9 @@
 //! Slots are numbered from 1 and live in a ring, each at its number modulo [`SLOTS`]; an entry that
 //! does not carry its own number is no slot. They open at one end, as places are needed, and close
 //! at the other, when no ticket of theirs can be presented any more. Places the ledger had no room
-//! for stay on offer until a later one of the same slot is sold.
+//! for stay on offer: while a crowd meets a limit that is still low, that is most of them.
 
-use super::ticket_states::{Runs, TICKETS};
+use super::ticket_states::{Runs, SoldPlaces, TICKETS};
 use super::whole;
 use crate::micros::Micros;
 
@@ -20,7 +20,7 @@ pub const SLOTS: usize = 8704;
 /// Places looked at in one booking, at most: it runs under the gate's lock.
 const STEPS: u32 = 2048;
 /// Refusals among the places left over before the search goes on where it last sold.
-const LEFT_OVERS: u32 = 64;
+const LEFT_OVERS: u32 = 16;
 /// No slot has more places: a wrong measurement must not use up all states at once.
 const PLACES: u32 = TICKETS / 8;
 /// No slot in order ends later than this from now.
@@ -121,14 +121,17 @@ impl Slot {
 
     /// When the prime window of a place starts: `start + index period / issue_limit`.
     pub fn start_of(&self, index: u32) -> Micros {
-        let offset =
-            u128::from(index) * u128::from(self.period.0) / u128::from(self.issue_limit.max(1));
-        self.start + Micros(offset as u64)
+        let offset = self.period.0.saturating_mul(index.into());
+        self.start + Micros(offset / u64::from(self.issue_limit.max(1)))
     }
 
     /// Where a place has its state; none: it has no such place.
     pub fn position(&self, index: u32) -> Option<u32> {
-        (index < self.issue_limit).then(|| self.base.wrapping_add(index))
+        (index < self.places()).then(|| self.base.wrapping_add(index))
+    }
+
+    fn places(&self) -> u32 {
+        self.issue_limit.min(PLACES)
     }
 
     /// Everything sold so far.
@@ -138,10 +141,10 @@ impl Slot {
 
     /// The first place that starts at `time` or after it.
     fn index_from(&self, time: Micros) -> u32 {
-        let offset = u128::from((time - self.start).0) * u128::from(self.issue_limit);
-        offset
-            .div_ceil(u128::from(self.period.0.max(1)))
-            .min(u32::MAX.into()) as u32
+        let offset = (time - self.start)
+            .0
+            .saturating_mul(self.issue_limit.into());
+        u32::try_from(offset.div_ceil(self.period.0.max(1))).unwrap_or(u32::MAX)
     }
 
     /// The first place of the pool at `index` or after it.
@@ -251,6 +254,7 @@ pub struct Slots {
     /// The states' positions taken by open slots.
     runs: Runs,
     ring: [Slot; SLOTS],
+    sold: SoldPlaces,
 }
 
 impl Slots {
@@ -264,6 +268,7 @@ impl Slots {
         late_last: 0,
         runs: Runs::EMPTY,
         ring: [Slot::EMPTY; SLOTS],
+        sold: SoldPlaces::EMPTY,
     };
 
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
@@ -407,7 +412,6 @@ impl Slots {
             Pool::Late => self.late_last,
         };
         let (mut steps, mut refusals) = (0, 0);
-        let mut refused_second = None;
         let mut seq = *self.from(pool);
         while steps < STEPS {
             steps += 1;
@@ -423,28 +427,27 @@ impl Slots {
             };
             // Starts before `first` are gone for good: `first` moves on with the clock.
             let passed = slot.index_from(first).max(*slot.cursor(pool));
-            let mut index = slot.of_pool(pool, passed);
-            *slot.cursor(pool) = index;
             let slot = *slot;
-            if index >= slot.issue_limit && *self.from(pool) == seq {
+            let mut index = self.unsold(&slot, pool, passed);
+            if let Some(slot) = self.slot_mut(seq) {
+                *slot.cursor(pool) = index;
+            }
+            if index >= slot.places() && *self.from(pool) == seq {
                 *self.from(pool) = seq + 1;
             }
-            while index < slot.issue_limit && steps < STEPS {
+            while index < slot.places() && steps < STEPS {
                 steps += 1;
                 let start = slot.start_of(index);
                 if start > latest {
                     break;
                 }
-                if refused_second != Some(start.secs_floor()) {
-                    if may(start) {
-                        return Some((seq, index));
-                    }
-                    refused_second = Some(start.secs_floor());
-                    refusals += 1;
+                if may(start) {
+                    return Some((seq, index));
                 }
+                refusals += 1;
                 let next_second = Micros::from_secs(start.secs_floor() + 1);
                 let beyond = slot.index_from(next_second).max(index + 1);
-                index = slot.of_pool(pool, beyond);
+                index = self.unsold(&slot, pool, beyond);
             }
             seq += 1;
             if refusals >= LEFT_OVERS {
@@ -454,16 +457,29 @@ impl Slots {
         None
     }
 
+    /// The first place of the pool from `index` on that is not sold.
+    fn unsold(&self, slot: &Slot, pool: Pool, index: u32) -> u32 {
+        let mut index = slot.of_pool(pool, index);
+        loop {
+            let unsold = self.sold.unsold(slot.base, index, slot.places());
+            let of_pool = slot.of_pool(pool, unsold);
+            if of_pool == index || of_pool >= slot.places() {
+                return of_pool;
+            }
+            index = of_pool;
+        }
+    }
+
     fn sell(&mut self, pool: Pool, seq: u32, index: u32) -> Option<Booking> {
         let slot = self.slot_mut(seq)?;
         let position = slot.position(index)?;
-        *slot.cursor(pool) = index + 1;
         let sold = match pool {
             Pool::Newcomers => &mut slot.sold,
             Pool::Late => &mut slot.sold_late,
         };
         *sold = sold.saturating_add(1);
         let (slot_start, start) = (slot.start, slot.start_of(index));
+        self.sold.sell(position);
         match pool {
             Pool::Newcomers => self.newcomers_last = self.newcomers_last.max(seq),
             Pool::Late => self.late_last = self.late_last.max(seq),
@@ -492,6 +508,7 @@ impl Slots {
         let capacity = terms.capacity.clamp(1, PLACES);
         let issue_limit = terms.issue_limit.clamp(capacity, PLACES);
         let base = self.runs.take(issue_limit)?;
+        self.sold.clear(base, issue_limit);
         *self.ring.get_mut(seq as usize % SLOTS)? = Slot {
             seq,
             capacity,
@@ -621,8 +638,8 @@ mod tests {
         assert_eq!(book(&mut slots, 10.0), Some(10.0));
         assert_eq!(
             book(&mut slots, 0.0),
-            Some(12.0),
-            "a gap within a slot is given up"
+            Some(6.0),
+            "so does a gap within a slot"
         );
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A slot takes a run of consecutive positions when it opens and gives it back when it closes; the
 //! runs follow each other round a ring of 2^20 positions (256 kB), so a count of the positions
-//! taken is all the bookkeeping there is ([`Runs`]). A run is not cleared: a state means something
-//! only for a ticket that was sold, and selling sets it.
+//! taken is all the bookkeeping there is ([`Runs`]). States are not cleared: one means something
+//! only for a ticket that was sold, and selling sets it. [`SoldPlaces`] are cleared.
 
 /// How many tickets can have a state at once: those of all open slots.
 pub const TICKETS: u32 = 1 << 20;
@@ -59,6 +59,67 @@ impl TicketStates {
 fn split(position: u32) -> (usize, u32) {
     let position = position % TICKETS;
     ((position / PER_WORD) as usize, position % PER_WORD * 2)
+}
+
+/// Which positions are sold: a bit each, so that a place passed over can still be found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SoldPlaces {
+    words: [u32; SOLD_WORDS],
+}
+
+const SOLD_WORDS: usize = (TICKETS / u32::BITS) as usize;
+
+impl SoldPlaces {
+    /// Nothing sold.
+    pub const EMPTY: SoldPlaces = SoldPlaces {
+        words: [0; SOLD_WORDS],
+    };
+
+    /// The place at a position is sold.
+    pub fn sell(&mut self, position: u32) {
+        if let Some(word) = self
+            .words
+            .get_mut((position % TICKETS / u32::BITS) as usize)
+        {
+            *word |= 1 << (position % u32::BITS);
+        }
+    }
+
+    /// A run of `len` positions from `base` is on offer.
+    pub fn clear(&mut self, base: u32, len: u32) {
+        let mut index = 0;
+        while index < len.min(TICKETS) {
+            let position = base.wrapping_add(index) % TICKETS;
+            let bit = position % u32::BITS;
+            let n = (u32::BITS - bit).min(len - index);
+            if let Some(word) = self.words.get_mut((position / u32::BITS) as usize) {
+                *word &= !(u32::MAX >> (u32::BITS - n) << bit);
+            }
+            index += n;
+        }
+    }
+
+    /// The first index from `index` on that is not sold, in the run of `len` from `base`; `len`
+    /// or more when all are.
+    pub fn unsold(&self, base: u32, index: u32, len: u32) -> u32 {
+        let mut index = index;
+        while index < len.min(TICKETS) {
+            let position = base.wrapping_add(index) % TICKETS;
+            let bit = position % u32::BITS;
+            let word = self
+                .words
+                .get((position / u32::BITS) as usize)
+                .copied()
+                .unwrap_or(0);
+            let sold = (word >> bit).trailing_ones().min(u32::BITS - bit);
+            index += sold;
+            if sold < u32::BITS - bit {
+                break;
+            }
+        }
+        index
+    }
 }
 
 /// Which positions are taken: a run a slot, given back in the order they were taken.
@@ -117,6 +178,26 @@ mod tests {
         let expected = [State::Waiting, State::Sold, State::Waiting];
         assert_eq!([16, 17, TICKETS - 1].map(|p| states.state(p)), expected);
         assert_eq!(states.state(TICKETS + 1), State::Waiting, "positions wrap");
+    }
+
+    #[test]
+    fn sold_places_are_passed_over_across_words_and_round_the_ring() {
+        let mut sold = Box::new(SoldPlaces::EMPTY);
+        for base in [0, 7, 31, TICKETS - 50] {
+            let len = 100;
+            sold.clear(base, len);
+            for index in (0..len).filter(|index| *index != 64) {
+                sold.sell(base + index);
+            }
+            assert_eq!(sold.unsold(base, 0, len), 64);
+            assert_eq!(sold.unsold(base, 64, len), 64);
+            assert!(sold.unsold(base, 65, len) >= len);
+            sold.clear(base + 40, 3);
+            let found = [0, 41, 43].map(|index| sold.unsold(base, index, len));
+            assert_eq!(found, [40, 41, 64]);
+        }
+        sold.clear(0, TICKETS);
+        assert_eq!(sold.words, [0; SOLD_WORDS]);
     }
 
     #[test]
