@@ -46,11 +46,9 @@ impl World {
         self.tally.borrow_mut().woke(at, self.now());
     }
 
-    /// No new posts and visitors any more?
-    pub fn closing(&self) -> bool {
-        self.plan
-            .duration
-            .is_some_and(|duration| self.now() >= duration)
+    /// No new posts and visitors any more at `now`?
+    pub fn closing(&self, now: Micros) -> bool {
+        self.plan.duration.is_some_and(|duration| now >= duration)
     }
 }
 
@@ -71,7 +69,7 @@ pub async fn visit(world: Rc<World>, number: u32, behaviour: Behaviour, start: M
         behaviour,
     };
     visitor.world.pause_until(start).await;
-    visitor.live().await;
+    visitor.live(start).await;
 }
 
 struct Visitor {
@@ -98,10 +96,12 @@ enum After {
 }
 
 impl Visitor {
-    async fn live(&mut self) {
+    async fn live(&mut self, start: Micros) {
         let think = self.world.plan.think.as_secs_f64();
         for post in 0..self.world.plan.posts {
-            if self.world.closing() {
+            // Who was to come in time may come, even if the clock woke him a little late.
+            let now = if post == 0 { start } else { self.world.now() };
+            if self.world.closing(now) {
                 break;
             }
             if post > 0 && think > 0.0 {
@@ -187,7 +187,7 @@ impl Visitor {
     async fn attempt(&mut self) -> Option<Result<Reply, Fault>> {
         let world = self.world.clone();
         let plan = &world.plan;
-        let (opened, resent) = (self.wire.opened, self.wire.resent);
+        let before = (self.wire.opened, self.wire.resent, self.wire.resent_late);
         let cookie = self
             .cookie_line()
             .and_then(|line| HeaderValue::from_str(&line).ok());
@@ -218,8 +218,9 @@ impl Visitor {
         let limit = span(patience.unwrap_or(plan.timeout));
         let result = tokio::time::timeout(limit, self.wire.exchange(plan, request)).await;
         let mut tally = world.tally.borrow_mut();
-        tally.opened += self.wire.opened - opened;
-        tally.resent += self.wire.resent - resent;
+        tally.opened += self.wire.opened - before.0;
+        tally.resent += self.wire.resent - before.1;
+        tally.resent_late += self.wire.resent_late - before.2;
         match result {
             Ok(result) => Some(result),
             Err(_) if patience.is_some() => None,

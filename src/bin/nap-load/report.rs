@@ -111,6 +111,8 @@ pub struct Connections {
     pub opened: u64,
     /// Requests sent again because a kept connection had just been closed.
     pub resent: u64,
+    /// Those that had been out for more than 50 ms: the server may have died over them.
+    pub resent_late: u64,
     /// Open arrivals beyond `--clients`, never begun.
     pub turned_away: u64,
 }
@@ -201,6 +203,7 @@ impl Report {
             connections: Connections {
                 opened: tally.opened,
                 resent: tally.resent,
+                resent_late: tally.resent_late,
                 turned_away: tally.turned_away,
             },
             slow_readers: slow,
@@ -292,20 +295,24 @@ impl Report {
         self.write_tickets(out)?;
         self.write_behaviours(out)?;
 
+        writeln!(out)?;
         let f = &self.fairness;
-        writeln!(
-            out,
-            "\nJain's index         {:>10} of finishing times ({:.1} to {:.1} s), {} of mean totals",
-            index(f.jain_finish),
-            f.first_finish_s,
-            f.last_finish_s,
-            index(f.jain_total)
-        )?;
+        // Fresh visitors with a post each have no finishing times to compare.
+        if self.mode == "closed" {
+            writeln!(
+                out,
+                "Jain's index         {:>10} of finishing times ({:.1} to {:.1} s), {} of mean totals",
+                index(f.jain_finish),
+                f.first_finish_s,
+                f.last_finish_s,
+                index(f.jain_total)
+            )?;
+        }
         let c = &self.connections;
         write!(
             out,
-            "connections          {:>10} opened, {} requests sent again",
-            c.opened, c.resent
+            "connections          {:>10} opened, {} requests sent again ({} after over 50 ms)",
+            c.opened, c.resent, c.resent_late
         )?;
         match c.turned_away {
             0 => writeln!(out)?,

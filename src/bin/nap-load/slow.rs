@@ -86,12 +86,20 @@ async fn read_once(
         target.path
     );
     stream.write_all(ask.as_bytes()).await?;
-    let mut buffer = vec![0; (rate / 10) as usize];
+    let mut buffer = vec![0; RECEIVE_BUFFER as usize];
     let mut tick = tokio::time::interval(TICK);
+    let (start, mut got) = (tokio::time::Instant::now(), 0);
     let mut is_head = true;
     loop {
-        tick.tick().await;
-        let n = stream.read(&mut buffer).await?;
+        // What is due by now; a tenth of a second's share at first, so that the head fits.
+        let due = f64::from(rate) * (start.elapsed() + TICK).as_secs_f64();
+        let room = (due as usize).saturating_sub(got).min(buffer.len());
+        if room == 0 {
+            tick.tick().await;
+            continue;
+        }
+        let n = stream.read(&mut buffer[..room]).await?;
+        got += n;
         book.borrow_mut().bytes += n as u64;
         // The status line comes in one piece: it is the first thing the server sends.
         let status = buffer[..n].get(9..12);

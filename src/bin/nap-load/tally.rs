@@ -166,6 +166,7 @@ pub struct Tally {
     pub wakes: u64,
     pub opened: u64,
     pub resent: u64,
+    pub resent_late: u64,
     /// Open arrivals beyond `--clients`.
     pub turned_away: u64,
     /// Posts under way.
@@ -199,6 +200,7 @@ impl Tally {
             wakes: 0,
             opened: 0,
             resent: 0,
+            resent_late: 0,
             turned_away: 0,
             open_posts: 0,
         }

@@ -1,9 +1,9 @@
 //! [`Wire`]: one visitor's connection. Opened when needed, kept while the server keeps it.
 //!
 //! hyper drives the protocol in a task of its own; dropping a [`Link`] ends that task and thereby
-//! closes the socket at once, which is how a try is given up. A kept connection that the server
-//! closes just as we send on it is replaced and the request sent again, as browsers do; that is
-//! believed only shortly after sending, so that a server dying over a request is not covered up.
+//! closes the socket at once, which is how a try is given up. When the server closes a kept
+//! connection without a word of answer, the request is sent again on a new one, once, as browsers
+//! do (RFC 9110, 9.2.2). If that took its time the server may have died over it: counted apart.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -69,9 +69,11 @@ pub struct Wire {
     pub opened: u64,
     /// Requests sent again because a kept connection turned out to be closed.
     pub resent: u64,
+    /// Those of them that had been out for a while.
+    pub resent_late: u64,
 }
 
-/// How soon after sending a close counts as having crossed the request on its way.
+/// Until then after sending, a close may simply have crossed the request on its way.
 const CROSSED: Duration = Duration::from_millis(50);
 /// More of a refusal than this is not read into memory.
 const JSON_LIMIT: usize = 64 << 10;
@@ -84,6 +86,7 @@ impl Wire {
             source,
             opened: 0,
             resent: 0,
+            resent_late: 0,
         }
     }
 
@@ -116,11 +119,11 @@ impl Wire {
                 Err(error) => error,
             };
             let fault = fault(&failure);
-            let crossed = matches!(fault, Fault::Closed | Fault::Reset) && sent.elapsed() < CROSSED;
-            if !(reused && (failure.is_canceled() || crossed)) {
+            if !(reused && matches!(fault, Fault::Closed | Fault::Reset)) {
                 return Err(fault);
             }
             self.resent += 1;
+            self.resent_late += u64::from(sent.elapsed() > CROSSED);
         }
     }
 
@@ -183,7 +186,10 @@ impl Link {
         })
     }
 
+    /// Still good for a request, as far as can be known here?
     async fn ready(&mut self) -> bool {
+        // Let the driver hear a close that has already arrived.
+        tokio::task::yield_now().await;
         match &mut self.sender {
             Sender::Http1(sender) => sender.ready().await.is_ok(),
             Sender::Http2(sender) => sender.ready().await.is_ok(),
