@@ -1,3 +1,265 @@
 //! `nap-load`: visitors who obey their tickets, and some who do not.
+//!
+//! The experiment of the NAP-Web paper's chapter 6 as a program: a crowd posts to a board, waits as
+//! its tickets say, and counts what it was promised and what it got. One thread, so that half of a
+//! small machine is left to the server. `docs/nap-load.md` explains options and output.
 
-fn main() {}
+mod args;
+mod client;
+mod jar;
+mod plan;
+mod report;
+mod rng;
+mod slow;
+mod stats;
+mod tally;
+mod ticket;
+mod wire;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use clap::{CommandFactory, Parser, error::ErrorKind};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mod_nap::micros::Micros;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use tokio::task::{JoinSet, LocalSet, spawn_local};
+
+use crate::args::{Args, Arrivals};
+use crate::client::{World, span, visit};
+use crate::plan::{Behaviour, Crowd, Plan};
+use crate::report::Report;
+use crate::rng::Rng;
+use crate::slow::{SlowBook, all_begun, read_slowly};
+use crate::tally::Tally;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let (json, csv) = (args.json.clone(), args.csv.clone());
+    let plan = seed(args.seed).and_then(|seed| Plan::check(args, seed));
+    let plan = match plan {
+        Ok(plan) => plan,
+        Err(error) => Args::command()
+            .error(ErrorKind::ValueValidation, error)
+            .exit(),
+    };
+    match run_and_report(plan, json.as_deref(), csv.as_deref()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("nap-load: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// False when not one post was served.
+fn run_and_report(plan: Plan, json: Option<&Path>, csv: Option<&Path>) -> Result<bool, String> {
+    let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    // Before the run, so that a wrong name is not found out after it.
+    let create = |path: &Path| File::create(path).map_err(|e| named(path, e));
+    let to_stdout = json == Some(Path::new("-"));
+    let json = match json.filter(|_| !to_stdout) {
+        Some(path) => Some((path, create(path)?)),
+        None => None,
+    };
+    let rows: Option<Box<dyn Write>> = match csv {
+        Some(path) => Some(Box::new(BufWriter::with_capacity(1 << 16, create(path)?))),
+        None => None,
+    };
+    raise_file_limit();
+    let (report, written) = run(plan, rows).map_err(|e| format!("cannot run: {e}"))?;
+    let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
+    match to_stdout {
+        true => println!("{text}"),
+        false => print!("{}", report.table()),
+    }
+    if let Some((path, mut file)) = json {
+        writeln!(file, "{text}").map_err(|e| named(path, e))?;
+    }
+    if let (Some(path), Err(error)) = (csv, written) {
+        return Err(named(path, error));
+    }
+    Ok(report.posts.served > 0)
+}
+
+/// The run's seed: the option's, NAP_SEED's, or a random one.
+fn seed(given: Option<u64>) -> Result<u64, String> {
+    match (given, std::env::var("NAP_SEED")) {
+        (Some(seed), _) => Ok(seed),
+        (None, Ok(text)) => text
+            .parse()
+            .map_err(|_| format!("NAP_SEED: {text:?} is not a whole number")),
+        // Short enough to type again.
+        (None, Err(_)) => getrandom::u32().map(u64::from).map_err(|e| e.to_string()),
+    }
+}
+
+/// Thousands of visitors need more than the usual 1024 descriptors; take what we may have.
+fn raise_file_limit() {
+    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    }
+}
+
+/// The run, and how writing the CSV went.
+fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
+    // Blocked before the runtime exists, so that an interrupt still leads to a report.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.thread_block()?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()?;
+    let local = LocalSet::new();
+    let tally = Tally::new(plan.bound, csv);
+    local.block_on(&runtime, async {
+        let slow = Rc::new(RefCell::new(SlowBook::default()));
+        let world = World {
+            plan,
+            began: Instant::now(),
+            tally: RefCell::new(tally),
+        };
+        let world = head_start(world, &slow).await;
+        let cpu = cpu_time();
+        let bar = progress(&world);
+        let ended = tokio::select! {
+            () = crowd(&world) => "done",
+            () = tokio::time::sleep(span(world.plan.stop)) => "stopped",
+            () = interrupted(&signals) => "interrupted",
+        };
+        let times = (world.now(), cpu_time() - cpu);
+        bar.finish_and_clear();
+        let mut tally = world.tally.replace(Tally::new(world.plan.bound, None));
+        let written = tally.flush();
+        let slow = world.plan.slow.as_ref().map(|_| slow.borrow().clone());
+        Ok((Report::new(&world.plan, tally, slow, ended, times), written))
+    })
+}
+
+/// Let the slow readers begin first, then start the clock.
+async fn head_start(mut world: World, book: &Rc<RefCell<SlowBook>>) -> Rc<World> {
+    const PATIENCE: Micros = Micros::from_secs(5);
+    let Some((slow, target)) = world.plan.slow.clone() else {
+        return Rc::new(world);
+    };
+    book.borrow_mut().readers = slow.readers;
+    for i in 0..slow.readers {
+        let (source, retry) = (world.plan.slow_address(i), world.plan.retry);
+        spawn_local(read_slowly(
+            book.clone(),
+            target.clone(),
+            slow.rate,
+            source,
+            retry,
+        ));
+    }
+    all_begun(book, PATIENCE).await;
+    world.began = Instant::now();
+    Rc::new(world)
+}
+
+/// The whole crowd, until its last visitor is through.
+async fn crowd(world: &Rc<World>) {
+    let mut visitors = JoinSet::new();
+    match world.plan.crowd {
+        Crowd::Closed { ramp } => {
+            let n = world.plan.clients;
+            for (i, behaviour) in (0u64..).zip(world.plan.manners.deal(n, world.plan.seed)) {
+                let start = Micros(ramp.0.saturating_mul(i) / u64::from(n));
+                admit(world, &mut visitors, behaviour, start);
+            }
+        }
+        Crowd::Open { rate, arrivals } => {
+            let mut rng = Rng::new(world.plan.seed, u64::MAX);
+            let duration = world.plan.duration.unwrap_or_default();
+            let mut next = 0.0;
+            loop {
+                next += match arrivals {
+                    Arrivals::Even => 1.0 / rate,
+                    Arrivals::Poisson => rng.exponential(1.0 / rate),
+                };
+                let start = Micros::from_secs_f64(next);
+                if start >= duration {
+                    break;
+                }
+                world.pause_until(start).await;
+                while visitors.try_join_next().is_some() {}
+                let behaviour = world.plan.manners.draw(&mut rng);
+                match visitors.len() < world.plan.clients as usize {
+                    true => admit(world, &mut visitors, behaviour, start),
+                    false => world.tally.borrow_mut().turned_away += 1,
+                }
+            }
+        }
+    }
+    while visitors.join_next().await.is_some() {}
+}
+
+fn admit(world: &Rc<World>, visitors: &mut JoinSet<()>, behaviour: Behaviour, start: Micros) {
+    let number = world.tally.borrow_mut().arrive(behaviour, start);
+    visitors.spawn_local(visit(world.clone(), number, behaviour, start));
+}
+
+/// Until a signal comes; looked at now and then, as nothing depends on it to the millisecond.
+async fn interrupted(signals: &SignalFd) {
+    while let Ok(None) = signals.read_signal() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// CPU time of this process so far, user and system.
+fn cpu_time() -> Micros {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Micros::ZERO;
+    };
+    let micros = |time: nix::sys::time::TimeVal| {
+        Micros::from_secs(time.tv_sec().unsigned_abs()) + Micros(time.tv_usec().unsigned_abs())
+    };
+    micros(usage.user_time()) + micros(usage.system_time())
+}
+
+/// A bar on a terminal's stderr, nothing elsewhere.
+fn progress(world: &Rc<World>) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = match world.plan.crowd {
+        Crowd::Closed { .. } => {
+            ProgressBar::new(u64::from(world.plan.clients) * u64::from(world.plan.posts))
+        }
+        Crowd::Open { .. } => ProgressBar::no_length(),
+    };
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+    let form = "{elapsed} {wide_bar} {pos}/{len} served, {per_sec} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    let (world, shown) = (world.clone(), bar.clone());
+    spawn_local(async move {
+        while !shown.is_finished() {
+            {
+                let tally = world.tally.borrow();
+                let errors: u64 = tally.errors.values().sum();
+                shown.set_position(tally.posts.served);
+                shown.set_message(format!(
+                    "{} tickets, {} broken, {errors} errors",
+                    tally.tickets.issued, tally.promises.broken
+                ));
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    });
+    bar
+}

@@ -1,0 +1,117 @@
+//! Slow readers: visitors with a long answer and a thin line, holding a connection each.
+//!
+//! Raw sockets with a small receive buffer, so that the server really feels the slowness. A
+//! reader begins anew when his answer is through, and after `--retry` when he was refused.
+
+use std::cell::RefCell;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mod_nap::micros::Micros;
+use serde::Serialize;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::client::span;
+use crate::plan::Target;
+use crate::wire::connect;
+
+/// What the slow readers saw, all together.
+#[derive(Clone, Default, Serialize)]
+pub struct SlowBook {
+    pub readers: u32,
+    /// Readers that have had the head of an answer with a status below 400.
+    pub reading: u32,
+    pub bytes: u64,
+    /// Answers read to their end.
+    pub whole: u64,
+    pub refused: u64,
+    pub errors: u64,
+}
+
+/// Reads ten times a second.
+const TICK: Duration = Duration::from_millis(100);
+const RECEIVE_BUFFER: u32 = 16 << 10;
+
+/// One reader of `target`, at `rate` bytes a second, until the run ends.
+pub async fn read_slowly(
+    book: Rc<RefCell<SlowBook>>,
+    target: Target,
+    rate: u32,
+    source: Option<Ipv4Addr>,
+    retry: Micros,
+) {
+    let mut began = false;
+    loop {
+        match read_once(&book, &target, source, rate, &mut began).await {
+            Ok(true) => book.borrow_mut().whole += 1,
+            Ok(false) => {
+                book.borrow_mut().refused += 1;
+                tokio::time::sleep(span(retry)).await;
+            }
+            Err(_) => {
+                book.borrow_mut().errors += 1;
+                tokio::time::sleep(span(retry)).await;
+            }
+        }
+    }
+}
+
+/// Wait until every reader has begun, or `patience` is over.
+pub async fn all_begun(book: &RefCell<SlowBook>, patience: Micros) {
+    let deadline = tokio::time::Instant::now() + span(patience);
+    while tokio::time::Instant::now() < deadline {
+        if book.borrow().reading == book.borrow().readers {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// One answer; false if it was a refusal.
+async fn read_once(
+    book: &RefCell<SlowBook>,
+    target: &Target,
+    source: Option<Ipv4Addr>,
+    rate: u32,
+    began: &mut bool,
+) -> std::io::Result<bool> {
+    let mut stream = connect(target, source, Some(RECEIVE_BUFFER)).await?;
+    let host = target
+        .uri
+        .authority()
+        .map_or("", |authority| authority.as_str());
+    let ask = format!(
+        "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: nap-load-slow\r\nConnection: close\r\n\r\n",
+        target.path
+    );
+    stream.write_all(ask.as_bytes()).await?;
+    let mut buffer = vec![0; RECEIVE_BUFFER as usize];
+    let mut tick = tokio::time::interval(TICK);
+    let (start, mut got) = (tokio::time::Instant::now(), 0);
+    let mut is_head = true;
+    loop {
+        // What is due by now; a tenth of a second's share at first, so that the head fits.
+        let due = f64::from(rate) * (start.elapsed() + TICK).as_secs_f64();
+        let room = (due as usize).saturating_sub(got).min(buffer.len());
+        if room == 0 {
+            tick.tick().await;
+            continue;
+        }
+        let n = stream.read(&mut buffer[..room]).await?;
+        got += n;
+        book.borrow_mut().bytes += n as u64;
+        // The status line comes in one piece: it is the first thing the server sends.
+        let status = buffer[..n].get(9..12);
+        if is_head && status.is_none_or(|status| status >= b"400".as_slice()) {
+            return Ok(false);
+        }
+        is_head = false;
+        if !std::mem::replace(began, true) {
+            book.borrow_mut().reading += 1;
+        }
+        if n == 0 {
+            return Ok(true);
+        }
+    }
+}

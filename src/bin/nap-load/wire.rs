@@ -1,0 +1,261 @@
+//! [`Wire`]: one visitor's connection. Opened when needed, kept while the server keeps it.
+//!
+//! hyper drives the protocol in a task of its own; dropping a [`Link`] ends that task and thereby
+//! closes the socket at once, which is how a try is given up. When the server closes a kept
+//! connection without a word of answer, the request is sent again on a new one, once, as browsers
+//! do (RFC 9110, 9.2.2). If that took its time the server may have died over it: counted apart.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::{http1, http2};
+use hyper::header::CONTENT_TYPE;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::AbortHandle;
+
+use crate::plan::{Plan, Target};
+use crate::ticket::is_refusal;
+
+/// What came back.
+pub struct Reply {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// When the head of the answer was here: the window's times count from its sending.
+    pub heard: Instant,
+    /// The body of a refusal in JSON.
+    pub json: Option<Vec<u8>>,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// Nobody listens.
+    Refused,
+    /// The connection could not be made for another reason.
+    Connect,
+    /// The server reset the connection.
+    Reset,
+    /// The server closed the connection before its answer was whole.
+    Closed,
+    /// No answer in time.
+    Timeout,
+    /// Not HTTP, or a fault of our own.
+    Protocol,
+}
+
+impl Fault {
+    pub fn name(self) -> &'static str {
+        [
+            "connection refused",
+            "connect",
+            "reset",
+            "closed",
+            "timeout",
+            "protocol",
+        ][self as usize]
+    }
+}
+
+/// A visitor's connection and what was seen of it.
+pub struct Wire {
+    link: Option<Link>,
+    source: Option<Ipv4Addr>,
+    /// Connections opened.
+    pub opened: u64,
+    /// Requests sent again because a kept connection turned out to be closed.
+    pub resent: u64,
+    /// Those of them that had been out for a while.
+    pub resent_late: u64,
+}
+
+/// Until then after sending, a close may simply have crossed the request on its way.
+const CROSSED: Duration = Duration::from_millis(50);
+/// More of a refusal than this is not read into memory.
+const JSON_LIMIT: usize = 64 << 10;
+
+impl Wire {
+    /// Not connected yet; connections will come from `source`.
+    pub fn new(source: Option<Ipv4Addr>) -> Self {
+        Wire {
+            link: None,
+            source,
+            opened: 0,
+            resent: 0,
+            resent_late: 0,
+        }
+    }
+
+    /// Send a request, read the whole answer.
+    pub async fn exchange(
+        &mut self,
+        plan: &Plan,
+        request: impl Fn() -> Request<Full<Bytes>>,
+    ) -> Result<Reply, Fault> {
+        loop {
+            // The link is out of `self` while in use: given up half way, it is gone.
+            let kept = match self.link.take() {
+                Some(mut link) => link.ready().await.then_some(link),
+                None => None,
+            };
+            let reused = kept.is_some();
+            let mut link = match kept {
+                Some(link) => link,
+                None => self.open(plan).await?,
+            };
+            let sent = Instant::now();
+            let failure = match link.send(request()).await {
+                Ok(response) => match read(response).await {
+                    Ok(reply) => {
+                        self.link = plan.keepalive.then_some(link);
+                        return Ok(reply);
+                    }
+                    Err(error) => return Err(fault(&error)),
+                },
+                Err(error) => error,
+            };
+            let fault = fault(&failure);
+            if !(reused && matches!(fault, Fault::Closed | Fault::Reset)) {
+                return Err(fault);
+            }
+            self.resent += 1;
+            self.resent_late += u64::from(sent.elapsed() > CROSSED);
+        }
+    }
+
+    async fn open(&mut self, plan: &Plan) -> Result<Link, Fault> {
+        let stream = connect(&plan.target, self.source, None)
+            .await
+            .map_err(|e| connect_fault(&e))?;
+        self.opened += 1;
+        Link::over(stream, plan.h2c).await.map_err(|e| fault(&e))
+    }
+}
+
+/// A TCP connection to `target` from `source`, its receive buffer limited if asked for.
+pub async fn connect(
+    target: &Target,
+    source: Option<Ipv4Addr>,
+    receive_buffer: Option<u32>,
+) -> io::Result<TcpStream> {
+    let socket = match target.address.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    if let Some(size) = receive_buffer {
+        socket.set_recv_buffer_size(size)?;
+    }
+    if let Some(source) = source {
+        socket.bind((source, 0).into())?;
+    }
+    let stream = socket.connect(target.address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+struct Link {
+    sender: Sender,
+    driver: AbortHandle,
+}
+
+enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Link {
+    async fn over(stream: TcpStream, h2c: bool) -> hyper::Result<Self> {
+        let io = TokioIo::new(stream);
+        if h2c {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            let driver = tokio::task::spawn_local(connection).abort_handle();
+            return Ok(Link {
+                sender: Sender::Http2(sender),
+                driver,
+            });
+        }
+        let (sender, connection) = http1::handshake(io).await?;
+        let driver = tokio::task::spawn_local(connection).abort_handle();
+        Ok(Link {
+            sender: Sender::Http1(sender),
+            driver,
+        })
+    }
+
+    /// Still good for a request, as far as can be known here?
+    async fn ready(&mut self) -> bool {
+        // Let the driver hear a close that has already arrived.
+        tokio::task::yield_now().await;
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.ready().await.is_ok(),
+            Sender::Http2(sender) => sender.ready().await.is_ok(),
+        }
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        match &mut self.sender {
+            Sender::Http1(sender) => sender.send_request(request).await,
+            Sender::Http2(sender) => sender.send_request(request).await,
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+async fn read(response: Response<Incoming>) -> hyper::Result<Reply> {
+    let heard = Instant::now();
+    let (head, mut body) = response.into_parts();
+    let status = head.status.as_u16();
+    let kind = head
+        .headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let says_json = kind.is_some_and(|kind| kind.contains("json"));
+    let mut json = (says_json && is_refusal(status, &head.headers)).then(Vec::new);
+    while let Some(frame) = body.frame().await {
+        if let (Some(json), Ok(data)) = (&mut json, frame?.into_data())
+            && json.len() + data.len() <= JSON_LIMIT
+        {
+            json.extend_from_slice(&data);
+        }
+    }
+    Ok(Reply {
+        status,
+        headers: head.headers,
+        heard,
+        json,
+    })
+}
+
+fn connect_fault(error: &io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Fault::Refused,
+        io::ErrorKind::ConnectionReset => Fault::Reset,
+        _ => Fault::Connect,
+    }
+}
+
+fn fault(error: &hyper::Error) -> Fault {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            return match io.kind() {
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Fault::Reset,
+                _ => Fault::Closed,
+            };
+        }
+        source = cause.source();
+    }
+    match error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        true => Fault::Closed,
+        false => Fault::Protocol,
+    }
+}
