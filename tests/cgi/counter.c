@@ -95,9 +95,9 @@ static int start(struct count *count, int fd)
 {
     enter(count, fd, -1);
     int slot = 0;
-    while (slot < SLOTS && count->used[slot])
+    while (slot < SLOTS && (count->used[slot] || slot_lock(fd, F_OFD_SETLK, slot, F_WRLCK)))
         slot++;
-    if (slot == SLOTS || slot_lock(fd, F_OFD_SETLK, slot, F_WRLCK))
+    if (slot == SLOTS)
         fail("no slot");
     count->used[slot] = 1;
     count->started++;
@@ -111,6 +111,7 @@ static void end(struct count *count, int fd, int slot)
 {
     enter(count, fd, slot);
     count->used[slot] = 0;
+    slot_lock(fd, F_OFD_SETLK, slot, F_UNLCK);
     count->running--;
     count->ended++;
     flock(fd, LOCK_UN);
