@@ -13,6 +13,8 @@ pub struct Builder {
     pub(super) processes: u32,
     pub(super) threads: u32,
     pub(super) access_log_format: String,
+    /// A program with arguments that runs httpd: valgrind, for one.
+    pub(super) under: Vec<String>,
     /// Path under the ServerRoot, content, mode.
     pub(super) files: Vec<(PathBuf, Vec<u8>, u32)>,
     /// Part of an error-log line, and why it may be there.
@@ -29,6 +31,7 @@ impl Builder {
             processes: 2,
             threads: 8,
             access_log_format: r#"%h "%r" %>s %b %D"#.to_string(),
+            under: Vec::new(),
             files: Vec::new(),
             expected: Vec::new(),
         }
@@ -67,6 +70,12 @@ impl Builder {
 
     pub fn access_log_format(mut self, format: &str) -> Self {
         self.access_log_format = format.to_string();
+        self
+    }
+
+    /// Runs httpd by another program; `{root}` in its arguments stands for the ServerRoot.
+    pub fn under(mut self, program: &[&str]) -> Self {
+        self.under = program.iter().map(|word| (*word).to_string()).collect();
         self
     }
 

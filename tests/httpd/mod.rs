@@ -245,13 +245,26 @@ impl Httpd {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(config::binary());
+        let root = self.root.display().to_string();
+        let mut words = self
+            .builder
+            .under
+            .iter()
+            .map(|word| word.replace("{root}", &root));
+        let mut command = match words.next() {
+            None => Command::new(config::binary()),
+            Some(program) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(config::binary());
+                command
+            }
+        };
         command
             .arg("-d")
             .arg(&self.root)
             .arg("-f")
             .arg(self.root.join("httpd.conf"));
-        // A configuration of the machine must not reach in, nor a backtrace fill the error log.
+        // The machine's own settings must not reach in, nor a backtrace fill the error log.
         command
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -328,6 +341,8 @@ impl Httpd {
             );
             std::thread::sleep(Duration::from_millis(5));
         }
+        // CGI programs that outlived their server.
+        let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
         self.process = None;
     }
 
