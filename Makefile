@@ -1,11 +1,92 @@
-# mod_nap. `make help` lists the targets.
+# mod_nap. `make help` lists the targets; `make test` and `make demo` install what is missing.
 
-.PHONY: help test
+CARGO  ?= cargo
+CC     ?= cc
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SO     := $(TARGET)/release/mod_nap.so
+CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter
+LIBDIR  = $(shell apxs -q LIBEXECDIR)
+STRICT := -std=gnu11 -Wall -Wextra -Werror
+# The real servers mostly wait, so more of them than cores at a time.
+THREADS := 4
+
+.NOTPARALLEL:
+.PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
+        check-format check-bindings check-c check-symbols test-pure test-httpd test-docker clean
+
+all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 18
 
-test: ## everything that must hold, under ten minutes warm
-	cargo fmt --check
-	cargo clippy --all-targets --locked -- -D warnings
-	cargo test --locked
+setup: ## install what building and testing needs, where something is missing
+	@tests/setup.sh build test
+
+setup-all: # and what the long tests and the benches need
+	@tests/setup.sh build test bench
+
+# One symbol leaves the module: with more, two Rust modules in one server would clash.
+module: ## build target/release/mod_nap.so
+	$(CARGO) build --release --locked --lib
+	@if [ c_shim/mod_nap.map -nt $(SO) ] || [ $(TARGET)/release/libmod_nap.a -nt $(SO) ]; then \
+	  set -x; $(CC) -shared -Wl,-u,nap_module -Wl,--version-script=c_shim/mod_nap.map \
+	    -Wl,--gc-sections -Wl,-z,relro,-z,now -o $(SO) $(TARGET)/release/libmod_nap.a \
+	    -lgcc_s -lpthread -ldl -lm -lc; \
+	else touch $(SO); fi
+
+programs: # nap-sim and nap-load
+	$(CARGO) build --release --locked --bins
+
+cgi: $(CGI) # the CGI programs of the demo and of the tests
+
+$(TARGET)/cgi/board: demo/board.c
+$(TARGET)/cgi/counter: tests/cgi/counter.c
+$(CGI):
+	@mkdir -p $(@D)
+	$(CC) -O2 $(STRICT) -o $@ $<
+
+install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
+	install -D -m 644 $(SO) $(DESTDIR)$(LIBDIR)/mod_nap.so
+	@echo 'Installed. Load it with:'
+	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
+
+demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
+	@demo/demo.sh $(TARGET)
+
+test: setup check-format test-pure module check-symbols check-c check-bindings test-httpd ## everything that must hold, under ten minutes warm
+
+check-format:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets --locked -- -D warnings
+
+test-pure: ## the tests that need no server
+	$(CARGO) test --locked --lib --bins
+
+# Needs the module and the CGI programs; stops when the module is not built.
+test-httpd: module programs cgi ## the tests on a real httpd
+	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
+
+check-symbols: module
+	@seen=$$(nm -D --defined-only $(SO) | awk '{print $$3}' | tr '\n' ' '); \
+	  [ "$$seen" = 'nap_module ' ] || { echo "$(SO) must export nap_module alone, not: $$seen"; exit 1; }
+
+check-c: # the shim and the CGI programs, with every warning an error
+	$(CC) $(STRICT) -fsyntax-only demo/board.c tests/cgi/counter.c
+	$(CC) $(STRICT) -Wno-unused-parameter -fsyntax-only \
+	  $$(apxs -q CFLAGS) $$(apxs -q EXTRA_CPPFLAGS) -I$$(apxs -q INCLUDEDIR) -I$$(apxs -q APR_INCLUDEDIR) \
+	  c_shim/*.c
+
+check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
+	@:
+
+test-all: setup-all test test-docker ## and the long ones: Docker
+
+test-docker: # the image and what ab says of its container
+	@tests/docker.sh
+
+bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; instructions per request
+	$(CARGO) bench --locked --bench compare
+	$(CARGO) bench --locked --bench instructions
+
+clean: ## remove what was built
+	$(CARGO) clean

@@ -1,0 +1,93 @@
+//! What a new user does first: loads our configuration, and points ab at the server.
+
+mod httpd;
+
+use httpd::{Httpd, for_each_mpm, wait_until};
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn the_shipped_configuration_loads_and_protects() {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/apache-conf"));
+    for file in files.expect("apache-conf is there") {
+        let path = file.expect("a readable directory").path();
+        let config = std::fs::read_to_string(&path).expect("a readable file");
+        let server = Httpd::builder().nap().config(&config);
+        server
+            .clone()
+            .configtest()
+            .unwrap_or_else(|said| panic!("{}: {said}", path.display()));
+        let httpd = server.start();
+        assert_eq!(httpd.get("/board").status, 200);
+        let info = httpd.get("/nap-info?json");
+        assert_eq!(info.status, 200);
+        assert!(
+            info.text().contains("site"),
+            "the room shows: {}",
+            info.text()
+        );
+    }
+}
+
+#[test]
+fn ab_gets_an_answer_to_every_request_and_the_limit_holds() {
+    for_each_mpm(|mpm| {
+        let httpd = Httpd::builder()
+            .mpm(mpm)
+            .nap()
+            .workers(4, 32)
+            .config("<NapRoom ab>\nNapRunReady 10\nNapWaitMax 4s\n</NapRoom>")
+            .config("<Location /counter>\nNapUse ab\n</Location>")
+            .start();
+        let report = ab(&[
+            "-l",
+            "-n",
+            "5000",
+            "-c",
+            "100",
+            &(httpd.url() + "/counter?ms=5"),
+        ]);
+        let number = |name| number(&report, name);
+        assert_eq!(number("Complete requests:"), Some(5000), "{report}");
+        assert_eq!(number("Failed requests:"), Some(0), "{report}");
+        // ab asks a few times more than it counts, and httpd logs after it has answered.
+        let statuses = || -> Vec<String> {
+            let log = httpd.access_log();
+            log.lines()
+                .filter_map(|l| Some(l.rsplit(' ').nth(2)?.to_string()))
+                .collect()
+        };
+        wait_until("all is logged", Duration::from_secs(10), || {
+            statuses().len() >= 5000
+        });
+        assert!(
+            statuses().iter().all(|s| s == "200" || s == "503"),
+            "served or told when"
+        );
+        let counter = httpd.counter();
+        let served = statuses().iter().filter(|s| *s == "200").count();
+        assert!(
+            counter.started >= served as u64,
+            "{counter:?}, {served} served"
+        );
+        assert_eq!(counter.max, 10, "full, and never over: {counter:?}");
+    });
+}
+
+fn ab(args: &[&str]) -> String {
+    let output = Command::new("ab").args(args).output();
+    let output = output.unwrap_or_else(|e| panic!("ab: {e}; `make setup` installs it"));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    said
+}
+
+/// The number behind a name in ab's report; ab leaves out what did not happen.
+fn number(report: &str, name: &str) -> Option<u64> {
+    let rest = report.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}

@@ -1,0 +1,155 @@
+//! The httpd.conf of a test's server: only the modules it needs, only loopback, all paths its own.
+
+use super::{Builder, made};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// One of httpd's ways to spread requests over processes and threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mpm {
+    Prefork,
+    Worker,
+    Event,
+}
+
+impl Mpm {
+    pub const ALL: [Mpm; 3] = [Mpm::Prefork, Mpm::Worker, Mpm::Event];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mpm::Prefork => "prefork",
+            Mpm::Worker => "worker",
+            Mpm::Event => "event",
+        }
+    }
+
+    /// mod_cgi forks from the child itself, which a child with threads must not do.
+    fn cgi(self) -> &'static str {
+        if self == Mpm::Prefork { "cgi" } else { "cgid" }
+    }
+}
+
+impl fmt::Display for Mpm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text of httpd.conf; what the test itself wants comes last.
+pub fn text(server: &Builder, root: &Path, port: u16) -> String {
+    let mpm = server.mpm;
+    let needed = [
+        "unixd",
+        "log_config",
+        "authz_core",
+        "authz_host",
+        "alias",
+        "dir",
+        "env",
+    ];
+    let mut modules = load(&format!("mpm_{mpm}")) + &load(mpm.cgi());
+    modules.extend(needed.iter().map(|name| load(name)));
+    modules.extend(server.modules.iter().map(|name| load(name)));
+    if server.nap {
+        modules += &format!("LoadModule nap_module {}\n", made::module().display());
+    }
+    let user = nix::unistd::geteuid().is_root();
+    let user = if user {
+        "User www-data\nGroup www-data"
+    } else {
+        ""
+    };
+    let cgid = if mpm == Mpm::Prefork {
+        ""
+    } else {
+        "ScriptSock cgisock"
+    };
+    let sizes = sizes(mpm, server.processes, server.threads);
+    let log_format = server.access_log_format.replace('"', "\\\"");
+    let text = format!(
+        r#"ServerRoot {{root}}
+DefaultRuntimeDir {{root}}/run
+PidFile run/pid
+ServerName localhost
+Listen 127.0.0.1:{{port}}
+ErrorLog error_log
+LogLevel warn
+{modules}{user}
+{cgid}
+{sizes}
+LogFormat "{log_format}" test
+# The harness's own knocking is no access.
+CustomLog access_log test "expr=%{{HTTP_USER_AGENT}} != 'knock'"
+SetEnv COUNTER_FILE {{root}}/data/counter
+SetEnv BOARD_DIR {{root}}/data
+ScriptAlias /cgi-bin/ {{root}}/cgi-bin/
+ScriptAlias /board {{root}}/cgi-bin/board
+ScriptAlias /counter {{root}}/cgi-bin/counter
+DocumentRoot {{root}}/htdocs
+<Directory {{root}}>
+  AllowOverride None
+  Require all granted
+</Directory>
+"#
+    );
+    (text + &server.config)
+        .replace("{root}", &root.display().to_string())
+        .replace("{port}", &port.to_string())
+}
+
+/// The answer of `apxs -q NAME`, asked once.
+fn apxs(name: &'static str) -> String {
+    let output = Command::new("apxs").args(["-q", name]).output();
+    let output = output.unwrap_or_else(|e| panic!("apxs: {e}; `make setup` installs it"));
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+/// The server's program: apache2 on Debian, httpd elsewhere.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| Path::new(&apxs("SBINDIR")).join(apxs("PROGNAME")))
+}
+
+/// The LoadModule line of a module; nothing for one that is compiled into httpd.
+fn load(name: &str) -> String {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    static BUILT_IN: OnceLock<String> = OnceLock::new();
+    let file = DIR
+        .get_or_init(|| apxs("LIBEXECDIR").into())
+        .join(format!("mod_{name}.so"));
+    if file.exists() {
+        return format!("LoadModule {name}_module {}\n", file.display());
+    }
+    let built_in = BUILT_IN.get_or_init(|| {
+        let output = Command::new(binary())
+            .arg("-l")
+            .output()
+            .expect("httpd runs");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    });
+    assert!(
+        built_in.contains(&format!("mod_{name}.c")),
+        "no httpd module named {name}"
+    );
+    String::new()
+}
+
+/// A fixed number of workers, all there from the start, and room for a second generation.
+fn sizes(mpm: Mpm, processes: u32, threads: u32) -> String {
+    let all = processes * threads;
+    let twice = 2 * processes;
+    match mpm {
+        Mpm::Prefork => format!(
+            "ServerLimit {}\nMaxRequestWorkers {all}\nStartServers {all}\nMinSpareServers {all}\n\
+             MaxSpareServers {all}",
+            2 * all
+        ),
+        Mpm::Worker | Mpm::Event => format!(
+            "ServerLimit {twice}\nThreadLimit {threads}\nThreadsPerChild {threads}\n\
+             MaxRequestWorkers {all}\nStartServers {processes}\nMinSpareThreads {all}\n\
+             MaxSpareThreads {all}"
+        ),
+    }
+}

@@ -1,0 +1,59 @@
+//! What `make` built for the tests, and whether it is still what the sources say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The module: the file that `make` put under target/, or the one that `NAP_SO` names.
+pub fn module() -> PathBuf {
+    match std::env::var_os("NAP_SO") {
+        Some(path) => path.into(),
+        None => file("release/mod_nap.so"),
+    }
+}
+
+/// A file that `make` built under target/; panics when it is missing or older than its sources.
+pub fn file(name: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("tmp is in target");
+    let path = target.join(name);
+    let made = path.metadata().and_then(|m| m.modified());
+    let Ok(made) = made else {
+        panic!(
+            "{} does not exist: run `make test`, or `make` first",
+            path.display()
+        )
+    };
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources: &[&str] = match name {
+        "cgi/board" => &["demo/board.c"],
+        "cgi/counter" => &["tests/cgi/counter.c"],
+        "release/mod_nap.so" => &["src", "c_shim", "build.rs", "Cargo.lock"],
+        _ => &[],
+    };
+    for source in sources {
+        assert!(
+            newest(&repository.join(source)) <= made,
+            "{name} is older than {source}: run `make test`, or `make` first"
+        );
+    }
+    path
+}
+
+/// When the newest file of a tree changed; programs under src/bin are no part of the module.
+fn newest(path: &Path) -> std::time::SystemTime {
+    let modified = path.metadata().and_then(|m| m.modified());
+    let own = modified.unwrap_or(std::time::SystemTime::UNIX_EPOCH);
+    if !path.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path)
+        .expect("our own source tree")
+        .flatten()
+        .map(|e| e.path());
+    let files = entries.filter(|p| !p.ends_with("src/bin"));
+    files
+        .map(|p| newest(&p))
+        .max()
+        .unwrap_or(std::time::SystemTime::UNIX_EPOCH)
+}

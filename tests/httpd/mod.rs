@@ -1,0 +1,404 @@
+//! A real httpd for a test, private to it and gone with it.
+//!
+//! [`Httpd::builder`] writes a ServerRoot of its own under the temp directory, with only the
+//! modules named, starts the distribution's binary on a free loopback port and waits until it
+//! answers. The guard stops what it started and, unless the test is failing already, fails it when
+//! the error log holds a line nobody expected. The server starts as root where we are root; its
+//! children then run as www-data, so everything they need is copied under that root.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+mod answer;
+mod builder;
+mod config;
+mod counter;
+mod log;
+pub mod made;
+mod process;
+
+pub use answer::Answer;
+pub use builder::Builder;
+pub use config::Mpm;
+pub use counter::Counter;
+
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long the server may take over anything it is asked to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test under prefork, worker and event, one after the other.
+pub fn for_each_mpm(test: impl Fn(Mpm)) {
+    for mpm in Mpm::ALL {
+        eprintln!("--- under {mpm}");
+        test(mpm);
+    }
+}
+
+/// Waits for a condition, looking every few milliseconds; panics after `deadline`.
+pub fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(
+            start.elapsed() < deadline,
+            "waited {deadline:?} in vain until {what}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A running httpd with its ServerRoot.
+pub struct Httpd {
+    builder: Builder,
+    root: PathBuf,
+    port: u16,
+    process: Option<Child>,
+}
+
+impl Httpd {
+    /// A server of two children with eight threads each, under event, without mod_nap.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// `apachectl configtest` on this configuration, with mod_nap loaded.
+    pub fn configtest(config: &str) -> Result<(), String> {
+        Httpd::builder().nap().config(config).configtest()
+    }
+
+    pub fn mpm(&self) -> Mpm {
+        self.builder.mpm
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `http://127.0.0.1:PORT`, without a slash at its end.
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.request("GET", path, &[], b"")
+    }
+
+    /// One request on a connection of its own; redirects and cookies are the caller's business.
+    pub fn request(&self, method: &str, path: &str, head: &[(&str, &str)], body: &[u8]) -> Answer {
+        answer::ask(method, &format!("{}{path}", self.url()), head, body)
+    }
+
+    /// A raw connection; reads give up after [`PATIENCE`].
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("httpd listens");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a time-out above zero");
+        stream
+    }
+
+    /// The server's first process: root where the test is root.
+    pub fn pid(&self) -> i32 {
+        self.process
+            .as_ref()
+            .expect("the server is running")
+            .id()
+            .cast_signed()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.process
+            .as_mut()
+            .is_some_and(|p| matches!(p.try_wait(), Ok(None)))
+    }
+
+    /// The processes that serve requests, of whatever generation; not mod_cgid's daemon.
+    pub fn children(&self) -> Vec<i32> {
+        let threaded = self.builder.mpm != Mpm::Prefork;
+        let mut pids: Vec<i32> = process::processes()
+            .filter(|p| p.parent == self.pid() && p.state != 'Z' && (p.threads > 1) == threaded)
+            .map(|p| p.pid)
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// Kills one of our own children as a crash would.
+    pub fn kill9(&self, pid: i32) {
+        assert!(
+            self.children().contains(&pid),
+            "{pid} is no child of this server"
+        );
+        kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a child of ours may be killed");
+    }
+
+    /// Replaces the configuration text given by [`Builder::config`]; the next restart reads it.
+    pub fn reconfigure(&mut self, config: &str) {
+        self.builder.config = format!("{config}\n");
+        self.write_config();
+    }
+
+    /// Allows further error-log lines, for a test that causes them on the way.
+    pub fn expect_log(&mut self, part: &str, reason: &'static str) {
+        self.builder.expected.push((part.to_string(), reason));
+    }
+
+    /// `apachectl graceful`: returns when the new generation serves.
+    pub fn graceful(&mut self) {
+        self.renew(Signal::SIGUSR1);
+    }
+
+    /// `apachectl restart`: children end at once, the parent stays. Returns when it serves again.
+    pub fn restart(&mut self) {
+        self.renew(Signal::SIGHUP);
+    }
+
+    /// `apachectl stop`: returns when the server is gone. [`Httpd::start_again`] brings it back.
+    pub fn stop(&mut self) {
+        self.end(Signal::SIGTERM);
+    }
+
+    /// `apachectl graceful-stop`: what is being served is finished first.
+    pub fn graceful_stop(&mut self) {
+        self.end(Signal::SIGWINCH);
+    }
+
+    /// A full restart's second half: a new server on the same root and port.
+    pub fn start_again(&mut self) {
+        assert!(self.process.is_none(), "the server still runs");
+        self.launch()
+            .unwrap_or_else(|log| panic!("httpd did not start again:\n{log}"));
+    }
+
+    pub fn error_log(&self) -> String {
+        self.read("error_log")
+    }
+
+    pub fn access_log(&self) -> String {
+        self.read("access_log")
+    }
+
+    /// What the counting CGI program `/counter` has seen, asked of the file and not of the server.
+    pub fn counter(&self) -> Counter {
+        let output = Command::new(self.root.join("cgi-bin/counter"))
+            .arg("report")
+            .env("COUNTER_FILE", self.root.join("data/counter"))
+            .output()
+            .expect("the counter runs");
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+    }
+
+    fn read(&self, name: &str) -> String {
+        let bytes = fs::read(self.root.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Writes the ServerRoot: everything but the process.
+    fn lay_out(builder: Builder) -> Httpd {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("nap-httpd-{}-{n}", std::process::id()));
+        for dir in ["", "htdocs", "cgi-bin", "run", "data"] {
+            make_dir(&root.join(dir));
+        }
+        // What CGI programs share: the first to make a file may be the test, as another user.
+        fs::write(root.join("data/counter"), "").expect("the temp directory takes a file");
+        open_to_children(&root.join("data"), 0o777);
+        open_to_children(&root.join("data/counter"), 0o666);
+        for program in ["board", "counter"] {
+            let copy = root.join("cgi-bin").join(program);
+            fs::copy(made::file(&format!("cgi/{program}")), &copy)
+                .expect("a CGI program is copied");
+        }
+        for (path, content, mode) in &builder.files {
+            let path = root.join(path);
+            make_dir(path.parent().expect("a file has a directory"));
+            fs::write(&path, content).expect("the temp directory takes a file");
+            fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).expect("our own file");
+        }
+        let httpd = Httpd {
+            builder,
+            root,
+            port: free_port(),
+            process: None,
+        };
+        httpd.write_config();
+        httpd
+    }
+
+    fn write_config(&self) {
+        let text = config::text(&self.builder, &self.root, self.port);
+        fs::write(self.root.join("httpd.conf"), text).expect("the temp directory takes a file");
+    }
+
+    fn command(&self) -> Command {
+        let root = self.root.display().to_string();
+        let mut words = self
+            .builder
+            .under
+            .iter()
+            .map(|word| word.replace("{root}", &root));
+        let mut command = match words.next() {
+            None => Command::new(config::binary()),
+            Some(program) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(config::binary());
+                command
+            }
+        };
+        command
+            .arg("-d")
+            .arg(&self.root)
+            .arg("-f")
+            .arg(self.root.join("httpd.conf"));
+        // The machine's own settings must not reach in, nor a backtrace fill the error log.
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn launch(&mut self) -> Result<(), String> {
+        let before = log::generations(&self.error_log());
+        let said = fs::File::create(self.root.join("stderr")).expect("the root takes a file");
+        let child = self
+            .command()
+            .args(["-D", "FOREGROUND"])
+            .process_group(0)
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .expect("httpd runs");
+        self.process = Some(child);
+        let start = Instant::now();
+        while !(log::generations(&self.error_log()) > before && self.answers()) {
+            if !self.is_running() || start.elapsed() > PATIENCE {
+                self.destroy();
+                let said = format!("{}{}", self.read("stderr"), self.error_log());
+                // The caller has it now, and what he makes of it is his to say.
+                let _ = fs::remove_file(self.root.join("error_log"));
+                return Err(said);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Asks for nothing but a sign of life; a room never sees OPTIONS.
+    fn answers(&self) -> bool {
+        use std::io::{Read as _, Write as _};
+        let knock = || -> std::io::Result<usize> {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+            stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+            stream.write_all(b"OPTIONS * HTTP/1.0\r\nUser-Agent: knock\r\n\r\n")?;
+            stream.read(&mut [0; 16])
+        };
+        knock().is_ok_and(|bytes| bytes > 0)
+    }
+
+    fn renew(&mut self, signal: Signal) {
+        let before = log::generations(&self.error_log());
+        let old = self.children();
+        kill(Pid::from_raw(self.pid()), signal).expect("our own server may be signalled");
+        let start = Instant::now();
+        loop {
+            let renewed = log::generations(&self.error_log()) > before;
+            if renewed && self.children().iter().any(|c| !old.contains(c)) && self.answers() {
+                return;
+            }
+            let waits = self.is_running() && start.elapsed() < PATIENCE;
+            assert!(
+                waits,
+                "httpd did not come back after {signal}:\n{}",
+                self.error_log()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(&mut self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).expect("our own server may be signalled");
+        let start = Instant::now();
+        while self.is_running() {
+            assert!(
+                start.elapsed() < 3 * PATIENCE,
+                "httpd did not end on {signal}:\n{}",
+                self.error_log()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // CGI programs that outlived their server.
+        let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
+        self.process = None;
+    }
+
+    /// Ends the server whatever it takes, and only the server.
+    fn destroy(&mut self) {
+        let Some(mut child) = self.process.take() else {
+            return;
+        };
+        let pid = Pid::from_raw(child.id().cast_signed());
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = kill(pid, Signal::SIGTERM);
+            let start = Instant::now();
+            while matches!(child.try_wait(), Ok(None)) && start.elapsed() < PATIENCE / 2 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        // Nobody but its own offspring is in the server's process group.
+        let _ = killpg(pid, Signal::SIGKILL);
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Httpd {
+    fn drop(&mut self) {
+        self.destroy();
+        let log = self.error_log();
+        if std::thread::panicking() {
+            eprintln!("error log of {}:\n{log}", self.root.display());
+            return;
+        }
+        let unexpected = log::unexpected(&log, &self.builder.expected);
+        if unexpected.is_empty() {
+            let _ = fs::remove_dir_all(&self.root);
+        } else {
+            panic!(
+                "unexpected lines in {}/error_log:\n{unexpected}",
+                self.root.display()
+            );
+        }
+    }
+}
+
+/// A port that nobody has now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    listener
+        .local_addr()
+        .expect("a bound socket has an address")
+        .port()
+}
+
+fn make_dir(path: &Path) {
+    fs::create_dir_all(path).expect("the temp directory takes a directory");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("our own directory");
+}
+
+fn open_to_children(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own file");
+}

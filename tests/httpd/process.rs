@@ -1,0 +1,26 @@
+//! The machine's processes, as /proc/PID/stat tells them (proc(5)).
+
+use std::fs;
+
+pub struct Process {
+    pub pid: i32,
+    pub state: char,
+    pub parent: i32,
+    pub threads: u32,
+}
+
+/// Every process there is now.
+pub fn processes() -> impl Iterator<Item = Process> {
+    let entries = fs::read_dir("/proc").expect("/proc is there").flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+        Some(Process {
+            pid,
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            threads: fields.get(17)?.parse().ok()?,
+        })
+    })
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench...
+#
+# Says nothing and takes no time when all is there. Starts no service and enables no module of the
+# machine's own httpd: only its programs are wanted.
+set -euo pipefail
+
+missing=()
+# need PACKAGE TEST...: the package is missing when the test fails.
+need() { local package=$1; shift; "$@" >/dev/null 2>&1 || missing+=("$package"); }
+has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
+libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' || ldconfig -p | grep libclang; }
+
+for what in "${@:-build}"; do
+  case $what in
+    build)
+      need build-essential has cc
+      need apache2-bin has apache2
+      need apache2-dev has apxs ;;
+    test)
+      need apache2-utils has ab
+      need nghttp2-client has h2load
+      need libclang-dev libclang ;;
+    bench)
+      need haproxy has haproxy
+      need valgrind has valgrind
+      need debootstrap has debootstrap ;;
+    *) echo "setup.sh: no group named $what" >&2; exit 2 ;;
+  esac
+done
+if ! has cargo >/dev/null; then
+  echo "setup: cargo is missing; a Rust toolchain must be there already" >&2
+  exit 1
+fi
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  as_root=(sudo -n)
+  sudo -n true 2>/dev/null || as_root=(none)
+fi
+if ! has apt-get >/dev/null || [ "${as_root[*]}" = none ]; then
+  echo "setup: please install what this machine's distribution calls: ${missing[*]}" >&2
+  echo "setup: (it needs apt-get and root or a sudo that asks nothing to do so itself)" >&2
+  exit 1
+fi
+
+echo "setup: installing ${missing[*]}"
+# A freshly installed package would start its server; this answer forbids it while we install.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" install -m 755 /dev/stdin $policy
+  trap '"${as_root[@]}" rm -f $policy' EXIT
+fi
+log=$(mktemp)
+get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$log" 2>&1; }
+if ! get install -y --no-install-recommends "${missing[@]}"; then
+  # Often only the package lists are old.
+  if ! { get update && get install -y --no-install-recommends "${missing[@]}"; }; then
+    echo "setup: apt-get could not install ${missing[*]}; its last words:" >&2
+    tail -n 15 "$log" >&2
+    exit 1
+  fi
+fi
+rm -f "$log"
