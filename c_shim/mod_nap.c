@@ -1,0 +1,58 @@
+/* mod_nap.c: the module's table of contents. The record, then every hook with its reason to be
+ * where it is; the bodies are in the files that mod_nap.h lists.
+ */
+#include "mod_nap.h"
+
+static void nap_hooks(apr_pool_t *p);
+
+module AP_MODULE_DECLARE_DATA nap_module = {
+    STANDARD20_MODULE_STUFF,
+    nap_dir_create,
+    nap_dir_merge,
+    NULL,              /* what holds for the server is in nap_the_site */
+    NULL,
+    nap_directives,
+    nap_hooks,
+    AP_MODULE_FLAG_NONE
+};
+
+/* Before every other module's hook, mod_log_forensic's REALLY_FIRST too. */
+#define NAP_FIRST (APR_HOOK_REALLY_FIRST - 10)
+/* After every other module's hook. */
+#define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
+
+static void nap_hooks(apr_pool_t *p)
+{
+    /* Configuration. check_config runs on configtest, post_config does not. Ours come last: the
+     * MPM corrects its limits in its own. */
+    ap_hook_pre_config(nap_site_create, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_check_config(nap_site_check, NULL, NULL, NAP_LAST);
+    ap_hook_post_config(nap_server_start, NULL, NULL, NAP_LAST);
+
+    /* Processes. child_status runs in the parent after waitpid, so before the pid is used again. */
+    ap_hook_child_init(nap_child_start, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_child_status(nap_child_status, NULL, NULL, APR_HOOK_MIDDLE);
+    ap_hook_monitor(nap_server_tick, NULL, NULL, APR_HOOK_MIDDLE);
+
+    /* The nap-ticket parameter goes before anybody can see or log it. */
+    ap_hook_post_read_request(nap_query_take, NULL, NULL, NAP_FIRST);
+
+    /* NapTicketPath, before `ProxyPass /` and `RewriteRule ^` can take it, and past the
+     * authorization that a refused visitor has passed already, or not come to. */
+    ap_hook_pre_translate_name(nap_page_claim, NULL, NULL, NAP_FIRST);
+    ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
+    ap_hook_map_to_storage(nap_page_storage, NULL, NULL, NAP_FIRST);
+    ap_hook_check_access_ex(nap_page_allow, NULL, NULL, NAP_FIRST, AP_AUTH_INTERNAL_PER_CONF);
+    ap_hook_type_checker(nap_page_type, NULL, NULL, NAP_FIRST);
+    ap_hook_handler(nap_page_handler, NULL, NULL, APR_HOOK_MIDDLE);
+
+    /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with
+     * NapAdmit early, before a costly login. */
+    ap_hook_check_access(nap_access_early, NULL, NULL, APR_HOOK_LAST, AP_AUTH_INTERNAL_PER_CONF);
+    ap_hook_fixups(nap_access_late, NULL, NULL, NAP_LAST);
+
+    /* The answer, and its end. Notes must be there before mod_log_config looks. */
+    nap_access_register(p);
+    ap_hook_insert_filter(nap_access_filter, NULL, NULL, APR_HOOK_LAST);
+    ap_hook_log_transaction(nap_access_notes, NULL, NULL, NAP_FIRST);
+}

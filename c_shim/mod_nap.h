@@ -1,0 +1,153 @@
+/* mod_nap.h: what the shim's own files share.
+ *
+ *   mod_nap.c     table of contents: module record, hooks
+ *   nap_conf.c    directives, <NapRoom>, check_config
+ *   nap_server.c  parent and child: segment, keys, logs
+ *   nap_access.c  admission, waiting, detaching, the end of an access
+ *   nap_page.c    the ticket page's way past other modules; handlers
+ *   nap_host.c    what the core may call
+ *
+ * nap.h is the contract with the core. Whatever goes wrong here, the request passes.
+ */
+#ifndef MOD_NAP_H
+#define MOD_NAP_H
+
+#include <httpd.h>
+#include <http_config.h>
+#include <http_core.h>
+#include <http_log.h>
+#include <http_protocol.h>
+#include <http_request.h>
+#include <ap_expr.h>
+#include <mpm_common.h>
+#include <apr_hash.h>
+#include <apr_strings.h>
+
+#include "nap.h"
+
+extern module AP_MODULE_DECLARE_DATA nap_module;
+APLOG_USE_MODULE(nap);
+
+/* NapEngine; NAP_UNSET: nobody said, which means On. */
+enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
+
+/* A room. NapUse may name it before its section is read: then `section` is still NULL. */
+typedef struct nap_room {
+    nap_room_conf conf;
+    const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
+    const ap_directive_t *used;      /* the first NapUse that names it */
+    apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
+    const char *cookie;              /* part of its ticket cookie's name: worth a closer look */
+    const char *remark;              /* to be said at start */
+    int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
+    int index;                       /* in the segment; -1: not scheduled */
+} nap_room;
+
+/* What holds for the whole server; made anew with every reading of the configuration. */
+typedef struct nap_site {
+    nap_server_conf conf;
+    apr_hash_t *rooms;               /* name -> nap_room */
+    apr_array_header_t *in_order;    /* the same, as first named */
+    const char *state_file;          /* absolute paths; NULL: not set */
+    const char *key_file;
+    const char *log_name;            /* a path, or "|command" */
+    apr_file_t *log;                 /* NapTicketLog, open from post_config on */
+    const char *ticket_path;         /* NapTicketPath, or its default */
+    int mod_cgi;                     /* cgi-script is mod_cgi's: see nap_access.c */
+    int generation;                  /* of the server, when this child began */
+    const char *pid_file;            /* as this child saw it; NULL: cannot */
+} nap_site;
+
+/* Per directory. Unset: NULL or NAP_UNSET. */
+typedef struct nap_dir {
+    nap_room *room;                  /* NapUse; &nap_no_room: None */
+    int engine;
+    int ticket_status;
+} nap_dir;
+
+/* An access at the chain's first request, and the ticket page at its own request. */
+typedef struct nap_handle {
+    nap_access access;
+    request_rec *first;              /* the chain's first request */
+    request_rec *refused;            /* the request that got the 503; NULL: none */
+    nap_room *room;                  /* the room of the chain's first request that lies in one */
+    const nap_dir *dir;              /* the settings that go with it */
+    const char *method;              /* as received: an ErrorDocument's is GET */
+    nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
+    apr_bucket_brigade *body;        /* a page being made */
+    ap_filter_t *upgrade;            /* watches for 101 */
+    apr_off_t sent;                  /* bytes seen by the filter */
+    unsigned entered : 1;            /* the core has decided */
+    unsigned holds : 1;              /* a permit, until leave */
+    unsigned detached : 1;           /* ... which is back, the worker still busy */
+    unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
+    unsigned filtered : 1;           /* the filter is in */
+    unsigned begun : 1;              /* the filter has seen something */
+    unsigned cgi : 1;                /* run by mod_cgi */
+    unsigned page : 1;               /* this request is NapTicketPath's */
+} nap_handle;
+
+/* The core, and the site. core NULL: nothing works, everything passes. */
+extern const nap_core *nap_the_core;
+extern nap_site *nap_the_site;
+extern nap_room nap_no_room;
+extern const nap_host nap_the_host;
+
+static inline nap_dir *nap_dir_of(const request_rec *r)
+{
+    return ap_get_module_config(r->per_dir_config, &nap_module);
+}
+
+/* The handle that hangs on this very request, or NULL. */
+static inline nap_handle *nap_handle_at(const request_rec *r)
+{
+    return ap_get_module_config(r->request_config, &nap_module);
+}
+
+static inline request_rec *nap_first(request_rec *r)
+{
+    while (r->prev)
+        r = r->prev;
+    return r;
+}
+
+static inline nap_str nap_str_of(const char *s)
+{
+    nap_str str = { s, s ? strlen(s) : 0 };
+    return str;
+}
+
+/* nap_conf.c */
+extern const command_rec nap_directives[];
+void *nap_dir_create(apr_pool_t *p, char *path);
+void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
+int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp);
+int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
+
+/* nap_server.c */
+int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
+void nap_server_measure(nap_server_conf *conf);
+void nap_child_start(apr_pool_t *pchild, server_rec *s);
+void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);
+int nap_server_tick(apr_pool_t *p, server_rec *s);
+int nap_server_stopping(void);
+
+/* nap_access.c */
+void nap_access_register(apr_pool_t *p);
+nap_handle *nap_handle_make(request_rec *r);
+void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
+int nap_access_early(request_rec *r);
+int nap_access_late(request_rec *r);
+void nap_access_filter(request_rec *r);
+int nap_access_notes(request_rec *r);
+
+/* nap_page.c */
+int nap_query_take(request_rec *r);
+int nap_page_claim(request_rec *r);
+int nap_page_translate(request_rec *r);
+int nap_page_storage(request_rec *r);
+int nap_page_allow(request_rec *r);
+int nap_page_type(request_rec *r);
+int nap_page_handler(request_rec *r);
+
+#endif

@@ -1,0 +1,494 @@
+/* nap_access.c: an access from its admission to its end.
+ *
+ * An access is a chain of internal redirects; its handle hangs on the chain's first request. The
+ * core decides; here the request waits (nap_wait_turn is the only place), gets its 503, or runs.
+ * The permit comes back by `detach` from the output filter when the answer is made, and by `leave`
+ * from a cleanup of the first request's pool, whatever happens: log_transaction is too early, the
+ * script of an aborted client still runs then.
+ *
+ * Most requests go through here, so the order of the questions is by their price: one admitted
+ * access may cost some 600 instructions, the core's included.
+ */
+#include <ap_mpm.h>
+#include <http_connection.h>
+#include <mod_core.h>
+#include <scoreboard.h>
+#include <util_filter.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "mod_nap.h"
+
+#define SLICE_US 250000     /* between two looks at client and server */
+#define COOKIES_MAX 16      /* Cookie headers looked at */
+
+static ap_filter_rec_t *count_filter, *upgrade_filter;
+
+/* ---- Handle ----------------------------------------------------------------------------------- */
+
+/* The handle at r; one is made if there is none. */
+nap_handle *nap_handle_make(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(r);
+
+    if (h)
+        return h;
+    h = apr_pcalloc(r->pool, sizeof *h);
+    nap_the_core->access_init(&h->access);
+    h->first = r;
+    h->method = r->method;
+    ap_set_module_config(r->request_config, &nap_module, h);
+    return h;
+}
+
+static int cookie_add(void *rec, const char *key, const char *value)
+{
+    nap_request *q = rec;
+    nap_str *cookies = (nap_str *)q->cookies;
+
+    if (q->n_cookies == COOKIES_MAX)
+        return 0;
+    cookies[q->n_cookies++] = nap_str_of(value);
+    return 1;
+}
+
+static void address(uint8_t out[16], const apr_sockaddr_t *a)
+{
+    static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+    if (a && a->family == APR_INET) {
+        memcpy(out, mapped, 12);
+        memcpy(out + 12, &a->sa.sin.sin_addr, 4);
+    }
+#if APR_HAVE_IPV6
+    else if (a && a->family == APR_INET6) {
+        memcpy(out, &a->sa.sin6.sin6_addr, 16);
+    }
+#endif
+}
+
+static nap_str header(request_rec *r, const char *name)
+{
+    return nap_str_of(apr_table_get(r->headers_in, name));
+}
+
+/* What the core may ask of the access h; answers go to r. */
+void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
+{
+    request_rec *first = h->first;
+
+    memset(q, 0, sizeof *q);
+    q->r = r;
+    q->method = nap_str_of(h->method);
+    q->uri = nap_str_of(first->unparsed_uri);
+    q->cookies = apr_palloc(r->pool, COOKIES_MAX * sizeof(nap_str));
+    apr_table_do(cookie_add, q, first->headers_in, "Cookie", NULL);
+    q->ticket_header = header(first, "Nap-Ticket");
+    q->ticket_query = h->ticket_query;
+    q->accept = header(first, "Accept");
+    q->accept_language = header(first, "Accept-Language");
+    q->fetch_dest = header(first, "Sec-Fetch-Dest");
+    q->purpose = header(first, "Sec-Purpose");
+    if (!q->purpose.len)
+        q->purpose = header(first, "Purpose");
+    q->origin = header(first, "Origin");
+    address(q->client, first->useragent_addr);
+    /* also true behind a proxy, when ServerName says https:// */
+    q->tls = strcmp(ap_http_scheme(first), "https") == 0;
+    q->ticket_status = HTTP_SERVICE_UNAVAILABLE;
+    if (h->dir && h->dir->ticket_status != NAP_UNSET)
+        q->ticket_status = h->dir->ticket_status;
+    else if (h->room && h->room->ticket_status != NAP_UNSET)
+        q->ticket_status = h->room->ticket_status;
+}
+
+/* ---- Waiting ---------------------------------------------------------------------------------- */
+
+static int hung_up(conn_rec *c)
+{
+    apr_socket_t *socket = ap_get_conn_socket(c);
+    apr_os_sock_t fd = -1;
+    struct pollfd pfd;
+
+    if (c->aborted)
+        return 1;
+    if (!socket || apr_os_sock_get(&fd, socket) || fd < 0)
+        return 0;
+    pfd.fd = fd;
+    pfd.events = POLLRDHUP;
+    /* POLLNVAL: an MPM that stops hard has closed it */
+    return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL));
+}
+
+/* A stream of HTTP/2 has a connection of its own whose socket says nothing: its master's does. */
+static int client_gone(conn_rec *c)
+{
+    return c->aborted || hung_up(c->master ? c->master : c);
+}
+
+static int show(request_rec *r, int status)
+{
+    return !r->connection->master && r->connection->sbh
+           ? ap_update_child_status(r->connection->sbh, status, r) : 0;
+}
+
+/* Until the access may run or is refused. This blocks its thread; to park it without one only this
+ * function has to change. */
+static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_request *q)
+{
+    nap_verdict verdict = NAP_WAIT;
+    int shown = show(r, SERVER_BUSY_LOG);     /* "L" in server-status */
+
+    while (verdict == NAP_WAIT) {
+        verdict = nap_the_core->wait(a, SLICE_US, q);
+        if (verdict != NAP_WAIT)
+            break;
+        if (client_gone(r->connection)) {
+            nap_the_core->give_up(a, NAP_GONE, q);
+            nap_the_core->leave(a);     /* should its turn have come just now */
+            r->connection->aborted = 1;
+            break;
+        }
+        if (nap_server_stopping())
+            verdict = nap_the_core->give_up(a, NAP_STOPPING, q);
+    }
+    show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
+    return verdict;
+}
+
+/* ---- The end ---------------------------------------------------------------------------------- */
+
+static apr_status_t leave_late(void *access)
+{
+    nap_the_core->leave(access);
+    return APR_SUCCESS;
+}
+
+/* The first request's pool goes. mod_cgi ends the script of an aborted client only after this
+ * pool's cleanups; the connection's pool goes when it has ended. */
+static apr_status_t leave(void *data)
+{
+    nap_handle *h = data;
+    conn_rec *c = h->first->connection;
+
+    if (h->upgrade)
+        ap_remove_output_filter(h->upgrade);
+    if (h->cgi && !h->detached && c->aborted) {
+        nap_access *a = apr_pmemdup(c->pool, &h->access, sizeof *a);
+
+        apr_pool_cleanup_register(c->pool, a, leave_late, apr_pool_cleanup_null);
+    }
+    else {
+        nap_the_core->leave(&h->access);
+    }
+    return APR_SUCCESS;
+}
+
+static void detach(nap_handle *h)
+{
+    if (!h->detached)
+        nap_the_core->detach(&h->access);
+    h->detached = 1;
+}
+
+/* ---- Admission -------------------------------------------------------------------------------- */
+
+static int has_includes(const request_rec *r)
+{
+    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
+
+    for (const ap_filter_t *f = r->output_filters; f; f = f->next)
+        if (f->frec->ftype < AP_FTYPE_PROTOCOL && !ap_cstr_casecmp(f->frec->name, "includes"))
+            return 1;
+    return core->output_filters && ap_strcasestr(core->output_filters, "INCLUDES");
+}
+
+/* A file that httpd itself reads and sends. Seen in the last fixup: handler NULL, unless its type
+ * is one that a module takes for a handler, or a filter makes it a program. */
+static int is_static(const request_rec *r)
+{
+    if (r->proxyreq || (r->handler && strcmp(r->handler, "default-handler")))
+        return 0;
+    if (!r->handler && r->content_type && !strncmp(r->content_type, "application/x-httpd-", 20))
+        return 0;
+    return !has_includes(r);
+}
+
+static int is_exempt(request_rec *r, const nap_room *room)
+{
+    for (int i = 0; room->exempt && i < room->exempt->nelts; i++) {
+        const char *err = NULL;
+        const ap_expr_info_t *expr = APR_ARRAY_IDX(room->exempt, i, const ap_expr_info_t *);
+
+        if (ap_expr_exec(r, expr, &err) > 0)
+            return 1;
+        if (err)
+            ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "NapExempt: %s", err);
+    }
+    return 0;
+}
+
+/* Requests that are no accesses, room or not. */
+static int never(const request_rec *r)
+{
+    int m = r->method_number;
+
+    return r->main || m == M_OPTIONS || m == M_CONNECT || m == M_TRACE ||
+           (r->handler && !strncmp(r->handler, "nap-", 4));
+}
+
+static int carries_ticket(request_rec *r, const nap_handle *h)
+{
+    const char *cookie;
+
+    if (h->ticket_query.len || apr_table_get(r->headers_in, "Nap-Ticket"))
+        return 1;
+    cookie = apr_table_get(r->headers_in, "Cookie");
+    /* several Cookie headers are rare; the core sorts them out */
+    return cookie && (ap_strstr_c(cookie, h->room->cookie) || h->first->proto_num >= 2000);
+}
+
+/* The 503 goes httpd's own way, by the ErrorDocument; ours unless there is one. */
+static int refuse(request_rec *r, nap_handle *h, nap_request *q)
+{
+    /* behind another error's document the answer is made on the request that failed first */
+    while (((request_rec *)q->r)->status != HTTP_OK && ((request_rec *)q->r)->prev &&
+           ((request_rec *)q->r)->prev->status != HTTP_OK)
+        q->r = ((request_rec *)q->r)->prev;
+    h->refused = r;
+    h->noted = 1;
+    nap_the_core->refusal(&h->access, q);
+    if (!ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE)))
+        ap_custom_response(r, HTTP_SERVICE_UNAVAILABLE, nap_the_site->ticket_path);
+    return HTTP_SERVICE_UNAVAILABLE;
+}
+
+/* Nobody is there to read an answer; the log shows 503 with no bytes and %X as X. */
+static int gone(request_rec *r)
+{
+    r->status = HTTP_SERVICE_UNAVAILABLE;
+    r->connection->keepalive = AP_CONN_CLOSE;
+    return DONE;
+}
+
+static int run(nap_handle *h)
+{
+    h->holds = 1;
+    apr_pool_cleanup_register(h->first->pool, h, leave, apr_pool_cleanup_null);
+    return DECLINED;
+}
+
+/* The access enters its room: once. */
+static int enter(request_rec *r, nap_handle *h)
+{
+    nap_access *a = &h->access;
+    nap_verdict verdict;
+    nap_request q;
+
+    h->entered = 1;
+    a->room = (uint32_t)h->room->index;
+    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
+               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
+    verdict = nap_the_core->try_enter(a);
+    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
+        return run(h);
+    if (verdict == NAP_PASS)
+        return DECLINED;
+    h->noted = 1;
+    nap_request_fill(&q, h, r);
+    if (verdict == NAP_MORE || verdict == NAP_RUN)
+        verdict = nap_the_core->enter(a, &q);
+    if (verdict == NAP_WAIT)
+        verdict = nap_wait_turn(r, a, &q);
+    if (verdict == NAP_WAIT)
+        return gone(r);
+    if (verdict == NAP_RUN) {
+        nap_the_core->redeemed(a, &q);
+        return run(h);
+    }
+    if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
+        return refuse(r, h, &q);
+    return DECLINED;
+}
+
+/* Whether r enters, and as what; early: before its handler is known. */
+static int admit(request_rec *r, const nap_dir *dir, int early)
+{
+    nap_handle *h;
+
+    if (never(r))
+        return DECLINED;
+    h = nap_handle_make(nap_first(r));
+    if (h->entered)     /* refused, and `Satisfy Any` thought nothing of it: once more */
+        return h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
+    if (!h->room) {
+        h->room = dir->room;
+        h->dir = dir;
+    }
+    /* mod_rewrite in a directory: what it makes of the request comes by here again */
+    if (r->handler && !strcmp(r->handler, "redirect-handler"))
+        return DECLINED;
+    if (!early && h->room->conf.schedule_static != 1 && is_static(r))
+        return DECLINED;
+    if (h->room->exempt && is_exempt(r, h->room))
+        return DECLINED;
+    return enter(r, h);
+}
+
+static int lies_in_room(const nap_dir *dir)
+{
+    return dir->room && dir->room->index >= 0 && dir->engine != NAP_ENGINE_OFF;
+}
+
+/* access_checker. mod_authz_core runs after it, so a full room answers before a login is looked
+ * at; files of the default handler cannot be told here and are scheduled too. */
+int nap_access_early(request_rec *r)
+{
+    const nap_dir *dir = nap_dir_of(r);
+
+    if (!nap_the_core || !lies_in_room(dir) || dir->room->conf.admit_early != 1)
+        return DECLINED;
+    return admit(r, dir, 1);
+}
+
+/* The last fixup. */
+int nap_access_late(request_rec *r)
+{
+    const nap_dir *dir = nap_dir_of(r);
+    const nap_handle *h;
+
+    if (!nap_the_core)
+        return DECLINED;
+    if (nap_page_type(r) == OK)       /* others may have laid hands on it since */
+        return OK;
+    if (lies_in_room(dir))
+        return admit(r, dir, 0);
+    if (!r->prev)
+        return DECLINED;
+    /* a redirect out of the room it began in */
+    h = nap_handle_at(nap_first(r));
+    return h && h->room && !h->entered ? admit(r, h->dir, 0) : DECLINED;
+}
+
+/* ---- The answer ------------------------------------------------------------------------------- */
+
+/* Bytes of body in bb; *known: every bucket tells its length; *end: the answer is complete. */
+static apr_off_t measure(const apr_bucket_brigade *bb, int *known, int *end)
+{
+    apr_off_t bytes = 0;
+
+    for (const apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (APR_BUCKET_IS_EOS(b))
+            *end = 1;
+        else if (b->length == (apr_size_t)-1)
+            *known = 0;
+        else
+            bytes += b->length;
+    }
+    return bytes;
+}
+
+static int is_event_stream(const request_rec *r)
+{
+    return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
+}
+
+/* Behind content-length and headers, in front of chunking: buckets have been read by now. The
+ * permit is for making an answer, so it goes back before the last piece of it is sent. */
+static apr_status_t count_bytes(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_handle *h = f->ctx;
+    int known = 1, end = 0, over;
+
+    h->sent += measure(bb, &known, &end);
+    if (!h->begun)
+        nap_the_core->first_byte(&h->access);
+    over = (!h->begun && is_event_stream(f->r)) || (end && known) ||
+           (h->room->conf.download >= 0 && h->sent > h->room->conf.download);
+    h->begun = 1;
+    if (over) {
+        detach(h);
+        ap_remove_output_filter(f);
+    }
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* A proxied request that asks for another protocol; the answer 101 goes past the request's own
+ * filters. */
+static apr_status_t watch_upgrade(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_handle *h = f->ctx;
+    request_rec *r = h->first;
+
+    while (r->next)
+        r = r->next;
+    if (r->status == HTTP_SWITCHING_PROTOCOLS)
+        detach(h);
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* insert_filter: for whoever holds a permit. The filter stays with the chain over redirects. */
+void nap_access_filter(request_rec *r)
+{
+    nap_handle *h;
+
+    if (!nap_the_core || r->main)
+        return;
+    h = nap_handle_at(nap_first(r));
+    if (!h || !h->holds)
+        return;
+    if (nap_the_site->mod_cgi && r->handler && !strcmp(r->handler, "cgi-script"))
+        h->cgi = 1;
+    if (!h->filtered)
+        ap_add_output_filter_handle(count_filter, h, r, r->connection);
+    h->filtered = 1;
+    if (r->proxyreq && !h->upgrade && apr_table_get(r->headers_in, "Upgrade"))
+        h->upgrade = ap_add_output_filter_handle(upgrade_filter, h, r, r->connection);
+}
+
+void nap_access_register(apr_pool_t *p)
+{
+    count_filter = ap_register_output_filter("NAP", count_bytes, NULL, AP_FTYPE_PROTOCOL + 5);
+    upgrade_filter = ap_register_output_filter("NAP_UPGRADE", watch_upgrade, NULL,
+                                               AP_FTYPE_CONNECTION);
+}
+
+/* ---- Log notes -------------------------------------------------------------------------------- */
+
+static void note(request_rec *r, const char *name, const char *value)
+{
+    request_rec *last = r;
+
+    apr_table_setn(r->notes, name, value);
+    while (last->next)                  /* %{}n reads the chain's last request */
+        last = last->next;
+    if (last != r)
+        apr_table_setn(last->notes, name, value);
+}
+
+/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
+int nap_access_notes(request_rec *r)
+{
+    static const char *const groups[] = { "none", "run", "wait", "re-access", "next-wait" };
+    const nap_handle *h = nap_handle_at(r);
+    const nap_access *a;
+    nap_str reason;
+    char id[17];
+    size_t len;
+
+    if (!h || !h->noted || !nap_the_core)
+        return DECLINED;
+    a = &h->access;
+    note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
+    note(r, "nap-wait", apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
+                                     (apr_uint64_t)(a->waited_us / 1000000),
+                                     (int)(a->waited_us / 1000 % 1000)));
+    reason = nap_the_core->reason_name(a);
+    if (reason.len)
+        note(r, "nap-ticket-fate", apr_pstrmemdup(r->pool, reason.ptr, reason.len));
+    len = nap_the_core->ticket_id(a, id);
+    if (len && len < sizeof id)
+        note(r, "nap-ticket", apr_pstrmemdup(r->pool, id, len));
+    return DECLINED;
+}

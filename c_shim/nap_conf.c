@@ -1,0 +1,413 @@
+/* nap_conf.c: directives.
+ *
+ * Values are parsed by the core (src/conf.rs), which also has the defaults and ranges; here is
+ * only what needs httpd: sections, expressions, flags, paths. A room is known by its name from
+ * the first <NapRoom> or NapUse that mentions it, so the order in the file does not matter;
+ * nap_site_check (configtest runs it too) finds the names that nobody defined.
+ */
+#include <ap_mpm.h>
+#include <unixd.h>
+#include <apr_hash.h>
+
+#include "mod_nap.h"
+
+const nap_core *nap_the_core;
+nap_site *nap_the_site;
+nap_room nap_no_room;             /* NapUse None */
+
+static nap_room *room_open;       /* the <NapRoom> being read */
+
+/* ---- Where settings live ------------------------------------------------------------------ */
+
+void *nap_dir_create(apr_pool_t *p, char *path)
+{
+    nap_dir *dir = apr_pcalloc(p, sizeof *dir);
+
+    dir->engine = NAP_UNSET;
+    dir->ticket_status = NAP_UNSET;
+    return dir;
+}
+
+#define MERGE(field, unset) dir->field = a->field != (unset) ? a->field : b->field
+
+void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
+{
+    nap_dir *dir = apr_palloc(p, sizeof *dir), *b = base, *a = add;
+
+    MERGE(room, NULL);
+    MERGE(engine, NAP_UNSET);
+    MERGE(ticket_status, NAP_UNSET);
+    return dir;
+}
+
+/* pre_config: once per reading of the configuration. */
+int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
+{
+    nap_site *site = apr_pcalloc(pconf, sizeof *site);
+    const nap_core *core = nap_core_table();
+
+    nap_no_room.index = -1;
+    site->rooms = apr_hash_make(pconf);
+    site->in_order = apr_array_make(pconf, 4, sizeof(nap_room *));
+    nap_the_site = site;
+    room_open = NULL;
+    if (!core || core->abi != NAP_ABI) {
+        ap_log_perror(APLOG_MARK, APLOG_ERR, 0, plog,
+                      "mod_nap: shim and core do not belong together (%d, %d): nothing is "
+                      "scheduled", NAP_ABI, core ? (int)core->abi : -1);
+        core = NULL;
+    }
+    nap_the_core = core;
+    if (core)
+        core->conf_server_init(&site->conf);
+    return OK;
+}
+
+/* The room of that name, made on first mention; NULL with *err set: not a name. */
+static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
+{
+    nap_site *site = nap_the_site;
+    nap_room *room = apr_hash_get(site->rooms, name, APR_HASH_KEY_STRING);
+    size_t len = strlen(name);
+
+    if (room)
+        return room;
+    if (!len || len > NAP_NAME_MAX ||
+        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-") != len) {
+        *err = apr_psprintf(cmd->pool, "%s: \"%.60s\" is not a name for a room; use 1 to %d of "
+                            "A-Z a-z 0-9 _ . -", cmd->cmd->name, name, NAP_NAME_MAX);
+        return NULL;
+    }
+    room = apr_pcalloc(cmd->pool, sizeof *room);
+    if (nap_the_core)
+        nap_the_core->conf_room_init(&room->conf, nap_str_of(name));
+    room->index = -1;
+    room->ticket_status = NAP_UNSET;
+    apr_hash_set(site->rooms, apr_pstrdup(cmd->pool, name), APR_HASH_KEY_STRING, room);
+    APR_ARRAY_PUSH(site->in_order, nap_room *) = room;
+    return room;
+}
+
+/* ---- Setters ------------------------------------------------------------------------------- */
+
+static const char *outside_only(cmd_parms *cmd)
+{
+    return room_open ? apr_psprintf(cmd->pool, "%s does not belong inside <NapRoom>",
+                                    cmd->cmd->name) : NULL;
+}
+
+static const char *inside_only(cmd_parms *cmd)
+{
+    return room_open ? NULL : apr_psprintf(cmd->pool, "%s belongs inside <NapRoom name>",
+                                           cmd->cmd->name);
+}
+
+static const char *whole_server_only(cmd_parms *cmd)
+{
+    const char *err = outside_only(cmd);
+
+    return err ? err : ap_check_cmd_context(cmd, GLOBAL_ONLY);
+}
+
+static nap_str *words(apr_pool_t *p, int argc, char *const argv[])
+{
+    nap_str *strs = apr_palloc(p, (argc + 1) * sizeof *strs);
+
+    for (int i = 0; i < argc; i++)
+        strs[i] = nap_str_of(argv[i]);
+    return strs;
+}
+
+static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    const char *err = inside_only(cmd);
+    nap_directive which = (nap_directive)(intptr_t)cmd->info;
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+
+    if (err || !nap_the_core)
+        return err;
+    if (nap_the_core->conf_room(&room_open->conf, which, words(cmd->pool, argc, argv), argc, why))
+        return why;
+    return NULL;
+}
+
+static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    const char *err = whole_server_only(cmd);
+    nap_directive which = (nap_directive)(intptr_t)cmd->info;
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+
+    if (err || !nap_the_core)
+        return err;
+    if (nap_the_core->conf_server(&nap_the_site->conf, which, words(cmd->pool, argc, argv), argc,
+                                  why))
+        return why;
+    return NULL;
+}
+
+static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
+{
+    nap_dir *dir = conf;
+    const char *err = outside_only(cmd);
+
+    if (err)
+        return err;
+    if (!strcasecmp(arg, "on"))
+        dir->engine = NAP_ENGINE_ON;
+    else if (!strcasecmp(arg, "off"))
+        dir->engine = NAP_ENGINE_OFF;
+    else if (!strcasecmp(arg, "dryrun"))
+        dir->engine = NAP_ENGINE_DRY_RUN;
+    else
+        return apr_psprintf(cmd->pool, "NapEngine: \"%.60s\" is not known; use On, Off or DryRun",
+                            arg);
+    return NULL;
+}
+
+static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
+{
+    nap_dir *dir = conf;
+    const char *err = outside_only(cmd);
+
+    if (err)
+        return err;
+    if (!strcasecmp(name, "none")) {
+        dir->room = &nap_no_room;
+        return NULL;
+    }
+    dir->room = room_named(cmd, name, &err);
+    if (dir->room && !dir->room->used)
+        dir->room->used = cmd->directive;
+    return err;
+}
+
+static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg)
+{
+    nap_dir *dir = conf;
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+    int status = nap_the_core ? nap_the_core->conf_status(nap_str_of(arg), why) : 503;
+
+    if (status < 0)
+        return why;
+    *(room_open ? &room_open->ticket_status : &dir->ticket_status) = status;
+    return NULL;
+}
+
+static const char *set_static(cmd_parms *cmd, void *conf, int on)
+{
+    const char *err = inside_only(cmd);
+
+    if (!err)
+        room_open->conf.schedule_static = on != 0;
+    return err;
+}
+
+static const char *set_exempt(cmd_parms *cmd, void *conf, const char *arg)
+{
+    const char *err = inside_only(cmd);
+    const ap_expr_info_t *expr;
+
+    if (err)
+        return err;
+    expr = ap_expr_parse_cmd(cmd, arg, 0, &err, NULL);
+    if (err)
+        return apr_psprintf(cmd->pool, "NapExempt: \"%.60s\" is not an expression: %s", arg, err);
+    if (!room_open->exempt)
+        room_open->exempt = apr_array_make(cmd->pool, 2, sizeof expr);
+    APR_ARRAY_PUSH(room_open->exempt, const ap_expr_info_t *) = expr;
+    return NULL;
+}
+
+/* A path of the server's, into the field of nap_site whose offset is cmd->info. */
+static const char *set_path(cmd_parms *cmd, void *conf, const char *arg)
+{
+    const char *err = whole_server_only(cmd);
+    const char **field = (const char **)((char *)nap_the_site + (intptr_t)cmd->info);
+
+    if (err)
+        return err;
+    *field = *arg == '|' ? apr_pstrdup(cmd->pool, arg) : ap_server_root_relative(cmd->pool, arg);
+    if (!*arg || !*field)
+        return apr_psprintf(cmd->pool, "%s: \"%.60s\" is not a path", cmd->cmd->name, arg);
+    if (**field == '|' && field != &nap_the_site->log_name)
+        return apr_psprintf(cmd->pool, "%s: takes a file, not a command", cmd->cmd->name);
+    return NULL;
+}
+
+/* ---- <NapRoom name> ------------------------------------------------------------------------ */
+
+/* httpd would apply a stranger's directive in here to the whole server, without a word. */
+static const char *only_ours(cmd_parms *cmd, const char *name)
+{
+    for (const ap_directive_t *d = cmd->directive->first_child; d; d = d->next) {
+        if (ap_cstr_casecmpn(d->directive, "Nap", 3)) {
+            cmd->err_directive = d;
+            return apr_psprintf(cmd->pool, "<NapRoom %s>: %s does not belong inside", name,
+                                d->directive);
+        }
+    }
+    return NULL;
+}
+
+static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
+{
+    const char *err = ap_check_cmd_context(cmd, GLOBAL_ONLY), *name;
+    const char *end = ap_strrchr_c(arg, '>');
+
+    if (err)
+        return err;
+    if (room_open)
+        return "<NapRoom>: does not belong inside <NapRoom>";
+    if (!end || end[1])
+        return "<NapRoom>: wants a name and a \">\"";
+    arg = apr_pstrmemdup(cmd->temp_pool, arg, end - arg);
+    name = ap_getword_conf(cmd->pool, &arg);
+    if (*arg)
+        return "<NapRoom>: wants one name and nothing else";
+    room_open = room_named(cmd, name, &err);
+    if (!room_open)
+        return err;
+    if (room_open->section)
+        err = apr_psprintf(cmd->pool, "<NapRoom %s>: this room is defined already, in %s line %d",
+                           name, room_open->section->filename, room_open->section->line_num);
+    room_open->section = cmd->directive;
+    if (!err)
+        err = only_ours(cmd, name);
+    if (!err)
+        err = ap_walk_config(cmd->directive->first_child, cmd, cmd->context);
+    room_open = NULL;
+    return err;
+}
+
+/* ---- The table ------------------------------------------------------------------------------ */
+
+#define ANYWHERE (RSRC_CONF | ACCESS_CONF)   /* not .htaccess */
+#define ROOM(name, which, help) \
+    AP_INIT_TAKE_ARGV(name, set_room, (void *)(intptr_t)which, RSRC_CONF, help)
+#define SERVER(name, which, help) \
+    AP_INIT_TAKE_ARGV(name, set_server, (void *)(intptr_t)which, RSRC_CONF, help)
+#define PATH(name, field, help) \
+    AP_INIT_TAKE1(name, set_path, (void *)APR_OFFSETOF(nap_site, field), RSRC_CONF, help)
+
+const command_rec nap_directives[] = {
+    AP_INIT_TAKE1("NapEngine", set_engine, NULL, ANYWHERE,
+                  "On, Off, or DryRun: decide, count and log, but let everything pass"),
+    AP_INIT_RAW_ARGS("<NapRoom", section_room, NULL, RSRC_CONF,
+                     "a room: what is protected, and how; NapUse puts URLs into it"),
+    AP_INIT_TAKE1("NapUse", set_use, NULL, ANYWHERE,
+                  "the room these URLs lie in, or None; the last merged one wins"),
+
+    AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
+                  "requests for which this expression is true are never scheduled"),
+    AP_INIT_FLAG("NapStatic", set_static, NULL, RSRC_CONF,
+                 "On: schedule files of the default handler too"),
+    ROOM("NapAdmit", NAP_ADMIT,
+         "late: admit when the handler is known; early: before a costly login"),
+    ROOM("NapRunReady", NAP_RUN_READY,
+         "how many accesses run at once: a number, or auto [min= max= history=]"),
+    ROOM("NapWaitMax", NAP_WAIT_MAX,
+         "the bound: the longest acceptable time from arrival to answer, e.g. 4s"),
+    ROOM("NapWaitLimit", NAP_WAIT_LIMIT,
+         "how many may wait: auto (by what the bound allows), paper, or a number"),
+    ROOM("NapReAccess", NAP_RE_ACCESS,
+         "places kept for ticket holders: auto (by the tickets out), or a number"),
+    ROOM("NapHistory", NAP_HISTORY, "how many finished accesses the wait limit looks at"),
+    ROOM("NapDownload", NAP_DOWNLOAD,
+         "an answer longer than this gives its permit back while it is read, e.g. 1M; or Off"),
+    ROOM("NapSlotPeriod", NAP_SLOT_PERIOD, "the length of a slot, over which tickets are spread"),
+    ROOM("NapSlotTickets", NAP_SLOT_TICKETS, "tickets in a slot: auto, paper, or a number"),
+    ROOM("NapTicketLifetime", NAP_TICKET_LIFETIME, "from a ticket's start to its end"),
+    ROOM("NapTicketPrime", NAP_TICKET_PRIME,
+         "how long from its start a ticket lets in at once"),
+    ROOM("NapTicketHorizon", NAP_TICKET_HORIZON, "how far ahead tickets are sold"),
+    ROOM("NapTicketShare", NAP_TICKET_SHARE,
+         "share of the capacity that is sold as tickets: auto, or 0 to 1"),
+    ROOM("NapOverbook", NAP_OVERBOOK,
+         "tickets sold for each place, as not everybody comes back: auto, off, or a factor"),
+    ROOM("NapTicketsPerClient", NAP_TICKETS_PER_CLIENT,
+         "live tickets that one address (IPv6: one /64) may hold"),
+    ROOM("NapTicketCookie", NAP_TICKET_COOKIE, "the ticket cookie's name, then its attributes"),
+    ROOM("NapTicketBind", NAP_TICKET_BIND,
+         "none, or prefix: a ticket is good only from the network it was issued to"),
+    AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
+                  "status of a refusal's page: 503, 429 or 200"),
+
+    SERVER("NapReserve", NAP_RESERVE,
+           "workers kept free of waiting requests: a number, or n% of every child's"),
+    SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
+    SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
+    PATH("NapStateFile", state_file, "a file that keeps tickets over a full restart"),
+    PATH("NapTicketKey", key_file, "a file of keys, one \"id hex\" a line: the first signs"),
+    PATH("NapTicketLog", log_name, "a file or \"|command\" that gets one line a ticket"),
+    { .name = NULL }
+};
+
+/* ---- check_config ---------------------------------------------------------------------------- */
+
+static int complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what)
+{
+    if (where)
+        what = apr_psprintf(p, "%s line %d: %s", where->filename, where->line_num, what);
+    ap_log_error(APLOG_MARK, APLOG_STARTUP | APLOG_EMERG, 0, s, "%s", what);
+    return !OK;
+}
+
+static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
+{
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    int rc;
+
+    if (!room->section)
+        return complain(s, p, room->used,
+                        apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->conf.name));
+    rc = nap_the_core->conf_room_finish(&room->conf, &nap_the_site->conf, err);
+    if (rc == 1) {
+        room->remark = err;
+        rc = 0;
+    }
+    /* the default name and its __Host- form both contain this */
+    room->cookie = room->conf.cookie[0] ? room->conf.cookie
+                                        : apr_pstrcat(p, "nap-", room->conf.name, NULL);
+    return rc ? complain(s, p, room->section, err) : OK;
+}
+
+/* The state file's place, without touching the file: a directory that the children's user could
+ * write would let him put another file there. */
+static int state_check(server_rec *s, apr_pool_t *p)
+{
+    const char *dir = nap_the_site->state_file ? ap_make_dirstr_parent(p, nap_the_site->state_file)
+                                               : NULL;
+    apr_finfo_t info;
+    apr_status_t rv;
+
+    if (!dir)
+        return OK;
+    rv = apr_stat(&info, dir, APR_FINFO_TYPE | APR_FINFO_OWNER | APR_FINFO_PROT, p);
+    if ((rv && !APR_STATUS_IS_INCOMPLETE(rv)) || info.filetype != APR_DIR)
+        return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
+    if (geteuid() == 0 && ap_unixd_config.user_id != 0 &&
+        ((info.user == ap_unixd_config.user_id && (info.protection & APR_UWRITE)) ||
+         (info.group == ap_unixd_config.group_id && (info.protection & APR_GWRITE)) ||
+         (info.protection & APR_WWRITE)))
+        return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
+                                              "directory %s; use one that only root can write",
+                                              dir));
+    return OK;
+}
+
+int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
+{
+    nap_site *site = nap_the_site;
+    int rc = OK;
+
+    if (!nap_the_core || !site)
+        return OK;
+    nap_server_measure(&site->conf);
+    site->ticket_path = site->conf.ticket_path[0] ? site->conf.ticket_path : "/.nap/ticket";
+    for (int i = 0; i < site->in_order->nelts; i++)
+        if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
+            rc = HTTP_INTERNAL_SERVER_ERROR;
+    if (state_check(s, ptemp) != OK)
+        rc = HTTP_INTERNAL_SERVER_ERROR;
+    return rc;
+}

@@ -1,0 +1,201 @@
+/* nap_page.c: the ticket page's way through httpd, and the handlers.
+ *
+ * A refusal redirects internally to NapTicketPath. That request would be taken by `ProxyPass /` or
+ * `RewriteRule ^`, or be asked for a password: so it is marked first of all, in pre_translate_name,
+ * and then led past the hooks that would answer for it. Asked for directly the page shows the
+ * visitor's own ticket, and the site's authorization holds.
+ */
+#include <util_filter.h>
+#include <apr_buckets.h>
+
+#include "mod_nap.h"
+
+#define PARAMETER "nap-ticket="
+
+/* ---- nap-ticket= ------------------------------------------------------------------------------ */
+
+static int in_query(const char *start, const char *p)
+{
+    return p == start || p[-1] == '?' || p[-1] == '&' || p[-1] == ';';
+}
+
+/* s without its nap-ticket parameters; the first one's value goes to *value. `start` is where the
+ * query begins, just behind a "?" or at s. */
+static char *without_ticket(apr_pool_t *p, const char *s, const char *start, nap_str *value)
+{
+    char *out = apr_palloc(p, strlen(s) + 1), *w = out;
+    const char *query = start;
+
+    memcpy(w, s, start - s);
+    w += start - s;
+    while (*start) {
+        if (in_query(query, start) && !strncmp(start, PARAMETER, sizeof PARAMETER - 1)) {
+            const char *v = start + sizeof PARAMETER - 1;
+            size_t len = strcspn(v, "&;# ");
+
+            if (value && !value->len) {
+                value->ptr = apr_pstrmemdup(p, v, len);
+                value->len = len;
+            }
+            start = v + len;
+            if (*start == '&' || *start == ';')
+                start++;                               /* a=1&T&b=2, T&b=2 */
+            else if (w > out && (w[-1] == '&' || w[-1] == ';' || w[-1] == '?'))
+                w--;                                   /* a=1&T, ?T */
+            continue;
+        }
+        *w++ = *start++;
+    }
+    *w = '\0';
+    return out;
+}
+
+static char *line_without_ticket(apr_pool_t *p, char *line)
+{
+    const char *query = line ? ap_strchr_c(line, '?') : NULL;
+
+    return query ? without_ticket(p, line, query + 1, NULL) : line;
+}
+
+/* post_read_request: nobody else shall see, forward, cache or log it. */
+int nap_query_take(request_rec *r)
+{
+    nap_str value = { NULL, 0 };
+    char *args;
+
+    if (!r->args || !nap_the_core || !ap_strstr_c(r->args, PARAMETER))
+        return DECLINED;
+    args = without_ticket(r->pool, r->args, r->args, &value);
+    if (!strcmp(args, r->args))
+        return DECLINED;
+    nap_handle_make(r)->ticket_query = value;
+    r->args = *args ? args : NULL;
+    r->parsed_uri.query = r->args;
+    r->unparsed_uri = line_without_ticket(r->pool, r->unparsed_uri);
+    r->the_request = line_without_ticket(r->pool, r->the_request);
+    return DECLINED;
+}
+
+/* ---- The way there ---------------------------------------------------------------------------- */
+
+static int is_page(const request_rec *r)
+{
+    const nap_handle *h = nap_handle_at(r);
+
+    return h && h->page;
+}
+
+/* The access whose refusal led to r, or NULL. */
+static nap_handle *refused(request_rec *r)
+{
+    nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
+
+    return h && h->refused ? h : NULL;
+}
+
+/* pre_translate_name. OK: no other module maps it. */
+int nap_page_claim(request_rec *r)
+{
+    if (!nap_the_core || r->main || !r->uri || strcmp(r->uri, nap_the_site->ticket_path))
+        return DECLINED;
+    nap_handle_make(r)->page = 1;
+    return OK;
+}
+
+/* translate_name: a name for the modules that want one; nothing is there. */
+int nap_page_translate(request_rec *r)
+{
+    if (!is_page(r))
+        return DECLINED;
+    r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
+    return OK;
+}
+
+/* map_to_storage: no walk through the file system for it. */
+int nap_page_storage(request_rec *r)
+{
+    return is_page(r) ? OK : DECLINED;
+}
+
+/* access_checker_ex. Who was refused has passed the site's authorization (or, with NapAdmit early,
+ * not come to it): the page shows nothing but his ticket. */
+int nap_page_allow(request_rec *r)
+{
+    return is_page(r) && refused(r) ? OK : DECLINED;
+}
+
+/* type_checker, and once more in the last fixup. */
+int nap_page_type(request_rec *r)
+{
+    if (!is_page(r))
+        return DECLINED;
+    r->handler = "nap-ticket";
+    return OK;
+}
+
+/* ---- Handlers ---------------------------------------------------------------------------------- */
+
+static int answer(request_rec *r, apr_bucket_brigade *bb)
+{
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(r->connection->bucket_alloc));
+    ap_pass_brigade(r->output_filters, bb);
+    return OK;
+}
+
+/* Where the core's answer to r goes. */
+static apr_bucket_brigade *open_body(request_rec *r)
+{
+    nap_handle *h = nap_handle_make(r);
+
+    h->body = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    r->no_cache = 1;          /* mod_cache asks this even where it may store no-store */
+    r->no_local_copy = 1;
+    return h->body;
+}
+
+/* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
+static int ticket_page(request_rec *r)
+{
+    nap_handle *h = refused(r);
+    apr_bucket_brigade *bb;
+    nap_request q;
+    int status;
+
+    if (!h && r->prev && r->prev->status != HTTP_OK)
+        return r->prev->status;               /* somebody else's error: not ours to explain */
+    if (!h && r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = open_body(r);
+    nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
+    status = nap_the_core->page(h ? &h->access : NULL, &q);
+    r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
+    r->status_line = NULL;
+    return answer(r, bb);
+}
+
+/* nap-info: statistics, as a page or with ?json. */
+static int info_page(request_rec *r)
+{
+    apr_bucket_brigade *bb;
+    nap_request q;
+
+    if (r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = open_body(r);
+    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
+    nap_the_core->info(&q, r->args && ap_strstr_c(r->args, "json") != NULL);
+    return answer(r, bb);
+}
+
+int nap_page_handler(request_rec *r)
+{
+    if (!r->handler || strncmp(r->handler, "nap-", 4))
+        return DECLINED;
+    if (!nap_the_core)
+        return HTTP_NOT_FOUND;
+    if (!strcmp(r->handler, "nap-ticket"))
+        return ticket_page(r);
+    if (!strcmp(r->handler, "nap-info"))
+        return info_page(r);
+    return DECLINED;
+}

@@ -1,0 +1,258 @@
+/* nap_server.c: the parent and its children.
+ *
+ * The parent makes the segment before the first fork and keeps it over graceful restarts: httpd
+ * unloads and loads this module then, so the pointer to it waits on the process's own pool. If
+ * anything fails the server starts all the same and every request passes.
+ */
+#include <ap_mpm.h>
+#include <http_main.h>
+#include <scoreboard.h>
+#include <unixd.h>
+#include <apr_time.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mod_nap.h"
+
+#define SEGMENT_KEY "mod_nap:segment"
+#define KEYS_MAX (64 * 1024)     /* a key file longer than this is none */
+
+static pid_t parent_pid;
+
+static int mpm(int question)
+{
+    int answer = 0;
+
+    return ap_mpm_query(question, &answer) == APR_SUCCESS && answer > 0 ? answer : 0;
+}
+
+void nap_server_measure(nap_server_conf *conf)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    conf->threaded = mpm(AP_MPMQ_IS_THREADED) != AP_MPMQ_NOT_SUPPORTED;
+    conf->server_limit = mpm(AP_MPMQ_HARD_LIMIT_DAEMONS);
+    conf->thread_limit = conf->threaded ? mpm(AP_MPMQ_HARD_LIMIT_THREADS) : 1;
+    conf->threads_per_child = conf->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
+    conf->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * conf->threads_per_child;
+    conf->cores = cores > 0 ? (uint32_t)cores : 1;
+}
+
+/* ---- The parent at start and restart -------------------------------------------------------- */
+
+static int failed(server_rec *s, const char *what, const char *why)
+{
+    ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s: %s; nothing is scheduled", what, why);
+    nap_the_core = NULL;
+    return OK;
+}
+
+/* The segment an earlier load of this module left, or an empty one. */
+static nap_segment *segment_kept(server_rec *s)
+{
+    apr_pool_t *process = s->process->pool;
+    void *kept = NULL;
+
+    apr_pool_userdata_get(&kept, SEGMENT_KEY, process);
+    if (!kept) {
+        nap_segment *segment = apr_pcalloc(process, sizeof *segment);
+
+        segment->fd = -1;
+        kept = segment;
+        /* not _setn: its key would lie in this .so, which is unloaded on restart */
+        apr_pool_userdata_set(kept, SEGMENT_KEY, NULL, process);
+    }
+    return kept;
+}
+
+/* pconf goes at every restart; only at the server's end is the segment closed. */
+static apr_status_t parent_end(void *data)
+{
+    if (getpid() == parent_pid && nap_the_core &&
+        ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
+        nap_the_core->segment_close();
+    return APR_SUCCESS;
+}
+
+/* Read as root: the children never see the keys but through the segment. NULL with *why set: no
+ * good. */
+static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
+{
+    apr_file_t *file;
+    apr_finfo_t info;
+    char *text, msg[120];
+    apr_size_t len = 0;
+    apr_status_t rv = apr_file_open(&file, path, APR_READ, APR_OS_DEFAULT, p);
+
+    if (!rv)
+        rv = apr_file_info_get(&info, APR_FINFO_OWNER | APR_FINFO_PROT | APR_FINFO_SIZE |
+                               APR_FINFO_TYPE, file);
+    if (rv) {
+        *why = apr_pstrdup(p, apr_strerror(rv, msg, sizeof msg));
+        return NULL;
+    }
+    if (info.filetype != APR_REG || info.size > KEYS_MAX)
+        *why = "not a file of keys, one \"id hex\" a line";
+    else if (info.user != 0 && info.user != geteuid())
+        *why = "must belong to root or to the user who starts the server";
+    else if (info.protection & (APR_GWRITE | APR_WREAD | APR_WWRITE))
+        *why = "must not be readable by everybody nor writable by the group; chmod 600";
+    if (*why)
+        return NULL;
+    text = apr_palloc(p, info.size + 1);
+    apr_file_read_full(file, text, info.size, &len);
+    apr_file_close(file);
+    text[len] = '\0';
+    return text;
+}
+
+static const char *keys_set(const char *path, apr_pool_t *p)
+{
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    const char *why = NULL, *text = path ? keys_read(path, p, &why) : "";
+
+    if (why)
+        return why;
+    return nap_the_core->ticket_keys(nap_str_of(text), err) ? err : NULL;
+}
+
+static const char *log_open(nap_site *site, apr_pool_t *pconf)
+{
+    char msg[120];
+    apr_status_t rv;
+
+    if (!site->log_name)
+        return NULL;
+    if (*site->log_name == '|') {
+        piped_log *pipe = ap_open_piped_log(pconf, site->log_name + 1);
+
+        site->log = pipe ? ap_piped_log_write_fd(pipe) : NULL;
+        return pipe ? NULL : "the command cannot be started";
+    }
+    rv = apr_file_open(&site->log, site->log_name,
+                       APR_WRITE | APR_APPEND | APR_CREATE | APR_LARGEFILE,
+                       APR_UREAD | APR_UWRITE | APR_GREAD, pconf);
+    if (rv)
+        site->log = NULL;
+    return rv ? apr_pstrdup(pconf, apr_strerror(rv, msg, sizeof msg)) : NULL;
+}
+
+static const char *rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
+{
+    for (int i = 0; i < site->in_order->nelts; i++) {
+        nap_room *room = APR_ARRAY_IDX(site->in_order, i, nap_room *);
+        char *err = apr_pcalloc(p, NAP_ERR_MAX);
+
+        if (room->remark)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
+        room->index = nap_the_core->room_index(&room->conf, err);
+        if (room->index < 0)
+            return err;
+    }
+    return NULL;
+}
+
+/* post_config. At the server's start it runs twice; the first time is only a rehearsal. */
+int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
+{
+    nap_site *site = nap_the_site;
+    char *err = apr_pcalloc(ptemp, NAP_ERR_MAX);
+    const char *why;
+    size_t rooms;
+
+    if (!nap_the_core || !site || ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
+        return OK;
+    rooms = (size_t)site->in_order->nelts;
+    if (rooms == 0) {
+        nap_the_core = NULL;
+        return OK;
+    }
+    parent_pid = getpid();
+    site->mod_cgi = ap_find_linked_module("mod_cgi.c") != NULL;
+    if ((why = log_open(site, pconf)))   /* not worth a site's protection */
+        ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
+                     why);
+    if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms,
+                                   nap_str_of(site->state_file), ap_unixd_config.user_id,
+                                   &nap_the_host, err))
+        return failed(s, "segment", err);
+    apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
+    if ((why = keys_set(site->key_file, ptemp)))
+        return failed(s, "NapTicketKey", why);
+    if ((why = rooms_enter(site, s, ptemp)))
+        return failed(s, "room", why);
+    nap_the_core->start();
+    return OK;
+}
+
+/* ---- The parent while it runs ---------------------------------------------------------------- */
+
+void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state)
+{
+    if (state == MPM_CHILD_EXITED && nap_the_core)
+        nap_the_core->child_gone(pid);
+}
+
+int nap_server_tick(apr_pool_t *p, server_rec *s)
+{
+    if (nap_the_core)
+        nap_the_core->tick();
+    return DECLINED;
+}
+
+/* ---- A child --------------------------------------------------------------------------------- */
+
+/* Which of the scoreboard's slots is ours? Only the parent knows; it writes our pid there right
+ * after the fork, at about the time we get here. */
+static uint32_t own_slot(void)
+{
+    int slots = mpm(AP_MPMQ_HARD_LIMIT_DAEMONS);
+    pid_t pid = getpid();
+
+    if (!ap_exists_scoreboard_image())
+        return 0;
+    for (int tries = 0; tries < 2000; tries++) {
+        for (int i = 0; i < slots; i++)
+            if (ap_get_scoreboard_process(i)->pid == pid)
+                return (uint32_t)i;
+        apr_sleep(1000);
+    }
+    return NAP_NONE;
+}
+
+/* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. */
+static const char *pid_file_seen(apr_pool_t *p)
+{
+    const char *path = ap_pid_fname ? ap_runtime_dir_relative(p, ap_pid_fname) : NULL;
+    struct stat st;
+
+    return path && stat(path, &st) == 0 ? path : NULL;
+}
+
+void nap_child_start(apr_pool_t *pchild, server_rec *s)
+{
+    if (!nap_the_core)
+        return;
+    ap_mpm_query(AP_MPMQ_GENERATION, &nap_the_site->generation);
+    nap_the_site->pid_file = pid_file_seen(pchild);
+    nap_the_core->child_init(own_slot(), getpid(), &nap_the_host);
+}
+
+/* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at
+ * a graceful restart, and when the child alone retires (MaxConnectionsPerChild, too many spare
+ * ones): then whoever waits here goes on waiting. A restart shows by the scoreboard's generation,
+ * which the parent raises before it tells the children; a graceful stop by the missing pid file,
+ * which it removes after that. On a hard stop the MPM closes the sockets under us: see
+ * client_gone. */
+int nap_server_stopping(void)
+{
+    int state = 0;
+    struct stat st;
+
+    if (ap_mpm_query(AP_MPMQ_MPM_STATE, &state) || state != AP_MPMQ_STOPPING)
+        return 0;
+    if (ap_exists_scoreboard_image() &&
+        ap_get_scoreboard_global()->running_generation != nap_the_site->generation)
+        return 0;
+    return nap_the_site->pid_file && stat(nap_the_site->pid_file, &st) != 0 && errno == ENOENT;
+}
