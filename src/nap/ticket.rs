@@ -222,6 +222,28 @@ impl Keys {
         sound.then_some(Keys(keys))
     }
 
+    /// Keys as `NapTicketKey`'s file has them: a line each, `id hex`, the signing one first; empty
+    /// lines and lines that begin with `#` are passed over. The error is a sentence.
+    pub fn parse(text: &str) -> Result<Keys, String> {
+        let mut keys = Vec::new();
+        for (n, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let key = line.split_once(char::is_whitespace).and_then(|(id, hex)| {
+                let secret = unhex(hex.trim())?;
+                Some(Key::new(id.parse().ok()?, &secret)).filter(|_| secret.len() >= 16)
+            });
+            keys.push(key.ok_or_else(|| {
+                format!(
+                    "line {}: not \"id hex\", an id 0..255 and 32 hex digits or more",
+                    n + 1
+                )
+            })?);
+        }
+        Keys::new(keys).ok_or_else(|| "wants 1 to 8 keys with different ids".into())
+    }
+
     /// The key that signs.
     pub fn signing(&self) -> Option<&Key> {
         self.0.first()
@@ -230,6 +252,16 @@ impl Keys {
     fn find(&self, id: u8) -> Option<&Key> {
         self.0.iter().find(|key| key.id == id)
     }
+}
+
+fn unhex(hex: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> = hex
+        .chars()
+        .map(|c| c.to_digit(16).map(|d| d as u8))
+        .collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    rest.is_empty()
+        .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
 /// The paper's ticket id (5.2): arrival time and address under MD5, here with a secret, so that it
@@ -465,6 +497,25 @@ mod tests {
             let found = query_parameter(args.as_bytes(), b"nap-ticket");
             let expected = expected.map(|(value, rest)| (value.as_bytes(), rest.into()));
             assert_eq!(found, expected, "{args}");
+        }
+    }
+
+    #[test]
+    fn a_key_file_is_read_or_says_which_line_is_wrong() {
+        let hex = "00112233445566778899aabbccddeeff";
+        let keys = Keys::parse(&format!("# new first\n7 {hex}\n\n 3\t{hex}ab\n")).expect("good");
+        assert_eq!(keys.signing().map(Key::id), Some(7));
+        for (text, said) in [
+            (format!("7 {hex}\n8 {}", &hex[2..]), "line 2"),
+            (format!("7 {hex}0"), "line 1"),
+            (format!("300 {hex}"), "line 1"),
+            (format!("7 {hex}\n7 {hex}"), "different ids"),
+            (String::new(), "1 to 8"),
+        ] {
+            assert!(
+                Keys::parse(&text).expect_err("bad").contains(said),
+                "{text}"
+            );
         }
     }
 }

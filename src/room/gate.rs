@@ -167,6 +167,8 @@ pub struct GateView<'a> {
     pub now: Micros,
     /// Places to wake after the lock.
     pub wakes: &'a mut Wakes,
+    /// The ticket this operation has redeemed.
+    pub redeemed: Option<Ticket>,
 }
 
 impl GateView<'_> {
@@ -240,6 +242,15 @@ impl GateView<'_> {
                 self.places.free(place);
                 Some(self.refuse_newcomer(Reason::Full, arrival))
             }
+        }
+    }
+
+    /// A waiter on `place` looks up, woken or not: its fate, or None = still waiting. The deadline
+    /// guard fires from `until` on.
+    pub fn look_up(&mut self, place: u32, until: Micros, arrival: &Arrival<'_>) -> Option<Verdict> {
+        match self.now < until {
+            true => self.collect(place, arrival),
+            false => Some(self.deadline(place, arrival)),
         }
     }
 
@@ -581,6 +592,7 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Option<Ticket> {
         let ticket = ticket?;
+        self.redeemed = Some(ticket);
         if ticket.epoch != self.epoch {
             self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
             return Some(ticket);

@@ -137,6 +137,7 @@ impl Tables<'_> {
             node: self.node,
             now,
             wakes,
+            redeemed: None,
         })
     }
 

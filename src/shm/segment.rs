@@ -399,16 +399,17 @@ impl Segment {
         }
     }
 
-    /// A child begins its life in slot `slot` of the children table.
-    pub fn child_starts(&self, slot: u32, pid: u32) -> Option<Life> {
-        let child = self.children().get(slot as usize)?;
+    /// A child begins its life in a free entry of the children table; None: there is none.
+    pub fn child_starts(&self, pid: u32) -> Option<Life> {
+        let free = |child: &Child| child.pid.compare_exchange(0, pid, SeqCst, SeqCst).is_ok();
+        let slot = self.children().iter().position(free)?;
+        let child = self.children().get(slot)?;
         let epoch = (self.head().epochs.fetch_add(1, Relaxed) + 1) & 0xff_ffff;
         let epoch = epoch.max(1);
         for counter in [&child.running, &child.waiting, &child.secondary] {
             counter.store(0, Relaxed);
         }
-        child.epoch.store(epoch, Relaxed);
-        child.pid.store(pid, SeqCst);
+        child.epoch.store(epoch, SeqCst);
         Some(Life {
             child: slot as u16,
             epoch,
@@ -461,6 +462,13 @@ impl Segment {
         Some(result)
     }
 
+    /// Do the once-a-second work if nobody has in the last second.
+    pub fn tick_if_due(&self) {
+        if self.now() >= Micros(self.head().seen.load(Relaxed)) + Micros::from_secs(1) {
+            self.locked(|_, _, _| ());
+        }
+    }
+
     fn tick_is_due(&self, now: Micros) -> bool {
         let seen = Micros(self.head().seen.load(Relaxed));
         let due = now >= seen + Micros::from_secs(1);
@@ -498,6 +506,12 @@ impl Segment {
             }
             None => self.atomics(Kind::Wakes).iter().for_each(futex::wake),
         }
+    }
+
+    /// Write what is behind the mapping to its file, if it has one.
+    pub fn flush(&self) {
+        // SAFETY: the mapping is live and `size` bytes long; msync only reads it.
+        unsafe { libc::msync(self.base.cast(), self.size, libc::MS_ASYNC) };
     }
 
     /// After a full restart over a state file: nobody of before is left. Permits, places and

@@ -221,7 +221,7 @@ mod tests {
         let dir = Dir::new("again");
         let first = open(&dir.file(), DIMS, 33).expect("new");
         assert!(!first.taken_over);
-        let life = first.segment.child_starts(0, 4711).expect("room");
+        let life = first.segment.child_starts(4711).expect("room");
         let permits = first.segment.permits(0).expect("a gate");
         permits.set_limit(3);
         permits.claim(Owner::new(life, 1)).expect("free");
