@@ -12,7 +12,7 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
-        check-format check-bindings check-c check-symbols test-pure test-httpd test-docker clean
+        check-format check-bindings test-pure test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -28,11 +28,13 @@ setup-all: # and what the long tests and the benches need
 # One symbol leaves the module: with more, two Rust modules in one server would clash.
 module: ## build target/release/mod_nap.so
 	$(CARGO) build --release --locked --lib
-	@if [ c_shim/mod_nap.map -nt $(SO) ] || [ $(TARGET)/release/libmod_nap.a -nt $(SO) ]; then \
-	  set -x; $(CC) -shared -Wl,-u,nap_module -Wl,--version-script=c_shim/mod_nap.map \
+	@if [ $(SO) -nt c_shim/mod_nap.map ] && [ $(SO) -nt $(TARGET)/release/libmod_nap.a ]; then \
+	  touch $(SO); \
+	else set -x; $(CC) -shared -Wl,-u,nap_module -Wl,--version-script=c_shim/mod_nap.map \
 	    -Wl,--gc-sections -Wl,-z,relro,-z,now -o $(SO) $(TARGET)/release/libmod_nap.a \
-	    -lgcc_s -lpthread -ldl -lm -lc; \
-	else touch $(SO); fi
+	    -lgcc_s -lpthread -ldl -lm -lc; fi
+	@seen=$$(nm -D --defined-only $(SO) | awk '{print $$3}' | tr '\n' ' '); \
+	  [ "$$seen" = 'nap_module ' ] || { echo "$(SO) must export nap_module alone, not: $$seen"; exit 1; }
 
 programs: # nap-sim and nap-load
 	$(CARGO) build --release --locked --bins
@@ -53,7 +55,7 @@ install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
 	@demo/demo.sh $(TARGET)
 
-test: setup check-format test-pure module check-symbols check-c check-bindings test-httpd ## everything that must hold, under ten minutes warm
+test: setup check-format test-pure module check-bindings test-httpd ## everything that must hold, under ten minutes warm
 
 check-format:
 	$(CARGO) fmt --check
@@ -65,16 +67,6 @@ test-pure: ## the tests that need no server
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd
 	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
-
-check-symbols: module
-	@seen=$$(nm -D --defined-only $(SO) | awk '{print $$3}' | tr '\n' ' '); \
-	  [ "$$seen" = 'nap_module ' ] || { echo "$(SO) must export nap_module alone, not: $$seen"; exit 1; }
-
-check-c: # the shim and the CGI programs, with every warning an error
-	$(CC) $(STRICT) -fsyntax-only demo/board.c tests/cgi/counter.c
-	$(CC) $(STRICT) -Wno-unused-parameter -fsyntax-only \
-	  $$(apxs -q CFLAGS) $$(apxs -q EXTRA_CPPFLAGS) -I$$(apxs -q INCLUDEDIR) -I$$(apxs -q APR_INCLUDEDIR) \
-	  c_shim/*.c
 
 check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	@:
