@@ -155,16 +155,8 @@ impl Way {
                 "--posts",
                 &crowd.posts.to_string(),
             ])
-            .args([
-                "--form",
-                "text=",
-                "--post-bytes",
-                "1024",
-                "--bound",
-                "4s",
-                "--retry",
-                "1s",
-            ])
+            .args(["--post-bytes", "1024", "--bound", "4s"])
+            .args(["--retry", "1s"])
             .args(["--timeout", "300s", "--seed", &(round + 1).to_string()])
             .args(["--label", self.name, "--json"])
             .arg(&json)
