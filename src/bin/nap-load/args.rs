@@ -100,7 +100,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "TEXT",
-        default_value = "name=nap-load&comment=",
+        default_value = "text=",
         help_heading = "HTTP"
     )]
     pub form: String,
