@@ -11,11 +11,11 @@
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use httpd::{Builder, Httpd, Mpm, made, wait_until};
+use httpd::{Builder, Httpd, Mpm, wait_until};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 
 /// Accesses at once, in every way that has a limit.
@@ -148,29 +148,29 @@ impl Way {
             .map_or(httpd.port(), |haproxy| haproxy.port);
         let name = self.name.replace(' ', "-");
         let json = directory().join(format!("{name}-{mpm}-{}-{round}.json", crowd.clients));
-        let status = Command::new(made::file("release/nap-load"))
-            .args([
-                "--clients",
-                &crowd.clients.to_string(),
-                "--posts",
-                &crowd.posts.to_string(),
-            ])
-            .args(["--post-bytes", "1024", "--bound", "4s"])
-            .args(["--retry", "1s"])
-            .args(["--timeout", "300s", "--seed", &(round + 1).to_string()])
-            .args(["--label", self.name, "--json"])
-            .arg(&json)
-            .arg(format!("http://127.0.0.1:{port}/board"))
-            .stdout(Stdio::null())
-            .status()
-            .expect("nap-load runs");
-        assert!(status.success(), "nap-load failed against {}", self.name);
+        let (clients, posts) = (crowd.clients.to_string(), crowd.posts.to_string());
+        let seed = (round + 1).to_string();
+        let report = httpd::crowd(
+            &format!("http://127.0.0.1:{port}/board"),
+            &[
+                ["--label", self.name],
+                ["--clients", &clients],
+                ["--posts", &posts],
+                ["--post-bytes", "1024"],
+                ["--bound", "4s"],
+                ["--retry", "1s"],
+                ["--timeout", "300s"],
+                ["--seed", &seed],
+            ]
+            .concat(),
+        );
+        let text = serde_json::to_string_pretty(&report).expect("a JSON value");
+        std::fs::write(&json, text).expect("target takes a file");
         if self.name == "mod_nap" {
             let info = httpd.get("/nap-info?json");
             std::fs::write(json.with_extension("info"), info.body).expect("target takes a file");
         }
-        let text = std::fs::read(&json).expect("nap-load wrote its report");
-        serde_json::from_slice(&text).expect("nap-load writes JSON")
+        report
     }
 }
 

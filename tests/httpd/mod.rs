@@ -55,6 +55,22 @@ pub fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> boo
     }
 }
 
+/// Sends a crowd of visitors with tickets to a URL, as `nap-load`'s options say; its report.
+pub fn crowd(url: &str, options: &[&str]) -> serde_json::Value {
+    let output = Command::new(made::file("release/nap-load"))
+        .args(options)
+        .args(["--json", "-", url])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("nap-load runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "nap-load got nothing served by {url}: {said}"
+    );
+    serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+}
+
 /// A running httpd with its ServerRoot.
 pub struct Httpd {
     builder: Builder,
