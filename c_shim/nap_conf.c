@@ -395,6 +395,14 @@ static int state_check(server_rec *s, apr_pool_t *p)
     return OK;
 }
 
+static int keys_check(server_rec *s, apr_pool_t *p)
+{
+    const char *why = nap_keys_check(nap_the_site->key_file, p);
+
+    return why ? complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
+                                                   nap_the_site->key_file, why)) : OK;
+}
+
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
     nap_site *site = nap_the_site;
@@ -407,7 +415,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;
-    if (state_check(s, ptemp) != OK)
+    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK)
         rc = HTTP_INTERNAL_SERVER_ERROR;
     return rc;
 }
