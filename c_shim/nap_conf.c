@@ -386,7 +386,7 @@ static int state_check(server_rec *s, apr_pool_t *p)
     if ((rv && !APR_STATUS_IS_INCOMPLETE(rv)) || info.filetype != APR_DIR)
         return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
     if (geteuid() == 0 && ap_unixd_config.user_id != 0 &&
-        ((info.user == ap_unixd_config.user_id && (info.protection & APR_UWRITE)) ||
+        (info.user == ap_unixd_config.user_id ||
          (info.group == ap_unixd_config.group_id && (info.protection & APR_GWRITE)) ||
          (info.protection & APR_WWRITE)))
         return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
