@@ -126,6 +126,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
 
 /* nap_server.c */
 int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
+const char *nap_keys_check(const char *path, apr_pool_t *p);
 void nap_server_measure(nap_server_conf *conf);
 void nap_child_start(apr_pool_t *pchild, server_rec *s);
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);

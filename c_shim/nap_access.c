@@ -112,11 +112,12 @@ static int hung_up(conn_rec *c)
 
     if (c->aborted)
         return 1;
-    if (!socket || apr_os_sock_get(&fd, socket) || fd < 0)
+    if (!socket || apr_os_sock_get(&fd, socket))
         return 0;
+    if (fd < 0)         /* closed under us: event and worker do that when they stop hard */
+        return 1;
     pfd.fd = fd;
     pfd.events = POLLRDHUP;
-    /* POLLNVAL: an MPM that stops hard has closed it */
     return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL));
 }
 

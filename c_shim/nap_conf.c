@@ -386,13 +386,21 @@ static int state_check(server_rec *s, apr_pool_t *p)
     if ((rv && !APR_STATUS_IS_INCOMPLETE(rv)) || info.filetype != APR_DIR)
         return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
     if (geteuid() == 0 && ap_unixd_config.user_id != 0 &&
-        ((info.user == ap_unixd_config.user_id && (info.protection & APR_UWRITE)) ||
+        (info.user == ap_unixd_config.user_id ||
          (info.group == ap_unixd_config.group_id && (info.protection & APR_GWRITE)) ||
          (info.protection & APR_WWRITE)))
         return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
                                               "directory %s; use one that only root can write",
                                               dir));
     return OK;
+}
+
+static int keys_check(server_rec *s, apr_pool_t *p)
+{
+    const char *why = nap_keys_check(nap_the_site->key_file, p);
+
+    return why ? complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
+                                                   nap_the_site->key_file, why)) : OK;
 }
 
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
@@ -407,7 +415,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;
-    if (state_check(s, ptemp) != OK)
+    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK)
         rc = HTTP_INTERNAL_SERVER_ERROR;
     return rc;
 }

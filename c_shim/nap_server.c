@@ -74,8 +74,8 @@ static apr_status_t parent_end(void *data)
     return APR_SUCCESS;
 }
 
-/* Read as root: the children never see the keys but through the segment. NULL with *why set: no
- * good. */
+/* The text of a key file, or NULL with *why. Read as root: the children have the keys from the
+ * segment only. */
 static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
 {
     apr_file_t *file;
@@ -87,16 +87,14 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     if (!rv)
         rv = apr_file_info_get(&info, APR_FINFO_OWNER | APR_FINFO_PROT | APR_FINFO_SIZE |
                                APR_FINFO_TYPE, file);
-    if (rv) {
+    if (rv)
         *why = apr_pstrdup(p, apr_strerror(rv, msg, sizeof msg));
-        return NULL;
-    }
-    if (info.filetype != APR_REG || info.size > KEYS_MAX)
+    else if (info.filetype != APR_REG || info.size > KEYS_MAX)
         *why = "not a file of keys, one \"id hex\" a line";
     else if (info.user != 0 && info.user != geteuid())
         *why = "must belong to root or to the user who starts the server";
     else if (info.protection & (APR_GWRITE | APR_WREAD | APR_WWRITE))
-        *why = "must not be readable by everybody nor writable by the group; chmod 600";
+        *why = "must not be readable by everybody nor writable by its group; use chmod 600";
     if (*why)
         return NULL;
     text = apr_palloc(p, info.size + 1);
@@ -106,14 +104,29 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     return text;
 }
 
-static const char *keys_set(const char *path, apr_pool_t *p)
+/* What is wrong with the key file, NULL: nothing. A configtest by another user cannot tell. */
+const char *nap_keys_check(const char *path, apr_pool_t *p)
+{
+    const char *why = NULL;
+
+    if (path && geteuid() == 0)
+        keys_read(path, p, &why);
+    return why;
+}
+
+/* With no good file the site is still protected: by a random key, as without NapTicketKey. */
+static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
     const char *why = NULL, *text = path ? keys_read(path, p, &why) : "";
 
-    if (why)
-        return why;
-    return nap_the_core->ticket_keys(nap_str_of(text), err) ? err : NULL;
+    if (!why && nap_the_core->ticket_keys(nap_str_of(text), err))
+        why = err;
+    if (!why)
+        return;
+    ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed "
+                 "with a random key", path ? path : "", why);
+    nap_the_core->ticket_keys(nap_str_of(""), err);
 }
 
 static const char *log_open(nap_site *site, apr_pool_t *pconf)
@@ -177,8 +190,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
                                    &nap_the_host, err))
         return failed(s, "segment", err);
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
-    if ((why = keys_set(site->key_file, ptemp)))
-        return failed(s, "NapTicketKey", why);
+    keys_set(site->key_file, s, ptemp);
     if ((why = rooms_enter(site, s, ptemp)))
         return failed(s, "room", why);
     nap_the_core->start();
