@@ -4,10 +4,10 @@
 //! `tests/architecture.rs` holds them to it:
 //!
 //! ```text
-//!   micros                       time as a newtype
+//!   micros, wall                 time as a newtype; the clock on the wall
 //!   nap                          the systems: pure, one folder or file a paper
 //!   room                         composes them: enter, events, leave. Pure
-//!   shm, info, sim, conf         the segment; renderers; virtual time; directives
+//!   shm, page, info, sim, conf   the segment; what people see; virtual time; directives
 //!   ffi, bin                     httpd's door; nap-sim, nap-load
 //! ```
 //!
@@ -18,6 +18,8 @@
 pub mod conf;
 pub mod micros;
 pub mod nap;
+pub mod page;
 pub mod room;
 pub mod shm;
 pub mod sim;
+pub mod wall;

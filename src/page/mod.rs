@@ -1,0 +1,611 @@
+//! What a refused visitor gets: headers and a page that say when to come back.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | this | [`Page`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
+//! | [`accept`] | which of them he can read |
+//! | [`headers`] | the headers of a refusal, and the ticket's cookie |
+//! | [`sale`] | who is sold a ticket |
+//!
+//! The words are in `templates/`, a folder a language; all values are escaped by the template
+//! engine. Nothing of the request is ever written into a page. There is no script or style in it,
+//! so it works under any Content-Security-Policy; it returns by Refresh without an address.
+
+pub mod accept;
+pub mod headers;
+pub mod sale;
+
+use std::fmt::Display;
+
+use askama::Template;
+use serde::{Serialize, Serializer};
+
+use crate::micros::Micros;
+use crate::nap::ticket;
+use crate::room::verdict::Reason;
+use crate::wall::{Wall, countdown};
+use accept::{Format, Language};
+
+/// What there is to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// Why the access was refused; [`Reason::None`]: it was not, the visitor has opened the
+    /// ticket page himself.
+    pub reason: Reason,
+    /// His ticket; none: there is none to be had yet.
+    pub ticket: Option<Ticket<'a>>,
+    /// Span until he should come back.
+    pub retry_after: Micros,
+    /// Status of the answer.
+    pub status: u16,
+    /// Now, on the server's wall.
+    pub wall: Wall,
+    /// Name of the room.
+    pub room: &'a str,
+}
+
+/// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Ticket<'a> {
+    /// Sealed: what he presents.
+    pub token: &'a str,
+    /// Its name in pages and logs.
+    pub id: u64,
+    /// Until its prime window begins,
+    pub from: Micros,
+    /// until the prime window ends,
+    pub prime: Micros,
+    /// until all ends.
+    pub until: Micros,
+}
+
+impl<'a> Ticket<'a> {
+    /// `ticket`, sealed as `token`, seen at `now`.
+    pub fn of(ticket: &ticket::Ticket, token: &'a str, now: Micros) -> Ticket<'a> {
+        Ticket {
+            token,
+            id: ticket.id,
+            from: ticket.start - now,
+            prime: ticket.prime_end - now,
+            until: ticket.end - now,
+        }
+    }
+
+    /// Its name: 16 hexadecimal digits.
+    pub fn name(&self) -> String {
+        format!("{:016x}", self.id)
+    }
+}
+
+/// A page, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rendered {
+    /// Content-Type.
+    pub content_type: &'static str,
+    /// The page.
+    pub body: String,
+}
+
+/// The page in the form and language the visitor prefers.
+pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
+    let promise = page.promise();
+    let body = match format {
+        Format::Html => filled(
+            4096,
+            &Html {
+                page,
+                promise,
+                language,
+            },
+        ),
+        Format::Text => filled(
+            1024,
+            &Text {
+                page,
+                promise,
+                language,
+            },
+        ),
+        Format::Json => problem(page, promise, language),
+    };
+    Rendered {
+        content_type: format.content_type(),
+        body,
+    }
+}
+
+impl Page<'_> {
+    /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no
+    /// address, so the browser asks again for what it was refused.
+    pub fn refresh_seconds(&self) -> Option<u64> {
+        self.returns().then(|| self.retry_after.secs_ceil().max(1))
+    }
+
+    /// Does it return by itself? The ticket page opened by hand has nowhere to return to.
+    fn returns(&self) -> bool {
+        self.reason != Reason::None
+    }
+
+    fn promise(&self) -> Promise {
+        match &self.ticket {
+            Some(ticket) if ticket.from > Micros::ZERO => Promise::Soon,
+            Some(ticket) if ticket.prime > Micros::ZERO => Promise::Now,
+            Some(ticket) if ticket.until > Micros::ZERO => Promise::Late,
+            _ => Promise::None,
+        }
+    }
+}
+
+/// What the visitor has in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Promise {
+    /// A ticket whose prime window is to come.
+    Soon,
+    /// One in its prime window.
+    Now,
+    /// One in its tail.
+    Late,
+    /// Nothing.
+    None,
+}
+
+/// The templates of this form: the same values for each.
+macro_rules! template {
+    ($(#[$doc:meta])* $name:ident, $path:literal) => {
+        $(#[$doc])*
+        #[derive(Template)]
+        #[template(path = $path)]
+        struct $name<'a> {
+            page: &'a Page<'a>,
+            promise: Promise,
+            language: Language,
+        }
+
+        impl Said for $name<'_> {
+            fn page(&self) -> &Page<'_> {
+                self.page
+            }
+        }
+    };
+}
+
+template!(Html, "ticket.html");
+template!(Text, "ticket.txt");
+template!(
+    /// The reason in a sentence or two.
+    Why,
+    "why.txt"
+);
+
+/// The values that stand in sentences.
+trait Said {
+    fn page(&self) -> &Page<'_>;
+
+    fn ticket(&self) -> Ticket<'_> {
+        self.page().ticket.unwrap_or_default()
+    }
+
+    /// Sold for this refusal, rather than shown again.
+    fn is_new(&self) -> bool {
+        !matches!(
+            self.page().reason,
+            Reason::None | Reason::Early | Reason::SoldOut
+        )
+    }
+
+    /// From when on: a whole second not before it.
+    fn from(&self) -> Wall {
+        self.page().wall.after(self.ticket().from).ceil()
+    }
+
+    /// Until when the place is kept; a whole second not after it is shown, as [`Wall`] does.
+    fn prime(&self) -> Wall {
+        self.page().wall.after(self.ticket().prime)
+    }
+
+    fn until(&self) -> Wall {
+        self.page().wall.after(self.ticket().until)
+    }
+
+    /// When to try again.
+    fn again(&self) -> Wall {
+        self.page().wall.after(self.page().retry_after).ceil()
+    }
+
+    fn clock(&self, time: Wall) -> impl Display {
+        time.time_seen_from(self.page().wall)
+    }
+
+    /// Until the ticket begins, or until the next try.
+    fn wait(&self) -> impl Display {
+        let page = self.page();
+        let begins = self.ticket().from;
+        countdown(if begins > Micros::ZERO {
+            begins
+        } else {
+            page.retry_after
+        })
+    }
+}
+
+/// The template in a string that is allocated once.
+fn filled(capacity: usize, template: &impl Template) -> String {
+    let mut body = String::with_capacity(capacity);
+    // Writing to a string does not fail; should a template, what is there is sent.
+    template.render_into(&mut body).ok();
+    body
+}
+
+/// Problem details (RFC 9457), extended by the ticket.
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    reason: &'static str,
+    retry_after: Seconds,
+    ticket: Option<ProblemTicket<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProblemTicket<'a> {
+    token: &'a str,
+    id: String,
+    from: Seconds,
+    prime: Seconds,
+    until: Seconds,
+}
+
+fn problem(page: &Page<'_>, promise: Promise, language: Language) -> String {
+    let ticket = page.ticket.map(|ticket| ProblemTicket {
+        token: ticket.token,
+        id: ticket.name(),
+        from: Seconds::ceil(ticket.from),
+        prime: Seconds::floor(ticket.prime),
+        until: Seconds::floor(ticket.until),
+    });
+    let problem = Problem {
+        kind: "about:blank",
+        title: match page.status {
+            200 => "OK",
+            429 => "Too Many Requests",
+            _ => "Service Unavailable",
+        },
+        status: page.status,
+        detail: &filled(
+            512,
+            &Why {
+                page,
+                promise,
+                language,
+            },
+        ),
+        reason: page.reason.name(),
+        retry_after: Seconds::ceil(page.retry_after),
+        ticket,
+    };
+    serde_json::to_string(&problem).unwrap_or_default()
+}
+
+/// Seconds with three decimals: a start is rounded up and an end down, so that who obeys them is
+/// neither early nor late.
+#[derive(Clone, Copy, Debug)]
+struct Seconds {
+    ms: u64,
+}
+
+impl Seconds {
+    fn ceil(span: Micros) -> Seconds {
+        Seconds {
+            ms: span.0.div_ceil(1000),
+        }
+    }
+
+    fn floor(span: Micros) -> Seconds {
+        Seconds { ms: span.0 / 1000 }
+    }
+}
+
+impl Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:03}", self.ms / 1000, self.ms % 1000)
+    }
+}
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.ms as f64 / 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Format; 3] = [Format::Html, Format::Json, Format::Text];
+
+    /// 2026-01-31 12:00:00.25 in Tokyo.
+    fn wall() -> Wall {
+        Wall {
+            unix: Micros(1_769_828_400_250_000),
+            offset_min: 540,
+        }
+    }
+
+    fn ticket(from: u64, prime: u64, until: u64) -> Ticket<'static> {
+        let [from, prime, until] = [from, prime, until].map(Micros::from_millis);
+        Ticket {
+            token: "AbC_-9",
+            id: 0xbead,
+            from,
+            prime,
+            until,
+        }
+    }
+
+    fn page(reason: Reason, ticket: Option<Ticket<'static>>) -> Page<'static> {
+        let retry_after = ticket.map_or(Micros::from_millis(8_500), |ticket| ticket.from);
+        Page {
+            reason,
+            ticket,
+            retry_after,
+            status: 503,
+            wall: wall(),
+            room: "board",
+        }
+    }
+
+    fn body(page: &Page<'_>, format: Format, language: Language) -> String {
+        render(page, format, language).body
+    }
+
+    fn reasons() -> impl Iterator<Item = Reason> {
+        (0..Reason::COUNT as u32).map(Reason::of)
+    }
+
+    #[test]
+    fn the_page_says_when_the_ticket_is_good_and_in_how_long() {
+        let page = page(Reason::Full, Some(ticket(195_000, 200_000, 495_000)));
+        let text = body(&page, Format::Text, Language::En);
+        assert_eq!(
+            text,
+            "Your turn comes in 3:15\n\n\
+             The server is overloaded: more people have come than it can serve at once.\n\n\
+             A ticket was issued to you. It is good from 12:03:16 until 12:08:15\n\
+             by the server's clock (UTC+09:00). That is in 3:15.\n\
+             In time, until 12:03:20: a place is kept for you.\n\
+             Earlier: you are let in if there is room, and your ticket stays good.\n\
+             Later, until 12:08:15: you are let in, or get a new time ahead of everyone without \
+             a ticket.\n\
+             Ticket 000000000000bead, board\n"
+        );
+        for language in Language::ALL {
+            let html = body(&page, Format::Html, language);
+            for needle in [
+                "<meta http-equiv=\"refresh\" content=\"195\">",
+                "<time datetime=\"2026-01-31T12:03:16+09:00\">12:03:16</time>",
+                ">12:08:15</time>",
+                ">12:03:20</time>",
+                "<strong>3:15</strong>",
+                "000000000000bead",
+            ] {
+                assert!(html.contains(needle), "{needle} in {html}");
+            }
+            assert!(
+                !html.contains("AbC_-9"),
+                "the token is the cookie's business"
+            );
+            assert!(
+                html.len() <= 4096,
+                "{} bytes: raise the capacity",
+                html.len()
+            );
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_own_sentence_in_each_language() {
+        let mut seen = std::collections::HashSet::new();
+        for (reason, language) in
+            reasons().flat_map(|reason| Language::ALL.map(|language| (reason, language)))
+        {
+            for ticket in [None, Some(ticket(5_000, 9_000, 99_000))] {
+                let page = page(reason, ticket);
+                let why = filled(
+                    0,
+                    &Why {
+                        page: &page,
+                        promise: page.promise(),
+                        language,
+                    },
+                );
+                assert!(why.len() > 30 && why.trim() == why, "{reason:?}: {why:?}");
+                assert!(body(&page, Format::Html, language).contains(&why), "{why}");
+                assert!(body(&page, Format::Text, language).contains(&why), "{why}");
+                if ticket.is_none() {
+                    assert!(seen.insert(why), "{reason:?}, {language:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_page_is_left_with_gaps_or_without_its_language() {
+        let tickets = [
+            None,
+            Some(ticket(5_000, 9_000, 99_000)),
+            Some(ticket(0, 4_000, 94_000)),
+            Some(ticket(0, 0, 90_000)),
+            Some(ticket(0, 0, 0)),
+        ];
+        for (reason, ticket) in reasons().flat_map(|reason| tickets.map(|one| (reason, one))) {
+            for language in Language::ALL {
+                let page = page(reason, ticket);
+                let html = body(&page, Format::Html, language);
+                assert!(html.starts_with("<!DOCTYPE html>\n<html lang=\""));
+                assert!(html.contains(&format!("<html lang=\"{}\">", language.tag())));
+                assert!(html.trim_end().ends_with("</html>"));
+                assert_eq!(
+                    html.matches("http-equiv").count(),
+                    usize::from(page.returns())
+                );
+                let text = body(&page, Format::Text, language);
+                for gap in ["\n\n\n", "{{", "{%", "  ", " \n"] {
+                    assert!(!text.contains(gap) && !html.contains(gap), "{text}\n{html}");
+                }
+                assert!(text.ends_with('\n') && !text.contains('<'), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn elements_close_in_the_order_they_opened() {
+        for (reason, language) in
+            reasons().flat_map(|reason| Language::ALL.map(|language| (reason, language)))
+        {
+            for ticket in [
+                None,
+                Some(ticket(5_000, 9_000, 99_000)),
+                Some(ticket(0, 1, 2)),
+            ] {
+                let html = body(&page(reason, ticket), Format::Html, language);
+                let mut open = Vec::new();
+                for tag in html
+                    .split('<')
+                    .skip(1)
+                    .filter(|tag| !tag.starts_with(['!']))
+                {
+                    let name = tag.split([' ', '>']).next().expect("split gives one");
+                    match name.strip_prefix('/') {
+                        Some(name) => assert_eq!(open.pop(), Some(name), "{html}"),
+                        None if name == "meta" => {}
+                        None => open.push(name),
+                    }
+                }
+                assert!(open.is_empty(), "{open:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_names_are_shown_and_never_executed() {
+        let hostile = "</p><script>alert('1')</script>\"&\u{202e}\n";
+        for language in Language::ALL {
+            let mut page = page(Reason::Full, Some(ticket(5_000, 9_000, 99_000)));
+            page.room = hostile;
+            page.ticket = page.ticket.map(|ticket| Ticket {
+                token: hostile,
+                ..ticket
+            });
+            let html = body(&page, Format::Html, language);
+            assert!(
+                !html.contains("<script") && !html.contains("alert('1')"),
+                "{html}"
+            );
+            assert!(html.contains("&#60;script&#62;"), "{html}");
+            let json: serde_json::Value =
+                serde_json::from_str(&body(&page, Format::Json, language)).expect("JSON");
+            assert_eq!(json["ticket"]["token"], hostile);
+        }
+    }
+
+    #[test]
+    fn json_has_the_members_of_rfc_9457_and_the_ticket() {
+        let told = |page: &Page<'_>, language| -> serde_json::Value {
+            serde_json::from_str(&body(page, Format::Json, language)).expect("JSON")
+        };
+        let mut full = page(Reason::Full, Some(ticket(3_215, 8_215, 303_215)));
+        full.retry_after = Micros(3_214_001);
+        let expected = serde_json::json!({
+            "type": "about:blank",
+            "title": "Service Unavailable",
+            "status": 503,
+            "detail": "The server is overloaded: more people have come than it can serve at once.",
+            "reason": "full",
+            "retry_after": 3.215,
+            "ticket": {
+                "token": "AbC_-9",
+                "id": "000000000000bead",
+                "from": 3.215,
+                "prime": 8.215,
+                "until": 303.215,
+            },
+        });
+        assert_eq!(told(&full, Language::En), expected);
+        for (reason, language) in
+            reasons().flat_map(|reason| Language::ALL.map(|language| (reason, language)))
+        {
+            let page = Page {
+                status: 429,
+                ..page(reason, None)
+            };
+            let json = told(&page, language);
+            assert_eq!(
+                (&json["status"], &json["title"]),
+                (&429.into(), &"Too Many Requests".into())
+            );
+            assert_eq!(json["reason"], reason.name());
+            assert_eq!(json["retry_after"], 8.5);
+            assert!(json["ticket"].is_null());
+            assert!(
+                json["detail"]
+                    .as_str()
+                    .is_some_and(|detail| detail.len() > 30)
+            );
+        }
+    }
+
+    #[test]
+    fn a_page_opened_by_hand_does_not_return_and_a_refusal_does_within_a_second_of_its_time() {
+        assert_eq!(page(Reason::None, None).refresh_seconds(), None);
+        let cases = [
+            (0, 1),
+            (1, 1),
+            (1_000_000, 1),
+            (1_000_001, 2),
+            (8_500_000, 9),
+        ];
+        for (us, expected) in cases {
+            let page = Page {
+                retry_after: Micros(us),
+                ..page(Reason::Full, None)
+            };
+            assert_eq!(page.refresh_seconds(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn who_has_no_ticket_is_told_when_to_try_again() {
+        for reason in [Reason::Cap, Reason::SoldOut] {
+            for (language, format) in Language::ALL
+                .into_iter()
+                .flat_map(|one| ALL.map(|format| (one, format)))
+            {
+                let body = body(&page(reason, None), format, language);
+                match format {
+                    Format::Json => assert!(body.contains("\"retry_after\":8.5"), "{body}"),
+                    _ => assert!(body.contains("12:00:09") && body.contains("0:09"), "{body}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_ticket_is_seen_from_now() {
+        let sold = ticket::Ticket {
+            id: 5,
+            start: Micros(10),
+            prime_end: Micros(20),
+            end: Micros(30),
+            ..ticket::Ticket::default()
+        };
+        let seen = Ticket::of(&sold, "t", Micros(15));
+        assert_eq!(
+            (seen.from, seen.prime, seen.until),
+            (Micros(0), Micros(5), Micros(15))
+        );
+        assert_eq!(seen.name(), "0000000000000005");
+    }
+}

@@ -1,0 +1,190 @@
+//! [`Wall`]: what the clock on the server's wall says, and how times and spans are written.
+//!
+//! Inside the module time is [`Micros`] of its own; wall time appears in logs, dates and pages
+//! only. The clock and its distance from UTC are arguments, as everywhere.
+
+use std::fmt;
+
+use crate::micros::Micros;
+
+const DAY_S: i64 = 86_400;
+
+/// A point in wall time, and where on earth the wall stands.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Wall {
+    /// Since 1970 in UTC.
+    pub unix: Micros,
+    /// Local time minus UTC, in minutes.
+    pub offset_min: i32,
+}
+
+impl Wall {
+    /// This much later.
+    pub fn after(self, span: Micros) -> Wall {
+        let unix = self.unix + span;
+        Wall { unix, ..self }
+    }
+
+    /// What the wall's clock says at the inside time `time` when it says `self` at `now`.
+    pub fn at(self, time: Micros, now: Micros) -> Wall {
+        let unix = self.unix + (time - now) - (now - time);
+        Wall { unix, ..self }
+    }
+
+    /// The next whole second.
+    pub fn ceil(self) -> Wall {
+        let unix = Micros::from_secs(self.unix.secs_ceil());
+        Wall { unix, ..self }
+    }
+
+    /// `12:03:15`.
+    pub fn time(self) -> impl fmt::Display {
+        let second = self.local_second().rem_euclid(DAY_S);
+        let (minute, s) = (second / 60, second % 60);
+        shown(move |f| write!(f, "{:02}:{:02}:{s:02}", minute / 60, minute % 60))
+    }
+
+    /// [`Wall::time`], with the date before it if that is another than `today`'s.
+    pub fn time_seen_from(self, today: Wall) -> impl fmt::Display {
+        let other_day = self.day() != today.day();
+        shown(move |f| {
+            if other_day {
+                write!(f, "{} ", self.date())?;
+            }
+            write!(f, "{}", self.time())
+        })
+    }
+
+    /// `2026-01-31`.
+    pub fn date(self) -> impl fmt::Display {
+        let (year, month, day) = civil(self.day());
+        shown(move |f| write!(f, "{year:04}-{month:02}-{day:02}"))
+    }
+
+    /// `+09:00`.
+    pub fn offset(self) -> impl fmt::Display {
+        let sign = if self.offset_min < 0 { '-' } else { '+' };
+        let minutes = self.offset_min.unsigned_abs();
+        shown(move |f| write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+    }
+
+    /// `2026-01-31T12:03:15+09:00` (RFC 3339).
+    pub fn stamp(self) -> impl fmt::Display {
+        shown(move |f| write!(f, "{}T{}{}", self.date(), self.time(), self.offset()))
+    }
+
+    fn local_second(self) -> i64 {
+        // Shared memory or a broken clock may say anything; year 9999 is the last with four digits.
+        let utc = self.unix.secs_floor().min(253_402_214_400) as i64;
+        utc + i64::from(self.offset_min.clamp(-1440, 1440)) * 60
+    }
+
+    fn day(self) -> i64 {
+        self.local_second().div_euclid(DAY_S)
+    }
+}
+
+/// A span that ends when something may be done: rounded up, `3:15` or `1:03:15`.
+pub fn countdown(span: Micros) -> impl fmt::Display {
+    let s = span.secs_ceil();
+    let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
+    shown(move |f| match h {
+        0 => write!(f, "{m}:{s:02}"),
+        _ => write!(f, "{h}:{m:02}:{s:02}"),
+    })
+}
+
+/// Year, month and day of the day number `days` since 1970-01-01 (Howard Hinnant,
+/// "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let (era, of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn shown(write: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl fmt::Display {
+    struct Shown<F>(F);
+    impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Shown<F> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0(f)
+        }
+    }
+    Shown(write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wall(unix_s: u64, offset_min: i32) -> Wall {
+        let unix = Micros::from_secs(unix_s);
+        Wall { unix, offset_min }
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar_in_local_time() {
+        let cases = [
+            (0, 0, "1970-01-01T00:00:00+00:00"),
+            (951_782_399, 0, "2000-02-28T23:59:59+00:00"),
+            (951_782_400, 0, "2000-02-29T00:00:00+00:00"),
+            (951_868_800, 0, "2000-03-01T00:00:00+00:00"),
+            (1_767_225_599, 540, "2026-01-01T08:59:59+09:00"),
+            (1_767_225_600, -570, "2025-12-31T14:30:00-09:30"),
+            (0, -60, "1969-12-31T23:00:00-01:00"),
+            (4_107_542_399, 0, "2100-02-28T23:59:59+00:00"),
+            (4_107_542_400, 0, "2100-03-01T00:00:00+00:00"),
+        ];
+        for (unix, offset, expected) in cases {
+            assert_eq!(wall(unix, offset).stamp().to_string(), expected);
+        }
+        let wild = Wall {
+            unix: Micros::MAX,
+            offset_min: i32::MIN,
+        };
+        assert!(wild.ceil().stamp().to_string().starts_with("9999-12-3"));
+    }
+
+    #[test]
+    fn another_day_is_named_and_today_is_not() {
+        let today = wall(1_767_225_540, 0);
+        let later = |s| {
+            today
+                .after(Micros::from_secs(s))
+                .time_seen_from(today)
+                .to_string()
+        };
+        assert_eq!(later(59), "23:59:59");
+        assert_eq!(later(60), "2026-01-01 00:00:00");
+    }
+
+    #[test]
+    fn inside_times_before_and_after_now_find_their_place_on_the_wall() {
+        let (now, at_now) = (Micros::from_secs(500), wall(1000, 0));
+        assert_eq!(at_now.at(Micros::from_secs(510), now), wall(1010, 0));
+        assert_eq!(at_now.at(Micros::from_secs(490), now), wall(990, 0));
+    }
+
+    #[test]
+    fn a_countdown_never_ends_too_early() {
+        let cases = [
+            (0, "0:00"),
+            (1, "0:01"),
+            (59_000_000, "0:59"),
+            (194_000_001, "3:15"),
+            (3_600_000_000, "1:00:00"),
+            (90_061_000_000, "25:01:01"),
+        ];
+        for (us, expected) in cases {
+            assert_eq!(countdown(Micros(us)).to_string(), expected);
+        }
+    }
+}
