@@ -226,8 +226,9 @@ typedef struct nap_core {
     int (*room_index)(const nap_room_conf *room, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
     int (*ticket_keys)(nap_str text, char *err);
-    /* all rooms entered: this generation of the configuration is in force; logs the start line */
-    void (*start)(void);
+    /* all rooms entered: this generation of the configuration is in force; logs the start line.
+     * ticket_log: is there a NapTicketLog? */
+    void (*start)(int ticket_log);
     /* a child has died (child_status hook): take back what it held */
     void (*child_gone)(int pid);
     /* about once a second in the parent and lazily elsewhere: close slots, long answers */
@@ -236,7 +237,7 @@ typedef struct nap_core {
     void (*segment_close)(void);
 
     /* -- a child -- */
-    void (*child_init)(uint32_t slot, int pid, const nap_host *host);
+    void (*child_init)(int pid);
     /* a new generation of the configuration since child_init? (a stop is none) */
     int (*superseded)(void);
 

@@ -193,7 +193,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     keys_set(site->key_file, s, ptemp);
     if ((why = rooms_enter(site, s, ptemp)))
         return failed(s, "room", why);
-    nap_the_core->start();
+    nap_the_core->start(site->log != NULL);
     return OK;
 }
 
@@ -214,24 +214,6 @@ int nap_server_tick(apr_pool_t *p, server_rec *s)
 
 /* ---- A child --------------------------------------------------------------------------------- */
 
-/* Which of the scoreboard's slots is ours? Only the parent knows; it writes our pid there right
- * after the fork, at about the time we get here. */
-static uint32_t own_slot(void)
-{
-    int slots = mpm(AP_MPMQ_HARD_LIMIT_DAEMONS);
-    pid_t pid = getpid();
-
-    if (!ap_exists_scoreboard_image())
-        return 0;
-    for (int tries = 0; tries < 2000; tries++) {
-        for (int i = 0; i < slots; i++)
-            if (ap_get_scoreboard_process(i)->pid == pid)
-                return (uint32_t)i;
-        apr_sleep(1000);
-    }
-    return NAP_NONE;
-}
-
 /* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. */
 static const char *pid_file_seen(apr_pool_t *p)
 {
@@ -247,7 +229,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
         return;
     ap_mpm_query(AP_MPMQ_GENERATION, &nap_the_site->generation);
     nap_the_site->pid_file = pid_file_seen(pchild);
-    nap_the_core->child_init(own_slot(), getpid(), &nap_the_host);
+    nap_the_core->child_init(getpid());
 }
 
 /* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at

@@ -16,6 +16,7 @@
 //! the simulator a box, a test its own value. Time and randomness are arguments.
 
 pub mod conf;
+pub mod ffi;
 pub mod micros;
 pub mod nap;
 pub mod page;

@@ -32,6 +32,20 @@ pub fn now(offset: u64) -> Micros {
     Micros(since_boot().wrapping_add(offset))
 }
 
+/// Minutes the server's local time is ahead of UTC.
+pub fn utc_offset_min() -> i32 {
+    let seconds = (wall() / 1_000_000) as libc::time_t;
+    let mut local = std::mem::MaybeUninit::<libc::tm>::uninit();
+    // SAFETY: localtime_r fills `local` unless it returns null; both pointers live for the call.
+    let gmtoff = unsafe {
+        match libc::localtime_r(&raw const seconds, local.as_mut_ptr()).is_null() {
+            true => 0,
+            false => local.assume_init().tm_gmtoff,
+        }
+    };
+    (gmtoff / 60) as i32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

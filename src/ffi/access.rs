@@ -1,0 +1,538 @@
+//! An access: in, waiting, out. The lock-free way is [`try_enter`] and [`leave`]; everything else
+//! goes through the room under the lock.
+
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use super::contract::{
+    NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_NONE, NAP_PASS,
+    NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
+};
+use super::guard::guard;
+use super::process::{self, Process, RoomSetup, Setup};
+use super::text::bytes;
+use crate::micros::Micros;
+use crate::nap::ticket::{Ticket, cookies};
+use crate::page::sale::sells;
+use crate::room::arrival::Arrival;
+use crate::room::children::{Child, Parking};
+use crate::room::gate::{GateView, Leaving};
+use crate::room::owner::Owner;
+use crate::room::places::wake;
+use crate::room::verdict::{Reason, Refusal, Verdict};
+use crate::shm::futex;
+
+/// Where an access stands, in `nap_access.state`.
+pub mod state {
+    /// Not entered, or let pass.
+    pub const NEW: u32 = 0;
+    /// Holds a permit.
+    pub const RUNNING: u32 = 1;
+    /// Has a place.
+    pub const WAITING: u32 = 2;
+    /// Refused.
+    pub const REFUSED: u32 = 3;
+    /// Gave its permit back, still uses a worker.
+    pub const DETACHED: u32 = 4;
+    /// Over.
+    pub const LEFT: u32 = 5;
+}
+
+/// The paper's access groups, in `nap_access.group`.
+mod group {
+    pub const RUN: u32 = 1;
+    pub const WAIT: u32 = 2;
+    pub const RE_ACCESS: u32 = 3;
+    pub const NEXT_WAIT: u32 = 4;
+}
+
+/// What the functions here need, or nothing is scheduled.
+pub struct Here<'a> {
+    pub process: &'static Process,
+    pub setup: &'static Setup,
+    pub room: &'static RoomSetup,
+    pub child: &'static Child,
+    pub a: &'a mut nap_access,
+}
+
+impl<'a> Here<'a> {
+    /// # Safety
+    /// `a` is null or a live nap_access, ours for the call.
+    pub unsafe fn new(a: *mut nap_access) -> Option<Here<'a>> {
+        // SAFETY: the caller's promise.
+        let a = unsafe { a.as_mut() }?;
+        let setup = process::setup()?;
+        Some(Here {
+            process: process::process()?,
+            setup,
+            room: setup.rooms.get(a.room as usize)?,
+            child: process::child()?,
+            a,
+        })
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.a.flags & flag != 0
+    }
+
+    fn owner(&self) -> Owner {
+        Owner(self.a.token)
+    }
+
+    /// Workers that wait: httpd's own, or mod_http2's.
+    fn waiters(&self) -> &'static AtomicU32 {
+        if self.has(NAP_FLAG_SECONDARY) {
+            &self.child.secondary
+        } else {
+            &self.child.waiting
+        }
+    }
+
+    fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
+        self.process
+            .segment
+            .locked(|tables, now, wakes| {
+                tables
+                    .gate(self.room.gate, now, wakes)
+                    .map(|mut v| act(&mut v))
+            })
+            .flatten()
+    }
+
+    fn runs(&mut self, permit: u32, now: Micros) -> nap_verdict {
+        let a = &mut *self.a;
+        a.state = state::RUNNING;
+        a.permit = permit;
+        a.granted_us = now.0;
+        a.waited_us = now.0.saturating_sub(a.entered_us);
+        if a.group == 0 {
+            a.group = group::RUN;
+        }
+        self.child.running.fetch_add(1, Relaxed);
+        NAP_RUN
+    }
+
+    fn passes(&mut self) -> nap_verdict {
+        self.a.state = state::NEW;
+        NAP_PASS
+    }
+
+    fn refused(&mut self, refusal: &Refusal) -> nap_verdict {
+        self.a.state = state::REFUSED;
+        self.a.group = group::NEXT_WAIT;
+        self.a.reason = refusal.reason as u32;
+        self.a.waited_us = self
+            .process
+            .segment
+            .now()
+            .0
+            .saturating_sub(self.a.entered_us);
+        put_ticket(self.a, refusal.ticket.as_ref(), refusal.retry_after);
+        NAP_REFUSE
+    }
+
+    /// Act on a verdict of the gate. None (no lock to be had): fail open.
+    fn told(&mut self, verdict: Option<Verdict>, now: Micros) -> nap_verdict {
+        match verdict {
+            None => self.passes(),
+            Some(Verdict::Run(permit)) => self.runs(permit, now),
+            Some(Verdict::Refuse(refusal)) => self.refused(&refusal),
+            Some(Verdict::Wait(seat)) => {
+                let a = &mut *self.a;
+                a.state = state::WAITING;
+                a.group = if seat.re_access {
+                    group::RE_ACCESS
+                } else {
+                    group::WAIT
+                };
+                (a.place, a.queue) = (seat.place, seat.queue);
+                (a.until_us, a.predicted_us) = (seat.until.0, seat.predicted.0);
+                put_ticket(a, seat.redeemed.as_ref(), Micros::ZERO);
+                NAP_WAIT
+            }
+        }
+    }
+}
+
+/// The ticket issued or redeemed, in `nap_access.ticket`; word 0 is 0 without one.
+pub fn put_ticket(a: &mut nap_access, ticket: Option<&Ticket>, retry_after: Micros) {
+    a.ticket = [0; 16];
+    a.ticket[10] = retry_after.0;
+    let Some(t) = ticket else { return };
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    a.ticket[..10].copy_from_slice(&[
+        1 | u64::from(t.flags) << 8 | u64::from(t.node) << 16 | u64::from(t.lease) << 32,
+        t.epoch,
+        pair(t.room, t.gate),
+        pair(t.slot, t.index),
+        pair(t.serial, t.bind),
+        t.start.0,
+        t.prime_end.0,
+        t.end.0,
+        t.id,
+        0,
+    ]);
+}
+
+/// The ticket in `nap_access.ticket`, and the span until the visitor should come.
+pub fn ticket_of(a: &nap_access) -> (Option<Ticket>, Micros) {
+    let w = &a.ticket;
+    let low = |i: usize| w[i] as u32;
+    let high = |i: usize| (w[i] >> 32) as u32;
+    let ticket = (w[0] & 1 == 1).then(|| Ticket {
+        flags: (w[0] >> 8) as u8,
+        node: (w[0] >> 16) as u8,
+        lease: (w[0] >> 32) as u16,
+        epoch: w[1],
+        room: low(2),
+        gate: high(2),
+        slot: low(3),
+        index: high(3),
+        serial: low(4),
+        bind: high(4),
+        start: Micros(w[5]),
+        prime_end: Micros(w[6]),
+        end: Micros(w[7]),
+        id: w[8],
+    });
+    (ticket, Micros(w[10]))
+}
+
+/// Tickets a request carries, as far as they are genuine; more than eight are not looked at.
+pub struct Carried {
+    tickets: Vec<Ticket>,
+    forged: bool,
+}
+
+impl Carried {
+    /// # Safety
+    /// `q`'s strings are live for the call (nap.h).
+    pub unsafe fn of(q: &nap_request, setup: &Setup, room: &RoomSetup) -> Carried {
+        let name = room.cookie[usize::from(q.tls != 0)].as_bytes();
+        // SAFETY: nap.h: n_cookies strings, each borrowed for the call.
+        let (headers, others) = unsafe {
+            let headers = match q.cookies.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(q.cookies, q.n_cookies),
+            };
+            let others = [bytes(q.ticket_header), bytes(q.ticket_query)];
+            (headers, others)
+        };
+        // SAFETY: as above.
+        let in_cookies = headers
+            .iter()
+            .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
+        let texts = others
+            .into_iter()
+            .filter(|t| !t.is_empty())
+            .chain(in_cookies);
+        let mut carried = Carried {
+            tickets: Vec::new(),
+            forged: false,
+        };
+        for text in texts.take(8) {
+            match Ticket::open(text, &setup.keys) {
+                Ok(ticket) => carried.tickets.push(ticket),
+                Err(_) => carried.forged = true,
+            }
+        }
+        carried
+    }
+
+    /// The genuine ones.
+    pub fn tickets(&self) -> &[Ticket] {
+        &self.tickets
+    }
+}
+
+/// Hashes of a client's prefix, /32 or /64, and of the wider one, /24 or /48.
+fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
+    let v4 = client.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+    let lengths = if v4 { [16, 15] } else { [8, 6] };
+    lengths.map(|length| {
+        // SipHash-1-3 over a secret: nobody outside can choose collisions.
+        let mut hasher = std::collections::hash_map::DefaultHasher::new();
+        hasher.write(secret);
+        hasher.write_usize(length);
+        hasher.write(&client[..length]);
+        hasher.finish()
+    })
+}
+
+fn arrival<'q>(
+    here: &Here<'_>,
+    q: &'q nap_request,
+    carried: &'q Carried,
+    parking: Parking,
+) -> Arrival<'q> {
+    // SAFETY: nap.h: the strings are borrowed for the call, which outlives the arrival.
+    let (method, uri, dest, purpose, accept) = unsafe {
+        let of = |s| bytes(s);
+        (
+            of(q.method),
+            of(q.uri),
+            of(q.fetch_dest),
+            of(q.purpose),
+            of(q.accept),
+        )
+    };
+    let client_hash = client_hash(&here.setup.secret, &q.client);
+    Arrival {
+        owner: here.owner(),
+        parking,
+        tickets: &carried.tickets,
+        forged: carried.forged,
+        sell: sells(dest, purpose, method, accept),
+        client: q.client,
+        client_hash,
+        method,
+        uri,
+        secret: here.setup.secret,
+        random: client_hash[0] ^ here.a.token.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
+}
+
+pub unsafe extern "C" fn access_init(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h: a live nap_access.
+        if let Some(a) = unsafe { a.as_mut() } {
+            *a = nap_access {
+                gate: NAP_NONE,
+                session: NAP_NONE,
+                executor: NAP_NONE,
+                debt: NAP_NONE,
+                permit: NAP_NONE,
+                place: NAP_NONE,
+                ..nap_access::default()
+            };
+        }
+    });
+}
+
+pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promise.
+        let Some(mut here) = (unsafe { Here::new(a) }) else {
+            return NAP_PASS;
+        };
+        let Some(owner) = process::next_owner() else {
+            return NAP_PASS;
+        };
+        let now = here.process.segment.now();
+        let permits = here.room.permits;
+        here.a.gate = here.room.gate;
+        here.a.token = owner.0;
+        here.a.entered_us = now.0;
+        let Some(permit) = permits.claim(owner) else {
+            return NAP_MORE;
+        };
+        permits.passed.fetch_add(1, Relaxed);
+        if permits.outstanding() != 0 {
+            here.a.flags |= NAP_FLAG_TICKETS;
+        }
+        here.runs(permit, now)
+    })
+}
+
+pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promises.
+        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return NAP_PASS;
+        };
+        // SAFETY: nap.h's promise.
+        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        if here.a.state == state::RUNNING {
+            let arrival = arrival(&here, q, &carried, Parking::Nobody);
+            let redeemed = here.gate(|view| view.redeem_running(&arrival)).flatten();
+            put_ticket(here.a, redeemed.as_ref(), Micros::ZERO);
+            return NAP_RUN;
+        }
+        if here.has(NAP_FLAG_DRY_RUN) {
+            here.gate(|view| view.gate.counts.dry += 1);
+            return here.passes();
+        }
+        let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
+        let (process, waiters) = (here.process, here.waiters());
+        let secondary = here.has(NAP_FLAG_SECONDARY);
+        let answer = here.gate(|view| {
+            // Counted under the lock, so that two threads of a child cannot both take the last
+            // worker that may wait.
+            let (segment, life) = (&process.segment, arrival.owner.life());
+            arrival.parking = segment
+                .workers()
+                .parking_in(segment.children(), life, secondary);
+            let verdict = view.enter(&arrival);
+            if matches!(verdict, Verdict::Wait(_)) {
+                waiters.fetch_add(1, Relaxed);
+            }
+            (verdict, view.redeemed.take())
+        });
+        let now = process.segment.now();
+        let (verdict, redeemed) = answer.unzip();
+        let told = here.told(verdict, now);
+        if told == NAP_RUN {
+            put_ticket(here.a, redeemed.flatten().as_ref(), Micros::ZERO);
+        }
+        told
+    })
+}
+
+pub unsafe extern "C" fn wait(
+    a: *mut nap_access,
+    timeout_us: u64,
+    q: *const nap_request,
+) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promises.
+        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return NAP_PASS;
+        };
+        if here.a.state != state::WAITING {
+            return NAP_PASS;
+        }
+        let segment = &here.process.segment;
+        let (place, until) = (here.a.place, Micros(here.a.until_us));
+        let Some(word) = segment.wake_word(place) else {
+            return here.passes();
+        };
+        let left = (until - segment.now()).min(Micros(timeout_us));
+        if word.load(Relaxed) == wake::WAITING && left > Micros::ZERO {
+            futex::wait(word, wake::WAITING, Duration::from_micros(left.0));
+        }
+        segment.tick_if_due();
+        if word.load(Relaxed) == wake::WAITING && segment.now() < until {
+            return NAP_WAIT;
+        }
+        // SAFETY: nap.h's promise.
+        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        let arrival = arrival(&here, q, &carried, Parking::Nobody);
+        let verdict = here.gate(|view| view.look_up(place, until, &arrival));
+        match verdict {
+            Some(None) => NAP_WAIT,
+            verdict => {
+                let now = here.process.segment.now();
+                here.waiters().fetch_sub(1, Relaxed);
+                let redeemed = ticket_of(here.a).0;
+                let told = here.told(verdict.flatten(), now);
+                if told == NAP_RUN {
+                    put_ticket(here.a, redeemed.as_ref(), Micros::ZERO);
+                }
+                told
+            }
+        }
+    })
+}
+
+pub unsafe extern "C" fn give_up(
+    a: *mut nap_access,
+    why: nap_give_up,
+    q: *const nap_request,
+) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promises.
+        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return NAP_PASS;
+        };
+        if here.a.state != state::WAITING {
+            return NAP_PASS;
+        }
+        let (place, owner) = (here.a.place, here.owner());
+        if why != NAP_STOPPING {
+            here.gate(|view| view.gone(place, owner));
+            here.waiters().fetch_sub(1, Relaxed);
+            here.a.state = state::LEFT;
+            here.a.reason = Reason::None as u32;
+            return NAP_REFUSE;
+        }
+        // SAFETY: nap.h's promise.
+        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        let arrival = arrival(&here, q, &carried, Parking::Nobody);
+        let verdict = here.gate(|view| view.stopping(place, &arrival));
+        here.waiters().fetch_sub(1, Relaxed);
+        let now = here.process.segment.now();
+        here.told(verdict, now)
+    })
+}
+
+pub unsafe extern "C" fn first_byte(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(here) = unsafe { Here::new(a) }
+            && here.a.state == state::RUNNING
+        {
+            let now = here.process.segment.now();
+            here.room
+                .permits
+                .first_byte(here.a.permit, here.owner(), now);
+        }
+    });
+}
+
+pub unsafe extern "C" fn detach(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(here) = unsafe { Here::new(a) }
+            && here.a.state == state::RUNNING
+        {
+            give_back(&here);
+            here.a.state = state::DETACHED;
+        }
+    });
+}
+
+pub unsafe extern "C" fn leave(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        let Some(here) = (unsafe { Here::new(a) }) else {
+            return;
+        };
+        match here.a.state {
+            state::RUNNING => {
+                give_back(&here);
+                here.child.running.fetch_sub(1, Relaxed);
+            }
+            state::DETACHED => {
+                here.child.running.fetch_sub(1, Relaxed);
+            }
+            // The request ended under its wait (a panic, a killed thread): nobody else would.
+            state::WAITING => {
+                let (place, owner) = (here.a.place, here.owner());
+                here.gate(|view| view.gone(place, owner));
+                here.waiters().fetch_sub(1, Relaxed);
+            }
+            _ => {}
+        }
+        here.a.state = state::LEFT;
+    });
+}
+
+/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.
+fn give_back(here: &Here<'_>) {
+    let (a, permits) = (&*here.a, here.room.permits);
+    let ticket = ticket_of(a).0;
+    let waited = a.group != group::RUN;
+    if !waited && ticket.is_none() && permits.waiting() == 0 {
+        let now = here.process.segment.now();
+        if permits.release(a.permit, here.owner()) {
+            permits.residence.record(now - Micros(a.granted_us));
+        }
+        if permits.waiting() != 0 {
+            here.gate(|view| view.serve());
+        }
+        return;
+    }
+    let leaving = Leaving {
+        permit: a.permit,
+        owner: here.owner(),
+        entered: Micros(a.entered_us),
+        granted: Micros(a.granted_us),
+        waited,
+        queue: a.queue,
+        predicted: Micros(a.predicted_us),
+        slot: ticket.map_or(0, |t| t.slot),
+        index: ticket.map_or(0, |t| t.index),
+    };
+    here.gate(|view| view.leave(&leaving));
+}

@@ -1,0 +1,84 @@
+//! What httpd lets us call, as safe methods.
+
+use std::ffi::{c_int, c_void};
+
+use super::contract::{nap_host, nap_str};
+use super::text::lend;
+
+/// The host's functions, copied: the shim's table is static, but the shim may be loaded anew.
+#[derive(Clone, Copy)]
+pub struct Host(nap_host);
+
+/// The answer a request is getting.
+pub struct Answer<'a> {
+    host: &'a Host,
+    r: *mut c_void,
+}
+
+impl Host {
+    /// The table behind `host`; None if there is none.
+    ///
+    /// # Safety
+    /// `host` is null or points to a table whose functions are null or callable from any thread.
+    pub unsafe fn new(host: *const nap_host) -> Option<Host> {
+        // SAFETY: the caller's promise.
+        unsafe { host.as_ref() }.copied().map(Host)
+    }
+
+    /// One line to the error log.
+    pub fn log(&self, level: u32, line: &str) {
+        if let Some(log) = self.0.log {
+            // SAFETY: callable (new()); the line lives through the call.
+            unsafe { log(level as c_int, lend(line)) };
+        }
+    }
+
+    /// One line to NapTicketLog.
+    pub fn ticket_log(&self, line: &str) {
+        if let Some(log) = self.0.ticket_log {
+            // SAFETY: as above.
+            unsafe { log(lend(line)) };
+        }
+    }
+
+    /// The answer of the request `r`.
+    pub fn answer(&self, r: *mut c_void) -> Answer<'_> {
+        Answer { host: self, r }
+    }
+}
+
+type HeaderFn = Option<unsafe extern "C" fn(*mut c_void, nap_str, nap_str)>;
+type TextFn = Option<unsafe extern "C" fn(*mut c_void, nap_str)>;
+
+impl Answer<'_> {
+    fn header(&self, function: HeaderFn, name: &str, value: &str) {
+        if let Some(function) = function {
+            // SAFETY: `r` is the request the shim handed us for this call; both strings live
+            // through it.
+            unsafe { function(self.r, lend(name), lend(value)) };
+        }
+    }
+
+    fn text(&self, function: TextFn, text: &str) {
+        if let Some(function) = function {
+            // SAFETY: as in header().
+            unsafe { function(self.r, lend(text)) };
+        }
+    }
+
+    /// Add a header that survives an error redirect.
+    pub fn add(&self, name: &str, value: &str) {
+        self.header(self.host.0.err_header, name, value);
+    }
+
+    /// Set a header that survives an error redirect.
+    pub fn set(&self, name: &str, value: &str) {
+        self.header(self.host.0.set_err_header, name, value);
+    }
+
+    /// Content type, then body.
+    pub fn body(&self, content_type: &str, body: &str) {
+        self.text(self.host.0.content_type, content_type);
+        self.text(self.host.0.write, body);
+    }
+}

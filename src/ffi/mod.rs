@@ -1,0 +1,71 @@
+//! httpd's door: the functions of `c_shim/nap.h`, each a guard, checked pointers, one safe call.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `contract` | nap.h as bindgen reads it; committed, compared by `make check-bindings` |
+//! | `guard` | what happens to a panic: the safe answer, and one log line a minute |
+//! | `text` | strings in both directions |
+//! | `host` | what httpd lets us call, as safe methods |
+//! | `process` | what this process knows: the segment, the rooms, its own life |
+//! | `setup` | directives, and the parent's work at start |
+//! | `access` | an access: enter, wait, leave |
+//! | `ticket_log` | NapTicketLog's records |
+//! | `pages` | refusals and pages for the administrator |
+//!
+//! There is no logic here: what is decided is decided in [`crate::room`].
+
+mod access;
+mod guard;
+mod host;
+mod pages;
+mod process;
+mod setup;
+mod text;
+mod ticket_log;
+
+#[allow(missing_docs, non_camel_case_types, dead_code, clippy::all)]
+#[allow(clippy::undocumented_unsafe_blocks)]
+mod contract;
+
+use contract::{NAP_ABI, nap_core};
+
+/// The functions, in the order of nap.h. A signature that differs from the header's does not
+/// compile.
+static CORE: nap_core = nap_core {
+    abi: NAP_ABI,
+    conf_room_init: Some(setup::conf_room_init),
+    conf_room: Some(setup::conf_room),
+    conf_server_init: Some(setup::conf_server_init),
+    conf_server: Some(setup::conf_server),
+    conf_status: Some(setup::conf_status),
+    conf_room_finish: Some(setup::conf_room_finish),
+    segment_open: Some(setup::segment_open),
+    room_index: Some(setup::room_index),
+    ticket_keys: Some(setup::ticket_keys),
+    start: Some(setup::start),
+    child_gone: Some(setup::child_gone),
+    tick: Some(setup::tick),
+    segment_close: Some(setup::segment_close),
+    child_init: Some(setup::child_init),
+    superseded: Some(setup::superseded),
+    access_init: Some(access::access_init),
+    try_enter: Some(access::try_enter),
+    enter: Some(access::enter),
+    wait: Some(access::wait),
+    give_up: Some(access::give_up),
+    first_byte: Some(access::first_byte),
+    detach: Some(access::detach),
+    leave: Some(access::leave),
+    refusal: Some(pages::refusal),
+    redeemed: Some(pages::redeemed),
+    page: Some(pages::page),
+    reason_name: Some(pages::reason_name),
+    ticket_id: Some(pages::ticket_id),
+    info: Some(pages::info),
+};
+
+/// The table; the one symbol of the core that the shim links to.
+#[unsafe(no_mangle)]
+pub extern "C" fn nap_core_table() -> *const nap_core {
+    &raw const CORE
+}

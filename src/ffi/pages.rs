@@ -1,0 +1,225 @@
+//! Refusals, the ticket page, and pages for the administrator.
+
+use std::ffi::{c_char, c_int};
+
+use super::access::{Carried, Here, state, ticket_of};
+use super::contract::{nap_access, nap_request, nap_str};
+use super::guard::guard;
+use super::host::Answer;
+use super::process::{self, Process, RoomSetup, Setup};
+use super::text::{bytes, lend};
+use super::ticket_log;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::page::accept::{Format, Language};
+use crate::page::headers::{Cookie, Header, delete_cookie, headers};
+use crate::page::{self, Page, render};
+use crate::room::verdict::Reason;
+use crate::shm::clock;
+use crate::wall::Wall;
+
+fn wall_now() -> Wall {
+    Wall {
+        unix: Micros(clock::wall()),
+        offset_min: clock::utc_offset_min(),
+    }
+}
+
+fn cookie<'a>(room: &'a RoomSetup, q: &nap_request) -> Cookie<'a> {
+    Cookie {
+        name: &room.cookie[usize::from(q.tls != 0)],
+        attributes: room.conf.cookie_attributes.as_str(),
+        tls: q.tls != 0,
+        grace: Micros(room.grace_us),
+    }
+}
+
+/// One header into the answer.
+fn put(answer: &Answer<'_>, header: Header<'_>) {
+    match header.add {
+        true => answer.add(header.name, header.value),
+        false => answer.set(header.name, header.value),
+    }
+}
+
+/// The refusal `here` got, as a page. `token` may be empty where only words are wanted.
+fn page_of<'a>(here: &'a Here<'_>, token: &'a str, status: u32) -> Page<'a> {
+    let (ticket, retry_after) = ticket_of(here.a);
+    let now = here.process.segment.now();
+    Page {
+        reason: Reason::of(here.a.reason),
+        ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
+        retry_after,
+        status: status as u16,
+        wall: wall_now(),
+        room: here.room.conf.name.as_str(),
+    }
+}
+
+fn sealed(ticket: Option<&Ticket>, setup: &Setup) -> String {
+    ticket
+        .zip(setup.keys.signing())
+        .map(|(ticket, key)| ticket.seal(key))
+        .unwrap_or_default()
+}
+
+pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
+        let page = page_of(&here, &token, q.ticket_status);
+        let answer = here.process.host.answer(q.r);
+        headers(&page, &cookie(here.room, q), q.origin.len != 0, |h| {
+            put(&answer, h)
+        });
+        ticket_log::issued(&here, q);
+    });
+}
+
+pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        if ticket_of(here.a).0.is_some() {
+            let answer = here.process.host.answer(q.r);
+            delete_cookie(&cookie(here.room, q), |h| put(&answer, h));
+            ticket_log::redeemed(&here);
+        }
+    });
+}
+
+/// Format and language by the request's wishes.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn wishes(q: &nap_request) -> (Format, Language) {
+    // SAFETY: the caller's promise.
+    let (accept, language) = unsafe { (bytes(q.accept), bytes(q.accept_language)) };
+    (
+        Format::by_accept(accept),
+        Language::by_accept_language(language),
+    )
+}
+
+pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_int {
+    guard(503, || {
+        // SAFETY: nap.h's promises.
+        let (here, q) = unsafe { (Here::new(a), q.as_ref()) };
+        let Some(q) = q else { return 503 };
+        // SAFETY: nap.h's promise.
+        let (format, language) = unsafe { wishes(q) };
+        let Some(here) = here.filter(|here| here.a.state == state::REFUSED) else {
+            return own_ticket(q, format, language);
+        };
+        let token = match format {
+            Format::Json => sealed(ticket_of(here.a).0.as_ref(), here.setup),
+            _ => String::new(),
+        };
+        let page = page_of(&here, &token, q.ticket_status);
+        let rendered = render(&page, format, language);
+        here.process
+            .host
+            .answer(q.r)
+            .body(rendered.content_type, &rendered.body);
+        q.ticket_status as c_int
+    })
+}
+
+/// Somebody opened the ticket page himself: he sees the ticket he brings, and is sold none.
+fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
+    let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
+        return 503;
+    };
+    let now = process.segment.now();
+    let brought = setup.rooms.iter().find_map(|room| {
+        // SAFETY: nap.h: q's strings are live for the call.
+        let carried = unsafe { Carried::of(q, setup, room) };
+        let good = carried
+            .tickets()
+            .iter()
+            .find(|ticket| ticket.end > now)
+            .copied()?;
+        Some((room, good))
+    });
+    let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
+    let page = Page {
+        reason: Reason::None,
+        ticket: brought.map(|(_, ticket)| page::Ticket::of(&ticket, &token, now)),
+        retry_after: Micros::ZERO,
+        status: 200,
+        wall: wall_now(),
+        room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
+    };
+    answer_page(process, q, &page, format, language);
+    200
+}
+
+fn answer_page(
+    process: &Process,
+    q: &nap_request,
+    page: &Page<'_>,
+    format: Format,
+    language: Language,
+) {
+    let answer = process.host.answer(q.r);
+    answer.set("Cache-Control", "no-store, private");
+    answer.set("X-Robots-Tag", "noindex");
+    let rendered = render(page, format, language);
+    answer.body(rendered.content_type, &rendered.body);
+}
+
+pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {
+    guard(nap_str::default(), || {
+        // SAFETY: nap.h's promise.
+        let reason = unsafe { a.as_ref() }.map_or(0, |a| a.reason);
+        lend(Reason::of(reason).name())
+    })
+}
+
+pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> usize {
+    guard(0, || {
+        // SAFETY: nap.h's promise: out has room for 17 bytes.
+        let (Some(a), false) = (unsafe { a.as_ref() }, out.is_null()) else {
+            return 0;
+        };
+        let Some(ticket) = ticket_of(a).0 else {
+            return 0;
+        };
+        let text = format!("{:016x}\0", ticket.id);
+        // SAFETY: 17 bytes are copied into the 17 promised.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 17) };
+        16
+    })
+}
+
+pub unsafe extern "C" fn info(q: *const nap_request, _json: c_int) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        let (Some(process), Some(q)) = (process::process(), unsafe { q.as_ref() }) else {
+            return;
+        };
+        let text = process.segment.locked(|tables, _, _| {
+            let gate = &tables.gates[0];
+            format!(
+                "{:?}\nlimit {} wanted {} {} queue {} X {:?} running {} waiting {}\n",
+                gate.counts,
+                gate.limit,
+                gate.wanted,
+                gate.source_word(),
+                gate.queue.len(),
+                gate.departures.throughput(),
+                tables.permits[0].running(),
+                tables.permits[0].waiting(),
+            )
+        });
+        process
+            .host
+            .answer(q.r)
+            .body("text/plain", &text.unwrap_or_default());
+    });
+}

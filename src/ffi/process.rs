@@ -1,0 +1,109 @@
+//! What this process knows: the segment, the rooms of its configuration, its own life.
+//!
+//! httpd loads the module anew at every restart, so these statics begin empty; the segment
+//! itself is kept by the shim. The parent fills them before it forks.
+
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+use once_cell::sync::OnceCell;
+
+use super::host::Host;
+use crate::conf::RoomConf;
+use crate::nap::ticket::Keys;
+use crate::room::children::Child;
+use crate::room::owner::{Life, Owner};
+use crate::room::permits::Permits;
+use crate::shm::segment::Segment;
+
+/// The segment and who to call.
+pub struct Process {
+    /// The mapping shared by all children.
+    pub segment: Segment,
+    /// httpd.
+    pub host: Host,
+}
+
+/// A configuration in force.
+pub struct Setup {
+    /// Rooms by the index the shim was told.
+    pub rooms: Vec<RoomSetup>,
+    /// Keys of ticket signatures.
+    pub keys: Keys,
+    /// Its generation.
+    pub generation: u32,
+    /// Secret of ticket ids and client hashes.
+    pub secret: [u8; 16],
+    /// There is a NapTicketLog.
+    pub ticket_log: bool,
+}
+
+/// A room in force.
+pub struct RoomSetup {
+    /// As configured.
+    pub conf: RoomConf,
+    /// Its page gate.
+    pub gate: u32,
+    /// Run Ready of that gate.
+    pub permits: &'static Permits,
+    /// Name of the ticket cookie without and with TLS.
+    pub cookie: [String; 2],
+    /// How long after its end a ticket's cookie is still of use, microseconds.
+    pub grace_us: u64,
+}
+
+static PROCESS: OnceCell<Process> = OnceCell::new();
+static LIFE: OnceCell<Life> = OnceCell::new();
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+/// Replaced, never freed: an access of another thread may still read the old one.
+static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The process, once segment_open has succeeded.
+pub fn process() -> Option<&'static Process> {
+    PROCESS.get()
+}
+
+/// Remember segment and host; false when another segment is known already.
+pub fn begin(segment: Segment, host: Host) -> bool {
+    let known = PROCESS.get_or_init(|| Process { segment, host });
+    known.segment.raw() == segment.raw()
+}
+
+/// The configuration in force, once start() has been called.
+pub fn setup() -> Option<&'static Setup> {
+    // SAFETY: null or a leaked box (put_in_force), never freed.
+    unsafe { SETUP.load(Acquire).as_ref() }
+}
+
+/// Put a configuration in force.
+pub fn put_in_force(setup: Setup) {
+    SETUP.store(Box::into_raw(Box::new(setup)), Release);
+}
+
+/// This process lives as a child.
+pub fn child_begins(life: Life) {
+    LIFE.set(life).ok();
+}
+
+/// This child's life.
+pub fn life() -> Option<Life> {
+    LIFE.get().copied()
+}
+
+/// This child in the children table.
+pub fn child() -> Option<&'static Child> {
+    process()?.segment.children().get(life()?.child as usize)
+}
+
+/// A token for one access of this child.
+pub fn next_owner() -> Option<Owner> {
+    Some(Owner::new(life()?, SERIAL.fetch_add(1, Relaxed)))
+}
+
+/// One line to the error log, if httpd is there.
+pub fn log(level: u32, line: &str) {
+    if let Some(process) = process() {
+        process.host.log(level, line);
+    }
+}

@@ -1,0 +1,578 @@
+//! Directives, and the parent's work at start, at restarts and when children die.
+
+use std::ffi::{c_char, c_int};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::contract::{
+    NAP_LOG_ERROR, NAP_LOG_NOTICE, nap_directive, nap_host, nap_room_conf, nap_segment,
+    nap_server_conf, nap_str,
+};
+use super::guard::guard;
+use super::host::Host;
+use super::process::{self, RoomSetup, Setup};
+use super::text::{put_error, text};
+use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
+use crate::micros::Micros;
+use crate::nap::ticket::{Key, Keys, name_hash};
+use crate::room::children::Workers;
+use crate::room::permits::PERMITS;
+use crate::room::terms::{Choice, Terms, how};
+use crate::room::{NAME, Room, Tables};
+use crate::shm::segment::{Dims, Segment};
+use crate::shm::state_file;
+
+const _: () = assert!(size_of::<RoomConf>() == size_of::<nap_room_conf>());
+const _: () = assert!(size_of::<ServerConf>() == size_of::<nap_server_conf>());
+
+/// What the parent gathers between segment_open() and start().
+struct Draft {
+    rooms: Vec<RoomSetup>,
+    keys: Option<Keys>,
+    server: ServerConf,
+}
+
+static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
+
+/// Rooms and gates there may be beyond those of the first configuration, for graceful restarts.
+const SPARE: usize = 8;
+
+/// # Safety
+/// nap.h: `room` is live and ours for the call, or null.
+unsafe fn room_conf<'a>(room: *mut nap_room_conf) -> Option<&'a mut RoomConf> {
+    // SAFETY: the two types have the same size (asserted) and fields (conf.rs), integers and byte
+    // arrays only; liveness and exclusivity are the caller's promise.
+    unsafe { room.cast::<RoomConf>().as_mut() }
+}
+
+/// # Safety
+/// nap.h: `server` is live and ours for the call, or null.
+unsafe fn server_conf<'a>(server: *mut nap_server_conf) -> Option<&'a mut ServerConf> {
+    // SAFETY: as in room_conf().
+    unsafe { server.cast::<ServerConf>().as_mut() }
+}
+
+/// # Safety
+/// nap.h: `argv` points to `argc` strings.
+unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
+    if argv.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the caller's promise.
+    let strings = unsafe { std::slice::from_raw_parts(argv, argc) };
+    // SAFETY: each is borrowed for the call (nap.h).
+    strings.iter().map(|s| unsafe { text(*s) }).collect()
+}
+
+/// # Safety
+/// `err` as in nap.h.
+unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(message) => {
+            // SAFETY: the caller's promise.
+            unsafe { put_error(err, &message) };
+            -1
+        }
+    }
+}
+
+pub unsafe extern "C" fn conf_room_init(room: *mut nap_room_conf, name: nap_str) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (room, name) = unsafe { (room_conf(room), text(name)) };
+        if let (Some(room), Ok(fresh)) = (room, RoomConf::new(name)) {
+            *room = fresh;
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_room(
+    room: *mut nap_room_conf,
+    which: nap_directive,
+    argv: *const nap_str,
+    argc: usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        let (room, args) = unsafe { (room_conf(room), arguments(argv, argc)) };
+        let result = match (room, Directive::from_number(which)) {
+            (Some(room), Some(which)) => room.directive(which, &args),
+            _ => Err("unknown directive".into()),
+        };
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+pub unsafe extern "C" fn conf_server_init(server: *mut nap_server_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(server) = unsafe { server_conf(server) } {
+            *server = ServerConf::default();
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_server(
+    server: *mut nap_server_conf,
+    which: nap_directive,
+    argv: *const nap_str,
+    argc: usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        let (server, args) = unsafe { (server_conf(server), arguments(argv, argc)) };
+        let result = match (server, Directive::from_number(which)) {
+            (Some(server), Some(which)) => server.directive(which, &args),
+            _ => Err("unknown directive".into()),
+        };
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+pub unsafe extern "C" fn conf_status(arg: nap_str, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promise.
+        match ticket_status(unsafe { text(arg) }) {
+            Ok(status) => c_int::from(status),
+            // SAFETY: nap.h's promise.
+            Err(message) => unsafe { told(Err(message), err) },
+        }
+    })
+}
+
+pub unsafe extern "C" fn conf_room_finish(
+    room: *mut nap_room_conf,
+    server: *const nap_server_conf,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises; the server's settings are only read.
+        let (room, server) = unsafe { (room_conf(room), server_conf(server.cast_mut())) };
+        let (Some(room), Some(server)) = (room, server) else {
+            return -1;
+        };
+        match room.finish(server) {
+            Ok(None) => 0,
+            Ok(Some(remark)) => {
+                // SAFETY: nap.h's promise.
+                unsafe { put_error(err, &remark.0) };
+                1
+            }
+            // SAFETY: nap.h's promise.
+            Err(message) => unsafe { told(Err(message), err) },
+        }
+    })
+}
+
+pub unsafe extern "C" fn segment_open(
+    segment: *mut nap_segment,
+    server: *const nap_server_conf,
+    rooms: usize,
+    state_path: nap_str,
+    children_uid: u32,
+    host: *const nap_host,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises: live pointers for the call, a host whose functions are good.
+        let given = unsafe {
+            let (segment, server) = (segment.as_mut(), server_conf(server.cast_mut()));
+            segment
+                .zip(server)
+                .zip(Host::new(host))
+                .zip(Some(text(state_path)))
+        };
+        let Some((((handle, server), host), path)) = given else {
+            return -1;
+        };
+        let result = open(handle, server, rooms, path, children_uid, &host).map(|segment| {
+            if !process::begin(segment, host) {
+                host.log(
+                    NAP_LOG_ERROR,
+                    "the module was not unloaded; the former segment stays",
+                );
+            }
+            segment.set_workers(workers(server));
+            *DRAFT
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {
+                rooms: Vec::new(),
+                keys: None,
+                server: *server,
+            });
+        });
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+fn open(
+    handle: &mut nap_segment,
+    server: &ServerConf,
+    rooms: usize,
+    path: &str,
+    children_uid: u32,
+    host: &Host,
+) -> Result<Segment, String> {
+    let dims = dims(server, rooms);
+    if !handle.base.is_null() {
+        // SAFETY: what the shim keeps came from an earlier load's segment_open in this process,
+        // and nothing ever unmaps it.
+        let old = unsafe { Segment::adopt(handle.base.cast(), handle.size as usize) };
+        match old.check(None) {
+            Ok(()) => {
+                handle.created = 0;
+                if let Err(remark) = old.check(Some(dims)) {
+                    host.log(
+                        NAP_LOG_NOTICE,
+                        &format!("{remark}; table sizes change at a full restart only"),
+                    );
+                }
+                return Ok(old);
+            }
+            Err(error) => host.log(NAP_LOG_ERROR, &format!("the segment is unusable: {error}")),
+        }
+    }
+    let (segment, fd) = match path {
+        "" => (None, -1),
+        path => match state_file::open(Path::new(path), dims, children_uid) {
+            Ok(opened) => {
+                if !opened.remark.is_empty() {
+                    let line = format!("NapStateFile {path}: {}", opened.remark);
+                    host.log(NAP_LOG_NOTICE, &line);
+                }
+                let fd = state_file::raw(&opened.file);
+                // The parent's lock lives as long as the descriptor: kept over restarts.
+                std::mem::forget(opened.file);
+                (Some(opened.segment), fd)
+            }
+            Err(error) => {
+                let line = format!(
+                    "NapStateFile {path}: {error}; tickets will not outlive a full restart"
+                );
+                host.log(NAP_LOG_ERROR, &line);
+                (None, -1)
+            }
+        },
+    };
+    let segment = match segment {
+        Some(segment) => segment,
+        None => Segment::anonymous(dims)
+            .map_err(|error| format!("no shared memory ({} bytes): {error}", dims.bytes()))?,
+    };
+    let (base, size) = segment.raw();
+    *handle = nap_segment {
+        base: base.cast(),
+        size: size as u64,
+        fd,
+        created: 1,
+    };
+    Ok(segment)
+}
+
+fn dims(server: &ServerConf, rooms: usize) -> Dims {
+    let rooms = rooms.saturating_add(SPARE) as u32;
+    let threads = server.thread_limit.max(server.threads_per_child).max(1);
+    let from_mpm = server
+        .max_workers
+        .max(1)
+        .saturating_add(server.server_limit.max(1) * threads / 2);
+    let waiters = match server.table_waiters {
+        n if n > 0 => n.clamp(16, 1 << 20) as u32,
+        _ => from_mpm.clamp(64, 1 << 20),
+    };
+    Dims {
+        // Graceful restarts run two generations side by side.
+        children: server
+            .server_limit
+            .max(1)
+            .saturating_mul(2)
+            .min(u32::from(u16::MAX)),
+        rooms,
+        gates: rooms,
+        places: waiters,
+    }
+}
+
+fn workers(server: &ServerConf) -> Workers {
+    let threaded = server.threaded != 0;
+    let pool = if threaded {
+        server.threads_per_child
+    } else {
+        server.max_workers
+    }
+    .max(1);
+    let reserve = match (server.reserve, server.reserve_percent) {
+        (n, _) if n >= 0 => n as u32,
+        (_, percent) if percent >= 0 => (u64::from(pool) * percent as u64).div_ceil(100) as u32,
+        _ => pool.div_ceil(10),
+    };
+    Workers {
+        per_pool: pool,
+        reserve: reserve.clamp(1, pool),
+        threaded: u32::from(threaded),
+        pools: if threaded {
+            (server.max_workers / pool).max(1)
+        } else {
+            1
+        },
+    }
+}
+
+pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promise; only read.
+        let conf = unsafe { room_conf(room.cast_mut()) };
+        let mut draft = DRAFT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (Some(conf), Some(draft), Some(process)) = (conf, draft.as_mut(), process::process())
+        else {
+            return -1;
+        };
+        let workers = process.segment.workers();
+        let parked = workers.places(conf.run_ready.clamp(1, PERMITS as i64) as u32);
+        let generation = process
+            .segment
+            .head()
+            .generation
+            .load(Relaxed)
+            .wrapping_add(1);
+        let entered = process
+            .segment
+            .locked(|tables, _, _| enter_room(tables, conf, parked, generation))
+            .flatten()
+            .and_then(|gate| Some((gate, process.segment.permits(gate)?)));
+        let Some((gate, permits)) = entered else {
+            let message = "the segment has no room for one more <NapRoom> until a full restart";
+            // SAFETY: nap.h's promise.
+            return unsafe { told(Err(message.into()), err) };
+        };
+        let name = conf.name.as_str();
+        let cookie = match conf.cookie.as_str() {
+            "" => [format!("nap-{name}"), format!("__Host-nap-{name}")],
+            own => [own.to_owned(), own.to_owned()],
+        };
+        let grace_us = terms(conf, parked).grace().0;
+        draft.rooms.push(RoomSetup {
+            conf: *conf,
+            gate,
+            permits,
+            cookie,
+            grace_us,
+        });
+        (draft.rooms.len() - 1) as c_int
+    })
+}
+
+/// Find the room by name or take a free entry; its limits change in place.
+fn enter_room(
+    tables: &mut Tables<'_>,
+    conf: &RoomConf,
+    parked: u32,
+    generation: u32,
+) -> Option<u32> {
+    let name = conf.name.as_str();
+    let known = tables
+        .rooms
+        .iter()
+        .position(|room| room.used != 0 && room.name() == name);
+    let at = known.or_else(|| tables.rooms.iter().position(|room| room.used == 0))?;
+    let free = tables.gates.iter().position(|gate| gate.kind == 0);
+    let room = tables.rooms.get_mut(at)?;
+    if known.is_none() {
+        let mut bytes = [0; NAME];
+        bytes
+            .iter_mut()
+            .zip(name.bytes())
+            .for_each(|(to, from)| *to = from);
+        *room = Room {
+            name: bytes,
+            used: 1,
+            ..Room::default()
+        };
+        room.pages[0] = free? as u32 + 1;
+        room.n_pages = 1;
+    }
+    room.generation = generation;
+    let gate_at = room.page_gate()?;
+    let gate = tables.gates.get_mut(gate_at as usize)?;
+    gate.kind = 1;
+    gate.room = at as u32;
+    gate.room_hash = name_hash(name);
+    gate.gate_hash = name_hash("");
+    gate.terms = terms(conf, parked);
+    tables
+        .permits
+        .get(gate_at as usize)?
+        .set_limit(gate.terms.run_ready);
+    Some(gate_at)
+}
+
+/// A room's settings as its gate wants them.
+fn terms(conf: &RoomConf, parked: u32) -> Terms {
+    let micros = |us: i64| Micros(us.max(0) as u64);
+    let choice = |value: i64| match value {
+        AUTO => Choice {
+            how: how::AUTO,
+            n: 0,
+        },
+        PAPER => Choice {
+            how: how::PAPER,
+            n: 0,
+        },
+        OFF => Choice {
+            how: how::OFF,
+            n: 0,
+        },
+        n => Choice {
+            how: how::FIXED,
+            n: n.clamp(0, i64::from(u32::MAX)) as u32,
+        },
+    };
+    Terms {
+        bound: micros(conf.wait_max_us),
+        run_ready: conf.run_ready.clamp(1, PERMITS as i64) as u32,
+        history: conf.history.clamp(2, 1024) as u32,
+        wait_limit: choice(conf.wait_limit),
+        re_access: choice(conf.re_access),
+        slot_period: micros(conf.slot_period_us),
+        slot_tickets: choice(conf.slot_tickets),
+        lifetime: micros(conf.ticket_lifetime_us),
+        prime: micros(conf.ticket_prime_us),
+        horizon: micros(conf.ticket_horizon_us),
+        share: choice(conf.ticket_share_ppm),
+        overbook: choice(conf.overbook_ppm),
+        per_client: choice(conf.tickets_per_client),
+        bind: u32::from(conf.ticket_bind > 0),
+        parked,
+    }
+}
+
+pub unsafe extern "C" fn ticket_keys(lines: nap_str, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promise.
+        let text = unsafe { text(lines) };
+        if text.is_empty() {
+            return 0;
+        }
+        let result = Keys::parse(text).map(|keys| {
+            let mut draft = DRAFT
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(draft) = draft.as_mut() {
+                draft.keys = Some(keys);
+            }
+        });
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+pub unsafe extern "C" fn start(ticket_log: c_int) {
+    guard((), || {
+        let draft = DRAFT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .take();
+        let (Some(draft), Some(process)) = (draft, process::process()) else {
+            return;
+        };
+        let head = process.segment.head();
+        let keys = draft
+            .keys
+            .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
+        let Some(keys) = keys else { return };
+        let generation = head.generation.fetch_add(1, SeqCst).wrapping_add(1);
+        let line = start_line(&draft.rooms, &draft.server, process.segment.raw().1);
+        process.host.log(NAP_LOG_NOTICE, &line);
+        process::put_in_force(Setup {
+            rooms: draft.rooms,
+            keys,
+            generation,
+            secret: head.secret,
+            ticket_log: ticket_log != 0,
+        });
+    });
+}
+
+fn start_line(rooms: &[RoomSetup], server: &ServerConf, bytes: usize) -> String {
+    let workers = workers(server);
+    let each = rooms.iter().map(|room| {
+        format!(
+            "{} (limit {}, bound {} s, {} places)",
+            room.conf.name.as_str(),
+            room.conf.run_ready,
+            room.conf.wait_max_us as f64 / 1e6,
+            workers.places(room.conf.run_ready.max(0) as u32),
+        )
+    });
+    let each: Vec<String> = each.collect();
+    let each = if each.is_empty() {
+        "no rooms".into()
+    } else {
+        each.join(", ")
+    };
+    format!(
+        "mod_nap {}: {each}; {} of {} workers kept free{}; segment {} kB",
+        env!("CARGO_PKG_VERSION"),
+        workers.reserve,
+        workers.per_pool,
+        if workers.threaded != 0 {
+            " in each child"
+        } else {
+            ""
+        },
+        bytes / 1024
+    )
+}
+
+pub unsafe extern "C" fn child_gone(pid: c_int) {
+    guard((), || {
+        if let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) {
+            process.segment.child_ends(pid);
+        }
+    });
+}
+
+pub unsafe extern "C" fn tick() {
+    guard((), || {
+        if let Some(process) = process::process() {
+            process.segment.locked(|_, _, _| ());
+        }
+    });
+}
+
+pub unsafe extern "C" fn segment_close() {
+    guard((), || {
+        if let Some(process) = process::process() {
+            process.segment.locked(|_, _, _| ());
+            process.segment.flush();
+        }
+    });
+}
+
+pub unsafe extern "C" fn child_init(pid: c_int) {
+    guard((), || {
+        if let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid))
+            && let Some(life) = process.segment.child_starts(pid)
+        {
+            process::child_begins(life);
+        }
+    });
+}
+
+pub unsafe extern "C" fn superseded() -> c_int {
+    guard(0, || match (process::process(), process::setup()) {
+        (Some(process), Some(setup)) => {
+            c_int::from(process.segment.head().generation.load(SeqCst) != setup.generation)
+        }
+        _ => 0,
+    })
+}
