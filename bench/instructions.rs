@@ -10,7 +10,7 @@
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, Mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -54,90 +54,81 @@ fn server(nap: bool, config: &str) -> Builder {
 
 /// Instructions per admitted request without and with the module.
 fn admitted() -> (f64, f64) {
-    let config = "<IfModule nap_module>\n<NapRoom r>\nNapRunReady 2\nNapStatic On\n</NapRoom>\n\
-                  </IfModule>\n<Location /page>\n<IfModule nap_module>\nNapUse r\n</IfModule>\n\
-                  </Location>\n<Location /nap-info>\nSetHandler nap-info\n</Location>";
     let ask = |httpd: &Httpd, requests: u32| {
         let mut stream = httpd.connect();
         for _ in 0..requests {
-            let answer = exchange(&mut stream, "GET /page/a.html HTTP/1.1\r\nHost: x\r\n\r\n");
+            let answer = exchange(&mut stream, "/page/a.html");
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
     };
-    // An admitted access that was not scheduled would cost nothing and prove nothing.
-    let httpd = server(true, config).under(&[]).start();
-    let before = httpd.get("/nap-info?json").text();
-    ask(&httpd, FEW);
-    let after = httpd.get("/nap-info?json").text();
-    assert_ne!(
-        counts(&before),
-        counts(&after),
-        "the room saw nothing of {FEW} requests"
+    // A page that no room schedules would cost nothing and prove nothing: where the room is full
+    // it must be refused.
+    let full = server(true, &room("NapRunReady 1\nNapWaitLimit 0"))
+        .under(&[])
+        .start();
+    let _held = fill(&full);
+    assert_eq!(
+        full.get("/page/a.html").status,
+        503,
+        "the page is scheduled"
     );
+    let config = room("NapRunReady 2");
     (
-        per_request(|| server(false, config), ask),
-        per_request(|| server(true, config), ask),
+        per_request(|| server(false, &config), ask),
+        per_request(|| server(true, &config), ask),
     )
-}
-
-/// All whole numbers of at least FEW in a text: something counted the requests.
-fn counts(json: &str) -> usize {
-    let numbers = json.split(|c: char| !c.is_ascii_digit());
-    numbers
-        .filter(|n| {
-            n.parse()
-                .is_ok_and(|n: u64| (u64::from(FEW)..2 * u64::from(FEW)).contains(&n))
-        })
-        .count()
 }
 
 /// Instructions per refused request: of Redirect 503, and of a refusal with a ticket.
 fn refused() -> (f64, f64) {
-    let full = "<IfModule nap_module>\n<NapRoom r>\nNapRunReady 1\nNapWaitLimit 0\n</NapRoom>\n\
-                </IfModule>\n<Location /counter>\n<IfModule nap_module>\nNapUse r\n</IfModule>\n\
-                </Location>";
-    // One program holds the only permit; it also runs on the other server, where it holds nothing.
-    let fill = |httpd: &Httpd| -> TcpStream {
-        let mut stream = httpd.connect();
-        stream
-            .write_all(b"GET /counter?ms=600000 HTTP/1.0\r\n\r\n")
-            .expect("httpd listens");
-        wait_until("the room is full", Duration::from_secs(30), || {
-            httpd.counter().running == 1
-        });
-        stream
-    };
-    let page: Answer = {
-        let httpd = server(true, full).under(&[]).start();
-        let _held = fill(&httpd);
-        httpd.get("/counter/again")
-    };
-    assert_eq!(page.status, 503, "a full room refuses");
-    assert!(
-        page.header("set-cookie").is_some(),
-        "with a ticket: {page:?}"
-    );
-    let plain = "Redirect 503 /busy\nErrorDocument 503 /page/busy.html\n\
-                 <Location /counter>\n</Location>";
+    let config = room("NapRunReady 1\nNapWaitLimit 0");
     let ask = |path: &'static str| {
         move |httpd: &Httpd, requests: u32| {
+            // On the server without the module this holds nothing, but it runs there as well.
             let _held = fill(httpd);
             for _ in 0..requests {
-                let mut stream = httpd.connect();
-                let answer = exchange(
-                    &mut stream,
-                    &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"),
-                );
+                let answer = exchange(&mut httpd.connect(), path);
                 assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
             }
         }
     };
-    let size = page.body.len();
-    let without = || server(false, plain).file("htdocs/page/busy.html", "x".repeat(size));
+    let page = {
+        let httpd = server(true, &config).under(&[]).start();
+        let _held = fill(&httpd);
+        httpd.get("/counter")
+    };
+    assert!(
+        page.header("set-cookie").is_some(),
+        "refused with a ticket: {page:?}"
+    );
+    let plain = config.clone() + "\nRedirect 503 /busy\nErrorDocument 503 /page/busy.html";
+    let busy = "x".repeat(page.body.len());
+    let without = || server(false, &plain).file("htdocs/page/busy.html", &busy);
     (
         per_request(without, ask("/busy")),
-        per_request(|| server(true, full), ask("/counter/again")),
+        per_request(|| server(true, &config), ask("/counter")),
     )
+}
+
+/// A room for everything; without the module the section remains.
+fn room(settings: &str) -> String {
+    format!(
+        "<IfModule nap_module>\n<NapRoom r>\nNapStatic On\n{settings}\n</NapRoom>\n</IfModule>\n\
+         <Location />\n<IfModule nap_module>\nNapUse r\n</IfModule>\n\
+         </Location>"
+    )
+}
+
+/// One program runs as long as the stream lives, and holds a permit.
+fn fill(httpd: &Httpd) -> TcpStream {
+    let mut stream = httpd.connect();
+    stream
+        .write_all(b"GET /counter?ms=600000 HTTP/1.0\r\n\r\n")
+        .expect("httpd listens");
+    wait_until("the program runs", Duration::from_secs(30), || {
+        httpd.counter().running == 1
+    });
+    stream
 }
 
 /// The children's instructions for MANY requests less those for FEW, by their difference.
@@ -166,8 +157,9 @@ fn total(path: &std::path::Path) -> f64 {
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0.0)
 }
 
-/// Sends a request and reads one answer of known length, or to the end.
-fn exchange(stream: &mut TcpStream, request: &str) -> String {
+/// Asks for a path and reads one answer of known length, or to the end.
+fn exchange(stream: &mut TcpStream, path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("httpd reads");
     let (mut answer, mut part) = (Vec::new(), [0; 16384]);
     loop {
