@@ -53,12 +53,14 @@ ErrorLog error_log
 ServerName localhost
 Listen 127.0.0.1:$2
 ListenBacklog 2048
-# 768 visitors may be served or waiting at once.
-ServerLimit 24
-ThreadsPerChild 64
+# 768 visitors may be served or waiting at once: few children with many threads, because a child
+# that is full of waiters refuses although another has room.
+ServerLimit 4
+ThreadLimit 384
+ThreadsPerChild 384
 MaxRequestWorkers 768
-StartServers 12
-MinSpareThreads 64
+StartServers 2
+MinSpareThreads 75
 MaxSpareThreads 768
 SetEnv BOARD_DIR $root/$1/data
 SetEnv BOARD_CPU_MS ${BOARD_CPU_MS:-30}

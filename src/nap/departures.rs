@@ -80,6 +80,11 @@ impl Departures {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
+    /// Departures of the present busy period.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Intervals between the departures that count, and the time from first to last.
     fn measured(&self) -> Option<(u32, Micros)> {
         if self.count < ENOUGH {

@@ -40,6 +40,8 @@ use crate::nap::wait_limit::{Conformal, Facts, Line as Regression, Settings, Sou
 const PSI_PPM: u64 = 900_000;
 /// Margin on slot capacity, "with ample margin" (eta, ALGORITHMS.md 2.1).
 const ETA: f64 = 0.9;
+/// A slot period has so many slots before anything is known.
+const COLD_SLOTS: u64 = 8;
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
 /// An answer that runs this long past its first byte is long.
@@ -318,9 +320,12 @@ impl GateView<'_> {
         if leaving.waited {
             let response = self.now - leaving.entered;
             self.gate.samples.record(self.now, leaving.queue, response);
-            self.gate
-                .conformal
-                .observe(response.as_secs_f64(), leaving.predicted.as_secs_f64());
+            if leaving.predicted > Micros::ZERO {
+                let predicted = leaving.predicted.as_secs_f64();
+                self.gate
+                    .conformal
+                    .observe(response.as_secs_f64(), predicted);
+            }
             self.gate.fresh = 1;
         }
         self.serve();
@@ -514,7 +519,11 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Verdict {
         let queue = self.gate.queue.len();
-        let predicted = self.predict(queue);
+        // A guess from nothing must not count against the line's spread (rho).
+        let predicted = match self.gate.decided {
+            0 => Micros::ZERO,
+            _ => self.predict(queue),
+        };
         let deadline = self.now + self.gate.terms.bound;
         let mut place = Place {
             owner: arrival.owner,
@@ -719,7 +728,7 @@ impl GateView<'_> {
                     Err(_) => self.gate.wanted = COLD_LIMIT,
                 }
             }
-            _ if self.gate.decided == 0 && self.gate.departures.throughput().is_none() => {
+            _ if self.gate.decided == 0 && !self.speed_is_known() => {
                 // Nothing is known of the server's speed: whoever finds a worker to wait on may
                 // wait for the first ten departures to tell. The deadline guard keeps the bound.
                 self.gate.limit = parked;
@@ -755,6 +764,12 @@ impl GateView<'_> {
             self.gate.decided = 1;
             self.shed();
         }
+    }
+
+    /// Enough departures of one busy period to tell X: the first c leave together, as they came.
+    fn speed_is_known(&self) -> bool {
+        let enough = self.permits.limit().saturating_mul(2).max(10);
+        self.gate.departures.count() >= enough && self.gate.departures.throughput().is_some()
     }
 
     /// The first rate is known: newcomers beyond what fits the bound are told at once, the newest
@@ -982,7 +997,14 @@ impl Gate {
     /// C, A(C), late share and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.5).
     pub fn issue_terms(&self, permits: &Permits) -> slots::Terms {
         let terms = &self.terms;
-        let period_s = terms.slot_period.as_secs_f64();
+        let by_law = terms.slot_tickets.how == how::AUTO;
+        // What is sold before the server's speed is known is sold in short slots: a wrong guess
+        // is frozen with its slot.
+        let period = match self.decided {
+            0 if by_law => Micros((terms.slot_period.0 / COLD_SLOTS).max(1)),
+            _ => terms.slot_period,
+        };
+        let period_s = period.as_secs_f64();
         let phi = match terms.share.how {
             how::FIXED => f64::from(terms.share.n) / 1e6,
             _ => self.share.phi(),
@@ -995,8 +1017,11 @@ impl Gate {
             _ => match (self.departures.throughput(), service) {
                 (Some(x), _) => slots::capacity_from_rate(period_s, x, ETA, phi),
                 (None, Some(s)) => slots::capacity(period_s, s, c, ETA, phi),
-                // Not one access has finished: it takes at least about the bound.
-                (None, None) => slots::capacity(period_s, terms.bound.as_secs_f64(), c, ETA, phi),
+                // Not one access has finished: most sites serve a page in an eighth of the bound.
+                (None, None) => {
+                    let guess = terms.bound.as_secs_f64() / 8.0;
+                    slots::capacity(period_s, guess, c, ETA, phi)
+                }
             },
         };
         let factor = match terms.overbook.how {
@@ -1010,7 +1035,7 @@ impl Gate {
             capacity
         };
         slots::Terms {
-            period: terms.slot_period,
+            period,
             capacity,
             issue_limit,
             late_share_ppm: if terms.slot_tickets.how == how::PAPER {
