@@ -64,6 +64,7 @@ MinSpareThreads 75
 MaxSpareThreads 768
 SetEnv BOARD_DIR $root/$1/data
 SetEnv BOARD_CPU_MS ${BOARD_CPU_MS:-30}
+SetEnv BOARD_SLEEP_MS ${BOARD_SLEEP_MS:-0}
 ScriptAlias /board $root/board
 <Directory $root>
   Require all granted
