@@ -96,7 +96,11 @@ static nap_handle *refused(request_rec *r)
 /* pre_translate_name. OK: no other module maps it. */
 int nap_page_claim(request_rec *r)
 {
-    if (!nap_the_core || r->main || !r->uri || strcmp(r->uri, nap_the_site->ticket_path))
+    const char *path = nap_the_site->ticket_path;
+
+    /* a look at one character tells most; both begin with "/" */
+    if (!r->uri || r->uri[0] != '/' || r->uri[1] != path[1] || strcmp(r->uri, path) || r->main ||
+        !nap_the_core)
         return DECLINED;
     nap_handle_make(r)->page = 1;
     return OK;
@@ -189,7 +193,7 @@ static int info_page(request_rec *r)
 
 int nap_page_handler(request_rec *r)
 {
-    if (!r->handler || strncmp(r->handler, "nap-", 4))
+    if (!r->handler || r->handler[0] != 'n' || strncmp(r->handler, "nap-", 4))
         return DECLINED;
     if (!nap_the_core)
         return HTTP_NOT_FOUND;
