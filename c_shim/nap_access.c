@@ -201,7 +201,7 @@ static void detach(nap_handle *h)
 
 /* ---- Admission -------------------------------------------------------------------------------- */
 
-static int has_includes(const request_rec *r)
+static NAP_SELDOM int has_includes(const request_rec *r)
 {
     const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
 
@@ -222,7 +222,7 @@ static int is_static(const request_rec *r)
     return !has_includes(r);
 }
 
-static int is_exempt(request_rec *r, const nap_room *room)
+static NAP_SELDOM int is_exempt(request_rec *r, const nap_room *room)
 {
     for (int i = 0; room->exempt && i < room->exempt->nelts; i++) {
         const char *err = NULL;
@@ -245,7 +245,7 @@ static int never(const request_rec *r)
            (r->handler && r->handler[0] == 'n' && !strncmp(r->handler, "nap-", 4));
 }
 
-static int carries_ticket(request_rec *r, const nap_handle *h)
+static NAP_SELDOM int carries_ticket(request_rec *r, const nap_handle *h)
 {
     const char *cookie;
 
@@ -286,22 +286,12 @@ static int run(nap_handle *h)
     return DECLINED;
 }
 
-/* The access enters its room: once. */
-static int enter(request_rec *r, nap_handle *h)
+/* With the request's details: whoever has to wait, may be refused or may carry a ticket. */
+static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verdict)
 {
     nap_access *a = &h->access;
-    nap_verdict verdict;
     nap_request q;
 
-    h->entered = 1;
-    a->room = (uint32_t)h->room->index;
-    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
-               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
-    verdict = nap_the_core->try_enter(a);
-    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
-        return run(h);
-    if (verdict == NAP_PASS)
-        return DECLINED;
     h->noted = 1;
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE || verdict == NAP_RUN)
@@ -317,6 +307,22 @@ static int enter(request_rec *r, nap_handle *h)
     if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
         return refuse(r, h, &q);
     return DECLINED;
+}
+
+/* The access enters its room: once. */
+static int enter(request_rec *r, nap_handle *h)
+{
+    nap_access *a = &h->access;
+    nap_verdict verdict;
+
+    h->entered = 1;
+    a->room = (uint32_t)h->room->index;
+    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
+               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
+    verdict = nap_the_core->try_enter(a);
+    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
+        return run(h);
+    return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
 /* Whether r enters, and as what; early: before its handler is known. */
@@ -364,10 +370,10 @@ int nap_access_early(request_rec *r)
 int nap_access_late(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h;
+    const nap_handle *h = nap_handle_at(r);
 
-    if (nap_page_type(r) == OK)       /* others may have laid hands on it since */
-        return OK;
+    if (h && h->page)                 /* others may have laid hands on it since */
+        return nap_page_type(r);
     if (lies_in_room(dir))
         return admit(r, dir, 0);
     if (!r->prev)
@@ -439,24 +445,25 @@ int nap_line_open(conn_rec *c, void *socket)
     return OK;
 }
 
-/* insert_filter: for whoever holds a permit, on each request of the chain. */
-void nap_access_filter(request_rec *r)
+static __attribute__((noinline)) void watch_begin(request_rec *r, nap_handle *h)
 {
-    nap_handle *h;
-    nap_line *line;
+    nap_line *line = ap_get_module_config(r->connection->conn_config, &nap_module);
 
-    if (r->main)
-        return;
-    h = nap_handle_at(nap_first(r));
-    if (!h || !h->holds)
-        return;
     if (nap_the_site->mod_cgi && r->handler && !strcmp(r->handler, "cgi-script"))
         h->cgi = 1;
     if (r->proxyreq && apr_table_get(r->headers_in, "Upgrade"))
         h->upgrade = 1;
-    line = ap_get_module_config(r->connection->conn_config, &nap_module);
     if (line)
         line->now = h;
+}
+
+/* insert_filter: for whoever holds a permit, on each request of the chain. */
+void nap_access_filter(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(nap_first(r));
+
+    if (h && h->holds && !r->main)
+        watch_begin(r, h);
 }
 
 void nap_access_register(apr_pool_t *p)
@@ -477,19 +484,13 @@ static void note(request_rec *r, const char *name, const char *value)
         apr_table_setn(last->notes, name, value);
 }
 
-/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
-int nap_access_notes(request_rec *r)
+static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
 {
     static const char *const groups[] = { "none", "run", "wait", "re-access", "next-wait" };
-    const nap_handle *h = nap_handle_at(r);
-    const nap_access *a;
     nap_str reason;
     char id[17];
     size_t len;
 
-    if (!h || !h->noted)
-        return DECLINED;
-    a = &h->access;
     note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
     note(r, "nap-wait", apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
                                      (apr_uint64_t)(a->waited_us / 1000000),
@@ -500,5 +501,14 @@ int nap_access_notes(request_rec *r)
     len = nap_the_core->ticket_id(a, id);
     if (len && len < sizeof id)
         note(r, "nap-ticket", apr_pstrmemdup(r->pool, id, len));
+}
+
+/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
+int nap_access_notes(request_rec *r)
+{
+    const nap_handle *h = nap_handle_at(r);
+
+    if (h && h->noted)
+        notes(r, &h->access);
     return DECLINED;
 }
