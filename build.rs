@@ -85,6 +85,7 @@ fn compile(apxs: &Apxs) {
         .extra_warnings(true)
         .warnings_into_errors(true)
         .flag("-Wno-unused-parameter")
+        .force_frame_pointer(false)
         .compile("nap_shim");
 }
 

@@ -53,6 +53,7 @@ static void nap_hooks(apr_pool_t *p)
 
     /* The answer, and its end. Notes must be there before mod_log_config looks. */
     nap_access_register(p);
+    ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_insert_filter(nap_access_filter, NULL, NULL, APR_HOOK_LAST);
     ap_hook_log_transaction(nap_access_notes, NULL, NULL, NAP_FIRST);
 }

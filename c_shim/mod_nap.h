@@ -14,6 +14,7 @@
 
 #include <httpd.h>
 #include <http_config.h>
+#include <http_connection.h>
 #include <http_core.h>
 #include <http_log.h>
 #include <http_protocol.h>
@@ -27,6 +28,10 @@
 
 extern module AP_MODULE_DECLARE_DATA nap_module;
 APLOG_USE_MODULE(nap);
+
+/* What few requests come to is kept out of the way of the many: inlined, its registers and stack
+ * would be set up for all of them. */
+#define NAP_SELDOM __attribute__((noinline, cold))
 
 /* NapEngine; NAP_UNSET: nobody said, which means On. */
 enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
@@ -67,7 +72,7 @@ typedef struct nap_dir {
 
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
-    nap_access access;
+    nap_access access;               /* set by access_init; what follows begins as zero */
     request_rec *first;              /* the chain's first request */
     request_rec *refused;            /* the request that got the 503; NULL: none */
     nap_room *room;                  /* the room of the chain's first request that lies in one */
@@ -75,14 +80,13 @@ typedef struct nap_handle {
     const char *method;              /* as received: an ErrorDocument's is GET */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
-    ap_filter_t *upgrade;            /* watches for 101 */
-    apr_off_t sent;                  /* bytes seen by the filter */
+    apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
+    unsigned passes;                 /* brigades seen by it */
     unsigned entered : 1;            /* the core has decided */
     unsigned holds : 1;              /* a permit, until leave */
     unsigned detached : 1;           /* ... which is back, the worker still busy */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
-    unsigned filtered : 1;           /* the filter is in */
-    unsigned begun : 1;              /* the filter has seen something */
+    unsigned upgrade : 1;            /* may become another protocol: 101 */
     unsigned cgi : 1;                /* run by mod_cgi */
     unsigned page : 1;               /* this request is NapTicketPath's */
 } nap_handle;
@@ -139,6 +143,7 @@ nap_handle *nap_handle_make(request_rec *r);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 int nap_access_early(request_rec *r);
 int nap_access_late(request_rec *r);
+int nap_line_open(conn_rec *c, void *socket);
 void nap_access_filter(request_rec *r);
 int nap_access_notes(request_rec *r);
 

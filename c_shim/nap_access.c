@@ -2,7 +2,7 @@
  *
  * An access is a chain of internal redirects; its handle hangs on the chain's first request. The
  * core decides; here the request waits (nap_wait_turn is the only place), gets its 503, or runs.
- * The permit comes back by `detach` from the output filter when the answer is made, and by `leave`
+ * The permit comes back by `detach` from the connection's filter when the answer is made, and by `leave`
  * from a cleanup of the first request's pool, whatever happens: log_transaction is too early, the
  * script of an aborted client still runs then.
  *
@@ -10,7 +10,6 @@
  * access may cost some 600 instructions, the core's included.
  */
 #include <ap_mpm.h>
-#include <http_connection.h>
 #include <mod_core.h>
 #include <scoreboard.h>
 #include <util_filter.h>
@@ -22,7 +21,13 @@
 #define SLICE_US 250000     /* between two looks at client and server */
 #define COOKIES_MAX 16      /* Cookie headers looked at */
 
-static ap_filter_rec_t *count_filter, *upgrade_filter;
+static ap_filter_rec_t *watch_filter;
+
+/* What a connection's filter looks at. It stays for the connection's life: adding one to each
+ * request would cost as much as everything else here together. */
+typedef struct nap_line {
+    nap_handle *now;        /* the access whose answer passes; NULL: none of ours */
+} nap_line;
 
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
@@ -33,8 +38,9 @@ nap_handle *nap_handle_make(request_rec *r)
 
     if (h)
         return h;
-    h = apr_pcalloc(r->pool, sizeof *h);
-    nap_the_core->access_init(&h->access);
+    h = apr_palloc(r->pool, sizeof *h);
+    nap_the_core->access_init(&h->access);      /* writes all of it */
+    memset(&h->first, 0, sizeof *h - offsetof(nap_handle, first));
     h->first = r;
     h->method = r->method;
     ap_set_module_config(r->request_config, &nap_module, h);
@@ -171,9 +177,10 @@ static apr_status_t leave(void *data)
 {
     nap_handle *h = data;
     conn_rec *c = h->first->connection;
+    nap_line *line = ap_get_module_config(c->conn_config, &nap_module);
 
-    if (h->upgrade)
-        ap_remove_output_filter(h->upgrade);
+    if (line && line->now == h)
+        line->now = NULL;
     if (h->cgi && !h->detached && c->aborted) {
         nap_access *a = apr_pmemdup(c->pool, &h->access, sizeof *a);
 
@@ -194,7 +201,7 @@ static void detach(nap_handle *h)
 
 /* ---- Admission -------------------------------------------------------------------------------- */
 
-static int has_includes(const request_rec *r)
+static NAP_SELDOM int has_includes(const request_rec *r)
 {
     const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
 
@@ -215,7 +222,7 @@ static int is_static(const request_rec *r)
     return !has_includes(r);
 }
 
-static int is_exempt(request_rec *r, const nap_room *room)
+static NAP_SELDOM int is_exempt(request_rec *r, const nap_room *room)
 {
     for (int i = 0; room->exempt && i < room->exempt->nelts; i++) {
         const char *err = NULL;
@@ -235,10 +242,10 @@ static int never(const request_rec *r)
     int m = r->method_number;
 
     return r->main || m == M_OPTIONS || m == M_CONNECT || m == M_TRACE ||
-           (r->handler && !strncmp(r->handler, "nap-", 4));
+           (r->handler && r->handler[0] == 'n' && !strncmp(r->handler, "nap-", 4));
 }
 
-static int carries_ticket(request_rec *r, const nap_handle *h)
+static NAP_SELDOM int carries_ticket(request_rec *r, const nap_handle *h)
 {
     const char *cookie;
 
@@ -279,22 +286,12 @@ static int run(nap_handle *h)
     return DECLINED;
 }
 
-/* The access enters its room: once. */
-static int enter(request_rec *r, nap_handle *h)
+/* With the request's details: whoever has to wait, may be refused or may carry a ticket. */
+static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verdict)
 {
     nap_access *a = &h->access;
-    nap_verdict verdict;
     nap_request q;
 
-    h->entered = 1;
-    a->room = (uint32_t)h->room->index;
-    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
-               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
-    verdict = nap_the_core->try_enter(a);
-    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
-        return run(h);
-    if (verdict == NAP_PASS)
-        return DECLINED;
     h->noted = 1;
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE || verdict == NAP_RUN)
@@ -312,6 +309,22 @@ static int enter(request_rec *r, nap_handle *h)
     return DECLINED;
 }
 
+/* The access enters its room: once. */
+static int enter(request_rec *r, nap_handle *h)
+{
+    nap_access *a = &h->access;
+    nap_verdict verdict;
+
+    h->entered = 1;
+    a->room = (uint32_t)h->room->index;
+    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
+               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
+    verdict = nap_the_core->try_enter(a);
+    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
+        return run(h);
+    return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
+}
+
 /* Whether r enters, and as what; early: before its handler is known. */
 static int admit(request_rec *r, const nap_dir *dir, int early)
 {
@@ -327,7 +340,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
         h->dir = dir;
     }
     /* mod_rewrite in a directory: what it makes of the request comes by here again */
-    if (r->handler && !strcmp(r->handler, "redirect-handler"))
+    if (r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler"))
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
@@ -336,6 +349,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     return enter(r, h);
 }
 
+/* Also says that the core is there: without it no room has an index. */
 static int lies_in_room(const nap_dir *dir)
 {
     return dir->room && dir->room->index >= 0 && dir->engine != NAP_ENGINE_OFF;
@@ -347,7 +361,7 @@ int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
 
-    if (!nap_the_core || !lies_in_room(dir) || dir->room->conf.admit_early != 1)
+    if (!lies_in_room(dir) || dir->room->conf.admit_early != 1)
         return DECLINED;
     return admit(r, dir, 1);
 }
@@ -356,12 +370,10 @@ int nap_access_early(request_rec *r)
 int nap_access_late(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h;
+    const nap_handle *h = nap_handle_at(r);
 
-    if (!nap_the_core)
-        return DECLINED;
-    if (nap_page_type(r) == OK)       /* others may have laid hands on it since */
-        return OK;
+    if (h && h->page)                 /* others may have laid hands on it since */
+        return nap_page_type(r);
     if (lies_in_room(dir))
         return admit(r, dir, 0);
     if (!r->prev)
@@ -373,86 +385,90 @@ int nap_access_late(request_rec *r)
 
 /* ---- The answer ------------------------------------------------------------------------------- */
 
-/* Bytes of body in bb; *known: every bucket tells its length; *end: the answer is complete. */
-static apr_off_t measure(const apr_bucket_brigade *bb, int *known, int *end)
-{
-    apr_off_t bytes = 0;
-
-    for (const apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b)) {
-        if (APR_BUCKET_IS_EOS(b))
-            *end = 1;
-        else if (b->length == (apr_size_t)-1)
-            *known = 0;
-        else
-            bytes += b->length;
-    }
-    return bytes;
-}
-
 static int is_event_stream(const request_rec *r)
 {
     return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
 }
 
-/* Behind content-length and headers, in front of chunking: buckets have been read by now. The
- * permit is for making an answer, so it goes back before the last piece of it is sent. */
-static apr_status_t count_bytes(ap_filter_t *f, apr_bucket_brigade *bb)
+static request_rec *nap_last(request_rec *r)
 {
-    nap_handle *h = f->ctx;
-    int known = 1, end = 0, over;
-
-    h->sent += measure(bb, &known, &end);
-    if (!h->begun)
-        nap_the_core->first_byte(&h->access);
-    over = (!h->begun && is_event_stream(f->r)) || (end && known) ||
-           (h->room->conf.download >= 0 && h->sent > h->room->conf.download);
-    h->begun = 1;
-    if (over) {
-        detach(h);
-        ap_remove_output_filter(f);
-    }
-    return ap_pass_brigade(f->next, bb);
-}
-
-/* A proxied request that asks for another protocol; the answer 101 goes past the request's own
- * filters. */
-static apr_status_t watch_upgrade(ap_filter_t *f, apr_bucket_brigade *bb)
-{
-    nap_handle *h = f->ctx;
-    request_rec *r = h->first;
-
     while (r->next)
         r = r->next;
-    if (r->status == HTTP_SWITCHING_PROTOCOLS)
+    return r;
+}
+
+/* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
+ * here with the length of everything before it known (bodies have been read by now), when it is
+ * long, or when it is none that will end: 101 or an event stream. */
+static void watch(nap_handle *h, const apr_bucket_brigade *bb)
+{
+    int known = 1, end = 0;
+
+    for (const apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (APR_BUCKET_IS_EOS(b))
+            end = 1;
+        else if (b->length == (apr_size_t)-1)
+            known = 0;
+        else
+            h->sent += b->length;
+    }
+    if ((end && known) ||
+        (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
+        (h->upgrade && nap_last(h->first)->status == HTTP_SWITCHING_PROTOCOLS))
         detach(h);
+    else if (h->passes++ == 1)      /* the first time it is the headers */
+        is_event_stream(nap_last(h->first)) ? detach(h) : nap_the_core->first_byte(&h->access);
+}
+
+/* A connection's filter, behind chunking, in front of TLS. */
+static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_handle *h = ((nap_line *)f->ctx)->now;
+
+    if (h && !h->detached)
+        watch(h, bb);
     return ap_pass_brigade(f->next, bb);
 }
 
-/* insert_filter: for whoever holds a permit. The filter stays with the chain over redirects. */
-void nap_access_filter(request_rec *r)
+/* pre_connection, of HTTP/2's streams too. Not later: the chain of a request that exists already
+ * would go past a filter added in front of its connection's. */
+int nap_line_open(conn_rec *c, void *socket)
 {
-    nap_handle *h;
+    nap_line *line;
 
-    if (!nap_the_core || r->main)
-        return;
-    h = nap_handle_at(nap_first(r));
-    if (!h || !h->holds)
-        return;
+    if (!nap_the_core)
+        return DECLINED;
+    line = apr_pcalloc(c->pool, sizeof *line);
+    ap_set_module_config(c->conn_config, &nap_module, line);
+    ap_add_output_filter_handle(watch_filter, line, NULL, c);
+    return OK;
+}
+
+static __attribute__((noinline)) void watch_begin(request_rec *r, nap_handle *h)
+{
+    nap_line *line = ap_get_module_config(r->connection->conn_config, &nap_module);
+
     if (nap_the_site->mod_cgi && r->handler && !strcmp(r->handler, "cgi-script"))
         h->cgi = 1;
-    if (!h->filtered)
-        ap_add_output_filter_handle(count_filter, h, r, r->connection);
-    h->filtered = 1;
-    if (r->proxyreq && !h->upgrade && apr_table_get(r->headers_in, "Upgrade"))
-        h->upgrade = ap_add_output_filter_handle(upgrade_filter, h, r, r->connection);
+    if (r->proxyreq && apr_table_get(r->headers_in, "Upgrade"))
+        h->upgrade = 1;
+    if (line)
+        line->now = h;
+}
+
+/* insert_filter: for whoever holds a permit, on each request of the chain. */
+void nap_access_filter(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(nap_first(r));
+
+    if (h && h->holds && !r->main)
+        watch_begin(r, h);
 }
 
 void nap_access_register(apr_pool_t *p)
 {
-    count_filter = ap_register_output_filter("NAP", count_bytes, NULL, AP_FTYPE_PROTOCOL + 5);
-    upgrade_filter = ap_register_output_filter("NAP_UPGRADE", watch_upgrade, NULL,
-                                               AP_FTYPE_CONNECTION);
+    watch_filter = ap_register_output_filter("NAP", watch_line, NULL, AP_FTYPE_CONNECTION);
 }
 
 /* ---- Log notes -------------------------------------------------------------------------------- */
@@ -468,19 +484,13 @@ static void note(request_rec *r, const char *name, const char *value)
         apr_table_setn(last->notes, name, value);
 }
 
-/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
-int nap_access_notes(request_rec *r)
+static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
 {
     static const char *const groups[] = { "none", "run", "wait", "re-access", "next-wait" };
-    const nap_handle *h = nap_handle_at(r);
-    const nap_access *a;
     nap_str reason;
     char id[17];
     size_t len;
 
-    if (!h || !h->noted || !nap_the_core)
-        return DECLINED;
-    a = &h->access;
     note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
     note(r, "nap-wait", apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
                                      (apr_uint64_t)(a->waited_us / 1000000),
@@ -491,5 +501,14 @@ int nap_access_notes(request_rec *r)
     len = nap_the_core->ticket_id(a, id);
     if (len && len < sizeof id)
         note(r, "nap-ticket", apr_pstrmemdup(r->pool, id, len));
+}
+
+/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
+int nap_access_notes(request_rec *r)
+{
+    const nap_handle *h = nap_handle_at(r);
+
+    if (h && h->noted)
+        notes(r, &h->access);
     return DECLINED;
 }

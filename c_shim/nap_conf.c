@@ -49,6 +49,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     nap_no_room.index = -1;
     site->rooms = apr_hash_make(pconf);
     site->in_order = apr_array_make(pconf, 4, sizeof(nap_room *));
+    site->ticket_path = "/.nap/ticket";
     nap_the_site = site;
     room_open = NULL;
     if (!core || core->abi != NAP_ABI) {
@@ -411,7 +412,8 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     if (!nap_the_core || !site)
         return OK;
     nap_server_measure(&site->conf);
-    site->ticket_path = site->conf.ticket_path[0] ? site->conf.ticket_path : "/.nap/ticket";
+    if (site->conf.ticket_path[0])
+        site->ticket_path = site->conf.ticket_path;
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;

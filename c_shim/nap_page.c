@@ -57,22 +57,25 @@ static char *line_without_ticket(apr_pool_t *p, char *line)
     return query ? without_ticket(p, line, query + 1, NULL) : line;
 }
 
-/* post_read_request: nobody else shall see, forward, cache or log it. */
-int nap_query_take(request_rec *r)
+static NAP_SELDOM void take(request_rec *r)
 {
     nap_str value = { NULL, 0 };
-    char *args;
+    char *args = without_ticket(r->pool, r->args, r->args, &value);
 
-    if (!r->args || !nap_the_core || !ap_strstr_c(r->args, PARAMETER))
-        return DECLINED;
-    args = without_ticket(r->pool, r->args, r->args, &value);
     if (!strcmp(args, r->args))
-        return DECLINED;
+        return;
     nap_handle_make(r)->ticket_query = value;
     r->args = *args ? args : NULL;
     r->parsed_uri.query = r->args;
     r->unparsed_uri = line_without_ticket(r->pool, r->unparsed_uri);
     r->the_request = line_without_ticket(r->pool, r->the_request);
+}
+
+/* post_read_request: nobody else shall see, forward, cache or log it. */
+int nap_query_take(request_rec *r)
+{
+    if (r->args && nap_the_core && ap_strstr_c(r->args, PARAMETER))
+        take(r);
     return DECLINED;
 }
 
@@ -93,13 +96,23 @@ static nap_handle *refused(request_rec *r)
     return h && h->refused ? h : NULL;
 }
 
-/* pre_translate_name. OK: no other module maps it. */
-int nap_page_claim(request_rec *r)
+static NAP_SELDOM int claim(request_rec *r, const char *path)
 {
-    if (!nap_the_core || r->main || !r->uri || strcmp(r->uri, nap_the_site->ticket_path))
+    if (strcmp(r->uri, path) || r->main || !nap_the_core)
         return DECLINED;
     nap_handle_make(r)->page = 1;
     return OK;
+}
+
+/* pre_translate_name. OK: no other module maps it. */
+int nap_page_claim(request_rec *r)
+{
+    const char *uri = r->uri, *path = nap_the_site->ticket_path;
+
+    /* most differ in the first character behind the "/" */
+    if (!uri || uri[0] != '/' || uri[1] != path[1])
+        return DECLINED;
+    return claim(r, path);
 }
 
 /* translate_name: a name for the modules that want one; nothing is there. */
@@ -187,9 +200,9 @@ static int info_page(request_rec *r)
     return answer(r, bb);
 }
 
-int nap_page_handler(request_rec *r)
+static NAP_SELDOM int own_handler(request_rec *r)
 {
-    if (!r->handler || strncmp(r->handler, "nap-", 4))
+    if (strncmp(r->handler, "nap-", 4))
         return DECLINED;
     if (!nap_the_core)
         return HTTP_NOT_FOUND;
@@ -198,4 +211,9 @@ int nap_page_handler(request_rec *r)
     if (!strcmp(r->handler, "nap-info"))
         return info_page(r);
     return DECLINED;
+}
+
+int nap_page_handler(request_rec *r)
+{
+    return r->handler && r->handler[0] == 'n' ? own_handler(r) : DECLINED;
 }

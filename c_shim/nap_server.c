@@ -44,6 +44,8 @@ static int failed(server_rec *s, const char *what, const char *why)
 {
     ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s: %s; nothing is scheduled", what, why);
     nap_the_core = NULL;
+    for (int i = 0; i < nap_the_site->in_order->nelts; i++)
+        APR_ARRAY_IDX(nap_the_site->in_order, i, nap_room *)->index = -1;
     return OK;
 }
 
