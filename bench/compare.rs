@@ -11,7 +11,7 @@
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use httpd::{Builder, Httpd, Mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, made, wait_until};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -147,7 +147,8 @@ impl Way {
             .as_ref()
             .map_or(httpd.port(), |haproxy| haproxy.port);
         let name = self.name.replace(' ', "-");
-        let json = directory().join(format!("{name}-{mpm}-{}-{round}.json", crowd.clients));
+        let json =
+            made::directory("bench").join(format!("{name}-{mpm}-{}-{round}.json", crowd.clients));
         let (clients, posts) = (crowd.clients.to_string(), crowd.posts.to_string());
         let seed = (round + 1).to_string();
         let report = httpd::crowd(
@@ -226,16 +227,6 @@ impl Drop for HaProxy {
         let _ = self.process.wait();
         let _ = std::fs::remove_file(&self.config);
     }
-}
-
-/// Where the reports go.
-fn directory() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("tmp is in target");
-    let path = target.join("bench");
-    std::fs::create_dir_all(&path).expect("target takes a directory");
-    path
 }
 
 fn print_table(mpm: Mpm, crowd: &Crowd, rounds: u32, ways: &[&Way], reports: &[Vec<Value>]) {

@@ -10,7 +10,7 @@
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use httpd::{Builder, Httpd, Mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn main() {
 fn server(nap: bool, config: &str) -> Builder {
     let builder = Httpd::builder()
         .mpm(Mpm::Prefork)
-        .workers(4, 1)
+        .workers(8, 1)
         .under(&[
             "valgrind",
             "--tool=callgrind",
@@ -49,6 +49,7 @@ fn server(nap: bool, config: &str) -> Builder {
         .file("htdocs/page/a.html", "x".repeat(1000))
         .config("KeepAlive On\nMaxKeepAliveRequests 0\nKeepAliveTimeout 60")
         .config(config);
+    let builder = builder.expect_log("this room wants MaxRequestWorkers", "a few workers suffice");
     if nap { builder.nap() } else { builder }
 }
 
@@ -63,10 +64,13 @@ fn admitted() -> (f64, f64) {
     };
     // A page that no room schedules would cost nothing and prove nothing: where the room is full
     // it must be refused.
-    let full = server(true, &room("NapRunReady 1\nNapWaitLimit 0"))
-        .under(&[])
-        .start();
-    let _held = fill(&full);
+    let full = server(
+        true,
+        &room("NapRunReady 1\nNapWaitLimit 2\nNapWaitMax 10min"),
+    )
+    .under(&[])
+    .start();
+    let _held = fill_up(&full);
     assert_eq!(
         full.get("/page/a.html").status,
         503,
@@ -74,18 +78,20 @@ fn admitted() -> (f64, f64) {
     );
     let config = room("NapRunReady 2");
     (
-        per_request(|| server(false, &config), ask),
-        per_request(|| server(true, &config), ask),
+        per_request("admitted-without", || server(false, &config), ask),
+        per_request("admitted-with", || server(true, &config), ask),
     )
 }
 
 /// Instructions per refused request: of Redirect 503, and of a refusal with a ticket.
 fn refused() -> (f64, f64) {
-    let config = room("NapRunReady 1\nNapWaitLimit 0");
+    let config = room(
+        "NapRunReady 1\nNapWaitLimit 2\nNapWaitMax 10min\nNapSlotTickets 1000\nNapTicketsPerClient 100000",
+    );
     let ask = |path: &'static str| {
         move |httpd: &Httpd, requests: u32| {
             // On the server without the module this holds nothing, but it runs there as well.
-            let _held = fill(httpd);
+            let _held = fill_up(httpd);
             for _ in 0..requests {
                 let answer = exchange(&mut httpd.connect(), path);
                 assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
@@ -94,19 +100,22 @@ fn refused() -> (f64, f64) {
     };
     let page = {
         let httpd = server(true, &config).under(&[]).start();
-        let _held = fill(&httpd);
+        let _held = fill_up(&httpd);
         httpd.get("/counter")
     };
+    let sold = page.header("set-cookie").is_some();
     assert!(
-        page.header("set-cookie").is_some(),
-        "refused with a ticket: {page:?}"
+        sold,
+        "refused without a ticket: {:?}\n{}",
+        page.headers,
+        page.text()
     );
     let plain = config.clone() + "\nRedirect 503 /busy\nErrorDocument 503 /page/busy.html";
     let busy = "x".repeat(page.body.len());
     let without = || server(false, &plain).file("htdocs/page/busy.html", &busy);
     (
-        per_request(without, ask("/busy")),
-        per_request(|| server(true, &config), ask("/counter")),
+        per_request("refused-without", without, ask("/busy")),
+        per_request("refused-with", || server(true, &config), ask("/counter")),
     )
 }
 
@@ -119,33 +128,48 @@ fn room(settings: &str) -> String {
     )
 }
 
-/// One program runs as long as the stream lives, and holds a permit.
-fn fill(httpd: &Httpd) -> TcpStream {
-    let mut stream = httpd.connect();
-    stream
-        .write_all(b"GET /counter?ms=600000 HTTP/1.0\r\n\r\n")
-        .expect("httpd listens");
-    wait_until("the program runs", Duration::from_secs(30), || {
-        httpd.counter().running == 1
-    });
-    stream
+/// Sends endless programs until the room refuses one: one runs, the others wait, as long as their
+/// streams live. Without the module the last of them runs as well.
+fn fill_up(httpd: &Httpd) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut stream = httpd.connect();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .expect("above zero");
+        stream
+            .write_all(b"GET /counter?ms=600000 HTTP/1.0\r\n\r\n")
+            .expect("httpd listens");
+        let refused = stream.read_exact(&mut [0; 12]).is_ok();
+        if refused {
+            break;
+        }
+        held.push(stream);
+    }
+    held
 }
 
-/// The children's instructions for MANY requests less those for FEW, by their difference.
-fn per_request(server: impl Fn() -> Builder, ask: impl Fn(&Httpd, u32)) -> f64 {
+/// The children's instructions for MANY requests less those for FEW, by their difference. Leaves
+/// callgrind's files in target/bench, for callgrind_annotate.
+fn per_request(name: &str, server: impl Fn() -> Builder, ask: impl Fn(&Httpd, u32)) -> f64 {
+    let kept = httpd::made::directory("bench");
     let count = |requests| {
         let mut httpd = server().start();
         ask(&httpd, requests);
         let parent = format!("callgrind.{}", httpd.pid());
         httpd.stop();
         let files = std::fs::read_dir(httpd.root().join("data")).expect("our own directory");
-        let files = files.flatten().filter(|file| {
-            let name = file.file_name();
-            // The parent works by the clock, not by the request.
-            name.to_string_lossy().starts_with("callgrind.") && *name != *parent
+        let names = files
+            .flatten()
+            .map(|file| file.file_name().to_string_lossy().into_owned());
+        // The parent works by the clock, not by the request.
+        let children = names.filter(|name| name.starts_with("callgrind.") && *name != parent);
+        let counts = children.enumerate().map(|(n, child)| {
+            let copy = kept.join(format!("callgrind.{name}.{requests}.{n}"));
+            std::fs::copy(httpd.root().join("data").join(child), &copy).expect("target has room");
+            total(&copy)
         });
-        let totals = files.map(|file| total(&file.path()));
-        totals.sum::<f64>()
+        counts.sum::<f64>()
     };
     (count(MANY) - count(FEW)) / f64::from(MANY - FEW)
 }

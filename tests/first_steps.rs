@@ -6,13 +6,20 @@ use httpd::{Httpd, for_each_mpm, wait_until};
 use std::process::Command;
 use std::time::Duration;
 
+/// What mod_nap says where more visitors could wait than httpd has workers for.
+const SMALL: &str = "this room wants MaxRequestWorkers";
+const SMALL_REASON: &str = "the test's server is small";
+
 #[test]
 fn the_shipped_configuration_loads_and_protects() {
     let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/apache-conf"));
     for file in files.expect("apache-conf is there") {
         let path = file.expect("a readable directory").path();
         let config = std::fs::read_to_string(&path).expect("a readable file");
-        let server = Httpd::builder().nap().config(&config);
+        let server = Httpd::builder()
+            .nap()
+            .config(&config)
+            .expect_log(SMALL, SMALL_REASON);
         server
             .clone()
             .configtest()
@@ -36,6 +43,7 @@ fn ab_gets_an_answer_to_every_request_and_the_limit_holds() {
             .mpm(mpm)
             .nap()
             .workers(4, 32)
+            .expect_log(SMALL, SMALL_REASON)
             .config("<NapRoom ab>\nNapRunReady 10\nNapWaitMax 4s\n</NapRoom>")
             .config("<Location /counter>\nNapUse ab\n</Location>")
             .start();

@@ -13,10 +13,7 @@ pub fn module() -> PathBuf {
 
 /// A file that `make` built under target/; panics when it is missing or older than its sources.
 pub fn file(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .expect("tmp is in target");
-    let path = target.join(name);
+    let path = target().join(name);
     let made = path.metadata().and_then(|m| m.modified());
     let Ok(made) = made else {
         panic!(
@@ -39,6 +36,18 @@ pub fn file(name: &str) -> PathBuf {
         );
     }
     path
+}
+
+/// A directory under target/ for what a run leaves behind.
+pub fn directory(name: &str) -> PathBuf {
+    let path = target().join(name);
+    fs::create_dir_all(&path).expect("target takes a directory");
+    path
+}
+
+fn target() -> &'static Path {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    tmp.parent().expect("tmp is in target")
 }
 
 /// When the newest file of a tree changed; programs under src/bin are no part of the module.
