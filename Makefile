@@ -69,7 +69,11 @@ test-httpd: module programs cgi ## the tests on a real httpd
 	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
 
 check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
-	@:
+	@cp src/ffi/contract.rs $(TARGET)/contract.committed
+	$(CARGO) check --locked --lib --features bindings
+	@if ! cmp -s src/ffi/contract.rs $(TARGET)/contract.committed; then \
+	  echo 'src/ffi/contract.rs was not what bindgen makes of c_shim/nap.h; it is now: commit it'; \
+	  exit 1; fi
 
 test-all: setup-all test test-docker ## and the long ones: Docker
 
