@@ -38,39 +38,26 @@ impl Wall {
     }
 
     /// `12:03:15`.
-    pub fn time(self) -> impl fmt::Display {
-        let second = self.local_second().rem_euclid(DAY_S);
-        let (minute, s) = (second / 60, second % 60);
-        shown(move |f| write!(f, "{:02}:{:02}:{s:02}", minute / 60, minute % 60))
+    pub fn time(self) -> Written {
+        Written::EMPTY.time(self)
     }
 
     /// [`Wall::time`], with the date before it if that is another than `today`'s.
-    pub fn time_seen_from(self, today: Wall) -> impl fmt::Display {
-        let other_day = self.day() != today.day();
-        shown(move |f| {
-            if other_day {
-                write!(f, "{} ", self.date())?;
-            }
-            write!(f, "{}", self.time())
-        })
-    }
-
-    /// `2026-01-31`.
-    pub fn date(self) -> impl fmt::Display {
-        let (year, month, day) = civil(self.day());
-        shown(move |f| write!(f, "{year:04}-{month:02}-{day:02}"))
+    pub fn time_seen_from(self, today: Wall) -> Written {
+        match self.day() == today.day() {
+            true => self.time(),
+            false => Written::EMPTY.date(self).sign(b' ').time(self),
+        }
     }
 
     /// `+09:00`.
-    pub fn offset(self) -> impl fmt::Display {
-        let sign = if self.offset_min < 0 { '-' } else { '+' };
-        let minutes = self.offset_min.unsigned_abs();
-        shown(move |f| write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+    pub fn offset(self) -> Written {
+        Written::EMPTY.offset(self)
     }
 
     /// `2026-01-31T12:03:15+09:00` (RFC 3339).
-    pub fn stamp(self) -> impl fmt::Display {
-        shown(move |f| write!(f, "{}T{}{}", self.date(), self.time(), self.offset()))
+    pub fn stamp(self) -> Written {
+        Written::EMPTY.date(self).sign(b'T').time(self).offset(self)
     }
 
     fn local_second(self) -> i64 {
@@ -85,18 +72,98 @@ impl Wall {
 }
 
 /// A span that ends when something may be done: rounded up, `3:15` or `1:03:15`.
-pub fn countdown(span: Micros) -> impl fmt::Display {
+pub fn countdown(span: Micros) -> Written {
     let s = span.secs_ceil();
     let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    shown(move |f| match h {
-        0 => write!(f, "{m}:{s:02}"),
-        _ => write!(f, "{h}:{m:02}:{s:02}"),
-    })
+    let minutes = match h {
+        0 => Written::EMPTY.number(m),
+        _ => Written::EMPTY.number(h).sign(b':').two(m),
+    };
+    minutes.sign(b':').two(s)
+}
+
+/// A time as text. Every refusal writes a dozen of them, and `format!` would take more
+/// instructions for their digits than for the rest of the page.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    bytes: [u8; 40],
+    len: usize,
+}
+
+impl Written {
+    const EMPTY: Written = Written {
+        bytes: [0; 40],
+        len: 0,
+    };
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let written = self.bytes.get(..self.len).unwrap_or(&[]);
+        std::str::from_utf8(written).unwrap_or("")
+    }
+
+    fn date(self, wall: Wall) -> Written {
+        let (year, month, day) = civil(wall.day());
+        self.two(year / 100)
+            .two(year % 100)
+            .sign(b'-')
+            .two(month)
+            .sign(b'-')
+            .two(day)
+    }
+
+    fn time(self, wall: Wall) -> Written {
+        let second = wall.local_second().rem_euclid(DAY_S) as u64;
+        let (minute, s) = (second / 60, second % 60);
+        self.two(minute / 60)
+            .sign(b':')
+            .two(minute % 60)
+            .sign(b':')
+            .two(s)
+    }
+
+    fn offset(self, wall: Wall) -> Written {
+        let minutes = u64::from(wall.offset_min.unsigned_abs());
+        let sign = if wall.offset_min < 0 { b'-' } else { b'+' };
+        self.sign(sign)
+            .two(minutes / 60 % 100)
+            .sign(b':')
+            .two(minutes % 60)
+    }
+
+    fn sign(mut self, sign: u8) -> Written {
+        if let Some(byte) = self.bytes.get_mut(self.len) {
+            *byte = sign;
+            self.len += 1;
+        }
+        self
+    }
+
+    /// `n`, at most 99, in two digits.
+    fn two(self, n: u64) -> Written {
+        self.sign(b'0' + (n / 10 % 10) as u8)
+            .sign(b'0' + (n % 10) as u8)
+    }
+
+    /// `n` in as many digits as it takes.
+    fn number(self, n: u64) -> Written {
+        match n {
+            0..10 => self,
+            _ => self.number(n / 10),
+        }
+        .sign(b'0' + (n % 10) as u8)
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// Year, month and day of the day number `days` since 1970-01-01 (Howard Hinnant,
 /// "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil(days: i64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let (era, of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -108,17 +175,8 @@ fn civil(days: i64) -> (i64, i64, i64) {
     } else {
         from_march - 9
     };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
-
-fn shown(write: impl Fn(&mut fmt::Formatter<'_>) -> fmt::Result) -> impl fmt::Display {
-    struct Shown<F>(F);
-    impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Shown<F> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            self.0(f)
-        }
-    }
-    Shown(write)
+    let year = year + era * 400 + i64::from(month <= 2);
+    (year.max(0) as u64, month as u64, day as u64)
 }
 
 #[cfg(test)]
@@ -142,6 +200,7 @@ mod tests {
             (0, -60, "1969-12-31T23:00:00-01:00"),
             (4_107_542_399, 0, "2100-02-28T23:59:59+00:00"),
             (4_107_542_400, 0, "2100-03-01T00:00:00+00:00"),
+            (1_769_828_400, 1439, "2026-02-01T02:59:00+23:59"),
         ];
         for (unix, offset, expected) in cases {
             assert_eq!(wall(unix, offset).stamp().to_string(), expected);
@@ -182,6 +241,7 @@ mod tests {
             (194_000_001, "3:15"),
             (3_600_000_000, "1:00:00"),
             (90_061_000_000, "25:01:01"),
+            (u64::MAX, "5124095576:01:50"),
         ];
         for (us, expected) in cases {
             assert_eq!(countdown(Micros(us)).to_string(), expected);

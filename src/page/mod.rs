@@ -23,7 +23,7 @@ use serde::{Serialize, Serializer};
 use crate::micros::Micros;
 use crate::nap::ticket;
 use crate::room::verdict::Reason;
-use crate::wall::{Wall, countdown};
+use crate::wall::{Wall, Written, countdown};
 use accept::{Format, Language};
 
 /// What there is to say.
@@ -212,12 +212,12 @@ trait Said {
         self.page().wall.after(self.page().retry_after).ceil()
     }
 
-    fn clock(&self, time: Wall) -> impl Display {
+    fn clock(&self, time: Wall) -> Written {
         time.time_seen_from(self.page().wall)
     }
 
     /// Until the ticket begins, or until the next try.
-    fn wait(&self) -> impl Display {
+    fn wait(&self) -> Written {
         let page = self.page();
         let begins = self.ticket().from;
         countdown(if begins > Micros::ZERO {
