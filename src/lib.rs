@@ -17,6 +17,7 @@
 
 pub mod conf;
 pub mod ffi;
+pub mod info;
 pub mod micros;
 pub mod nap;
 pub mod page;

@@ -1,0 +1,167 @@
+//! [`Snapshot`]: the state as it stood at one moment, copied under the lock.
+//!
+//! All memory is set aside before: under the lock nothing is allocated, formatted or computed
+//! beyond what must be seen at one moment.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::micros::Micros;
+use crate::nap::slots::Slot;
+use crate::nap::wait_limit::Line as Regression;
+use crate::room::counts::Counts;
+use crate::room::gate::Gate;
+use crate::room::history::Record;
+use crate::room::permits::Permits;
+use crate::room::places::Line;
+use crate::room::terms::Terms;
+use crate::room::{Room, Tables};
+
+/// Open slots shown of a gate, the oldest first.
+const SLOTS: usize = 200;
+/// Tickets shown, the newest first.
+const TICKETS: usize = 50;
+
+/// Plain copies of what the pages show.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was taken, inside time.
+    pub(super) now: Micros,
+    pub(super) epoch: u64,
+    pub(super) node: u8,
+    pub(super) rooms: Vec<Room>,
+    pub(super) gates: Vec<GateShot>,
+    /// With the index of the gate.
+    pub(super) slots: Vec<(u32, Slot)>,
+    pub(super) tickets: Vec<Record>,
+    pub(super) children: Vec<ChildShot>,
+}
+
+/// One gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GateShot {
+    pub at: u32,
+    pub kind: u32,
+    pub terms: Terms,
+    pub counts: Counts,
+    /// L as the law wants it.
+    pub wanted: u32,
+    pub decided: bool,
+    pub source: &'static str,
+    pub line: Option<Regression>,
+    pub throughput: Option<f64>,
+    pub service_mean_s: Option<f64>,
+    pub service_p95: Option<Micros>,
+    pub rho: f64,
+    pub phi: f64,
+    /// Tickets presented, and closed, among the last thousand closed.
+    pub returned: (u32, u32),
+    /// Most claims at a time within the bound.
+    pub claims: u32,
+    /// Wait, Re Access, guard line.
+    pub lines: [u32; 3],
+    /// Of these, holders who came in their prime window.
+    pub prime_waiting: u32,
+    pub permits: u32,
+    pub running: u32,
+    pub outstanding: u32,
+    /// Got in without the lock.
+    pub passed: u64,
+}
+
+/// One child.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChildShot {
+    pub pid: u32,
+    pub running: u32,
+    pub waiting: u32,
+    pub secondary: u32,
+}
+
+impl Snapshot {
+    /// An empty snapshot with memory for so many rooms, gates and children.
+    pub fn new(rooms: usize, gates: usize, children: usize) -> Snapshot {
+        Snapshot {
+            now: Micros::ZERO,
+            epoch: 0,
+            node: 0,
+            rooms: Vec::with_capacity(rooms),
+            gates: Vec::with_capacity(gates),
+            slots: Vec::with_capacity(gates.saturating_mul(SLOTS)),
+            tickets: Vec::with_capacity(TICKETS),
+            children: Vec::with_capacity(children),
+        }
+    }
+
+    /// Under the lock: what stands there now. What there is no memory for is left out.
+    pub fn take(&mut self, tables: &Tables<'_>, now: Micros) {
+        (self.now, self.epoch, self.node) = (now, tables.epoch, tables.node);
+        let rooms = tables.rooms.iter().filter(|room| room.used != 0);
+        refill(&mut self.rooms, rooms.copied());
+        let gates = tables.gates.iter().zip(tables.permits).zip(0_u32..);
+        let used = gates.filter(|((gate, _), _)| gate.kind != 0);
+        let shots = used
+            .clone()
+            .map(|((gate, permits), at)| shot(gate, permits, at, tables, now));
+        refill(&mut self.gates, shots);
+        let slots = used.flat_map(|((gate, _), at)| {
+            gate.slots
+                .open_slots()
+                .take(SLOTS)
+                .map(move |slot| (at, *slot))
+        });
+        refill(&mut self.slots, slots);
+        refill(&mut self.tickets, tables.history.last(TICKETS).copied());
+        let children = tables.children.iter().map(|child| ChildShot {
+            pid: child.pid.load(Relaxed),
+            running: child.running.load(Relaxed),
+            waiting: child.waiting.load(Relaxed),
+            secondary: child.secondary.load(Relaxed),
+        });
+        refill(&mut self.children, children.filter(|child| child.pid != 0));
+    }
+}
+
+/// New contents, as far as there is memory.
+fn refill<T>(to: &mut Vec<T>, from: impl Iterator<Item = T>) {
+    to.clear();
+    let room = to.capacity();
+    to.extend(from.take(room));
+}
+
+fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micros) -> GateShot {
+    let lines = [Line::Wait, Line::ReAccess, Line::Guard];
+    let prime = |line| {
+        let places = tables.places.in_line(&gate.queue, line);
+        places
+            .filter(|&at| {
+                tables
+                    .places
+                    .place(at)
+                    .is_some_and(|place| place.prime != 0)
+            })
+            .count()
+    };
+    GateShot {
+        at,
+        kind: gate.kind,
+        terms: gate.terms,
+        counts: gate.counts,
+        wanted: gate.wanted,
+        decided: gate.decided != 0,
+        source: gate.source_word(),
+        line: gate.line(),
+        throughput: gate.departures.throughput(),
+        service_mean_s: permits.residence.mean_s(),
+        service_p95: permits.residence.p95(),
+        rho: gate.conformal.rho(),
+        phi: gate.share.phi(),
+        returned: gate.returns.counts(),
+        claims: gate.ledger.max_claims(now, now + gate.terms.bound),
+        lines: lines.map(|line| gate.queue.line_len(line)),
+        prime_waiting: lines.into_iter().map(prime).sum::<usize>() as u32,
+        permits: permits.limit(),
+        running: permits.running(),
+        outstanding: permits.outstanding(),
+        passed: permits.passed.load(Relaxed),
+    }
+}

@@ -1,0 +1,191 @@
+//! Why a limit is what it is, in a sentence for somebody who is woken at three in the morning.
+
+use super::report::Wanted;
+use super::snapshot::GateShot;
+use crate::micros::Micros;
+use crate::nap::wait_limit::Line;
+use crate::room::children::Workers;
+use crate::room::terms::how;
+
+/// The wait limit the gate's rule asks for; none: not known before a queue has formed.
+pub(super) fn wanted_limit(gate: &GateShot) -> Option<u32> {
+    let choice = gate.terms.wait_limit;
+    match choice.how {
+        how::FIXED => Some(choice.n),
+        how::PAPER => (gate.wanted != 0).then_some(gate.wanted),
+        _ => gate.decided.then_some(gate.wanted),
+    }
+}
+
+/// The wait limit in force; before the first access has met a queue it is not set yet.
+pub(super) fn limit_in_force(gate: &GateShot) -> u32 {
+    wanted_limit(gate)
+        .unwrap_or(u32::MAX)
+        .min(gate.terms.parked)
+}
+
+/// Where the wait limit comes from.
+pub(super) fn wait_limit(gate: &GateShot, wanted: &Wanted) -> String {
+    let parked = gate.terms.parked;
+    let Some(limit) = wanted_limit(gate) else {
+        return format!(
+            "wait limit {parked}: how fast the server is will be known once a queue has lasted for \
+             a dozen departures (more with many permits); until then whoever finds a worker to \
+             wait on may wait, and workers allow {parked}."
+        );
+    };
+    let rule = rule(gate, limit);
+    let used = limit_in_force(gate);
+    if limit <= parked {
+        return format!("wait limit {used}: {rule}; workers allow {parked}.");
+    }
+    let raise = match wanted.max_request_workers {
+        Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
+        None => "raise MaxRequestWorkers".to_owned(),
+    };
+    format!("wait limit {used}: {rule}; workers allow {parked}, so {used} are used: {raise}.")
+}
+
+fn rule(gate: &GateShot, limit: u32) -> String {
+    let bound = seconds(gate.terms.bound);
+    let within = format!(
+        "the bound of {bound} (divided by rho {:.2}, so that it holds for 99 in 100)",
+        gate.rho
+    );
+    let speed = match (gate.throughput, gate.service_mean_s) {
+        (Some(x), Some(s)) => {
+            format!("the server finishes {x:.1} accesses/s, each in {s:.3} s")
+        }
+        _ => "the server's speed is not known".to_owned(),
+    };
+    match gate.source {
+        "fixed" => format!("NapWaitLimit fixes it at {limit}"),
+        "paper" => format!(
+            "NapWaitLimit paper: the line through the last {} accesses that waited meets the bound \
+             of {bound} at {limit} (8 until there is a line)",
+            gate.terms.history
+        ),
+        "little" => format!("{speed}, so {limit} can be answered within {within} (little)"),
+        "shrunk" => format!(
+            "{speed}; for those who waited lately the response was {}, which meets {within} at \
+             {limit} (shrunk)",
+            formula(gate.line)
+        ),
+        "plain" => format!(
+            "for those who waited lately the response was {}, which meets {within} at {limit} \
+             (plain)",
+            formula(gate.line)
+        ),
+        other => format!("{speed}; the last limit, {limit}, stays in force ({other})"),
+    }
+}
+
+fn formula(line: Option<Line>) -> String {
+    line.map_or("unknown".to_owned(), |line| {
+        format!(
+            "{:.3} s + {:.4} s for each access ahead",
+            line.intercept, line.slope
+        )
+    })
+}
+
+/// What becomes of the limit when tickets are out.
+pub(super) fn re_access(gate: &GateShot) -> String {
+    let choice = gate.terms.re_access;
+    if choice.how == how::FIXED {
+        return format!(
+            "NapReAccess gives ticket holders {} places on top of Wait.",
+            choice.n
+        );
+    }
+    let (limit, claims) = (limit_in_force(gate), gate.claims);
+    format!(
+        "of these {limit} places {claims} are kept for tickets that may be presented within the \
+         bound, which leaves {} for those who come without.",
+        limit.saturating_sub(claims)
+    )
+}
+
+/// Where the tickets of a slot come from.
+pub(super) fn slot_tickets(gate: &GateShot) -> String {
+    let (terms, period) = (&gate.terms, seconds(gate.terms.slot_period));
+    match (terms.slot_tickets.how, gate.throughput, gate.service_mean_s) {
+        (how::FIXED, ..) => format!("NapSlotTickets fixes it at {}", terms.slot_tickets.n),
+        (how::PAPER, _, Some(s)) => {
+            format!("NapSlotTickets paper: {period} divided by {s:.3} s, a mean access")
+        }
+        (how::PAPER, ..) => "NapSlotTickets paper: no access has finished yet".to_owned(),
+        (_, Some(x), _) => format!(
+            "the share {:.2} of {x:.1} accesses/s for {period}, with some margin",
+            gate.phi
+        ),
+        (_, None, Some(s)) => format!(
+            "the share {:.2} of what {} permits do in {period} at {s:.3} s each, with some margin",
+            gate.phi, gate.permits
+        ),
+        (_, None, None) => "guessed from the bound: no access has finished yet".to_owned(),
+    }
+}
+
+/// How many workers there should be, and why.
+pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
+    let run_ready = gates
+        .iter()
+        .map(|gate| gate.permits)
+        .fold(0, u32::saturating_add);
+    let wait: Option<u32> = gates
+        .iter()
+        .map(|gate| {
+            let on_top = match gate.terms.re_access.how {
+                how::FIXED => gate.terms.re_access.n,
+                _ => 0,
+            };
+            Some(wanted_limit(gate)?.saturating_add(on_top))
+        })
+        .try_fold(0_u32, |sum, one| Some(sum.saturating_add(one?)));
+    let configured = workers.per_pool.saturating_mul(workers.pools);
+    let Some(wait) = wait else {
+        return Wanted {
+            max_request_workers: None,
+            why: format!(
+                "MaxRequestWorkers is {configured}; how many are wanted is known once a queue has \
+                 formed in each room: run ready + wait limit + reserve."
+            ),
+        };
+    };
+    let busy = run_ready.saturating_add(wait);
+    let (usable, reserve) = (
+        workers.per_pool.saturating_sub(workers.reserve),
+        workers.reserve,
+    );
+    let (needed, reserve) = if workers.threaded != 0 && usable > 0 {
+        let children = busy.div_ceil(usable).max(1);
+        let needed = children.saturating_mul(workers.per_pool);
+        (
+            needed,
+            format!("reserve ({reserve} of each child's {})", workers.per_pool),
+        )
+    } else {
+        (
+            busy.saturating_add(reserve),
+            format!("{reserve} in reserve"),
+        )
+    };
+    let enough = if needed <= configured {
+        ", which is enough"
+    } else {
+        ""
+    };
+    Wanted {
+        max_request_workers: Some(needed),
+        why: format!(
+            "MaxRequestWorkers wanted: {needed} = {run_ready} run ready + {wait} to wait + \
+             {reserve}; it is {configured}{enough}."
+        ),
+    }
+}
+
+/// `4 s`, `0.5 s`.
+pub(super) fn seconds(span: Micros) -> String {
+    format!("{} s", span.as_secs_f64())
+}

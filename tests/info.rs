@@ -1,0 +1,509 @@
+//! `/nap-info` over a real segment: empty, busy, and against what its documentation promises.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use mod_nap::info::{Report, Snapshot};
+use mod_nap::micros::Micros;
+use mod_nap::nap::ticket::{Ticket, name_hash};
+use mod_nap::room::arrival::Arrival;
+use mod_nap::room::children::{Parking, Workers};
+use mod_nap::room::gate::Leaving;
+use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::terms::{Choice, Terms, how};
+use mod_nap::room::verdict::{Reason, Verdict};
+use mod_nap::room::wakes::Wakes;
+use mod_nap::room::{Room, Tables};
+use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::wall::Wall;
+use serde_json::Value;
+
+const DIMS: Dims = Dims {
+    children: 4,
+    rooms: 2,
+    gates: 2,
+    places: 64,
+};
+const PREFORK: Workers = Workers {
+    per_pool: 34,
+    reserve: 2,
+    threaded: 0,
+    pools: 1,
+};
+const TERMS: Terms = Terms {
+    bound: Micros::from_secs(4),
+    run_ready: 2,
+    history: 100,
+    wait_limit: Choice {
+        how: how::AUTO,
+        n: 0,
+    },
+    re_access: Choice {
+        how: how::AUTO,
+        n: 0,
+    },
+    slot_period: Micros::from_secs(10),
+    slot_tickets: Choice {
+        how: how::AUTO,
+        n: 0,
+    },
+    lifetime: Micros::from_secs(300),
+    prime: Micros::from_secs(5),
+    horizon: Micros::from_secs(86_400),
+    share: Choice {
+        how: how::AUTO,
+        n: 0,
+    },
+    overbook: Choice {
+        how: how::AUTO,
+        n: 0,
+    },
+    per_client: Choice {
+        how: how::FIXED,
+        n: 100_000,
+    },
+    bind: 0,
+    parked: 30,
+};
+
+fn wall() -> Wall {
+    Wall {
+        unix: Micros(1_769_828_400_250_000),
+        offset_min: 540,
+    }
+}
+
+fn room(tables: &mut Tables<'_>, name: &str) {
+    let mut bytes = [0; 64];
+    bytes
+        .iter_mut()
+        .zip(name.bytes())
+        .for_each(|(to, from)| *to = from);
+    tables.rooms[0] = Room {
+        name: bytes,
+        used: 1,
+        n_pages: 1,
+        ..Room::default()
+    };
+    tables.rooms[0].pages[0] = 1;
+    let gate = &mut tables.gates[0];
+    (gate.kind, gate.room_hash, gate.gate_hash) = (1, name_hash(name), name_hash(""));
+    gate.terms = TERMS;
+    tables.permits[0].set_limit(TERMS.run_ready);
+    tables.children[0].pid.store(4711, Relaxed);
+    tables.children[0].running.store(1, Relaxed);
+}
+
+fn report(tables: &Tables<'_>, now: Micros, workers: Workers) -> Report {
+    let mut snapshot = Snapshot::new(2, 2, 4);
+    snapshot.take(tables, now);
+    Report::of(&snapshot, wall(), &workers)
+}
+
+fn json(report: &Report) -> Value {
+    serde_json::from_str(&report.to_json()).expect("JSON")
+}
+
+/// Runs `act` on the state of a fresh segment with one room.
+fn with_room<R>(name: &str, act: impl FnOnce(&mut Tables<'_>, Micros) -> R) -> R {
+    let segment = Segment::anonymous(DIMS).expect("memory");
+    let result = segment.locked(|tables, now, _| {
+        room(tables, name);
+        act(tables, now)
+    });
+    result.expect("the lock")
+}
+
+/// Two permits, 0.1 s an access: 20/s, while 50/s come. Holders come back in time.
+struct Crowd {
+    now: Micros,
+    uri: &'static str,
+    serial: u32,
+    running: Vec<(Micros, Leaving)>,
+    waiting: Vec<(u32, Owner, Leaving)>,
+    tickets: Vec<Ticket>,
+}
+
+impl Crowd {
+    fn new(now: Micros, uri: &'static str) -> Crowd {
+        let (running, waiting, tickets) = (Vec::new(), Vec::new(), Vec::new());
+        Crowd {
+            now,
+            uri,
+            serial: 0,
+            running,
+            waiting,
+            tickets,
+        }
+    }
+
+    fn run(&mut self, tables: &mut Tables<'_>, span: Micros) {
+        let end = self.now + span;
+        while self.now < end {
+            self.now = self.now + Micros::from_millis(20);
+            self.leave(tables);
+            let due = self
+                .tickets
+                .iter()
+                .position(|ticket| ticket.start <= self.now);
+            let ticket = due.map(|at| self.tickets.swap_remove(at));
+            self.arrive(tables, ticket);
+        }
+    }
+
+    fn leave(&mut self, tables: &mut Tables<'_>) {
+        let mut wakes = Wakes::default();
+        let now = self.now;
+        let (done, still): (Vec<_>, Vec<_>) = self
+            .running
+            .drain(..)
+            .partition(|(finish, _)| *finish <= now);
+        self.running = still;
+        for (_, leaving) in done {
+            tables
+                .gate(0, now, &mut wakes)
+                .expect("a gate")
+                .leave(&leaving);
+        }
+        for (place, owner, leaving) in std::mem::take(&mut self.waiting) {
+            let arrival = arrival(owner, self.uri, &[]);
+            match tables
+                .gate(0, now, &mut wakes)
+                .expect("a gate")
+                .collect(place, &arrival)
+            {
+                Some(Verdict::Run(permit)) => self.start(permit, owner, leaving),
+                Some(Verdict::Refuse(refusal)) => self.tickets.extend(refusal.ticket),
+                _ => self.waiting.push((place, owner, leaving)),
+            }
+        }
+    }
+
+    fn arrive(&mut self, tables: &mut Tables<'_>, ticket: Option<Ticket>) {
+        self.serial += 1;
+        let owner = Owner::new(Life { child: 0, epoch: 1 }, self.serial);
+        let carried: Vec<Ticket> = ticket.into_iter().collect();
+        let arrival = arrival(owner, self.uri, &carried);
+        let mut wakes = Wakes::default();
+        let mut gate = tables.gate(0, self.now, &mut wakes).expect("a gate");
+        let leaving = Leaving {
+            owner,
+            entered: self.now,
+            ..Leaving::default()
+        };
+        match gate.enter(&arrival) {
+            Verdict::Run(permit) => self.start(permit, owner, leaving),
+            Verdict::Wait(seat) => {
+                let (queue, predicted) = (seat.queue, seat.predicted);
+                let leaving = Leaving {
+                    waited: true,
+                    queue,
+                    predicted,
+                    ..leaving
+                };
+                self.waiting.push((seat.place, owner, leaving));
+            }
+            Verdict::Refuse(refusal) => self.tickets.extend(refusal.ticket),
+        }
+    }
+
+    fn start(&mut self, permit: u32, owner: Owner, leaving: Leaving) {
+        let leaving = Leaving {
+            permit,
+            owner,
+            granted: self.now,
+            ..leaving
+        };
+        self.running
+            .push((self.now + Micros::from_millis(100), leaving));
+    }
+}
+
+fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a> {
+    Arrival {
+        owner,
+        parking: Parking::Anybody,
+        tickets,
+        forged: false,
+        sell: true,
+        client: [0; 16],
+        client_hash: [owner.0, owner.0 << 1],
+        method: b"GET",
+        uri: uri.as_bytes(),
+        secret: [7; 16],
+        random: owner.0,
+    }
+}
+
+#[test]
+fn an_empty_segment_and_an_idle_gate_have_nothing_to_tell_and_say_so() {
+    let segment = Segment::anonymous(DIMS).expect("memory");
+    let empty = segment.locked(|tables, now, _| report(tables, now, Workers::default()));
+    let empty = empty.expect("the lock");
+    assert_eq!(json(&empty)["rooms"], serde_json::json!([]));
+    assert!(empty.to_html().contains("No rooms are configured."));
+    assert!(empty.line_for_start(1).contains(" no rooms; 1 KiB shared;"));
+
+    let idle = with_room("board", |tables, now| report(tables, now, PREFORK));
+    let told = json(&idle);
+    let gate = &told["rooms"][0]["gates"][0];
+    assert_eq!(told["rooms"][0]["name"], "board");
+    assert_eq!(gate["wait"]["source"], "undecided");
+    assert_eq!(
+        (&gate["wait"]["limit"], &gate["wait"]["wanted"]),
+        (&30.into(), &Value::Null)
+    );
+    assert_eq!(gate["promise"]["kept_ratio"], Value::Null);
+    assert_eq!(gate["speed"]["throughput_per_s"], Value::Null);
+    assert_eq!(
+        told["workers"]["wanted"]["max_request_workers"],
+        Value::Null
+    );
+    assert_eq!(told["children"][0]["pid"], 4711);
+    assert_eq!(told["time"], "2026-01-31T12:00:00+09:00");
+    assert_eq!(
+        idle.line_for_start(12_345_678),
+        format!(
+            "mod_nap/{}: room board (run ready 2, bound 4 s, wait limit auto: workers allow 30); \
+             12057 KiB shared; MaxRequestWorkers is 34; how many are wanted is known once a queue \
+             has formed in each room: run ready + wait limit + reserve.",
+            env!("CARGO_PKG_VERSION")
+        )
+    );
+}
+
+#[test]
+fn a_busy_gate_tells_its_limits_its_promises_and_its_tickets() {
+    with_room("board", |tables, now| {
+        let mut crowd = Crowd::new(now, "/board?page=1");
+        crowd.run(tables, Micros::from_secs(60));
+        let report = report(tables, crowd.now, PREFORK);
+        let told = json(&report);
+        let gate = &told["rooms"][0]["gates"][0];
+
+        let number = |value: &Value| value.as_f64().expect("a number");
+        let (x, s) = (
+            &gate["speed"]["throughput_per_s"],
+            &gate["speed"]["service_mean_s"],
+        );
+        assert!((number(x) - 20.0).abs() < 1.0, "{x}");
+        assert!((number(s) - 0.1).abs() < 0.001, "{s}");
+        assert_eq!(
+            number(&gate["run_ready"]["running"]),
+            crowd.running.len() as f64
+        );
+        assert_eq!(number(&gate["wait"]["queue"]), crowd.waiting.len() as f64);
+        let lines = ["wait", "re_access", "guard"].map(|line| number(&gate["wait"][line]));
+        assert_eq!(lines.iter().sum::<f64>(), number(&gate["wait"]["queue"]));
+
+        let wanted = number(&gate["wait"]["wanted"]);
+        assert!(wanted > 30.0, "20/s for 4 s, with a margin: {wanted}");
+        assert_eq!(gate["wait"]["limit"], 30);
+        let raise = format!(
+            "so 30 are used: raise MaxRequestWorkers to {}.",
+            wanted + 4.0
+        );
+        let why = gate["wait"]["why"].as_str().expect("a sentence");
+        assert!(
+            why.starts_with("wait limit 30: the server finishes ") && why.ends_with(&raise),
+            "{why}"
+        );
+        assert_eq!(
+            number(&told["workers"]["wanted"]["max_request_workers"]),
+            wanted + 4.0
+        );
+
+        let promise = &gate["promise"];
+        assert!(number(&promise["presented"]) > 100.0, "{promise}");
+        assert_eq!(
+            (&promise["kept_ratio"], &promise["broken"]),
+            (&1.0.into(), &0.into())
+        );
+        let in_time = number(&promise["presented"]) - number(&promise["waiting"]);
+        assert_eq!(number(&promise["kept"]), in_time);
+        assert!(number(&gate["counts"]["refused"]["full"]) > 100.0);
+        let slots = gate["slots"].as_array().expect("slots");
+        let sold: f64 = slots
+            .iter()
+            .map(|slot| number(&slot["sold"]) + number(&slot["sold_late"]))
+            .sum();
+        assert_eq!(sold, number(&promise["sold"]), "none has closed yet");
+
+        let tickets = told["tickets"].as_array().expect("tickets");
+        assert_eq!(tickets.len(), 50);
+        assert!(
+            tickets
+                .iter()
+                .all(|ticket| ticket["request"] == "GET /board?page=1")
+        );
+        assert!(tickets.iter().all(|ticket| ticket["room"] == "board"));
+
+        let html = report.to_html();
+        for needle in ["<h2>Room board</h2>", "100.00 %", why, "GET /board?page=1"] {
+            assert!(html.contains(needle), "{needle}");
+        }
+    });
+}
+
+#[test]
+fn a_ticket_nobody_presents_is_shown_as_expired_after_its_grace() {
+    with_room("board", |tables, now| {
+        let mut crowd = Crowd::new(now, "/");
+        crowd.run(tables, Micros::from_secs(3));
+        let end = tables.history.last(1).next().expect("a ticket").end;
+        let fate = |tables: &Tables<'_>, now| {
+            json(&report(tables, now, PREFORK))["tickets"][0]["fate"].clone()
+        };
+        let over = end + TERMS.grace();
+        assert_eq!(fate(tables, over - Micros(1)), "sold");
+        assert_eq!(fate(tables, over), "expired");
+    });
+}
+
+#[test]
+fn threaded_children_are_wanted_whole() {
+    let event = Workers {
+        per_pool: 25,
+        reserve: 5,
+        threaded: 1,
+        pools: 2,
+    };
+    with_room("board", |tables, now| {
+        tables.gates[0].terms.wait_limit = Choice {
+            how: how::FIXED,
+            n: 99,
+        };
+        let told = json(&report(tables, now, event));
+        // 2 + 99 = 101 on 20 usable workers a child: six children.
+        assert_eq!(told["workers"]["wanted"]["max_request_workers"], 150);
+        assert_eq!(told["children"][0]["free"], 24);
+        let why = &told["rooms"][0]["gates"][0]["wait"]["why"];
+        assert_eq!(
+            why,
+            "wait limit 30: NapWaitLimit fixes it at 99; workers allow 30, so 30 are used: raise \
+             MaxRequestWorkers to 150."
+        );
+    });
+}
+
+#[test]
+fn hostile_names_and_requests_are_shown_and_never_executed() {
+    const HOSTILE: &str = "</td><script>alert('x')</script>\"&";
+    with_room(HOSTILE, |tables, now| {
+        let mut crowd = Crowd::new(now, HOSTILE);
+        crowd.run(tables, Micros::from_secs(3));
+        let serial = tables.history.next_serial();
+        let record = mod_nap::room::history::Record {
+            serial,
+            ..Default::default()
+        };
+        tables.history.issue(record, b"\xff\x00\x1b[31m", b"\xc3(");
+        let report = report(tables, crowd.now, PREFORK);
+        let html = report.to_html();
+        assert!(
+            html.contains("&#60;script&#62;alert(&#39;x&#39;)"),
+            "{html}"
+        );
+        assert!(!html.contains("<script") && !html.contains(HOSTILE));
+        assert_eq!(json(&report)["rooms"][0]["name"], HOSTILE);
+        assert_eq!(
+            json(&report)["tickets"][1]["request"],
+            format!("GET {HOSTILE}")
+        );
+        assert!(!report.line_for_start(0).contains('\n'));
+    });
+}
+
+#[test]
+fn every_key_is_documented_and_no_other() {
+    let told = with_room("board", |tables, now| {
+        let mut crowd = Crowd::new(now, "/");
+        crowd.run(tables, Micros::from_secs(20));
+        json(&report(tables, crowd.now, PREFORK))
+    });
+    let mut keys = BTreeSet::new();
+    collect(&told, String::new(), &mut keys);
+    let reasons: BTreeSet<_> = (0..Reason::COUNT as u32)
+        .map(|raw| Reason::of(raw).name())
+        .collect();
+    let keys: BTreeSet<String> = keys
+        .into_iter()
+        .map(|key| match key.split_once(".refused.") {
+            Some((before, reason)) if reasons.contains(reason) => {
+                format!("{before}.refused.<reason>")
+            }
+            _ => key,
+        })
+        .collect();
+    let docs = include_str!("../docs/nap-info.md");
+    let documented: BTreeSet<String> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    assert_eq!(keys, documented);
+}
+
+/// The dotted paths of all values that are no lists or objects.
+fn collect(value: &Value, path: String, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                collect(member, format!("{path}{dot}{name}"), keys);
+            }
+        }
+        Value::Array(elements) => {
+            assert!(!elements.is_empty(), "{path} is empty: nothing to compare");
+            elements
+                .iter()
+                .for_each(|element| collect(element, format!("{path}[]"), keys));
+        }
+        _ => {
+            keys.insert(path);
+        }
+    }
+}
+
+#[test]
+fn any_bit_pattern_is_survived() {
+    with_room("board", |tables, now| {
+        tables.rooms[0].n_pages = u32::MAX;
+        tables.rooms[0].pages = [u32::MAX; 16];
+        tables.rooms[0].pages[3] = 1;
+        tables.rooms[0].session_gate = 77;
+        let gate = &mut tables.gates[0];
+        gate.kind = 99;
+        (gate.wanted, gate.decided, gate.source) = (u32::MAX, 7, 7);
+        gate.terms.wait_limit.how = 55;
+        gate.terms.bound = Micros::MAX;
+        gate.terms.lifetime = Micros::MAX;
+        gate.counts.refused = [u64::MAX; Reason::COUNT];
+        gate.counts.kept = u64::MAX;
+        gate.counts.passed = u64::MAX;
+        tables.permits[0].passed.store(u64::MAX, Relaxed);
+        tables.children[1].pid.store(1, Relaxed);
+        for count in [&tables.children[1].running, &tables.children[1].waiting] {
+            count.store(u32::MAX, Relaxed);
+        }
+        let wild = Workers {
+            per_pool: u32::MAX,
+            reserve: 1,
+            threaded: 9,
+            pools: u32::MAX,
+        };
+        for workers in [
+            wild,
+            Workers::default(),
+            Workers {
+                reserve: u32::MAX,
+                ..wild
+            },
+        ] {
+            let report = report(tables, now, workers);
+            assert!(json(&report)["rooms"].is_array());
+            assert!(report.to_html().ends_with("</html>"));
+            report.line_for_start(u64::MAX);
+        }
+    });
+}
