@@ -9,6 +9,7 @@ use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend};
 use super::ticket_log;
+use crate::info::{Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
@@ -197,29 +198,27 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
     })
 }
 
-pub unsafe extern "C" fn info(q: *const nap_request, _json: c_int) {
+pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
     guard((), || {
         // SAFETY: nap.h's promise.
         let (Some(process), Some(q)) = (process::process(), unsafe { q.as_ref() }) else {
             return;
         };
-        let text = process.segment.locked(|tables, _, _| {
-            let gate = &tables.gates[0];
-            format!(
-                "{:?}\nlimit {} wanted {} {} queue {} X {:?} running {} waiting {}\n",
-                gate.counts,
-                gate.limit,
-                gate.wanted,
-                gate.source_word(),
-                gate.queue.len(),
-                gate.departures.throughput(),
-                tables.permits[0].running(),
-                tables.permits[0].waiting(),
-            )
-        });
-        process
-            .host
-            .answer(q.r)
-            .body("text/plain", &text.unwrap_or_default());
+        let report = report(process);
+        let answer = process.host.answer(q.r);
+        answer.set("Cache-Control", "no-store");
+        match json {
+            0 => answer.body("text/html; charset=utf-8", &report.to_html()),
+            _ => answer.body("application/json", &report.to_json()),
+        }
     });
+}
+
+/// All rooms as they are now; under the lock numbers are only copied.
+pub fn report(process: &Process) -> Report {
+    let segment = &process.segment;
+    let [rooms, gates] = segment.room_counts();
+    let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
+    segment.locked(|tables, now, _| snapshot.take(tables, now));
+    Report::of(&snapshot, wall_now(), &segment.workers())
 }

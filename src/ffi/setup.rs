@@ -30,7 +30,6 @@ const _: () = assert!(size_of::<ServerConf>() == size_of::<nap_server_conf>());
 struct Draft {
     rooms: Vec<RoomSetup>,
     keys: Option<Keys>,
-    server: ServerConf,
 }
 
 static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
@@ -204,7 +203,6 @@ pub unsafe extern "C" fn segment_open(
                 .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {
                 rooms: Vec::new(),
                 keys: None,
-                server: *server,
             });
         });
         // SAFETY: nap.h's promise.
@@ -490,7 +488,8 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
         let Some(keys) = keys else { return };
         let generation = head.generation.fetch_add(1, SeqCst).wrapping_add(1);
-        let line = start_line(&draft.rooms, &draft.server, process.segment.raw().1);
+        let bytes = process.segment.raw().1;
+        let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
         process::put_in_force(Setup {
             rooms: draft.rooms,
@@ -500,37 +499,6 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             ticket_log: ticket_log != 0,
         });
     });
-}
-
-fn start_line(rooms: &[RoomSetup], server: &ServerConf, bytes: usize) -> String {
-    let workers = workers(server);
-    let each = rooms.iter().map(|room| {
-        format!(
-            "{} (limit {}, bound {} s, {} places)",
-            room.conf.name.as_str(),
-            room.conf.run_ready,
-            room.conf.wait_max_us as f64 / 1e6,
-            workers.places(room.conf.run_ready.max(0) as u32),
-        )
-    });
-    let each: Vec<String> = each.collect();
-    let each = if each.is_empty() {
-        "no rooms".into()
-    } else {
-        each.join(", ")
-    };
-    format!(
-        "mod_nap {}: {each}; {} of {} workers kept free{}; segment {} kB",
-        env!("CARGO_PKG_VERSION"),
-        workers.reserve,
-        workers.per_pool,
-        if workers.threaded != 0 {
-            " in each child"
-        } else {
-            ""
-        },
-        bytes / 1024
-    )
 }
 
 pub unsafe extern "C" fn child_gone(pid: c_int) {

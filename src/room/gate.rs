@@ -1024,6 +1024,17 @@ impl Gate {
                 }
             },
         };
+        // More than the ledger can claim places for would only leave gaps (2.2: the rate of
+        // tickets is at most psi L / (g + B)).
+        let capacity = match terms.re_access.how {
+            how::FIXED => capacity,
+            _ if by_law => {
+                let claim_s = (terms.prime + terms.bound).as_secs_f64().max(1.0);
+                let places = f64::from(self.limit) * (PSI_PPM as f64 / 1e6);
+                capacity.min((places * period_s / claim_s) as u32).max(1)
+            }
+            _ => capacity,
+        };
         let factor = match terms.overbook.how {
             how::FIXED => f64::from(terms.overbook.n) / 1e6,
             how::AUTO if phi >= 1.0 => 1.25,

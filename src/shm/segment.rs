@@ -354,6 +354,15 @@ impl Segment {
         }
     }
 
+    /// Rooms and gates there is space for.
+    pub fn room_counts(&self) -> [usize; 2] {
+        let count = |kind, entry| self.section(kind, entry).map_or(0, |s| s.count as usize);
+        [
+            count(Kind::Rooms, size_of::<Room>()),
+            count(Kind::Gates, size_of::<Gate>()),
+        ]
+    }
+
     /// Run Ready of a gate.
     pub fn permits(&self, gate: u32) -> Option<&'static Permits> {
         self.atomics(Kind::Permits).get(gate as usize)
