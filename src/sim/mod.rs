@@ -1,4 +1,5 @@
 //! Virtual time: the very same code that httpd runs, driven by scripts and seeds instead of by
 //! requests and a clock.
 
+pub mod rng;
 pub mod vectors;
