@@ -51,7 +51,7 @@ const UNKNOWN: usize = 1024;
 
 /// One gate. Large: lives in the segment or a box. All zero = no gate here.
 #[repr(C)]
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Gate {
     /// Hash of the room's name; tickets carry it.
     pub room_hash: u32,
@@ -959,6 +959,40 @@ impl GateView<'_> {
 }
 
 impl Gate {
+    /// No gate.
+    pub const EMPTY: Gate = Gate {
+        room_hash: 0,
+        gate_hash: 0,
+        room: 0,
+        kind: 0,
+        terms: Terms::EMPTY,
+        queue: Queue::EMPTY,
+        limit: 0,
+        wanted: 0,
+        source: 0,
+        decided: 0,
+        fresh: 0,
+        share_slot: 0,
+        slope: 0,
+        intercept: 0,
+        samples: WaitHistory::EMPTY,
+        departures: Departures::EMPTY,
+        conformal: Conformal::EMPTY,
+        ledger: Ledger::EMPTY,
+        slots: Slots::EMPTY,
+        states: TicketStates::EMPTY,
+        returns: Returns::EMPTY,
+        share: Share::EMPTY,
+        unknown: [0; UNKNOWN],
+        counts: Counts::EMPTY,
+    };
+
+    /// `n` unused gates on the heap; they never pass over the stack, where they would not fit.
+    pub fn unused(n: usize) -> Box<[Gate]> {
+        let one: &'static [Gate] = &[Gate::EMPTY];
+        one.repeat(n).into()
+    }
+
     /// The regression line in force.
     pub fn line(&self) -> Option<Regression> {
         let line = Regression {

@@ -126,6 +126,16 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Nobody waits.
+    pub const EMPTY: Queue = Queue {
+        lines: [Ends {
+            head: 0,
+            tail: 0,
+            len: 0,
+            _pad: 0,
+        }; 3],
+    };
+
     /// Accesses in all lines.
     pub fn len(&self) -> u32 {
         self.lines
