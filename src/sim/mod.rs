@@ -2,4 +2,7 @@
 //! requests and a clock.
 
 pub mod rng;
+pub mod state;
+#[cfg(test)]
+mod stories;
 pub mod vectors;
