@@ -55,7 +55,7 @@ install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
 	@demo/demo.sh $(TARGET)
 
-test: setup check-format test-pure module check-bindings test-httpd ## everything that must hold, under ten minutes warm
+test: setup check-format test-pure test-room module check-bindings test-httpd ## everything that must hold, under ten minutes warm
 
 check-format:
 	$(CARGO) fmt --check
@@ -63,6 +63,10 @@ check-format:
 
 test-pure: ## the tests that need no server
 	$(CARGO) test --locked --lib --bins
+
+# A million events, optimised: `cargo test` has only time for some thousands.
+test-room: programs ## random worlds with faults in virtual time: every promise kept
+	$(TARGET)/release/nap-sim check --events 1000000
 
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd

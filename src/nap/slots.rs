@@ -342,24 +342,30 @@ impl Slots {
 
     /// A ticket was presented and has met its fate; false: its slot is closed.
     pub fn settle(&mut self, seq: u32, fate: Fate) -> bool {
-        let Some(slot) = self.slot_mut(seq).filter(|slot| slot.closed == 0) else {
-            return false;
-        };
-        let count = match fate {
+        let count = self.fates(seq, fate);
+        if let Some(count) = count {
+            *count = count.saturating_add(1);
+            return true;
+        }
+        false
+    }
+
+    /// It has not met this fate after all: its holder left before he ran, and it is good again, or
+    /// it meets another.
+    pub fn unsettle(&mut self, seq: u32, fate: Fate) {
+        if let Some(count) = self.fates(seq, fate) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn fates(&mut self, seq: u32, fate: Fate) -> Option<&mut u32> {
+        let slot = self.slot_mut(seq).filter(|slot| slot.closed == 0)?;
+        Some(match fate {
             Fate::Broken => &mut slot.broken,
             Fate::Deferred => &mut slot.deferred,
             Fate::Late => &mut slot.late,
             Fate::Redeemed => &mut slot.redeemed,
-        };
-        *count = count.saturating_add(1);
-        true
-    }
-
-    /// A redeemed ticket's holder left before it ran: the ticket is good again.
-    pub fn unredeem(&mut self, seq: u32) {
-        if let Some(slot) = self.slot_mut(seq).filter(|slot| slot.closed == 0) {
-            slot.redeemed = slot.redeemed.saturating_sub(1);
-        }
+        })
     }
 
     /// Closes the oldest slot if it ended `grace` ago or earlier (validity and grace of its last
@@ -796,7 +802,7 @@ mod tests {
         for fate in [Fate::Redeemed, Fate::Redeemed, Fate::Late] {
             assert!(slots.settle(1, fate));
         }
-        slots.unredeem(1);
+        slots.unsettle(1, Fate::Redeemed);
         let grace = Micros::from_secs(30);
         assert_eq!(slots.close_due(secs(39.9), grace), None);
         let closed = slots.close_due(secs(60.0), grace);

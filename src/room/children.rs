@@ -89,7 +89,12 @@ impl Workers {
         if secondary {
             return self.parking_secondary(child.secondary.load(Relaxed));
         }
-        let taken = |child: &Child| child.running.load(Relaxed) + child.waiting.load(Relaxed);
+        let taken = |child: &Child| {
+            child
+                .running
+                .load(Relaxed)
+                .saturating_add(child.waiting.load(Relaxed))
+        };
         if self.threaded != 0 {
             return self.parking(taken(child));
         }
@@ -98,7 +103,7 @@ impl Workers {
                 .iter()
                 .filter(|c| c.pid.load(Relaxed) != 0)
                 .map(taken)
-                .sum(),
+                .fold(0, u32::saturating_add),
         )
     }
 }

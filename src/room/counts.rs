@@ -54,6 +54,32 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Nothing yet.
+    pub const EMPTY: Counts = Counts {
+        passed: 0,
+        waited: 0,
+        re_access: 0,
+        granted: 0,
+        refused: [0; Reason::COUNT],
+        sold: 0,
+        redeemed_early: 0,
+        presented: 0,
+        kept: 0,
+        deferred: 0,
+        deferred_twice: 0,
+        broken: 0,
+        late: 0,
+        expired: 0,
+        guard_fired: 0,
+        shed: 0,
+        gone: 0,
+        swept_permits: 0,
+        swept_places: 0,
+        long: 0,
+        mended: 0,
+        dry: 0,
+    };
+
     /// Count a refusal.
     pub fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;

@@ -51,7 +51,7 @@ const UNKNOWN: usize = 1024;
 
 /// One gate. Large: lives in the segment or a box. All zero = no gate here.
 #[repr(C)]
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Gate {
     /// Hash of the room's name; tickets carry it.
     pub room_hash: u32,
@@ -192,6 +192,7 @@ impl GateView<'_> {
             return Verdict::Run(permit);
         }
         self.refresh_limit();
+        self.refill_wait();
         let prime = standing == Standing::Prime;
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
         if !guard && arrival.parking == Parking::Anybody && self.fits_newcomer() {
@@ -242,7 +243,7 @@ impl GateView<'_> {
             }
             _ => {
                 self.places.free(place);
-                Some(self.refuse_newcomer(Reason::Full, arrival))
+                Some(self.hand_back(&entry, Reason::Full, arrival))
             }
         }
     }
@@ -272,16 +273,15 @@ impl GateView<'_> {
         };
         self.vacate(place);
         self.gate.counts.guard_fired += u64::from(entry.slot == 0);
-        if entry.prime == 0 {
-            let ticket = self.sell(Sale::Guard, arrival);
-            return self.refuse_with(Reason::Full, ticket, arrival);
+        let reason = match entry.prime {
+            0 => Reason::Full,
+            _ => Reason::Deferred,
+        };
+        if reason == Reason::Deferred {
+            self.gate.counts.deferred += 1;
+            self.gate.counts.deferred_twice += u64::from(entry.line == Line::Guard as u32);
         }
-        self.gate.counts.deferred += 1;
-        self.gate.counts.deferred_twice += u64::from(entry.line == Line::Guard as u32);
-        self.history.settle(entry.serial, Fate::Deferred, self.now);
-        self.gate.slots.settle(entry.slot, slots::Fate::Deferred);
-        let ticket = self.sell(Sale::Guard, arrival);
-        self.refuse_with(Reason::Deferred, ticket, arrival)
+        self.put_off(&entry, reason, arrival)
     }
 
     /// The server goes down under a waiter: a ticket to come back with.
@@ -289,9 +289,53 @@ impl GateView<'_> {
         if let Some(verdict) = self.collect(place, arrival) {
             return verdict;
         }
+        let Some(entry) = self
+            .places
+            .place(place)
+            .copied()
+            .filter(|p| p.owner == arrival.owner)
+        else {
+            return self.refuse_newcomer(Reason::Stopping, arrival);
+        };
         self.vacate(place);
+        self.put_off(&entry, Reason::Stopping, arrival)
+    }
+
+    /// Out of the queue before he ran: a ticket that goes ahead of all; where none can be sold,
+    /// the one he came with is good again.
+    fn put_off(&mut self, entry: &Place, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
         let ticket = self.sell(Sale::Guard, arrival);
-        self.refuse_with(Reason::Stopping, ticket, arrival)
+        if entry.slot == 0 {
+            return self.refuse_with(reason, ticket, arrival);
+        }
+        let Some(ticket) = ticket else {
+            return self.hand_back(entry, reason, arrival);
+        };
+        self.gate.set_state(entry.slot, entry.index, State::Done);
+        if reason == Reason::Deferred {
+            self.gate.slots.unsettle(entry.slot, slots::Fate::Redeemed);
+            self.gate.slots.settle(entry.slot, slots::Fate::Deferred);
+            self.history.settle(entry.serial, Fate::Deferred, self.now);
+        }
+        self.refuse_with(reason, Some(ticket), arrival)
+    }
+
+    /// His own ticket again, as good as before he redeemed it; a newcomer's if he had none.
+    fn hand_back(&mut self, entry: &Place, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
+        if !self.unredeem(entry) {
+            return self.refuse_newcomer(reason, arrival);
+        }
+        let own = arrival
+            .tickets
+            .iter()
+            .find(|t| t.slot == entry.slot && t.index == entry.index && t.epoch == self.epoch)
+            .copied();
+        match own {
+            Some(own) if self.now < own.start => {
+                self.refuse(Reason::Early, Some(own), own.start - self.now)
+            }
+            own => self.refuse(reason, own, self.spread(arrival)),
+        }
     }
 
     /// The waiter's client has gone: his place, or the permit just granted, goes to the next. A
@@ -368,7 +412,7 @@ impl GateView<'_> {
 
     /// Permits free and accesses waiting: bring them together, first come first served.
     pub fn serve(&mut self) {
-        while let Some(at) = self.places.first(&self.gate.queue) {
+        while let Some(at) = self.next() {
             let Some(entry) = self.places.place(at).copied() else {
                 break;
             };
@@ -388,6 +432,18 @@ impl GateView<'_> {
         self.publish_waiting();
     }
 
+    /// Who is served next. In the paper's static form Re Access is served through Wait alone; all
+    /// that is left of it there is what Wait has no room for.
+    fn next(&self) -> Option<u32> {
+        let queue = &self.gate.queue;
+        if self.gate.terms.re_access.how != how::FIXED {
+            return self.places.first(queue);
+        }
+        [Line::Guard, Line::Wait, Line::ReAccess]
+            .into_iter()
+            .find_map(|line| self.places.in_line(queue, line).next())
+    }
+
     /// The lists were torn by a death under the lock and have been mended: tell the permits.
     pub fn mended(&mut self) {
         self.gate.counts.mended += 1;
@@ -401,7 +457,6 @@ impl GateView<'_> {
             if let Some(entry) = self.places.place(place).copied()
                 && entry.owner.is_some()
                 && entry.gate == self.at
-                && entry.slot != 0
                 && self.places.wake_word(place) == wake::WAITING
             {
                 self.unredeem(&entry);
@@ -427,6 +482,19 @@ impl GateView<'_> {
         if !mine || (ticket.bind != 0 && ticket.bind != arrival.bind()) {
             return Standing::Elsewhere;
         }
+        let known = ticket.epoch == self.epoch;
+        let state = match known {
+            true => self.gate.state(ticket.slot, ticket.index),
+            false => None,
+        };
+        if state == Some(State::Waiting) {
+            let queue = &self.gate.queue;
+            return match self.places.with_ticket(queue, ticket.slot, ticket.index) {
+                Some(at) => Standing::Waits(at),
+                // Granted this moment, or lost with its child and swept in a moment.
+                None => Standing::Used,
+            };
+        }
         let grace = match ticket.has(Ticket::GRACE_USED) {
             true => Micros::ZERO,
             false => self.gate.terms.grace(),
@@ -434,7 +502,7 @@ impl GateView<'_> {
         if self.now >= ticket.end + grace {
             return Standing::Expired;
         }
-        if ticket.epoch != self.epoch {
+        if !known {
             let seen = self.gate.unknown[ticket.id as usize % UNKNOWN] == ticket.id;
             return if seen {
                 Standing::Used
@@ -442,22 +510,12 @@ impl GateView<'_> {
                 Standing::Unknown
             };
         }
-        match self.gate.state(ticket.slot, ticket.index) {
+        match state {
             None => Standing::Expired,
-            Some(State::Running | State::Done) => Standing::Used,
-            Some(State::Waiting) => {
-                match self
-                    .places
-                    .with_ticket(&self.gate.queue, ticket.slot, ticket.index)
-                {
-                    Some(at) => Standing::Waits(at),
-                    // Granted this moment, or lost with its child and swept in a moment.
-                    None => Standing::Used,
-                }
-            }
             Some(State::Sold) if self.now < ticket.start => Standing::Early,
             Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
             Some(State::Sold) => Standing::Tail,
+            Some(State::Waiting | State::Running | State::Done) => Standing::Used,
         }
     }
 
@@ -472,7 +530,7 @@ impl GateView<'_> {
         let place = *self.places.place(new)?;
         Some(Verdict::Wait(Seat {
             place: new,
-            until: self.guard_at(place.deadline),
+            until: self.until(&place),
             queue: place.queue,
             predicted: place.predicted,
             redeemed: Some(ticket),
@@ -503,11 +561,15 @@ impl GateView<'_> {
     }
 
     fn break_promise(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
-        self.redeem(Some(ticket), Standing::Prime, State::Done, arrival);
         self.gate.counts.broken += 1;
         self.history.settle(ticket.serial, Fate::Broken, self.now);
-        let again = self.sell(Sale::Guard, arrival);
-        self.refuse_with(Reason::Broken, again, arrival)
+        match self.sell(Sale::Guard, arrival) {
+            Some(again) => {
+                self.redeem(Some(ticket), Standing::Prime, State::Done, arrival);
+                self.refuse_with(Reason::Broken, Some(again), arrival)
+            }
+            None => self.refuse(Reason::Broken, Some(ticket), self.spread(arrival)),
+        }
     }
 
     /// Take a place at the end of `line`; the permit may come at once.
@@ -528,6 +590,7 @@ impl GateView<'_> {
         let mut place = Place {
             owner: arrival.owner,
             gate: self.at,
+            line: line as u32,
             entered: self.now,
             deadline,
             queue,
@@ -570,11 +633,7 @@ impl GateView<'_> {
             self.places.free(at);
             return Verdict::Run(permit);
         }
-        let until = if line == Line::Guard {
-            deadline
-        } else {
-            self.guard_at(deadline)
-        };
+        let until = self.until(&place);
         Verdict::Wait(Seat {
             place: at,
             until,
@@ -585,11 +644,15 @@ impl GateView<'_> {
         })
     }
 
-    /// S_guard before the deadline: min(B/2, p95 of residence).
-    fn guard_at(&self, deadline: Micros) -> Micros {
+    /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline;
+    /// for those it has put off once, at the deadline itself.
+    fn until(&self, place: &Place) -> Micros {
+        if place.line == Line::Guard as u32 {
+            return place.deadline;
+        }
         let half = Micros(self.gate.terms.bound.0 / 2);
         let margin = self.permits.residence.p95().unwrap_or(Micros(half.0 / 2));
-        deadline - margin.min(half)
+        place.deadline - margin.min(half)
     }
 
     /// His claim and slot place are free at once; his ticket is spent.
@@ -601,11 +664,13 @@ impl GateView<'_> {
         arrival: &Arrival<'_>,
     ) -> Option<Ticket> {
         let ticket = ticket?;
-        self.redeemed = Some(ticket);
         if ticket.epoch != self.epoch {
             self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
-            return Some(ticket);
+            // Its place is none of this epoch's: nobody must take it for one.
+            self.redeemed = Some(Ticket { slot: 0, ..ticket });
+            return self.redeemed;
         }
+        self.redeemed = Some(ticket);
         let gate = &mut *self.gate;
         gate.set_state(ticket.slot, ticket.index, state);
         gate.ledger
@@ -656,30 +721,37 @@ impl GateView<'_> {
         self.vacate(place);
         if granted {
             self.permits.release(entry.permit, entry.owner);
+            let kept = &mut self.gate.counts.kept;
+            *kept = kept.saturating_sub(u64::from(entry.prime));
         }
-        if entry.slot != 0 && self.now < entry.end {
-            self.unredeem(&entry);
-        }
+        self.unredeem(&entry);
         self.serve();
     }
 
-    /// Left before he ran: sold again in the same window. His claim goes back as far as there are
-    /// workers for it; his own place has just come free.
-    fn unredeem(&mut self, entry: &Place) {
+    /// Left before he ran: sold again in the same window, with all it claims. Should that be more
+    /// than L by now, newcomers wait outside until it is not.
+    /// False: he had none, or its time is over.
+    fn unredeem(&mut self, entry: &Place) -> bool {
         let gate = &mut *self.gate;
-        gate.set_state(entry.slot, entry.index, State::Sold);
-        gate.slots.unredeem(entry.slot);
-        let from = entry.start.max(self.now);
-        let until = entry.prime_end + gate.terms.bound;
-        if self.now < entry.prime_end && gate.ledger.fits(from, until, gate.terms.parked) {
-            gate.ledger.claim(entry.start, until);
-        }
+        let Some(position) = gate.slots.position(entry.slot, entry.index) else {
+            return false;
+        };
+        gate.states.set(position, State::Sold);
+        gate.ledger
+            .claim(entry.start, entry.prime_end + gate.terms.bound);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
-        if entry.prime != 0 {
-            gate.counts.presented = gate.counts.presented.saturating_sub(1);
-        }
+        let (fate, count) = if entry.prime != 0 {
+            (slots::Fate::Redeemed, &mut gate.counts.presented)
+        } else if entry.entered < entry.start {
+            (slots::Fate::Redeemed, &mut gate.counts.redeemed_early)
+        } else {
+            (slots::Fate::Late, &mut gate.counts.late)
+        };
+        *count = count.saturating_sub(1);
+        gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
+        true
     }
 
     fn wake(&mut self, place: u32, word: u32) {
@@ -746,6 +818,8 @@ impl GateView<'_> {
                 };
                 let settings = Settings {
                     window: terms.history as usize,
+                    // With none waiting there would be nothing to learn from any more.
+                    limit_min: 1,
                     ..Settings::default()
                 };
                 let decision = self.gate.samples.decide(self.now, &facts, &settings);
@@ -877,7 +951,7 @@ impl GateView<'_> {
         let first = now + predicted.max(terms.bound);
         let issue = gate.issue_terms(self.permits);
         let most = match sale {
-            Sale::Newcomer => (u64::from(gate.limit) * PSI_PPM / 1_000_000) as u32,
+            Sale::Newcomer => (u64::from(gate.limit) * PSI_PPM).div_ceil(1_000_000) as u32,
             Sale::Rebooked | Sale::Guard => gate.limit,
         };
         let span = terms.prime + terms.bound;
@@ -893,7 +967,7 @@ impl GateView<'_> {
         gate.ledger.claim(booking.start, prime_end + terms.bound);
         gate.states.set(booking.position, State::Sold);
         if sale == Sale::Newcomer {
-            if booking.seq != gate.share_slot {
+            if booking.seq > gate.share_slot {
                 gate.share_slot = booking.seq;
                 gate.share.turn();
             }
@@ -959,6 +1033,40 @@ impl GateView<'_> {
 }
 
 impl Gate {
+    /// No gate.
+    pub const EMPTY: Gate = Gate {
+        room_hash: 0,
+        gate_hash: 0,
+        room: 0,
+        kind: 0,
+        terms: Terms::EMPTY,
+        queue: Queue::EMPTY,
+        limit: 0,
+        wanted: 0,
+        source: 0,
+        decided: 0,
+        fresh: 0,
+        share_slot: 0,
+        slope: 0,
+        intercept: 0,
+        samples: WaitHistory::EMPTY,
+        departures: Departures::EMPTY,
+        conformal: Conformal::EMPTY,
+        ledger: Ledger::EMPTY,
+        slots: Slots::EMPTY,
+        states: TicketStates::EMPTY,
+        returns: Returns::EMPTY,
+        share: Share::EMPTY,
+        unknown: [0; UNKNOWN],
+        counts: Counts::EMPTY,
+    };
+
+    /// `n` unused gates on the heap; they never pass over the stack, where they would not fit.
+    pub fn unused(n: usize) -> Box<[Gate]> {
+        let one: &'static [Gate] = &[Gate::EMPTY];
+        one.repeat(n).into()
+    }
+
     /// The regression line in force.
     pub fn line(&self) -> Option<Regression> {
         let line = Regression {

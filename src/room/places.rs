@@ -126,6 +126,16 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Nobody waits.
+    pub const EMPTY: Queue = Queue {
+        lines: [Ends {
+            head: 0,
+            tail: 0,
+            len: 0,
+            _pad: 0,
+        }; 3],
+    };
+
     /// Accesses in all lines.
     pub fn len(&self) -> u32 {
         self.lines
@@ -198,9 +208,12 @@ impl Places<'_> {
         }
     }
 
-    /// The newest newcomer.
+    /// The newest in Wait who did not come with a ticket in its prime window.
     pub fn last_newcomer(&self, queue: &Queue) -> Option<u32> {
-        queue.lines[Line::Wait as usize].tail.checked_sub(1)
+        let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
+        std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
+            .take(self.entries.len())
+            .find(|&at| self.place(at).is_some_and(|place| place.prime == 0))
     }
 
     /// Take a place out of its queue; it stays its owner's until [`Places::free`].

@@ -15,10 +15,10 @@ use mod_nap::micros::Micros;
 use crate::args::Present;
 use crate::jar::Jar;
 use crate::plan::{Behaviour, Move, Plan};
-use crate::rng::Rng;
 use crate::tally::{Outcome, Served, Tally, Try};
 use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Refusal, Ticket, cookies, understand};
 use crate::wire::{Fault, Reply, Wire};
+use mod_nap::sim::rng::Rng;
 
 /// What all visitors share.
 pub struct World {

@@ -12,8 +12,8 @@ use hyper::{Method, Uri};
 use mod_nap::micros::Micros;
 
 use crate::args::{Accept, Args, Arrivals, Manner, Present, SlowRead, Source};
-use crate::rng::Rng;
 use crate::ticket::{Group, Ticket};
+use mod_nap::sim::rng::Rng;
 
 /// How a visitor behaves, all his life long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,18 @@
 //! [`Rng`]: SplitMix64, enough randomness for arrivals and manners, the same for the same seed.
 
 /// A stream of random numbers. Streams of different `(seed, stream)` are unrelated.
+#[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
     /// The stream numbered `stream` of the run's seed.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut mix = Rng(seed ^ stream.wrapping_mul(0xD1B5_4A32_D192_ED03));
-        Rng(mix.next())
+        Rng(mix.bits())
     }
 
     /// The next 64 bits (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -20,12 +21,28 @@ impl Rng {
 
     /// Uniform in [0, 1).
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Exponential with the given mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
+    }
+
+    /// Standard normal (Box and Muller).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    /// Uniform in `0..n`; 0 where n is 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.unit() * n as f64) as u64
+    }
+
+    /// True with this chance.
+    pub fn chance(&mut self, share: f64) -> bool {
+        self.unit() < share
     }
 
     /// Put `items` in random order (Fisher and Yates).
@@ -45,7 +62,7 @@ mod tests {
     fn the_same_seed_and_stream_give_the_same_numbers() {
         let draw = |seed, stream| {
             let mut rng = Rng::new(seed, stream);
-            [rng.next(), rng.next(), rng.next()]
+            [rng.bits(), rng.bits(), rng.bits()]
         };
         assert_eq!(draw(7, 1), draw(7, 1));
         assert_ne!(draw(7, 1), draw(7, 2));

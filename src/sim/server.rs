@@ -1,0 +1,181 @@
+//! [`Server`]: stand-in for httpd's application. Jobs share processors evenly: each of n jobs
+//! gets `min(1, cores / n)` of one. [`Service`] says how much work a job is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rng::Rng;
+use crate::micros::Micros;
+
+/// How the work of jobs is spread.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Law {
+    /// Every job alike.
+    Fixed,
+    /// Exponential.
+    Exponential,
+    /// Lognormal with this coefficient of variation.
+    Lognormal(f64),
+    /// This share of the jobs takes so many seconds instead of the mean: two kinds of pages.
+    Mix(f64, f64),
+}
+
+/// Seconds of one processor that a job takes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Service {
+    /// Mean, in seconds; with [`Law::Mix`] that of the other kind.
+    pub mean_s: f64,
+    /// Its spread.
+    pub law: Law,
+}
+
+impl Service {
+    /// The work of one job.
+    pub fn draw(&self, rng: &mut Rng) -> f64 {
+        match self.law {
+            Law::Fixed => self.mean_s,
+            Law::Exponential => rng.exponential(self.mean_s),
+            Law::Lognormal(cv) => {
+                let variance = (1.0 + cv * cv).ln();
+                self.mean_s * (variance.sqrt() * rng.normal() - variance / 2.0).exp()
+            }
+            Law::Mix(share, seconds) if rng.unit() < share => seconds,
+            Law::Mix(..) => self.mean_s,
+        }
+    }
+}
+
+/// Jobs and the processors they share. Work is reckoned in nanoseconds of one processor.
+#[derive(Debug)]
+pub struct Server {
+    cores: f64,
+    speed: f64,
+    /// Work that a job present since the beginning would have got.
+    given: f64,
+    at: Micros,
+    jobs: BTreeMap<u32, u64>,
+    ends: BTreeSet<(u64, u32)>,
+}
+
+impl Server {
+    /// An idle server.
+    pub fn new(cores: f64) -> Server {
+        Server {
+            cores,
+            speed: 1.0,
+            given: 0.0,
+            at: Micros::ZERO,
+            jobs: BTreeMap::new(),
+            ends: BTreeSet::new(),
+        }
+    }
+
+    /// Job `id` begins.
+    pub fn begin(&mut self, id: u32, work_s: f64, now: Micros) {
+        self.advance(now);
+        let end = (self.given + work_s * 1e9) as u64;
+        self.jobs.insert(id, end);
+        self.ends.insert((end, id));
+    }
+
+    /// Job `id` is broken off.
+    pub fn abort(&mut self, id: u32, now: Micros) {
+        self.advance(now);
+        if let Some(end) = self.jobs.remove(&id) {
+            self.ends.remove(&(end, id));
+        }
+    }
+
+    /// The next job that is done by now.
+    pub fn done(&mut self, now: Micros) -> Option<u32> {
+        self.advance(now);
+        let &(end, id) = self.ends.first()?;
+        if end as f64 > self.given + 1.0 {
+            return None;
+        }
+        self.abort(id, now);
+        Some(id)
+    }
+
+    /// When the next job will be done if nothing changes.
+    pub fn next_done(&self) -> Option<Micros> {
+        let &(end, _) = self.ends.first()?;
+        let left_us = (end as f64 - self.given) / (self.rate() * 1e3);
+        Some(self.at + Micros(left_us.ceil() as u64))
+    }
+
+    /// From now on `speed` times as fast as at first.
+    pub fn set_speed(&mut self, speed: f64, now: Micros) {
+        self.advance(now);
+        self.speed = speed;
+    }
+
+    /// Time has passed without work.
+    pub fn sleep(&mut self, until: Micros) {
+        self.at = self.at.max(until);
+    }
+
+    /// Processors in use, 0..=1 of all.
+    pub fn busy(&self) -> f64 {
+        (self.jobs.len() as f64 / self.cores).min(1.0)
+    }
+
+    fn rate(&self) -> f64 {
+        self.speed * (self.cores / self.jobs.len().max(1) as f64).min(1.0)
+    }
+
+    fn advance(&mut self, now: Micros) {
+        let passed = now - self.at;
+        if !self.jobs.is_empty() {
+            self.given += passed.0 as f64 * 1e3 * self.rate();
+        }
+        self.at = self.at.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_beyond_the_processors_share_them() {
+        let mut server = Server::new(2.0);
+        let second = Micros::from_secs;
+        for id in 0..4 {
+            server.begin(id, 1.0 + f64::from(id), second(0));
+        }
+        assert_eq!(server.next_done(), Some(second(2)), "half speed");
+        assert_eq!(server.done(second(2)), Some(0));
+        assert_eq!(server.done(second(2)), None);
+        server.abort(3, second(2));
+        assert_eq!(server.next_done(), Some(second(3)), "full speed");
+        server.set_speed(0.5, second(2));
+        server.sleep(second(10));
+        assert_eq!(server.next_done(), Some(second(12)));
+        assert_eq!(server.done(second(12)), Some(1));
+        assert_eq!(server.done(second(14)), Some(2));
+    }
+
+    #[test]
+    fn work_has_the_mean_and_spread_it_should() {
+        let cases = [
+            (Law::Fixed, 0.02, 0.0),
+            (Law::Exponential, 0.02, 1.0),
+            (Law::Lognormal(0.35), 0.02, 0.35),
+            (Law::Mix(0.5, 0.04), 0.03, 1.0 / 3.0),
+        ];
+        for (law, mean, cv) in cases {
+            let service = Service { mean_s: 0.02, law };
+            let mut rng = Rng::new(5, 5);
+            let draws: Vec<f64> = (0..50_000).map(|_| service.draw(&mut rng)).collect();
+            let n = draws.len() as f64;
+            let m = draws.iter().sum::<f64>() / n;
+            let v = draws.iter().map(|x| (x - m) * (x - m)).sum::<f64>() / n;
+            assert!((m / mean - 1.0).abs() < 0.02, "{law:?}: mean {m}");
+            assert!(
+                (v.sqrt() / m - cv).abs() < 0.02,
+                "{law:?}: cv {}",
+                v.sqrt() / m
+            );
+        }
+    }
+}

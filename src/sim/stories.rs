@@ -1,0 +1,402 @@
+//! Stories: short scripts against one gate, most of them faults that a random world once found.
+
+use super::state::State;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::room::arrival::Arrival;
+use crate::room::children::Parking;
+use crate::room::gate::{GateView, Leaving};
+use crate::room::owner::{Life, Owner};
+use crate::room::places::wake;
+use crate::room::terms::{Choice, Terms, how};
+use crate::room::verdict::{Reason, Refusal, Seat, Verdict};
+
+const AUTO: Choice = Choice {
+    how: how::AUTO,
+    n: 0,
+};
+
+/// One run slot, a bound of 4 s, prime windows of 5 s; L as told.
+fn terms(wait_limit: Choice) -> Terms {
+    let secs = Micros::from_secs;
+    Terms {
+        bound: secs(4),
+        run_ready: 1,
+        history: 100,
+        wait_limit,
+        slot_period: secs(10),
+        slot_tickets: fixed(10),
+        lifetime: secs(60),
+        prime: secs(5),
+        horizon: secs(3600),
+        parked: 20,
+        ..Terms::EMPTY
+    }
+}
+
+const fn fixed(n: u32) -> Choice {
+    Choice { how: how::FIXED, n }
+}
+
+/// One gate and a clock. Visitors are numbers.
+struct Story {
+    state: State,
+    now: Micros,
+}
+
+impl Story {
+    fn new(terms: Terms) -> Story {
+        let now = Micros::from_secs(1000);
+        Story {
+            state: State::new(terms, 64, 4, 7),
+            now,
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now + Micros::from_millis(ms);
+    }
+
+    fn owner(visitor: u32) -> Owner {
+        let child = (visitor % 2) as u16;
+        Owner::new(Life { child, epoch: 1 }, visitor)
+    }
+
+    fn ask<R>(
+        &mut self,
+        visitor: u32,
+        tickets: &[Ticket],
+        parking: Parking,
+        act: impl FnOnce(&mut GateView<'_>, &Arrival<'_>) -> R,
+    ) -> R {
+        let arrival = Arrival {
+            owner: Story::owner(visitor),
+            parking,
+            tickets,
+            forged: false,
+            sell: true,
+            client: [0; 16],
+            client_hash: [visitor.into(), (visitor | 1 << 20).into()],
+            method: b"GET",
+            uri: b"/",
+            secret: [0; 16],
+            random: 0,
+        };
+        self.state.at_gate(self.now, |view| act(view, &arrival)).0
+    }
+
+    fn enters(&mut self, visitor: u32, tickets: &[Ticket]) -> Verdict {
+        self.ask(visitor, tickets, Parking::Anybody, |view, arrival| {
+            view.enter(arrival)
+        })
+    }
+
+    /// Enters and runs.
+    fn runs(&mut self, visitor: u32, tickets: &[Ticket]) -> Leaving {
+        let now = self.now;
+        let (verdict, redeemed) = self.ask(visitor, tickets, Parking::Anybody, |view, arrival| {
+            (view.enter(arrival), view.redeemed)
+        });
+        let Verdict::Run(permit) = verdict else {
+            panic!("{visitor} should run: {verdict:?}")
+        };
+        Leaving {
+            permit,
+            owner: Story::owner(visitor),
+            entered: now,
+            granted: now,
+            slot: redeemed.map_or(0, |t| t.slot),
+            index: redeemed.map_or(0, |t| t.index),
+            ..Leaving::default()
+        }
+    }
+
+    fn leaves(&mut self, leaving: &Leaving) {
+        self.state.at_gate(self.now, |view| view.leave(leaving));
+    }
+
+    fn waits(&mut self, visitor: u32, tickets: &[Ticket]) -> Seat {
+        let verdict = self.enters(visitor, tickets);
+        let Verdict::Wait(seat) = verdict else {
+            panic!("{visitor} should wait: {verdict:?}")
+        };
+        seat
+    }
+
+    fn refused(&mut self, visitor: u32, tickets: &[Ticket]) -> Refusal {
+        let verdict = self.enters(visitor, tickets);
+        let Verdict::Refuse(refusal) = verdict else {
+            panic!("{visitor}: {verdict:?}")
+        };
+        *refusal
+    }
+
+    /// The waiter looks up, at his deadline or not, and is refused.
+    fn put_off(&mut self, visitor: u32, tickets: &[Ticket], seat: &Seat) -> Refusal {
+        let (place, until) = (seat.place, seat.until);
+        let verdict = self.ask(visitor, tickets, Parking::Nobody, |view, arrival| {
+            view.look_up(place, until, arrival)
+        });
+        let Some(Verdict::Refuse(refusal)) = verdict else {
+            panic!("{visitor}: {verdict:?}")
+        };
+        *refusal
+    }
+
+    /// A newcomer's ticket, and the clock at the start of its prime window.
+    fn ticket(&mut self, visitor: u32) -> Ticket {
+        let verdict = self.ask(visitor, &[], Parking::Nobody, |view, arrival| {
+            view.enter(arrival)
+        });
+        let Verdict::Refuse(refusal) = verdict else {
+            panic!("{visitor}: {verdict:?}")
+        };
+        refusal.ticket.expect("sold")
+    }
+
+    fn claims(&self, at: Micros) -> u32 {
+        self.state.gate().ledger.max_claims(at, at)
+    }
+}
+
+#[test]
+fn a_ticket_put_off_by_the_guard_is_counted_once() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let seat = story.waits(2, &[ticket]);
+    story.now = seat.until;
+    let refusal = story.put_off(2, &[ticket], &seat);
+    assert_eq!(refusal.reason, Reason::Deferred);
+    assert!(refusal.ticket.is_some_and(|t| t.has(Ticket::GUARD)));
+    assert_eq!(story.state.permits().outstanding(), 1);
+    story.pass(3_600_000);
+    story.state.at_gate(story.now, |view| view.tick());
+    assert_eq!(story.state.permits().outstanding(), 0);
+    assert_eq!(story.state.gate().counts.expired, 1);
+}
+
+#[test]
+fn who_leaves_the_queue_has_his_claim_again_however_full_the_ledger() {
+    let mut story = Story::new(Terms {
+        parked: 2,
+        ..terms(fixed(2))
+    });
+    story.runs(1, &[]);
+    let tickets = [story.ticket(2), story.ticket(3)];
+    story.now = tickets[0].start;
+    let seat = story.waits(2, &tickets[..1]);
+    let cell = story.now + Micros::from_secs(2);
+    // His own claim is free; the next ticket takes it.
+    let before = story.claims(cell);
+    while story.claims(cell) < 2 {
+        story.state.at_gate(story.now, |view| {
+            view.gate.ledger.claim(cell, cell + Micros(1))
+        });
+    }
+    story
+        .state
+        .at_gate(story.now, |view| view.gone(seat.place, Story::owner(2)));
+    assert_eq!((before, story.claims(cell)), (1, 3));
+    story.waits(2, &tickets[..1]);
+    assert_eq!(story.claims(cell), 2, "only his own goes away");
+}
+
+#[test]
+fn a_holder_put_off_when_nothing_can_be_sold_keeps_his_ticket() {
+    for newcomer in [false, true] {
+        let mut story = Story::new(terms(fixed(5)));
+        story.runs(1, &[]);
+        let ticket = story.ticket(2);
+        if !newcomer {
+            story.now = ticket.start;
+        }
+        let seat = story.waits(2, &[ticket]);
+        story.state.terms_mut().horizon = Micros(1);
+        story.now = seat.until;
+        let refusal = story.put_off(2, &[ticket], &seat);
+        assert_eq!(
+            refusal.ticket,
+            Some(ticket),
+            "newcomer {newcomer}: {refusal:?}"
+        );
+        assert!(refusal.retry_after > Micros::ZERO);
+        story.now = story.now.max(ticket.start);
+        assert_eq!(story.waits(2, &[ticket]).redeemed, Some(ticket));
+    }
+}
+
+#[test]
+fn a_promise_broken_when_nothing_can_be_sold_leaves_the_ticket_good() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    story.state.terms_mut().horizon = Micros(1);
+    let verdict = story.ask(2, &[ticket], Parking::Nobody, |view, arrival| {
+        view.enter(arrival)
+    });
+    let Verdict::Refuse(refusal) = verdict else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        (refusal.reason, refusal.ticket),
+        (Reason::Broken, Some(ticket))
+    );
+    assert_eq!(story.state.gate().counts.broken, 1);
+    story.waits(2, &[ticket]);
+}
+
+#[test]
+fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
+    let mut story = Story::new(terms(AUTO));
+    let mut running = story.runs(0, &[]);
+    let tickets = [story.ticket(50), story.ticket(51)];
+    for visitor in 1..=14 {
+        story.waits(visitor, &[]);
+    }
+    // One in his prime window, one too early, both among the newcomers who are the newest.
+    story.now = tickets[0].start;
+    let prime = story.waits(50, &tickets[..1]);
+    let early = story.waits(51, &tickets[1..]);
+    assert!(story.now < tickets[1].start && !prime.re_access && !early.re_access);
+    for visitor in 1..=9 {
+        story.pass(1500);
+        story.leaves(&running);
+        running = Leaving {
+            owner: Story::owner(visitor),
+            granted: story.now,
+            ..running
+        };
+    }
+    story.pass(1500);
+    story.leaves(&running);
+    assert!(
+        story.state.gate().counts.shed > 0,
+        "{:?}",
+        story.state.gate().counts
+    );
+    let refusal = story.put_off(51, &tickets[1..], &early);
+    assert_eq!(refusal.ticket, Some(tickets[1]));
+    assert_ne!(story.state.wake_word(prime.place), wake::SHED);
+}
+
+#[test]
+fn a_ticket_of_another_epoch_does_not_use_up_one_of_this() {
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.leaves(&running);
+    let old = Ticket {
+        epoch: 6,
+        id: 99,
+        ..ticket
+    };
+    let leaving = story.runs(3, &[old]);
+    story.leaves(&leaving);
+    story.runs(4, &[]);
+    story.now = ticket.start;
+    assert_eq!(story.waits(2, &[ticket]).redeemed, Some(ticket));
+}
+
+#[test]
+fn who_takes_over_a_guard_place_waits_until_its_deadline() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let seat = story.waits(2, &[]);
+    story.now = seat.until;
+    let guard = story.put_off(2, &[], &seat).ticket.expect("a guard ticket");
+    story.now = guard.start;
+    let first = story.waits(2, &[guard]);
+    story.pass(10);
+    let second = story.waits(3, &[guard]);
+    assert_eq!(second.until, first.until);
+}
+
+#[test]
+fn where_nobody_could_wait_within_the_bound_one_may_still_try() {
+    let mut story = Story::new(terms(AUTO));
+    story.runs(1, &[]);
+    story.state.at_gate(story.now, |view| {
+        view.permits.residence.record(Micros::from_secs(9));
+        view.gate.departures.begin(Micros::from_secs(1));
+        (1..=20).for_each(|n| view.gate.departures.record(Micros::from_secs(9 * n)));
+    });
+    story.waits(2, &[]);
+    assert_eq!(story.state.gate().limit, 1);
+    assert!(story.refused(3, &[]).ticket.is_some());
+}
+
+#[test]
+fn phi_takes_one_step_a_slot_though_sales_go_to_and_fro() {
+    let mut story = Story::new(Terms {
+        slot_period: Micros::from_secs(2),
+        slot_tickets: fixed(20),
+        prime: Micros::from_secs(1),
+        ..terms(fixed(1))
+    });
+    for round in 0..6 {
+        let running = story.runs(1, &[]);
+        let tickets = [story.ticket(10 + round), story.ticket(20 + round)];
+        assert!(
+            tickets[0].slot < tickets[1].slot,
+            "the ledger has room for one at a time"
+        );
+        story.leaves(&running);
+        for ticket in tickets {
+            let leaving = story.runs(2, &[ticket]);
+            story.leaves(&leaving);
+        }
+    }
+    let phi = story.state.gate().share.phi_ppm();
+    assert!(phi >= 350_000, "{phi}: twice a round would be 100,000");
+}
+
+#[test]
+fn the_static_re_access_moves_into_wait_before_any_newcomer() {
+    let mut story = Story::new(Terms {
+        re_access: fixed(5),
+        ..terms(fixed(1))
+    });
+    let running = story.runs(1, &[]);
+    let tickets = [story.ticket(2), story.ticket(3)];
+    story.now = tickets[1].start;
+    let wait = story.waits(5, &[]);
+    let seats = [0, 1].map(|i| {
+        story.pass(1);
+        story.waits(2 + i as u32, &tickets[i..=i])
+    });
+    assert!(!wait.re_access && seats.iter().all(|seat| seat.re_access));
+    story.state.terms_mut().wait_limit = fixed(2);
+    story.refused(6, &[]);
+    let granted = |story: &Story| {
+        [&wait, &seats[0], &seats[1]].map(|seat| story.state.wake_word(seat.place) == wake::GRANTED)
+    };
+    story.leaves(&running);
+    assert_eq!(granted(&story), [true, false, false]);
+    story.leaves(&Leaving {
+        owner: Story::owner(5),
+        ..running
+    });
+    assert_eq!(granted(&story), [true, true, false]);
+}
+
+#[test]
+fn a_permit_granted_to_one_who_has_gone_counts_as_no_kept_ticket() {
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let seat = story.waits(2, &[ticket]);
+    story.leaves(&running);
+    story
+        .state
+        .at_gate(story.now, |view| view.gone(seat.place, Story::owner(2)));
+    let counts = story.state.gate().counts;
+    assert_eq!((counts.presented, counts.kept), (0, 0));
+    let leaving = story.runs(2, &[ticket]);
+    story.leaves(&leaving);
+    let counts = story.state.gate().counts;
+    assert_eq!((counts.presented, counts.kept), (1, 1));
+}

@@ -1,0 +1,876 @@
+//! [`World`]: visitors, children and faults around the room, one event after the other.
+//!
+//! It does for the room what `ffi` does in httpd, in the same order: the lock-free way in and out
+//! first, parking decided in each child, a waiter looks up when woken or at his deadline, a dead
+//! child's things are swept when its parent notices. Only the clock and the network are missing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::crowd::{Client, Move};
+use super::events::{Event, Events};
+use super::figures::Figures;
+use super::oracle::{Asked, Oracle};
+use super::rng::Rng;
+use super::server::Server;
+use super::setup::{Arrivals, Setup};
+use super::state::State;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::room::arrival::Arrival;
+use crate::room::children::Parking;
+use crate::room::gate::{GateView, Leaving};
+use crate::room::owner::Owner;
+use crate::room::verdict::{Reason, Refusal, Verdict};
+use crate::room::wakes::Wakes;
+
+/// The world begins here: not at zero, which means "never".
+const BEGINNING: Micros = Micros::from_secs(1000);
+const SECRET: [u8; 16] = *b"nobody will know";
+/// A visitor whose connection broke comes again within so long.
+const RECONNECT: Micros = Micros::from_secs(1);
+
+/// A request on its way to a worker.
+#[derive(Clone, Debug)]
+struct Request {
+    client: u32,
+    post: u32,
+    sent: Micros,
+    tickets: Vec<Ticket>,
+    forged: bool,
+    sell: bool,
+    /// It presents, for the first time, a ticket in its prime window.
+    prime: bool,
+}
+
+/// An access: a request that has a worker.
+#[derive(Clone, Debug)]
+struct Access {
+    request: Request,
+    child: u16,
+    owner: Owner,
+    running: bool,
+    permit: u32,
+    entered: Micros,
+    granted: Micros,
+    waited: bool,
+    place: u32,
+    until: Micros,
+    queue: u32,
+    predicted: Micros,
+    redeemed: Option<Ticket>,
+}
+
+/// A visitor and what of him is under way.
+#[derive(Debug)]
+struct Visitor {
+    client: Client,
+    /// His youngest access; only its end moves him on.
+    current: u32,
+    /// The last ticket he presented in its prime window.
+    presented: u64,
+}
+
+/// A world. Same setup, same run.
+pub struct World {
+    setup: Setup,
+    now: Micros,
+    events: Events,
+    /// Randomness apart for each purpose, so that one change does not change all.
+    work: Rng,
+    manners: Rng,
+    faults: Rng,
+    delays: Rng,
+    state: State,
+    server: Server,
+    alive: Vec<u16>,
+    accesses: BTreeMap<u32, Access>,
+    backlog: VecDeque<Request>,
+    visitors: Vec<Visitor>,
+    oracle: Option<Oracle>,
+    serial: u32,
+    reckoned: u64,
+    here: u32,
+    /// Events that have happened.
+    pub happened: u64,
+    /// A number that differs when anything that happened differs.
+    pub digest: u64,
+    /// What visitors saw.
+    pub figures: Figures,
+}
+
+impl World {
+    /// A world about to begin; with an oracle that watches it, if wanted.
+    pub fn new(mut setup: Setup, watched: bool) -> World {
+        let workers = setup.workers;
+        setup.terms.parked = workers.places(setup.terms.run_ready);
+        let pools = if workers.threaded != 0 {
+            workers.pools
+        } else {
+            workers.per_pool
+        };
+        let places = (workers.per_pool * workers.pools * 3 / 2).max(64) as usize;
+        let state = State::new(setup.terms, places, 2 * pools as usize, setup.seed | 1);
+        let oracle = watched.then(|| {
+            let mut oracle = Oracle::new(setup.terms, state.epoch);
+            oracle.calm = setup.is_calm();
+            oracle
+        });
+        let mut world = World {
+            now: BEGINNING,
+            events: Events::default(),
+            work: Rng::new(setup.seed, 1),
+            manners: Rng::new(setup.seed, 2),
+            faults: Rng::new(setup.seed, 3),
+            delays: Rng::new(setup.seed, 4),
+            server: Server::new(setup.cores),
+            alive: Vec::new(),
+            accesses: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            visitors: Vec::new(),
+            oracle,
+            serial: 0,
+            reckoned: 0,
+            here: 0,
+            happened: 0,
+            digest: 0,
+            figures: Figures::default(),
+            state,
+            setup,
+        };
+        world.server.sleep(BEGINNING);
+        (0..pools).for_each(|_| world.child_begins());
+        world.invite();
+        world.foretell();
+        world
+    }
+
+    fn invite(&mut self) {
+        let mut at = BEGINNING;
+        for n in 0..self.setup.clients {
+            at = match self.setup.arrivals {
+                Arrivals::Within(span) => BEGINNING + Micros(self.manners.below(span.0.max(1))),
+                Arrivals::Rate(rate) => {
+                    at + Micros::from_secs_f64(self.manners.exponential(1.0 / rate))
+                }
+            };
+            let mut client = Client::new(n, &self.setup.manners, &mut self.manners);
+            client.begun = at;
+            self.visitors.push(Visitor {
+                client,
+                current: u32::MAX,
+                presented: 0,
+            });
+            self.events.at(at, Event::Come(n));
+        }
+        self.here = self.setup.clients;
+    }
+
+    fn foretell(&mut self) {
+        self.events
+            .at(BEGINNING + Micros::from_secs(1), Event::Tick);
+        if let Some((at, _)) = self.setup.shift {
+            self.events.at(BEGINNING + at, Event::Speed);
+        }
+        for event in [
+            Event::Kill,
+            Event::Restart,
+            Event::Limit,
+            Event::Suspend,
+            Event::Mend,
+            Event::Speed,
+        ] {
+            self.again(event);
+        }
+    }
+
+    /// When a fault of this kind strikes next.
+    fn again(&mut self, event: Event) {
+        let faults = self.setup.faults;
+        let rate = match event {
+            Event::Kill => faults.kills,
+            Event::Restart => faults.restarts,
+            Event::Limit => faults.limits,
+            Event::Suspend => faults.suspends,
+            Event::Mend => faults.mends,
+            Event::Speed => faults.speeds,
+            _ => 0.0,
+        };
+        if rate > 0.0 {
+            let after = Micros::from_secs_f64(self.faults.exponential(1.0 / rate));
+            self.events.at(self.now + after, event);
+        }
+    }
+
+    /// Time since the beginning.
+    pub fn elapsed(&self) -> Micros {
+        self.now - BEGINNING
+    }
+
+    /// The room's state, to look at.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The oracle's first complaint.
+    pub fn failure(&self) -> Option<&str> {
+        self.oracle.as_ref()?.failure.as_deref()
+    }
+
+    /// Accesses that came while no worker was free.
+    pub fn backlog(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// The next event happens; false when all visitors have what they wanted, or something does
+    /// not hold.
+    pub fn step(&mut self) -> bool {
+        if (self.here == 0 && self.accesses.is_empty()) || self.failure().is_some() {
+            return false;
+        }
+        let Some((at, event)) = self.events.take() else {
+            return false;
+        };
+        let at = at.max(self.now);
+        let passed = (at - self.now).as_secs_f64();
+        let gate = self.state.gate();
+        self.figures.seconds += passed;
+        self.figures.queued += passed * f64::from(gate.queue.len());
+        self.figures.limit += passed * f64::from(gate.limit);
+        self.now = at;
+        if matches!(event, Event::Done(reckoned) if reckoned != self.reckoned) {
+            return true;
+        }
+        self.happened += 1;
+        self.happens(event);
+        let mark = self.now.0 ^ self.happened ^ u64::from(self.serial) << 32;
+        let queue = u64::from(self.state.gate().queue.len());
+        self.digest = Rng::new(self.digest ^ mark, queue).bits();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.audit(&self.state, self.now, self.setup.wake);
+        }
+        true
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Come(client) => self.comes(client, false),
+            Event::SecondTab(id) => {
+                if let Some(access) = self.accesses.get(&id).filter(|a| !a.running) {
+                    self.comes(access.request.client, true);
+                }
+            }
+            Event::Look(id) => self.looks(id),
+            Event::GiveUp(id) => self.gives_up(id),
+            Event::Done(_) => {
+                while let Some(id) = self.server.done(self.now) {
+                    self.finishes(id);
+                }
+                self.reckon();
+            }
+            Event::Tick => {
+                self.locked_tick();
+                self.events.at(self.now + Micros::from_secs(1), Event::Tick);
+            }
+            Event::Buried(child, epoch) => {
+                if self
+                    .state
+                    .life(child)
+                    .is_some_and(|life| life.epoch == epoch)
+                {
+                    self.buried(child);
+                    self.child_begins();
+                }
+            }
+            Event::Kill => {
+                let n = self.faults.below(self.alive.len() as u64) as usize;
+                if let Some(&child) = self.alive.get(n)
+                    && let Some(life) = self.state.life(child)
+                {
+                    self.alive.swap_remove(n);
+                    self.dies(child);
+                    let noticed = self.now + Micros(self.faults.below(1_000_000));
+                    self.events.at(noticed, Event::Buried(child, life.epoch));
+                }
+            }
+            Event::Restart => self.restarts(),
+            Event::Limit => {
+                let c = f64::from(self.setup.terms.run_ready);
+                let limit = (c * (0.5 + 1.5 * self.faults.unit())).round().max(1.0) as u32;
+                self.state.terms_mut().run_ready = limit;
+                self.state.permits().set_limit(limit);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.limit_changed(limit);
+                }
+            }
+            Event::Speed => {
+                let speed = match self.setup.shift.take() {
+                    Some((at, speed)) if BEGINNING + at <= self.now => speed,
+                    shift => {
+                        self.setup.shift = shift;
+                        0.2 + 1.8 * self.faults.unit()
+                    }
+                };
+                self.server.set_speed(speed, self.now);
+                self.reckon();
+            }
+            Event::Suspend => {
+                self.now = self.now + Micros(self.faults.below(20_000_000));
+                self.server.sleep(self.now);
+                self.reckon();
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.slept = self.now;
+                }
+            }
+            Event::Mend => {
+                let now = self.now;
+                let ((), wakes) = self.state.locked(|tables, wakes| tables.mend(now, wakes));
+                self.wake(&wakes);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.mended = true;
+                }
+            }
+        }
+        self.again(event);
+        while !self.backlog.is_empty()
+            && let Some(child) = self.idle_child()
+            && let Some(request) = self.backlog.pop_front()
+        {
+            self.accepted(request, child);
+        }
+    }
+
+    fn locked_tick(&mut self) {
+        let now = self.now;
+        let ((), wakes) = self.state.locked(|tables, wakes| tables.tick(now, wakes));
+        self.wake(&wakes);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.raised = false;
+        }
+    }
+
+    // -- visitors --
+
+    fn comes(&mut self, n: u32, second: bool) {
+        let manners = self.setup.manners;
+        let rng = &mut self.manners;
+        let Some(visitor) = self.visitors.get_mut(n as usize) else {
+            return;
+        };
+        let client = &mut visitor.client;
+        if client.finished.is_some() {
+            return;
+        }
+        let mut tickets: Vec<Ticket> = client.jar.into_iter().collect();
+        let mut forged = false;
+        if rng.chance(manners.fake) {
+            let spent = client.spent;
+            match (rng.below(5), spent) {
+                (0, _) | (_, None) => forged = true,
+                (1, Some(ticket)) => tickets.push(Ticket {
+                    room: ticket.room ^ 1,
+                    ..ticket
+                }),
+                (2, Some(ticket)) => tickets.push(Ticket {
+                    gate: ticket.gate ^ 1,
+                    ..ticket
+                }),
+                (3, Some(ticket)) => {
+                    let epoch = ticket.epoch ^ 2;
+                    tickets.push(Ticket {
+                        epoch,
+                        id: ticket.id ^ rng.bits(),
+                        ..ticket
+                    });
+                }
+                (_, Some(ticket)) => tickets.push(ticket),
+            }
+        }
+        let prime = client.jar.is_some_and(|ticket| {
+            let now = ticket.start <= self.now && self.now < ticket.prime_end;
+            let first = visitor.presented != ticket.id;
+            if now {
+                visitor.presented = ticket.id;
+            }
+            now && first && !second
+        });
+        self.figures.tries += 1;
+        let request = Request {
+            client: n,
+            post: client.post,
+            sent: self.now,
+            tickets,
+            forged,
+            sell: !rng.chance(manners.unsold),
+            prime,
+        };
+        match self.idle_child() {
+            Some(child) => self.accepted(request, child),
+            None => self.backlog.push_back(request),
+        }
+    }
+
+    fn served(&mut self, access: &Access) {
+        let Access {
+            request,
+            redeemed,
+            granted,
+            ..
+        } = access;
+        let response = self.now - request.sent;
+        self.figures.served.push(response);
+        self.figures.residence.push(self.now - *granted);
+        self.figures.span = self.elapsed();
+        if request.prime {
+            self.figures.presented += 1;
+            match response <= self.setup.terms.bound {
+                true => self.figures.kept += 1,
+                false => self.figures.slow += 1,
+            }
+        }
+        let Some(visitor) = self.visitors.get_mut(request.client as usize) else {
+            return;
+        };
+        let client = &mut visitor.client;
+        if let Some(ticket) = redeemed {
+            client.spent = Some(*ticket);
+            client.jar = client.jar.filter(|own| own.id != ticket.id);
+        }
+        if client.post != request.post || client.finished.is_some() {
+            return;
+        }
+        self.figures.total.push(self.now - client.begun);
+        self.next_post(request.client, self.now + self.setup.manners.think);
+    }
+
+    fn next_post(&mut self, n: u32, at: Micros) {
+        let Some(visitor) = self.visitors.get_mut(n as usize) else {
+            return;
+        };
+        let client = &mut visitor.client;
+        client.post += 1;
+        if client.post < self.setup.posts {
+            client.begun = at;
+            self.events.at(at, Event::Come(n));
+            return;
+        }
+        client.finished = Some(self.now);
+        self.here -= 1;
+        self.figures.finished.push(self.now - BEGINNING);
+    }
+
+    fn refused(&mut self, id: u32, request: &Request, refusal: &Refusal) {
+        if request.prime && refusal.reason != Reason::TakenOver {
+            self.figures.presented += 1;
+            match refusal.reason {
+                Reason::Deferred => self.figures.deferred += 1,
+                _ => self.figures.broken += 1,
+            }
+        }
+        let Some(visitor) = self.visitors.get_mut(request.client as usize) else {
+            return;
+        };
+        let fresh = refusal.ticket.filter(|t| !request.tickets.contains(t));
+        if let Some(ticket) = fresh {
+            self.figures.tickets += 1;
+            self.figures.ticket_wait.push(ticket.start - self.now);
+        }
+        self.figures.without += u64::from(refusal.ticket.is_none());
+        let client = &mut visitor.client;
+        if visitor.current != id || client.post != request.post || client.finished.is_some() {
+            return;
+        }
+        match client.refused(refusal, &self.setup.manners, self.now, &mut self.manners) {
+            Move::Retry(at) => self.events.at(at, Event::Come(request.client)),
+            Move::Abandon(at) => {
+                self.figures.abandoned += 1;
+                self.next_post(request.client, at);
+            }
+        }
+    }
+
+    /// A connection broke under a visitor: he comes again.
+    fn cut_off(&mut self, id: u32, request: &Request) {
+        let Some(visitor) = self.visitors.get(request.client as usize) else {
+            return;
+        };
+        if visitor.current == id && visitor.client.post == request.post {
+            let after = Micros(self.manners.below(RECONNECT.0));
+            self.events
+                .at(self.now + after, Event::Come(request.client));
+        }
+    }
+
+    // -- accesses: what ffi does --
+
+    fn accepted(&mut self, request: Request, child: u16) {
+        self.serial += 1;
+        let id = self.serial;
+        let Some(life) = self.state.life(child) else {
+            return;
+        };
+        if let Some(visitor) = self.visitors.get_mut(request.client as usize) {
+            visitor.current = id;
+        }
+        let owner = Owner::new(life, id);
+        let mut access = Access {
+            request,
+            child,
+            owner,
+            running: false,
+            permit: 0,
+            entered: self.now,
+            granted: self.now,
+            waited: false,
+            place: 0,
+            until: Micros::ZERO,
+            queue: 0,
+            predicted: Micros::ZERO,
+            redeemed: None,
+        };
+        if self.setup.uncontrolled {
+            return self.runs(id, access);
+        }
+        if let Some(permit) = self.state.permits().claim(owner) {
+            self.state.permits().passed.fetch_add(1, Relaxed);
+            access.permit = permit;
+            if self.state.permits().outstanding() != 0 {
+                let (redeemed, _) = self.ask(&access, Parking::Nobody, |view, arrival| {
+                    view.redeem_running(arrival)
+                });
+                access.redeemed = redeemed;
+            }
+            self.tell_oracle(
+                id,
+                &access,
+                Parking::Nobody,
+                &Verdict::Run(permit),
+                access.redeemed,
+            );
+            return self.runs(id, access);
+        }
+        let workers = self.setup.workers;
+        let parking = workers.parking_in(&self.state.children, life, false);
+        let ((verdict, redeemed), wakes) = self.ask(&access, parking, |view, arrival| {
+            let verdict = view.enter(arrival);
+            (verdict, view.redeemed.take())
+        });
+        let waits = matches!(verdict, Verdict::Wait(_));
+        self.tell_oracle(id, &access, parking, &verdict, redeemed.filter(|_| !waits));
+        match verdict {
+            Verdict::Run(permit) => {
+                access.permit = permit;
+                access.redeemed = redeemed;
+                self.runs(id, access);
+            }
+            Verdict::Wait(seat) => {
+                self.child(child).waiting.fetch_add(1, Relaxed);
+                access.waited = true;
+                (access.place, access.until) = (seat.place, seat.until);
+                (access.queue, access.predicted) = (seat.queue, seat.predicted);
+                access.redeemed = seat.redeemed;
+                self.waits(id, access);
+            }
+            Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
+        }
+        self.wake(&wakes);
+    }
+
+    fn tell_oracle(
+        &mut self,
+        id: u32,
+        access: &Access,
+        parking: Parking,
+        verdict: &Verdict,
+        redeemed: Option<Ticket>,
+    ) {
+        if let Some(oracle) = &mut self.oracle {
+            let (owner, tickets) = (access.owner, &access.request.tickets[..]);
+            oracle.grants(&self.state);
+            let asked = Asked {
+                id,
+                owner,
+                tickets,
+                parking,
+                redeemed,
+            };
+            oracle.answered(&asked, verdict, self.now);
+        }
+    }
+
+    fn waits(&mut self, id: u32, access: Access) {
+        let manners = &self.setup.manners;
+        let rng = &mut self.manners;
+        self.events.at(access.until, Event::Look(id));
+        let span = (access.until - self.now).0.max(1);
+        if rng.chance(manners.give_up) {
+            self.events
+                .at(self.now + Micros(rng.below(span)), Event::GiveUp(id));
+        }
+        if access.redeemed.is_some() && rng.chance(manners.second_tab) {
+            self.events
+                .at(self.now + Micros(rng.below(span)), Event::SecondTab(id));
+        }
+        self.accesses.insert(id, access);
+    }
+
+    fn runs(&mut self, id: u32, mut access: Access) {
+        access.running = true;
+        access.granted = self.now;
+        self.child(access.child).running.fetch_add(1, Relaxed);
+        self.server
+            .begin(id, self.setup.service.draw(&mut self.work), self.now);
+        self.accesses.insert(id, access);
+        self.reckon();
+    }
+
+    fn looks(&mut self, id: u32) {
+        let Some(access) = self.accesses.get(&id).filter(|a| !a.running).cloned() else {
+            return;
+        };
+        let (verdict, wakes) = self.ask(&access, Parking::Nobody, |view, arrival| {
+            view.look_up(access.place, access.until, arrival)
+        });
+        if let Some(verdict) = verdict {
+            if let Some(oracle) = &mut self.oracle {
+                oracle.looked_up(id, &access.request.tickets, &verdict, self.now);
+            }
+            self.accesses.remove(&id);
+            self.child(access.child).waiting.fetch_sub(1, Relaxed);
+            match verdict {
+                Verdict::Run(permit) => self.runs(id, Access { permit, ..access }),
+                Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
+                Verdict::Wait(_) => {}
+            }
+        }
+        self.wake(&wakes);
+    }
+
+    fn gives_up(&mut self, id: u32) {
+        let Some(access) = self.accesses.get(&id).filter(|a| !a.running).cloned() else {
+            return;
+        };
+        self.accesses.remove(&id);
+        let now = self.now;
+        let ((), wakes) = self
+            .state
+            .at_gate(now, |view| view.gone(access.place, access.owner));
+        self.child(access.child).waiting.fetch_sub(1, Relaxed);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.left_queue(id, &self.state);
+        }
+        self.wake(&wakes);
+        self.cut_off(id, &access.request);
+    }
+
+    fn finishes(&mut self, id: u32) {
+        let Some(access) = self.accesses.remove(&id) else {
+            return;
+        };
+        if !self.setup.uncontrolled {
+            self.gives_back(&access);
+        }
+        self.child(access.child).running.fetch_sub(1, Relaxed);
+        self.served(&access);
+    }
+
+    /// The permit to the head of the queue; lock-free where nobody waits and nothing is to be told.
+    fn gives_back(&mut self, access: &Access) {
+        let permits = self.state.permits();
+        if !access.waited && access.redeemed.is_none() && permits.waiting() == 0 {
+            if permits.release(access.permit, access.owner) {
+                permits.residence.record(self.now - access.granted);
+            }
+            return;
+        }
+        let leaving = Leaving {
+            permit: access.permit,
+            owner: access.owner,
+            entered: access.entered,
+            granted: access.granted,
+            waited: access.waited,
+            queue: access.queue,
+            predicted: access.predicted,
+            slot: access.redeemed.map_or(0, |t| t.slot),
+            index: access.redeemed.map_or(0, |t| t.index),
+        };
+        let ((), wakes) = self.state.at_gate(self.now, |view| view.leave(&leaving));
+        self.wake(&wakes);
+    }
+
+    fn ask<R>(
+        &mut self,
+        access: &Access,
+        parking: Parking,
+        act: impl FnOnce(&mut GateView<'_>, &Arrival<'_>) -> R,
+    ) -> (R, Wakes) {
+        let request = &access.request;
+        let client = &self.visitors[request.client as usize].client;
+        let arrival = Arrival {
+            owner: access.owner,
+            parking,
+            tickets: &request.tickets,
+            forged: request.forged,
+            sell: request.sell,
+            client: client.address,
+            client_hash: client.hash,
+            method: b"POST",
+            uri: b"/board",
+            secret: SECRET,
+            random: self.delays.bits(),
+        };
+        self.state.at_gate(self.now, |view| act(view, &arrival))
+    }
+
+    /// Sleepers wake up, each in his own time.
+    fn wake(&mut self, wakes: &Wakes) {
+        let all: Vec<u32>;
+        let places = match wakes.listed() {
+            Some(listed) => listed,
+            None => {
+                all = (0..self.state.places().len() as u32).collect();
+                &all
+            }
+        };
+        for place in places {
+            let owner = self.state.places().get(*place as usize).map(|p| p.owner);
+            let id = owner.map_or(0, |owner| owner.0 as u32 & 0xff_ffff);
+            if self
+                .accesses
+                .get(&id)
+                .is_some_and(|a| !a.running && a.place == *place)
+            {
+                let delay = Micros(self.delays.below(self.setup.wake.0 + 1));
+                self.events.at(self.now + delay, Event::Look(id));
+            }
+        }
+    }
+
+    fn reckon(&mut self) {
+        self.reckoned += 1;
+        if let Some(at) = self.server.next_done() {
+            self.events.at(at, Event::Done(self.reckoned));
+        }
+    }
+
+    // -- children --
+
+    fn child(&self, at: u16) -> &crate::room::children::Child {
+        &self.state.children[at as usize]
+    }
+
+    fn child_begins(&mut self) {
+        if let Some(child) = self.state.child_starts() {
+            self.alive.push(child);
+        }
+    }
+
+    /// Whichever idle worker is fastest takes a connection: any child with one, by chance.
+    fn idle_child(&mut self) -> Option<u16> {
+        let workers = self.setup.workers;
+        let threads = if workers.threaded != 0 {
+            workers.per_pool
+        } else {
+            1
+        };
+        if self.setup.uncontrolled {
+            return self.alive.first().copied();
+        }
+        let idle = |child: &u16| {
+            let child = &self.state.children[*child as usize];
+            child.running.load(Relaxed) + child.waiting.load(Relaxed) < threads
+        };
+        let n = self.alive.len();
+        let from = self.delays.below(n as u64) as usize;
+        (0..n)
+            .map(|i| self.alive[(from + i) % n])
+            .find(|child| idle(child))
+    }
+
+    /// Killed: what it had in hand is gone, without a word to anybody.
+    fn dies(&mut self, child: u16) {
+        let gone: Vec<u32> = self
+            .accesses
+            .iter()
+            .filter(|(_, a)| a.child == child)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            if let Some(access) = self.accesses.remove(&id) {
+                self.server.abort(id, self.now);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.dead(id);
+                }
+                self.cut_off(id, &access.request);
+            }
+        }
+        self.reckon();
+    }
+
+    /// Its parent has noticed.
+    fn buried(&mut self, child: u16) {
+        let wakes = self.state.child_ends(child, self.now);
+        if let Some(oracle) = &mut self.oracle {
+            oracle.swept(&self.state);
+        }
+        self.wake(&wakes);
+    }
+
+    fn restarts(&mut self) {
+        for child in std::mem::take(&mut self.alive) {
+            self.dies(child);
+        }
+        let now = self.now;
+        if let Some(oracle) = &mut self.oracle {
+            oracle.restarted(&self.state);
+        }
+        let ((), _) = self
+            .state
+            .locked(|tables, wakes| tables.begin_anew(now, wakes));
+        for child in &self.state.children {
+            child.pid.store(0, Relaxed);
+        }
+        let workers = self.setup.workers;
+        let pools = if workers.threaded != 0 {
+            workers.pools
+        } else {
+            workers.per_pool
+        };
+        (0..pools).for_each(|_| self.child_begins());
+    }
+
+    /// Everybody leaves at once, and the time of all tickets passes: nothing may be left.
+    pub fn send_home(&mut self) {
+        self.here = 0;
+        self.backlog.clear();
+        for visitor in &mut self.visitors {
+            visitor.client.finished = Some(self.now);
+        }
+        for child in 0..self.state.children.len() as u16 {
+            if self.state.life(child).is_some() && !self.alive.contains(&child) {
+                self.buried(child);
+            }
+        }
+        while let Some((&id, access)) = self.accesses.iter().next() {
+            match access.running {
+                true => {
+                    self.server.abort(id, self.now);
+                    self.finishes(id);
+                }
+                false => self.gives_up(id),
+            }
+            if let Some(oracle) = &mut self.oracle {
+                oracle.grants(&self.state);
+            }
+        }
+        self.locked_tick();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.all_gone(&self.state, self.now);
+        }
+        self.now = self.now + Micros::from_secs(3 * 24 * 3600);
+        self.locked_tick();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.all_gone(&self.state, self.now);
+        }
+    }
+}
