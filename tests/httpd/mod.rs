@@ -12,6 +12,7 @@ mod answer;
 mod builder;
 mod config;
 mod counter;
+pub mod held;
 mod log;
 pub mod made;
 mod process;
