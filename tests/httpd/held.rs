@@ -19,11 +19,10 @@ printf 'Content-Type: text/plain\\r\\n\\r\\nheld %s\\n' \"$QUERY_STRING\"
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Builder {
-    /// With `/cgi-bin/hold?NAME`, and `/server-status` to see who waits.
+    /// With `/cgi-bin/hold?NAME`, and `/nap-info` to see who waits.
     pub fn holding(self) -> Self {
         self.cgi("hold", PROGRAM)
-            .modules(&["status"])
-            .config("<Location /server-status>\nSetHandler server-status\nNapUse None\n</Location>")
+            .config("<Location /nap-info>\nSetHandler nap-info\n</Location>")
     }
 }
 
@@ -70,14 +69,27 @@ impl Httpd {
             .count()
     }
 
-    /// Requests that wait in a room, by httpd's own scoreboard; not those of HTTP/2.
+    /// Requests that wait in a room, those of HTTP/2 too.
     pub fn waiting(&self) -> usize {
-        let status = self.get("/server-status?auto").text();
-        let board = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Scoreboard: "));
-        let board = board.unwrap_or_else(|| panic!("no scoreboard in: {status}"));
-        board.matches('L').count()
+        self.accesses(&["waiting", "waiting_h2"])
+    }
+
+    /// Waits until nobody waits or runs. mod_cgid's daemon goes first when the server stops; a
+    /// program that was to start just then keeps its child for ten seconds.
+    pub fn until_idle(&self) {
+        wait_until("the room is empty", PATIENCE, || {
+            self.accesses(&["running", "waiting", "waiting_h2"]) == 0
+        });
+    }
+
+    fn accesses(&self, states: &[&str]) -> usize {
+        let info = self.get("/nap-info?json").json();
+        let children = info["children"].as_array().expect("the children");
+        let count = |child: &serde_json::Value| -> u64 {
+            let number = |state: &&str| child[*state].as_u64().expect("a number");
+            states.iter().map(number).sum()
+        };
+        children.iter().map(count).sum::<u64>() as usize
     }
 
     /// Waits until so many requests wait.
