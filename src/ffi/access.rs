@@ -223,10 +223,11 @@ impl Carried {
         let in_cookies = headers
             .iter()
             .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
+        // A cookie that somebody has emptied is none.
         let texts = others
             .into_iter()
-            .filter(|t| !t.is_empty())
-            .chain(in_cookies);
+            .chain(in_cookies)
+            .filter(|t| !t.is_empty());
         let mut carried = Carried {
             tickets: Vec::new(),
             forged: false,

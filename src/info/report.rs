@@ -340,8 +340,10 @@ fn gates_of<'a>(
 }
 
 impl ChildShot {
+    /// See [`crate::room::children::Child::taken`].
     fn taken(&self) -> u32 {
-        self.running.saturating_add(self.waiting)
+        let waiting = self.waiting.saturating_add(self.secondary);
+        self.running.saturating_add(waiting)
     }
 }
 
@@ -360,7 +362,7 @@ impl WorkersLine {
             reserve: workers.reserve,
             running,
             waiting,
-            free: max_request_workers.saturating_sub(running.saturating_add(waiting)),
+            free: max_request_workers.saturating_sub(sum(ChildShot::taken)),
             wanted,
         }
     }

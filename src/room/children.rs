@@ -20,7 +20,7 @@ pub struct Child {
     pub running: AtomicU32,
     /// Workers with an access in Wait or Re Access.
     pub waiting: AtomicU32,
-    /// The same on mod_http2's own threads.
+    /// The same on mod_http2's own threads; each keeps a worker at its connection as well.
     pub secondary: AtomicU32,
     _pad: [u32; 11],
 }
@@ -39,8 +39,8 @@ pub struct Workers {
     pub pools: u32,
 }
 
-/// May this access wait here?
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// May this access wait here? From the most to the least that may.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Parking {
     /// Whoever comes may wait.
     Anybody,
@@ -86,29 +86,32 @@ impl Workers {
         let Some(child) = children.get(own.child as usize) else {
             return Parking::Nobody;
         };
-        if secondary {
-            return self.parking_secondary(child.secondary.load(Relaxed));
-        }
-        let taken = |child: &Child| {
-            child
-                .running
-                .load(Relaxed)
-                .saturating_add(child.waiting.load(Relaxed))
-        };
-        if self.threaded != 0 {
-            return self.parking(taken(child));
-        }
-        self.parking(
-            children
+        let here = match self.threaded {
+            0 => children
                 .iter()
                 .filter(|c| c.pid.load(Relaxed) != 0)
-                .map(taken)
+                .map(Child::taken)
                 .fold(0, u32::saturating_add),
-        )
+            _ => child.taken(),
+        };
+        let parking = self.parking(here);
+        if secondary {
+            return parking.max(self.parking_secondary(child.secondary.load(Relaxed)));
+        }
+        parking
     }
 }
 
 impl Child {
+    /// Workers in use by accesses. A stream of HTTP/2 waits on another thread, but httpd keeps a
+    /// worker at its connection meanwhile; several streams of one connection count as several.
+    pub fn taken(&self) -> u32 {
+        [&self.running, &self.waiting, &self.secondary]
+            .map(|count| count.load(Relaxed))
+            .into_iter()
+            .fold(0, u32::saturating_add)
+    }
+
     /// This child's life, if one lives here.
     pub fn life(&self, at: usize) -> Option<Life> {
         let epoch = self.epoch.load(Relaxed);
@@ -143,6 +146,31 @@ mod tests {
             assert_eq!(workers.parking(taken), expected, "{taken} taken");
         }
         assert_eq!(workers.places(10), 32);
+    }
+
+    #[test]
+    fn a_waiting_stream_takes_a_worker_of_httpd_too() {
+        let workers = Workers {
+            per_pool: 25,
+            reserve: 4,
+            threaded: 1,
+            pools: 2,
+        };
+        let children = [Child::default()];
+        let own = Life { child: 0, epoch: 1 };
+        let cases = [
+            (0, 0, Parking::Anybody, Parking::Anybody),
+            (12, 0, Parking::Anybody, Parking::Nobody),
+            (10, 11, Parking::Holders, Parking::Holders),
+            (5, 18, Parking::Nobody, Parking::Nobody),
+            (u32::MAX, 1, Parking::Nobody, Parking::Nobody),
+        ];
+        for (secondary, waiting, expected, of_http2) in cases {
+            children[0].secondary.store(secondary, Relaxed);
+            children[0].waiting.store(waiting, Relaxed);
+            assert_eq!(workers.parking_in(&children, own, false), expected);
+            assert_eq!(workers.parking_in(&children, own, true), of_http2);
+        }
     }
 
     #[test]

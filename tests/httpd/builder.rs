@@ -91,13 +91,22 @@ impl Builder {
         self
     }
 
+    /// Adds a file that only its owner can read: root, where the server starts as root.
+    pub fn secret(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        self.files
+            .push((path.into(), content.as_ref().to_vec(), 0o600));
+        self
+    }
+
     /// Adds a CGI program, served as `/cgi-bin/NAME`.
-    pub fn cgi(mut self, name: &str, script: &str) -> Self {
-        self.files.push((
-            format!("cgi-bin/{name}").into(),
-            script.as_bytes().to_vec(),
-            0o755,
-        ));
+    pub fn cgi(self, name: &str, script: &str) -> Self {
+        self.program(&format!("cgi-bin/{name}"), script)
+    }
+
+    /// Adds a program under the ServerRoot: `htdocs/index.cgi`.
+    pub fn program(mut self, path: &str, script: &str) -> Self {
+        self.files
+            .push((path.into(), script.as_bytes().to_vec(), 0o755));
         self
     }
 

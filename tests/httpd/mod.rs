@@ -12,6 +12,8 @@ mod answer;
 mod builder;
 mod config;
 mod counter;
+pub mod held;
+pub mod http2;
 mod log;
 pub mod made;
 mod process;
@@ -173,6 +175,16 @@ impl Httpd {
             "{pid} is no child of this server"
         );
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a child of ours may be killed");
+    }
+
+    /// Stops one of our own children in its tracks until the guard goes: the others have all work.
+    pub fn pause(&self, pid: i32) -> Paused {
+        assert!(
+            self.children().contains(&pid),
+            "{pid} is no child of this server"
+        );
+        kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("a child of ours may be stopped");
+        Paused(pid)
     }
 
     /// Replaces the configuration text given by [`Builder::config`]; the next restart reads it.
@@ -442,6 +454,15 @@ impl Drop for Httpd {
                 self.root.display()
             );
         }
+    }
+}
+
+/// A child that stands still.
+pub struct Paused(i32);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0), Signal::SIGCONT);
     }
 }
 

@@ -1,0 +1,127 @@
+//! A room made full for as long as a test wants: a CGI program that answers when it is told.
+//!
+//! `/cgi-bin/hold?NAME` says that it runs by a file of its name, and waits for another.
+
+use super::{Builder, Httpd, wait_until};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const PROGRAM: &str = "#!/bin/sh
+in=\"$BOARD_DIR/in-$QUERY_STRING.$$\"
+: > \"$in\"
+while [ ! -e \"$BOARD_DIR/go-$QUERY_STRING\" ]; do sleep 0.05; done
+rm -f \"$in\"
+printf 'Content-Type: text/plain\\r\\n\\r\\nheld %s\\n' \"$QUERY_STRING\"
+";
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Builder {
+    /// With `/cgi-bin/hold?NAME`, and `/nap-info` to see who waits.
+    pub fn holding(self) -> Self {
+        self.cgi("hold", PROGRAM)
+            .config("<Location /nap-info>\nSetHandler nap-info\n</Location>")
+    }
+}
+
+/// Accesses that run until they are released, at the latest when this goes.
+pub struct Held<'a> {
+    httpd: &'a Httpd,
+    name: &'static str,
+    streams: Vec<TcpStream>,
+}
+
+impl Httpd {
+    /// Sends so many accesses of this name that hold on, and returns when all of them run.
+    pub fn hold(&self, name: &'static str, accesses: usize) -> Held<'_> {
+        let held = self.ask_to_hold(name, accesses);
+        wait_until("the room is held", PATIENCE, || {
+            self.holding(name) == accesses
+        });
+        held
+    }
+
+    /// The same, without waiting until they run.
+    pub fn ask_to_hold(&self, name: &'static str, accesses: usize) -> Held<'_> {
+        let ask = |_| {
+            let mut stream = self.connect();
+            write!(stream, "GET /cgi-bin/hold?{name} HTTP/1.0\r\n\r\n").expect("httpd listens");
+            stream
+        };
+        Held {
+            httpd: self,
+            name,
+            streams: (0..accesses).map(ask).collect(),
+        }
+    }
+
+    /// How many of this name run now.
+    pub fn holding(&self, name: &str) -> usize {
+        let files = fs::read_dir(self.root.join("data")).expect("the root is there");
+        files
+            .flatten()
+            .filter(|file| {
+                let file = file.file_name();
+                file.to_string_lossy().starts_with(&format!("in-{name}."))
+            })
+            .count()
+    }
+
+    /// Requests that wait in a room, those of HTTP/2 too.
+    pub fn waiting(&self) -> usize {
+        self.accesses(&["waiting", "waiting_h2"])
+    }
+
+    /// Waits until nobody waits or runs. mod_cgid's daemon goes first when the server stops; a
+    /// program that was to start just then keeps its child for ten seconds.
+    pub fn until_idle(&self) {
+        wait_until("the room is empty", PATIENCE, || {
+            self.accesses(&["running", "waiting", "waiting_h2"]) == 0
+        });
+    }
+
+    fn accesses(&self, states: &[&str]) -> usize {
+        let info = self.get("/nap-info?json").json();
+        let children = info["children"].as_array().expect("the children");
+        let count = |child: &serde_json::Value| -> u64 {
+            let number = |state: &&str| child[*state].as_u64().expect("a number");
+            states.iter().map(number).sum()
+        };
+        children.iter().map(count).sum::<u64>() as usize
+    }
+
+    /// Waits until so many requests wait.
+    pub fn until_waiting(&self, requests: usize) {
+        wait_until(
+            &format!("{requests} requests wait in the room"),
+            PATIENCE,
+            || self.waiting() == requests,
+        );
+    }
+}
+
+impl Held<'_> {
+    /// Lets all of this name go on, for good, and returns their answers.
+    pub fn release(mut self) -> Vec<String> {
+        self.let_go();
+        let read = |stream: &mut TcpStream| {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("a whole answer");
+            answer
+        };
+        self.streams.iter_mut().map(read).collect()
+    }
+
+    fn let_go(&self) {
+        let go = self.httpd.root.join(format!("data/go-{}", self.name));
+        fs::write(go, "").expect("the root takes a file");
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}

@@ -1,0 +1,98 @@
+//! HTTP/2 without TLS and without a first request of HTTP/1: one connection, many streams.
+
+use super::{Answer, Httpd};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection, on a thread of its own; closed when this goes.
+pub struct Http2 {
+    requests: mpsc::UnboundedSender<(String, oneshot::Sender<Answer>)>,
+}
+
+/// A request under way; dropped, its stream is reset and the connection lives on.
+pub struct Stream(oneshot::Receiver<Answer>);
+
+impl Http2 {
+    pub fn open(httpd: &Httpd) -> Http2 {
+        let (requests, mut asked) = mpsc::unbounded_channel::<(String, oneshot::Sender<_>)>();
+        let port = httpd.port();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(async {
+                let sender = connect(port).await;
+                while let Some((path, reply)) = asked.recv().await {
+                    tokio::spawn(run(sender.clone(), port, path, reply));
+                }
+            });
+        });
+        Http2 { requests }
+    }
+
+    /// Sends a request on a stream of its own.
+    pub fn ask(&self, path: &str) -> Stream {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.requests.send((path.to_string(), reply));
+        sent.expect("the connection is open");
+        Stream(answer)
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask(path).answer()
+    }
+}
+
+impl Stream {
+    pub fn answer(self) -> Answer {
+        self.0.blocking_recv().expect("an answer, in time")
+    }
+}
+
+async fn connect(port: u16) -> SendRequest<Empty<Bytes>> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("httpd listens");
+    stream.set_nodelay(true).expect("a socket");
+    stream.set_nonblocking(true).expect("a socket");
+    let stream = tokio::net::TcpStream::from_std(stream).expect("a socket");
+    let opened = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+    let (sender, connection) = opened.expect("httpd speaks HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+async fn run(
+    mut sender: SendRequest<Empty<Bytes>>,
+    port: u16,
+    path: String,
+    mut reply: oneshot::Sender<Answer>,
+) {
+    let answer = async {
+        let request = hyper::Request::get(format!("http://127.0.0.1:{port}{path}"));
+        let request = request.body(Empty::new()).expect("a well-formed request");
+        let (head, body) = sender.send_request(request).await.ok()?.into_parts();
+        let headers = head.headers.iter();
+        Some(Answer {
+            status: head.status.as_u16(),
+            headers: headers
+                .map(|(n, v)| (n.to_string(), String::from_utf8_lossy(v.as_bytes()).into()))
+                .collect(),
+            body: body.collect().await.ok()?.to_bytes().to_vec(),
+        })
+    };
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(PATIENCE, answer) => answer.ok().flatten(),
+        () = reply.closed() => None,
+    };
+    if let Some(answer) = answer {
+        // Nobody may be interested any more.
+        let _ = reply.send(answer);
+    }
+}

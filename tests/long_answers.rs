@@ -1,0 +1,197 @@
+//! A permit is for making an answer, not for sending it: long answers give theirs back.
+//!
+//! The room has one permit and nobody may wait, so that another access is served exactly while
+//! the permit is free.
+
+mod httpd;
+
+use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LONG: usize = 30_000_000;
+
+fn site(download: &str) -> Builder {
+    let room = format!(
+        "<NapRoom site>\nNapRunReady 1\nNapWaitMax 2s\nNapWaitLimit 0\nNapReAccess 4
+         NapDownload {download}\nNapTicketsPerClient 100000\n</NapRoom>"
+    );
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&room)
+        .config("<LocationMatch ^/(cgi-bin|counter|ws)>\nNapUse site\n</LocationMatch>")
+        .cgi(
+            "app",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n",
+        )
+}
+
+fn permit_is_free(httpd: &Httpd) -> bool {
+    let answer = httpd.get("/cgi-bin/app");
+    assert!(matches!(answer.status, 200 | 503), "{answer:?}");
+    answer.status == 200
+}
+
+fn until_free(httpd: &Httpd) {
+    wait_until("the permit is free", PATIENCE, || permit_is_free(httpd));
+}
+
+/// Asks, and reads no more than the head of the answer and what comes with it.
+fn begin(httpd: &Httpd, path: &str, head: &str) -> (TcpStream, String) {
+    let mut stream = httpd.connect();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
+    )
+    .expect("httpd listens");
+    let mut block = [0; 2048];
+    let length = stream.read(&mut block).expect("an answer begins");
+    (
+        stream,
+        String::from_utf8_lossy(&block[..length]).into_owned(),
+    )
+}
+
+#[test]
+fn a_slow_reader_of_a_long_answer_gives_its_permit_back() {
+    for_each_mpm(|mpm| {
+        let httpd = site("1M").mpm(mpm).start();
+        let (mut slow, head) = begin(
+            &httpd,
+            &format!("/counter?bytes={LONG}"),
+            "Connection: close\r\n",
+        );
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        until_free(&httpd);
+        assert_eq!(httpd.counter().running, 1, "it is still being sent");
+        // Its end gives nothing back a second time.
+        let mut rest = Vec::new();
+        slow.read_to_end(&mut rest).expect("all of it");
+        assert!(head.len() + rest.len() > LONG);
+        until_free(&httpd);
+        let _held = httpd.hold("one", 1);
+        assert!(!permit_is_free(&httpd), "there is one permit");
+    });
+}
+
+#[test]
+fn without_napdownload_it_keeps_its_permit_until_it_is_read_or_gone() {
+    let httpd = site("Off").start();
+    for reads in [true, false] {
+        until_free(&httpd);
+        let path = format!("/counter?bytes={LONG}");
+        let (mut slow, _) = begin(&httpd, &path, "Connection: close\r\n");
+        for _ in 0..20 {
+            assert!(!permit_is_free(&httpd));
+        }
+        if reads {
+            let mut rest = Vec::new();
+            slow.read_to_end(&mut rest).expect("all of it");
+        }
+        drop(slow);
+        until_free(&httpd);
+    }
+}
+
+#[test]
+fn an_event_stream_is_detached_and_another_unfinished_answer_is_not() {
+    let program = "#!/bin/sh
+printf 'Content-Type: %s\\r\\n\\r\\ndata: one\\n\\n' \"$QUERY_STRING\"
+while [ ! -e \"$BOARD_DIR/go-stream\" ]; do sleep 0.05; done
+echo 'data: two'
+";
+    for_each_mpm(|mpm| {
+        let httpd = site("1M").mpm(mpm).cgi("stream", program).start();
+        let ask = |kind: &str| {
+            let path = format!("/cgi-bin/stream?{kind}");
+            let (stream, head) = begin(&httpd, &path, "Connection: close\r\n");
+            assert!(
+                head.starts_with("HTTP/1.1 200") && head.contains(kind),
+                "{head}"
+            );
+            stream
+        };
+        let stream = ask("text/event-stream");
+        until_free(&httpd);
+        let mut plain = ask("text/plain");
+        for _ in 0..20 {
+            assert!(!permit_is_free(&httpd));
+        }
+        std::fs::write(httpd.root().join("data/go-stream"), "").expect("our own file");
+        for mut stream in [stream, plain.try_clone().expect("a socket")] {
+            let mut rest = String::new();
+            stream.read_to_string(&mut rest).expect("its end");
+            assert!(rest.contains("data: two"), "{rest}");
+        }
+        assert_eq!(plain.read(&mut [0; 1]).expect("closed"), 0);
+        until_free(&httpd);
+        let _held = httpd.hold("one", 1);
+        assert!(!permit_is_free(&httpd), "there is one permit");
+    });
+}
+
+/// A backend that speaks another protocol after 101: it says back what it is told.
+fn echoing_backend() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || echo(stream));
+        }
+    });
+    port
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return,
+        }
+    }
+    let switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                      Connection: Upgrade\r\n\r\n";
+    if stream.write_all(switching).is_err() {
+        return;
+    }
+    let mut block = [0; 64];
+    while let Ok(length @ 1..) = stream.read(&mut block) {
+        if stream.write_all(&block[..length]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_upgraded_connection_is_detached() {
+    let backend = echoing_backend();
+    for_each_mpm(|mpm| {
+        let httpd = site("1M")
+            .mpm(mpm)
+            .modules(&["proxy", "proxy_http"])
+            .config(&format!(
+                "ProxyPass /ws http://127.0.0.1:{backend}/ws upgrade=websocket"
+            ))
+            .start();
+        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
+        let (mut socket, head) = begin(&httpd, "/ws", upgrade);
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        let mut told = [0; 5];
+        socket.write_all(b"hello").expect("it is open");
+        socket.read_exact(&mut told).expect("it is echoed");
+        assert_eq!(&told, b"hello");
+        until_free(&httpd);
+        socket.write_all(b"still").expect("it is open");
+        socket.read_exact(&mut told).expect("it is echoed");
+        drop(socket);
+        let _held = httpd.hold("one", 1);
+        // A full room refuses the next one before the backend hears of it.
+        let (_refused, head) = begin(&httpd, "/ws", upgrade);
+        assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+    });
+}

@@ -1,0 +1,178 @@
+//! The reserve of workers: while all places are taken, what is not scheduled is answered, and so
+//! is whoever is refused.
+//!
+//! Two children with 25 threads each. One access holds the room's permit, and as many as may wait
+//! do: the bound is long, so none of them leaves by itself.
+
+mod httpd;
+
+use httpd::http2::Http2;
+use httpd::{Builder, Httpd, wait_until};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const THREADS: u64 = 25;
+
+fn site() -> Builder {
+    let room = "<NapRoom site>
+        NapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 1000\nNapReAccess 1000
+        </NapRoom>
+        <Location /cgi-bin>\nNapUse site\n</Location>";
+    Httpd::builder()
+        .nap()
+        .holding()
+        .workers(2, THREADS as u32)
+        .config(room)
+        .file("htdocs/style.css", "p {}\n")
+        .expect_log("wants MaxRequestWorkers", "all places are to be taken")
+}
+
+fn site_of_http2() -> Builder {
+    site()
+        .modules(&["http2"])
+        .config("Protocols h2c http/1.1\nH2Direct on")
+}
+
+/// Takes places until so many wait; later ones are refused.
+fn fill(httpd: &Httpd, places: usize) -> Vec<TcpStream> {
+    let mut waiters = Vec::new();
+    wait_until("all places are taken", PATIENCE, || {
+        let mut stream = httpd.connect();
+        write!(stream, "GET /cgi-bin/hold?wait HTTP/1.0\r\n\r\n").expect("httpd listens");
+        waiters.push(stream);
+        httpd.waiting() == places
+    });
+    waiters
+}
+
+/// How long each of `times` rounds of requests took; each must be answered as it should.
+fn latencies(times: usize, mut ask: impl FnMut()) -> Vec<Duration> {
+    let took = |_| {
+        let start = Instant::now();
+        ask();
+        start.elapsed()
+    };
+    let mut all: Vec<Duration> = (0..times).map(took).collect();
+    all.sort_unstable();
+    let at = |share: usize| all[(times - 1) * share / 100];
+    eprintln!(
+        "{times} of {times}; p50 {:?}, p90 {:?}, p99 {:?}, most {:?}",
+        at(50),
+        at(90),
+        at(99),
+        at(100)
+    );
+    all
+}
+
+fn everybody_else_is_answered_over_http1(times: usize) -> Vec<Duration> {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let waiting_ends = httpd.ask_to_hold("wait", 0);
+    // 25 threads less a reserve of 3 in each child, less the one that runs.
+    let waiters = fill(&httpd, 43);
+    let before = httpd.waiting();
+    let all = latencies(times, || {
+        assert_eq!(httpd.get("/style.css").status, 200);
+        let refused = httpd.get("/cgi-bin/hold?wait");
+        assert_eq!(refused.status, 503);
+        assert!(refused.text().contains("overloaded"));
+        assert_eq!(httpd.get("/.nap/ticket").status, 200);
+    });
+    assert_eq!(httpd.waiting(), before, "nobody lost his place");
+    drop((waiters, waiting_ends, held));
+    httpd.until_idle();
+    all
+}
+
+fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
+    let httpd = site_of_http2().start();
+    // One child gets it all: the kernel does not spread connections evenly either.
+    let _paused = httpd.pause(httpd.children()[0]);
+    let held = httpd.hold("full", 1);
+    let waiting_ends = httpd.ask_to_hold("wait", 0);
+    // Each on a connection of its own: that is what takes most of httpd's workers.
+    let connections: Vec<Http2> = (0..30).map(|_| Http2::open(&httpd)).collect();
+    let streams = connections.iter().map(|c| c.ask("/cgi-bin/hold?wait"));
+    let streams: Vec<_> = streams.collect();
+    let waiters = fill(&httpd, 21);
+    let all = latencies(times, || {
+        let fresh = Http2::open(&httpd);
+        assert_eq!(fresh.get("/style.css").status, 200);
+        assert_eq!(fresh.get("/cgi-bin/hold?wait").status, 503);
+        assert_eq!(fresh.get("/.nap/ticket").status, 200);
+        assert_eq!(httpd.get("/style.css").status, 200);
+    });
+    drop(streams);
+    drop((waiters, waiting_ends, held));
+    httpd.until_idle();
+    all
+}
+
+#[test]
+fn over_http1_everybody_else_is_answered() {
+    everybody_else_is_answered_over_http1(100);
+}
+
+#[test]
+fn over_http2_everybody_else_is_answered() {
+    everybody_else_is_answered_over_http2(100);
+}
+
+#[test]
+#[ignore = "long, and measures: make test-all"]
+fn over_http1_and_http2_a_thousand_are_answered_within_a_tenth_of_a_second() {
+    for all in [
+        everybody_else_is_answered_over_http1(1000),
+        everybody_else_is_answered_over_http2(1000),
+    ] {
+        // A round is three or four requests one after the other.
+        assert!(all[999] < Duration::from_millis(400), "{:?}", all[999]);
+    }
+}
+
+#[test]
+fn a_reset_stream_leaves_its_place_and_its_connection_lives() {
+    let httpd = site_of_http2().start();
+    let held = httpd.hold("full", 1);
+    let connection = Http2::open(&httpd);
+    let stays = connection.ask("/cgi-bin/hold?wait");
+    httpd.until_waiting(1);
+    let goes = connection.ask("/cgi-bin/hold?wait");
+    httpd.until_waiting(2);
+    drop(goes);
+    httpd.until_waiting(1);
+    assert_eq!(connection.get("/style.css").status, 200);
+    held.release();
+    drop(httpd.ask_to_hold("wait", 0));
+    assert_eq!(stays.answer().status, 200);
+}
+
+#[test]
+fn a_client_that_hangs_up_while_it_waits_leaves_its_place() {
+    httpd::for_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).workers(2, 8).start();
+        let held = httpd.hold("full", 1);
+        let ask = || {
+            let mut stream = httpd.connect();
+            write!(stream, "GET /cgi-bin/hold?wait HTTP/1.0\r\n\r\n").expect("httpd listens");
+            stream
+        };
+        let mut streams: Vec<TcpStream> = (0..3).map(|_| ask()).collect();
+        httpd.until_waiting(3);
+        drop(streams.remove(1));
+        httpd.until_waiting(2);
+        // A half-closed connection is a client that has gone, too.
+        let closing = &streams[1];
+        closing.shutdown(std::net::Shutdown::Write).expect("open");
+        httpd.until_waiting(1);
+        drop(httpd.ask_to_hold("wait", 0));
+        drop(held);
+        let mut answer = String::new();
+        streams[0].read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        httpd.until_waiting(0);
+    });
+}

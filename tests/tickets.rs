@@ -1,0 +1,392 @@
+//! What a ticket is worth on a real server: at its time, before, after, twice, and when it is none.
+//!
+//! The room has one permit. Unless a test says otherwise a held access has it and only ticket
+//! holders may wait, so who waits at all was let in by his ticket.
+
+mod httpd;
+
+use httpd::held::Held;
+use httpd::{Answer, Builder, Httpd, wait_until};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const TERMS: &str = "NapRunReady 1
+NapWaitMax 2s
+NapWaitLimit 0
+NapReAccess 4
+NapSlotPeriod 1s
+NapTicketPrime 3s
+NapTicketsPerClient 100000
+";
+
+const APP: &str = "#!/bin/sh
+printf 'Content-Type: text/plain\\r\\n\\r\\n'
+printf 'q=%s uri=%s ref=%s redirect=%s\\n' \
+  \"$QUERY_STRING\" \"$REQUEST_URI\" \"$HTTP_REFERER\" \"$REDIRECT_QUERY_STRING\"
+";
+
+fn site() -> Builder {
+    let room = |name: &str| format!("<NapRoom {name}>\n{TERMS}</NapRoom>");
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&room("site"))
+        .config(&room("other"))
+        .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+        .config("<Location /cgi-bin/other>\nNapUse other\n</Location>")
+        .cgi("app", APP)
+        .cgi("other", APP)
+        .access_log_format("%U%q %>s %{nap-group}n %{nap-ticket-fate}n %{nap-ticket}n \"%r\"")
+}
+
+/// Spans from its issue, in seconds.
+struct Ticket {
+    token: String,
+    issued: Instant,
+    from: f64,
+    prime: f64,
+    until: f64,
+}
+
+impl Ticket {
+    fn of(answer: &Answer) -> Ticket {
+        let issued = Instant::now();
+        let window = answer
+            .header("nap-ticket-window")
+            .unwrap_or_else(|| panic!("no ticket in {answer:?}"));
+        let value = |name: &str| {
+            let part = window.split(", ").find_map(|part| part.strip_prefix(name));
+            part.and_then(|v| v.parse().ok()).expect("seconds")
+        };
+        Ticket {
+            token: answer.header("nap-ticket").expect("a ticket").to_string(),
+            issued,
+            from: value("from="),
+            prime: value("prime="),
+            until: value("until="),
+        }
+    }
+
+    fn cookie(&self) -> String {
+        format!("nap-site={}", self.token)
+    }
+
+    /// Sleeps until this much past a time of the ticket: its holder obeys the clock.
+    fn sleep_until(&self, span: f64) {
+        let at = self.issued + Duration::from_secs_f64(span);
+        sleep(at.saturating_duration_since(Instant::now()));
+    }
+
+    fn until_prime(&self) {
+        self.sleep_until(self.from + 0.01);
+    }
+
+    fn until_tail(&self) {
+        self.sleep_until(self.prime + 0.05);
+    }
+}
+
+fn buy(httpd: &Httpd) -> Ticket {
+    let refused = httpd.get("/cgi-bin/app");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    Ticket::of(&refused)
+}
+
+/// Sends an access that is to wait for the held permit, lets the holder go when it does, and
+/// returns its answer.
+fn admitted(httpd: &Httpd, held: Held<'_>, path: &str, head: &[(&str, &str)]) -> Answer {
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| httpd.request("GET", path, head, b""));
+        wait_until("it waits", PATIENCE, || {
+            assert!(!waits.is_finished(), "it was turned away");
+            httpd.waiting() == 1
+        });
+        held.release();
+        waits.join().expect("an answer")
+    })
+}
+
+#[test]
+fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
+    let httpd = site().start();
+    let mut names = ["first", "second", "third"].iter();
+    let mut held = httpd.hold(names.next().expect("three"), 1);
+    let tickets: Vec<Ticket> = (0..3).map(|_| buy(&httpd)).collect();
+    for (by, ticket) in ["cookie", "header", "query"].iter().zip(&tickets) {
+        let ticket = if by == &"cookie" {
+            Ticket {
+                token: ticket.token.clone(),
+                ..*ticket
+            }
+        } else {
+            buy(&httpd)
+        };
+        ticket.until_prime();
+        let path = match *by {
+            "query" => format!("/cgi-bin/app?a=1&nap-ticket={}&b=2", ticket.token),
+            _ => "/cgi-bin/app?a=1&b=2".to_string(),
+        };
+        let cookie = ticket.cookie();
+        let head = match *by {
+            "cookie" => vec![("Cookie", cookie.as_str())],
+            "header" => vec![("Nap-Ticket", ticket.token.as_str())],
+            _ => vec![],
+        };
+        let answer = admitted(&httpd, held, &path, &head);
+        assert_eq!(answer.status, 200, "by {by}: {answer:?}");
+        let deleted = answer.header("set-cookie").expect("the cookie's deletion");
+        assert!(
+            deleted.starts_with("nap-site=; Max-Age=0; Path=/"),
+            "{deleted}"
+        );
+        let text = answer.text();
+        assert!(
+            text.starts_with("q=a=1&b=2 uri=/cgi-bin/app?a=1&b=2 "),
+            "{text}"
+        );
+        assert!(!text.contains("nap-ticket"), "the program saw it: {text}");
+        // Used is used, by whichever way.
+        let Some(name) = names.next() else { break };
+        held = httpd.hold(name, 1);
+        let again = httpd.request("GET", "/cgi-bin/app", &[("Nap-Ticket", &ticket.token)], b"");
+        assert_eq!(again.status, 503, "{again:?}");
+        assert_eq!(again.header("nap-reason"), Some("used"));
+        assert_ne!(again.header("nap-ticket"), Some(ticket.token.as_str()));
+    }
+    wait_until("all is logged", PATIENCE, || {
+        httpd.access_log().matches("200 re-access").count() == 3
+    });
+    assert!(
+        !httpd.access_log().contains("nap-ticket="),
+        "{}",
+        httpd.access_log()
+    );
+}
+
+#[test]
+fn the_first_moment_of_a_window_counts_and_the_moment_before_does_not() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    // Early: his own ticket again, not a new one, however often he asks.
+    for _ in 0..5 {
+        let early = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        assert_eq!(early.status, 503);
+        assert_eq!(early.header("nap-reason"), Some("early"));
+        assert_eq!(early.header("nap-ticket"), Some(ticket.token.as_str()));
+    }
+    let last = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    let last = Ticket::of(&last);
+    // The server's own word, to the millisecond.
+    last.sleep_until(last.from + 0.001);
+    let answer = admitted(
+        &httpd,
+        held,
+        "/cgi-bin/app",
+        &[("Cookie", &ticket.cookie())],
+    );
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn a_late_ticket_is_booked_again_once_and_is_then_let_in() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    assert!(ticket.prime - ticket.from > 2.9 && ticket.until > ticket.prime);
+    ticket.until_tail();
+    let late = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    assert_eq!(late.status, 503);
+    assert_eq!(late.header("nap-reason"), Some("late"));
+    let rebooked = Ticket::of(&late);
+    assert_ne!(rebooked.token, ticket.token);
+    let again = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    assert_eq!(again.header("nap-reason"), Some("used"), "once");
+    rebooked.until_prime();
+    // A browser that has both cookies, the spent one first.
+    let both = format!("{}; {}", ticket.cookie(), rebooked.cookie());
+    let answer = admitted(&httpd, held, "/cgi-bin/app", &[("Cookie", &both)]);
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn a_ticket_is_redeemed_in_a_room_that_is_free() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    held.release();
+    // Early, but there is room: he is let in, and the ticket is spent.
+    let answer = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer
+            .header("set-cookie")
+            .expect("deleted")
+            .contains("Max-Age=0")
+    );
+    let _held = httpd.hold("again", 1);
+    let again = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    assert_eq!(again.header("nap-reason"), Some("used"), "{again:?}");
+}
+
+#[test]
+fn the_same_ticket_twice_gets_one_place() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    ticket.until_prime();
+    let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+    let (first, second) = std::thread::scope(|scope| {
+        let first = scope.spawn(ask);
+        httpd.until_waiting(1);
+        let second = scope.spawn(ask);
+        let first = first.join().expect("an answer");
+        httpd.until_waiting(1);
+        held.release();
+        (first, second.join().expect("an answer"))
+    });
+    assert_eq!((first.status, second.status), (503, 200));
+    assert_eq!(first.header("nap-reason"), Some("taken-over"));
+}
+
+#[test]
+fn what_is_no_ticket_of_ours_makes_a_newcomer() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    ticket.until_prime();
+    let flipped = |at: usize| {
+        let mut bytes = ticket.token.clone().into_bytes();
+        bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
+        String::from_utf8(bytes).expect("base64")
+    };
+    let mut forgeries: Vec<String> = (0..ticket.token.len()).step_by(3).map(flipped).collect();
+    forgeries.extend([
+        ticket.token[..114].to_string(),
+        ticket.token[..1].to_string(),
+        format!("{}A", ticket.token),
+        ticket.token.repeat(2),
+        "x".repeat(7_900),
+        "\u{e9}\u{fc}%00%ff".to_string(),
+        "\"".to_string(),
+        ticket.token.to_ascii_lowercase(),
+    ]);
+    for forged in &forgeries {
+        let cookie = format!("nap-site={forged}");
+        for head in [("Cookie", cookie.as_str()), ("Nap-Ticket", forged)] {
+            let answer = httpd.request("GET", "/cgi-bin/app", &[head], b"");
+            assert_eq!(answer.status, 503, "{head:?}");
+            assert_eq!(answer.header("nap-reason"), Some("forged"), "{head:?}");
+            assert!(
+                answer.header("nap-ticket").is_some(),
+                "a newcomer is sold one"
+            );
+        }
+    }
+    let empty = httpd.request("GET", "/cgi-bin/app", &[("Cookie", "nap-site=")], b"");
+    assert_eq!(empty.header("nap-reason"), Some("full"), "a deleted cookie");
+    // After all of it the genuine one is still good.
+    let answer = admitted(
+        &httpd,
+        held,
+        "/cgi-bin/app",
+        &[("Cookie", &ticket.cookie())],
+    );
+    assert_eq!(answer.status, 200);
+    wait_until("all is logged", PATIENCE, || {
+        httpd.access_log().matches(" 503 next-wait forged ").count() == 2 * forgeries.len()
+    });
+}
+
+#[test]
+fn the_good_one_of_several_counts_wherever_it_stands() {
+    let httpd = site().start();
+    let names = ["a", "b", "c", "d", "e"];
+    for (at, name) in names.into_iter().enumerate() {
+        let held = httpd.hold(name, 1);
+        let ticket = buy(&httpd);
+        let early = buy(&httpd);
+        ticket.until_prime();
+        let genuine = ticket.cookie();
+        let cookies = [
+            "nap-site=forged".to_string(),
+            format!("nap-site={}", "x".repeat(3_000)),
+            early.cookie(),
+        ];
+        let mut cookies: Vec<&str> = cookies.iter().map(String::as_str).collect();
+        cookies.insert(at.min(3), &genuine);
+        let one_line = cookies.join("; ");
+        let head: Vec<_> = match at {
+            4 => vec![("Cookie", one_line.as_str())],
+            _ => cookies.iter().map(|cookie| ("Cookie", *cookie)).collect(),
+        };
+        let answer = admitted(&httpd, held, "/cgi-bin/app", &head);
+        assert_eq!(answer.status, 200, "at {at}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_ticket_of_another_room_is_no_ticket_here() {
+    let httpd = site()
+        .config("<If \"%{QUERY_STRING} == 'elsewhere'\">\nNapUse other\n</If>")
+        .start();
+    let held = httpd.hold("full", 1);
+    let elsewhere = httpd.hold("elsewhere", 1);
+    let ticket = buy(&httpd);
+    ticket.until_prime();
+    for head in [
+        ("Cookie", format!("nap-other={}", ticket.token)),
+        ("Nap-Ticket", ticket.token.clone()),
+    ] {
+        let head = [(head.0, head.1.as_str())];
+        let other = httpd.request("GET", "/cgi-bin/other", &head, b"");
+        assert_eq!(other.status, 503);
+        assert_eq!(other.header("nap-reason"), Some("other-room"));
+        let cookie = other.header("set-cookie").expect("a ticket of that room");
+        assert!(cookie.starts_with("nap-other="), "{cookie}");
+    }
+    drop(elsewhere);
+    // Unharmed: it was not redeemed over there.
+    let answer = admitted(
+        &httpd,
+        held,
+        "/cgi-bin/app",
+        &[("Cookie", &ticket.cookie())],
+    );
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn a_ticket_of_another_epoch_is_booked_again_and_of_another_key_is_none() {
+    for (key, reason) in [("1", "unknown"), ("2", "forged")] {
+        let keys = "1 00112233445566778899aabbccddeeff\n";
+        let httpd = site().config("NapTicketKey {root}/key").secret("key", keys);
+        let mut httpd = httpd.start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        drop(held);
+        // A full restart without a state file: the segment and its epoch are new.
+        httpd.stop();
+        std::fs::write(
+            httpd.root().join("key"),
+            keys.replace("1 00", &format!("{key} 00")),
+        )
+        .expect("our own file");
+        httpd.start_again();
+        let _held = httpd.hold("again", 1);
+        ticket.until_prime();
+        let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        let answer = ask();
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("nap-reason"), Some(reason));
+        assert!(
+            answer
+                .header("nap-ticket")
+                .is_some_and(|new| new != ticket.token)
+        );
+        let again = if key == "1" { "used" } else { "forged" };
+        assert_eq!(ask().header("nap-reason"), Some(again), "once");
+    }
+}
