@@ -1,0 +1,199 @@
+//! Wrong configurations stop configtest, and the words say what was wrong: directive, value, range.
+
+mod httpd;
+
+use httpd::Httpd;
+
+/// What configtest says of these lines.
+fn complaint(config: &str) -> String {
+    match Httpd::configtest(config) {
+        Ok(()) => panic!("it passes: {config}"),
+        Err(said) => said,
+    }
+}
+
+fn in_room(line: &str) -> String {
+    format!("<NapRoom site>\n{line}\n</NapRoom>")
+}
+
+#[test]
+fn a_wrong_value_is_told_with_directive_value_and_range() {
+    let room = [
+        (
+            "NapRunReady 0",
+            "\"0\" is out of range; use auto, or a number from 1 to 10000",
+        ),
+        ("NapRunReady lots", "\"lots\" is not a"),
+        (
+            "NapRunReady 4 min=2",
+            "min=, max= and history= go with auto only",
+        ),
+        (
+            "NapWaitMax 4parsec",
+            "\"4parsec\" is not a time; use e.g. 500ms, 4s or 5min, from 100ms to 10min",
+        ),
+        ("NapWaitMax 11min", "\"11min\" is out of range"),
+        ("NapWaitLimit -1", "\"-1\""),
+        ("NapReAccess paper", "\"paper\""),
+        ("NapHistory 5", "\"5\" is out of range"),
+        ("NapDownload 1", "\"1\" is out of range"),
+        ("NapSlotPeriod 10ms", "\"10ms\" is out of range"),
+        ("NapSlotTickets 0", "\"0\" is out of range"),
+        ("NapTicketLifetime 1s", "\"1s\" is out of range"),
+        ("NapTicketPrime 2h", "\"2h\" is out of range"),
+        ("NapTicketHorizon 1s", "\"1s\" is out of range"),
+        ("NapTicketShare 1.5", "\"1.5\" is out of range"),
+        ("NapOverbook 3", "\"3\" is out of range"),
+        ("NapTicketsPerClient 0", "\"0\" is out of range"),
+        ("NapTicketCookie a;b", "\"a;b\" is not a cookie's name"),
+        (
+            "NapTicketCookie a Max-Age=5",
+            "\"Max-Age=5\" is not an attribute",
+        ),
+        ("NapTicketBind me", "\"me\""),
+        ("NapTicketStatus 404", "\"404\""),
+        ("NapAdmit never", "\"never\""),
+        ("NapStatic perhaps", "must be On or Off"),
+        ("NapExempt \"%{REQUEST_URI} =~\"", "is not an expression"),
+    ];
+    for (line, words) in room {
+        let said = complaint(&in_room(line));
+        let directive = line.split(' ').next().expect("a directive");
+        assert!(
+            said.contains(directive) && said.contains(words),
+            "{line}: {said}"
+        );
+        assert!(said.contains("line "), "{line}: {said}");
+    }
+    let server = [
+        ("NapReserve 100%", "\"100%\""),
+        ("NapTables size=3", "\"size=3\" is not an option"),
+        ("NapTicketPath ticket", "\"ticket\" is not a path"),
+        (
+            "NapEngine maybe",
+            "\"maybe\" is not known; use On, Off or DryRun",
+        ),
+        ("NapTicketStatus 0", "\"0\""),
+    ];
+    for (line, words) in server {
+        let said = complaint(line);
+        let directive = line.split(' ').next().expect("a directive");
+        assert!(
+            said.contains(directive) && said.contains(words),
+            "{line}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_directive_in_the_wrong_place_is_told_where_it_belongs() {
+    let table = [
+        ("NapRunReady 4", "NapRunReady belongs inside <NapRoom name>"),
+        ("NapStatic On", "NapStatic belongs inside <NapRoom name>"),
+        (
+            "<NapRoom a>\nNapReserve 3\n</NapRoom>",
+            "NapReserve does not belong inside <NapRoom>",
+        ),
+        (
+            "<NapRoom a>\nNapUse a\n</NapRoom>",
+            "NapUse does not belong inside <NapRoom>",
+        ),
+        (
+            "<NapRoom a>\nRedirect 404 /x\n</NapRoom>",
+            "Redirect does not belong inside",
+        ),
+        (
+            "<NapRoom a>\n<NapRoom b>\n</NapRoom>\n</NapRoom>",
+            "<NapRoom does not belong inside",
+        ),
+        (
+            "<NapRoom a b>\n</NapRoom>",
+            "wants one name and nothing else",
+        ),
+        (
+            "<NapRoom a/b>\n</NapRoom>",
+            "\"a/b\" is not a name for a room",
+        ),
+        ("<NapRoom>\n</NapRoom>", "is not a name for a room"),
+        (
+            "<NapRoom a>\n</NapRoom>\n<NapRoom a>\n</NapRoom>",
+            "this room is defined already",
+        ),
+        ("<Location /x>\nNapReserve 3\n</Location>", "NapReserve"),
+        (
+            "<VirtualHost *:80>\n<NapRoom a>\n</NapRoom>\n</VirtualHost>",
+            "NapRoom",
+        ),
+    ];
+    for (config, words) in table {
+        let said = complaint(config);
+        assert!(said.contains(words), "{config}: {said}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_together_is_told() {
+    let table = [
+        ("NapUse nowhere", "NapUse: there is no <NapRoom nowhere>"),
+        (
+            "<Location /a>\nNapUse nowhere\n</Location>",
+            "there is no <NapRoom nowhere>",
+        ),
+        (
+            "<NapRoom a>\nNapTicketPrime 10min\nNapTicketLifetime 5min\n</NapRoom>",
+            "NapTicketPrime 10min is longer than NapTicketLifetime 5min",
+        ),
+        (
+            "<NapRoom a>\nNapRunReady 16\n</NapRoom>",
+            "leave nobody to wait under MaxRequestWorkers 16",
+        ),
+        (
+            "NapReserve 12\n<NapRoom a>\nNapRunReady 9\n</NapRoom>",
+            "leave nobody to wait",
+        ),
+        (
+            "NapTicketKey {root}/none\n<NapRoom a>\n</NapRoom>",
+            "NapTicketKey {root}/none:",
+        ),
+        (
+            "NapStateFile {root}/none/state\n<NapRoom a>\n</NapRoom>",
+            "is not a directory",
+        ),
+        (
+            "NapStateFile {root}/data/state\n<NapRoom a>\n</NapRoom>",
+            "the children's user can write",
+        ),
+    ];
+    for (config, words) in table {
+        let said = complaint(config);
+        let parts = words.split("{root}");
+        let all = parts.into_iter().all(|part| said.contains(part));
+        assert!(all, "{config}: {said}");
+    }
+}
+
+#[test]
+fn what_is_right_passes_in_any_order() {
+    let right = "<Location /a>\nNapUse late\nNapTicketStatus 429\nNapEngine DryRun\n</Location>
+        <NapRoom late>\nNapRunReady auto min=2 max=5\nNapExempt \"%{REQUEST_METHOD} == 'GET'\"
+        NapTicketCookie mine SameSite=Strict\nNapTicketBind prefix\n</NapRoom>
+        <If \"%{HTTP_HOST} == 'x'\">\nNapUse None\n</If>
+        NapReserve 2\nNapTicketPath /queue";
+    Httpd::configtest(right).expect("it is right");
+    Httpd::configtest("").expect("no room at all");
+}
+
+#[test]
+fn none_of_it_is_allowed_in_htaccess() {
+    let httpd = Httpd::builder()
+        .nap()
+        .config("<NapRoom site>\nNapRunReady 1\nNapWaitLimit 1\n</NapRoom>")
+        .config("<Directory {root}/htdocs>\nAllowOverride All\n</Directory>")
+        .file("htdocs/a/.htaccess", "NapUse site\n")
+        .file("htdocs/b/.htaccess", "NapEngine Off\n")
+        .expect_log("not allowed here", "that is what is tested")
+        .start();
+    for path in ["/a/", "/b/"] {
+        assert_eq!(httpd.get(path).status, 500, "{path}");
+    }
+}

@@ -1,0 +1,211 @@
+//! What a room schedules and what it lets pass: static files, exemptions, NapEngine, NapAdmit;
+//! and what the log is told of it.
+//!
+//! The room has one permit, which a held access has, and nobody may wait: 503 is scheduled, 200
+//! has passed.
+
+mod httpd;
+
+use httpd::{Builder, Httpd, wait_until};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const TERMS: &str = "NapRunReady 1
+NapWaitMax 2s
+NapWaitLimit 0
+NapReAccess 4
+NapSlotPeriod 1s
+NapTicketsPerClient 1000
+";
+
+fn site(in_room: &str, config: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&format!("<NapRoom site>\n{TERMS}{in_room}\n</NapRoom>"))
+        .config("<Location />\nNapUse site\n</Location>")
+        .cgi(
+            "app",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n",
+        )
+        .file("htdocs/a.txt", "a text\n")
+        .config(config)
+}
+
+#[track_caller]
+fn assert_statuses(httpd: &Httpd, table: &[(&str, &str, u16)]) {
+    for (method, path, status) in table {
+        let answer = httpd.request(method, path, &[], b"");
+        assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
+        let ours = answer.header("nap-ticket").is_some();
+        assert_eq!(ours, *status == 503, "{method} {path}: {answer:?}");
+    }
+}
+
+#[test]
+fn static_files_and_methods_without_work_pass_a_full_room() {
+    let httpd = site(
+        "",
+        "<Location /free>\nNapUse None\n</Location>\nScriptAlias /free {root}/cgi-bin/app",
+    )
+    .start();
+    let _held = httpd.hold("full", 1);
+    assert_statuses(
+        &httpd,
+        &[
+            ("GET", "/a.txt", 200),
+            ("HEAD", "/a.txt", 200),
+            ("GET", "/none.txt", 404),
+            ("GET", "/free", 200),
+            ("GET", "/cgi-bin/app", 503),
+            ("HEAD", "/cgi-bin/app", 503),
+            ("POST", "/cgi-bin/app", 503),
+            ("PUT", "/cgi-bin/app", 503),
+            ("OPTIONS", "/cgi-bin/app", 200),
+            ("TRACE", "/cgi-bin/app", 200),
+            ("GET", "/nap-info", 200),
+            ("GET", "/.nap/ticket", 200),
+        ],
+    );
+}
+
+#[test]
+fn napstatic_schedules_files_too() {
+    let httpd = site("NapStatic On", "").start();
+    assert_eq!(httpd.get("/a.txt").text(), "a text\n");
+    let _held = httpd.hold("full", 1);
+    assert_statuses(
+        &httpd,
+        &[("GET", "/a.txt", 503), ("GET", "/cgi-bin/app", 503)],
+    );
+}
+
+#[test]
+fn napexempt_lets_its_requests_pass() {
+    let exempt = "NapExempt \"%{QUERY_STRING} == 'vip'\"
+        NapExempt \"%{HTTP:X-Probe} == 'yes'\"";
+    let httpd = site(exempt, "").start();
+    let _held = httpd.hold("full", 1);
+    assert_statuses(
+        &httpd,
+        &[
+            ("GET", "/cgi-bin/app?vip", 200),
+            ("GET", "/cgi-bin/app?vip2", 503),
+        ],
+    );
+    let probe = httpd.request("GET", "/cgi-bin/app", &[("X-Probe", "yes")], b"");
+    assert_eq!(probe.status, 200);
+}
+
+#[test]
+fn napengine_off_and_dryrun_let_all_pass_and_dryrun_counts() {
+    let httpd = site(
+        "",
+        "<Location /cgi-bin/app/off>\nNapEngine Off\n</Location>
+         <Location /cgi-bin/app/dry>\nNapEngine DryRun\n</Location>",
+    )
+    .start();
+    let held = httpd.hold("full", 1);
+    for _ in 0..3 {
+        assert_statuses(
+            &httpd,
+            &[
+                ("GET", "/cgi-bin/app/off", 200),
+                ("GET", "/cgi-bin/app/dry", 200),
+                ("GET", "/cgi-bin/app/on", 503),
+            ],
+        );
+    }
+    // What a dry run took it gave back.
+    held.release();
+    httpd.until_idle();
+    assert_statuses(
+        &httpd,
+        &[
+            ("GET", "/cgi-bin/app/dry", 200),
+            ("GET", "/cgi-bin/app/on", 200),
+        ],
+    );
+}
+
+#[test]
+fn napadmit_early_answers_before_the_login() {
+    let login = "<Location /cgi-bin/app>
+        AuthType Basic\nAuthName us\nAuthBasicProvider file\nAuthUserFile {root}/users
+        Require valid-user
+        </Location>";
+    for (admit, full) in [("early", 503), ("late", 401)] {
+        let httpd = site(&format!("NapAdmit {admit}"), login)
+            .modules(&["auth_basic", "authn_core", "authn_file", "authz_user"])
+            .file("users", "")
+            .start();
+        // Who fails to log in keeps no permit.
+        for _ in 0..3 {
+            assert_statuses(&httpd, &[("GET", "/cgi-bin/app", 401)]);
+        }
+        let _held = httpd.hold("full", 1);
+        assert_statuses(&httpd, &[("GET", "/cgi-bin/app", full)]);
+    }
+}
+
+#[test]
+fn the_log_is_told_of_who_waited_was_refused_or_had_a_ticket() {
+    let httpd = site("", "")
+        .access_log_format("%U %>s %{nap-group}n %{nap-wait}n %{nap-ticket}n %{nap-ticket-fate}n .")
+        .start();
+    assert_eq!(httpd.get("/cgi-bin/app/quiet").status, 200);
+    let held = httpd.hold("full", 1);
+    let refused = httpd.get("/cgi-bin/app/refused");
+    let token = refused.header("nap-ticket").expect("a ticket").to_string();
+    let page = refused.text();
+    let image = [("Sec-Fetch-Dest", "image")];
+    assert_eq!(
+        httpd
+            .request("GET", "/cgi-bin/app/image", &image, b"")
+            .status,
+        503
+    );
+    held.release();
+    httpd.until_idle();
+    let ticket = [("Nap-Ticket", token.as_str())];
+    assert_eq!(
+        httpd
+            .request("GET", "/cgi-bin/app/redeemed", &ticket, b"")
+            .status,
+        200
+    );
+    let line = |name: &str| {
+        let start = format!("/cgi-bin/app/{name} ");
+        let mut found = None;
+        wait_until("it is logged", PATIENCE, || {
+            let log = httpd.access_log();
+            found = log
+                .lines()
+                .find(|l| l.starts_with(&start))
+                .map(str::to_string);
+            found.is_some()
+        });
+        let found = found.expect("just seen");
+        found
+            .split(' ')
+            .skip(1)
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(line("quiet"), ["200", "-", "-", "-", "-", "."]);
+    let refused = line("refused");
+    assert_eq!(refused[..2], ["503", "next-wait"]);
+    assert!(
+        refused[2].parse::<f64>().is_ok_and(|s| s < 60.0),
+        "{refused:?}"
+    );
+    assert!(
+        page.contains(&refused[3]),
+        "the page names the ticket as the log does"
+    );
+    assert_eq!(refused[4], "full");
+    assert_eq!(line("image")[3..5], ["-", "not-sold"]);
+    let redeemed = line("redeemed");
+    assert_eq!(redeemed[..2], ["200", "run"]);
+    assert_eq!(redeemed[3], refused[3], "the same ticket");
+}
