@@ -216,13 +216,21 @@ int nap_server_tick(apr_pool_t *p, server_rec *s)
 
 /* ---- A child --------------------------------------------------------------------------------- */
 
-/* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. */
+/* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. A
+ * relative name is one under the ServerRoot in 2.4 and under DefaultRuntimeDir in trunk. */
 static const char *pid_file_seen(apr_pool_t *p)
 {
-    const char *path = ap_pid_fname ? ap_runtime_dir_relative(p, ap_pid_fname) : NULL;
+    const char *path[2];
     struct stat st;
 
-    return path && stat(path, &st) == 0 ? path : NULL;
+    if (!ap_pid_fname)
+        return NULL;
+    path[0] = ap_server_root_relative(p, ap_pid_fname);
+    path[1] = ap_runtime_dir_relative(p, ap_pid_fname);
+    for (int i = 0; i < 2; i++)
+        if (path[i] && stat(path[i], &st) == 0)
+            return path[i];
+    return NULL;
 }
 
 void nap_child_start(apr_pool_t *pchild, server_rec *s)
