@@ -35,6 +35,7 @@ use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, Facts, Line as Regression, Settings, Source, WaitHistory};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Share of L that claims of newcomers' tickets may take (psi); re-bookings may take all.
 const PSI_PPM: u64 = 900_000;
@@ -444,9 +445,17 @@ impl GateView<'_> {
             .find_map(|line| self.places.in_line(queue, line).next())
     }
 
-    /// The lists were torn by a death under the lock and have been mended: tell the permits.
+    /// The lists were torn by a death under the lock and have been mended: tell the permits. One
+    /// that was claimed for a waiter who was not told yet is free again: he is about to get another,
+    /// and would give back only that.
     pub fn mended(&mut self) {
         self.gate.counts.mended += 1;
+        for (place, wake) in self.places.entries.iter().zip(self.places.wakes) {
+            if place.owner.is_some() && place.gate == self.at && wake.load(Relaxed) == wake::WAITING
+            {
+                self.permits.free_owned_by(place.owner);
+            }
+        }
         self.serve();
     }
 

@@ -175,6 +175,11 @@ impl Permits {
         self.free_where(|owner, _| owner.life() == life)
     }
 
+    /// Under the lock: free what one access held; how many.
+    pub fn free_owned_by(&self, who: Owner) -> u32 {
+        self.free_where(|owner, _| owner == who)
+    }
+
     /// Under the lock: free everything (a new start over an old state file).
     pub fn free_all(&self) -> u32 {
         self.free_where(|_, _| true)

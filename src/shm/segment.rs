@@ -581,3 +581,83 @@ impl Drop for Mend<'_> {
         self.segment.wake(&wakes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::arrival::Arrival;
+    use crate::room::children::Parking;
+    use crate::room::owner::Owner;
+    use crate::room::places::wake;
+    use crate::room::terms::{Choice, Terms, how};
+    use crate::room::verdict::Verdict;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
+        let dims = Dims {
+            children: 1,
+            rooms: 1,
+            gates: 1,
+            places: 4,
+        };
+        let segment = Segment::anonymous(dims).expect("shared memory");
+        let life = segment.child_starts(1).expect("room");
+        let permits = segment.permits(0).expect("a gate");
+        permits.set_limit(2);
+        let few = |n| Choice { how: how::FIXED, n };
+        let terms = Terms {
+            bound: Micros::from_secs(60),
+            run_ready: 2,
+            history: 100,
+            wait_limit: few(4),
+            re_access: few(1),
+            parked: 4,
+            ..Terms::default()
+        };
+        segment.locked(|tables, _, _| (tables.gates[0].kind, tables.gates[0].terms) = (1, terms));
+        let enter = |serial| {
+            let arrival = Arrival {
+                owner: Owner::new(life, serial),
+                parking: Parking::Anybody,
+                tickets: &[],
+                forged: false,
+                sell: false,
+                client: [0; 16],
+                client_hash: [0; 2],
+                method: b"GET",
+                uri: b"/",
+                secret: [0; 16],
+                random: 0,
+            };
+            let verdict = segment.locked(|tables, now, wakes| {
+                let mut view = tables.gate(0, now, wakes).expect("a gate");
+                view.enter(&arrival)
+            });
+            verdict.expect("the lock is free")
+        };
+        for serial in [1, 2] {
+            assert!(matches!(enter(serial), Verdict::Run(_)));
+        }
+        let Verdict::Wait(seat) = enter(3) else {
+            panic!("both permits are in use");
+        };
+        // The first gives his permit back; whoever hands it on dies before he can tell.
+        permits.release(0, Owner::new(life, 1));
+        let died = catch_unwind(AssertUnwindSafe(|| {
+            segment.locked(|_, _, _| {
+                permits
+                    .claim_in_turn(Owner::new(life, 3))
+                    .expect("one is free");
+                panic!("for the test");
+            })
+        }));
+        assert!(died.is_err());
+        let word = segment.wake_word(seat.place).expect("his place");
+        assert_eq!(word.load(Relaxed), wake::GRANTED);
+        permits.release(1, Owner::new(life, 2));
+        let his = segment.locked(|tables, _, _| tables.places.place(seat.place).map(|p| p.permit));
+        permits.release(his.flatten().expect("granted"), Owner::new(life, 3));
+        assert_eq!(permits.running(), 0, "all three have left");
+    }
+}
