@@ -66,16 +66,17 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
     if length == 0 {
         return make(file, dims, false, String::new());
     }
-    let old = Segment::map(&OwnedFd::from(file.try_clone()?), length as usize)?;
+    // This very descriptor: closing a copy of it would give the lock back (fcntl(2)).
+    let file = OwnedFd::from(file);
+    let old = Segment::map(&file, length as usize)?;
     match old.check(Some(dims)) {
         Ok(()) => {
             old.renew()?;
-            let (file, remark) = (file.into(), String::new());
             Ok(Opened {
                 segment: old,
                 file,
                 taken_over: true,
-                remark,
+                remark: String::new(),
             })
         }
         Err(SegmentError::Differs) => {
