@@ -5,6 +5,7 @@ CC     ?= cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter
+PRELOAD := $(TARGET)/preload/die_holding.so
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
 # The real servers mostly wait, so more of them than cores at a time.
@@ -39,13 +40,17 @@ module: ## build target/release/mod_nap.so
 programs: # nap-sim and nap-load
 	$(CARGO) build --release --locked --bins
 
-cgi: $(CGI) # the CGI programs of the demo and of the tests
+cgi: $(CGI) $(PRELOAD) # the CGI programs of the demo and of the tests
 
 $(TARGET)/cgi/board: demo/board.c
 $(TARGET)/cgi/counter: tests/cgi/counter.c
 $(CGI):
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -o $@ $<
+
+$(PRELOAD): tests/preload/die_holding.c
+	@mkdir -p $(@D)
+	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
 install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 	install -D -m 644 $(SO) $(DESTDIR)$(LIBDIR)/mod_nap.so
