@@ -5,6 +5,7 @@ CC     ?= cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter
+PRELOAD := $(TARGET)/preload/die_holding.so
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
 # The real servers mostly wait, so more of them than cores at a time.
@@ -39,13 +40,17 @@ module: ## build target/release/mod_nap.so
 programs: # nap-sim and nap-load
 	$(CARGO) build --release --locked --bins
 
-cgi: $(CGI) # the CGI programs of the demo and of the tests
+cgi: $(CGI) $(PRELOAD) # the CGI programs of the demo and of the tests
 
 $(TARGET)/cgi/board: demo/board.c
 $(TARGET)/cgi/counter: tests/cgi/counter.c
 $(CGI):
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -o $@ $<
+
+$(PRELOAD): tests/preload/die_holding.c
+	@mkdir -p $(@D)
+	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
 install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 	install -D -m 644 $(SO) $(DESTDIR)$(LIBDIR)/mod_nap.so
@@ -79,6 +84,7 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  echo 'src/ffi/contract.rs was not what bindgen makes of c_shim/nap.h; it is now: commit it'; \
 	  exit 1; fi
 
+test-all: export NAP_TEST := all # the long forms of tests
 test-all: setup-all test test-docker ## and the long ones: Docker
 
 test-docker: # the image and what ab says of its container

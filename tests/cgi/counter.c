@@ -8,6 +8,7 @@
  *   COUNTER_FILE   the shared file, made on first use
  *   query          ms=N sleeps, cpu=N burns N ms of processor time, bytes=N sends N bytes
  *   counter report (on the command line) prints the state as JSON and counts nothing
+ *   counter forget does so too and lets the maximum begin anew at what runs now
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -117,9 +118,11 @@ static void end(struct count *count, int fd, int slot)
     flock(fd, LOCK_UN);
 }
 
-static void report(struct count *count, int fd)
+static void report(struct count *count, int fd, int forget)
 {
     enter(count, fd, -1);
+    if (forget)
+        count->max = count->running;
     struct count seen = *count;
     flock(fd, LOCK_UN);
     printf("{\"running\":%llu,\"max\":%llu,\"started\":%llu,\"ended\":%llu,\"died\":%llu,"
@@ -173,8 +176,8 @@ int main(int argc, char **argv)
 {
     int fd;
     struct count *count = map(&fd);
-    if (argc > 1 && !strcmp(argv[1], "report")) {
-        report(count, fd);
+    if (argc > 1) {
+        report(count, fd, !strcmp(argv[1], "forget"));
         return 0;
     }
     int slot = start(count, fd);

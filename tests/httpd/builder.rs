@@ -62,6 +62,11 @@ impl Builder {
         self
     }
 
+    /// `/nap-info`, for [`Httpd::room`].
+    pub fn info(self) -> Self {
+        self.config("<Location /nap-info>\nSetHandler nap-info\n</Location>")
+    }
+
     /// Exactly so many children of so many threads; prefork starts `processes * threads` children.
     pub fn workers(mut self, processes: u32, threads: u32) -> Self {
         (self.processes, self.threads) = (processes, threads);

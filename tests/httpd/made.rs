@@ -25,6 +25,7 @@ pub fn file(name: &str) -> PathBuf {
     let sources: &[&str] = match name {
         "cgi/board" => &["demo/board.c"],
         "cgi/counter" => &["tests/cgi/counter.c"],
+        "preload/die_holding.so" => &["tests/preload"],
         "release/nap-load" => &["src/bin/nap-load"],
         "release/mod_nap.so" => &["src", "c_shim", "build.rs", "Cargo.lock"],
         _ => &[],

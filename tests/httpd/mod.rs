@@ -6,7 +6,7 @@
 //! the error log holds a line nobody expected. The server starts as root where we are root; its
 //! children then run as www-data, so everything they need is copied under that root.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod answer;
 mod builder;
@@ -15,11 +15,15 @@ mod counter;
 mod log;
 pub mod made;
 mod process;
+mod room;
+mod visitors;
 
 pub use answer::Answer;
 pub use builder::Builder;
 pub use config::Mpm;
 pub use counter::Counter;
+pub use room::Room;
+pub use visitors::Visitors;
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -34,6 +38,11 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take over anything it is asked to do.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether the long forms of tests are wanted: `make test-all` sets NAP_TEST=all.
+pub fn long() -> bool {
+    std::env::var_os("NAP_TEST").is_some_and(|which| which == "all")
+}
 
 /// Runs a test under prefork, worker and event, one after the other.
 pub fn for_each_mpm(test: impl Fn(Mpm)) {
@@ -114,6 +123,12 @@ impl Httpd {
     /// One request on a connection of its own; redirects and cookies are the caller's business.
     pub fn request(&self, method: &str, path: &str, head: &[(&str, &str)], body: &[u8]) -> Answer {
         answer::ask(method, &format!("{}{path}", self.url()), head, body)
+    }
+
+    /// A visitor in the background, who may be cut off.
+    pub fn get_later(&self, path: &str) -> std::thread::JoinHandle<Answer> {
+        let url = format!("{}{path}", self.url());
+        std::thread::spawn(move || answer::ask("GET", &url, &[], b""))
     }
 
     /// A raw connection; reads give up after [`PATIENCE`].
@@ -215,6 +230,35 @@ impl Httpd {
             .expect("the counter runs");
         serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// The counter's maximum begins anew at what runs now.
+    pub fn forget_counter_max(&self) {
+        let status = Command::new(self.root.join("cgi-bin/counter"))
+            .arg("forget")
+            .env("COUNTER_FILE", self.root.join("data/counter"))
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("the counter runs").success());
+    }
+
+    /// What the module says of its first room, at `/nap-info` ([`Builder::info`]).
+    pub fn room(&self) -> Room {
+        self.try_room().expect("an answer")
+    }
+
+    /// The same, or nothing when the child that was asked died over it.
+    pub fn try_room(&self) -> Option<Room> {
+        use std::io::{Read as _, Write as _};
+        let mut stream = self.connect();
+        let mut answer = String::new();
+        stream
+            .write_all(b"GET /nap-info?json HTTP/1.0\r\n\r\n")
+            .ok()?;
+        stream.read_to_string(&mut answer).ok()?;
+        Some(Room::of(
+            &serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?,
+        ))
     }
 
     fn read(&self, name: &str) -> String {

@@ -1,0 +1,124 @@
+//! Children die by kill -9, running, waiting or holding the lock: what they held comes back, the
+//! room fills up again, and no more ever fit than before.
+//!
+//! As many visitors as the room holds ask again and again, those whose child died too. So a
+//! permit or a place that leaked shows: the room is never full again.
+
+mod httpd;
+
+use httpd::{Builder, Httpd, Visitors, for_each_mpm, long, made, wait_until};
+use std::time::{Duration, Instant};
+
+const LIMIT: u64 = 4;
+const PLACES: u64 = 8;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn kills() -> usize {
+    if long() { 50 } else { 6 }
+}
+
+fn server() -> Builder {
+    Httpd::builder()
+        .nap()
+        .info()
+        .workers(3, 8)
+        .config(&format!(
+            "<NapRoom site>\nNapRunReady {LIMIT}\nNapWaitMax 1min\nNapWaitLimit {PLACES}\n\
+             NapReAccess 1\n</NapRoom>\n<Location /counter>\nNapUse site\n</Location>"
+        ))
+        .expect_log("exit signal Killed", "the test kills children")
+        .expect_log("cgi daemon", "mod_cgid misses the killed")
+        .expect_log("AH10393:", "one after the other, as httpd remarks")
+}
+
+/// All permits are in use and all places taken, none of them by the dead; no program of theirs is
+/// left to run either.
+fn is_full(httpd: &Httpd, dead: &[i32]) -> bool {
+    let Some(room) = httpd.try_room() else {
+        return false;
+    };
+    (room.running, room.waiting) == (LIMIT, PLACES)
+        && !room.children.iter().any(|child| dead.contains(child))
+        && httpd.counter().running == LIMIT
+}
+
+/// Kills children one after the other by `kill`, the room filling up again after each.
+fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
+    let all = (LIMIT + PLACES) as u32;
+    let visitors = Visitors::come(httpd, all, "/counter?ms=250");
+    wait_until("the room is full", PATIENCE, || is_full(httpd, &[]));
+    let mut dead = Vec::new();
+    let mut times: Vec<Duration> = (0..kills())
+        .map(|_| {
+            dead.push(kill());
+            let start = Instant::now();
+            wait_until("the room is full again", PATIENCE, || is_full(httpd, &dead));
+            start.elapsed()
+        })
+        .collect();
+    let tries = visitors.leave();
+    let is_empty = || {
+        let room = httpd.room();
+        (room.running, room.waiting, room.workers) == (0, 0, 0) && httpd.counter().running == 0
+    };
+    wait_until("nothing is held any more", PATIENCE, is_empty);
+    // Programs of killed children have ended: now the maximum means something.
+    httpd.forget_counter_max();
+    let visitors = Visitors::come(httpd, all + 1, "/counter?ms=250");
+    wait_until("the room is full once more", PATIENCE, || {
+        is_full(httpd, &dead)
+    });
+    wait_until("one more is refused", PATIENCE, || {
+        visitors.tries().refused > 0
+    });
+    let after = visitors.leave();
+    assert_eq!(httpd.counter().max, LIMIT, "full, and never over");
+    assert!(after.failed.is_empty(), "{:?}", after.failed);
+    times.sort_unstable();
+    let (median, most) = (times[times.len() / 2], times[times.len() - 1]);
+    eprintln!("    full again after {median:?} (median), {most:?} (most)");
+    eprintln!("    {} served, {} cut", tries.served, tries.failed.len());
+    assert!(median < Duration::from_secs(2), "{median:?}");
+}
+
+#[test]
+fn what_a_killed_child_held_comes_back() {
+    for_each_mpm(|mpm| {
+        let httpd = server().mpm(mpm).start();
+        let mut nth = 0;
+        fills_up_after_each(&httpd, || {
+            let children = httpd.children();
+            nth += 7;
+            let victim = children[nth % children.len()];
+            httpd.kill9(victim);
+            victim
+        });
+    });
+}
+
+#[test]
+fn a_child_that_dies_under_the_lock_stops_nobody() {
+    let preload = made::file("preload/die_holding.so");
+    let preload = format!("LD_PRELOAD={}", preload.display());
+    for_each_mpm(|mpm| {
+        let httpd = server()
+            .mpm(mpm)
+            .under(&["env", &preload, "DIE_FILE={root}/data/die"])
+            .start();
+        let file = httpd.root().join("data/die");
+        fills_up_after_each(&httpd, || {
+            std::fs::write(&file, "").expect("the data directory takes a file");
+            let mut pid = None;
+            wait_until("somebody took the lock and died", PATIENCE, || {
+                let said = std::fs::read_to_string(file.with_extension("by"));
+                pid = said.ok().and_then(|pid| pid.trim().parse().ok());
+                pid.is_some_and(|pid| !httpd.children().contains(&pid))
+            });
+            std::fs::remove_file(file.with_extension("by")).expect("it was there");
+            pid.expect("it has died")
+        });
+        let mended = httpd.room().mended;
+        eprintln!("    mended {mended} times");
+        assert!(mended > 0, "some of them died under the lock");
+    });
+}

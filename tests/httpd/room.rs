@@ -1,0 +1,45 @@
+//! What the module says of a room, of its JSON the part that tests of faults ask for.
+
+use serde_json::Value;
+
+/// A room of one gate, and the children.
+#[derive(Debug, Clone)]
+pub struct Room {
+    /// Permits held.
+    pub running: u64,
+    /// Places taken.
+    pub waiting: u64,
+    /// Tickets sold.
+    pub sold: u64,
+    /// Promises that were not kept.
+    pub broken: u64,
+    /// Times the tables were mended after a death under the lock.
+    pub mended: u64,
+    /// The children it knows.
+    pub children: Vec<i32>,
+    /// Workers it counts as taken, in all children.
+    pub workers: u64,
+}
+
+impl Room {
+    pub fn of(info: &Value) -> Room {
+        let gate = &info["rooms"][0]["gates"][0];
+        let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("in: {info}"));
+        let children = info["children"].as_array().expect("a list");
+        Room {
+            running: number(&gate["run_ready"]["running"]),
+            waiting: number(&gate["wait"]["queue"]),
+            sold: number(&gate["promise"]["sold"]),
+            broken: number(&gate["promise"]["broken"]),
+            mended: number(&gate["counts"]["mended"]),
+            children: children
+                .iter()
+                .map(|child| number(&child["pid"]) as i32)
+                .collect(),
+            workers: children
+                .iter()
+                .map(|child| number(&child["running"]) + number(&child["waiting"]))
+                .sum(),
+        }
+    }
+}

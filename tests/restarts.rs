@@ -1,0 +1,239 @@
+//! Graceful restarts and stops with a room full of visitors: nobody is dropped, the order of
+//! arrival holds over generations of children, limits change in place, and tickets stay good.
+
+mod httpd;
+
+use httpd::{Answer, Builder, Httpd, Visitors, for_each_mpm, long, wait_until};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What mod_cgid says when its daemon ends under a request.
+const CGID: &str = "failed reading PID from cgi daemon";
+
+/// A program that says it has come, runs until `data/go` exists, and is in no hurry to die.
+const HOLDER: &str = r#"#!/bin/sh
+cd "$BOARD_DIR"
+echo "$QUERY_STRING" >>came
+while [ ! -e go ]; do sleep 0.02; done
+printf 'Content-Type: text/plain\r\n\r\ncounted\n'
+"#;
+
+fn room(limit: u64, more: &str) -> String {
+    format!(
+        "<NapRoom site>\nNapRunReady {limit}\nNapWaitMax 1min\nNapSlotPeriod 1s\n{more}\n\
+         </NapRoom>\n<Location /counter>\nNapUse site\n</Location>\n\
+         <Location /cgi-bin/hold>\nNapUse site\n</Location>\n\
+         <Location /nap-info>\nSetHandler nap-info\n</Location>\nGracefulShutdownTimeout 20"
+    )
+}
+
+fn server(config: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .workers(3, 24)
+        .config(config)
+        .cgi("hold", HOLDER)
+        .expect_log(CGID, "httpd ends mod_cgid's daemon at a restart")
+        .expect_log("AH01257:", "and another is not there at once")
+        .expect_log(
+            "AH00045:",
+            "the program that runs outlives httpd's patience",
+        )
+}
+
+/// `n` visitors to the holder, numbered from `first`, one behind the other in the queue.
+fn queue_up(httpd: &Httpd, first: u64, n: u64) -> Vec<JoinHandle<Answer>> {
+    let waiting = httpd.room().waiting;
+    (0..n)
+        .map(|i| {
+            let visitor = httpd.get_later(&format!("/cgi-bin/hold?{}", first + i));
+            wait_until("he waits", PATIENCE, || {
+                httpd.room().waiting == waiting + i + 1
+            });
+            visitor
+        })
+        .collect()
+}
+
+fn let_go(httpd: &Httpd) {
+    std::fs::write(httpd.root().join("data/go"), "").expect("the data directory takes a file");
+}
+
+/// The numbers of those who came to the holder, in the order of their coming.
+fn came(httpd: &Httpd) -> Vec<u64> {
+    let said = std::fs::read_to_string(httpd.root().join("data/came")).unwrap_or_default();
+    said.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+#[test]
+fn graceful_restarts_under_load_fail_no_request() {
+    const LIMIT: u64 = 4;
+    let restarts = if long() { 12 } else { 3 };
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&room(LIMIT, "NapWaitLimit 20\nNapReAccess 1"))
+            .mpm(mpm)
+            .start();
+        let visitors = Visitors::come(&httpd, 12, "/counter?ms=40");
+        let mut served = 0;
+        for _ in 0..restarts {
+            wait_until("each has been served twice", PATIENCE, || {
+                visitors.tries().served >= served + 24
+            });
+            httpd.graceful();
+            served = visitors.tries().served;
+        }
+        wait_until("each has been served twice more", PATIENCE, || {
+            visitors.tries().served >= served + 24
+        });
+        let tries = visitors.leave();
+        eprintln!("    {tries:?}");
+        // httpd ends mod_cgid's daemon too, and a request that is just talking to it gets a 503.
+        let cut_by_cgid = httpd.error_log().matches(CGID).count();
+        assert!(tries.failed.len() <= cut_by_cgid, "{:?}", tries.failed);
+        assert_eq!(tries.refused, 0, "all had a place");
+        assert_eq!(
+            httpd.counter().max,
+            LIMIT,
+            "two generations share one limit"
+        );
+        wait_until("nothing is held any more", PATIENCE, || {
+            let room = httpd.room();
+            (room.running, room.waiting, room.workers) == (0, 0, 0)
+        });
+    });
+}
+
+#[test]
+fn those_who_came_before_a_graceful_restart_go_first() {
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&room(1, "NapWaitLimit 20\nNapReAccess 1"))
+            .mpm(mpm)
+            .start();
+        let mut all = vec![httpd.get_later("/cgi-bin/hold?0")];
+        wait_until("he runs", PATIENCE, || came(&httpd) == [0]);
+        all.extend(queue_up(&httpd, 1, 3));
+        httpd.graceful();
+        all.extend(queue_up(&httpd, 4, 3));
+        assert_eq!(came(&httpd), [0], "the new children add no permit");
+        let_go(&httpd);
+        for visitor in all {
+            assert_eq!(visitor.join().expect("an answer").status, 200);
+        }
+        assert_eq!(came(&httpd), [0, 1, 2, 3, 4, 5, 6]);
+    });
+}
+
+#[test]
+fn a_graceful_restart_changes_the_limit_in_place() {
+    for_each_mpm(|mpm| {
+        let more = "NapWaitLimit 50\nNapReAccess 1";
+        let mut httpd = server(&room(10, more)).mpm(mpm).workers(3, 40).start();
+        let visitors = Visitors::come(&httpd, 24, "/counter?ms=100");
+        wait_until("ten run", PATIENCE, || httpd.counter().running == 10);
+        httpd.reconfigure(&room(5, more));
+        httpd.graceful();
+        assert_eq!(
+            httpd.counter().max,
+            10,
+            "no more while both generations run"
+        );
+        // By the permits: programs of the old holders may start late, when mod_cgid's daemon is new.
+        wait_until("five are left", PATIENCE, || {
+            httpd.room().running <= 5 && httpd.counter().running <= 5
+        });
+        httpd.forget_counter_max();
+        let before = httpd.counter().ended;
+        wait_until("forty have run", PATIENCE, || {
+            httpd.counter().ended >= before + 40
+        });
+        assert_eq!(httpd.counter().max, 5, "the old limit is over");
+        httpd.reconfigure(&room(12, more));
+        httpd.graceful();
+        wait_until("twelve run", PATIENCE, || httpd.counter().running == 12);
+        let before = httpd.counter().ended;
+        wait_until("forty have run", PATIENCE, || {
+            httpd.counter().ended >= before + 40
+        });
+        assert_eq!(httpd.counter().max, 12);
+        let tries = visitors.leave();
+        let cut_by_cgid = httpd.error_log().matches(CGID).count();
+        assert!(tries.failed.len() <= cut_by_cgid, "{:?}", tries.failed);
+        assert_eq!(tries.refused, 0, "all had a place");
+    });
+}
+
+#[test]
+fn tickets_from_before_a_graceful_restart_are_honoured() {
+    for_each_mpm(|mpm| {
+        let config = room(4, "NapTicketLifetime 1min").replace("NapWaitMax 1min", "NapWaitMax 1s");
+        // A restart leaves one child for a while: it must have workers for all whom the ledger lets
+        // wait.
+        let mut httpd = server(&config).mpm(mpm).workers(3, 100).start();
+        let url = httpd.url() + "/counter?ms=60";
+        let options = ["-c", "80", "-n", "6", "--bound", "1s", "--get"];
+        let crowd = std::thread::spawn(move || httpd::crowd(&url, &options));
+        for _ in 0..2 {
+            let (sold, ended) = (httpd.room().sold, httpd.counter().ended);
+            wait_until("tickets are in hand", PATIENCE, || {
+                httpd.room().sold > 0 && httpd.counter().ended >= ended + 60
+            });
+            httpd.graceful();
+            assert!(httpd.room().sold >= sold, "statistics live on");
+        }
+        let report = crowd.join().expect("a report");
+        let promises = &report["promises"];
+        eprintln!("    {promises}");
+        assert!(promises["presented"].as_u64() > Some(0), "{report}");
+        assert_eq!(promises["broken"], 0, "{report}");
+        assert_eq!(httpd.room().broken, 0);
+        assert_eq!(httpd.counter().max, 4);
+    });
+}
+
+#[test]
+fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&room(1, "NapWaitLimit 10")).mpm(mpm).start();
+        let running = httpd.get_later("/counter?ms=1500");
+        wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
+        let waiters: Vec<_> = queue_up(&httpd, 1, 4);
+        let start = Instant::now();
+        httpd.graceful_stop();
+        let took = start.elapsed();
+        for waiter in waiters {
+            let answer = waiter.join().expect("an answer");
+            assert_eq!(answer.status, 503);
+            assert!(
+                answer.header("nap-ticket").is_some(),
+                "{:?}",
+                answer.headers
+            );
+        }
+        assert_eq!(running.join().expect("an answer").text(), "counted\n");
+        eprintln!("    stopped in {took:?}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert_eq!(came(&httpd), [0; 0], "no waiter was let in on the way");
+    });
+}
+
+#[test]
+fn a_stop_does_not_wait_for_waiters() {
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&room(1, "NapWaitLimit 10")).mpm(mpm).start();
+        let mut all = vec![httpd.get_later("/counter?ms=1500")];
+        wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
+        all.extend(queue_up(&httpd, 1, 4));
+        let start = Instant::now();
+        httpd.stop();
+        let took = start.elapsed();
+        eprintln!("    stopped in {took:?}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        // Cut off without an answer, most of them: that is what a hard stop is.
+        for visitor in all {
+            wait_until("nobody hangs", PATIENCE, || visitor.is_finished());
+        }
+        assert_eq!(came(&httpd), [0; 0], "nobody was let in on the way");
+    });
+}

@@ -1,0 +1,218 @@
+//! `NapStateFile`: tickets outlive a full restart, and whatever is wrong with the file, the site
+//! serves and the log says so in one line.
+
+mod httpd;
+
+use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A room over the counter; `{root}` is only root's to write.
+fn server(state_file: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .info()
+        .workers(2, 16)
+        .config(&format!(
+            "<NapRoom site>\nNapRunReady 1\nNapWaitMax 1s\nNapSlotPeriod 1s\nNapTicketPrime 30s\n\
+         NapTicketsPerClient 10000\n\
+         </NapRoom>\n<Location /counter>\nNapUse site\n</Location>\nNapStateFile {state_file}"
+        ))
+}
+
+/// Lines the module wrote that tell of its state file.
+fn remarks(log: &str) -> Vec<&str> {
+    log.lines().filter(|l| l.contains("NapStateFile")).collect()
+}
+
+/// The site serves, is protected, and the log has one line that contains `why`.
+fn serves_and_says(httpd: &Httpd, why: &str) {
+    assert_eq!(httpd.get("/counter").text(), "counted\n");
+    assert_eq!(httpd.room().running, 0, "the room is there");
+    let log = httpd.error_log();
+    let remarks = remarks(&log);
+    assert_eq!(remarks.len(), 1, "one line: {remarks:?}");
+    assert!(remarks[0].contains(why), "{why}: {}", remarks[0]);
+}
+
+/// A ticket, from a room that is full.
+fn refused(httpd: &Httpd) -> (String, Instant) {
+    let crowd = httpd::Visitors::come(httpd, 14, "/counter?ms=300");
+    let mut refusal: Option<Answer> = None;
+    wait_until("somebody is sold a ticket", PATIENCE, || {
+        let answer = httpd.get("/counter");
+        refusal = Some(answer).filter(|a| a.header("nap-ticket").is_some());
+        refusal.is_some()
+    });
+    crowd.leave();
+    let refusal = refusal.expect("it is there");
+    let window = refusal.header("nap-ticket-window").expect("a window");
+    let from = window
+        .strip_prefix("from=")
+        .and_then(|w| w.split(',').next());
+    let from = from.and_then(|from| from.parse().ok()).expect("a time");
+    let token = refusal.header("nap-ticket").expect("a ticket").to_string();
+    (token, Instant::now() + Duration::from_secs_f64(from))
+}
+
+#[test]
+fn a_ticket_outlives_a_full_restart() {
+    for_each_mpm(|mpm| {
+        let mut httpd = server("{root}/state").mpm(mpm).start();
+        let (token, from) = refused(&httpd);
+        httpd.stop();
+        httpd.start_again();
+        let before = httpd.room();
+        assert!(before.sold > 0, "statistics live on");
+        assert_eq!((before.running, before.waiting, before.workers), (0, 0, 0));
+        // In its time the ticket counts although a crowd is there again.
+        let crowd = httpd::Visitors::come(&httpd, 14, "/counter?ms=100");
+        std::thread::sleep(from.saturating_duration_since(Instant::now()));
+        let answer = httpd.request("GET", "/counter", &[("Nap-Ticket", &token)], b"");
+        assert_eq!(answer.status, 200, "{:?}", answer.headers);
+        crowd.leave();
+        assert_eq!(httpd.room().broken, 0);
+        assert_eq!(remarks(&httpd.error_log()), [""; 0], "all was ordinary");
+    });
+}
+
+#[test]
+fn a_bad_state_file_is_set_aside_or_left_alone() {
+    let good = {
+        let mut httpd = server("{root}/state").start();
+        httpd.stop();
+        std::fs::read(httpd.root().join("state")).expect("the state file")
+    };
+    let half = good.len() / 2;
+    let mut other = good.clone();
+    other[8] ^= 0x55;
+    let cases: [(&str, &[u8]); 4] = [
+        ("torn", &good[..half]),
+        ("foreign", b"#!/bin/sh\necho not a state file\n"),
+        ("all ones", &[0xff; 100_000]),
+        ("of another layout", &other),
+    ];
+    for (name, content) in cases {
+        eprintln!("--- {name}");
+        let httpd = server("{root}/state").file("state", content).start();
+        serves_and_says(&httpd, "set aside");
+        let aside = std::fs::read(httpd.root().join("state.aside"));
+        assert_eq!(aside.expect("it is kept"), content, "{name}");
+    }
+    // An empty file is a file that has not begun.
+    let httpd = server("{root}/state").file("state", "").start();
+    assert_eq!(httpd.get("/counter").text(), "counted\n");
+    assert!(remarks(&httpd.error_log()).is_empty());
+}
+
+#[test]
+fn a_whole_head_over_ruined_tables_does_not_stop_the_site() {
+    let mut bytes = {
+        let mut httpd = server("{root}/state").start();
+        assert_eq!(httpd.get("/counter").status, 200);
+        httpd.stop();
+        std::fs::read(httpd.root().join("state")).expect("the state file")
+    };
+    // Whatever a disk may have made of the pages behind the first.
+    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
+    for byte in &mut bytes[4096..] {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        *byte = word as u8;
+    }
+    for_each_mpm(|mpm| {
+        let httpd = server("{root}/state")
+            .mpm(mpm)
+            .file("state", &bytes)
+            .expect_log("nap", "the state is ruined")
+            .start();
+        for _ in 0..10 {
+            assert_eq!(httpd.get("/counter").text(), "counted\n");
+        }
+    });
+}
+
+#[test]
+fn a_state_file_that_cannot_be_used_costs_its_use_only() {
+    let cases = [("{root}/htdocs", "Is a directory")];
+    for (path, why) in cases {
+        eprintln!("--- {path}");
+        let httpd = server(path)
+            .expect_log("NapStateFile", "it is wrong")
+            .start();
+        serves_and_says(&httpd, why);
+    }
+}
+
+#[test]
+fn a_directory_the_children_can_write_is_told_at_configtest() {
+    let said = server("{root}/data/state").configtest();
+    let said = said.expect_err("a visitor's program could put another file there");
+    assert!(
+        said.contains("NapStateFile") && said.contains("can write the directory"),
+        "{said}"
+    );
+}
+
+#[test]
+fn two_servers_do_not_share_a_state_file() {
+    let mut first = server("{root}/state").start();
+    // Once more over a file that is there already.
+    first.stop();
+    first.start_again();
+    first.graceful();
+    let path = first.root().join("state");
+    let second = server(&path.display().to_string())
+        .expect_log("NapStateFile", "the other server has it")
+        .start();
+    serves_and_says(&second, "another server is using it");
+    drop(second);
+    assert_eq!(first.get("/counter").status, 200);
+}
+
+#[test]
+fn a_full_disk_costs_the_state_file_only() {
+    let Some(disk) = Disk::small() else {
+        eprintln!("skipped: a small file system cannot be mounted here");
+        return;
+    };
+    for mpm in Mpm::ALL {
+        let httpd = server(&format!("{}/state", disk.path().display()))
+            .mpm(mpm)
+            .expect_log("NapStateFile", "the disk is full")
+            .start();
+        serves_and_says(&httpd, "No space left on device");
+    }
+}
+
+/// A file system too small for a state file; gone with this value.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    fn small() -> Option<Disk> {
+        let at = std::env::temp_dir().join(format!("nap-disk-{}", std::process::id()));
+        std::fs::create_dir_all(&at).ok()?;
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=755", "none"]);
+        let mounted = mount.arg(&at).output().is_ok_and(|o| o.status.success());
+        if !mounted {
+            std::fs::remove_dir(&at).ok();
+        }
+        mounted.then_some(Disk(at))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("umount").arg(&self.0).status().ok();
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
