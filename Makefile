@@ -84,6 +84,7 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  echo 'src/ffi/contract.rs was not what bindgen makes of c_shim/nap.h; it is now: commit it'; \
 	  exit 1; fi
 
+test-all: export NAP_TEST := all # the long forms of tests
 test-all: setup-all test test-long test-docker ## and the long ones: what measures, Docker
 
 test-long: module programs cgi # the tests marked as long

@@ -6,7 +6,7 @@
 //! the error log holds a line nobody expected. The server starts as root where we are root; its
 //! children then run as www-data, so everything they need is copied under that root.
 
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod answer;
 mod builder;
