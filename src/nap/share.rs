@@ -7,7 +7,7 @@
 
 use crate::micros::Micros;
 
-const START_PPM: u32 = 500_000;
+const START_PPM: u32 = 700_000;
 const STEP_PPM: u32 = 50_000;
 const MIN_PPM: u32 = 100_000;
 const MAX_PPM: u32 = 900_000;
@@ -16,7 +16,7 @@ const MAX_PPM: u32 = 900_000;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Share {
-    /// phi in parts per million; zero: not started, one half.
+    /// phi in parts per million; zero: not started, seven tenths.
     phi_ppm: u32,
     /// Tickets sold in this slot that wait longer than the goal ...
     above: u32,
@@ -85,11 +85,11 @@ mod tests {
     #[test]
     fn phi_follows_the_side_of_the_median() {
         let mut share = Share::EMPTY;
-        assert_eq!(share.phi(), 0.5);
-        assert_eq!(slot(&mut share, 3, 2), 550_000);
-        assert_eq!(slot(&mut share, 2, 3), 500_000);
-        assert_eq!(slot(&mut share, 2, 2), 500_000);
-        assert_eq!(slot(&mut share, 0, 0), 500_000);
+        assert_eq!(share.phi(), 0.7);
+        assert_eq!(slot(&mut share, 3, 2), 750_000);
+        assert_eq!(slot(&mut share, 2, 3), 700_000);
+        assert_eq!(slot(&mut share, 2, 2), 700_000);
+        assert_eq!(slot(&mut share, 0, 0), 700_000);
     }
 
     #[test]

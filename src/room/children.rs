@@ -44,6 +44,8 @@ pub struct Workers {
 pub enum Parking {
     /// Whoever comes may wait.
     Anybody,
+    /// A newcomer only while no ticket can be presented: the rest of this child is for holders.
+    Sparing,
     /// Only a ticket holder in his window: half of the reserve is his.
     Holders,
     /// Nobody: all workers are taken.
@@ -60,12 +62,24 @@ impl Workers {
     /// With `taken` workers of the pool in use: who may take one more to wait?
     pub fn parking(&self, taken: u32) -> Parking {
         let free = self.per_pool.saturating_sub(taken);
-        if free > self.reserve {
+        if free > self.reserve.saturating_add(self.spared()) {
             Parking::Anybody
+        } else if free > self.reserve {
+            Parking::Sparing
         } else if free > self.reserve / 2 {
             Parking::Holders
         } else {
             Parking::Nobody
+        }
+    }
+
+    /// Which child a holder's connection falls to is chance: a child that newcomers have filled
+    /// would break his promise while another has room. About one standard deviation of a child's
+    /// share is left to holders.
+    fn spared(&self) -> u32 {
+        match self.pools {
+            0 | 1 => 0,
+            _ => self.per_pool.isqrt(),
         }
     }
 
@@ -136,7 +150,9 @@ mod tests {
         };
         let cases = [
             (0, Parking::Anybody),
-            (20, Parking::Anybody),
+            (15, Parking::Anybody),
+            (16, Parking::Sparing),
+            (20, Parking::Sparing),
             (21, Parking::Holders),
             (22, Parking::Holders),
             (23, Parking::Nobody),
@@ -146,6 +162,11 @@ mod tests {
             assert_eq!(workers.parking(taken), expected, "{taken} taken");
         }
         assert_eq!(workers.places(10), 32);
+        let single = Workers {
+            pools: 1,
+            ..workers
+        };
+        assert_eq!(single.parking(20), Parking::Anybody);
     }
 
     #[test]

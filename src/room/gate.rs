@@ -37,12 +37,14 @@ use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, Facts, Line as Regression, Settings, Source, WaitHistory};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Share of L that claims of newcomers' tickets may take (psi); re-bookings may take all.
+/// Share of the places that claims of newcomers' tickets may take (psi); re-bookings may take all.
 const PSI_PPM: u64 = 900_000;
 /// Margin on slot capacity, "with ample margin" (eta, ALGORITHMS.md 2.1).
 const ETA: f64 = 0.9;
 /// A slot period has so many slots before anything is known.
 const COLD_SLOTS: u64 = 8;
+/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
+const NEAR_THE_BOUND: f64 = 0.5;
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
 /// An answer that runs this long past its first byte is long.
@@ -196,7 +198,7 @@ impl GateView<'_> {
         self.refill_wait();
         let prime = standing == Standing::Prime;
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
-        if !guard && arrival.parking == Parking::Anybody && self.fits_newcomer() {
+        if !guard && self.fits_newcomer(arrival.parking) {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         match (standing, ticket) {
@@ -366,7 +368,11 @@ impl GateView<'_> {
             let response = self.now - leaving.entered;
             self.gate.samples.record(self.now, leaving.queue, response);
             if leaving.predicted > Micros::ZERO {
-                let predicted = leaving.predicted.as_secs_f64();
+                // Only what comes near the bound tells by how much to keep away from it: with few
+                // waiting the spread of the work alone is many times the prediction.
+                let bound_s = self.gate.terms.bound.as_secs_f64();
+                let near = NEAR_THE_BOUND * bound_s / self.gate.conformal.rho();
+                let predicted = leaving.predicted.as_secs_f64().max(near);
                 self.gate
                     .conformal
                     .observe(response.as_secs_f64(), predicted);
@@ -547,15 +553,20 @@ impl GateView<'_> {
         }))
     }
 
-    fn fits_newcomer(&self) -> bool {
+    fn fits_newcomer(&self, parking: Parking) -> bool {
         let gate = &*self.gate;
-        if gate.terms.re_access.how == how::FIXED {
-            return gate.queue.line_len(Line::Wait) < gate.limit;
-        }
-        let claims = gate
-            .ledger
-            .max_claims(self.now, self.now + gate.terms.bound);
-        gate.queue.len().saturating_add(1).saturating_add(claims) <= gate.limit
+        let (now, bound) = (self.now, gate.terms.bound);
+        let claims = gate.ledger.max_claims(now, now + bound);
+        let parked = match parking {
+            Parking::Anybody => true,
+            Parking::Sparing => claims == 0,
+            Parking::Holders | Parking::Nobody => false,
+        };
+        parked
+            && match gate.terms.re_access.how {
+                how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
+                _ => gate.ledger.admits(now, bound, gate.queue.len(), gate.limit),
+            }
     }
 
     fn admit_holder(&mut self, ticket: Ticket, guard: bool, arrival: &Arrival<'_>) -> Verdict {
@@ -960,8 +971,8 @@ impl GateView<'_> {
         let first = now + predicted.max(terms.bound);
         let issue = gate.issue_terms(self.permits);
         let most = match sale {
-            Sale::Newcomer => (u64::from(gate.limit) * PSI_PPM).div_ceil(1_000_000) as u32,
-            Sale::Rebooked | Sale::Guard => gate.limit,
+            Sale::Newcomer => gate.sellable(),
+            Sale::Rebooked | Sale::Guard => gate.places(),
         };
         let span = terms.prime + terms.bound;
         let unlimited = terms.re_access.how == how::FIXED;
@@ -1086,6 +1097,22 @@ impl Gate {
         sound.then_some(line)
     }
 
+    /// Places that may be promised in all (ALGORITHMS.md 2.3): a holder needs a place to be let in,
+    /// and how many of those there are is a matter of workers. That he is served within the bound
+    /// follows from the rate of sale, which X and phi set; L, which sees the spread of response
+    /// times too, is for newcomers.
+    fn places(&self) -> u32 {
+        match self.terms.wait_limit.how {
+            how::AUTO => self.terms.parked.max(self.limit),
+            _ => self.limit,
+        }
+    }
+
+    /// The share of them (psi) that tickets of newcomers may take.
+    fn sellable(&self) -> u32 {
+        (u64::from(self.places()) * PSI_PPM).div_ceil(1_000_000) as u32
+    }
+
     fn state(&self, slot: u32, index: u32) -> Option<State> {
         self.slots
             .position(slot, index)
@@ -1147,7 +1174,7 @@ impl Gate {
             how::FIXED => capacity,
             _ if by_law => {
                 let claim_s = (terms.prime + terms.bound).as_secs_f64().max(1.0);
-                let places = f64::from(self.limit) * (PSI_PPM as f64 / 1e6);
+                let places = f64::from(self.sellable());
                 capacity.min((places * period_s / claim_s) as u32).max(1)
             }
             _ => capacity,

@@ -88,8 +88,10 @@ pub struct Oracle {
     audits: u64,
     /// Deaths under the lock have been mended: equal deadlines may have changed their order.
     pub mended: bool,
-    /// Nothing goes wrong in this world: nobody may be put off twice.
+    /// And all jobs are short: nobody may be put off twice.
     pub calm: bool,
+    /// Nothing goes wrong in this world: there must be a worker for whoever holds a ticket.
+    pub untroubled: bool,
     /// The limit was raised; the next tick serves those who wait.
     pub raised: bool,
     /// The machine slept until then.
@@ -115,6 +117,7 @@ impl Oracle {
             audits: 0,
             mended: false,
             calm: true,
+            untroubled: true,
             raised: false,
             slept: Micros::ZERO,
             unparked: 0,
@@ -194,11 +197,15 @@ impl Oracle {
                 });
                 self.spend(redeemed, Held::Used);
             }
-            Verdict::Wait(seat) => self.sits(asked, seat, prime, waits, now),
+            Verdict::Wait(seat) => self.sits(asked, seat, prime, now),
             Verdict::Refuse(refusal) => {
                 let full = self.terms.re_access.how == how::FIXED || parking == Parking::Nobody;
                 if prime.is_some() {
                     self.unparked += 1;
+                    let static_form = self.terms.re_access.how == how::FIXED;
+                    self.must(static_form || !self.untroubled, || {
+                        format!("access {id} found no worker to wait on, and nothing was wrong")
+                    });
                     self.must(full && refusal.reason == Reason::Broken, || {
                         format!("access {id} in its prime window refused: {refusal:?}")
                     });
@@ -221,14 +228,7 @@ impl Oracle {
         }
     }
 
-    fn sits(
-        &mut self,
-        asked: &Asked<'_>,
-        seat: &Seat,
-        prime: Option<Ticket>,
-        waits: Option<Ticket>,
-        now: Micros,
-    ) {
+    fn sits(&mut self, asked: &Asked<'_>, seat: &Seat, prime: Option<Ticket>, now: Micros) {
         let Asked { id, parking, .. } = *asked;
         let ticket = seat.redeemed.filter(|t| t.epoch == self.epoch);
         let key = ticket.map(|t| (t.slot, t.index));
@@ -252,7 +252,7 @@ impl Oracle {
             Held::Place(old) if old != id => Some(old),
             _ => None,
         });
-        if let Some(old) = old.filter(|_| waits == ticket)
+        if let Some(old) = old
             && let Some(before) = self.waiters.get_mut(&old)
         {
             (waiter.turn, waiter.deadline) = (before.turn, before.deadline);
@@ -268,9 +268,10 @@ impl Oracle {
                 format!("access {id} waits as a holder, {parking:?}: {seat:?}")
             });
         } else {
-            self.must(parking == Parking::Anybody, || {
-                format!("access {id} waits as a newcomer, {parking:?}: {seat:?}")
-            });
+            self.must(
+                matches!(parking, Parking::Anybody | Parking::Sparing),
+                || format!("access {id} waits as a newcomer, {parking:?}: {seat:?}"),
+            );
         }
         let in_time = seat.until <= waiter.deadline && seat.until >= now;
         self.must(in_time || old.is_some(), || {
@@ -510,7 +511,7 @@ impl Oracle {
         self.must(out == outstanding, || {
             format!("{out} tickets are out, {outstanding} are counted")
         });
-        self.invariant(gate.limit, now);
+        self.invariant(gate.limit.max(gate.terms.parked), now);
         self.audits += 1;
         if self.audits.is_multiple_of(LEDGER_EVERY) {
             self.ledger(state, now);

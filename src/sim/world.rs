@@ -13,7 +13,7 @@ use super::figures::Figures;
 use super::oracle::{Asked, Oracle};
 use super::rng::Rng;
 use super::server::Server;
-use super::setup::{Arrivals, Setup};
+use super::setup::{Arrivals, Faults, Setup};
 use super::state::State;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -114,6 +114,7 @@ impl World {
         let oracle = watched.then(|| {
             let mut oracle = Oracle::new(setup.terms, state.epoch);
             oracle.calm = setup.is_calm();
+            oracle.untroubled = setup.shift.is_none() && setup.faults == Faults::default();
             oracle
         });
         let mut world = World {
@@ -297,7 +298,9 @@ impl World {
             Event::Limit => {
                 let c = f64::from(self.setup.terms.run_ready);
                 let limit = (c * (0.5 + 1.5 * self.faults.unit())).round().max(1.0) as u32;
-                self.state.terms_mut().run_ready = limit;
+                let parked = self.setup.workers.places(limit);
+                let terms = self.state.terms_mut();
+                (terms.run_ready, terms.parked) = (limit, parked);
                 self.state.permits().set_limit(limit);
                 if let Some(oracle) = &mut self.oracle {
                     oracle.limit_changed(limit);

@@ -91,6 +91,9 @@ pub struct Options {
     /// Share of waits broken off
     #[arg(long, default_value_t = 0.0)]
     give_up: f64,
+    /// The obedient come up to so many seconds after the time they were told
+    #[arg(long, default_value_t = 0.2)]
+    reaction: f64,
     /// Children killed a second
     #[arg(long, default_value_t = 0.0)]
     kills: f64,
@@ -174,6 +177,7 @@ impl Options {
         manners.hammer = self.hammer;
         manners.give_up = self.give_up;
         manners.think = secs(self.think);
+        manners.reaction = secs(self.reaction);
         setup
     }
 }
