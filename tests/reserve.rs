@@ -90,6 +90,9 @@ fn everybody_else_is_answered_over_http1(times: usize) -> Vec<Duration> {
 fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
     let httpd = site_of_http2().start();
     // One child gets it all: the kernel does not spread connections evenly either.
+    wait_until("both children are there", PATIENCE, || {
+        httpd.children().len() == 2
+    });
     let _paused = httpd.pause(httpd.children()[0]);
     let held = httpd.hold("full", 1);
     let waiting_ends = httpd.ask_to_hold("wait", 0);

@@ -24,3 +24,13 @@ pub fn processes() -> impl Iterator<Item = Process> {
         })
     })
 }
+
+/// Whether every thread of a process has been stopped by a signal.
+pub fn stands_still(pid: i32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    tasks.flatten().all(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let state = stat.rsplit(')').next().unwrap_or_default();
+        state.trim_start().starts_with('T')
+    })
+}
