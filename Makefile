@@ -13,7 +13,7 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
-        check-format check-bindings test-pure test-httpd test-long test-docker clean
+        check-format check-bindings test-pure test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -85,10 +85,7 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  exit 1; fi
 
 test-all: export NAP_TEST := all # the long forms of tests
-test-all: setup-all test test-long test-docker ## and the long ones: what measures, Docker
-
-test-long: module programs cgi # the tests marked as long
-	$(CARGO) test --locked --test '*' -- --ignored --test-threads=1 --nocapture
+test-all: setup-all test test-docker ## and the long ones: Docker
 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh

@@ -7,7 +7,7 @@
 mod httpd;
 
 use httpd::http2::Http2;
-use httpd::{Builder, Httpd, wait_until};
+use httpd::{Builder, Httpd, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -35,12 +35,14 @@ fn site_of_http2() -> Builder {
         .config("Protocols h2c http/1.1\nH2Direct on")
 }
 
-/// Takes places until so many wait; later ones are refused.
+/// Takes places until so many wait; later ones are refused. Images are sold no tickets: with one
+/// out newcomers would leave some workers of each child to its holder.
 fn fill(httpd: &Httpd, places: usize) -> Vec<TcpStream> {
     let mut waiters = Vec::new();
     wait_until("all places are taken", PATIENCE, || {
         let mut stream = httpd.connect();
-        write!(stream, "GET /cgi-bin/hold?wait HTTP/1.0\r\n\r\n").expect("httpd listens");
+        let image = "GET /cgi-bin/hold?wait HTTP/1.0\r\nSec-Fetch-Dest: image\r\n\r\n";
+        stream.write_all(image.as_bytes()).expect("httpd listens");
         waiters.push(stream);
         httpd.waiting() == places
     });
@@ -96,10 +98,12 @@ fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
     let _paused = httpd.pause(httpd.children()[0]);
     let held = httpd.hold("full", 1);
     let waiting_ends = httpd.ask_to_hold("wait", 0);
-    // Each on a connection of its own: that is what takes most of httpd's workers.
-    let connections: Vec<Http2> = (0..30).map(|_| Http2::open(&httpd)).collect();
+    // Each on a connection of its own: that is what takes most of httpd's workers. Of 25 workers
+    // 12 may have streams that wait, less half the reserve.
+    let connections: Vec<Http2> = (0..11).map(|_| Http2::open(&httpd)).collect();
     let streams = connections.iter().map(|c| c.ask("/cgi-bin/hold?wait"));
     let streams: Vec<_> = streams.collect();
+    httpd.until_waiting(11);
     let waiters = fill(&httpd, 21);
     let all = latencies(times, || {
         let fresh = Http2::open(&httpd);
@@ -114,26 +118,24 @@ fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
     all
 }
 
+/// A hundred rounds; in the long form a thousand, each within a tenth of a second for each request.
+fn answered_in_time(requests: u32, everybody_else: impl Fn(usize) -> Vec<Duration>) {
+    if !long() {
+        everybody_else(100);
+        return;
+    }
+    let most = everybody_else(1000)[999];
+    assert!(most < requests * Duration::from_millis(100), "{most:?}");
+}
+
 #[test]
 fn over_http1_everybody_else_is_answered() {
-    everybody_else_is_answered_over_http1(100);
+    answered_in_time(3, everybody_else_is_answered_over_http1);
 }
 
 #[test]
 fn over_http2_everybody_else_is_answered() {
-    everybody_else_is_answered_over_http2(100);
-}
-
-#[test]
-#[ignore = "long, and measures: make test-all"]
-fn over_http1_and_http2_a_thousand_are_answered_within_a_tenth_of_a_second() {
-    for all in [
-        everybody_else_is_answered_over_http1(1000),
-        everybody_else_is_answered_over_http2(1000),
-    ] {
-        // A round is three or four requests one after the other.
-        assert!(all[999] < Duration::from_millis(400), "{:?}", all[999]);
-    }
+    answered_in_time(4, everybody_else_is_answered_over_http2);
 }
 
 #[test]
