@@ -337,7 +337,7 @@ impl Conformal {
     /// Not started: rho is [`Conformal::START`].
     pub const EMPTY: Conformal = Conformal { rho_ppb: 0 };
     /// Where rho starts.
-    pub const START: f64 = 1.5;
+    pub const START: f64 = 1.2;
 
     /// rho, 1..=8 whatever the stored bits are.
     pub fn rho(&self) -> f64 {
@@ -567,9 +567,9 @@ mod tests {
     }
 
     #[test]
-    fn rho_starts_at_one_and_a_half_and_stays_within_its_clamps() {
+    fn rho_starts_at_six_fifths_and_stays_within_its_clamps() {
         let mut rho = Conformal::EMPTY;
-        assert_eq!(rho.rho(), 1.5);
+        assert_eq!(rho.rho(), 1.2);
         for _ in 0..100 {
             rho.observe(100.0, 1.0);
         }

@@ -101,7 +101,7 @@ pub fn worlds(seed: u64, events: u64) -> Result<Tally, Failure> {
     let mut next = seed;
     while tally.events < events {
         // No world is so long that the others do not get their turn.
-        world(next, 8_000.min(events - tally.events), &mut tally)?;
+        world(next, 5_000.min(events - tally.events), &mut tally)?;
         next = seeds.bits() >> 16;
     }
     Ok(tally)
@@ -283,13 +283,13 @@ mod tests {
         let seed = std::env::var("NAP_SEED")
             .ok()
             .and_then(|seed| seed.parse().ok());
-        let tally = worlds(seed.unwrap_or(1), 20_000).unwrap_or_else(|failure| panic!("{failure}"));
-        assert!(tally.sold > 500 && tally.presented > 100, "{tally:?}");
+        let tally = worlds(seed.unwrap_or(1), 8_000).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(tally.sold > 200 && tally.presented > 50, "{tally:?}");
     }
 
     #[test]
     fn the_same_seed_is_the_same_run() {
-        let digest = |seed| world(seed, 3000, &mut Tally::default()).expect("holds");
+        let digest = |seed| world(seed, 1500, &mut Tally::default()).expect("holds");
         assert_eq!(digest(7), digest(7));
         assert_ne!(digest(7), digest(8));
     }

@@ -111,8 +111,16 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Nothing goes wrong, every job is short against the bound, and all laws are ours: here
-    /// nobody may be put off twice.
+    /// Nothing goes wrong, and those who run fill no child alone: here every holder finds a worker
+    /// to wait on.
+    pub fn is_untroubled(&self) -> bool {
+        self.shift.is_none()
+            && self.faults == Faults::default()
+            && self.terms.run_ready <= self.workers.per_pool / 2
+    }
+
+    /// Besides, every job is short against the bound and all laws are ours: here nobody may be put
+    /// off twice.
     pub fn is_calm(&self) -> bool {
         let terms = &self.terms;
         let alike = match self.service.law {
@@ -128,8 +136,7 @@ impl Setup {
             terms.share,
         ];
         alike
-            && self.shift.is_none()
-            && self.faults == Faults::default()
+            && self.is_untroubled()
             && slowest * self.service.mean_s < terms.bound.as_secs_f64() / 8.0
             && laws.iter().all(|law| law.how == how::AUTO)
     }

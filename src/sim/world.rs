@@ -13,7 +13,7 @@ use super::figures::Figures;
 use super::oracle::{Asked, Oracle};
 use super::rng::Rng;
 use super::server::Server;
-use super::setup::{Arrivals, Faults, Setup};
+use super::setup::{Arrivals, Setup};
 use super::state::State;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -114,7 +114,7 @@ impl World {
         let oracle = watched.then(|| {
             let mut oracle = Oracle::new(setup.terms, state.epoch);
             oracle.calm = setup.is_calm();
-            oracle.untroubled = setup.shift.is_none() && setup.faults == Faults::default();
+            oracle.untroubled = setup.is_untroubled();
             oracle
         });
         let mut world = World {
@@ -875,5 +875,67 @@ impl World {
         if let Some(oracle) = &mut self.oracle {
             oracle.all_gone(&self.state, self.now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::server::Law;
+
+    fn run(setup: Setup) -> World {
+        let mut world = World::new(setup, false);
+        while world.step() {}
+        world
+    }
+
+    #[test]
+    fn the_papers_crowd_gets_what_issue_2_promises() {
+        let world = run(Setup {
+            posts: 6,
+            ..Setup::default()
+        });
+        let f = &world.figures;
+        let all_at_once = run(Setup {
+            posts: 6,
+            uncontrolled: true,
+            ..Setup::default()
+        });
+        assert_eq!((f.total.n(), f.broken), (3600, 0));
+        assert!(
+            f.served.quantile(0.99) <= 4.0 && f.served.variance() <= 0.51,
+            "{f:?}"
+        );
+        assert!(f.served.max() <= 4.0 + f.residence.quantile(0.99));
+        assert!(f.tries_per_post() <= 2.2, "{}", f.tries_per_post());
+        assert!(f.presented > 500 && f.kept * 100 >= f.presented * 99);
+        assert!(f.total.mean() <= 1.1 * all_at_once.figures.total.mean());
+        assert!(f.throughput() >= 0.97 * all_at_once.figures.throughput());
+    }
+
+    #[test]
+    fn a_crowd_that_fits_the_bound_needs_no_tickets() {
+        let within = Arrivals::Within(Micros::from_millis(50));
+        let world = run(Setup {
+            clients: 200,
+            posts: 5,
+            arrivals: within,
+            ..Setup::default()
+        });
+        assert_eq!(world.figures.tickets, 0);
+        assert!(world.figures.served.max() < 4.0);
+    }
+
+    #[test]
+    fn heavy_pages_among_light_ones_do_not_make_the_server_idle() {
+        let mut setup = Setup {
+            posts: 6,
+            ..Setup::default()
+        };
+        setup.service.mean_s = 0.003;
+        setup.service.law = Law::Mix(0.15, 0.0816);
+        let figures = run(setup).figures;
+        assert!(figures.throughput() > 55.0, "{}", figures.throughput());
+        assert!(figures.total.max() < 60.0, "{}", figures.total.max());
     }
 }
