@@ -9,7 +9,8 @@ missing=()
 # need PACKAGE TEST...: the package is missing when the test fails.
 need() { local package=$1; shift; "$@" >/dev/null 2>&1 || missing+=("$package"); }
 has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
-libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' || ldconfig -p | grep libclang; }
+# Not libclang-cpp, the C++ interface, which other packages bring along and bindgen cannot use.
+libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang[.-][s0-9]*' || ldconfig -p | grep 'libclang[.-][s0-9]'; }
 
 for what in "${@:-build}"; do
   case $what in
