@@ -117,9 +117,9 @@ const WAYS: [Way; 4] = [
     },
 ];
 
-/// Workers for the largest crowd, so that none is what limits.
+/// Workers for the largest crowd, so that none is what limits; few large children, as the README says.
 fn plenty(mpm: Mpm) -> Builder {
-    sized(mpm, 12, 64)
+    sized(mpm, 3, 256)
 }
 
 fn with_nap(mpm: Mpm) -> Builder {
