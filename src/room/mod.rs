@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`gate`] | one gate's state and every operation on it: the access as a state machine |
+//! | [`gate`] | one gate, a noun a file: the access as a state machine |
 //! | [`permits`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
 //! | [`children`] | workers: who may wait where |

@@ -1,0 +1,210 @@
+//! Entering: an access asks to come in, as a newcomer first and by its ticket then.
+//!
+//! A place is taken under the ledger (ALGORITHMS.md 2.3); a holder in his prime window is let in
+//! whatever the limit says, and only the lack of a worker can break the promise.
+
+use super::GateView;
+use super::selling::Sale;
+use super::standing::Standing;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::room::arrival::Arrival;
+use crate::room::children::Parking;
+use crate::room::history::Fate;
+use crate::room::places::{Line, Place, wake};
+use crate::room::terms::how;
+use crate::room::verdict::{Reason, Seat, Verdict};
+
+impl GateView<'_> {
+    /// An access asks to come in.
+    pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
+        self.tick();
+        let (standing, ticket) = self.best_ticket(arrival);
+        if let (Standing::Waits(old), Some(ticket)) = (standing, ticket)
+            && let Some(verdict) = self.take_over(old, ticket, arrival)
+        {
+            return verdict;
+        }
+        let live = ticket.filter(|_| standing >= Standing::Early);
+        if self.gate.queue.is_empty()
+            && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
+        {
+            self.gate.counts.passed += 1;
+            self.redeem(live, standing, State::Running, arrival);
+            return Verdict::Run(permit);
+        }
+        self.refresh_limit();
+        self.refill_wait();
+        let prime = standing == Standing::Prime;
+        let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
+        if !guard && self.fits_newcomer(arrival.parking) {
+            return self.seat(Line::Wait, live, standing, arrival);
+        }
+        match (standing, ticket) {
+            (Standing::Prime, Some(ticket)) => self.admit_holder(ticket, guard, arrival),
+            (Standing::Tail, Some(ticket)) => self.rebook(ticket, Reason::Late, arrival),
+            (Standing::Unknown, Some(ticket)) => self.rebook(ticket, Reason::Unknown, arrival),
+            (Standing::Early, Some(ticket)) => {
+                self.refuse(Reason::Early, Some(ticket), ticket.start - self.now)
+            }
+            (Standing::Used, _) => self.refuse_newcomer(Reason::Used, arrival),
+            (Standing::Expired, _) => self.refuse_newcomer(Reason::Expired, arrival),
+            (Standing::Elsewhere, Some(_)) => self.refuse_newcomer(Reason::OtherRoom, arrival),
+            _ if arrival.forged => self.refuse_newcomer(Reason::Forged, arrival),
+            _ => self.refuse_newcomer(Reason::Full, arrival),
+        }
+    }
+
+    /// An access that has its permit by the lock-free way turns out to carry tickets: redeem the
+    /// best one.
+    pub fn redeem_running(&mut self, arrival: &Arrival<'_>) -> Option<Ticket> {
+        let (standing, ticket) = self.best_ticket(arrival);
+        let live = ticket.filter(|_| standing >= Standing::Early);
+        match standing {
+            // A second tab beside a waiting one: this one runs, that one keeps its place.
+            Standing::Waits(_) => None,
+            _ => self.redeem(live, standing, State::Running, arrival),
+        }
+    }
+
+    pub(super) fn take_over(
+        &mut self,
+        old: u32,
+        ticket: Ticket,
+        arrival: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        if arrival.parking == Parking::Nobody {
+            return None;
+        }
+        let new = self
+            .places
+            .take_over(&mut self.gate.queue, old, arrival.owner)?;
+        self.wakes.push(old);
+        let place = *self.places.place(new)?;
+        Some(Verdict::Wait(Seat {
+            place: new,
+            until: self.until(&place),
+            queue: place.queue,
+            predicted: place.predicted,
+            redeemed: Some(ticket),
+            re_access: place.line != Line::Wait as u32,
+        }))
+    }
+
+    pub(super) fn fits_newcomer(&self, parking: Parking) -> bool {
+        let gate = &*self.gate;
+        let (now, bound) = (self.now, gate.terms.bound);
+        let claims = gate.ledger.max_claims(now, now + bound);
+        let parked = match parking {
+            Parking::Anybody => true,
+            Parking::Sparing => claims == 0,
+            Parking::Holders | Parking::Nobody => false,
+        };
+        parked
+            && match gate.terms.re_access.how {
+                how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
+                _ => gate.ledger.admits(now, bound, gate.queue.len(), gate.limit),
+            }
+    }
+
+    pub(super) fn admit_holder(
+        &mut self,
+        ticket: Ticket,
+        guard: bool,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        let terms = self.gate.terms.re_access;
+        let room =
+            terms.how != how::FIXED || guard || self.gate.queue.line_len(Line::ReAccess) < terms.n;
+        if arrival.parking != Parking::Nobody && room {
+            let line = if guard { Line::Guard } else { Line::ReAccess };
+            return self.seat(line, Some(ticket), Standing::Prime, arrival);
+        }
+        self.break_promise(ticket, arrival)
+    }
+
+    pub(super) fn break_promise(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
+        self.gate.counts.broken += 1;
+        self.history.settle(ticket.serial, Fate::Broken, self.now);
+        match self.sell(Sale::Guard, arrival) {
+            Some(again) => {
+                self.redeem(Some(ticket), Standing::Prime, State::Done, arrival);
+                self.refuse_with(Reason::Broken, Some(again), arrival)
+            }
+            None => self.refuse(Reason::Broken, Some(ticket), self.spread(arrival)),
+        }
+    }
+
+    /// Take a place at the end of `line`; the permit may come at once.
+    pub(super) fn seat(
+        &mut self,
+        line: Line,
+        ticket: Option<Ticket>,
+        standing: Standing,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        let queue = self.gate.queue.len();
+        // A guess from nothing must not count against the line's spread (rho).
+        let predicted = match self.gate.decided {
+            0 => Micros::ZERO,
+            _ => self.predict(queue),
+        };
+        let deadline = self.now + self.gate.terms.bound;
+        let mut place = Place {
+            owner: arrival.owner,
+            gate: self.at,
+            line: line as u32,
+            entered: self.now,
+            deadline,
+            queue,
+            predicted,
+            ..Place::default()
+        };
+        if let Some(ticket) = ticket {
+            place.prime = u32::from(standing == Standing::Prime);
+            (place.slot, place.index, place.serial) = (ticket.slot, ticket.index, ticket.serial);
+            (place.start, place.prime_end) = (ticket.start, ticket.prime_end);
+            place.end = ticket.end;
+            if ticket.epoch != self.epoch {
+                place.slot = 0;
+            }
+        }
+        // Raised before the permits are looked at again: whoever releases from now on sees us.
+        self.permits.set_waiting(queue.saturating_add(1));
+        let Some(at) = self.places.push(&mut self.gate.queue, line, place) else {
+            self.publish_waiting();
+            return match (ticket, standing) {
+                (Some(ticket), Standing::Prime) => self.break_promise(ticket, arrival),
+                _ => self.refuse_newcomer(Reason::Full, arrival),
+            };
+        };
+        if queue == 0 {
+            self.gate.departures.begin(self.now);
+        }
+        let redeemed = self.redeem(ticket, standing, State::Waiting, arrival);
+        let re_access = line != Line::Wait;
+        let counts = &mut self.gate.counts;
+        *(if re_access {
+            &mut counts.re_access
+        } else {
+            &mut counts.waited
+        }) += 1;
+        self.serve();
+        if self.places.wake_word(at) == wake::GRANTED
+            && let Some(permit) = self.places.place(at).map(|p| p.permit)
+        {
+            self.places.free(at);
+            return Verdict::Run(permit);
+        }
+        let until = self.until(&place);
+        Verdict::Wait(Seat {
+            place: at,
+            until,
+            queue,
+            predicted,
+            redeemed,
+            re_access,
+        })
+    }
+}

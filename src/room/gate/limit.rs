@@ -1,0 +1,131 @@
+//! The wait limit L in force, and the response time it predicts (ALGORITHMS.md 1.2).
+//!
+//! X, S and the line come from finished accesses; workers bound what the law wants.
+
+use super::{Gate, GateView};
+use crate::micros::Micros;
+use crate::nap::wait_limit::{Facts, Line, Settings, Source};
+use crate::room::places::wake;
+use crate::room::terms::how;
+
+/// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
+const COLD_LIMIT: u32 = 8;
+
+impl GateView<'_> {
+    /// X, S and L as they are known now.
+    pub(super) fn refresh_limit(&mut self) {
+        let terms = self.gate.terms;
+        let parked = terms.parked;
+        let bound_s = terms.bound.as_secs_f64();
+        match terms.wait_limit.how {
+            how::FIXED => self.gate.wanted = terms.wait_limit.n,
+            how::PAPER => {
+                let known = self.gate.wanted != 0;
+                match self
+                    .gate
+                    .samples
+                    .paper_limit(terms.history as usize, terms.bound)
+                {
+                    Ok(limit) => self.gate.wanted = limit,
+                    Err(_) if known => {}
+                    Err(_) => self.gate.wanted = COLD_LIMIT,
+                }
+            }
+            _ if self.gate.decided == 0 && !self.speed_is_known() => {
+                // Nothing is known of the server's speed: whoever finds a worker to wait on may
+                // wait for the first ten departures to tell. The deadline guard keeps the bound.
+                self.gate.limit = parked;
+                self.gate.wanted = parked;
+                return;
+            }
+            _ if self.gate.fresh != 0 || self.gate.decided == 0 => {
+                let facts = Facts {
+                    bound_s,
+                    throughput: self.gate.departures.throughput(),
+                    service_mean: self.permits.residence.mean_s(),
+                    rho: self.gate.conformal.rho(),
+                    previous: (self.gate.decided != 0).then_some(self.gate.wanted),
+                    cold_limit: COLD_LIMIT,
+                };
+                let settings = Settings {
+                    window: terms.history as usize,
+                    // With none waiting there would be nothing to learn from any more.
+                    limit_min: 1,
+                    ..Settings::default()
+                };
+                let decision = self.gate.samples.decide(self.now, &facts, &settings);
+                self.gate.wanted = decision.limit;
+                self.gate.source = decision.source as u32;
+                if let Some(line) = decision.line {
+                    self.gate.slope = line.slope.to_bits();
+                    self.gate.intercept = line.intercept.to_bits();
+                }
+                self.gate.fresh = 0;
+            }
+            _ => {}
+        }
+        self.gate.limit = self.gate.wanted.min(parked);
+        if self.gate.decided == 0 && terms.wait_limit.how == how::AUTO {
+            self.gate.decided = 1;
+            self.shed();
+        }
+    }
+
+    /// Enough departures of one busy period to tell X: the first c leave together, as they came.
+    pub(super) fn speed_is_known(&self) -> bool {
+        let enough = self.permits.limit().saturating_mul(2).max(10);
+        self.gate.departures.count() >= enough && self.gate.departures.throughput().is_some()
+    }
+
+    /// The first rate is known: newcomers beyond what fits the bound are told at once, the newest
+    /// first.
+    pub(super) fn shed(&mut self) {
+        while self.gate.queue.len() > self.gate.limit
+            && let Some(at) = self.places.last_newcomer(&self.gate.queue)
+        {
+            self.places.unlink(&mut self.gate.queue, at);
+            self.gate.counts.shed += 1;
+            self.wake(at, wake::SHED);
+        }
+        self.publish_waiting();
+    }
+
+    /// Predicted response time of an access that meets `queue` waiting.
+    pub(super) fn predict(&self, queue: u32) -> Micros {
+        if let Some(line) = self.gate.line() {
+            return Micros::from_secs_f64(line.predict(queue));
+        }
+        let service = self.permits.residence.mean_s().unwrap_or(0.0);
+        let wait = f64::from(queue) + 1.0;
+        let per_place = match self.gate.departures.throughput() {
+            Some(x) if x > 0.0 => 1.0 / x,
+            _ => service / f64::from(self.permits.limit()),
+        };
+        Micros::from_secs_f64(service + wait * per_place)
+    }
+}
+
+impl Gate {
+    /// The regression line in force.
+    pub fn line(&self) -> Option<Line> {
+        let line = Line {
+            slope: f64::from_bits(self.slope),
+            intercept: f64::from_bits(self.intercept),
+        };
+        let sound = line.slope.is_finite() && line.intercept.is_finite() && line.slope > 0.0;
+        sound.then_some(line)
+    }
+
+    /// Where L comes from, in a word.
+    pub fn source_word(&self) -> &'static str {
+        match (self.terms.wait_limit.how, self.decided) {
+            (how::FIXED, _) => "fixed",
+            (how::PAPER, _) => "paper",
+            (_, 0) => "undecided",
+            _ => [Source::Cold, Source::Plain, Source::Little, Source::Shrunk]
+                .into_iter()
+                .find(|&source| source as u32 == self.source)
+                .map_or("?", Source::word),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Redeeming a ticket: its claim and its slot place are free at once; and taking that back when the
+//! access left before it ran.
+
+use super::standing::Standing;
+use super::{GateView, UNKNOWN};
+use crate::micros::Micros;
+use crate::nap::slots;
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::room::arrival::Arrival;
+use crate::room::history::Fate;
+use crate::room::places::Place;
+
+impl GateView<'_> {
+    /// His claim and slot place are free at once; his ticket is spent.
+    pub(super) fn redeem(
+        &mut self,
+        ticket: Option<Ticket>,
+        standing: Standing,
+        state: State,
+        arrival: &Arrival<'_>,
+    ) -> Option<Ticket> {
+        let ticket = ticket?;
+        if ticket.epoch != self.epoch {
+            self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
+            // Its place is none of this epoch's: nobody must take it for one.
+            self.redeemed = Some(Ticket { slot: 0, ..ticket });
+            return self.redeemed;
+        }
+        self.redeemed = Some(ticket);
+        let gate = &mut *self.gate;
+        gate.set_state(ticket.slot, ticket.index, state);
+        gate.ledger
+            .unclaim(ticket.start, ticket.prime_end + gate.terms.bound);
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_sub(1));
+        for hash in arrival.client_hash {
+            self.clients.settle(hash);
+        }
+        let fate = match standing {
+            Standing::Prime => Fate::Redeemed,
+            Standing::Early => Fate::Early,
+            _ => Fate::Late,
+        };
+        match fate {
+            Fate::Redeemed => gate.counts.presented += 1,
+            Fate::Early => gate.counts.redeemed_early += 1,
+            _ => gate.counts.late += 1,
+        }
+        // In the prime window and let in without waiting: kept on the spot.
+        gate.counts.kept += u64::from(fate == Fate::Redeemed && state == State::Running);
+        let settled = match (fate, state) {
+            (Fate::Late, _) => slots::Fate::Late,
+            (_, State::Done) => slots::Fate::Broken,
+            _ => slots::Fate::Redeemed,
+        };
+        gate.slots.settle(ticket.slot, settled);
+        self.history.settle(ticket.serial, fate, self.now);
+        Some(ticket)
+    }
+
+    /// Left before he ran: sold again in the same window, with all it claims. Should that be more
+    /// than L by now, newcomers wait outside until it is not.
+    /// False: he had none, or its time is over.
+    pub(super) fn unredeem(&mut self, entry: &Place) -> bool {
+        let gate = &mut *self.gate;
+        let Some(position) = gate.slots.position(entry.slot, entry.index) else {
+            return false;
+        };
+        gate.states.set(position, State::Sold);
+        gate.ledger
+            .claim(entry.start, entry.prime_end + gate.terms.bound);
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_add(1));
+        let (fate, count) = if entry.prime != 0 {
+            (slots::Fate::Redeemed, &mut gate.counts.presented)
+        } else if entry.entered < entry.start {
+            (slots::Fate::Redeemed, &mut gate.counts.redeemed_early)
+        } else {
+            (slots::Fate::Late, &mut gate.counts.late)
+        };
+        *count = count.saturating_sub(1);
+        gate.slots.unsettle(entry.slot, fate);
+        self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
+        true
+    }
+}

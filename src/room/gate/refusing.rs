@@ -1,0 +1,82 @@
+//! Refusing: with a new ticket, with the visitor's own again, or honestly with none.
+
+use super::GateView;
+use super::selling::Sale;
+use super::standing::Standing;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::room::arrival::Arrival;
+use crate::room::terms::how;
+use crate::room::verdict::{Reason, Refusal, Verdict};
+
+impl GateView<'_> {
+    pub(super) fn refuse_newcomer(&mut self, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
+        if !arrival.sell {
+            return self.refuse(Reason::NotSold, None, self.spread(arrival));
+        }
+        let cap = self.cap();
+        let wide = cap.saturating_mul(8);
+        let [narrow, wider] = arrival.client_hash;
+        if self.clients.live(narrow, self.now) >= cap || self.clients.live(wider, self.now) >= wide
+        {
+            return self.refuse(Reason::Cap, None, self.spread(arrival));
+        }
+        match self.sell(Sale::Newcomer, arrival) {
+            Some(ticket) => self.refuse_with(reason, Some(ticket), arrival),
+            None => self.refuse(Reason::SoldOut, None, self.spread(arrival)),
+        }
+    }
+
+    pub(super) fn rebook(&mut self, old: Ticket, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
+        let Some(mut ticket) = self.sell(Sale::Rebooked, arrival) else {
+            return self.refuse(Reason::SoldOut, Some(old), self.spread(arrival));
+        };
+        if self.now >= old.end {
+            ticket.flags |= Ticket::GRACE_USED;
+        }
+        self.redeem(Some(old), Standing::Tail, State::Done, arrival);
+        self.refuse_with(reason, Some(ticket), arrival)
+    }
+
+    pub(super) fn refuse_with(
+        &mut self,
+        reason: Reason,
+        ticket: Option<Ticket>,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        let retry_after = match &ticket {
+            Some(ticket) => ticket.start - self.now,
+            None => self.spread(arrival),
+        };
+        self.refuse(reason, ticket, retry_after)
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        reason: Reason,
+        ticket: Option<Ticket>,
+        retry_after: Micros,
+    ) -> Verdict {
+        self.gate.counts.refuse(reason);
+        Verdict::Refuse(Box::new(Refusal {
+            reason,
+            ticket,
+            retry_after,
+        }))
+    }
+
+    /// When to ask again without a ticket: after the bound, spread over a slot.
+    pub(super) fn spread(&self, arrival: &Arrival<'_>) -> Micros {
+        let period = self.gate.terms.slot_period.0.max(1);
+        self.gate.terms.bound + Micros(arrival.random % period)
+    }
+
+    pub(super) fn cap(&self) -> u32 {
+        let cap = self.gate.terms.per_client;
+        match cap.how {
+            how::FIXED => cap.n,
+            _ => (self.permits.outstanding() / 20).max(16),
+        }
+    }
+}

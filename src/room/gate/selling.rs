@@ -1,0 +1,212 @@
+//! Selling a ticket: from a slot, under the ledger, with its record in the issue history.
+//!
+//! How many a slot sells follows from X, S and phi (ALGORITHMS.md 2.1, 2.4, 2.5), and is never more
+//! than the ledger has places for.
+
+use super::{Gate, GateView};
+use crate::micros::Micros;
+use crate::nap::ticket::{Ticket, ticket_id};
+use crate::nap::ticket_states::State;
+use crate::nap::{returns, slots};
+use crate::room::arrival::Arrival;
+use crate::room::history::Record;
+use crate::room::permits::Permits;
+use crate::room::terms::how;
+
+/// Share of the places that claims of newcomers' tickets may take (psi); re-bookings may take all.
+const PSI_PPM: u64 = 900_000;
+/// Margin on slot capacity, "with ample margin" (eta, ALGORITHMS.md 2.1).
+const ETA: f64 = 0.9;
+/// A slot period has so many slots before anything is known.
+const COLD_SLOTS: u64 = 8;
+
+/// For whom a ticket is sold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sale {
+    Newcomer,
+    Rebooked,
+    Guard,
+}
+
+impl GateView<'_> {
+    /// Sell the next ticket; None when nothing can be promised.
+    pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
+        self.refresh_limit();
+        let predicted = self.predict(self.gate.queue.len());
+        let now = self.now;
+        let gate = &mut *self.gate;
+        let terms = gate.terms;
+        let first = now + predicted.max(terms.bound);
+        let issue = gate.issue_terms(self.permits);
+        let most = match sale {
+            Sale::Newcomer => gate.sellable(),
+            Sale::Rebooked | Sale::Guard => gate.places(),
+        };
+        let span = terms.prime + terms.bound;
+        let unlimited = terms.re_access.how == how::FIXED;
+        let (ledger, slots) = (&gate.ledger, &mut gate.slots);
+        let mut may = |start: Micros| unlimited || ledger.fits(start, start + span, most);
+        let booking = match sale {
+            Sale::Newcomer => slots.book(now, first, &issue, &mut may),
+            _ => slots.rebook(now, first, &issue, &mut may),
+        }?;
+        let prime_end = booking.start + terms.prime;
+        let end = booking.start + terms.lifetime;
+        gate.ledger.claim(booking.start, prime_end + terms.bound);
+        gate.states.set(booking.position, State::Sold);
+        if sale == Sale::Newcomer {
+            if booking.seq > gate.share_slot {
+                gate.share_slot = booking.seq;
+                gate.share.turn();
+            }
+            gate.share.vote(booking.start - now, terms.bound);
+        }
+        gate.counts.sold += 1;
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_add(1));
+        for hash in arrival.client_hash {
+            self.clients.issue(hash, u32::MAX, end, now);
+        }
+        let serial = self.history.next_serial();
+        let id = ticket_id(
+            &arrival.secret,
+            now,
+            &arrival.client,
+            booking.seq,
+            booking.index,
+        );
+        let record = Record {
+            id,
+            serial,
+            gate: self.at,
+            issued: now,
+            start: booking.start,
+            prime_end,
+            end,
+            ..Record::default()
+        };
+        self.history.issue(record, arrival.method, arrival.uri);
+        let flags = match sale {
+            Sale::Newcomer => 0,
+            Sale::Rebooked => Ticket::REBOOKED,
+            Sale::Guard => Ticket::GUARD,
+        };
+        Some(Ticket {
+            flags,
+            node: self.node,
+            lease: 0,
+            epoch: self.epoch,
+            room: self.gate.room_hash,
+            gate: self.gate.gate_hash,
+            slot: booking.seq,
+            index: booking.index,
+            serial,
+            start: booking.start,
+            prime_end,
+            end,
+            bind: if terms.bind != 0 { arrival.bind() } else { 0 },
+            id,
+        })
+    }
+
+    /// A slot is over, grace included: who has not come is counted.
+    pub(super) fn close_slot(&mut self, closed: slots::Closed) {
+        for nth in 0..closed.sold {
+            self.gate.returns.record(nth >= closed.expired);
+        }
+        self.gate.counts.expired += u64::from(closed.expired);
+        self.permits
+            .set_outstanding(self.permits.outstanding().saturating_sub(closed.expired));
+    }
+}
+
+impl Gate {
+    /// Places that may be promised in all (ALGORITHMS.md 2.3): a holder needs a place to be let in,
+    /// and how many of those there are is a matter of workers. That he is served within the bound
+    /// follows from the rate of sale, which X and phi set; L, which sees the spread of response
+    /// times too, is for newcomers.
+    pub(super) fn places(&self) -> u32 {
+        match self.terms.wait_limit.how {
+            how::AUTO => self.terms.parked.max(self.limit),
+            _ => self.limit,
+        }
+    }
+
+    /// The share of them (psi) that tickets of newcomers may take.
+    pub(super) fn sellable(&self) -> u32 {
+        (u64::from(self.places()) * PSI_PPM).div_ceil(1_000_000) as u32
+    }
+
+    /// C, A(C), late share and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.5).
+    pub fn issue_terms(&self, permits: &Permits) -> slots::Terms {
+        let terms = &self.terms;
+        let by_law = terms.slot_tickets.how == how::AUTO;
+        // What is sold before the server's speed is known is sold in short slots: a wrong guess
+        // is frozen with its slot.
+        let period = match self.decided {
+            0 if by_law => Micros((terms.slot_period.0 / COLD_SLOTS).max(1)),
+            _ => terms.slot_period,
+        };
+        let period_s = period.as_secs_f64();
+        let phi = match terms.share.how {
+            how::FIXED => f64::from(terms.share.n) / 1e6,
+            _ => self.share.phi(),
+        };
+        let c = permits.limit();
+        let service = permits.residence.mean_s();
+        let capacity = match terms.slot_tickets.how {
+            how::FIXED => terms.slot_tickets.n.max(1),
+            how::PAPER => slots::capacity(period_s, service.unwrap_or(1.0), 1, 1.0, 1.0),
+            _ => match (self.departures.throughput(), service) {
+                (Some(x), _) => slots::capacity_from_rate(period_s, x, ETA, phi),
+                (None, Some(s)) => slots::capacity(period_s, s, c, ETA, phi),
+                // Not one access has finished: most sites serve a page in an eighth of the bound.
+                (None, None) => {
+                    let guess = terms.bound.as_secs_f64() / 8.0;
+                    slots::capacity(period_s, guess, c, ETA, phi)
+                }
+            },
+        };
+        // More than the ledger can claim places for would only leave gaps (2.2: the rate of
+        // tickets is at most psi L / (g + B)).
+        let capacity = match terms.re_access.how {
+            how::FIXED => capacity,
+            _ if by_law => {
+                let claim_s = (terms.prime + terms.bound).as_secs_f64().max(1.0);
+                let places = f64::from(self.sellable());
+                capacity.min((places * period_s / claim_s) as u32).max(1)
+            }
+            _ => capacity,
+        };
+        let factor = match terms.overbook.how {
+            how::FIXED => f64::from(terms.overbook.n) / 1e6,
+            how::AUTO if phi >= 1.0 => 1.25,
+            _ => 1.0,
+        };
+        let issue_limit = if factor > 1.0 {
+            returns::issue_limit(capacity, self.returns.upper(100), 0.001, factor)
+        } else {
+            capacity
+        };
+        slots::Terms {
+            period,
+            capacity,
+            issue_limit,
+            late_share_ppm: if terms.slot_tickets.how == how::PAPER {
+                0
+            } else {
+                self.late_ppm()
+            },
+            horizon: terms.horizon,
+        }
+    }
+
+    /// Share of a slot kept for re-bookings: what the late ones need, 5..50 %, 10 % at first.
+    pub(super) fn late_ppm(&self) -> u32 {
+        let (late, all) = (self.counts.late, self.counts.late + self.counts.presented);
+        if all < 100 {
+            return 100_000;
+        }
+        (late.saturating_mul(1_000_000) / all).clamp(50_000, 500_000) as u32
+    }
+}

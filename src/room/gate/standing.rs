@@ -1,0 +1,74 @@
+//! [`Standing`]: how a genuine ticket stands at this gate now, and which of several is the best.
+
+use super::{GateView, UNKNOWN};
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::room::arrival::Arrival;
+
+/// How a genuine ticket stands now; the greater, the better for its holder.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Standing {
+    Elsewhere,
+    Expired,
+    Used,
+    Early,
+    Unknown,
+    Tail,
+    Prime,
+    /// Its access waits at this place.
+    Waits(u32),
+}
+
+impl GateView<'_> {
+    pub(super) fn best_ticket(&self, arrival: &Arrival<'_>) -> (Standing, Option<Ticket>) {
+        arrival
+            .tickets
+            .iter()
+            .map(|ticket| (self.standing(ticket, arrival), Some(*ticket)))
+            .max_by_key(|&(standing, _)| standing)
+            .unwrap_or((Standing::Elsewhere, None))
+    }
+
+    pub(super) fn standing(&self, ticket: &Ticket, arrival: &Arrival<'_>) -> Standing {
+        let mine = ticket.room == self.gate.room_hash && ticket.gate == self.gate.gate_hash;
+        if !mine || (ticket.bind != 0 && ticket.bind != arrival.bind()) {
+            return Standing::Elsewhere;
+        }
+        let known = ticket.epoch == self.epoch;
+        let state = match known {
+            true => self.gate.state(ticket.slot, ticket.index),
+            false => None,
+        };
+        if state == Some(State::Waiting) {
+            let queue = &self.gate.queue;
+            return match self.places.with_ticket(queue, ticket.slot, ticket.index) {
+                Some(at) => Standing::Waits(at),
+                // Granted this moment, or lost with its child and swept in a moment.
+                None => Standing::Used,
+            };
+        }
+        let grace = match ticket.has(Ticket::GRACE_USED) {
+            true => Micros::ZERO,
+            false => self.gate.terms.grace(),
+        };
+        if self.now >= ticket.end + grace {
+            return Standing::Expired;
+        }
+        if !known {
+            let seen = self.gate.unknown[ticket.id as usize % UNKNOWN] == ticket.id;
+            return if seen {
+                Standing::Used
+            } else {
+                Standing::Unknown
+            };
+        }
+        match state {
+            None => Standing::Expired,
+            Some(State::Sold) if self.now < ticket.start => Standing::Early,
+            Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
+            Some(State::Sold) => Standing::Tail,
+            Some(State::Waiting | State::Running | State::Done) => Standing::Used,
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Waiting: what becomes of an access in the queue. Granted, taken over, put off by the deadline
+//! guard (ALGORITHMS.md 1.3) or because the server stops, or its client is gone.
+
+use super::GateView;
+use super::selling::Sale;
+use crate::micros::Micros;
+use crate::nap::slots;
+use crate::nap::ticket_states::State;
+use crate::room::arrival::Arrival;
+use crate::room::history::Fate;
+use crate::room::owner::Owner;
+use crate::room::places::{Line, Place, wake};
+use crate::room::terms::how;
+use crate::room::verdict::{Reason, Verdict};
+
+impl GateView<'_> {
+    /// The waiter on `place` has been woken: what now? None = still waiting.
+    pub fn collect(&mut self, place: u32, arrival: &Arrival<'_>) -> Option<Verdict> {
+        let entry = *self
+            .places
+            .place(place)
+            .filter(|p| p.owner == arrival.owner)?;
+        match self.places.wake_word(place) {
+            wake::WAITING => None,
+            wake::GRANTED => {
+                self.places.free(place);
+                Some(Verdict::Run(entry.permit))
+            }
+            wake::TAKEN_OVER => {
+                self.places.free(place);
+                Some(self.refuse(Reason::TakenOver, None, self.gate.terms.bound))
+            }
+            _ => {
+                self.places.free(place);
+                Some(self.hand_back(&entry, Reason::Full, arrival))
+            }
+        }
+    }
+
+    /// A waiter on `place` looks up, woken or not: its fate, or None = still waiting. The deadline
+    /// guard fires from `until` on.
+    pub fn look_up(&mut self, place: u32, until: Micros, arrival: &Arrival<'_>) -> Option<Verdict> {
+        match self.now < until {
+            true => self.collect(place, arrival),
+            false => Some(self.deadline(place, arrival)),
+        }
+    }
+
+    /// The deadline guard (ALGORITHMS.md 1.3) has fired for `place`: refuse with a ticket that
+    /// goes ahead of all, unless the place has been granted in the meantime.
+    pub fn deadline(&mut self, place: u32, arrival: &Arrival<'_>) -> Verdict {
+        if let Some(verdict) = self.collect(place, arrival) {
+            return verdict;
+        }
+        let Some(entry) = self
+            .places
+            .place(place)
+            .copied()
+            .filter(|p| p.owner == arrival.owner)
+        else {
+            return self.refuse_newcomer(Reason::Full, arrival);
+        };
+        self.vacate(place);
+        self.gate.counts.guard_fired += u64::from(entry.slot == 0);
+        let reason = match entry.prime {
+            0 => Reason::Full,
+            _ => Reason::Deferred,
+        };
+        if reason == Reason::Deferred {
+            self.gate.counts.deferred += 1;
+            self.gate.counts.deferred_twice += u64::from(entry.line == Line::Guard as u32);
+        }
+        self.put_off(&entry, reason, arrival)
+    }
+
+    /// The server goes down under a waiter: a ticket to come back with.
+    pub fn stopping(&mut self, place: u32, arrival: &Arrival<'_>) -> Verdict {
+        if let Some(verdict) = self.collect(place, arrival) {
+            return verdict;
+        }
+        let Some(entry) = self
+            .places
+            .place(place)
+            .copied()
+            .filter(|p| p.owner == arrival.owner)
+        else {
+            return self.refuse_newcomer(Reason::Stopping, arrival);
+        };
+        self.vacate(place);
+        self.put_off(&entry, Reason::Stopping, arrival)
+    }
+
+    /// Out of the queue before he ran: a ticket that goes ahead of all; where none can be sold,
+    /// the one he came with is good again.
+    pub(super) fn put_off(
+        &mut self,
+        entry: &Place,
+        reason: Reason,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        let ticket = self.sell(Sale::Guard, arrival);
+        if entry.slot == 0 {
+            return self.refuse_with(reason, ticket, arrival);
+        }
+        let Some(ticket) = ticket else {
+            return self.hand_back(entry, reason, arrival);
+        };
+        self.gate.set_state(entry.slot, entry.index, State::Done);
+        if reason == Reason::Deferred {
+            self.gate.slots.unsettle(entry.slot, slots::Fate::Redeemed);
+            self.gate.slots.settle(entry.slot, slots::Fate::Deferred);
+            self.history.settle(entry.serial, Fate::Deferred, self.now);
+        }
+        self.refuse_with(reason, Some(ticket), arrival)
+    }
+
+    /// His own ticket again, as good as before he redeemed it; a newcomer's if he had none.
+    pub(super) fn hand_back(
+        &mut self,
+        entry: &Place,
+        reason: Reason,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        if !self.unredeem(entry) {
+            return self.refuse_newcomer(reason, arrival);
+        }
+        let own = arrival
+            .tickets
+            .iter()
+            .find(|t| t.slot == entry.slot && t.index == entry.index && t.epoch == self.epoch)
+            .copied();
+        match own {
+            Some(own) if self.now < own.start => {
+                self.refuse(Reason::Early, Some(own), own.start - self.now)
+            }
+            own => self.refuse(reason, own, self.spread(arrival)),
+        }
+    }
+
+    /// The waiter's client has gone: his place, or the permit just granted, goes to the next. A
+    /// ticket he redeemed for it is good again.
+    pub fn gone(&mut self, place: u32, owner: Owner) {
+        if self.places.place(place).is_none_or(|p| p.owner != owner) {
+            return;
+        }
+        self.gate.counts.gone += 1;
+        self.drop_place(place);
+    }
+
+    /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline;
+    /// for those it has put off once, at the deadline itself.
+    pub(super) fn until(&self, place: &Place) -> Micros {
+        if place.line == Line::Guard as u32 {
+            return place.deadline;
+        }
+        let half = Micros(self.gate.terms.bound.0 / 2);
+        let margin = self.permits.residence.p95().unwrap_or(Micros(half.0 / 2));
+        place.deadline - margin.min(half)
+    }
+
+    /// Take a place out of the queue and the table.
+    pub(super) fn vacate(&mut self, place: u32) {
+        self.places.unlink(&mut self.gate.queue, place);
+        self.places.free(place);
+        self.refill_wait();
+        self.publish_waiting();
+    }
+
+    /// Its owner is gone or dead: permit or place to the next, the ticket good again.
+    pub(super) fn drop_place(&mut self, place: u32) {
+        let Some(entry) = self.places.place(place).copied() else {
+            return;
+        };
+        let granted = self.places.wake_word(place) == wake::GRANTED;
+        self.vacate(place);
+        if granted {
+            self.permits.release(entry.permit, entry.owner);
+            let kept = &mut self.gate.counts.kept;
+            *kept = kept.saturating_sub(u64::from(entry.prime));
+        }
+        self.unredeem(&entry);
+        self.serve();
+    }
+
+    pub(super) fn wake(&mut self, place: u32, word: u32) {
+        self.places.set_wake(place, word);
+        self.wakes.push(place);
+    }
+
+    /// The paper's static form: the head of Re Access moves to the end of Wait when Wait has room.
+    pub(super) fn refill_wait(&mut self) {
+        if self.gate.terms.re_access.how != how::FIXED {
+            return;
+        }
+        while self.gate.queue.line_len(Line::Wait) < self.gate.limit
+            && self
+                .places
+                .move_head(&mut self.gate.queue, Line::ReAccess, Line::Wait)
+        {}
+    }
+
+    pub(super) fn publish_waiting(&mut self) {
+        let waiting = self.gate.queue.len();
+        if waiting == 0 {
+            self.gate.departures.end();
+        }
+        self.permits.set_waiting(waiting);
+    }
+}
