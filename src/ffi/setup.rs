@@ -40,7 +40,7 @@ const SPARE: usize = 8;
 /// # Safety
 /// nap.h: `room` is live and ours for the call, or null.
 unsafe fn room_conf<'a>(room: *mut nap_room_conf) -> Option<&'a mut RoomConf> {
-    // SAFETY: the two types have the same size (asserted) and fields (conf.rs), integers and byte
+    // SAFETY: the two types have the same size (asserted) and fields (src/conf), integers and byte
     // arrays only; liveness and exclusivity are the caller's promise.
     unsafe { room.cast::<RoomConf>().as_mut() }
 }

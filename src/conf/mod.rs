@@ -1,0 +1,31 @@
+//! Directives: from an administrator's words to a checked configuration.
+//!
+//! [`RoomConf::directive`] and [`ServerConf::directive`] take one directive as httpd split it and
+//! store plain numbers; [`RoomConf::finish`] puts the defaults in and checks what only makes sense
+//! together. Both types have the fields of `nap_room_conf` and `nap_server_conf` in
+//! `c_shim/nap.h`, in the same order, so that ffi can cast. Numbers are read digit by digit as
+//! decimals (no floats, hence no NaN and no rounding). Every message is one sentence with
+//! directive, value and allowed range: httpd prints it and does not start.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`directive`] | the directives' names and numbers |
+//! | [`values`] | what an administrator may write: numbers, times, sizes, words |
+//! | [`text`] | a text of fixed size |
+//! | [`room`], [`server`] | the two structs: directives, defaults, checks |
+//! | `cookie` | what may stand in `NapTicketCookie` |
+
+mod cookie;
+pub mod directive;
+pub mod room;
+#[cfg(test)]
+mod samples;
+pub mod server;
+pub mod text;
+pub mod values;
+
+pub use directive::Directive;
+pub use room::{Remark, RoomConf};
+pub use server::{ServerConf, TICKET_PATH, ticket_status};
+pub use text::Text;
+pub use values::{AUTO, OFF, PAPER, UNSET};

@@ -1,0 +1,467 @@
+//! [`RoomConf`]: a room as configured.
+
+use super::cookie::{cookie_attribute, is_token};
+use super::directive::Directive::{self, *};
+use super::server::ServerConf;
+use super::text::Text;
+use super::values::*;
+
+/// A room as configured; `nap_room_conf`. Numbers are [`UNSET`] until a directive sets them,
+/// after [`RoomConf::finish`] none is, but where the field says so.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomConf {
+    /// 1..63 of `A-Za-z0-9_.-`.
+    pub name: Text<64>,
+    /// The ticket cookie; empty: `nap-<room>`, under TLS `__Host-nap-<room>`.
+    pub cookie: Text<64>,
+    /// Further attributes of the cookie, joined by "; ".
+    pub cookie_attributes: Text<256>,
+    /// Permits; 1..10000. After `finish` never [`AUTO`].
+    pub run_ready: i64,
+    /// The bound, 100 ms .. 10 min.
+    pub wait_max_us: i64,
+    /// Places in Wait and Re Access, or [`AUTO`], [`PAPER`].
+    pub wait_limit: i64,
+    /// Places of a static Re Access, or [`AUTO`]: the ledger.
+    pub re_access: i64,
+    /// Finished accesses the wait limit looks at; 10..1000.
+    pub history: i64,
+    /// Bytes after which a body is a long answer; 1K..1G or [`OFF`].
+    pub download: i64,
+    /// Length of a slot; 1 s .. 1 h.
+    pub slot_period_us: i64,
+    /// Tickets a slot, or [`AUTO`], [`PAPER`].
+    pub slot_tickets: i64,
+    /// From a ticket's start to its end; 5 s .. 24 h.
+    pub ticket_lifetime_us: i64,
+    /// Prime window; 1 s .. 1 h. After `finish` never [`AUTO`].
+    pub ticket_prime_us: i64,
+    /// How far ahead tickets are sold; 1 min .. 24 h (the ledger's ring).
+    pub ticket_horizon_us: i64,
+    /// Share of the capacity sold as tickets, millionths, or [`AUTO`].
+    pub ticket_share_ppm: i64,
+    /// Tickets sold per place, millionths (1..2), or [`AUTO`], [`OFF`].
+    pub overbook_ppm: i64,
+    /// Live tickets a client, or [`AUTO`]: max(16, 5 % of those out).
+    pub tickets_per_client: i64,
+    /// 0 none, 1 the client's prefix.
+    pub ticket_bind: i64,
+    /// 1: admission in access_checker.
+    pub admit_early: i64,
+    /// 1: files of the default handler are scheduled too.
+    pub schedule_static: i64,
+    /// Least permits of `NapRunReady auto`; may stay [`UNSET`].
+    pub run_ready_min: i64,
+    /// Most permits of `NapRunReady auto`; may stay [`UNSET`].
+    pub run_ready_max: i64,
+    /// Accesses the page scheduler will look at; may stay [`UNSET`].
+    pub run_ready_history: i64,
+}
+
+/// Something the administrator should know although the server starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark(pub String);
+
+impl RoomConf {
+    /// A room nothing was said about yet.
+    pub fn new(name: &str) -> Result<RoomConf, String> {
+        let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        let good = !name.is_empty() && name.chars().all(letter);
+        let text = Text::new(name).filter(|_| good).ok_or_else(|| {
+            format!(
+                "<NapRoom>: {} is not a name for a room; use 1 to 63 of A-Z a-z 0-9 _ . -",
+                shown(name)
+            )
+        })?;
+        Ok(RoomConf {
+            name: text,
+            ..RoomConf::UNSET
+        })
+    }
+
+    const UNSET: RoomConf = RoomConf {
+        name: Text::EMPTY,
+        cookie: Text::EMPTY,
+        cookie_attributes: Text::EMPTY,
+        run_ready: UNSET,
+        wait_max_us: UNSET,
+        wait_limit: UNSET,
+        re_access: UNSET,
+        history: UNSET,
+        download: UNSET,
+        slot_period_us: UNSET,
+        slot_tickets: UNSET,
+        ticket_lifetime_us: UNSET,
+        ticket_prime_us: UNSET,
+        ticket_horizon_us: UNSET,
+        ticket_share_ppm: UNSET,
+        overbook_ppm: UNSET,
+        tickets_per_client: UNSET,
+        ticket_bind: UNSET,
+        admit_early: UNSET,
+        schedule_static: UNSET,
+        run_ready_min: UNSET,
+        run_ready_max: UNSET,
+        run_ready_history: UNSET,
+    };
+
+    /// One directive inside `<NapRoom>`; the error is the sentence to show.
+    pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
+        let value = |words| one(which, args, words);
+        match which {
+            RunReady => self.run_ready(args)?,
+            WaitMax => self.wait_max_us = value(Words::time(100 * MILLISECOND..=10 * MINUTE))?,
+            WaitLimit if args == ["work"] => return Err(not_yet(which, "work")),
+            WaitLimit => self.wait_limit = value(Words::count(0..=100_000).auto().paper())?,
+            ReAccess => self.re_access = value(Words::count(0..=100_000).auto())?,
+            History => self.history = value(Words::count(10..=1000))?,
+            Download => self.download = value(Words::size(K..=G).off())?,
+            SlotPeriod => self.slot_period_us = value(Words::time(SECOND..=HOUR))?,
+            SlotTickets => self.slot_tickets = value(Words::count(1..=100_000).auto().paper())?,
+            TicketLifetime => self.ticket_lifetime_us = value(Words::time(5 * SECOND..=24 * HOUR))?,
+            TicketPrime => self.ticket_prime_us = value(Words::time(SECOND..=HOUR).auto())?,
+            TicketHorizon => self.ticket_horizon_us = value(Words::time(MINUTE..=24 * HOUR))?,
+            TicketShare => self.ticket_share_ppm = value(Words::share(0, 1).auto())?,
+            Overbook => self.overbook_ppm = value(Words::share(1, 2).auto().off())?,
+            TicketsPerClient => self.tickets_per_client = value(Words::count(1..=100_000).auto())?,
+            TicketCookie => self.cookie(args)?,
+            TicketBind => self.ticket_bind = value(Words::choice(&["none", "prefix"]))?,
+            Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
+            Reserve | TicketStatus | TicketPath | Tables => {
+                return Err(format!("{} does not belong inside <NapRoom>", which.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn run_ready(&mut self, args: &[&str]) -> Result<(), String> {
+        if args.first() == Some(&"paper") {
+            return Err(not_yet(RunReady, "paper"));
+        }
+        let permits = 1..=10_000;
+        let (first, options) = args.split_at(args.len().min(1));
+        self.run_ready = one(RunReady, first, Words::count(permits.clone()).auto())?;
+        if self.run_ready != AUTO && !options.is_empty() {
+            return Err("NapRunReady: min=, max= and history= go with auto only".into());
+        }
+        for option in options {
+            let (field, range) = match option.split_once('=') {
+                Some(("min", _)) => (&mut self.run_ready_min, permits.clone()),
+                Some(("max", _)) => (&mut self.run_ready_max, permits.clone()),
+                Some(("history", _)) => (&mut self.run_ready_history, 1..=10_000),
+                _ => return Err(unknown_option(RunReady, option, "min=, max= and history=")),
+            };
+            *field = option_value(RunReady, option, Words::count(range))?;
+        }
+        if self.run_ready_max != UNSET && self.run_ready_min > self.run_ready_max {
+            let (min, max) = (self.run_ready_min, self.run_ready_max);
+            return Err(format!("NapRunReady: min={min} is more than max={max}"));
+        }
+        Ok(())
+    }
+
+    fn cookie(&mut self, args: &[&str]) -> Result<(), String> {
+        let Some((&name, attributes)) = args.split_first() else {
+            return Err("NapTicketCookie: wants the cookie's name, then its attributes".into());
+        };
+        let text = Text::new(name).filter(|_| !name.is_empty() && name.bytes().all(is_token));
+        self.cookie = text.ok_or_else(|| {
+            format!(
+                "NapTicketCookie: {} is not a cookie's name; use 1 to 63 letters, digits or \
+                 any of !#$%&'*+-.^_`|~ (RFC 6265)",
+                shown(name)
+            )
+        })?;
+        for attribute in attributes {
+            cookie_attribute(name, attribute)?;
+        }
+        let joined = attributes.join("; ");
+        self.cookie_attributes = Text::new(&joined).ok_or_else(|| {
+            "NapTicketCookie: the attributes are longer than 255 bytes together".to_string()
+        })?;
+        Ok(())
+    }
+
+    /// Puts the defaults in, then checks what only makes sense together.
+    pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+        self.default_times();
+        let remark = self.fit_run_ready(server)?;
+        for (field, default) in [
+            (&mut self.wait_limit, AUTO),
+            (&mut self.re_access, AUTO),
+            (&mut self.history, 100),
+            (&mut self.download, M),
+            (&mut self.slot_period_us, 10 * SECOND),
+            (&mut self.slot_tickets, AUTO),
+            (&mut self.ticket_share_ppm, AUTO),
+            (&mut self.overbook_ppm, AUTO),
+            (&mut self.tickets_per_client, AUTO),
+            (&mut self.ticket_bind, 0),
+            (&mut self.admit_early, 0),
+            (&mut self.schedule_static, 0),
+        ] {
+            or_default(field, default);
+        }
+        self.check_times()?;
+        Ok(remark)
+    }
+
+    /// A default gives way to what was set beside it, so that one directive alone never makes the
+    /// combination wrong.
+    fn default_times(&mut self) {
+        or_default(&mut self.wait_max_us, 4 * SECOND);
+        let life_was_set = self.ticket_lifetime_us != UNSET;
+        if matches!(self.ticket_prime_us, UNSET | AUTO) {
+            self.ticket_prime_us = self.wait_max_us.max(5 * SECOND);
+            if life_was_set {
+                self.ticket_prime_us = self.ticket_prime_us.min(self.ticket_lifetime_us);
+            }
+        }
+        let horizon = self.ticket_horizon_us;
+        let most = if horizon == UNSET { 24 * HOUR } else { horizon };
+        or_default(
+            &mut self.ticket_lifetime_us,
+            (5 * MINUTE).max(self.ticket_prime_us).min(most),
+        );
+        or_default(&mut self.ticket_horizon_us, 24 * HOUR);
+    }
+
+    fn check_times(&self) -> Result<(), String> {
+        let ordered = [
+            (
+                TicketPrime,
+                self.ticket_prime_us,
+                TicketLifetime,
+                self.ticket_lifetime_us,
+            ),
+            (
+                TicketLifetime,
+                self.ticket_lifetime_us,
+                TicketHorizon,
+                self.ticket_horizon_us,
+            ),
+            (
+                SlotPeriod,
+                self.slot_period_us,
+                TicketHorizon,
+                self.ticket_horizon_us,
+            ),
+        ];
+        for (shorter, a, longer, b) in ordered {
+            if a > b {
+                return Err(format!(
+                    "room {}: {} {} is longer than {} {}",
+                    self.name.as_str(),
+                    shorter.name(),
+                    Time(a),
+                    longer.name(),
+                    Time(b)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The permits, so that beside them and the reserve somebody can still wait: waiting takes a
+    /// worker too.
+    fn fit_run_ready(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+        let reserve = server.reserve();
+        let workers = i64::from(server.max_workers);
+        let known = workers > 0;
+        let auto = matches!(self.run_ready, UNSET | AUTO);
+        if auto {
+            let wish = 4.max(2 * i64::from(server.cores));
+            let min = self.run_ready_min.max(1);
+            let max = if self.run_ready_max == UNSET {
+                i64::MAX
+            } else {
+                self.run_ready_max
+            };
+            let fits = if known {
+                workers.saturating_sub(reserve + 1).max(min)
+            } else {
+                max
+            };
+            self.run_ready = wish.max(min).min(max).min(fits);
+        }
+        let wanted = self.workers_wanted(reserve);
+        if known && self.run_ready.saturating_add(reserve) >= workers {
+            return Err(format!(
+                "room {}: NapRunReady {}{} and NapReserve {reserve} leave nobody to wait under \
+                 MaxRequestWorkers {workers}; this room wants MaxRequestWorkers {wanted}",
+                self.name.as_str(),
+                self.run_ready,
+                if auto { " (auto)" } else { "" },
+            ));
+        }
+        Ok((known && wanted > workers).then(|| {
+            let waiting = workers - reserve - self.run_ready;
+            Remark(format!(
+                "room {}: MaxRequestWorkers {workers} lets at most {waiting} wait beside \
+                 {} running and {reserve} in reserve; this room wants MaxRequestWorkers {wanted}",
+                self.name.as_str(),
+                self.run_ready
+            ))
+        }))
+    }
+
+    /// Running, waiting and in reserve. Before anything is measured, those who can wait are taken
+    /// as Little's law has them at 250 ms a permit: run_ready x bound / 250 ms.
+    fn workers_wanted(&self, reserve: i64) -> i64 {
+        let waiting = match self.wait_limit {
+            n if n >= 0 => n.saturating_add(self.re_access.max(0)),
+            _ => self.run_ready.saturating_mul(self.wait_max_us) / (250 * MILLISECOND),
+        };
+        self.run_ready
+            .saturating_add(waiting)
+            .saturating_add(reserve)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::samples::{room, server};
+
+    #[test]
+    fn a_room_has_a_plain_name() {
+        for good in ["a", "shop", "A-1_b.c", &"x".repeat(63)] {
+            assert_eq!(
+                RoomConf::new(good).map(|r| r.name.as_str().to_string()),
+                Ok(good.to_string())
+            );
+        }
+        for bad in ["", "a b", "a/b", "ä", "a\"", "a\0", &"x".repeat(64)] {
+            assert!(
+                RoomConf::new(bad).expect_err(bad).contains("1 to 63"),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_room_gets_the_defaults_of_the_table() {
+        let mut room = room();
+        assert_eq!(room.finish(&server(400, 25)), Ok(None));
+        let want = RoomConf {
+            run_ready: 4,
+            wait_max_us: 4 * SECOND,
+            wait_limit: AUTO,
+            re_access: AUTO,
+            history: 100,
+            download: M,
+            slot_period_us: 10 * SECOND,
+            slot_tickets: AUTO,
+            ticket_lifetime_us: 5 * MINUTE,
+            ticket_prime_us: 5 * SECOND,
+            ticket_horizon_us: 24 * HOUR,
+            ticket_share_ppm: AUTO,
+            overbook_ppm: AUTO,
+            tickets_per_client: AUTO,
+            ticket_bind: 0,
+            admit_early: 0,
+            schedule_static: 0,
+            ..RoomConf::new("shop").expect("a good name")
+        };
+        assert_eq!(room, want);
+    }
+
+    #[test]
+    fn run_ready_auto_follows_cores_options_and_workers() {
+        let run_ready = |line: &str, cores, workers| {
+            let mut room = room();
+            room.directive(RunReady, &line.split(' ').collect::<Vec<_>>())
+                .expect("a good line");
+            let server = ServerConf {
+                cores,
+                ..server(workers, 1)
+            };
+            room.finish(&server).map(|_| room.run_ready)
+        };
+        assert_eq!(run_ready("auto", 1, 400), Ok(4));
+        assert_eq!(run_ready("auto", 16, 400), Ok(32));
+        assert_eq!(run_ready("auto max=8", 16, 400), Ok(8));
+        assert_eq!(run_ready("auto min=12", 2, 400), Ok(12));
+        assert_eq!(
+            run_ready("auto", 64, 20),
+            Ok(17),
+            "2 in reserve, 1 may wait"
+        );
+        assert!(run_ready("auto", 2, 1).is_err());
+    }
+
+    #[test]
+    fn a_default_gives_way_to_what_was_set_beside_it() {
+        let prime_and_life = |lines: &[(Directive, &str)]| {
+            let mut room = room();
+            for (which, value) in lines {
+                room.directive(*which, &[value]).expect("a good line");
+            }
+            room.finish(&server(4000, 25)).map(|_| {
+                (
+                    room.ticket_prime_us / SECOND,
+                    room.ticket_lifetime_us / SECOND,
+                )
+            })
+        };
+        assert_eq!(prime_and_life(&[(WaitMax, "8s")]), Ok((8, 300)));
+        assert_eq!(prime_and_life(&[(WaitMax, "10min")]), Ok((600, 600)));
+        assert_eq!(
+            prime_and_life(&[(WaitMax, "20s"), (TicketLifetime, "10s")]),
+            Ok((10, 10))
+        );
+        assert_eq!(prime_and_life(&[(TicketHorizon, "1min")]), Ok((5, 60)));
+    }
+
+    #[test]
+    fn combinations_that_cannot_be_are_refused() {
+        type Row = (&'static [(Directive, &'static str)], u32, &'static str);
+        let table: &[Row] = &[
+            (
+                &[(TicketPrime, "2min"), (TicketLifetime, "1min")],
+                400,
+                "room shop: NapTicketPrime 2min is longer than NapTicketLifetime 1min",
+            ),
+            (
+                &[(TicketLifetime, "2h"), (TicketHorizon, "90min")],
+                400,
+                "room shop: NapTicketLifetime 2h is longer than NapTicketHorizon 90min",
+            ),
+            (
+                &[(SlotPeriod, "5min"), (TicketHorizon, "2min")],
+                400,
+                "room shop: NapSlotPeriod 5min is longer than NapTicketHorizon 2min",
+            ),
+            (
+                &[(RunReady, "140")],
+                150,
+                "room shop: NapRunReady 140 and NapReserve 18 leave nobody to wait under \
+                 MaxRequestWorkers 150; this room wants MaxRequestWorkers 2398",
+            ),
+        ];
+        for (lines, workers, want) in table {
+            let mut room = room();
+            for (which, value) in *lines {
+                room.directive(*which, &[value]).expect("a good line");
+            }
+            assert_eq!(room.finish(&server(*workers, 25)), Err(want.to_string()));
+        }
+    }
+
+    #[test]
+    fn too_few_workers_are_remarked_on() {
+        let mut room = room();
+        room.directive(RunReady, &["10"]).expect("a good line");
+        let remark = room
+            .finish(&server(150, 25))
+            .expect("it starts")
+            .expect("a remark");
+        assert_eq!(
+            remark.0,
+            "room shop: MaxRequestWorkers 150 lets at most 122 wait beside 10 running and 18 in \
+             reserve; this room wants MaxRequestWorkers 188"
+        );
+        assert_eq!(room.finish(&server(0, 0)), Ok(None), "workers not known");
+    }
+}

@@ -1,0 +1,269 @@
+//! [`ServerConf`]: the server as configured and as its MPM runs it.
+
+use super::directive::Directive::{self, *};
+use super::text::Text;
+use super::values::*;
+
+/// The server as configured and as its MPM runs it; `nap_server_conf`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerConf {
+    /// Workers kept free; [`UNSET`]: `reserve_percent` counts.
+    pub reserve: i64,
+    /// The same in per cent of a child's threads (prefork: of all children).
+    pub reserve_percent: i64,
+    /// `NapTables waiters=`; [`UNSET`]: from the MPM. Likewise the next three.
+    pub table_waiters: i64,
+    /// Clients remembered.
+    pub table_clients: i64,
+    /// Requests remembered.
+    pub table_trace: i64,
+    /// Sessions remembered.
+    pub table_sessions: i64,
+    /// Where the ticket page lives; empty: [`TICKET_PATH`].
+    pub ticket_path: Text<256>,
+    /// Children the MPM may ever run.
+    pub server_limit: u32,
+    /// Threads a child may ever have.
+    pub thread_limit: u32,
+    /// Threads a child has; 1 on prefork.
+    pub threads_per_child: u32,
+    /// MaxRequestWorkers; 0: not known.
+    pub max_workers: u32,
+    /// 0 on prefork.
+    pub threaded: u32,
+    /// Processors online.
+    pub cores: u32,
+}
+
+/// Default of `NapTicketPath`.
+pub const TICKET_PATH: &str = "/.nap/ticket";
+
+impl ServerConf {
+    /// A server nothing was said about yet.
+    pub const fn new() -> ServerConf {
+        ServerConf {
+            reserve: UNSET,
+            reserve_percent: UNSET,
+            table_waiters: UNSET,
+            table_clients: UNSET,
+            table_trace: UNSET,
+            table_sessions: UNSET,
+            ticket_path: Text::EMPTY,
+            server_limit: 0,
+            thread_limit: 0,
+            threads_per_child: 0,
+            max_workers: 0,
+            threaded: 0,
+            cores: 0,
+        }
+    }
+
+    /// One directive of the server; the error is the sentence to show.
+    pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
+        match which {
+            Reserve => self.keep_free(args),
+            TicketPath => self.ticket_path(args),
+            Tables => self.tables(args),
+            _ => Err(format!("{} belongs inside <NapRoom>", which.name())),
+        }
+    }
+
+    fn keep_free(&mut self, args: &[&str]) -> Result<(), String> {
+        let percent = args.first().and_then(|arg| arg.strip_suffix('%'));
+        let words = Words::reserve(if percent.is_some() {
+            0..=90
+        } else {
+            0..=10_000
+        });
+        let value = one(Reserve, args, words)?;
+        (self.reserve, self.reserve_percent) = if percent.is_some() {
+            (UNSET, value)
+        } else {
+            (value, UNSET)
+        };
+        Ok(())
+    }
+
+    /// Workers kept free over the whole server, a number; at least 1 unless 0 was asked for. In
+    /// per cent it is taken of each child's threads, rounded up, as every child keeps its own.
+    pub fn reserve(&self) -> i64 {
+        if self.reserve != UNSET {
+            return self.reserve.max(0);
+        }
+        let percent = if self.reserve_percent < 0 {
+            10
+        } else {
+            self.reserve_percent
+        };
+        let share = |n: i64| (n * percent + 99) / 100;
+        let (workers, threads) = (
+            i64::from(self.max_workers),
+            i64::from(self.threads_per_child),
+        );
+        if self.threaded == 0 || threads == 0 {
+            return share(workers);
+        }
+        share(threads).saturating_mul((workers + threads - 1) / threads)
+    }
+
+    fn ticket_path(&mut self, args: &[&str]) -> Result<(), String> {
+        let [path] = args else {
+            return Err(wants_one(TicketPath));
+        };
+        let plain = |b: u8| b.is_ascii_graphic() && !b"?#%\\\"<>".contains(&b);
+        let normal =
+            !path.contains("//") && !path.split('/').any(|part| part == "." || part == "..");
+        let good = path.starts_with('/') && *path != "/" && path.bytes().all(plain) && normal;
+        self.ticket_path = Text::new(path).filter(|_| good).ok_or_else(|| {
+            format!(
+                "NapTicketPath: {} is not a path; use e.g. {TICKET_PATH}: a \"/\" in front, \
+                 something behind it, up to 255 plain characters, no query",
+                shown(path)
+            )
+        })?;
+        Ok(())
+    }
+
+    fn tables(&mut self, args: &[&str]) -> Result<(), String> {
+        const NAMES: &str = "waiters=, clients=, trace= and sessions=";
+        if args.is_empty() {
+            return Err(format!("NapTables: wants at least one of {NAMES}"));
+        }
+        for option in args {
+            let (field, range) = match option.split_once('=') {
+                Some(("waiters", _)) => (&mut self.table_waiters, 16..=M),
+                Some(("clients", _)) => (&mut self.table_clients, K..=16 * M),
+                Some(("trace", _)) => (&mut self.table_trace, 0..=16 * M),
+                Some(("sessions", _)) => (&mut self.table_sessions, K..=16 * M),
+                _ => return Err(unknown_option(Tables, option, NAMES)),
+            };
+            *field = option_value(Tables, option, Words::size(range))?;
+        }
+        Ok(())
+    }
+}
+
+impl Default for ServerConf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `NapTicketStatus`: the status a refusal is answered with.
+pub fn ticket_status(arg: &str) -> Result<u16, String> {
+    const CODES: [u16; 3] = [503, 429, 200];
+    let index = one(TicketStatus, &[arg], Words::choice(&["503", "429", "200"]))?;
+    Ok(CODES[index.clamp(0, 2) as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::samples::server;
+
+    #[test]
+    fn the_reserve_is_kept_in_every_child() {
+        let reserve = |arg: &str, workers, threads| {
+            let mut server = server(workers, threads);
+            server.directive(Reserve, &[arg]).map(|()| server.reserve())
+        };
+        assert_eq!(reserve("5", 150, 25), Ok(5));
+        assert_eq!(reserve("10%", 150, 25), Ok(18), "3 of 25 in 6 children");
+        assert_eq!(reserve("10%", 150, 1), Ok(15));
+        assert_eq!(reserve("0%", 150, 25), Ok(0));
+        assert_eq!(server(150, 25).reserve(), 18, "10% unless set");
+        for bad in ["91%", "-1", "10001", "5%%", "%"] {
+            let error = reserve(bad, 150, 25).expect_err(bad);
+            assert!(error.contains("from 0 to 10000 or 0% to 90%"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_two_reserves_counts() {
+        let mut server = server(100, 1);
+        server.directive(Reserve, &["20%"]).expect("good");
+        server.directive(Reserve, &["3"]).expect("good");
+        assert_eq!(server.reserve(), 3);
+    }
+
+    #[test]
+    fn the_ticket_path_is_a_plain_path() {
+        let path = |p: &str| ServerConf::new().directive(TicketPath, &[p]);
+        for good in ["/.nap/ticket", "/warten", "/a-b_c~d/e.html"] {
+            assert_eq!(path(good), Ok(()), "{good}");
+        }
+        let long = format!("/{}", "x".repeat(255));
+        for bad in [
+            "",
+            "/",
+            "x",
+            "http://a/b",
+            "/a b",
+            "/a?b",
+            "/a#b",
+            "/a//b",
+            "/../a",
+            "/a/.",
+            "/%2e",
+            "/\u{e4}",
+            &long,
+        ] {
+            assert!(
+                path(bad).expect_err(bad).starts_with("NapTicketPath: "),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn tables_have_sizes_by_name() {
+        let mut server = ServerConf::new();
+        let args = ["clients=1M", "waiters=512", "trace=0", "sessions=64K"];
+        assert_eq!(server.directive(Tables, &args), Ok(()));
+        let sizes = [
+            server.table_clients,
+            server.table_waiters,
+            server.table_trace,
+            server.table_sessions,
+        ];
+        assert_eq!(sizes, [1 << 20, 512, 0, 65536]);
+        for bad in [
+            "clients",
+            "clients=",
+            "clients=-1",
+            "clients=1e30",
+            "rooms=3",
+            "=",
+            "waiters=2",
+            "clients=17M",
+        ] {
+            assert!(
+                server
+                    .directive(Tables, &[bad])
+                    .expect_err(bad)
+                    .starts_with("NapTables: "),
+                "{bad}"
+            );
+        }
+        assert!(server.directive(Tables, &[]).is_err());
+    }
+
+    #[test]
+    fn a_ticket_status_is_one_of_three() {
+        assert_eq!(
+            ["503", "429", "200"].map(ticket_status),
+            [Ok(503), Ok(429), Ok(200)]
+        );
+        assert_eq!(
+            ticket_status("500"),
+            Err("NapTicketStatus: \"500\" is not known; use 503, 429, or 200".into())
+        );
+    }
+
+    #[test]
+    fn a_directive_in_the_wrong_place_says_where_it_belongs() {
+        let error = ServerConf::new().directive(WaitMax, &["4s"]);
+        assert_eq!(error, Err("NapWaitMax belongs inside <NapRoom>".into()));
+    }
+}
