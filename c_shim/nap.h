@@ -201,7 +201,6 @@ typedef struct nap_segment {
     void *base;
     uint64_t size;
     int32_t fd;         /* memfd or state file, -1: none */
-    int32_t created;    /* 1: new, 0: taken over */
 } nap_segment;
 
 typedef struct nap_core {
@@ -238,8 +237,6 @@ typedef struct nap_core {
 
     /* -- a child -- */
     void (*child_init)(int pid);
-    /* a new generation of the configuration since child_init? (a stop is none) */
-    int (*superseded)(void);
 
     /* -- an access -- */
     void (*access_init)(nap_access *a);

@@ -361,7 +361,6 @@ pub struct nap_segment {
     pub base: *mut ::std::os::raw::c_void,
     pub size: u64,
     pub fd: i32,
-    pub created: i32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -370,8 +369,6 @@ const _: () = {
     ["Offset of field: nap_segment::base"][::std::mem::offset_of!(nap_segment, base) - 0usize];
     ["Offset of field: nap_segment::size"][::std::mem::offset_of!(nap_segment, size) - 8usize];
     ["Offset of field: nap_segment::fd"][::std::mem::offset_of!(nap_segment, fd) - 16usize];
-    ["Offset of field: nap_segment::created"]
-        [::std::mem::offset_of!(nap_segment, created) - 20usize];
 };
 impl Default for nap_segment {
     fn default() -> Self {
@@ -448,7 +445,6 @@ pub struct nap_core {
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
-    pub superseded: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
     pub access_init: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
     pub enter: ::std::option::Option<
@@ -488,7 +484,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 240usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 232usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -516,27 +512,25 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, segment_close) - 104usize];
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 112usize];
-    ["Offset of field: nap_core::superseded"]
-        [::std::mem::offset_of!(nap_core, superseded) - 120usize];
     ["Offset of field: nap_core::access_init"]
-        [::std::mem::offset_of!(nap_core, access_init) - 128usize];
+        [::std::mem::offset_of!(nap_core, access_init) - 120usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 136usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 144usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 152usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 160usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 128usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 136usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 144usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 152usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 168usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 176usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 184usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 192usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 200usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 208usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 160usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 168usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 176usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 184usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 192usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 200usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 216usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 208usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 224usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 232usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 216usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 224usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

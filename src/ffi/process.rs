@@ -31,8 +31,6 @@ pub struct Setup {
     pub rooms: Vec<RoomSetup>,
     /// Keys of ticket signatures.
     pub keys: Keys,
-    /// Its generation.
-    pub generation: u32,
     /// Secret of ticket ids and client hashes.
     pub secret: [u8; 16],
     /// There is a NapTicketLog.

@@ -23,8 +23,28 @@ use crate::room::{NAME, Room, Tables};
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
 
-const _: () = assert!(size_of::<RoomConf>() == size_of::<nap_room_conf>());
-const _: () = assert!(size_of::<ServerConf>() == size_of::<nap_server_conf>());
+/// Holds two structs to the same size and each of the fields, which are all of them, to the same
+/// place.
+macro_rules! same_layout {
+    ($ours:ident as $theirs:ident: $($field:ident)*) => {
+        const _: () = {
+            assert!(size_of::<$ours>() == size_of::<$theirs>());
+            assert!(align_of::<$ours>() == align_of::<$theirs>());
+            $(assert!(std::mem::offset_of!($ours, $field) == std::mem::offset_of!($theirs, $field));)*
+            // A field that is not in the list does not compile.
+            let _ = |$ours { $($field: _),* }: $ours, $theirs { $($field: _),* }: $theirs| ();
+        };
+    };
+}
+
+same_layout!(RoomConf as nap_room_conf:
+    name cookie cookie_attributes run_ready wait_max_us wait_limit re_access history download
+    slot_period_us slot_tickets ticket_lifetime_us ticket_prime_us ticket_horizon_us
+    ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
+    run_ready_min run_ready_max run_ready_history);
+same_layout!(ServerConf as nap_server_conf:
+    reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
+    server_limit thread_limit threads_per_child max_workers threaded cores);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
@@ -40,8 +60,8 @@ const SPARE: usize = 8;
 /// # Safety
 /// nap.h: `room` is live and ours for the call, or null.
 unsafe fn room_conf<'a>(room: *mut nap_room_conf) -> Option<&'a mut RoomConf> {
-    // SAFETY: the two types have the same size (asserted) and fields (src/conf), integers and byte
-    // arrays only; liveness and exclusivity are the caller's promise.
+    // SAFETY: the two types have the same fields in the same places (same_layout!), integers and
+    // byte arrays only; liveness and exclusivity are the caller's promise.
     unsafe { room.cast::<RoomConf>().as_mut() }
 }
 
@@ -94,16 +114,8 @@ pub unsafe extern "C" fn conf_room(
     argc: usize,
     err: *mut c_char,
 ) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises.
-        let (room, args) = unsafe { (room_conf(room), arguments(argv, argc)) };
-        let result = match (room, Directive::from_number(which)) {
-            (Some(room), Some(which)) => room.directive(which, &args),
-            _ => Err("unknown directive".into()),
-        };
-        // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
-    })
+    // SAFETY: nap.h's promises.
+    unsafe { directive(room_conf(room), RoomConf::directive, which, argv, argc, err) }
 }
 
 pub unsafe extern "C" fn conf_server_init(server: *mut nap_server_conf) {
@@ -122,14 +134,37 @@ pub unsafe extern "C" fn conf_server(
     argc: usize,
     err: *mut c_char,
 ) -> c_int {
+    // SAFETY: nap.h's promises.
+    unsafe {
+        directive(
+            server_conf(server),
+            ServerConf::directive,
+            which,
+            argv,
+            argc,
+            err,
+        )
+    }
+}
+
+/// # Safety
+/// nap.h: `conf`, `argv` and `err` are live for the call.
+unsafe fn directive<Conf>(
+    conf: Option<&mut Conf>,
+    act: fn(&mut Conf, Directive, &[&str]) -> Result<(), String>,
+    which: nap_directive,
+    argv: *const nap_str,
+    argc: usize,
+    err: *mut c_char,
+) -> c_int {
     guard(-1, || {
-        // SAFETY: nap.h's promises.
-        let (server, args) = unsafe { (server_conf(server), arguments(argv, argc)) };
-        let result = match (server, Directive::from_number(which)) {
-            (Some(server), Some(which)) => server.directive(which, &args),
+        // SAFETY: the caller's promise.
+        let args = unsafe { arguments(argv, argc) };
+        let result = match (conf, Directive::from_number(which)) {
+            (Some(conf), Some(which)) => act(conf, which, &args),
             _ => Err("unknown directive".into()),
         };
-        // SAFETY: nap.h's promise.
+        // SAFETY: the caller's promise.
         unsafe { told(result, err) }
     })
 }
@@ -225,7 +260,6 @@ fn open(
         let old = unsafe { Segment::adopt(handle.base.cast(), handle.size as usize) };
         match old.check(None) {
             Ok(()) => {
-                handle.created = 0;
                 if let Err(remark) = old.check(Some(dims)) {
                     host.log(
                         NAP_LOG_NOTICE,
@@ -269,7 +303,6 @@ fn open(
         base: base.cast(),
         size: size as u64,
         fd,
-        created: 1,
     };
     Ok(segment)
 }
@@ -487,14 +520,13 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             .keys
             .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
         let Some(keys) = keys else { return };
-        let generation = head.generation.fetch_add(1, SeqCst).wrapping_add(1);
+        head.generation.fetch_add(1, SeqCst);
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
         process::put_in_force(Setup {
             rooms: draft.rooms,
             keys,
-            generation,
             secret: head.secret,
             ticket_log: ticket_log != 0,
         });
@@ -534,13 +566,4 @@ pub unsafe extern "C" fn child_init(pid: c_int) {
             process::child_begins(life);
         }
     });
-}
-
-pub unsafe extern "C" fn superseded() -> c_int {
-    guard(0, || match (process::process(), process::setup()) {
-        (Some(process), Some(setup)) => {
-            c_int::from(process.segment.head().generation.load(SeqCst) != setup.generation)
-        }
-        _ => 0,
-    })
 }
