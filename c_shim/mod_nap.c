@@ -47,13 +47,11 @@ static void nap_hooks(apr_pool_t *p)
     ap_hook_handler(nap_page_handler, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with
-     * NapAdmit early, before a costly login. */
-    ap_hook_check_access(nap_access_early, NULL, NULL, APR_HOOK_LAST, AP_AUTH_INTERNAL_PER_CONF);
+     * NapAdmit early, before a costly login (nap_access_hook_early: few sites pay for asking). */
     ap_hook_fixups(nap_access_late, NULL, NULL, NAP_LAST);
 
     /* The answer, and its end. Notes must be there before mod_log_config looks. */
     nap_access_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_insert_filter(nap_access_filter, NULL, NULL, APR_HOOK_LAST);
     ap_hook_log_transaction(nap_access_notes, NULL, NULL, NAP_FIRST);
 }

@@ -58,6 +58,7 @@ typedef struct nap_site {
     const char *log_name;            /* a path, or "|command" */
     apr_file_t *log;                 /* NapTicketLog, open from post_config on */
     const char *ticket_path;         /* NapTicketPath, or its default */
+    int admits_early;                /* the hook of NapAdmit early is there */
     int mod_cgi;                     /* cgi-script is mod_cgi's: see nap_access.c */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
@@ -83,11 +84,8 @@ typedef struct nap_handle {
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
     unsigned entered : 1;            /* the core has decided */
-    unsigned holds : 1;              /* a permit, until leave */
-    unsigned detached : 1;           /* ... which is back, the worker still busy */
+    unsigned detached : 1;           /* its permit is back, its worker still busy */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
-    unsigned upgrade : 1;            /* may become another protocol: 101 */
-    unsigned cgi : 1;                /* run by mod_cgi */
     unsigned page : 1;               /* this request is NapTicketPath's */
 } nap_handle;
 
@@ -141,10 +139,9 @@ int nap_server_stopping(void);
 void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
-int nap_access_early(request_rec *r);
+void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
-void nap_access_filter(request_rec *r);
 int nap_access_notes(request_rec *r);
 
 /* nap_page.c */

@@ -26,8 +26,13 @@ static ap_filter_rec_t *watch_filter;
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each
  * request would cost as much as everything else here together. */
 typedef struct nap_line {
-    nap_handle *now;        /* the access whose answer passes; NULL: none of ours */
+    nap_handle *now;        /* the access whose answer passes, its permit not back; NULL: none */
 } nap_line;
+
+static nap_line *line_of(const conn_rec *c)
+{
+    return ap_get_module_config(c->conn_config, &nap_module);
+}
 
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
@@ -171,32 +176,36 @@ static apr_status_t leave_late(void *access)
     return APR_SUCCESS;
 }
 
+/* Does a program of mod_cgi answer any request of the chain? */
+static NAP_SELDOM int is_cgi(const request_rec *r)
+{
+    for (; r; r = r->next)
+        if (r->handler && !strcmp(r->handler, "cgi-script"))
+            return 1;
+    return 0;
+}
+
 /* The first request's pool goes. mod_cgi ends the script of an aborted client only after this
  * pool's cleanups; the connection's pool goes when it has ended. */
 static apr_status_t leave(void *data)
 {
     nap_handle *h = data;
     conn_rec *c = h->first->connection;
-    nap_line *line = ap_get_module_config(c->conn_config, &nap_module);
 
-    if (line && line->now == h)
-        line->now = NULL;
-    if (h->cgi && !h->detached && c->aborted) {
-        nap_access *a = apr_pmemdup(c->pool, &h->access, sizeof *a);
+    if (!h->detached) {
+        nap_line *line = line_of(c);
 
-        apr_pool_cleanup_register(c->pool, a, leave_late, apr_pool_cleanup_null);
+        if (line && line->now == h)
+            line->now = NULL;
+        if (c->aborted && nap_the_site->mod_cgi && is_cgi(h->first)) {
+            nap_access *a = apr_pmemdup(c->pool, &h->access, sizeof *a);
+
+            apr_pool_cleanup_register(c->pool, a, leave_late, apr_pool_cleanup_null);
+            return APR_SUCCESS;
+        }
     }
-    else {
-        nap_the_core->leave(&h->access);
-    }
+    nap_the_core->leave(&h->access);
     return APR_SUCCESS;
-}
-
-static void detach(nap_handle *h)
-{
-    if (!h->detached)
-        nap_the_core->detach(&h->access);
-    h->detached = 1;
 }
 
 /* ---- Admission -------------------------------------------------------------------------------- */
@@ -281,7 +290,10 @@ static int gone(request_rec *r)
 
 static int run(nap_handle *h)
 {
-    h->holds = 1;
+    nap_line *line = line_of(h->first->connection);
+
+    if (line)
+        line->now = h;
     apr_pool_cleanup_register(h->first->pool, h, leave, apr_pool_cleanup_null);
     return DECLINED;
 }
@@ -357,13 +369,22 @@ static int lies_in_room(const nap_dir *dir)
 
 /* access_checker. mod_authz_core runs after it, so a full room answers before a login is looked
  * at; files of the default handler cannot be told here and are scheduled too. */
-int nap_access_early(request_rec *r)
+static int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
 
     if (!lies_in_room(dir) || dir->room->conf.admit_early != 1)
         return DECLINED;
     return admit(r, dir, 1);
+}
+
+/* While the configuration is read: httpd takes all hooks away before it reads the next. */
+void nap_access_hook_early(void)
+{
+    if (nap_the_site->admits_early)
+        return;
+    nap_the_site->admits_early = 1;
+    ap_hook_check_access(nap_access_early, NULL, NULL, APR_HOOK_LAST, AP_AUTH_INTERNAL_PER_CONF);
 }
 
 /* The last fixup. */
@@ -385,11 +406,6 @@ int nap_access_late(request_rec *r)
 
 /* ---- The answer ------------------------------------------------------------------------------- */
 
-static int is_event_stream(const request_rec *r)
-{
-    return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
-}
-
 static request_rec *nap_last(request_rec *r)
 {
     while (r->next)
@@ -397,37 +413,51 @@ static request_rec *nap_last(request_rec *r)
     return r;
 }
 
+static int is_event_stream(const request_rec *r)
+{
+    return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
+}
+
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
  * here with the length of everything before it known (bodies have been read by now), when it is
  * long, or when it is none that will end: 101 or an event stream. */
-static void watch(nap_handle *h, const apr_bucket_brigade *bb)
+static int is_made(nap_handle *h, const apr_bucket_brigade *bb)
 {
-    int known = 1, end = 0;
+    apr_off_t sent = h->sent;
+    int known = 1;
 
     for (const apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
          b = APR_BUCKET_NEXT(b)) {
-        if (APR_BUCKET_IS_EOS(b))
-            end = 1;
-        else if (b->length == (apr_size_t)-1)
+        if (b->length == (apr_size_t)-1)
             known = 0;
-        else
-            h->sent += b->length;
+        else if (b->length)
+            sent += b->length;
+        else if (APR_BUCKET_IS_EOS(b) && known)
+            return 1;
     }
-    if ((end && known) ||
-        (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
-        (h->upgrade && nap_last(h->first)->status == HTTP_SWITCHING_PROTOCOLS))
-        detach(h);
-    else if (h->passes++ == 1)      /* the first time it is the headers */
-        is_event_stream(nap_last(h->first)) ? detach(h) : nap_the_core->first_byte(&h->access);
+    h->sent = sent;
+    if (h->room->conf.download >= 0 && sent > h->room->conf.download)
+        return 1;
+    return nap_last(h->first)->status == HTTP_SWITCHING_PROTOCOLS;
 }
 
 /* A connection's filter, behind chunking, in front of TLS. */
 static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
-    nap_handle *h = ((nap_line *)f->ctx)->now;
+    nap_line *line = f->ctx;
+    nap_handle *h = line->now;
 
-    if (h && !h->detached)
-        watch(h, bb);
+    if (h) {
+        /* of an answer the headers come first */
+        if (is_made(h, bb) || (h->passes == 1 && is_event_stream(nap_last(h->first)))) {
+            line->now = NULL;
+            h->detached = 1;
+            nap_the_core->detach(&h->access);
+        }
+        else if (h->passes++ == 1) {
+            nap_the_core->first_byte(&h->access);
+        }
+    }
     return ap_pass_brigade(f->next, bb);
 }
 
@@ -443,27 +473,6 @@ int nap_line_open(conn_rec *c, void *socket)
     ap_set_module_config(c->conn_config, &nap_module, line);
     ap_add_output_filter_handle(watch_filter, line, NULL, c);
     return OK;
-}
-
-static __attribute__((noinline)) void watch_begin(request_rec *r, nap_handle *h)
-{
-    nap_line *line = ap_get_module_config(r->connection->conn_config, &nap_module);
-
-    if (nap_the_site->mod_cgi && r->handler && !strcmp(r->handler, "cgi-script"))
-        h->cgi = 1;
-    if (r->proxyreq && apr_table_get(r->headers_in, "Upgrade"))
-        h->upgrade = 1;
-    if (line)
-        line->now = h;
-}
-
-/* insert_filter: for whoever holds a permit, on each request of the chain. */
-void nap_access_filter(request_rec *r)
-{
-    nap_handle *h = nap_handle_at(nap_first(r));
-
-    if (h && h->holds && !r->main)
-        watch_begin(r, h);
 }
 
 void nap_access_register(apr_pool_t *p)

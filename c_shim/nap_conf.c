@@ -32,8 +32,12 @@ void *nap_dir_create(apr_pool_t *p, char *path)
 
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
 {
-    nap_dir *dir = apr_palloc(p, sizeof *dir), *b = base, *a = add;
+    nap_dir *dir, *b = base, *a = add;
 
+    /* done for each request in a <Location>, and mostly there is nothing above it */
+    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET)
+        return a;
+    dir = apr_palloc(p, sizeof *dir);
     MERGE(room, NULL);
     MERGE(engine, NAP_UNSET);
     MERGE(ticket_status, NAP_UNSET);
@@ -129,6 +133,8 @@ static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const ar
         return err;
     if (nap_the_core->conf_room(&room_open->conf, which, words(cmd->pool, argc, argv), argc, why))
         return why;
+    if (room_open->conf.admit_early == 1)
+        nap_access_hook_early();
     return NULL;
 }
 

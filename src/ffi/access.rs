@@ -10,13 +10,13 @@ use super::contract::{
     NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
-use super::process::{self, Process, RoomSetup, Setup};
+use super::process::{self, Alive, Process, RoomSetup, Setup};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::{Ticket, cookies};
 use crate::page::sale::sells;
 use crate::room::arrival::Arrival;
-use crate::room::children::{Child, Parking};
+use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::places::wake;
@@ -52,13 +52,14 @@ pub struct Here<'a> {
     pub process: &'static Process,
     pub setup: &'static Setup,
     pub room: &'static RoomSetup,
-    pub child: &'static Child,
+    pub alive: &'static Alive,
     pub a: &'a mut nap_access,
 }
 
 impl<'a> Here<'a> {
     /// # Safety
     /// `a` is null or a live nap_access, ours for the call.
+    #[inline]
     pub unsafe fn new(a: *mut nap_access) -> Option<Here<'a>> {
         // SAFETY: the caller's promise.
         let a = unsafe { a.as_mut() }?;
@@ -67,7 +68,7 @@ impl<'a> Here<'a> {
             process: process::process()?,
             setup,
             room: setup.rooms.get(a.room as usize)?,
-            child: process::child()?,
+            alive: process::alive()?,
             a,
         })
     }
@@ -83,9 +84,9 @@ impl<'a> Here<'a> {
     /// Workers that wait: httpd's own, or mod_http2's.
     fn waiters(&self) -> &'static AtomicU32 {
         if self.has(NAP_FLAG_SECONDARY) {
-            &self.child.secondary
+            &self.alive.child.secondary
         } else {
-            &self.child.waiting
+            &self.alive.child.waiting
         }
     }
 
@@ -109,7 +110,7 @@ impl<'a> Here<'a> {
         if a.group == 0 {
             a.group = group::RUN;
         }
-        self.child.running.fetch_add(1, Relaxed);
+        self.alive.child.running.fetch_add(1, Relaxed);
         NAP_RUN
     }
 
@@ -175,12 +176,16 @@ pub fn put_ticket(a: &mut nap_access, ticket: Option<&Ticket>, retry_after: Micr
     ]);
 }
 
+fn has_ticket(a: &nap_access) -> bool {
+    a.ticket[0] & 1 == 1
+}
+
 /// The ticket in `nap_access.ticket`, and the span until the visitor should come.
 pub fn ticket_of(a: &nap_access) -> (Option<Ticket>, Micros) {
     let w = &a.ticket;
     let low = |i: usize| w[i] as u32;
     let high = |i: usize| (w[i] >> 32) as u32;
-    let ticket = (w[0] & 1 == 1).then(|| Ticket {
+    let ticket = has_ticket(a).then(|| Ticket {
         flags: (w[0] >> 8) as u8,
         node: (w[0] >> 16) as u8,
         lease: (w[0] >> 32) as u16,
@@ -317,9 +322,7 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         let Some(mut here) = (unsafe { Here::new(a) }) else {
             return NAP_PASS;
         };
-        let Some(owner) = process::next_owner() else {
-            return NAP_PASS;
-        };
+        let owner = here.alive.next_owner();
         let now = here.process.segment.now();
         let permits = here.room.permits;
         here.a.gate = here.room.gate;
@@ -492,10 +495,10 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
         match here.a.state {
             state::RUNNING => {
                 give_back(&here);
-                here.child.running.fetch_sub(1, Relaxed);
+                here.alive.child.running.fetch_sub(1, Relaxed);
             }
             state::DETACHED => {
-                here.child.running.fetch_sub(1, Relaxed);
+                here.alive.child.running.fetch_sub(1, Relaxed);
             }
             // The request ended under its wait (a panic, a killed thread): nobody else would.
             state::WAITING => {
@@ -510,11 +513,11 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.
+#[inline]
 fn give_back(here: &Here<'_>) {
     let (a, permits) = (&*here.a, here.room.permits);
-    let ticket = ticket_of(a).0;
-    let waited = a.group != group::RUN;
-    if !waited && ticket.is_none() && permits.waiting() == 0 {
+    let plain = a.group == group::RUN && !has_ticket(a);
+    if plain && permits.waiting() == 0 {
         let now = here.process.segment.now();
         if permits.release(a.permit, here.owner()) {
             permits.residence.record(now - Micros(a.granted_us));
@@ -524,12 +527,19 @@ fn give_back(here: &Here<'_>) {
         }
         return;
     }
+    give_back_locked(here);
+}
+
+#[cold]
+fn give_back_locked(here: &Here<'_>) {
+    let a = &*here.a;
+    let ticket = ticket_of(a).0;
     let leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),
         entered: Micros(a.entered_us),
         granted: Micros(a.granted_us),
-        waited,
+        waited: a.group != group::RUN,
         queue: a.queue,
         predicted: Micros(a.predicted_us),
         slot: ticket.map_or(0, |t| t.slot),

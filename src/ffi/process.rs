@@ -51,13 +51,22 @@ pub struct RoomSetup {
     pub grace_us: u64,
 }
 
+/// A child process that serves.
+pub struct Alive {
+    /// Its life.
+    pub life: Life,
+    /// Its entry in the children table.
+    pub child: &'static Child,
+}
+
 static PROCESS: OnceCell<Process> = OnceCell::new();
-static LIFE: OnceCell<Life> = OnceCell::new();
+static ALIVE: OnceCell<Alive> = OnceCell::new();
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 /// Replaced, never freed: an access of another thread may still read the old one.
 static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The process, once segment_open has succeeded.
+#[inline]
 pub fn process() -> Option<&'static Process> {
     PROCESS.get()
 }
@@ -69,6 +78,7 @@ pub fn begin(segment: Segment, host: Host) -> bool {
 }
 
 /// The configuration in force, once start() has been called.
+#[inline]
 pub fn setup() -> Option<&'static Setup> {
     // SAFETY: null or a leaked box (put_in_force), never freed.
     unsafe { SETUP.load(Acquire).as_ref() }
@@ -81,22 +91,24 @@ pub fn put_in_force(setup: Setup) {
 
 /// This process lives as a child.
 pub fn child_begins(life: Life) {
-    LIFE.set(life).ok();
+    let child = process().and_then(|process| process.segment.children().get(life.child as usize));
+    if let Some(child) = child {
+        ALIVE.set(Alive { life, child }).ok();
+    }
 }
 
-/// This child's life.
-pub fn life() -> Option<Life> {
-    LIFE.get().copied()
+/// This child.
+#[inline]
+pub fn alive() -> Option<&'static Alive> {
+    ALIVE.get()
 }
 
-/// This child in the children table.
-pub fn child() -> Option<&'static Child> {
-    process()?.segment.children().get(life()?.child as usize)
-}
-
-/// A token for one access of this child.
-pub fn next_owner() -> Option<Owner> {
-    Some(Owner::new(life()?, SERIAL.fetch_add(1, Relaxed)))
+impl Alive {
+    /// A token for one access of this child.
+    #[inline]
+    pub fn next_owner(&self) -> Owner {
+        Owner::new(self.life, SERIAL.fetch_add(1, Relaxed))
+    }
 }
 
 /// One line to the error log, if httpd is there.
