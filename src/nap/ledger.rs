@@ -19,6 +19,21 @@ pub const CELLS: usize = 24 * 3600 + 600;
 /// A clock read before the lock was taken may lie this far before the last one; more is garbage.
 const BACKWARDS: u64 = 60;
 
+/// So much early counts as in time (ALGORITHMS.md 2.7) ...
+const EARLY: Micros = Micros::from_secs(2);
+
+/// ... but no more than half of the bound, which a second or less would not outweigh.
+pub fn early(bound: Micros) -> Micros {
+    EARLY.min(Micros(bound.0 / 2))
+}
+
+/// What a ticket with the prime window `start .. prime_end` claims: from the first moment that
+/// counts as in time until the last who presents it in its prime has been answered. Whoever
+/// presents it at r waits in r ..= r + bound, which lies inside: the proof of 2.3 as it stands.
+pub fn claim_of(start: Micros, prime_end: Micros, bound: Micros) -> (Micros, Micros) {
+    (start - early(bound), prime_end + bound)
+}
+
 /// Claims per second. Written and read under the gate's lock; call [`Ledger::advance`] first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -252,6 +267,15 @@ mod tests {
         ledger.unclaim(secs(104.9), secs(110.1));
         ledger.unclaim(secs(104.9), secs(110.1));
         assert_eq!(counts(&ledger), [0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_claim_begins_as_early_as_a_ticket_is_good_and_ends_a_bound_after_its_prime() {
+        let claim = |bound| claim_of(secs(60.0), secs(65.0), secs(bound));
+        assert_eq!(claim(4.0), (secs(58.0), secs(69.0)));
+        assert_eq!(claim(600.0), (secs(58.0), secs(665.0)));
+        assert_eq!(claim(1.0), (secs(59.5), secs(66.0)));
+        assert_eq!(claim_of(secs(1.0), secs(6.0), secs(4.0)).0, Micros::ZERO);
     }
 
     #[test]

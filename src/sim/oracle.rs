@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
 use crate::micros::Micros;
+use crate::nap::ledger::{claim_of, early};
 use crate::nap::ticket::Ticket;
 use crate::room::children::Parking;
 use crate::room::owner::Owner;
@@ -147,6 +148,14 @@ impl Oracle {
         }
     }
 
+    fn claim(&self, ticket: &Ticket) -> (Micros, Micros) {
+        claim_of(ticket.start, ticket.prime_end, self.terms.bound)
+    }
+
+    fn in_time(&self, ticket: &Ticket, now: Micros) -> bool {
+        self.claim(ticket).0 <= now && now < ticket.prime_end
+    }
+
     /// The gate has answered an access that came. Look at [`Oracle::grants`] first.
     pub fn answered(&mut self, asked: &Asked<'_>, verdict: &Verdict, now: Micros) {
         let Asked {
@@ -162,8 +171,7 @@ impl Oracle {
                 .find(|t| self.fact(t).is_some_and(held))
                 .copied()
         };
-        let prime =
-            held(&|f| f.held == Held::Sold && f.ticket.start <= now && now < f.ticket.prime_end);
+        let prime = held(&|f| f.held == Held::Sold && self.in_time(&f.ticket, now));
         let waits = held(&|f| match f.held {
             Held::Place(old) if now < f.ticket.end => {
                 self.waiters.get(&old).is_some_and(|w| !w.granted)
@@ -300,7 +308,7 @@ impl Oracle {
             return;
         }
         let bound = self.terms.bound;
-        let sound = ticket.start >= now + bound
+        let sound = ticket.start >= now + bound + early(bound)
             && ticket.start <= now + self.terms.horizon
             && ticket.start < ticket.prime_end
             && ticket.prime_end <= ticket.end
@@ -531,7 +539,7 @@ impl Oracle {
             .iter()
             .filter_map(|key| self.facts.get(key))
             .filter(|fact| !fact.returned)
-            .map(|fact| (fact.ticket.start, fact.ticket.prime_end + bound))
+            .map(|fact| self.claim(&fact.ticket))
             .filter(|&(start, end)| start <= now + bound && now < end)
             .collect();
         let queued: Vec<Micros> = self
@@ -566,8 +574,8 @@ impl Oracle {
         let first = now.secs_floor();
         let mut claims: BTreeMap<u64, u32> = BTreeMap::new();
         for fact in self.sold.iter().filter_map(|key| self.facts.get(key)) {
-            let end = fact.ticket.prime_end + self.terms.bound;
-            let cells = fact.ticket.start.secs_floor().max(first)..end.secs_ceil();
+            let (from, to) = self.claim(&fact.ticket);
+            let cells = from.secs_floor().max(first)..to.secs_ceil();
             cells.for_each(|second| *claims.entry(second).or_default() += 1);
         }
         let last = claims.keys().next_back().copied().unwrap_or(first) + 3;

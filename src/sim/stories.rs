@@ -252,15 +252,18 @@ fn a_promise_broken_when_nothing_can_be_sold_leaves_the_ticket_good() {
 fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
     let mut story = Story::new(terms(AUTO));
     let mut running = story.runs(0, &[]);
-    let tickets = [story.ticket(50), story.ticket(51)];
+    let mut tickets = [50, 51, 52, 53].map(|visitor| story.ticket(visitor));
+    tickets.swap(1, 3);
     for visitor in 1..=14 {
         story.waits(visitor, &[]);
     }
     // One in his prime window, one too early, both among the newcomers who are the newest.
     story.now = tickets[0].start;
     let prime = story.waits(50, &tickets[..1]);
-    let early = story.waits(51, &tickets[1..]);
-    assert!(story.now < tickets[1].start && !prime.re_access && !early.re_access);
+    let early = story.waits(51, &tickets[1..2]);
+    assert!(
+        story.now < tickets[1].start - Micros::from_secs(2) && !prime.re_access && !early.re_access
+    );
     for visitor in 1..=9 {
         story.pass(1500);
         story.leaves(&running);
@@ -277,7 +280,7 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
         "{:?}",
         story.state.gate().counts
     );
-    let refusal = story.put_off(51, &tickets[1..], &early);
+    let refusal = story.put_off(51, &tickets[1..2], &early);
     assert_eq!(refusal.ticket, Some(tickets[1]));
     assert_ne!(story.state.wake_word(prime.place), wake::SHED);
 }
@@ -496,4 +499,30 @@ fn newcomers_leave_the_rest_of_a_child_to_those_who_hold_tickets() {
             "{parking:?} {tickets}: {verdict:?}"
         );
     }
+}
+
+#[test]
+fn two_seconds_early_are_in_time() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    let come = |story: &mut Story| {
+        story.ask(2, &[ticket], Parking::Holders, |view, arrival| {
+            view.enter(arrival)
+        })
+    };
+    assert_eq!(ticket.start, story.now + Micros::from_secs(6));
+    story.now = ticket.start - Micros(2_000_001);
+    let Verdict::Refuse(refusal) = come(&mut story) else {
+        panic!("too early")
+    };
+    assert_eq!(refusal.reason, Reason::Early);
+    assert_eq!(story.claims(story.now + Micros(1)), 1);
+    story.pass(1);
+    let Verdict::Wait(seat) = come(&mut story) else {
+        panic!("in time")
+    };
+    assert!(seat.re_access);
+    assert_eq!(story.state.gate().counts.presented, 1);
+    assert_eq!(story.claims(story.now), 0);
 }

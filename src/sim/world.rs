@@ -16,6 +16,7 @@ use super::server::Server;
 use super::setup::{Arrivals, Setup};
 use super::state::State;
 use crate::micros::Micros;
+use crate::nap::ledger::early;
 use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
@@ -390,7 +391,8 @@ impl World {
             }
         }
         let prime = client.jar.is_some_and(|ticket| {
-            let now = ticket.start <= self.now && self.now < ticket.prime_end;
+            let from = ticket.start - early(self.setup.terms.bound);
+            let now = from <= self.now && self.now < ticket.prime_end;
             let first = visitor.presented != ticket.id;
             if now {
                 visitor.presented = ticket.id;

@@ -4,6 +4,7 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
+use crate::nap::ledger::claim_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -30,8 +31,8 @@ impl GateView<'_> {
         self.redeemed = Some(ticket);
         let gate = &mut *self.gate;
         gate.set_state(ticket.slot, ticket.index, state);
-        gate.ledger
-            .unclaim(ticket.start, ticket.prime_end + gate.terms.bound);
+        let (from, to) = claim_of(ticket.start, ticket.prime_end, gate.terms.bound);
+        gate.ledger.unclaim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
         for hash in arrival.client_hash {
@@ -68,8 +69,8 @@ impl GateView<'_> {
             return false;
         };
         gate.states.set(position, State::Sold);
-        gate.ledger
-            .claim(entry.start, entry.prime_end + gate.terms.bound);
+        let (from, to) = claim_of(entry.start, entry.prime_end, gate.terms.bound);
+        gate.ledger.claim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let (fate, count) = if entry.prime != 0 {

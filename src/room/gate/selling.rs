@@ -5,6 +5,7 @@
 
 use super::{Gate, GateView};
 use crate::micros::Micros;
+use crate::nap::ledger::{claim_of, early};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
 use crate::nap::{returns, slots};
@@ -36,23 +37,28 @@ impl GateView<'_> {
         let now = self.now;
         let gate = &mut *self.gate;
         let terms = gate.terms;
-        let first = now + predicted.max(terms.bound);
+        // Where nobody now queued is left when its claim begins.
+        let first = now + predicted.max(terms.bound + early(terms.bound));
         let issue = gate.issue_terms(self.permits);
         let most = match sale {
             Sale::Newcomer => gate.sellable(),
             Sale::Rebooked | Sale::Guard => gate.places(),
         };
-        let span = terms.prime + terms.bound;
+        let claim = |start| claim_of(start, start + terms.prime, terms.bound);
         let unlimited = terms.re_access.how == how::FIXED;
         let (ledger, slots) = (&gate.ledger, &mut gate.slots);
-        let mut may = |start: Micros| unlimited || ledger.fits(start, start + span, most);
+        let mut may = |start: Micros| {
+            let (from, to) = claim(start);
+            unlimited || ledger.fits(from, to, most)
+        };
         let booking = match sale {
             Sale::Newcomer => slots.book(now, first, &issue, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
         }?;
         let prime_end = booking.start + terms.prime;
         let end = booking.start + terms.lifetime;
-        gate.ledger.claim(booking.start, prime_end + terms.bound);
+        let (from, to) = claim(booking.start);
+        gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
         if sale == Sale::Newcomer {
             if booking.seq > gate.share_slot {
@@ -168,11 +174,12 @@ impl Gate {
             },
         };
         // More than the ledger can claim places for would only leave gaps (2.2: the rate of
-        // tickets is at most psi L / (g + B)).
+        // tickets is at most psi L over a claim's length).
         let capacity = match terms.re_access.how {
             how::FIXED => capacity,
             _ if by_law => {
-                let claim_s = (terms.prime + terms.bound).as_secs_f64().max(1.0);
+                let claim = terms.prime + terms.bound + early(terms.bound);
+                let claim_s = claim.as_secs_f64().max(1.0);
                 let places = f64::from(self.sellable());
                 capacity.min((places * period_s / claim_s) as u32).max(1)
             }

@@ -2,6 +2,7 @@
 
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
+use crate::nap::ledger::early;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
@@ -65,7 +66,9 @@ impl GateView<'_> {
         }
         match state {
             None => Standing::Expired,
-            Some(State::Sold) if self.now < ticket.start => Standing::Early,
+            Some(State::Sold) if self.now < ticket.start - early(self.gate.terms.bound) => {
+                Standing::Early
+            }
             Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
             Some(State::Sold) => Standing::Tail,
             Some(State::Waiting | State::Running | State::Done) => Standing::Used,
