@@ -36,6 +36,8 @@ use wakes::Wakes;
 
 /// Page gates a room may have.
 pub const PAGES: usize = 16;
+/// Deaths nobody reported that are found at a time.
+const STRANGERS: usize = 64;
 /// Bytes of a room's name.
 pub const NAME: usize = 64;
 
@@ -144,11 +146,47 @@ impl Tables<'_> {
     /// Take back all that a dead child held.
     pub fn sweep(&mut self, life: Life, now: Micros, wakes: &mut Wakes) {
         self.each_gate(now, wakes, |view| view.sweep(life));
+        // Where no gate is in use nothing is held, but for what a stray write has put there.
+        for permits in self.permits {
+            permits.free_of(life);
+        }
+        while let Some(place) = self.places.owned_by(life, 0) {
+            self.places.free(place);
+        }
     }
 
-    /// The once-a-second work of all gates.
+    /// The once-a-second work of all gates. What a stray write has spoilt is put right here.
     pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
+        if !self.places.sound(self.gates.iter().map(|gate| &gate.queue)) {
+            self.mend(now, wakes);
+        }
+        let strangers = self.strangers();
+        for life in strangers.into_iter().flatten() {
+            self.sweep(life, now, wakes);
+        }
         self.each_gate(now, wakes, |view| view.tick_slowly());
+    }
+
+    /// Lives that hold a permit or a place and that no child of the table lives, as far as the
+    /// answer has room: deaths nobody reported.
+    fn strangers(&self) -> [Option<Life>; STRANGERS] {
+        let mut found = [None; STRANGERS];
+        let mut n = 0;
+        let running = self.permits.iter().flat_map(Permits::owners);
+        let waiting = self.places.entries.iter().map(|place| place.owner);
+        for owner in running.chain(waiting.filter(|owner| owner.is_some())) {
+            let life = owner.life();
+            let child = self.children.get(life.child as usize);
+            let lives = child.and_then(|child| child.life(life.child as usize)) == Some(life);
+            if !lives && !found.contains(&Some(life)) {
+                let Some(next) = found.get_mut(n) else {
+                    return found;
+                };
+                *next = Some(life);
+                n += 1;
+            }
+        }
+        found
     }
 
     /// A process died under the lock: rebuild what can be rebuilt from the entries.

@@ -197,7 +197,8 @@ impl Places<'_> {
     pub fn first(&self, queue: &Queue) -> Option<u32> {
         let head = |line: Line| {
             let at = queue.lines[line as usize].head.checked_sub(1)?;
-            self.place(at).map(|place| (at, place.deadline))
+            let place = self.place(at).filter(|place| place.linked == 1)?;
+            Some((at, place.deadline))
         };
         if let Some((at, _)) = head(Line::Guard) {
             return Some(at);
@@ -213,7 +214,10 @@ impl Places<'_> {
         let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
         std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
             .take(self.entries.len())
-            .find(|&at| self.place(at).is_some_and(|place| place.prime == 0))
+            .find(|&at| {
+                self.place(at)
+                    .is_some_and(|place| place.prime == 0 && place.linked == 1)
+            })
     }
 
     /// Take a place out of its queue; it stays its owner's until [`Places::free`].
@@ -256,6 +260,10 @@ impl Places<'_> {
         let Some(at) = queue.lines[from as usize].head.checked_sub(1) else {
             return false;
         };
+        let in_from = |place: &Place| place.linked == 1 && Line::of(place.line) == from;
+        if !self.place(at).is_some_and(in_from) {
+            return false;
+        }
         self.unlink(queue, at);
         let Some(entry) = self.entries.get_mut(at as usize) else {
             return false;
@@ -322,6 +330,7 @@ impl Places<'_> {
             self.place(at)?.next.checked_sub(1)
         })
         .take(self.entries.len())
+        .take_while(|&at| self.place(at).is_some_and(|place| place.linked == 1))
     }
 
     /// The place that waits with this ticket.
@@ -379,7 +388,7 @@ impl Places<'_> {
         ends.tail = at.saturating_add(1);
         ends.len = ends.len.saturating_add(1);
         if let Some(entry) = self.entries.get_mut(at as usize) {
-            (entry.prev, entry.next, entry.linked) = (tail, 0, 1);
+            (entry.line, entry.prev, entry.next, entry.linked) = (line as u32, tail, 0, 1);
         }
     }
 
@@ -407,7 +416,14 @@ impl Places<'_> {
                 (entry.linked, entry.next, entry.prev) = (0, 0, 0);
             }
         }
-        while let Some(at) = self.earliest_unlinked() {
+        let mut waiting: Vec<(Micros, Micros, u32)> = (0..self.used())
+            .filter(|&at| self.wake_word(at) == wake::WAITING)
+            .filter_map(|at| self.place(at).map(|place| (at, place)))
+            .filter(|(_, place)| place.owner.is_some())
+            .map(|(at, place)| (place.deadline, place.entered, at))
+            .collect();
+        waiting.sort_unstable();
+        for (_, _, at) in waiting {
             match self.place(at).map(|place| place.gate as usize) {
                 Some(gate) if gate < queues.len() => self.link_tail(queues[gate], at),
                 _ => self.free(at),
@@ -415,13 +431,51 @@ impl Places<'_> {
         }
     }
 
-    fn earliest_unlinked(&self) -> Option<u32> {
-        (0..self.used())
-            .filter(|&at| self.wake_word(at) == wake::WAITING)
-            .filter_map(|at| self.place(at).map(|place| (at, place)))
-            .filter(|(_, place)| place.owner.is_some() && place.linked == 0)
-            .min_by_key(|(_, place)| (place.deadline, place.entered))
-            .map(|(at, _)| at)
+    /// Do the links say one thing? Every line is whole from head to tail and as long as it says,
+    /// and every entry is in a line, free, or its owner's to read.
+    pub fn sound<'q>(&self, queues: impl Iterator<Item = &'q Queue>) -> bool {
+        let mut linked = 0;
+        for (gate, queue) in (0_u32..).zip(queues) {
+            for line in Line::ALL {
+                let Some(length) = self.sound_line(queue, gate, line) else {
+                    return false;
+                };
+                linked += length;
+            }
+        }
+        let used = self.entries.iter().take(self.used() as usize);
+        let all = used.clone().filter(|place| place.linked != 0).count();
+        let free = used.filter(|place| !place.owner.is_some()).count();
+        linked as usize == all && self.free_entries() == Some(free)
+    }
+
+    /// How long a line is; None: its links contradict each other.
+    fn sound_line(&self, queue: &Queue, gate: u32, line: Line) -> Option<u32> {
+        let ends = &queue.lines[line as usize];
+        let (mut link, mut before, mut length) = (ends.head, 0, 0);
+        while let Some(at) = link.checked_sub(1) {
+            let place = self.place(at).filter(|_| at < self.used())?;
+            let here = place.linked == 1 && place.owner.is_some() && place.prev == before;
+            let mine = place.gate == gate && place.line == line as u32;
+            if !here || !mine || length >= ends.len {
+                return None;
+            }
+            (link, before, length) = (place.next, link, length + 1);
+        }
+        (before == ends.tail && length == ends.len).then_some(length)
+    }
+
+    /// Entries in the free list; None: it leads astray.
+    fn free_entries(&self) -> Option<usize> {
+        let (mut link, mut length) = (self.head.free, 0);
+        while let Some(at) = link.checked_sub(1) {
+            let place = self.place(at).filter(|_| at < self.used())?;
+            if place.owner.is_some() || place.linked != 0 || length >= self.entries.len() {
+                return None;
+            }
+            (link, length) = (place.next, length + 1);
+        }
+        Some(length)
     }
 }
 
@@ -560,7 +614,9 @@ pub(crate) mod tests {
             len: 70,
             _pad: 0,
         }; 3];
+        assert!(!places.sound([&queue].into_iter()));
         places.mend(&mut [&mut queue]);
+        assert!(places.sound([&queue].into_iter()));
         assert_eq!(queue.len(), 3);
         assert_eq!(drain(&mut places, &mut queue), [1, 2, 3]);
         assert!(places.push(&mut queue, Line::Wait, place(5, 5)).is_some());
@@ -588,7 +644,12 @@ pub(crate) mod tests {
             places.with_ticket(&queue, 1, 1);
             let other = Owner::new(Life { child: 1, epoch: 1 }, 1);
             places.take_over(&mut queue, seed & 3, other);
+            while places.move_head(&mut queue, Line::ReAccess, Line::Wait) {}
+            while let Some(at) = places.last_newcomer(&queue) {
+                places.unlink(&mut queue, at);
+            }
             places.mend(&mut [&mut queue]);
+            assert!(places.sound([&queue].into_iter()));
         }
     }
 }

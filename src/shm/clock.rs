@@ -6,6 +6,9 @@ use crate::micros::Micros;
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 
+/// In microseconds.
+const CENTURY: u64 = 100 * 365 * 24 * 3600 * 1_000_000;
+
 fn read(clock: ClockId) -> u64 {
     let t = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
     let (secs, nanos) = (t.tv_sec().max(0) as u64, t.tv_nsec().max(0) as u64);
@@ -22,9 +25,12 @@ pub fn wall() -> u64 {
     read(ClockId::CLOCK_REALTIME)
 }
 
-/// The offset that makes inside time begin at wall time, and never before `seen`.
+/// The offset that makes inside time begin at wall time, and never before `seen`, unless that is
+/// further off than any clock goes wrong.
 pub fn offset_from(seen: Micros) -> u64 {
-    wall().max(seen.0).wrapping_sub(since_boot())
+    let wall = wall();
+    let known = Some(seen.0).filter(|&seen| seen < wall.saturating_add(CENTURY));
+    wall.max(known.unwrap_or(0)).wrapping_sub(since_boot())
 }
 
 /// Inside time under an offset.
@@ -56,5 +62,7 @@ mod tests {
         assert!(now(offset_from(Micros::ZERO)).0 >= before);
         let ahead = Micros(before) + Micros::from_secs(3600);
         assert!(now(offset_from(ahead)) >= ahead);
+        let garbage = now(offset_from(Micros::MAX));
+        assert!(garbage.0 >= before && garbage < ahead);
     }
 }

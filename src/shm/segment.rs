@@ -413,7 +413,8 @@ impl Segment {
         let free = |child: &Child| child.pid.compare_exchange(0, pid, SeqCst, SeqCst).is_ok();
         let slot = self.children().iter().position(free)?;
         let child = self.children().get(slot)?;
-        let epoch = (self.head().epochs.fetch_add(1, Relaxed) + 1) & 0xff_ffff;
+        let before = self.head().epochs.fetch_add(1, Relaxed);
+        let epoch = before.wrapping_add(1) & 0xff_ffff;
         let epoch = epoch.max(1);
         for counter in [&child.running, &child.waiting, &child.secondary] {
             counter.store(0, Relaxed);
@@ -461,6 +462,7 @@ impl Segment {
                 tables.mend(now, &mut wakes);
             }
             if self.tick_is_due(now) {
+                self.head().seen.store(now.0, Relaxed);
                 tables.tick(now, &mut wakes);
             }
             let result = act(&mut tables, now, &mut wakes);
@@ -473,18 +475,15 @@ impl Segment {
 
     /// Do the once-a-second work if nobody has in the last second.
     pub fn tick_if_due(&self) {
-        if self.now() >= Micros(self.head().seen.load(Relaxed)) + Micros::from_secs(1) {
+        if self.tick_is_due(self.now()) {
             self.locked(|_, _, _| ());
         }
     }
 
+    /// Inside time never steps back by itself: a note from the future is a stray write.
     fn tick_is_due(&self, now: Micros) -> bool {
         let seen = Micros(self.head().seen.load(Relaxed));
-        let due = now >= seen + Micros::from_secs(1);
-        if due {
-            self.head().seen.store(now.0, Relaxed);
-        }
-        due
+        now >= seen + Micros::from_secs(1) || seen > now + Micros::from_secs(1)
     }
 
     fn tables<'h>(&self, held: &'h Held<'_>) -> Option<Tables<'h>> {

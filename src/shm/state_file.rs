@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,8 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
     let old = Segment::map(&file, length as usize)?;
     match old.check(Some(dims)) {
         Ok(()) => {
+            // A copy that somebody has put back may have holes.
+            allocate(&file, length as usize)?;
             old.renew()?;
             Ok(Opened {
                 segment: old,
@@ -103,7 +105,7 @@ fn make(
     remark: String,
 ) -> Result<Opened, StateFileError> {
     let size = dims.bytes();
-    if let Err(error) = fallocate(&file, nix::fcntl::FallocateFlags::empty(), 0, size as i64) {
+    if let Err(error) = allocate(&file, size) {
         // An empty file is "nothing there yet" to the next start; half a segment would be torn.
         file.set_len(0)?;
         return Err(error.into());
@@ -117,6 +119,11 @@ fn make(
         taken_over,
         remark,
     })
+}
+
+/// Disk space for all of the file, so that no write to its mapping can fail.
+fn allocate(file: impl AsFd, size: usize) -> Result<(), nix::Error> {
+    fallocate(file, nix::fcntl::FallocateFlags::empty(), 0, size as i64)
 }
 
 fn open_locked(path: &Path) -> Result<File, StateFileError> {
