@@ -79,6 +79,7 @@ typedef struct nap_handle {
     nap_room *room;                  /* the room of the chain's first request that lies in one */
     const nap_dir *dir;              /* the settings that go with it */
     const char *method;              /* as received: an ErrorDocument's is GET */
+    const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */

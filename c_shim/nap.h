@@ -170,6 +170,8 @@ typedef struct nap_request {
     uint8_t client[16];         /* useragent address, v4 as ::ffff:a.b.c.d */
     uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */
     uint32_t ticket_status;     /* 503, 429 or 200 */
+    nap_str ticket_path;        /* NapTicketPath */
+    nap_str issued;             /* page only: the Nap-Ticket header of its refusal, empty: none */
 } nap_request;
 
 /* ---- What the core may call -------------------------------------------------------------- */
@@ -257,6 +259,9 @@ typedef struct nap_core {
     void (*redeemed)(nap_access *a, const nap_request *q);
     /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
     int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
+    /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
+     * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
+    int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);
     /* log notes */
     nap_str (*reason_name)(const nap_access *a);
     size_t (*ticket_id)(const nap_access *a, char out[17]);

@@ -106,6 +106,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */
     q->tls = strcmp(ap_http_scheme(first), "https") == 0;
+    q->ticket_path = nap_str_of(nap_the_site->ticket_path);
     q->ticket_status = HTTP_SERVICE_UNAVAILABLE;
     if (h->dir && h->dir->ticket_status != NAP_UNSET)
         q->ticket_status = h->dir->ticket_status;
@@ -373,7 +374,9 @@ static int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
 
-    if (!lies_in_room(dir) || dir->room->conf.admit_early != 1)
+    const nap_handle *h = nap_handle_at(r);
+
+    if (!lies_in_room(dir) || dir->room->conf.admit_early != 1 || (h && h->page))
         return DECLINED;
     return admit(r, dir, 1);
 }

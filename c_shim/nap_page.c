@@ -96,11 +96,18 @@ static nap_handle *refused(request_rec *r)
     return h && h->refused ? h : NULL;
 }
 
+/* The page itself, or a file under it: its style and script. */
 static NAP_SELDOM int claim(request_rec *r, const char *path)
 {
-    if (strcmp(r->uri, path) || r->main || !nap_the_core)
+    size_t len = strlen(path);
+    nap_handle *h;
+
+    if (strncmp(r->uri, path, len) || (r->uri[len] && r->uri[len] != '/') || r->main ||
+        !nap_the_core)
         return DECLINED;
-    nap_handle_make(r)->page = 1;
+    h = nap_handle_make(r);
+    h->page = 1;
+    h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
     return OK;
 }
 
@@ -131,10 +138,11 @@ int nap_page_storage(request_rec *r)
 }
 
 /* access_checker_ex. Who was refused has passed the site's authorization (or, with NapAdmit early,
- * not come to it): the page shows nothing but his ticket. */
+ * not come to it): the page shows nothing but his ticket. Its style and script are the same for
+ * everybody. */
 int nap_page_allow(request_rec *r)
 {
-    return is_page(r) && refused(r) ? OK : DECLINED;
+    return is_page(r) && (nap_handle_at(r)->asset || refused(r)) ? OK : DECLINED;
 }
 
 /* type_checker, and once more in the last fixup. */
@@ -166,20 +174,41 @@ static apr_bucket_brigade *open_body(request_rec *r)
     return h->body;
 }
 
+/* A file of the page's; it lives as long as the module is loaded. */
+static int asset(request_rec *r, const char *name)
+{
+    apr_bucket_alloc_t *list = r->connection->bucket_alloc;
+    apr_bucket_brigade *bb = apr_brigade_create(r->pool, list);
+    nap_str body;
+
+    if (r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    if (!nap_the_core->asset(r, nap_str_of(name), nap_str_of(r->args), &body))
+        return HTTP_NOT_FOUND;
+    ap_set_content_length(r, body.len);
+    APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(body.ptr, body.len, list));
+    return answer(r, bb);
+}
+
 /* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
 static int ticket_page(request_rec *r)
 {
+    const nap_handle *own = nap_handle_at(r);
     nap_handle *h = refused(r);
     apr_bucket_brigade *bb;
     nap_request q;
     int status;
 
+    if (own && own->asset)
+        return asset(r, own->asset);
     if (!h && r->prev && r->prev->status != HTTP_OK)
         return r->prev->status;               /* somebody else's error: not ours to explain */
     if (!h && r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
     bb = open_body(r);
     nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
+    if (h)      /* the redirect shares them with the request that was refused */
+        q.issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
     status = nap_the_core->page(h ? &h->access : NULL, &q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;

@@ -103,14 +103,13 @@ fn a_refusal_has_every_header_and_the_page_in_the_form_asked_for() {
     assert!(html.header("access-control-expose-headers").is_none());
     let page = html.text();
     assert!(page.contains("http-equiv=\"refresh\""), "{page}");
-    for secret in [
-        "cgi-bin",
-        "127.0.0.1",
-        "localhost",
-        html.header("nap-ticket").expect("one"),
-    ] {
-        assert!(!page.contains(secret), "{secret} in {page}");
+    for address in ["cgi-bin", "127.0.0.1", "localhost"] {
+        assert!(!page.contains(address), "{address} in {page}");
     }
+    let token = html.header("nap-ticket").expect("one");
+    assert!(page.contains(&format!("data-ticket=\"{token}\"")), "{page}");
+    let policy = html.header("content-security-policy").expect("one");
+    assert!(policy.starts_with("default-src 'self'"), "{policy}");
 
     let json = httpd.request(
         "GET",
@@ -164,6 +163,54 @@ fn a_refusal_has_every_header_and_the_page_in_the_form_asked_for() {
     assert!(image.header("set-cookie").is_none(), "{image:?}");
     assert_eq!(image.header("nap-reason"), Some("not-sold"));
     drop(held);
+}
+
+/// Where the page says that its style or script is.
+fn address_of(page: &str, name: &str) -> String {
+    let start = format!("/.nap/ticket/{name}?v=");
+    let at = page
+        .find(&start)
+        .unwrap_or_else(|| panic!("{name} in {page}"));
+    page[at..]
+        .split('"')
+        .next()
+        .expect("a quote ends it")
+        .into()
+}
+
+#[test]
+fn style_and_script_are_served_past_everything_that_guards_the_site() {
+    let httpd = site(
+        "<Location />\nNapUse site\nRequire all denied\n</Location>
+         <Location /cgi-bin>\nRequire all granted\n</Location>
+         RewriteEngine On
+         RewriteCond %{REQUEST_URI} !^/(cgi-bin|nap-info)
+         RewriteRule ^ /cgi-bin/app [PT]
+         <Location /nap-info>\nNapUse None\nRequire all granted\n</Location>",
+    )
+    .modules(&["rewrite"])
+    .start();
+    let _held = full(&httpd);
+    let page = httpd.get("/cgi-bin/app").text();
+    for (name, kind) in [
+        ("nap.css", "text/css; charset=utf-8"),
+        ("nap.js", "text/javascript; charset=utf-8"),
+    ] {
+        let address = address_of(&page, name);
+        let file = httpd.get(&address);
+        assert_eq!(file.status, 200, "{address}");
+        assert_eq!(file.header("content-type"), Some(kind));
+        assert_eq!(file.header("x-content-type-options"), Some("nosniff"));
+        let kept = file.header("cache-control").expect("one");
+        assert!(kept.contains("immutable"), "{kept}");
+        assert!(file.header("set-cookie").is_none() && file.body.len() > 500);
+        let old = httpd.get(&format!("/.nap/ticket/{name}?v=0"));
+        assert_eq!(old.header("cache-control"), Some("no-cache"));
+        let head = httpd.request("HEAD", &address, &[], b"");
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        assert_eq!(httpd.request("POST", &address, &[], b"x").status, 405);
+    }
+    assert_eq!(httpd.get("/.nap/ticket/other.js").status, 404);
 }
 
 #[test]

@@ -283,10 +283,12 @@ pub struct nap_request {
     pub client: [u8; 16usize],
     pub tls: u32,
     pub ticket_status: u32,
+    pub ticket_path: nap_str,
+    pub issued: nap_str,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 192usize];
+    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 224usize];
     ["Alignment of nap_request"][::std::mem::align_of::<nap_request>() - 8usize];
     ["Offset of field: nap_request::r"][::std::mem::offset_of!(nap_request, r) - 0usize];
     ["Offset of field: nap_request::method"][::std::mem::offset_of!(nap_request, method) - 8usize];
@@ -313,6 +315,10 @@ const _: () = {
     ["Offset of field: nap_request::tls"][::std::mem::offset_of!(nap_request, tls) - 184usize];
     ["Offset of field: nap_request::ticket_status"]
         [::std::mem::offset_of!(nap_request, ticket_status) - 188usize];
+    ["Offset of field: nap_request::ticket_path"]
+        [::std::mem::offset_of!(nap_request, ticket_path) - 192usize];
+    ["Offset of field: nap_request::issued"]
+        [::std::mem::offset_of!(nap_request, issued) - 208usize];
 };
 impl Default for nap_request {
     fn default() -> Self {
@@ -474,6 +480,14 @@ pub struct nap_core {
     pub page: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> ::std::os::raw::c_int,
     >,
+    pub asset: ::std::option::Option<
+        unsafe extern "C" fn(
+            r: *mut ::std::os::raw::c_void,
+            name: nap_str,
+            query: nap_str,
+            body: *mut nap_str,
+        ) -> ::std::os::raw::c_int,
+    >,
     pub reason_name: ::std::option::Option<unsafe extern "C" fn(a: *const nap_access) -> nap_str>,
     pub ticket_id: ::std::option::Option<
         unsafe extern "C" fn(a: *const nap_access, out: *mut ::std::os::raw::c_char) -> usize,
@@ -484,7 +498,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 232usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 240usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -526,11 +540,12 @@ const _: () = {
     ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 184usize];
     ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 192usize];
     ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 200usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 208usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 208usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 216usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 216usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 224usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 224usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 232usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

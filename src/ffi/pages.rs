@@ -1,20 +1,21 @@
 //! Refusals, the ticket page, and pages for the administrator.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 
 use super::access::{Carried, Here, state, ticket_of};
 use super::contract::{nap_access, nap_request, nap_str};
 use super::guard::guard;
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
-use super::text::{bytes, lend};
+use super::text::{bytes, lend, text};
 use super::ticket_log;
 use crate::info::{Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
+use crate::page::assets::Asset;
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
-use crate::page::{self, Page, render};
+use crate::page::{self, POLICY, Page, render};
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::wall::Wall;
@@ -44,16 +45,21 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 }
 
 /// The refusal `here` got, as a page. `token` may be empty where only words are wanted.
-fn page_of<'a>(here: &'a Here<'_>, token: &'a str, status: u32) -> Page<'a> {
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
     let (ticket, retry_after) = ticket_of(here.a);
     let now = here.process.segment.now();
     Page {
         reason: Reason::of(here.a.reason),
         ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
         retry_after,
-        status: status as u16,
+        status: q.ticket_status as u16,
         wall: wall_now(),
         room: here.room.conf.name.as_str(),
+        // SAFETY: the caller's promise.
+        path: unsafe { text(q.ticket_path) },
     }
 }
 
@@ -71,7 +77,8 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
             return;
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
-        let page = page_of(&here, &token, q.ticket_status);
+        // SAFETY: nap.h's promise.
+        let page = unsafe { page_of(&here, &token, q) };
         let answer = here.process.host.answer(q.r);
         headers(&page, &cookie(here.room, q), q.origin.len != 0, |h| {
             put(&answer, h)
@@ -117,16 +124,10 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
         let Some(here) = here.filter(|here| here.a.state == state::REFUSED) else {
             return own_ticket(q, format, language);
         };
-        let token = match format {
-            Format::Json => sealed(ticket_of(here.a).0.as_ref(), here.setup),
-            _ => String::new(),
-        };
-        let page = page_of(&here, &token, q.ticket_status);
-        let rendered = render(&page, format, language);
-        here.process
-            .host
-            .answer(q.r)
-            .body(rendered.content_type, &rendered.body);
+        // SAFETY: nap.h's promises.
+        let page = unsafe { page_of(&here, text(q.issued), q) };
+        let answer = here.process.host.answer(q.r);
+        say(&answer, &page, format, language);
         q.ticket_status as c_int
     })
 }
@@ -155,6 +156,8 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
         status: 200,
         wall: wall_now(),
         room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
+        // SAFETY: nap.h: q's strings are live for the call.
+        path: unsafe { text(q.ticket_path) },
     };
     answer_page(process, q, &page, format, language);
     200
@@ -170,8 +173,37 @@ fn answer_page(
     let answer = process.host.answer(q.r);
     answer.set("Cache-Control", "no-store, private");
     answer.set("X-Robots-Tag", "noindex");
+    say(&answer, page, format, language);
+}
+
+fn say(answer: &Answer<'_>, page: &Page<'_>, format: Format, language: Language) {
+    if format == Format::Html {
+        answer.set("Content-Security-Policy", POLICY);
+    }
     let rendered = render(page, format, language);
     answer.body(rendered.content_type, &rendered.body);
+}
+
+pub unsafe extern "C" fn asset(
+    r: *mut c_void,
+    name: nap_str,
+    query: nap_str,
+    body: *mut nap_str,
+) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h's promises.
+        let (name, query, body) = unsafe { (bytes(name), bytes(query), body.as_mut()) };
+        let found = process::process().zip(Asset::named(name)).zip(body);
+        let Some(((process, asset), body)) = found else {
+            return 0;
+        };
+        let answer = process.host.answer(r);
+        answer.set("Cache-Control", asset.cache_control(query));
+        answer.set("X-Content-Type-Options", "nosniff");
+        answer.body(asset.content_type, "");
+        *body = lend(asset.body);
+        1
+    })
 }
 
 pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {

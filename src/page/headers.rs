@@ -174,6 +174,7 @@ mod tests {
             status: 503,
             wall,
             room: "board",
+            path: "/.nap/ticket",
         }
     }
 

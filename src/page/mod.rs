@@ -6,12 +6,15 @@
 //! | [`accept`] | which of them he can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`sale`] | who is sold a ticket |
+//! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
-//! engine. Nothing of the request is ever written into a page. There is no script or style in it,
-//! so it works under any Content-Security-Policy; it returns by Refresh without an address.
+//! engine. Nothing of the request's address is ever written into a page. Script and style are files
+//! that the module serves, so it works under [`POLICY`]; where there is no script it returns by
+//! Refresh without an address.
 
 pub mod accept;
+pub mod assets;
 pub mod headers;
 pub mod sale;
 
@@ -25,6 +28,11 @@ use crate::nap::ticket;
 use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown};
 use accept::{Format, Language};
+use assets::{SCRIPT, STYLE};
+
+/// The Content-Security-Policy a page is sent with; the data: address is that of no icon.
+pub const POLICY: &str =
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'";
 
 /// What there is to say.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +50,8 @@ pub struct Page<'a> {
     pub wall: Wall,
     /// Name of the room.
     pub room: &'a str,
+    /// `NapTicketPath`: style and script lie under it.
+    pub path: &'a str,
 }
 
 /// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
@@ -91,7 +101,7 @@ pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
     let promise = page.promise();
     let body = match format {
         Format::Html => filled(
-            4096,
+            6144,
             &Html {
                 page,
                 promise,
@@ -119,6 +129,11 @@ impl Page<'_> {
     /// address, so the browser asks again for what it was refused.
     pub fn refresh_seconds(&self) -> Option<u64> {
         self.returns().then(|| self.retry_after.secs_ceil().max(1))
+    }
+
+    /// The same for a script, in milliseconds.
+    fn return_ms(&self) -> u64 {
+        self.retry_after.0.div_ceil(1000).max(1000)
     }
 
     /// Does it return by itself? The ticket page opened by hand has nowhere to return to.
@@ -183,6 +198,11 @@ trait Said {
 
     fn ticket(&self) -> Ticket<'_> {
         self.page().ticket.unwrap_or_default()
+    }
+
+    /// What he presents, for a script that finds cookies blocked.
+    fn token(&self) -> &str {
+        self.page().ticket.map_or("", |ticket| ticket.token)
     }
 
     /// Sold for this refusal, rather than shown again.
@@ -354,6 +374,7 @@ mod tests {
             status: 503,
             wall: wall(),
             room: "board",
+            path: "/.nap/ticket",
         }
     }
 
@@ -388,17 +409,17 @@ mod tests {
                 "<time datetime=\"2026-01-31T12:03:16+09:00\">12:03:16</time>",
                 ">12:08:15</time>",
                 ">12:03:20</time>",
-                "<strong>3:15</strong>",
+                "<strong data-clock>3:15</strong>",
+                "data-return-ms=\"195000\"",
+                "data-ticket=\"AbC_-9\"",
+                "href=\"/.nap/ticket/nap.css?v=",
+                "src=\"/.nap/ticket/nap.js?v=",
                 "000000000000bead",
             ] {
                 assert!(html.contains(needle), "{needle} in {html}");
             }
             assert!(
-                !html.contains("AbC_-9"),
-                "the token is the cookie's business"
-            );
-            assert!(
-                html.len() <= 4096,
+                html.len() <= 6144,
                 "{} bytes: raise the capacity",
                 html.len()
             );
@@ -480,7 +501,7 @@ mod tests {
                     let name = tag.split([' ', '>']).next().expect("split gives one");
                     match name.strip_prefix('/') {
                         Some(name) => assert_eq!(open.pop(), Some(name), "{html}"),
-                        None if name == "meta" => {}
+                        None if ["meta", "link"].contains(&name) => {}
                         None => open.push(name),
                     }
                 }
@@ -501,7 +522,7 @@ mod tests {
             });
             let html = body(&page, Format::Html, language);
             assert!(
-                !html.contains("<script") && !html.contains("alert('1')"),
+                !html.contains("<script>") && !html.contains("alert('1')"),
                 "{html}"
             );
             assert!(html.contains("&#60;script&#62;"), "{html}");
