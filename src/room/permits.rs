@@ -79,17 +79,34 @@ impl Permits {
     /// is let in who would make more than `limit` run.
     pub fn set_limit(&self, limit: u32) {
         let limit = limit.clamp(1, PERMITS as u32);
+        // Shut first, then lowered, then looked at: see claim().
+        self.overhang.store(1, SeqCst);
+        self.limit.store(limit, SeqCst);
         let above = self.entries.iter().skip(limit as usize).any(Permit::held);
         self.overhang.store(u32::from(above), SeqCst);
-        self.limit.store(limit, SeqCst);
     }
 
     /// The lock-free way in: a permit if one is free and nobody waits.
+    ///
+    /// Exact against [`Permits::set_limit`]: that writes overhang and limit, then looks at the
+    /// entries; this writes its entry, then looks at overhang and limit again. So one of the two
+    /// sees the other, and this backs out or was a holder when the limit changed. Who meanwhile
+    /// enqueued beside an entry that comes free so is served by the next access that leaves, or by
+    /// the second's tick.
     pub fn claim(&self, owner: Owner) -> Option<u32> {
         if self.waiting.load(SeqCst) != 0 || self.overhang.load(Relaxed) != 0 {
             return None;
         }
-        self.claim_any(owner)
+        let permit = self.claim_below(self.limit(), owner)?;
+        self.confirm(permit, owner)
+    }
+
+    fn confirm(&self, permit: u32, owner: Owner) -> Option<u32> {
+        if self.overhang.load(SeqCst) == 0 && permit < self.limit.load(SeqCst) {
+            return Some(permit);
+        }
+        self.release(permit, owner);
+        None
     }
 
     /// Under the lock, when `owner` is next in turn: a permit if the limit has room.
@@ -102,11 +119,10 @@ impl Permits {
                 return None;
             }
         }
-        self.claim_any(owner)
+        self.claim_below(self.limit(), owner)
     }
 
-    fn claim_any(&self, owner: Owner) -> Option<u32> {
-        let limit = self.limit();
+    fn claim_below(&self, limit: u32, owner: Owner) -> Option<u32> {
         let from = self.hint.load(Relaxed).min(limit - 1);
         let order = (from..limit).chain(0..from);
         for i in order {
@@ -356,6 +372,90 @@ mod tests {
             }
         });
         assert!(most.load(SeqCst) <= 3);
+        assert_eq!(permits.running(), 0);
+    }
+    #[test]
+    fn a_claim_that_the_lowering_overtook_backs_out() {
+        let permits = Permits::default();
+        permits.set_limit(4);
+        let saw = permits.limit();
+        let first = permits.claim(owner(1)).expect("free");
+        permits.set_limit(1);
+        // It has seen the old limit and lands only now.
+        let late = permits.claim_below(saw, owner(2)).expect("free");
+        assert!(late >= 1);
+        assert_eq!(permits.confirm(late, owner(2)), None);
+        assert_eq!(permits.owners().collect::<Vec<_>>(), [owner(1)]);
+
+        // It has landed when the limit is lowered: it was there before, and is waited for.
+        permits.set_limit(4);
+        let before = permits.claim_below(saw, owner(3)).expect("free");
+        permits.set_limit(1);
+        assert!(permits.release(first, owner(1)));
+        assert_eq!(permits.claim(owner(4)), None);
+        assert_eq!(permits.claim_in_turn(owner(4)), None);
+        assert!(permits.release(before, owner(3)));
+        assert!(permits.claim_in_turn(owner(4)).is_some());
+    }
+
+    /// Claims, on both ways in, as another thread lowers and raises the limit: one that was begun
+    /// after the limit was lowered finds nobody else running.
+    #[test]
+    fn a_lowered_limit_holds_for_every_claim_begun_after_it() {
+        const LOWERED: u32 = 1;
+        let permits = Permits::default();
+        permits.set_limit(4);
+        let lock = std::sync::Mutex::new(());
+        let (phase, inside, held) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4u32 {
+                let (permits, lock) = (&permits, &lock);
+                let (phase, inside, held) = (&phase, &inside, &held);
+                scope.spawn(move || {
+                    let life = Life {
+                        child: thread as u16,
+                        epoch: 1,
+                    };
+                    for round in 0..40_000 {
+                        let me = Owner::new(life, round);
+                        let before = phase.load(SeqCst);
+                        let claimed = permits.claim(me).or_else(|| {
+                            let _held = lock.lock().expect("no panic under it");
+                            permits.claim_in_turn(me)
+                        });
+                        let Some(permit) = claimed else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        let n = inside.fetch_add(1, SeqCst) + 1;
+                        if before % 2 == LOWERED && phase.load(SeqCst) == before {
+                            held.fetch_add(1, SeqCst);
+                            assert_eq!(n, 1, "running under a limit of 1");
+                        }
+                        if round % 64 == 0 {
+                            std::thread::yield_now();
+                        }
+                        inside.fetch_sub(1, SeqCst);
+                        assert!(permits.release(permit, me));
+                    }
+                });
+            }
+            for _ in 0..4_000 {
+                {
+                    let _held = lock.lock().expect("no panic under it");
+                    permits.set_limit(1);
+                }
+                phase.fetch_add(1, SeqCst);
+                std::thread::yield_now();
+                phase.fetch_add(1, SeqCst);
+                {
+                    let _held = lock.lock().expect("no panic under it");
+                    permits.set_limit(4);
+                }
+                std::thread::yield_now();
+            }
+        });
+        assert!(held.load(SeqCst) > 0, "nobody ran under the lowered limit");
         assert_eq!(permits.running(), 0);
     }
 }
