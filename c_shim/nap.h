@@ -232,7 +232,7 @@ typedef struct nap_core {
     void (*start)(int ticket_log);
     /* a child has died (child_status hook): take back what it held */
     void (*child_gone)(int pid);
-    /* about once a second in the parent and lazily elsewhere: close slots, long answers */
+    /* every few seconds in the parent: close slots, long answers, records of expired tickets */
     void (*tick)(void);
     /* the server ends: write the state file, drop the mapping's statistics */
     void (*segment_close)(void);

@@ -28,7 +28,11 @@ printf 'q=%s uri=%s ref=%s redirect=%s\\n' \
 ";
 
 fn site() -> Builder {
-    let room = |name: &str| format!("<NapRoom {name}>\n{TERMS}</NapRoom>");
+    site_with("")
+}
+
+fn site_with(terms: &str) -> Builder {
+    let room = |name: &str| format!("<NapRoom {name}>\n{TERMS}{terms}</NapRoom>");
     Httpd::builder()
         .nap()
         .holding()
@@ -389,4 +393,50 @@ fn a_ticket_of_another_epoch_is_booked_again_and_of_another_key_is_none() {
         let again = if key == "1" { "used" } else { "forged" };
         assert_eq!(ask().header("nap-reason"), Some(again), "once");
     }
+}
+
+#[test]
+fn the_ticket_log_tells_how_each_ticket_ended() {
+    let httpd = site_with("NapTicketLifetime 5s\n")
+        .config("NapTicketLog {root}/tickets")
+        .start();
+    let held = httpd.hold("full", 1);
+    let kept = buy(&httpd);
+    buy(&httpd);
+    kept.until_prime();
+    let answer = admitted(&httpd, held, "/cgi-bin/app", &[("Cookie", &kept.cookie())]);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let records = || -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(httpd.root().join("tickets")).expect("the log");
+        text.lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    };
+    let of = |event: &str| -> Vec<serde_json::Value> {
+        let records = records().into_iter();
+        records.filter(|record| record["event"] == event).collect()
+    };
+    let issued = of("issued");
+    assert_eq!(issued.len(), 2);
+    assert_eq!(of("redeemed")[0]["id"], issued[0]["id"]);
+    // The parent looks every ten seconds.
+    wait_until("the other one's end is told", 2 * PATIENCE, || {
+        !of("expired").is_empty()
+    });
+    let expired = &of("expired")[0];
+    assert_eq!(expired["id"], issued[1]["id"]);
+    assert_eq!(expired["room"], "site");
+    let (end, told) = (expired["end"].as_f64(), expired["time"].as_f64());
+    assert!(end < told, "{expired}");
+    let tickets = &httpd.get("/nap-info?json").json()["tickets"];
+    let fates = tickets
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|t| &t["fate"]);
+    assert_eq!(fates.collect::<Vec<_>>(), ["expired", "redeemed"]);
+    // Nothing is told twice.
+    let before = records().len();
+    sleep(Duration::from_secs(11));
+    assert_eq!((before, records().len()), (4, 4));
 }

@@ -13,6 +13,7 @@ use super::guard::guard;
 use super::host::Host;
 use super::process::{self, RoomSetup, Setup};
 use super::text::{put_error, text};
+use super::ticket_log;
 use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
 use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys, name_hash};
@@ -543,8 +544,8 @@ pub unsafe extern "C" fn child_gone(pid: c_int) {
 
 pub unsafe extern "C" fn tick() {
     guard((), || {
-        if let Some(process) = process::process() {
-            process.segment.locked(|_, _, _| ());
+        if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
+            ticket_log::expire(process, setup);
         }
     });
 }

@@ -1,14 +1,16 @@
 //! NapTicketLog's records, one JSON object a line: a ticket when it is sold (id, original request,
-//! start, end of the prime window, end: paper 4.2.2), and again when it is redeemed. Times are unix
-//! seconds.
+//! start, end of the prime window, end: paper 4.2.2), and again when it is redeemed or has expired.
+//! Times are unix seconds.
 
 use serde::Serialize;
 
 use super::access::{Here, ticket_of};
 use super::contract::nap_request;
+use super::process::{Process, Setup};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
+use crate::room::history;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 
@@ -31,25 +33,38 @@ struct Record<'a> {
 
 impl<'a> Record<'a> {
     fn of(event: &'static str, ticket: &Ticket, here: &'a Here<'_>) -> Record<'a> {
-        let (now, wall) = (here.process.segment.now(), Micros(clock::wall()));
-        let unix = |time: Micros| ((wall + time) - now).as_secs_f64();
+        let times = [ticket.start, ticket.prime_end, ticket.end];
+        let room = here.room.conf.name.as_str();
+        Record::at(event, ticket.id, times, room, here.process)
+    }
+
+    /// `times`: start, end of the prime window, end; inside time.
+    fn at(
+        event: &'static str,
+        id: u64,
+        times: [Micros; 3],
+        room: &'a str,
+        process: &Process,
+    ) -> Record<'a> {
+        let (now, wall) = (process.segment.now(), Micros(clock::wall()));
+        let [start, prime_end, end] = times.map(|time| ((wall + time) - now).as_secs_f64());
         Record {
             event,
-            id: format!("{:016x}", ticket.id),
+            id: format!("{id:016x}"),
             time: wall.as_secs_f64(),
-            room: here.room.conf.name.as_str(),
+            room,
             reason: None,
             request: None,
             waited: None,
-            start: unix(ticket.start),
-            prime_end: unix(ticket.prime_end),
-            end: unix(ticket.end),
+            start,
+            prime_end,
+            end,
         }
     }
 
-    fn write(&self, here: &Here<'_>) {
+    fn write(&self, process: &Process) {
         if let Ok(line) = serde_json::to_string(self) {
-            here.process.host.ticket_log(&line);
+            process.host.ticket_log(&line);
         }
     }
 }
@@ -70,7 +85,7 @@ pub fn issued(here: &Here<'_>, q: &nap_request) {
     let mut record = Record::of("issued", &ticket, here);
     record.reason = Some(reason.name());
     record.request = Some(String::from_utf8_lossy(&request).into_owned());
-    record.write(here);
+    record.write(here.process);
 }
 
 /// The access in `here` redeemed a ticket and runs.
@@ -80,5 +95,29 @@ pub fn redeemed(here: &Here<'_>) {
     };
     let mut record = Record::of("redeemed", &ticket, here);
     record.waited = Some(Micros(here.a.waited_us).as_secs_f64());
-    record.write(here);
+    record.write(here.process);
+}
+
+/// Tickets taken out of the lock at once.
+const BATCH: usize = 64;
+
+/// Seals and records the tickets that have ended unredeemed. The parent alone does this, so each
+/// has one record at most; of those that the issue history no longer has there is none.
+pub fn expire(process: &Process, setup: &Setup) {
+    let mut ended: Vec<history::Record> = Vec::with_capacity(BATCH);
+    loop {
+        ended.clear();
+        let sealed = process
+            .segment
+            .locked(|tables, now, _| tables.expire(now, &mut ended));
+        for ticket in ended.iter().filter(|_| setup.ticket_log) {
+            let room = setup.rooms.iter().find(|room| room.gate == ticket.gate);
+            let room = room.map_or("", |room| room.conf.name.as_str());
+            let times = [ticket.start, ticket.prime_end, ticket.end];
+            Record::at("expired", ticket.id, times, room, process).write(process);
+        }
+        if sealed.is_none() || ended.len() < BATCH {
+            return;
+        }
+    }
 }

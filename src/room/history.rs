@@ -24,7 +24,7 @@ pub enum Fate {
     Deferred = 4,
     /// Presented in time and not let in. Must not happen; counted.
     Broken = 5,
-    /// Never presented.
+    /// Over, grace included, and not redeemed.
     Expired = 6,
 }
 
@@ -156,6 +156,20 @@ impl History {
         }
     }
 
+    /// Seal the fate of tickets that are over and were not redeemed: each of them goes to `ended`,
+    /// once ever, as far as that has capacity for. `grace` is how long after its end a ticket of a
+    /// gate can still be presented.
+    pub fn expire(&mut self, now: Micros, grace: impl Fn(u32) -> Micros, ended: &mut Vec<Record>) {
+        let open = |r: &&mut Record| r.serial != 0 && r.fate == Fate::Sold as u32;
+        let over = |r: &&mut Record| now >= r.end + grace(r.gate);
+        let left = ended.capacity() - ended.len();
+        for record in self.records.iter_mut().filter(open).filter(over).take(left) {
+            record.fate = Fate::Expired as u32;
+            record.settled = now;
+            ended.push(*record);
+        }
+    }
+
     /// The last `n` tickets, the newest first.
     pub fn last(&self, n: usize) -> impl Iterator<Item = &Record> {
         let newest = (self.sold & 0xffff_ffff) as u32;
@@ -199,5 +213,31 @@ mod tests {
             last.iter().all(|r| r.fate != Fate::Broken as u32),
             "3 has been overwritten"
         );
+    }
+    #[test]
+    fn a_ticket_that_nobody_redeemed_expires_once() {
+        let mut history = Box::new(History::default());
+        for end in [10, 20, 30] {
+            let serial = history.next_serial();
+            let record = Record {
+                serial,
+                end: Micros(end),
+                ..Record::default()
+            };
+            history.issue(record, b"GET", b"/");
+        }
+        history.settle(1, Fate::Redeemed, Micros(5));
+        let mut expire = |now, most| {
+            let mut ended = Vec::with_capacity(most);
+            history.expire(Micros(now), |_| Micros(5), &mut ended);
+            ended.iter().map(|r| r.serial).collect::<Vec<_>>()
+        };
+        assert!(expire(24, 8).is_empty(), "in its grace");
+        assert_eq!(expire(99, 1), [2], "no more than there is space for");
+        assert_eq!(expire(99, 1), [3]);
+        assert!(expire(99, 8).is_empty(), "once");
+        let fates: Vec<u32> = history.last(3).map(|r| r.fate).collect();
+        let (expired, redeemed) = (Fate::Expired as u32, Fate::Redeemed as u32);
+        assert_eq!(fates, [expired, expired, redeemed]);
     }
 }

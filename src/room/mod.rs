@@ -28,7 +28,7 @@ use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use children::Child;
 use gate::{Gate, GateView};
-use history::History;
+use history::{History, Record};
 use owner::Life;
 use permits::Permits;
 use places::{Places, Queue};
@@ -187,6 +187,17 @@ impl Tables<'_> {
             }
         }
         found
+    }
+
+    /// Seal the fate of tickets that ended unredeemed: see [`History::expire`].
+    pub fn expire(&mut self, now: Micros, ended: &mut Vec<Record>) {
+        let gates = &*self.gates;
+        let grace = |at: u32| {
+            gates
+                .get(at as usize)
+                .map_or(Micros::ZERO, |gate| gate.terms.grace())
+        };
+        self.history.expire(now, grace, ended);
     }
 
     /// A process died under the lock: rebuild what can be rebuilt from the entries.
