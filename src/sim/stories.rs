@@ -526,3 +526,32 @@ fn two_seconds_early_are_in_time() {
     assert_eq!(story.state.gate().counts.presented, 1);
     assert_eq!(story.claims(story.now), 0);
 }
+
+#[test]
+fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
+    let live = |story: &mut Story, visitor: u32| {
+        let now = story.now;
+        let hash = u64::from(visitor);
+        story
+            .state
+            .at_gate(now, |view| view.clients.live(hash, now))
+            .0
+    };
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let (ticket, own) = (story.ticket(2), story.ticket(3));
+    story.now = ticket.start;
+    // He comes from the address of another who holds a ticket too.
+    let seat = story.waits(3, &[ticket]);
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
+    let now = story.now;
+    story
+        .state
+        .at_gate(now, |view| view.gone(seat.place, Story::owner(3)));
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (1, 1));
+    story.leaves(&running);
+    story.runs(9, &[ticket]);
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
+    story.now = own.end;
+    assert_eq!(live(&mut story, 3), 0, "his has ended unused");
+}

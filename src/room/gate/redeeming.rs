@@ -8,7 +8,6 @@ use crate::nap::ledger::claim_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
-use crate::room::arrival::Arrival;
 use crate::room::history::Fate;
 use crate::room::places::Place;
 
@@ -19,7 +18,6 @@ impl GateView<'_> {
         ticket: Option<Ticket>,
         standing: Standing,
         state: State,
-        arrival: &Arrival<'_>,
     ) -> Option<Ticket> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
@@ -35,9 +33,7 @@ impl GateView<'_> {
         gate.ledger.unclaim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
-        for hash in arrival.client_hash {
-            self.clients.settle(hash);
-        }
+        self.clients.used(ticket.serial, ticket.end);
         let fate = match standing {
             Standing::Prime => Fate::Redeemed,
             Standing::Early => Fate::Early,
@@ -81,6 +77,7 @@ impl GateView<'_> {
             (slots::Fate::Late, &mut gate.counts.late)
         };
         *count = count.saturating_sub(1);
+        self.clients.returned(entry.serial, entry.end, self.now);
         gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
         true

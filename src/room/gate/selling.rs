@@ -70,10 +70,8 @@ impl GateView<'_> {
         gate.counts.sold += 1;
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
-        for hash in arrival.client_hash {
-            self.clients.issue(hash, u32::MAX, end, now);
-        }
         let serial = self.history.next_serial();
+        self.clients.sold(serial, arrival.client_hash, end, now);
         let id = ticket_id(
             &arrival.secret,
             now,
