@@ -150,7 +150,13 @@ impl GateView<'_> {
             0 => Micros::ZERO,
             _ => self.predict(queue),
         };
-        let deadline = self.now + self.gate.terms.bound;
+        let mut deadline = self.now + self.gate.terms.bound;
+        if line != Line::Wait
+            && let Some(ticket) = ticket
+        {
+            // Under a bound that has been raised he still leaves within his claim.
+            deadline = deadline.min(ticket.prime_end + self.gate.bound_of(ticket.slot));
+        }
         let mut place = Place {
             owner: arrival.owner,
             gate: self.at,
@@ -179,6 +185,7 @@ impl GateView<'_> {
                 _ => self.refuse_newcomer(Reason::Full, arrival),
             };
         };
+        self.gate.queued_until = self.gate.queued_until.max(deadline);
         if queue == 0 {
             self.gate.departures.begin(self.now);
         }

@@ -4,7 +4,6 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::claim_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -29,7 +28,7 @@ impl GateView<'_> {
         self.redeemed = Some(ticket);
         let gate = &mut *self.gate;
         gate.set_state(ticket.slot, ticket.index, state);
-        let (from, to) = claim_of(ticket.start, ticket.prime_end, gate.terms.bound);
+        let (from, to) = gate.claim_of(ticket.slot, ticket.start, ticket.prime_end);
         gate.ledger.unclaim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
@@ -65,7 +64,7 @@ impl GateView<'_> {
             return false;
         };
         gate.states.set(position, State::Sold);
-        let (from, to) = claim_of(entry.start, entry.prime_end, gate.terms.bound);
+        let (from, to) = gate.claim_of(entry.slot, entry.start, entry.prime_end);
         gate.ledger.claim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
