@@ -89,7 +89,8 @@ pub struct Slot {
     pub base: u32,
     /// Not zero: no ticket of it can be presented any more.
     pub closed: u32,
-    spare: u32,
+    /// B, frozen when it opened, in milliseconds: what its tickets claim does not change any more.
+    bound_ms: u32,
 }
 
 impl Slot {
@@ -111,12 +112,17 @@ impl Slot {
         expired: 0,
         base: 0,
         closed: 0,
-        spare: 0,
+        bound_ms: 0,
     };
 
     /// When it ends and the next one starts.
     pub fn end(&self) -> Micros {
         self.start + self.period
+    }
+
+    /// B when it opened, in whole milliseconds, rounded up.
+    pub fn bound(&self) -> Micros {
+        Micros::from_millis(self.bound_ms.into())
     }
 
     /// When the prime window of a place starts: `start + index period / issue_limit`.
@@ -188,6 +194,8 @@ pub struct Terms {
     pub late_share_ppm: u32,
     /// No ticket starts later than this from now (`NapTicketHorizon`).
     pub horizon: Micros,
+    /// B (`NapWaitMax`).
+    pub bound: Micros,
 }
 
 /// A place that was sold.
@@ -272,7 +280,7 @@ impl Slots {
     };
 
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
-    /// room for: `may(start)`. None: nothing can be sold within the horizon.
+    /// room for: `may(slot, start)`. None: nothing can be sold within the horizon.
     ///
     /// `may` stands for a claim of one length rounded out to whole seconds, so a start refused
     /// means every later start within the same second refused; those are not asked for.
@@ -281,7 +289,7 @@ impl Slots {
         now: Micros,
         first: Micros,
         terms: &Terms,
-        may: &mut dyn FnMut(Micros) -> bool,
+        may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
         self.repair();
         let (seq, index) = self.find(Pool::Newcomers, now, first, terms, may)?;
@@ -295,7 +303,7 @@ impl Slots {
         now: Micros,
         first: Micros,
         terms: &Terms,
-        may: &mut dyn FnMut(Micros) -> bool,
+        may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
         self.repair();
         let late = self.find(Pool::Late, now, first, terms, may);
@@ -410,7 +418,7 @@ impl Slots {
         now: Micros,
         first: Micros,
         terms: &Terms,
-        may: &mut dyn FnMut(Micros) -> bool,
+        may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<(u32, u32)> {
         let latest = now + terms.horizon;
         let last_sold = match pool {
@@ -447,7 +455,7 @@ impl Slots {
                 if start > latest {
                     break;
                 }
-                if may(start) {
+                if may(&slot, start) {
                     return Some((seq, index));
                 }
                 refusals += 1;
@@ -523,6 +531,7 @@ impl Slots {
             start,
             period: terms.period.max(Micros(1)),
             base,
+            bound_ms: u32::try_from(terms.bound.0.div_ceil(1000)).unwrap_or(u32::MAX),
             ..Slot::EMPTY
         };
         self.newest = seq;
@@ -571,6 +580,7 @@ mod tests {
             issue_limit: capacity,
             late_share_ppm: 0,
             horizon: DAY,
+            bound: Micros::from_secs(4),
         }
     }
 
@@ -585,7 +595,7 @@ mod tests {
     /// Starts of what is sold while the ledger always has room, in seconds.
     fn book_all(slots: &mut Slots, first: f64, terms: &Terms, n: usize) -> Vec<f64> {
         (0..n)
-            .map_while(|_| slots.book(secs(0.0), secs(first), terms, &mut |_| true))
+            .map_while(|_| slots.book(secs(0.0), secs(first), terms, &mut |_, _| true))
             .map(|booking| booking.start.as_secs_f64())
             .collect()
     }
@@ -622,6 +632,23 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_keeps_the_bound_it_opened_with() {
+        let mut slots = slots();
+        let longer = Terms {
+            bound: Micros(9_000_001),
+            ..terms(2)
+        };
+        let mut asked = Vec::new();
+        for terms in [terms(2), longer, longer] {
+            slots.book(secs(0.0), secs(4.0), &terms, &mut |slot, _| {
+                asked.push((slot.seq, slot.bound().0 / 1000));
+                true
+            });
+        }
+        assert_eq!(asked, [(1, 4000), (1, 4000), (2, 9001)]);
+    }
+
+    #[test]
     fn starts_before_the_first_are_skipped_and_never_sold() {
         let mut slots = slots();
         assert_eq!(book_all(&mut slots, 4.0, &terms(5), 1), [4.0]);
@@ -633,7 +660,7 @@ mod tests {
     #[test]
     fn what_the_ledger_refuses_stays_on_offer() {
         let mut slots = slots();
-        let full_until = |until: f64| move |start: Micros| start >= secs(until);
+        let full_until = |until: f64| move |_: &Slot, start: Micros| start >= secs(until);
         let book = |slots: &mut Slots, until| {
             slots
                 .book(secs(0.0), secs(4.0), &terms(5), &mut full_until(until))
@@ -653,7 +680,7 @@ mod tests {
     fn a_second_that_was_refused_is_asked_for_once() {
         let mut slots = slots();
         let mut asked = Vec::new();
-        let booking = slots.book(secs(0.0), secs(4.0), &terms(1000), &mut |start| {
+        let booking = slots.book(secs(0.0), secs(4.0), &terms(1000), &mut |_, start| {
             asked.push(start.as_secs_f64());
             start >= secs(7.0)
         });
@@ -672,7 +699,7 @@ mod tests {
         assert_eq!((starts.len(), starts.last()), (12, Some(&59.0)));
 
         let mut asked = 0_u32;
-        let mut refuse = |_| {
+        let mut refuse = |_: &Slot, _| {
             asked += 1;
             false
         };
@@ -691,7 +718,7 @@ mod tests {
         for _ in 0..40 {
             let taken = starts.clone();
             let booking = slots
-                .book(secs(0.0), secs(4.0), &terms(10), &mut |start| {
+                .book(secs(0.0), secs(4.0), &terms(10), &mut |_, start| {
                     start.secs_floor() % 100 == 50 && !taken.contains(&start)
                 })
                 .expect("a place every 100 s");
@@ -713,15 +740,15 @@ mod tests {
             "{starts:?}"
         );
         let late = slots
-            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_, _| true)
             .expect("free");
         assert_eq!((late.index, late.start), (9, secs(4.5)));
         let late = slots
-            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_, _| true)
             .expect("free");
         assert_eq!((late.index, late.start), (19, secs(9.5)));
         let next = slots
-            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_| true)
+            .rebook(secs(0.0), secs(1.0), &tenth, &mut |_, _| true)
             .expect("free");
         assert_eq!(
             (next.seq, next.index),
@@ -741,7 +768,7 @@ mod tests {
         };
         book_all(&mut slots, 0.0, &tenth, 2);
         let booking = slots
-            .rebook(secs(0.0), secs(0.0), &tenth, &mut |_| true)
+            .rebook(secs(0.0), secs(0.0), &tenth, &mut |_, _| true)
             .expect("free");
         assert_eq!((booking.index, booking.start), (2, secs(1.0)));
     }
@@ -845,7 +872,7 @@ mod tests {
             now = now + Micros::from_secs(1);
             while slots.close_due(now, Micros::ZERO).is_some() {}
             assert!(
-                slots.book(now, now, &short, &mut |_| true).is_some(),
+                slots.book(now, now, &short, &mut |_, _| true).is_some(),
                 "at {now:?}"
             );
         }
@@ -858,7 +885,9 @@ mod tests {
         let mut taken = 0_u64;
         for i in 0..20 {
             if slots
-                .book(secs(0.0), secs(f64::from(i) * 10.0), &wide, &mut |_| true)
+                .book(secs(0.0), secs(f64::from(i) * 10.0), &wide, &mut |_, _| {
+                    true
+                })
                 .is_some()
             {
                 taken += 100_000;
@@ -868,7 +897,7 @@ mod tests {
         assert!(slots.close_due(secs(10.0), Micros::ZERO).is_some());
         assert!(
             slots
-                .book(secs(10.0), secs(200.0), &wide, &mut |_| true)
+                .book(secs(10.0), secs(200.0), &wide, &mut |_, _| true)
                 .is_some()
         );
     }
@@ -907,8 +936,8 @@ mod tests {
             assert!(slots.slot(8).is_some());
             for now in [0, 5, 1 << 40] {
                 let now = Micros(now);
-                let _ = slots.book(now, now, &terms(3), &mut |_| false);
-                let _ = slots.rebook(now, now, &terms(3), &mut |_| true);
+                let _ = slots.book(now, now, &terms(3), &mut |_, _| false);
+                let _ = slots.rebook(now, now, &terms(3), &mut |_, _| true);
                 while slots.close_due(now, Micros::ZERO).is_some() {}
                 let _ = (slots.open_slots().count(), slots.position(word, word));
                 slots.settle(word, Fate::Redeemed);
@@ -916,7 +945,9 @@ mod tests {
             let later = secs(1e9);
             while slots.close_due(later, Micros::ZERO).is_some() {}
             assert!(
-                slots.book(later, later, &terms(3), &mut |_| true).is_some(),
+                slots
+                    .book(later, later, &terms(3), &mut |_, _| true)
+                    .is_some(),
                 "it sells again"
             );
         }

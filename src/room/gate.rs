@@ -35,10 +35,10 @@ use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
-use crate::nap::ledger::Ledger;
+use crate::nap::ledger::{Ledger, claim_of};
 use crate::nap::returns::Returns;
 use crate::nap::share::Share;
-use crate::nap::slots::Slots;
+use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
@@ -65,6 +65,8 @@ pub struct Gate {
     pub kind: u32,
     /// Settings in force.
     pub terms: Terms,
+    /// Nobody now queued stays longer.
+    queued_until: Micros,
     /// Wait, Re Access and guard line.
     pub queue: Queue,
     /// L in force: what the law wants, as far as workers allow.
@@ -293,6 +295,7 @@ impl Gate {
         room: 0,
         kind: 0,
         terms: Terms::EMPTY,
+        queued_until: Micros::ZERO,
         queue: Queue::EMPTY,
         limit: 0,
         wanted: 0,
@@ -324,6 +327,18 @@ impl Gate {
         self.slots
             .position(slot, index)
             .map(|at| self.states.state(at))
+    }
+
+    /// What a ticket claims: as long as B was when its slot opened, so that it is the same when the
+    /// ticket is sold, redeemed and good again, whatever B is by then.
+    fn claim_of(&self, slot: u32, start: Micros, prime_end: Micros) -> (Micros, Micros) {
+        claim_of(start, prime_end, self.bound_of(slot))
+    }
+
+    fn bound_of(&self, slot: u32) -> Micros {
+        self.slots
+            .slot(slot)
+            .map_or(self.terms.bound, slots::Slot::bound)
     }
 
     fn set_state(&mut self, slot: u32, index: u32, state: State) {

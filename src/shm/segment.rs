@@ -43,7 +43,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 /// Layout of [`Head`]; sections carry versions of their own.
 const LAYOUT: u32 = 1;
 /// Version of every section: raised when a type in it changes its meaning but not its size.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Sections the directory has room for.
 const SECTIONS: usize = 16;
 

@@ -80,6 +80,8 @@ pub struct Asked<'a> {
 pub struct Oracle {
     terms: Terms,
     epoch: u64,
+    /// The bound slots opened with, where it is not the present one.
+    bounds: BTreeMap<u32, Micros>,
     facts: BTreeMap<Key, Fact>,
     sold: BTreeSet<Key>,
     waiters: BTreeMap<u32, Waiter>,
@@ -89,6 +91,8 @@ pub struct Oracle {
     audits: u64,
     /// Deaths under the lock have been mended: equal deadlines may have changed their order.
     pub mended: bool,
+    /// The bound has been changed: who came later may have the earlier deadline.
+    pub rebound: bool,
     /// And all jobs are short: nobody may be put off twice.
     pub calm: bool,
     /// Nothing goes wrong in this world: there must be a worker for whoever holds a ticket.
@@ -109,6 +113,7 @@ impl Oracle {
         Oracle {
             terms,
             epoch,
+            bounds: BTreeMap::new(),
             facts: BTreeMap::new(),
             sold: BTreeSet::new(),
             waiters: BTreeMap::new(),
@@ -117,6 +122,7 @@ impl Oracle {
             highest: 0,
             audits: 0,
             mended: false,
+            rebound: false,
             calm: true,
             untroubled: true,
             raised: false,
@@ -149,7 +155,14 @@ impl Oracle {
     }
 
     fn claim(&self, ticket: &Ticket) -> (Micros, Micros) {
-        claim_of(ticket.start, ticket.prime_end, self.terms.bound)
+        claim_of(ticket.start, ticket.prime_end, self.bound_of(ticket))
+    }
+
+    fn bound_of(&self, ticket: &Ticket) -> Micros {
+        self.bounds
+            .get(&ticket.slot)
+            .copied()
+            .unwrap_or(self.terms.bound)
     }
 
     fn in_time(&self, ticket: &Ticket, now: Micros) -> bool {
@@ -241,11 +254,16 @@ impl Oracle {
         let ticket = seat.redeemed.filter(|t| t.epoch == self.epoch);
         let key = ticket.map(|t| (t.slot, t.index));
         self.turns += 1;
+        let claimed = ticket.filter(|_| seat.re_access);
+        let deadline = match claimed {
+            Some(ticket) => self.claim(&ticket).1.min(now + self.terms.bound),
+            None => now + self.terms.bound,
+        };
         let mut waiter = Waiter {
             owner: asked.owner,
             place: seat.place,
             turn: self.turns,
-            deadline: now + self.terms.bound,
+            deadline,
             until: seat.until.max(now),
             re_access: seat.re_access,
             guard: seat.re_access && ticket.is_some_and(|t| t.has(Ticket::GUARD)),
@@ -308,7 +326,14 @@ impl Oracle {
             return;
         }
         let bound = self.terms.bound;
+        let queued = self.waiters.values().filter(|w| !w.granted && !w.replaced);
+        let free = queued.map(|w| w.deadline).fold(now + bound, Micros::max);
+        let (from, by_ledger) = (
+            self.claim(&ticket).0,
+            self.terms.re_access.how != how::FIXED,
+        );
         let sound = ticket.start >= now + bound + early(bound)
+            && (from >= free || !by_ledger)
             && ticket.start <= now + self.terms.horizon
             && ticket.start < ticket.prime_end
             && ticket.prime_end <= ticket.end
@@ -435,6 +460,15 @@ impl Oracle {
         self.terms.run_ready = limit;
     }
 
+    /// The bound has changed in place; slots that are open keep theirs.
+    pub fn bound_changed(&mut self, bound: Micros, state: &State) {
+        for slot in state.gate().slots.open_slots() {
+            self.bounds.entry(slot.seq).or_insert(self.terms.bound);
+        }
+        self.terms.bound = bound;
+        self.rebound = true;
+    }
+
     /// Who has been given a permit since the last look: nobody who was before him may still wait.
     pub fn grants(&mut self, state: &State) {
         for waiter in self.waiters.values_mut() {
@@ -463,8 +497,11 @@ impl Oracle {
             for (id, w) in &self.waiters {
                 let linked = !w.granted && !w.replaced && state.wake_word(w.place) == wake::WAITING;
                 let same = w.re_access == g.re_access;
-                let in_turn = w.deadline < g.deadline
-                    || (w.deadline == g.deadline && same && w.turn < g.turn && !self.mended);
+                let in_turn = (w.deadline < g.deadline && !self.rebound)
+                    || ((w.deadline == g.deadline || self.rebound)
+                        && same
+                        && w.turn < g.turn
+                        && !self.mended);
                 let before = match (w.guard, g.guard) {
                     (true, false) => true,
                     (false, true) => false,
@@ -533,14 +570,15 @@ impl Oracle {
         if self.terms.re_access.how == how::FIXED {
             return;
         }
-        let bound = self.terms.bound;
+        let deadlines = self.waiters.values().map(|w| w.deadline);
+        let last = deadlines.fold(now + self.terms.bound, Micros::max);
         let claims: Vec<(Micros, Micros)> = self
             .sold
             .iter()
             .filter_map(|key| self.facts.get(key))
             .filter(|fact| !fact.returned)
             .map(|fact| self.claim(&fact.ticket))
-            .filter(|&(start, end)| start <= now + bound && now < end)
+            .filter(|&(start, end)| start <= last && now < end)
             .collect();
         let queued: Vec<Micros> = self
             .waiters

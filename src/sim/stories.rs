@@ -526,3 +526,95 @@ fn two_seconds_early_are_in_time() {
     assert_eq!(story.state.gate().counts.presented, 1);
     assert_eq!(story.claims(story.now), 0);
 }
+
+#[test]
+fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
+    let live = |story: &mut Story, visitor: u32| {
+        let now = story.now;
+        let hash = u64::from(visitor);
+        story
+            .state
+            .at_gate(now, |view| view.clients.live(hash, now))
+            .0
+    };
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let (ticket, own) = (story.ticket(2), story.ticket(3));
+    story.now = ticket.start;
+    // He comes from the address of another who holds a ticket too.
+    let seat = story.waits(3, &[ticket]);
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
+    let now = story.now;
+    story
+        .state
+        .at_gate(now, |view| view.gone(seat.place, Story::owner(3)));
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (1, 1));
+    story.leaves(&running);
+    story.runs(9, &[ticket]);
+    assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
+    story.now = own.end;
+    assert_eq!(live(&mut story, 3), 0, "his has ended unused");
+}
+
+#[test]
+fn what_a_ticket_claims_outlives_a_change_of_the_bound() {
+    let secs = Micros::from_secs;
+    for bound in [1, 30] {
+        let mut story = Story::new(terms(fixed(5)));
+        story.runs(1, &[]);
+        let ticket = story.ticket(2);
+        let last = ticket.prime_end + secs(4);
+        story.state.terms_mut().bound = secs(bound);
+        let claimed = |story: &Story| {
+            [
+                ticket.start - secs(3),
+                ticket.start - secs(2),
+                last,
+                last + secs(1),
+            ]
+            .map(|at| story.claims(at))
+        };
+        // The ledger's second before the last is the last that is claimed.
+        assert_eq!(claimed(&story), [0, 1, 0, 0], "{bound}");
+        assert_eq!(story.claims(last - secs(1)), 1, "{bound}");
+        story.now = ticket.prime_end - Micros(1);
+        let verdict = story.ask(2, &[ticket], Parking::Holders, |view, arrival| {
+            view.enter(arrival)
+        });
+        let Verdict::Wait(seat) = verdict else {
+            panic!("{bound}: {verdict:?}")
+        };
+        assert!(
+            seat.until > story.now && seat.until <= last,
+            "{bound}: {seat:?}"
+        );
+        assert_eq!(story.claims(last - secs(1)), 0, "{bound}");
+        story
+            .state
+            .at_gate(story.now, |view| view.gone(seat.place, Story::owner(2)));
+        assert_eq!(story.claims(last - secs(1)), 1, "{bound}: good again");
+        assert_eq!(story.claims(last), 0, "{bound}");
+    }
+}
+
+#[test]
+fn under_a_lowered_bound_no_claim_begins_before_those_of_the_old_have_left() {
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    story.waits(2, &[]);
+    let deadline = story.now + Micros::from_secs(4);
+    story.state.terms_mut().bound = Micros::from_secs(1);
+    story.pass(500);
+    let ticket = story.ticket(3);
+    assert!(
+        ticket.start >= deadline + Micros::from_millis(500),
+        "{ticket:?}"
+    );
+    story.leaves(&running);
+    assert_eq!(story.state.gate().queue.len(), 0);
+    let ticket = story.ticket(4);
+    assert!(
+        ticket.start >= story.now + Micros::from_millis(1500),
+        "{ticket:?}"
+    );
+}

@@ -319,8 +319,9 @@ fn book(input: Book) -> Value {
             issue_limit: capacity,
             late_share_ppm: 0,
             horizon: Micros::MAX,
+            bound: Micros::ZERO,
         };
-        let booking = slots.book(units(now), units(first), &terms, &mut |_| true)?;
+        let booking = slots.book(units(now), units(first), &terms, &mut |_, _| true)?;
         Some(json!({
             "slot_start": seconds(booking.slot_start),
             "index": booking.index,

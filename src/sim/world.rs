@@ -300,8 +300,17 @@ impl World {
                 let c = f64::from(self.setup.terms.run_ready);
                 let limit = (c * (0.5 + 1.5 * self.faults.unit())).round().max(1.0) as u32;
                 let parked = self.setup.workers.places(limit);
+                let bound = match self.faults.chance(0.5) {
+                    true => self.setup.terms.bound.as_secs_f64() * (0.3 + 2.0 * self.faults.unit()),
+                    false => self.setup.terms.bound.as_secs_f64(),
+                };
+                let bound = Micros::from_millis((1000.0 * bound) as u64);
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.bound_changed(bound, &self.state);
+                }
                 let terms = self.state.terms_mut();
                 (terms.run_ready, terms.parked) = (limit, parked);
+                terms.bound = bound;
                 self.state.permits().set_limit(limit);
                 if let Some(oracle) = &mut self.oracle {
                     oracle.limit_changed(limit);

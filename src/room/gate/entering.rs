@@ -31,7 +31,7 @@ impl GateView<'_> {
             && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
         {
             self.gate.counts.passed += 1;
-            self.redeem(live, standing, State::Running, arrival);
+            self.redeem(live, standing, State::Running);
             return Verdict::Run(permit);
         }
         self.refresh_limit();
@@ -64,7 +64,7 @@ impl GateView<'_> {
         match standing {
             // A second tab beside a waiting one: this one runs, that one keeps its place.
             Standing::Waits(_) => None,
-            _ => self.redeem(live, standing, State::Running, arrival),
+            _ => self.redeem(live, standing, State::Running),
         }
     }
 
@@ -129,7 +129,7 @@ impl GateView<'_> {
         self.history.settle(ticket.serial, Fate::Broken, self.now);
         match self.sell(Sale::Guard, arrival) {
             Some(again) => {
-                self.redeem(Some(ticket), Standing::Prime, State::Done, arrival);
+                self.redeem(Some(ticket), Standing::Prime, State::Done);
                 self.refuse_with(Reason::Broken, Some(again), arrival)
             }
             None => self.refuse(Reason::Broken, Some(ticket), self.spread(arrival)),
@@ -150,7 +150,13 @@ impl GateView<'_> {
             0 => Micros::ZERO,
             _ => self.predict(queue),
         };
-        let deadline = self.now + self.gate.terms.bound;
+        let mut deadline = self.now + self.gate.terms.bound;
+        if line != Line::Wait
+            && let Some(ticket) = ticket
+        {
+            // Under a bound that has been raised he still leaves within his claim.
+            deadline = deadline.min(ticket.prime_end + self.gate.bound_of(ticket.slot));
+        }
         let mut place = Place {
             owner: arrival.owner,
             gate: self.at,
@@ -179,10 +185,11 @@ impl GateView<'_> {
                 _ => self.refuse_newcomer(Reason::Full, arrival),
             };
         };
+        self.gate.queued_until = self.gate.queued_until.max(deadline);
         if queue == 0 {
             self.gate.departures.begin(self.now);
         }
-        let redeemed = self.redeem(ticket, standing, State::Waiting, arrival);
+        let redeemed = self.redeem(ticket, standing, State::Waiting);
         let re_access = line != Line::Wait;
         let counts = &mut self.gate.counts;
         *(if re_access {

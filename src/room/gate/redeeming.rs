@@ -4,11 +4,9 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::claim_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
-use crate::room::arrival::Arrival;
 use crate::room::history::Fate;
 use crate::room::places::Place;
 
@@ -19,7 +17,6 @@ impl GateView<'_> {
         ticket: Option<Ticket>,
         standing: Standing,
         state: State,
-        arrival: &Arrival<'_>,
     ) -> Option<Ticket> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
@@ -31,13 +28,11 @@ impl GateView<'_> {
         self.redeemed = Some(ticket);
         let gate = &mut *self.gate;
         gate.set_state(ticket.slot, ticket.index, state);
-        let (from, to) = claim_of(ticket.start, ticket.prime_end, gate.terms.bound);
+        let (from, to) = gate.claim_of(ticket.slot, ticket.start, ticket.prime_end);
         gate.ledger.unclaim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
-        for hash in arrival.client_hash {
-            self.clients.settle(hash);
-        }
+        self.clients.used(ticket.serial, ticket.end);
         let fate = match standing {
             Standing::Prime => Fate::Redeemed,
             Standing::Early => Fate::Early,
@@ -69,7 +64,7 @@ impl GateView<'_> {
             return false;
         };
         gate.states.set(position, State::Sold);
-        let (from, to) = claim_of(entry.start, entry.prime_end, gate.terms.bound);
+        let (from, to) = gate.claim_of(entry.slot, entry.start, entry.prime_end);
         gate.ledger.claim(from, to);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
@@ -81,6 +76,7 @@ impl GateView<'_> {
             (slots::Fate::Late, &mut gate.counts.late)
         };
         *count = count.saturating_sub(1);
+        self.clients.returned(entry.serial, entry.end, self.now);
         gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
         true

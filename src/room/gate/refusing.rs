@@ -35,7 +35,7 @@ impl GateView<'_> {
         if self.now >= old.end {
             ticket.flags |= Ticket::GRACE_USED;
         }
-        self.redeem(Some(old), Standing::Tail, State::Done, arrival);
+        self.redeem(Some(old), Standing::Tail, State::Done);
         self.refuse_with(reason, Some(ticket), arrival)
     }
 

@@ -37,19 +37,20 @@ impl GateView<'_> {
         let now = self.now;
         let gate = &mut *self.gate;
         let terms = gate.terms;
-        // Where nobody now queued is left when its claim begins.
-        let first = now + predicted.max(terms.bound + early(terms.bound));
+        // Its claim begins when nobody now queued is left; some of them may have come under a
+        // longer bound.
+        let free = gate.queued_until.max(now + terms.bound);
+        let first = (now + predicted).max(free + early(terms.bound));
         let issue = gate.issue_terms(self.permits);
         let most = match sale {
             Sale::Newcomer => gate.sellable(),
             Sale::Rebooked | Sale::Guard => gate.places(),
         };
-        let claim = |start| claim_of(start, start + terms.prime, terms.bound);
         let unlimited = terms.re_access.how == how::FIXED;
         let (ledger, slots) = (&gate.ledger, &mut gate.slots);
-        let mut may = |start: Micros| {
-            let (from, to) = claim(start);
-            unlimited || ledger.fits(from, to, most)
+        let mut may = |slot: &slots::Slot, start: Micros| {
+            let (from, to) = claim_of(start, start + terms.prime, slot.bound());
+            unlimited || (from >= free && ledger.fits(from, to, most))
         };
         let booking = match sale {
             Sale::Newcomer => slots.book(now, first, &issue, &mut may),
@@ -57,7 +58,7 @@ impl GateView<'_> {
         }?;
         let prime_end = booking.start + terms.prime;
         let end = booking.start + terms.lifetime;
-        let (from, to) = claim(booking.start);
+        let (from, to) = gate.claim_of(booking.seq, booking.start, prime_end);
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
         if sale == Sale::Newcomer {
@@ -70,10 +71,8 @@ impl GateView<'_> {
         gate.counts.sold += 1;
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
-        for hash in arrival.client_hash {
-            self.clients.issue(hash, u32::MAX, end, now);
-        }
         let serial = self.history.next_serial();
+        self.clients.sold(serial, arrival.client_hash, end, now);
         let id = ticket_id(
             &arrival.secret,
             now,
@@ -205,6 +204,7 @@ impl Gate {
                 self.late_ppm()
             },
             horizon: terms.horizon,
+            bound: terms.bound,
         }
     }
 

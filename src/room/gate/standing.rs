@@ -64,11 +64,10 @@ impl GateView<'_> {
                 Standing::Unknown
             };
         }
+        let in_time = ticket.start - early(self.gate.bound_of(ticket.slot));
         match state {
             None => Standing::Expired,
-            Some(State::Sold) if self.now < ticket.start - early(self.gate.terms.bound) => {
-                Standing::Early
-            }
+            Some(State::Sold) if self.now < in_time => Standing::Early,
             Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
             Some(State::Sold) => Standing::Tail,
             Some(State::Waiting | State::Running | State::Done) => Standing::Used,

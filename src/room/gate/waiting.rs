@@ -153,7 +153,7 @@ impl GateView<'_> {
         if place.line == Line::Guard as u32 {
             return place.deadline;
         }
-        let half = Micros(self.gate.terms.bound.0 / 2);
+        let half = Micros((place.deadline - place.entered).0 / 2);
         let margin = self.permits.residence.p95().unwrap_or(Micros(half.0 / 2));
         place.deadline - margin.min(half)
     }
@@ -202,6 +202,7 @@ impl GateView<'_> {
     pub(super) fn publish_waiting(&mut self) {
         let waiting = self.gate.queue.len();
         if waiting == 0 {
+            self.gate.queued_until = Micros::ZERO;
             self.gate.departures.end();
         }
         self.permits.set_waiting(waiting);
