@@ -154,6 +154,14 @@ impl Returns {
         self.closed = self.closed.saturating_add(1).min(WINDOW);
     }
 
+    /// A slot is closed: of the tickets sold `expired` were never presented. No more are recorded
+    /// than are remembered: a number of tickets from shared memory may be any.
+    pub fn record_slot(&mut self, sold: u32, expired: u32) {
+        for nth in sold.saturating_sub(WINDOW)..sold {
+            self.record(nth >= expired);
+        }
+    }
+
     /// (presented, closed) among those that count.
     pub fn counts(&self) -> (u32, u32) {
         let closed = self.closed.min(WINDOW);
@@ -234,6 +242,15 @@ mod tests {
         }
         assert_eq!(returns.counts(), (800, 1000));
         assert_eq!(returns.upper(100), return_rate(800, 1000, Z, 100));
+    }
+
+    #[test]
+    fn a_slot_is_recorded_as_far_as_it_is_remembered() {
+        let mut returns = Returns::EMPTY;
+        returns.record_slot(5, 2);
+        assert_eq!(returns.counts(), (3, 5));
+        returns.record_slot(u32::MAX, u32::MAX - 400);
+        assert_eq!(returns.counts(), (400, 1000));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use crate::room::terms::how;
 const PSI_PPM: u64 = 900_000;
 /// Margin on slot capacity, "with ample margin" (eta, ALGORITHMS.md 2.1).
 const ETA: f64 = 0.9;
+/// The most `NapOverbook` can ask for.
+const OVERBOOK_MAX: f64 = 2.0;
 /// A slot period has so many slots before anything is known.
 const COLD_SLOTS: u64 = 8;
 
@@ -116,9 +118,7 @@ impl GateView<'_> {
 
     /// A slot is over, grace included: who has not come is counted.
     pub(super) fn close_slot(&mut self, closed: slots::Closed) {
-        for nth in 0..closed.sold {
-            self.gate.returns.record(nth >= closed.expired);
-        }
+        self.gate.returns.record_slot(closed.sold, closed.expired);
         self.gate.counts.expired += u64::from(closed.expired);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(closed.expired));
@@ -185,7 +185,7 @@ impl Gate {
             _ => capacity,
         };
         let factor = match terms.overbook.how {
-            how::FIXED => f64::from(terms.overbook.n) / 1e6,
+            how::FIXED => (f64::from(terms.overbook.n) / 1e6).min(OVERBOOK_MAX),
             how::AUTO if phi >= 1.0 => 1.25,
             _ => 1.0,
         };
@@ -210,7 +210,8 @@ impl Gate {
 
     /// Share of a slot kept for re-bookings: what the late ones need, 5..50 %, 10 % at first.
     pub(super) fn late_ppm(&self) -> u32 {
-        let (late, all) = (self.counts.late, self.counts.late + self.counts.presented);
+        let late = self.counts.late;
+        let all = late.saturating_add(self.counts.presented);
         if all < 100 {
             return 100_000;
         }

@@ -1,0 +1,614 @@
+//! Every bit pattern in the segment is survived: another process may have died half way through a
+//! write, a stray write may have hit anything, a state file may come from anywhere. Whatever stands
+//! there, no operation panics, loops or reads outside the tables, and when all who knew of anything
+//! have left, the room serves newcomers again.
+//!
+//! `NAP_SEED` repeats one run. A loop ends as SIGXCPU: the process has some CPU time, not more.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use mod_nap::info::{Report, Snapshot};
+use mod_nap::micros::Micros;
+use mod_nap::nap::ticket::{Ticket, name_hash};
+use mod_nap::room::arrival::Arrival;
+use mod_nap::room::children::{Parking, Workers};
+use mod_nap::room::counts::Counts;
+use mod_nap::room::gate::{GateView, Leaving};
+use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::permits::PERMITS;
+use mod_nap::room::terms::{Choice, Terms, how};
+use mod_nap::room::verdict::Verdict;
+use mod_nap::shm::segment::{Dims, Head, Segment};
+use mod_nap::shm::{clock, state_file};
+use mod_nap::sim::rng::Rng;
+use mod_nap::wall::Wall;
+use nix::sys::resource::{Resource, setrlimit};
+
+const DIMS: Dims = Dims {
+    children: 6,
+    rooms: 2,
+    gates: 2,
+    places: 24,
+};
+/// CPU seconds the whole process may take; it takes a few per cent of them.
+const CPU: u64 = 1200;
+
+fn bound_the_work() {
+    setrlimit(Resource::RLIMIT_CPU, CPU, CPU + 5).expect("less than before");
+}
+
+/// How many seeds: `NAP_SEED` names a single one, `NAP_TEST=all` wants many.
+fn seeds(few: u64) -> Vec<u64> {
+    let given = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
+    let long = std::env::var("NAP_TEST").is_ok_and(|which| which == "all");
+    match given {
+        Some(seed) => vec![seed],
+        None => (1..=if long { 20 * few } else { few }).collect(),
+    }
+}
+
+/// Says which seed a panic belongs to.
+struct Telltale(&'static str, u64);
+
+impl Drop for Telltale {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}: NAP_SEED={}", self.0, self.1);
+        }
+    }
+}
+
+/// An access a test knows of.
+#[derive(Clone, Copy)]
+enum Access {
+    Runs { gate: u32, permit: u32 },
+    Waits { gate: u32, place: u32 },
+}
+
+/// A server's children over one segment, none of which is a real process here.
+struct Server {
+    segment: Segment,
+    rng: Rng,
+    lives: Vec<Life>,
+    accesses: Vec<(Owner, Access)>,
+    tickets: Vec<Ticket>,
+    serial: u32,
+    /// How far inside time has gone beyond the segment's.
+    ahead: Micros,
+}
+
+impl Server {
+    fn start(segment: Segment, rng: Rng) -> Server {
+        segment.set_workers(Workers {
+            per_pool: 8,
+            reserve: 1,
+            threaded: 1,
+            pools: 3,
+        });
+        let mut server = Server {
+            segment,
+            rng,
+            lives: Vec::new(),
+            accesses: Vec::new(),
+            tickets: Vec::new(),
+            serial: 0,
+            ahead: Micros::ZERO,
+        };
+        server.configure();
+        (0..3).for_each(|_| server.child_starts());
+        server
+    }
+
+    /// What the parent does at every start: rooms are entered by name, settings put in place.
+    fn configure(&mut self) {
+        let terms = self.terms();
+        self.segment.locked(|tables, _, _| {
+            for (at, gate) in tables.gates.iter_mut().enumerate() {
+                gate.kind = 1;
+                (gate.room_hash, gate.gate_hash) = (at as u32, name_hash(""));
+                gate.terms = terms;
+                tables.permits[at].set_limit(terms.run_ready);
+            }
+        });
+    }
+
+    fn terms(&mut self) -> Terms {
+        let mut choose = |n: u64| match self.rng.below(4) {
+            0 => Choice {
+                how: how::PAPER,
+                n: 0,
+            },
+            1 => Choice {
+                how: how::FIXED,
+                n: self.rng.below(n) as u32,
+            },
+            _ => Choice::default(),
+        };
+        let [wait_limit, slot_tickets] = [choose(20), choose(20)];
+        let share = choose(1_000_000);
+        let re_access = Choice {
+            how: if choose(9).how == how::FIXED {
+                how::FIXED
+            } else {
+                how::AUTO
+            },
+            n: 2,
+        };
+        Terms {
+            bound: Micros::from_secs(4),
+            run_ready: 1 + self.rng.below(3) as u32,
+            history: 100,
+            wait_limit,
+            re_access,
+            slot_period: Micros::from_secs(10),
+            slot_tickets,
+            lifetime: Micros::from_secs(300),
+            prime: Micros::from_secs(5),
+            horizon: Micros::from_secs(24 * 3600),
+            share,
+            overbook: Choice {
+                how: how::FIXED,
+                n: 1_250_000,
+            },
+            per_client: Choice {
+                how: how::FIXED,
+                n: 1000,
+            },
+            bind: self.rng.below(2) as u32,
+            parked: 18,
+        }
+    }
+
+    fn child_starts(&mut self) {
+        let pid = 100 + self.rng.below(1 << 20) as u32;
+        self.lives.extend(self.segment.child_starts(pid));
+    }
+
+    fn owner(&mut self) -> Option<Owner> {
+        self.serial += 1;
+        let at = self.rng.below(self.lives.len() as u64) as usize;
+        Some(Owner::new(*self.lives.get(at)?, self.serial))
+    }
+
+    fn at_gate<R>(&self, gate: u32, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
+        self.segment
+            .locked(|tables, now, wakes| {
+                tables
+                    .gate(gate, now + self.ahead, wakes)
+                    .map(|mut view| act(&mut view))
+            })
+            .flatten()
+    }
+
+    /// One thing that can happen to a server, anything.
+    fn happens(&mut self) {
+        match self.rng.below(24) {
+            0..=7 => self.comes(),
+            8..=12 => self.goes(),
+            13..=15 => self.looks_up(),
+            16 => self.passes_at_once(),
+            17 => self.ahead = self.ahead + Micros(self.rng.below(20_000_000)),
+            18 => self.child_dies(),
+            19 => self.child_starts(),
+            20 => self.configure(),
+            21 => self.is_looked_at(),
+            22 => {
+                self.segment
+                    .locked(|tables, now, wakes| tables.tick(now + self.ahead, wakes));
+            }
+            _ => {
+                self.segment
+                    .locked(|tables, now, wakes| tables.mend(now + self.ahead, wakes));
+            }
+        }
+    }
+
+    fn comes(&mut self) {
+        let Some(owner) = self.owner() else { return };
+        let gate = self.rng.below(2) as u32;
+        let tickets = self.some_tickets();
+        let arrival = self.arrival(owner, &tickets);
+        let verdict = self.at_gate(gate, |view| view.enter(&arrival));
+        self.told(gate, owner, verdict);
+    }
+
+    fn some_tickets(&mut self) -> Vec<Ticket> {
+        let known = self.tickets.len() as u64;
+        let wild = Ticket {
+            epoch: self.segment.head().epoch,
+            room: self.rng.below(2) as u32,
+            gate: name_hash(""),
+            slot: self.rng.bits() as u32 >> self.rng.below(32),
+            index: self.rng.bits() as u32 >> self.rng.below(32),
+            serial: self.rng.bits() as u32,
+            start: Micros(self.rng.bits() >> self.rng.below(64)),
+            prime_end: Micros(self.rng.bits() >> self.rng.below(64)),
+            end: Micros(self.rng.bits() >> self.rng.below(64)),
+            id: self.rng.bits(),
+            ..Ticket::default()
+        };
+        match self.rng.below(4) {
+            0 => vec![wild],
+            1 | 2 if known > 0 => {
+                let ticket = self.tickets[self.rng.below(known) as usize];
+                // Holders come when it is time.
+                if self.rng.chance(0.7) {
+                    let now = self.segment.now() + self.ahead;
+                    self.ahead = self.ahead + (ticket.start - now).min(Micros::from_secs(3600));
+                }
+                vec![ticket]
+            }
+            _ => vec![],
+        }
+    }
+
+    fn arrival<'t>(&mut self, owner: Owner, tickets: &'t [Ticket]) -> Arrival<'t> {
+        let client = self.rng.below(4);
+        Arrival {
+            owner,
+            parking: match self.rng.below(6) {
+                0 => Parking::Nobody,
+                1 => Parking::Holders,
+                2 => Parking::Sparing,
+                _ => Parking::Anybody,
+            },
+            tickets,
+            forged: false,
+            sell: true,
+            client: [client as u8; 16],
+            client_hash: [client, client >> 1],
+            method: b"GET",
+            uri: b"/",
+            secret: self.segment.head().secret,
+            random: self.rng.bits(),
+        }
+    }
+
+    fn told(&mut self, gate: u32, owner: Owner, verdict: Option<Verdict>) {
+        match verdict {
+            Some(Verdict::Run(permit)) => {
+                self.accesses.push((owner, Access::Runs { gate, permit }));
+            }
+            Some(Verdict::Wait(seat)) => {
+                let place = seat.place;
+                self.accesses.push((owner, Access::Waits { gate, place }));
+            }
+            Some(Verdict::Refuse(refusal)) => self.tickets.extend(refusal.ticket),
+            None => {}
+        }
+        self.tickets.truncate(64);
+    }
+
+    fn passes_at_once(&mut self) {
+        let Some(owner) = self.owner() else { return };
+        if let Some(permits) = self.segment.permits(0)
+            && let Some(permit) = permits.claim(owner)
+        {
+            permits.first_byte(permit, owner, self.segment.now() + self.ahead);
+            self.accesses
+                .push((owner, Access::Runs { gate: 0, permit }));
+        }
+    }
+
+    fn someone(&mut self) -> Option<(Owner, Access)> {
+        let known = self.accesses.len() as u64;
+        (known > 0).then(|| self.accesses.swap_remove(self.rng.below(known) as usize))
+    }
+
+    fn goes(&mut self) {
+        if let Some((owner, access)) = self.someone() {
+            self.leaves(owner, access);
+        }
+    }
+
+    fn leaves(&mut self, owner: Owner, access: Access) {
+        match access {
+            Access::Runs { gate, permit } => {
+                let leaving = Leaving {
+                    permit,
+                    owner,
+                    entered: Micros(self.rng.bits() >> self.rng.below(64)),
+                    granted: self.segment.now(),
+                    waited: self.rng.chance(0.5),
+                    queue: self.rng.below(30) as u32,
+                    predicted: Micros(self.rng.bits() >> self.rng.below(64)),
+                    slot: self.rng.below(3) as u32,
+                    index: self.rng.below(3) as u32,
+                };
+                self.at_gate(gate, |view| view.leave(&leaving));
+            }
+            Access::Waits { gate, place } => {
+                self.at_gate(gate, |view| view.gone(place, owner));
+            }
+        }
+    }
+
+    fn looks_up(&mut self) {
+        let Some((owner, access)) = self.someone() else {
+            return;
+        };
+        let Access::Waits { gate, place } = access else {
+            return self.accesses.push((owner, access));
+        };
+        let tickets = self.some_tickets();
+        let arrival = self.arrival(owner, &tickets);
+        let how = self.rng.below(4);
+        let verdict = self.at_gate(gate, |view| match how {
+            0 => Some(view.deadline(place, &arrival)),
+            1 => Some(view.stopping(place, &arrival)),
+            2 => view.look_up(place, Micros::MAX, &arrival),
+            _ => view.look_up(place, Micros::ZERO, &arrival),
+        });
+        match verdict.flatten() {
+            None => self.accesses.push((owner, access)),
+            verdict => self.told(gate, owner, verdict),
+        }
+    }
+
+    fn child_dies(&mut self) {
+        let at = self.rng.below(self.lives.len() as u64) as usize;
+        if let Some(&life) = self.lives.get(at)
+            && let Some(child) = self.segment.children().get(life.child as usize)
+        {
+            let pid = child.pid.load(std::sync::atomic::Ordering::Relaxed);
+            self.lives.remove(at);
+            self.accesses.retain(|(owner, _)| owner.life() != life);
+            self.segment.child_ends(pid);
+        }
+    }
+
+    fn is_looked_at(&self) {
+        let mut snapshot = Snapshot::new(2, 2, 6);
+        self.segment
+            .locked(|tables, now, _| snapshot.take(tables, now + self.ahead));
+        let wall = Wall {
+            unix: Micros(clock::wall()),
+            offset_min: 0,
+        };
+        let report = Report::of(&snapshot, wall, &self.segment.workers());
+        assert!(report.to_json().starts_with('{'));
+        assert!(!report.to_html().is_empty());
+        assert!(!report.line_for_start(1).is_empty());
+    }
+
+    fn live_on(&mut self, steps: u32) {
+        for _ in 0..steps {
+            self.happens();
+        }
+    }
+
+    /// When all whom anybody knows of have left, some seconds put the rest right.
+    fn heals(&mut self) {
+        self.configure();
+        while let Some((owner, access)) = self.accesses.pop() {
+            self.leaves(owner, access);
+        }
+        // Whoever has a life but no access any more, and what nobody reports, goes with its child.
+        while !self.lives.is_empty() {
+            self.child_dies();
+        }
+        for child in self.segment.children() {
+            child.pid.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+        for _ in 0..DIMS.gates as usize * (PERMITS + DIMS.places as usize) / 64 + 2 {
+            self.segment
+                .locked(|tables, now, wakes| tables.tick(now + self.ahead, wakes));
+        }
+        self.child_starts();
+        for gate in 0..DIMS.gates {
+            let permits = self.segment.permits(gate).expect("a gate");
+            assert_eq!(
+                (permits.running(), permits.waiting()),
+                (0, 0),
+                "gate {gate}"
+            );
+            let owner = self.owner().expect("a child lives");
+            let mut arrival = self.arrival(owner, &[]);
+            arrival.parking = Parking::Anybody;
+            let verdict = self.at_gate(gate, |view| view.enter(&arrival));
+            assert!(matches!(verdict, Some(Verdict::Run(_))), "{verdict:?}");
+            let more = (0..).map_while(|_| permits.claim(self.owner()?)).take(9);
+            assert_eq!(more.count() as u32 + 1, permits.limit(), "gate {gate}");
+        }
+    }
+}
+
+/// How memory is spoilt.
+#[derive(Clone, Copy, Debug)]
+enum Spoil {
+    /// Any bytes.
+    Random,
+    /// One value everywhere.
+    Fill(u8),
+    /// So many bits turned over.
+    Flip(u32),
+    /// So many words replaced, by small and by large numbers.
+    Words(u32),
+}
+
+impl Spoil {
+    fn any(rng: &mut Rng) -> Spoil {
+        match rng.below(8) {
+            0 => Spoil::Random,
+            1 => Spoil::Fill([0x00, 0xff, 0x01, 0x7f, 0x80][rng.below(5) as usize]),
+            2..=4 => Spoil::Flip(1 << rng.below(14)),
+            _ => Spoil::Words(1 << rng.below(12)),
+        }
+    }
+
+    fn bytes(self, bytes: &mut [u8], rng: &mut Rng) {
+        let len = bytes.len() as u64;
+        match self {
+            Spoil::Random => bytes.fill_with(|| rng.bits() as u8),
+            Spoil::Fill(value) => bytes.fill(value),
+            Spoil::Flip(n) => {
+                for _ in 0..n {
+                    bytes[rng.below(len) as usize] ^= 1 << rng.below(8);
+                }
+            }
+            Spoil::Words(n) => {
+                for _ in 0..n {
+                    let at = rng.below(len / 4) as usize * 4;
+                    let word = match rng.below(3) {
+                        0 => rng.below(30) as u32,
+                        1 => u32::MAX - rng.below(3) as u32,
+                        _ => rng.bits() as u32,
+                    };
+                    bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// The sections begin here; what is before is written by the parent alone, and the lock is there.
+fn sections(segment: &Segment) -> (*mut u8, usize) {
+    let (base, size) = segment.raw();
+    let head = size_of::<Head>().next_multiple_of(64);
+    // SAFETY: the head is a part of the mapping, which is `size` bytes long.
+    (unsafe { base.add(head) }, size - head)
+}
+
+/// A part of the sections, as a window over the mapping.
+fn spoil(segment: &Segment, rng: &mut Rng) {
+    let (start, len) = sections(segment);
+    let how = Spoil::any(rng);
+    // The small tables lie in front and behind, the large gates between.
+    let (from, length) = match rng.below(4) {
+        0 => (0, len),
+        1 => (0, len.min(1 << 16)),
+        2 => (len - len.min(1 << 19), len.min(1 << 19)),
+        _ => {
+            let from = rng.below(len as u64) as usize & !7;
+            (
+                from,
+                (len - from).min(1 << rng.below(16)).max(8).min(len - from),
+            )
+        }
+    };
+    if length < 8 {
+        return;
+    }
+    // SAFETY: inside the mapping; nobody else runs over this segment, and no reference into it is
+    // live between two operations.
+    let window = unsafe { std::slice::from_raw_parts_mut(start.add(from), length) };
+    how.bytes(window, rng);
+    segment.locked(|tables, _, _| {
+        for gate in tables.gates.iter_mut() {
+            halve(&mut gate.counts);
+        }
+    });
+}
+
+/// Where statistics end at 2^64, a debug build panics; nobody counts that far.
+fn halve(counts: &mut Counts) {
+    let words = size_of::<Counts>() / size_of::<u64>();
+    // SAFETY: Counts is repr(C) and made of u64 alone.
+    let words = unsafe { std::slice::from_raw_parts_mut((&raw mut *counts).cast::<u64>(), words) };
+    words.iter_mut().for_each(|count| *count >>= 1);
+}
+
+#[test]
+fn a_segment_spoilt_anywhere_serves_again() {
+    bound_the_work();
+    for seed in seeds(150) {
+        let _telltale = Telltale("spoilt", seed);
+        let mut rng = Rng::new(seed, 1);
+        let segment = Segment::anonymous(DIMS).expect("shared memory");
+        let mut server = Server::start(segment, Rng::new(seed, 2));
+        server.live_on(rng.below(150) as u32);
+        for _ in 0..1 + rng.below(4) {
+            spoil(&segment, &mut rng);
+            server.live_on(rng.below(120) as u32);
+        }
+        server.heals();
+        segment_ends(segment);
+    }
+}
+
+/// A test makes hundreds of them.
+fn segment_ends(segment: Segment) {
+    let (base, size) = segment.raw();
+    // SAFETY: the mapping is ours and nothing refers to it any more.
+    unsafe { libc::munmap(base.cast(), size) };
+}
+
+/// A directory of the test's own, gone with it.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new() -> Dir {
+        let path = std::env::temp_dir().join(format!("mod_nap-bits-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a directory of our own");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("ours");
+        Dir(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// How a state file has come to harm.
+fn harm(file: &mut Vec<u8>, rng: &mut Rng) {
+    match rng.below(6) {
+        0 => file.truncate(rng.below(file.len() as u64) as usize),
+        1 => file.resize(file.len() + rng.below(1 << 16) as usize, rng.bits() as u8),
+        // The head: magic, layout, size, clock, directory, and the lock of a dead server.
+        2 => Spoil::Words(1 << rng.below(6)).bytes(&mut file[..size_of::<Head>()], rng),
+        3 => Spoil::Flip(1 << rng.below(8)).bytes(&mut file[..size_of::<Head>()], rng),
+        4 => {
+            // Genuine to look at: only magic and layout stand.
+            let all = Spoil::any(rng);
+            all.bytes(&mut file[16..], rng);
+        }
+        _ => Spoil::any(rng).bytes(&mut file[size_of::<Head>()..], rng),
+    }
+}
+
+#[test]
+fn a_state_file_of_any_content_is_taken_over_or_set_aside() {
+    bound_the_work();
+    let dir = Dir::new();
+    let path = dir.0.join("state");
+    let genuine = {
+        let opened = state_file::open(&path, DIMS, 33).expect("new");
+        let mut server = Server::start(opened.segment, Rng::new(7, 3));
+        server.live_on(400);
+        drop(opened.file);
+        fs::read(&path).expect("our own")
+    };
+    let (mut taken_over, mut aside) = (0, 0);
+    for seed in seeds(100) {
+        let _telltale = Telltale("state file", seed);
+        let mut rng = Rng::new(seed, 4);
+        let mut file = genuine.clone();
+        harm(&mut file, &mut rng);
+        fs::write(&path, &file).expect("our own directory");
+        let dims = match rng.below(4) {
+            0 => Dims { places: 40, ..DIMS },
+            _ => DIMS,
+        };
+        let opened = state_file::open(&path, dims, 33).expect("whatever it holds");
+        match opened.taken_over {
+            true => taken_over += 1,
+            false => aside += 1,
+        }
+        let segment = opened.segment;
+        assert!(segment.now() >= Micros(clock::wall() - 10_000_000));
+        segment.locked(|tables, _, _| {
+            for gate in tables.gates.iter_mut() {
+                halve(&mut gate.counts);
+            }
+        });
+        let mut server = Server::start(segment, Rng::new(seed, 5));
+        server.live_on(120);
+        server.heals();
+        segment_ends(segment);
+    }
+    assert!(std::env::var_os("NAP_SEED").is_some() || (taken_over > 9 && aside > 9));
+}
