@@ -17,7 +17,7 @@ use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::{self, Page, render};
 use crate::room::verdict::Reason;
 use crate::shm::clock;
-use crate::wall::Wall;
+use crate::wall::{Wall, hex};
 
 fn wall_now() -> Wall {
     Wall {
@@ -43,8 +43,9 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
     }
 }
 
-/// The refusal `here` got, as a page. `token` may be empty where only words are wanted.
-fn page_of<'a>(here: &'a Here<'_>, token: &'a str, status: u32) -> Page<'a> {
+/// The refusal `here` got, as a page. `token` may be empty where only words are wanted, and `wall`
+/// unset where only spans are.
+fn page_of<'a>(here: &'a Here<'_>, token: &'a str, status: u32, wall: Wall) -> Page<'a> {
     let (ticket, retry_after) = ticket_of(here.a);
     let now = here.process.segment.now();
     Page {
@@ -52,7 +53,7 @@ fn page_of<'a>(here: &'a Here<'_>, token: &'a str, status: u32) -> Page<'a> {
         ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
         retry_after,
         status: status as u16,
-        wall: wall_now(),
+        wall,
         room: here.room.conf.name.as_str(),
     }
 }
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
             return;
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
-        let page = page_of(&here, &token, q.ticket_status);
+        let page = page_of(&here, &token, q.ticket_status, Wall::default());
         let answer = here.process.host.answer(q.r);
         headers(&page, &cookie(here.room, q), q.origin.len != 0, |h| {
             put(&answer, h)
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             Format::Json => sealed(ticket_of(here.a).0.as_ref(), here.setup),
             _ => String::new(),
         };
-        let page = page_of(&here, &token, q.ticket_status);
+        let page = page_of(&here, &token, q.ticket_status, wall_now());
         let rendered = render(&page, format, language);
         here.process
             .host
@@ -168,8 +169,8 @@ fn answer_page(
     language: Language,
 ) {
     let answer = process.host.answer(q.r);
-    answer.set("Cache-Control", "no-store, private");
-    answer.set("X-Robots-Tag", "noindex");
+    answer.set(c"Cache-Control", "no-store, private");
+    answer.set(c"X-Robots-Tag", "noindex");
     let rendered = render(page, format, language);
     answer.body(rendered.content_type, &rendered.body);
 }
@@ -191,9 +192,13 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
         let Some(ticket) = ticket_of(a).0 else {
             return 0;
         };
-        let text = format!("{:016x}\0", ticket.id);
-        // SAFETY: 17 bytes are copied into the 17 promised.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 17) };
+        let text = hex(ticket.id);
+        let text = text.as_str();
+        // SAFETY: 16 digits and a zero are written into the 17 bytes promised.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 16);
+            *out.add(16) = 0;
+        }
         16
     })
 }
@@ -206,7 +211,7 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
         };
         let report = report(process);
         let answer = process.host.answer(q.r);
-        answer.set("Cache-Control", "no-store");
+        answer.set(c"Cache-Control", "no-store");
         match json {
             0 => answer.body("text/html; charset=utf-8", &report.to_html()),
             _ => answer.body("application/json", &report.to_json()),
