@@ -120,7 +120,7 @@ typedef enum nap_verdict {
 
 /* Why a waiting access stops waiting before its turn (nap_core.give_up). */
 typedef enum nap_give_up {
-    NAP_GONE = 1,     /* the client closed its connection: nobody to answer */
+    NAP_GONE = 1,     /* the client closed its connection: nobody to answer; also just after NAP_RUN */
     NAP_STOPPING = 2  /* the server is going down: refuse with a ticket */
 } nap_give_up;
 
@@ -263,7 +263,7 @@ typedef struct nap_core {
     /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
      * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
     int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);
-    /* log notes */
+    /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */
     nap_str (*reason_name)(const nap_access *a);
     size_t (*ticket_id)(const nap_access *a, char out[17]);
 

@@ -154,15 +154,16 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
 
     while (verdict == NAP_WAIT) {
         verdict = nap_the_core->wait(a, SLICE_US, q);
-        if (verdict != NAP_WAIT)
+        if (verdict != NAP_WAIT && verdict != NAP_RUN)
             break;
         if (client_gone(r->connection)) {
-            nap_the_core->give_up(a, NAP_GONE, q);
-            nap_the_core->leave(a);     /* should its turn have come just now */
+            nap_the_core->give_up(a, NAP_GONE, q);  /* place, or the permit just got, to the next */
+            nap_the_core->leave(a);
             r->connection->aborted = 1;
+            verdict = NAP_WAIT;
             break;
         }
-        if (nap_server_stopping())
+        if (verdict == NAP_WAIT && nap_server_stopping())
             verdict = nap_the_core->give_up(a, NAP_STOPPING, q);
     }
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);

@@ -71,9 +71,23 @@ static NAP_SELDOM void take(request_rec *r)
     r->the_request = line_without_ticket(r->pool, r->the_request);
 }
 
+/* The page a ticket was brought to by its URL is the next one's Referer. */
+static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
+{
+    const char *query = ap_strchr_c(referer, '?');
+
+    if (query)
+        apr_table_setn(r->headers_in, "Referer",
+                       without_ticket(r->pool, referer, query + 1, NULL));
+}
+
 /* post_read_request: nobody else shall see, forward, cache or log it. */
 int nap_query_take(request_rec *r)
 {
+    const char *referer = apr_table_get(r->headers_in, "Referer");
+
+    if (referer && nap_the_core && ap_strstr_c(referer, PARAMETER))
+        take_referer(r, referer);
     if (r->args && nap_the_core && ap_strstr_c(r->args, PARAMETER))
         take(r);
     return DECLINED;

@@ -42,7 +42,9 @@ fn site_with(terms: &str) -> Builder {
         .config("<Location /cgi-bin/other>\nNapUse other\n</Location>")
         .cgi("app", APP)
         .cgi("other", APP)
-        .access_log_format("%U%q %>s %{nap-group}n %{nap-ticket-fate}n %{nap-ticket}n \"%r\"")
+        .access_log_format(
+            "%U%q %>s %{nap-group}n %{nap-ticket-fate}n %{nap-ticket}n \"%r\" %{Referer}i",
+        )
 }
 
 /// Spans from its issue, in seconds.
@@ -133,8 +135,9 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
             _ => "/cgi-bin/app?a=1&b=2".to_string(),
         };
         let cookie = ticket.cookie();
+        let referer = format!("http://site/form?a=1&nap-ticket={}&b=2", ticket.token);
         let head = match *by {
-            "cookie" => vec![("Cookie", cookie.as_str())],
+            "cookie" => vec![("Cookie", cookie.as_str()), ("Referer", referer.as_str())],
             "header" => vec![("Nap-Ticket", ticket.token.as_str())],
             _ => vec![],
         };
@@ -151,6 +154,8 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
             "{text}"
         );
         assert!(!text.contains("nap-ticket"), "the program saw it: {text}");
+        let told = text.contains("ref=http://site/form?a=1&b=2 ");
+        assert_eq!(told, by == &"cookie", "{text}");
         // Used is used, by whichever way.
         let Some(name) = names.next() else { break };
         held = httpd.hold(name, 1);
@@ -160,7 +165,11 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
         assert_ne!(again.header("nap-ticket"), Some(ticket.token.as_str()));
     }
     wait_until("all is logged", PATIENCE, || {
-        httpd.access_log().matches("200 re-access").count() == 3
+        httpd
+            .access_log()
+            .matches("200 re-access redeemed ")
+            .count()
+            == 3
     });
     assert!(
         !httpd.access_log().contains("nap-ticket="),

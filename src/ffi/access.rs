@@ -441,6 +441,9 @@ pub unsafe extern "C" fn give_up(
         let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return NAP_PASS;
         };
+        if here.a.state == state::RUNNING && why != NAP_STOPPING {
+            return turned_down(&mut here);
+        }
         if here.a.state != state::WAITING {
             return NAP_PASS;
         }
@@ -460,6 +463,17 @@ pub unsafe extern "C" fn give_up(
         let now = here.process.segment.now();
         here.told(verdict, now)
     })
+}
+
+/// Its turn came when nobody was there any more to answer: nothing has run.
+fn turned_down(here: &mut Here<'_>) -> nap_verdict {
+    let (permit, owner, entered) = (here.a.permit, here.owner(), Micros(here.a.entered_us));
+    let ticket = ticket_of(here.a).0;
+    here.gate(|view| view.gone_granted(permit, owner, entered, ticket));
+    here.alive.child.running.fetch_sub(1, Relaxed);
+    here.a.state = state::LEFT;
+    here.a.granted_us = 0;
+    NAP_REFUSE
 }
 
 pub unsafe extern "C" fn first_byte(a: *mut nap_access) {

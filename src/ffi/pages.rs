@@ -16,6 +16,7 @@ use crate::page::accept::{Format, Language};
 use crate::page::assets::Asset;
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::{self, POLICY, Page, render};
+use crate::room::history::Fate;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::wall::{Wall, hex};
@@ -210,8 +211,15 @@ pub unsafe extern "C" fn asset(
 pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {
     guard(nap_str::default(), || {
         // SAFETY: nap.h's promise.
-        let reason = unsafe { a.as_ref() }.map_or(0, |a| a.reason);
-        lend(Reason::of(reason).name())
+        let Some(a) = (unsafe { a.as_ref() }) else {
+            return nap_str::default();
+        };
+        match (Reason::of(a.reason), ticket_of(a).0) {
+            (Reason::None, Some(ticket)) if a.granted_us != 0 => {
+                lend(Fate::of_redeemed(&ticket, Micros(a.entered_us)).name())
+            }
+            (reason, _) => lend(reason.name()),
+        }
     })
 }
 

@@ -2,6 +2,7 @@
 //! the server): the last 1,024 tickets with their fate, a ring under the lock.
 
 use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
 
 /// Tickets remembered.
 pub const RECORDS: usize = 1024;
@@ -39,6 +40,17 @@ impl Fate {
             5 => Fate::Broken,
             6 => Fate::Expired,
             _ => Fate::Sold,
+        }
+    }
+
+    /// What became of a ticket that was redeemed by an access that came at `entered`.
+    pub fn of_redeemed(ticket: &Ticket, entered: Micros) -> Fate {
+        if entered < ticket.start {
+            Fate::Early
+        } else if entered < ticket.prime_end {
+            Fate::Redeemed
+        } else {
+            Fate::Late
         }
     }
 

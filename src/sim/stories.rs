@@ -404,6 +404,36 @@ fn a_permit_granted_to_one_who_has_gone_counts_as_no_kept_ticket() {
     assert_eq!((counts.presented, counts.kept), (1, 1));
 }
 
+#[test]
+fn a_permit_collected_for_one_who_has_gone_goes_to_the_next() {
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let seat = story.waits(2, &[ticket]);
+    let next = story.waits(3, &[]);
+    story.leaves(&running);
+    let (owner, entered) = (Story::owner(2), story.now);
+    story.state.at_gate(story.now, |view| {
+        let permit = view.places.place(seat.place).expect("his place").permit;
+        view.places.free(seat.place);
+        view.gone_granted(permit, owner, entered, Some(ticket));
+        assert!(view.permits.holds(permit, Story::owner(3)), "the next runs");
+        // Twice is harmless.
+        view.gone_granted(permit, owner, entered, Some(ticket));
+    });
+    let counts = story.state.gate().counts;
+    assert_eq!((counts.gone, counts.presented, counts.kept), (1, 0, 0));
+    story.state.at_gate(story.now, |view| {
+        let permit = view.places.place(next.place).expect("a place").permit;
+        view.places.free(next.place);
+        view.permits.release(permit, Story::owner(3));
+    });
+    // And his ticket is good again.
+    story.runs(2, &[ticket]);
+    assert_eq!(story.state.gate().counts.presented, 1);
+}
+
 /// Ten departures, 0.1 s apart, and residences of 0.1 s: X = 10, S = 0.1.
 fn learn_the_speed(view: &mut GateView<'_>) {
     view.gate.departures.begin(Micros::from_millis(1));

@@ -5,6 +5,7 @@ use super::GateView;
 use super::selling::Sale;
 use crate::micros::Micros;
 use crate::nap::slots;
+use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
 use crate::room::history::Fate;
@@ -145,6 +146,38 @@ impl GateView<'_> {
         }
         self.gate.counts.gone += 1;
         self.drop_place(place);
+    }
+
+    /// The same for one who got his permit, came at `entered` and redeemed `ticket`, and has not
+    /// begun: no sample, as nothing has run.
+    pub fn gone_granted(
+        &mut self,
+        permit: u32,
+        owner: Owner,
+        entered: Micros,
+        ticket: Option<Ticket>,
+    ) {
+        if !self.permits.release(permit, owner) {
+            return;
+        }
+        self.gate.counts.gone += 1;
+        if let Some(ticket) = ticket {
+            let prime = Fate::of_redeemed(&ticket, entered) == Fate::Redeemed;
+            let kept = &mut self.gate.counts.kept;
+            *kept = kept.saturating_sub(u64::from(prime));
+            self.unredeem(&Place {
+                slot: ticket.slot,
+                index: ticket.index,
+                serial: ticket.serial,
+                start: ticket.start,
+                prime_end: ticket.prime_end,
+                end: ticket.end,
+                prime: u32::from(prime),
+                entered,
+                ..Place::default()
+            });
+        }
+        self.serve();
     }
 
     /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline;
