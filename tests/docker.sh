@@ -88,11 +88,25 @@ ab -l -n 5000 -c 100 "http://$address/board" >"$scratch/ab" 2>&1 || { cat "$scra
 grep -q '^Complete requests: *5000$' "$scratch/ab" && grep -q '^Failed requests: *0$' "$scratch/ab" ||
   { cat "$scratch/ab"; docker logs "$container" 2>&1 | tail -n 20; exit 1; } >&2
 curl -fsS -d text=still-there "http://$address/board" | grep -q still-there
+
+# /nap-info answers the container itself only. What it has counted must be what clients were told.
+docker exec "$container" bash -c \
+  'exec 3<>/dev/tcp/127.0.0.1/80; printf "GET /nap-info?json HTTP/1.0\r\n\r\n" >&3; cat <&3' >"$scratch/info"
+counted() { grep -o "\"$1\":[0-9]*" "$scratch/info" | cut -d: -f2; }
 docker stop -t 20 "$container" >/dev/null
 docker cp -q "$container:/var/log/apache2/error.log" "$scratch/error.log"
+docker cp -q "$container:/var/log/apache2/access.log" "$scratch/access.log"
+told() { awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' "$scratch/access.log" | wc -l; }
+if [ "$(told '^200$')" != $(($(counted passed) + $(counted granted))) ] ||
+  [ "$(told '^503$')" != "$(counted refused_in_all)" ] || [ "$(told '^(200|503)$')" != "$(told .)" ]; then
+  echo "docker: the access log and /nap-info disagree, or a status is neither 200 nor 503:"
+  awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' "$scratch/access.log"
+  cat "$scratch/info"
+  exit 1
+fi >&2
 if grep -E ':(warn|error|crit|alert|emerg)\]|exit signal' "$scratch/error.log" >&2; then
   echo "docker: the lines above were not expected in the container's error log" >&2
   exit 1
 fi
 echo "docker: image built; ab -n 5000 -c 100: $(grep '^Requests per second' "$scratch/ab")," \
-  "$(grep '^Non-2xx' "$scratch/ab" || echo 'all served')"
+  "$(counted refused_in_all) refused, all others served"

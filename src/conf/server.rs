@@ -107,6 +107,23 @@ impl ServerConf {
         share(threads).saturating_mul((workers + threads - 1) / threads)
     }
 
+    /// What to say when a graceful restart finds no slots for new children beside the old ones: these
+    /// stay until nobody waits or runs in them any more, for the bound and longer.
+    pub fn headroom_remark(&self) -> Option<String> {
+        let threads = self.threads_per_child.max(1);
+        let children = self.max_workers.div_ceil(threads);
+        let short = self.threaded != 0 && self.server_limit < 2 * children;
+        short.then(|| {
+            format!(
+                "ServerLimit {} has no slots for a second set of {children} children (MaxRequestWorkers \
+                 / ThreadsPerChild): at a graceful restart the old ones stay until their waiters are \
+                 served, and new ones start late; use ServerLimit {} or more",
+                self.server_limit,
+                2 * children
+            )
+        })
+    }
+
     fn ticket_path(&mut self, args: &[&str]) -> Result<(), String> {
         let [path] = args else {
             return Err(wants_one(TicketPath));
@@ -177,6 +194,24 @@ mod tests {
             let error = reserve(bad, 150, 25).expect_err(bad);
             assert!(error.contains("from 0 to 10000 or 0% to 90%"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_second_generation_needs_slots() {
+        let remark = |children: u32, limit: u32, threads: u32| {
+            let mut server = server(children * threads, threads);
+            server.server_limit = limit;
+            server.headroom_remark()
+        };
+        assert_eq!(remark(6, 12, 25), None);
+        assert_eq!(
+            remark(150, 150, 1),
+            None,
+            "prefork: idle children leave at once"
+        );
+        let said = remark(6, 11, 25).expect("no room for the sixth");
+        assert!(said.starts_with("ServerLimit 11 has no slots for a second set of 6 children"));
+        assert!(said.ends_with("use ServerLimit 12 or more"), "{said}");
     }
 
     #[test]

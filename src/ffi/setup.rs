@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::contract::{
-    NAP_LOG_ERROR, NAP_LOG_NOTICE, nap_directive, nap_host, nap_room_conf, nap_segment,
-    nap_server_conf, nap_str,
+    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_directive, nap_host, nap_room_conf,
+    nap_segment, nap_server_conf, nap_str,
 };
 use super::guard::guard;
 use super::host::Host;
@@ -234,6 +234,9 @@ pub unsafe extern "C" fn segment_open(
                 );
             }
             segment.set_workers(workers(server));
+            if let Some(remark) = server.headroom_remark() {
+                host.log(NAP_LOG_WARN, &remark);
+            }
             *DRAFT
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {

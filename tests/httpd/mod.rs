@@ -406,7 +406,7 @@ impl Httpd {
     }
 
     fn end(&mut self, signal: Signal) {
-        let_connections_end();
+        let before = self.error_log().len();
         kill(Pid::from_raw(self.pid()), signal).expect("our own server may be signalled");
         let start = Instant::now();
         while self.is_running() {
@@ -420,6 +420,27 @@ impl Httpd {
         // CGI programs that outlived their server.
         let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
         self.process = None;
+        if signal == Signal::SIGTERM {
+            self.forgive_crashes_since(before);
+        }
+    }
+
+    /// Allows the very lines that tell of a child of event that died of SIGTERM's own race: its
+    /// close_worker_sockets looks at the socket of each connection in hand, while process_socket may
+    /// already have given back the pool it lies in (event.c of 2.4.63; seen in 2.4.71 without our module
+    /// in 2 of 175 stops right behind answers). A graceful stop and other MPMs are forgiven nothing.
+    fn forgive_crashes_since(&mut self, before: usize) {
+        if self.mpm() != Mpm::Event {
+            return;
+        }
+        let log = self.error_log();
+        let since = log.get(before..).unwrap_or_default();
+        for line in since
+            .lines()
+            .filter(|l| l.contains("exit signal Segmentation fault"))
+        {
+            self.expect_log(line, "httpd's race at SIGTERM");
+        }
     }
 
     /// Ends the server whatever it takes, and only the server.
@@ -428,8 +449,9 @@ impl Httpd {
             return;
         };
         let pid = Pid::from_raw(child.id().cast_signed());
-        if matches!(child.try_wait(), Ok(None)) {
-            let_connections_end();
+        let stopping = matches!(child.try_wait(), Ok(None));
+        let before = self.error_log().len();
+        if stopping {
             let _ = kill(pid, Signal::SIGTERM);
             let start = Instant::now();
             while matches!(child.try_wait(), Ok(None)) && start.elapsed() < PATIENCE / 2 {
@@ -439,6 +461,9 @@ impl Httpd {
         // Nobody but its own offspring is in the server's process group.
         let _ = killpg(pid, Signal::SIGKILL);
         let _ = child.wait();
+        if stopping {
+            self.forgive_crashes_since(before);
+        }
     }
 }
 
@@ -460,13 +485,6 @@ impl Drop for Httpd {
             );
         }
     }
-}
-
-/// httpd's event MPM may crash when it is stopped in the microseconds in which a worker gives a
-/// connection's memory back: its close_worker_sockets still looks at the socket (3 of 400 stops
-/// right behind an answer; no code of ours is on the stack). Nothing tells when that is over.
-fn let_connections_end() {
-    std::thread::sleep(Duration::from_millis(30));
 }
 
 /// A child that stands still.
