@@ -14,7 +14,6 @@ use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
 use mod_nap::room::children::{Parking, Workers};
-use mod_nap::room::counts::Counts;
 use mod_nap::room::gate::{GateView, Leaving};
 use mod_nap::room::owner::{Life, Owner};
 use mod_nap::room::permits::PERMITS;
@@ -495,19 +494,12 @@ fn spoil(segment: &Segment, rng: &mut Rng) {
     // live between two operations.
     let window = unsafe { std::slice::from_raw_parts_mut(start.add(from), length) };
     how.bytes(window, rng);
+    // As the once-a-second work does; a debug build would panic where statistics end, at 2^64.
     segment.locked(|tables, _, _| {
         for gate in tables.gates.iter_mut() {
-            halve(&mut gate.counts);
+            gate.counts.check();
         }
     });
-}
-
-/// Where statistics end at 2^64, a debug build panics; nobody counts that far.
-fn halve(counts: &mut Counts) {
-    let words = size_of::<Counts>() / size_of::<u64>();
-    // SAFETY: Counts is repr(C) and made of u64 alone.
-    let words = unsafe { std::slice::from_raw_parts_mut((&raw mut *counts).cast::<u64>(), words) };
-    words.iter_mut().for_each(|count| *count >>= 1);
 }
 
 #[test]
@@ -600,11 +592,6 @@ fn a_state_file_of_any_content_is_taken_over_or_set_aside() {
         }
         let segment = opened.segment;
         assert!(segment.now() >= Micros(clock::wall() - 10_000_000));
-        segment.locked(|tables, _, _| {
-            for gate in tables.gates.iter_mut() {
-                halve(&mut gate.counts);
-            }
-        });
         let mut server = Server::start(segment, Rng::new(seed, 5));
         server.live_on(120);
         server.heals();

@@ -2,6 +2,9 @@
 
 use super::verdict::Reason;
 
+/// A million a second for 36,000 years.
+const MOST: u64 = 1 << 60;
+
 /// Counters of a gate. All zero = nothing yet.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
@@ -80,6 +83,62 @@ impl Counts {
         dry: 0,
     };
 
+    /// Numbers nobody can have counted up to are a stray write: they begin anew.
+    pub fn check(&mut self) {
+        let Counts {
+            passed,
+            waited,
+            re_access,
+            granted,
+            refused,
+            sold,
+            redeemed_early,
+            presented,
+            kept,
+            deferred,
+            deferred_twice,
+            broken,
+            late,
+            expired,
+            guard_fired,
+            shed,
+            gone,
+            swept_permits,
+            swept_places,
+            long,
+            mended,
+            dry,
+        } = self;
+        let one = [
+            passed,
+            waited,
+            re_access,
+            granted,
+            sold,
+            redeemed_early,
+            presented,
+            kept,
+            deferred,
+            deferred_twice,
+            broken,
+            late,
+            expired,
+            guard_fired,
+            shed,
+            gone,
+            swept_permits,
+            swept_places,
+            long,
+            mended,
+            dry,
+        ];
+        for count in one.into_iter().chain(refused) {
+            if *count > MOST {
+                *count = 0;
+            }
+        }
+    }
+
     /// Count a refusal.
     pub fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;
@@ -88,5 +147,22 @@ impl Counts {
     /// Refusals of every reason.
     pub fn refusals(&self) -> u64 {
         self.refused.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_can_have_counted_begins_anew() {
+        let mut counts = Counts {
+            sold: 7,
+            dry: u64::MAX,
+            ..Counts::EMPTY
+        };
+        counts.refused[3] = u64::MAX - 5;
+        counts.check();
+        assert_eq!((counts.sold, counts.dry, counts.refusals()), (7, 0, 0));
     }
 }

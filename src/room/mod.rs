@@ -157,6 +157,7 @@ impl Tables<'_> {
 
     /// The once-a-second work of all gates. What a stray write has spoilt is put right here.
     pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
+        self.check_counts();
         if !self.places.sound(self.gates.iter().map(|gate| &gate.queue)) {
             self.mend(now, wakes);
         }
@@ -165,6 +166,12 @@ impl Tables<'_> {
             self.sweep(life, now, wakes);
         }
         self.each_gate(now, wakes, |view| view.tick_slowly());
+    }
+
+    fn check_counts(&mut self) {
+        for gate in self.gates.iter_mut() {
+            gate.counts.check();
+        }
     }
 
     /// Lives that hold a permit or a place and that no child of the table lives, as far as the
@@ -211,6 +218,7 @@ impl Tables<'_> {
     /// Everybody of before is gone (a full restart): no permit, place or child is left; tickets
     /// that were in a place are good again.
     pub fn begin_anew(&mut self, now: Micros, wakes: &mut Wakes) {
+        self.check_counts();
         self.each_gate(now, wakes, |view| view.begin_anew());
         self.places.clear();
     }

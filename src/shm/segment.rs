@@ -528,6 +528,8 @@ impl Segment {
         let head = self.head();
         let seen = Micros(head.seen.load(Relaxed));
         head.offset.store(clock::offset_from(seen), Relaxed);
+        // The once-a-second work would serve waiters who are dead, before they are forgotten.
+        head.seen.store(self.now().0, Relaxed);
         head.lock
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
