@@ -175,6 +175,7 @@ mod tests {
             wall,
             room: "board",
             path: "/.nap/ticket",
+            sent: crate::page::form::Sent::Nothing,
         }
     }
 
