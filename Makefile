@@ -24,7 +24,7 @@ setup: ## install what building and testing needs, where something is missing
 	@tests/setup.sh build test
 
 setup-all: # and what the long tests and the benches need
-	@tests/setup.sh build test bench
+	@tests/setup.sh build test bench browser
 
 # One symbol leaves the module: with more, two Rust modules in one server would clash.
 module: ## build target/release/mod_nap.so

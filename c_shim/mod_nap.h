@@ -5,6 +5,7 @@
  *   nap_server.c  parent and child: segment, keys, logs
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_page.c    the ticket page's way past other modules; handlers
+ *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
  *
  * nap.h is the contract with the core. Whatever goes wrong here, the request passes.
@@ -80,6 +81,8 @@ typedef struct nap_handle {
     const nap_dir *dir;              /* the settings that go with it */
     const char *method;              /* as received: an ErrorDocument's is GET */
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
+    const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
+    const char *form_length;
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
@@ -144,6 +147,10 @@ void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_notes(request_rec *r);
+
+/* nap_form.c */
+void nap_form_note(request_rec *r, nap_handle *h);
+void nap_form_read(nap_request *q, nap_handle *h, request_rec *r);
 
 /* nap_page.c */
 int nap_query_take(request_rec *r);

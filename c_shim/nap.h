@@ -54,7 +54,8 @@ typedef enum nap_directive {
     NAP_TICKET_STATUS,
     NAP_TICKET_PATH,
     NAP_TABLES,
-    NAP_ADMIT
+    NAP_ADMIT,
+    NAP_KEEP_FORM
 } nap_directive;
 
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
@@ -88,6 +89,7 @@ typedef struct nap_room_conf {
     int64_t run_ready_min;              /* bounds for run_ready NAP_AUTO; UNSET: none */
     int64_t run_ready_max;
     int64_t run_ready_history;          /* accesses the page scheduler will look at */
+    int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
 } nap_room_conf;
 
 /* The server as configured and as the MPM runs it. */
@@ -172,7 +174,24 @@ typedef struct nap_request {
     uint32_t ticket_status;     /* 503, 429 or 200 */
     nap_str ticket_path;        /* NapTicketPath */
     nap_str issued;             /* page only: the Nap-Ticket header of its refusal, empty: none */
+    uint32_t form_state;        /* page only: NAP_FORM_* */
+    nap_str form_type;          /* with NAP_FORM_READ: Content-Type */
+    nap_str form_body;          /* ... and the whole body */
 } nap_request;
+
+#define NAP_FORM_NONE 0u        /* no POST, or NapKeepForm Off */
+#define NAP_FORM_READ 1u        /* of this origin, and here */
+#define NAP_FORM_LOST 2u        /* could not be kept */
+
+/* Whether the form of a refused POST may be kept. Empty: the request does not say. */
+typedef struct nap_form {
+    nap_str fetch_site;         /* Sec-Fetch-Site */
+    nap_str origin;
+    nap_str referer;
+    nap_str scheme;             /* the request's own */
+    nap_str host;               /* the request's own, with its port */
+    nap_str content_type;
+} nap_form;
 
 /* ---- What the core may call -------------------------------------------------------------- */
 
@@ -260,6 +279,8 @@ typedef struct nap_core {
     void (*redeemed)(nap_access *a, const nap_request *q);
     /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
     int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
+    /* is it worth reading: of this origin, and of a type that can be given back? */
+    int (*form_wanted)(const nap_form *form);
     /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
      * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
     int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);

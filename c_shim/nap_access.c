@@ -276,6 +276,7 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
         q->r = ((request_rec *)q->r)->prev;
     h->refused = r;
     h->noted = 1;
+    nap_form_note(r, h);
     nap_the_core->refusal(&h->access, q);
     if (!ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE)))
         ap_custom_response(r, HTTP_SERVICE_UNAVAILABLE, nap_the_site->ticket_path);

@@ -221,8 +221,11 @@ static int ticket_page(request_rec *r)
         return HTTP_METHOD_NOT_ALLOWED;
     bb = open_body(r);
     nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
-    if (h)      /* the redirect shares them with the request that was refused */
+    if (h) {
+        nap_form_read(&q, h, r);
+        /* the redirect shares them with the request that was refused */
         q.issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
+    }
     status = nap_the_core->page(h ? &h->access : NULL, &q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench...
+# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|browser...
 #
 # Says nothing and takes no time when all is there. Starts no service and enables no module of the
 # machine's own httpd: only its programs are wanted.
@@ -26,6 +26,9 @@ for what in "${@:-build}"; do
       need haproxy has haproxy
       need valgrind has valgrind
       need debootstrap has debootstrap ;;
+    browser)
+      need chromium has chromium
+      need chromium-driver has chromedriver ;;
     *) echo "setup.sh: no group named $what" >&2; exit 2 ;;
   esac
 done

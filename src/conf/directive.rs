@@ -50,6 +50,7 @@ directives! {
     TicketPath = 19 "NapTicketPath",
     Tables = 20 "NapTables",
     Admit = 21 "NapAdmit",
+    KeepForm = 22 "NapKeepForm",
 }
 
 #[cfg(test)]

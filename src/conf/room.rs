@@ -57,6 +57,8 @@ pub struct RoomConf {
     pub run_ready_max: i64,
     /// Accesses the page scheduler will look at; may stay [`UNSET`].
     pub run_ready_history: i64,
+    /// Bytes of a refused form that its page gives back; 1K..1M or [`OFF`].
+    pub keep_form: i64,
 }
 
 /// Something the administrator should know although the server starts.
@@ -104,6 +106,7 @@ impl RoomConf {
         run_ready_min: UNSET,
         run_ready_max: UNSET,
         run_ready_history: UNSET,
+        keep_form: UNSET,
     };
 
     /// One directive inside `<NapRoom>`; the error is the sentence to show.
@@ -117,6 +120,7 @@ impl RoomConf {
             ReAccess => self.re_access = value(Words::count(0..=100_000).auto())?,
             History => self.history = value(Words::count(10..=1000))?,
             Download => self.download = value(Words::size(K..=G).off())?,
+            KeepForm => self.keep_form = value(Words::size(K..=M).off())?,
             SlotPeriod => self.slot_period_us = value(Words::time(SECOND..=HOUR))?,
             SlotTickets => self.slot_tickets = value(Words::count(1..=100_000).auto().paper())?,
             TicketLifetime => self.ticket_lifetime_us = value(Words::time(5 * SECOND..=24 * HOUR))?,
@@ -192,6 +196,7 @@ impl RoomConf {
             (&mut self.re_access, AUTO),
             (&mut self.history, 100),
             (&mut self.download, M),
+            (&mut self.keep_form, 64 * K),
             (&mut self.slot_period_us, 10 * SECOND),
             (&mut self.slot_tickets, AUTO),
             (&mut self.ticket_share_ppm, AUTO),
@@ -351,6 +356,7 @@ mod tests {
             re_access: AUTO,
             history: 100,
             download: M,
+            keep_form: 64 * K,
             slot_period_us: 10 * SECOND,
             slot_tickets: AUTO,
             ticket_lifetime_us: 5 * MINUTE,

@@ -11,6 +11,9 @@ pub const NAP_OFF: i32 = -4;
 pub const NAP_FLAG_SECONDARY: u32 = 1;
 pub const NAP_FLAG_DRY_RUN: u32 = 2;
 pub const NAP_FLAG_TICKETS: u32 = 4;
+pub const NAP_FORM_NONE: u32 = 0;
+pub const NAP_FORM_READ: u32 = 1;
+pub const NAP_FORM_LOST: u32 = 2;
 pub const NAP_LOG_ERROR: u32 = 3;
 pub const NAP_LOG_WARN: u32 = 4;
 pub const NAP_LOG_NOTICE: u32 = 5;
@@ -59,6 +62,7 @@ pub const NAP_TICKET_STATUS: nap_directive = 18;
 pub const NAP_TICKET_PATH: nap_directive = 19;
 pub const NAP_TABLES: nap_directive = 20;
 pub const NAP_ADMIT: nap_directive = 21;
+pub const NAP_KEEP_FORM: nap_directive = 22;
 pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -86,10 +90,11 @@ pub struct nap_room_conf {
     pub run_ready_min: i64,
     pub run_ready_max: i64,
     pub run_ready_history: i64,
+    pub keep_form: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 544usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 552usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
     ["Offset of field: nap_room_conf::cookie"]
@@ -136,6 +141,8 @@ const _: () = {
         [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 528usize];
     ["Offset of field: nap_room_conf::run_ready_history"]
         [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 536usize];
+    ["Offset of field: nap_room_conf::keep_form"]
+        [::std::mem::offset_of!(nap_room_conf, keep_form) - 544usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {
@@ -285,10 +292,13 @@ pub struct nap_request {
     pub ticket_status: u32,
     pub ticket_path: nap_str,
     pub issued: nap_str,
+    pub form_state: u32,
+    pub form_type: nap_str,
+    pub form_body: nap_str,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 224usize];
+    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 264usize];
     ["Alignment of nap_request"][::std::mem::align_of::<nap_request>() - 8usize];
     ["Offset of field: nap_request::r"][::std::mem::offset_of!(nap_request, r) - 0usize];
     ["Offset of field: nap_request::method"][::std::mem::offset_of!(nap_request, method) - 8usize];
@@ -319,8 +329,46 @@ const _: () = {
         [::std::mem::offset_of!(nap_request, ticket_path) - 192usize];
     ["Offset of field: nap_request::issued"]
         [::std::mem::offset_of!(nap_request, issued) - 208usize];
+    ["Offset of field: nap_request::form_state"]
+        [::std::mem::offset_of!(nap_request, form_state) - 224usize];
+    ["Offset of field: nap_request::form_type"]
+        [::std::mem::offset_of!(nap_request, form_type) - 232usize];
+    ["Offset of field: nap_request::form_body"]
+        [::std::mem::offset_of!(nap_request, form_body) - 248usize];
 };
 impl Default for nap_request {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nap_form {
+    pub fetch_site: nap_str,
+    pub origin: nap_str,
+    pub referer: nap_str,
+    pub scheme: nap_str,
+    pub host: nap_str,
+    pub content_type: nap_str,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_form"][::std::mem::size_of::<nap_form>() - 96usize];
+    ["Alignment of nap_form"][::std::mem::align_of::<nap_form>() - 8usize];
+    ["Offset of field: nap_form::fetch_site"]
+        [::std::mem::offset_of!(nap_form, fetch_site) - 0usize];
+    ["Offset of field: nap_form::origin"][::std::mem::offset_of!(nap_form, origin) - 16usize];
+    ["Offset of field: nap_form::referer"][::std::mem::offset_of!(nap_form, referer) - 32usize];
+    ["Offset of field: nap_form::scheme"][::std::mem::offset_of!(nap_form, scheme) - 48usize];
+    ["Offset of field: nap_form::host"][::std::mem::offset_of!(nap_form, host) - 64usize];
+    ["Offset of field: nap_form::content_type"]
+        [::std::mem::offset_of!(nap_form, content_type) - 80usize];
+};
+impl Default for nap_form {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -488,6 +536,8 @@ pub struct nap_core {
     pub page: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> ::std::os::raw::c_int,
     >,
+    pub form_wanted:
+        ::std::option::Option<unsafe extern "C" fn(form: *const nap_form) -> ::std::os::raw::c_int>,
     pub asset: ::std::option::Option<
         unsafe extern "C" fn(
             r: *mut ::std::os::raw::c_void,
@@ -506,7 +556,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 240usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 248usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -548,12 +598,14 @@ const _: () = {
     ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 184usize];
     ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 192usize];
     ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 200usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 208usize];
+    ["Offset of field: nap_core::form_wanted"]
+        [::std::mem::offset_of!(nap_core, form_wanted) - 208usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 216usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 216usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 224usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 224usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 232usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 232usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 240usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -58,6 +58,7 @@ static CORE: nap_core = nap_core {
     refusal: Some(pages::refusal),
     redeemed: Some(pages::redeemed),
     page: Some(pages::page),
+    form_wanted: Some(pages::form_wanted),
     asset: Some(pages::asset),
     reason_name: Some(pages::reason_name),
     ticket_id: Some(pages::ticket_id),

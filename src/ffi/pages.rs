@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use super::access::{Carried, Here, state, ticket_of};
-use super::contract::{nap_access, nap_request, nap_str};
+use super::contract::{NAP_FORM_LOST, NAP_FORM_READ, nap_access, nap_form, nap_request, nap_str};
 use super::guard::guard;
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
@@ -14,6 +14,7 @@ use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
 use crate::page::assets::Asset;
+use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::{self, POLICY, Page, render};
 use crate::room::history::Fate;
@@ -62,6 +63,7 @@ unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request, wall:
         room: here.room.conf.name.as_str(),
         // SAFETY: the caller's promise.
         path: unsafe { text(q.ticket_path) },
+        sent: Sent::Nothing,
     }
 }
 
@@ -127,10 +129,49 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             return own_ticket(q, format, language);
         };
         // SAFETY: nap.h's promises.
-        let page = unsafe { page_of(&here, text(q.issued), q, wall_now()) };
+        let (mut page, form) =
+            unsafe { (page_of(&here, text(q.issued), q, wall_now()), form_of(q)) };
+        page.sent = match (q.form_state, &form) {
+            (_, Some(form)) => Sent::Kept(form),
+            (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
+            _ => Sent::Nothing,
+        };
         let answer = here.process.host.answer(q.r);
         say(&answer, &page, format, language);
         q.ticket_status as c_int
+    })
+}
+
+/// The form that came with the refused request.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn form_of(q: &nap_request) -> Option<Form> {
+    if q.form_state != NAP_FORM_READ {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body)) }
+}
+
+pub unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h's promise.
+        let Some(form) = (unsafe { form.as_ref() }) else {
+            return 0;
+        };
+        // SAFETY: nap.h's promise: the strings are live for the call.
+        let (source, kind) = unsafe {
+            let source = Source {
+                fetch_site: bytes(form.fetch_site),
+                origin: bytes(form.origin),
+                referer: bytes(form.referer),
+                scheme: bytes(form.scheme),
+                host: bytes(form.host),
+            };
+            (source, bytes(form.content_type))
+        };
+        c_int::from(source.is_same_origin() && Encoding::of(kind).is_some())
     })
 }
 
@@ -160,6 +201,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
         room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
         // SAFETY: nap.h: q's strings are live for the call.
         path: unsafe { text(q.ticket_path) },
+        sent: Sent::Nothing,
     };
     answer_page(process, q, &page, format, language);
     200

@@ -146,6 +146,7 @@ mod tests {
             wall,
             room: "board",
             path: "/.nap/ticket",
+            sent: crate::page::form::Sent::Nothing,
         }
     }
 

@@ -6,6 +6,7 @@
 //! | [`accept`] | which of them he can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`sale`] | who is sold a ticket |
+//! | [`form`] | the form of a refused POST, given back in the page |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
@@ -15,6 +16,7 @@
 
 pub mod accept;
 pub mod assets;
+pub mod form;
 pub mod headers;
 pub mod sale;
 
@@ -27,6 +29,7 @@ use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
 use assets::{SCRIPT, STYLE};
+use form::Sent;
 
 /// The Content-Security-Policy a page is sent with; the data: address is that of no icon.
 pub const POLICY: &str =
@@ -50,6 +53,8 @@ pub struct Page<'a> {
     pub room: &'a str,
     /// `NapTicketPath`: style and script lie under it.
     pub path: &'a str,
+    /// The form that was refused.
+    pub sent: Sent<'a>,
 }
 
 /// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
@@ -124,9 +129,9 @@ pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
 
 impl Page<'_> {
     /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no
-    /// address, so the browser asks again for what it was refused.
+    /// address, so the browser asks again for what it was refused. A form would be lost by that.
     pub fn refresh_seconds(&self) -> Option<u64> {
-        self.returns().then(|| self.retry_after.secs_ceil().max(1))
+        (self.returns() && self.sent == Sent::Nothing).then(|| self.retry_after.secs_ceil().max(1))
     }
 
     /// The same for a script, in milliseconds.
@@ -214,6 +219,12 @@ trait Said {
     /// From when on: a whole second not before it.
     fn from(&self) -> Wall {
         self.page().wall.after(self.ticket().from).ceil()
+    }
+
+    /// Another for each page that is sent: a script remembers by it what it has done.
+    fn mark(&self) -> String {
+        let page = self.page();
+        format!("{:x}.{:x}", page.wall.unix.0, self.ticket().id)
     }
 
     /// Until when the place is kept; a whole second not after it is shown, as [`Wall`] does.
@@ -374,6 +385,7 @@ mod tests {
             wall: wall(),
             room: "board",
             path: "/.nap/ticket",
+            sent: Sent::Nothing,
         }
     }
 
@@ -469,7 +481,7 @@ mod tests {
                 assert!(html.trim_end().ends_with("</html>"));
                 assert_eq!(
                     html.matches("http-equiv").count(),
-                    usize::from(page.returns())
+                    usize::from(page.refresh_seconds().is_some())
                 );
                 let text = body(&page, Format::Text, language);
                 for gap in ["\n\n\n", "{{", "{%", "  ", " \n"] {
@@ -500,12 +512,36 @@ mod tests {
                     let name = tag.split([' ', '>']).next().expect("split gives one");
                     match name.strip_prefix('/') {
                         Some(name) => assert_eq!(open.pop(), Some(name), "{html}"),
-                        None if ["meta", "link"].contains(&name) => {}
+                        None if ["meta", "link", "input"].contains(&name) => {}
                         None => open.push(name),
                     }
                 }
                 assert!(open.is_empty(), "{open:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_kept_form_is_in_the_page_escaped_and_then_there_is_no_refresh() {
+        let body = b"q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&submit=%26amp;&na%22me='";
+        let form = form::Form::parse(b"application/x-www-form-urlencoded", body).expect("a form");
+        for language in Language::ALL {
+            let mut page = page(Reason::Full, Some(ticket(5_000, 9_000, 99_000)));
+            page.sent = Sent::Kept(&form);
+            let html = super::tests::body(&page, Format::Html, language);
+            for needle in [
+                "<form id=\"nap-form\" method=\"post\" enctype=\"application/x-www-form-urlencoded\"",
+                "name=\"q\" value=\"&#34;&#62;&#60;script&#62;alert(1)&#60;/script&#62;\"",
+                "name=\"submit\" value=\"&#38;amp;\"",
+                "name=\"na&#34;me\" value=\"&#39;\"",
+            ] {
+                assert!(html.contains(needle), "{needle} in {html}");
+            }
+            assert!(!html.contains("http-equiv") && !html.contains("<script>"));
+            page.sent = Sent::Lost;
+            let html = super::tests::body(&page, Format::Html, language);
+            assert!(!html.contains("http-equiv") && !html.contains("<form"));
+            assert!(html.contains("nap-lost"), "{html}");
         }
     }
 

@@ -1,4 +1,4 @@
-// The ticket page: counts down, and comes back once when the time has come.
+// The ticket page: counts down, and once, when the time has come, comes back or sends its form again.
 (function () {
   "use strict";
   var page = document.getElementById("nap");
@@ -10,6 +10,8 @@
   var stopped = document.getElementById("nap-stopped"), said = document.getElementById("nap-said");
   var clocks = [].slice.call(document.querySelectorAll("[data-clock]"));
   var texts = clocks.map(function (one) { return one.textContent; });
+  var form = document.getElementById("nap-form"), sure = document.getElementById("nap-sure");
+  var mark = "nap-sent-" + page.dataset.mark, lost = document.getElementById("nap-lost");
   var title = document.title, timer = 0, done = false, told = first;
 
   // A computer that slept stops one of the clocks; set by hand, the other jumps. Too early is
@@ -59,8 +61,38 @@
     return url.href;
   }
 
+  function remembered() {
+    try { return sessionStorage.getItem(mark) !== null; } catch (blocked) { return false; }
+  }
+
+  function isOld() {
+    var entry = performance.getEntriesByType("navigation")[0];
+    return Boolean(entry && entry.type === "back_forward");
+  }
+
+  // Sent from this very page before: whether it arrived nobody can tell from here.
+  function ask() {
+    page.dataset.stopped = "1";
+    sure.hidden = false;
+    stop.hidden = auto.hidden = true;
+  }
+
+  // A field may be named submit, action or setAttribute and hide the form's own.
+  function prepare() {
+    done = true;
+    clearTimeout(timer);
+    try { sessionStorage.setItem(mark, "1"); } catch (blocked) { /* done stands in for it */ }
+    Element.prototype.setAttribute.call(form, "action", address());
+  }
+
+  function send() {
+    prepare();
+    HTMLFormElement.prototype.submit.call(form);
+  }
+
   function comeBack() {
     if (done) return;
+    if (form) return send();
     done = true;
     clearTimeout(timer);
     location.replace(address());
@@ -70,7 +102,7 @@
     clearTimeout(timer);
     if (done) return;
     var ms = left();
-    if (ms <= 0 && !page.dataset.stopped) return comeBack();
+    if (ms <= 0 && !page.dataset.stopped && !lost) return comeBack();
     var now = written(ms);
     clocks.forEach(function (one, i) { one.textContent = texts[i].replace(first, now); });
     document.title = title.replace(first, now);
@@ -94,8 +126,25 @@
       comeBack();
     });
   });
+  if (form) {
+    [].forEach.call(document.querySelectorAll("[data-script]"), function (one) {
+      one.hidden = false;
+    });
+    // Pressed twice it is sent once.
+    EventTarget.prototype.addEventListener.call(form, "submit", function (event) {
+      if (done) event.preventDefault();
+      else prepare();
+    });
+    if (remembered() || isOld()) ask();
+  }
   document.addEventListener("visibilitychange", look);
-  window.addEventListener("pageshow", look);
+  window.addEventListener("pageshow", function (event) {
+    if (event.persisted && done) {
+      done = false;
+      if (form) ask();
+    }
+    look();
+  });
   window.addEventListener("focus", look);
   look();
 })();

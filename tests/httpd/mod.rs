@@ -9,6 +9,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod answer;
+pub mod browser;
 mod builder;
 mod config;
 mod counter;

@@ -1,0 +1,111 @@
+/* nap_form.c: the body of a refused POST, for the page that keeps its form.
+ *
+ * It is read where the page is made, in the ErrorDocument's request: once, only when the core wants
+ * it, and only as much as comes within a second. With `Expect: 100-continue` nothing comes, as
+ * httpd has answered already.
+ */
+#include <apr_buckets.h>
+#include <apr_lib.h>
+#include <apr_time.h>
+
+#include "mod_nap.h"
+
+#define PATIENCE_US APR_USEC_PER_SEC
+#define PAUSE_US 10000
+
+/* On refusal, while the request's own headers are still what was received. */
+void nap_form_note(request_rec *r, nap_handle *h)
+{
+    if (strcmp(h->method, "POST"))
+        return;
+    h->form_type = apr_table_get(r->headers_in, "Content-Type");
+    h->form_length = apr_table_get(r->headers_in, "Content-Length");
+}
+
+static apr_int64_t length_of(const nap_handle *h)
+{
+    char *end;
+    apr_int64_t n;
+
+    if (!h->form_length || !apr_isdigit(*h->form_length))
+        return -1;
+    n = apr_strtoi64(h->form_length, &end, 10);
+    return *end ? -1 : n;
+}
+
+/* Takes what is in bb, up to `want` bytes in all. 1: the body's end has been seen. */
+static int take(apr_bucket_brigade *bb, char *buf, apr_size_t want, apr_size_t *have)
+{
+    int end = 0;
+
+    for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        const char *data;
+        apr_size_t len;
+
+        if (APR_BUCKET_IS_EOS(b))
+            end = 1;
+        if (APR_BUCKET_IS_METADATA(b) || apr_bucket_read(b, &data, &len, APR_BLOCK_READ))
+            continue;
+        len = len < want - *have ? len : want - *have;
+        memcpy(buf + *have, data, len);
+        *have += len;
+    }
+    apr_brigade_cleanup(bb);
+    return end;
+}
+
+/* `want` bytes of r's body, or NULL: they did not come. Not blocking: a stream of HTTP/2 has no
+ * socket whose time-out could be set. */
+static const char *read_body(request_rec *r, apr_size_t want)
+{
+    apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    char *buf = apr_palloc(r->pool, want + 1);
+    apr_time_t until = apr_time_now() + PATIENCE_US;
+    apr_size_t have = 0;
+
+    while (have < want) {
+        apr_status_t rv = ap_get_brigade(r->input_filters, bb, AP_MODE_READBYTES,
+                                         APR_NONBLOCK_READ, want - have);
+        int empty = rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb);
+
+        if (APR_STATUS_IS_EAGAIN(rv) || empty) {
+            if (apr_time_now() >= until)
+                return NULL;
+            apr_sleep(PAUSE_US);
+            continue;
+        }
+        if (rv || take(bb, buf, want, &have))
+            break;
+    }
+    return have == want ? buf : NULL;
+}
+
+/* What the page is told of the form of the access h, whose page r is. */
+void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
+{
+    request_rec *first = h->first;
+    apr_int64_t limit = h->room->conf.keep_form, length = length_of(h);
+    nap_form form = {
+        .fetch_site = nap_str_of(apr_table_get(first->headers_in, "Sec-Fetch-Site")),
+        .origin = q->origin,
+        .referer = nap_str_of(apr_table_get(first->headers_in, "Referer")),
+        .scheme = nap_str_of(ap_http_scheme(first)),
+        .host = nap_str_of(apr_table_get(first->headers_in, "Host")),
+        .content_type = nap_str_of(h->form_type),
+    };
+    const char *body;
+
+    if (strcmp(h->method, "POST") || limit < 0)
+        return;
+    q->form_state = NAP_FORM_LOST;
+    if (length < 0 || length > limit || !nap_the_core->form_wanted(&form))
+        return;
+    body = read_body(r, (apr_size_t)length);
+    if (!body)
+        return;
+    q->form_state = NAP_FORM_READ;
+    q->form_type = form.content_type;
+    q->form_body.ptr = body;
+    q->form_body.len = (apr_size_t)length;
+}
