@@ -1,0 +1,566 @@
+//! The queue under several real processes with random kills, without httpd: processes of several
+//! threads each drive the room over one segment as `ffi` does, while their parent kills them, also
+//! under the lock and half way through a change, and sweeps as the child_status hook does.
+//!
+//! What must hold is counted apart from the module, in a mapping of the test's own: never more
+//! inside than the limit, first come first served, presented tickets let in, everything free at
+//! the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
+//! choices; how the threads meet is the machine's.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use memmap2::MmapOptions;
+use mod_nap::micros::Micros;
+use mod_nap::nap::ticket::Ticket;
+use mod_nap::room::arrival::Arrival;
+use mod_nap::room::children::Parking;
+use mod_nap::room::gate::{GateView, Leaving};
+use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::permits::Permits;
+use mod_nap::room::places::wake;
+use mod_nap::room::terms::{Choice, Terms, how};
+use mod_nap::room::verdict::{Reason, Verdict};
+use mod_nap::shm::futex;
+use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::sim::rng::Rng;
+
+const LIMIT: u32 = 3;
+const PROCESSES: usize = 4;
+const THREADS: u64 = 6;
+const DIMS: Dims = Dims {
+    children: 8,
+    rooms: 1,
+    gates: 1,
+    places: 64,
+};
+
+/// What the test itself counts, shared by all its processes. All zero at first.
+#[repr(C)]
+struct Witness {
+    /// Who is inside: a byte a process, so that one atomic step enters, leaves, or forgets the dead.
+    inside: AtomicU64,
+    /// Most inside at once.
+    most: AtomicU32,
+    /// 1: everybody is to come to an end.
+    stop: AtomicU32,
+    /// Accesses that have run to their end.
+    served: AtomicU64,
+    /// Of these, after waiting.
+    waited: AtomicU64,
+    /// Tickets presented in their prime window and let in.
+    kept: AtomicU64,
+    /// Waiters who left.
+    gone: AtomicU64,
+    /// 1: the next to take the lock is to die under it.
+    die: AtomicU32,
+    /// Processes that have set out to.
+    doomed: AtomicU64,
+    /// Turns given to those who began to wait, under the lock.
+    turns: AtomicU64,
+    /// Whose turn it is at each place.
+    turn_of: [AtomicU64; DIMS.places as usize],
+}
+
+impl Witness {
+    fn map(path: &Path) -> &'static Witness {
+        let file = open(path, size_of::<Witness>());
+        let map = MmapOptions::new()
+            .len(size_of::<Witness>())
+            .map_raw(&file)
+            .expect("a mapping");
+        let start = map.as_mut_ptr().cast::<Witness>();
+        std::mem::forget(map);
+        // SAFETY: the mapping is shared, page-aligned, as long as a Witness and never unmapped;
+        // atomics have no invalid bytes.
+        unsafe { &*start }
+    }
+
+    fn comes_in(&self, process: usize) {
+        let before = self.inside.fetch_add(1 << (8 * process), SeqCst);
+        let inside: u32 = before.to_ne_bytes().map(u32::from).iter().sum::<u32>() + 1;
+        self.most.fetch_max(inside, SeqCst);
+        require(inside <= LIMIT, || {
+            format!("{inside} inside, limit {LIMIT}")
+        });
+    }
+
+    fn goes_out(&self, process: usize) {
+        self.inside.fetch_sub(1 << (8 * process), SeqCst);
+        self.served.fetch_add(1, SeqCst);
+    }
+
+    fn forget(&self, process: usize) {
+        self.inside.fetch_and(!(0xff << (8 * process)), SeqCst);
+    }
+
+    fn ends(&self) -> bool {
+        self.stop.load(SeqCst) != 0
+    }
+}
+
+/// Ends the process, other threads or not, when something does not hold.
+fn require(holds: bool, what: impl FnOnce() -> String) {
+    if !holds {
+        eprintln!("{}", what());
+        std::process::exit(3);
+    }
+}
+
+fn open(path: &Path, size: usize) -> File {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
+    let file = file.expect("a file of our own");
+    file.set_len(size as u64).expect("room for it");
+    file
+}
+
+fn map_segment(dir: &Path) -> Segment {
+    let file = open(&dir.join("segment"), DIMS.bytes());
+    Segment::map(&file.into(), DIMS.bytes()).expect("a mapping")
+}
+
+fn terms() -> Terms {
+    let fixed = |n| Choice { how: how::FIXED, n };
+    Terms {
+        bound: Micros::from_millis(600),
+        run_ready: LIMIT,
+        history: 100,
+        wait_limit: fixed(12),
+        slot_period: Micros::from_secs(1),
+        slot_tickets: fixed(8),
+        lifetime: Micros::from_secs(20),
+        prime: Micros::from_secs(2),
+        horizon: Micros::from_secs(60),
+        per_client: fixed(1000),
+        parked: 20,
+        ..Terms::default()
+    }
+}
+
+/// One process: threads that come, wait, run and leave until they are told to end.
+struct Process {
+    number: usize,
+    segment: Segment,
+    permits: &'static Permits,
+    witness: &'static Witness,
+    life: Life,
+    serial: AtomicU32,
+}
+
+impl Process {
+    fn begin(dir: &Path, number: usize) -> Process {
+        let segment = map_segment(dir);
+        segment.check(Some(DIMS)).expect("the parent's segment");
+        let life = segment.child_starts(std::process::id());
+        Process {
+            number,
+            segment,
+            permits: segment.permits(0).expect("a gate"),
+            witness: Witness::map(&dir.join("witness")),
+            life: life.expect("fewer children than entries"),
+            serial: AtomicU32::new(0),
+        }
+    }
+
+    fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> R {
+        self.segment
+            .locked(|tables, now, wakes| {
+                act(&mut tables.gate(0, now, wakes).expect("there is one gate"))
+            })
+            .expect("nobody stops a process here")
+    }
+
+    fn live(&self, buys: bool, mut rng: Rng) {
+        let mut ticket = None;
+        while !self.witness.ends() {
+            let now = self.segment.now();
+            ticket = ticket.filter(|ticket: &Ticket| now < ticket.prime_end);
+            self.visit(buys, &mut ticket, &mut rng);
+        }
+    }
+
+    /// A visitor comes, with his ticket if he has one.
+    fn visit(&self, buys: bool, ticket: &mut Option<Ticket>, rng: &mut Rng) {
+        let owner = Owner::new(self.life, self.serial.fetch_add(1, SeqCst));
+        let begun = self.segment.now();
+        let prime = ticket.is_some_and(|ticket| begun >= ticket.start);
+        if !prime
+            && rng.chance(0.5)
+            && let Some(permit) = self.permits.claim(owner)
+        {
+            return self.run(permit, owner, begun, None, None, rng);
+        }
+        // Before it is time, others come most often.
+        let carried = Vec::from_iter(ticket.filter(|_| prime || rng.chance(0.001)));
+        let arrival = Arrival {
+            // Few tickets: the claims of many would leave no place to newcomers.
+            sell: !carried.is_empty() || (buys && ticket.is_none()),
+            ..self.arrival(owner, &carried, rng)
+        };
+        let dies = self.witness.die.load(SeqCst) == 1 && self.witness.die.swap(0, SeqCst) == 1;
+        let (verdict, redeemed) = self.gate(|view| {
+            if dies {
+                self.die_soon(rng);
+            }
+            let verdict = view.enter(&arrival);
+            if let Verdict::Wait(seat) = &verdict {
+                let turn = self.witness.turns.fetch_add(1, SeqCst) + 1;
+                self.witness.turn_of[seat.place as usize].store(turn, SeqCst);
+            }
+            (verdict, view.redeemed.take())
+        });
+        if prime && !matches!(verdict, Verdict::Refuse(_)) {
+            self.witness.kept.fetch_add(1, SeqCst);
+        }
+        match verdict {
+            Verdict::Run(permit) => {
+                ticket.take_if(|_| !carried.is_empty());
+                self.run(permit, owner, begun, None, redeemed, rng);
+            }
+            Verdict::Wait(seat) => {
+                let redeemed = seat.redeemed.or(redeemed);
+                ticket.take_if(|_| !carried.is_empty());
+                self.wait(
+                    seat.place, seat.until, &arrival, begun, redeemed, ticket, rng,
+                );
+            }
+            Verdict::Refuse(refusal) => {
+                let late = carried.iter().any(|t| self.segment.now() >= t.prime_end);
+                require(!prime || late, || {
+                    format!("a ticket in its prime window met {:?}", refusal.reason)
+                });
+                if ticket.is_none() || !carried.is_empty() {
+                    *ticket = refusal.ticket;
+                }
+                // A refused visitor reads his page.
+                std::thread::sleep(Duration::from_micros(rng.below(3000)));
+            }
+        }
+    }
+
+    fn arrival<'t>(&self, owner: Owner, tickets: &'t [Ticket], rng: &mut Rng) -> Arrival<'t> {
+        Arrival {
+            owner,
+            parking: Parking::Anybody,
+            tickets,
+            forged: false,
+            sell: true,
+            client: [7; 16],
+            client_hash: [rng.below(1 << 20), 1 << 40 | rng.below(1 << 20)],
+            method: b"GET",
+            uri: b"/",
+            secret: [5; 16],
+            random: rng.bits(),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what ffi keeps in nap_access")]
+    fn wait(
+        &self,
+        place: u32,
+        until: Micros,
+        arrival: &Arrival<'_>,
+        begun: Micros,
+        redeemed: Option<Ticket>,
+        ticket: &mut Option<Ticket>,
+        rng: &mut Rng,
+    ) {
+        let word = self.segment.wake_word(place).expect("his place");
+        let impatient = rng.chance(0.05);
+        loop {
+            let left = (until - self.segment.now()).min(Micros::from_millis(100));
+            if word.load(SeqCst) == wake::WAITING && left > Micros::ZERO {
+                futex::wait(word, wake::WAITING, Duration::from_micros(left.0));
+            }
+            self.segment.tick_if_due();
+            if impatient || self.witness.ends() {
+                self.gate(|view| view.gone(place, arrival.owner));
+                self.witness.gone.fetch_add(1, SeqCst);
+                return;
+            }
+            if word.load(SeqCst) == wake::WAITING && self.segment.now() < until {
+                continue;
+            }
+            let verdict = self.gate(|view| {
+                let turn = self.witness.turn_of[place as usize].load(SeqCst);
+                let entered = view.places.place(place).map(|p| p.deadline);
+                let verdict = view.look_up(place, until, arrival);
+                if let (Some(Verdict::Run(_)), Some(due)) = (&verdict, entered) {
+                    self.nobody_was_passed(view, turn, due);
+                }
+                verdict
+            });
+            match verdict {
+                None => {}
+                Some(Verdict::Run(permit)) => {
+                    self.witness.waited.fetch_add(1, SeqCst);
+                    return self.run(permit, arrival.owner, begun, Some(place), redeemed, rng);
+                }
+                Some(Verdict::Refuse(refusal)) => {
+                    require(refusal.reason != Reason::Broken, || {
+                        "a broken promise".into()
+                    });
+                    *ticket = ticket.or(refusal.ticket);
+                    return;
+                }
+                Some(Verdict::Wait(_)) => unreachable!("he waits already"),
+            }
+        }
+    }
+
+    /// Who still waits in the same line came later; equal deadlines may have been mended either way.
+    fn nobody_was_passed(&self, view: &GateView<'_>, turn: u64, due: Micros) {
+        for (at, place) in view.places.entries.iter().enumerate() {
+            let waits = place.owner.is_some() && view.places.wake_word(at as u32) == wake::WAITING;
+            let other = self.witness.turn_of[at].load(SeqCst);
+            require(!waits || other >= turn || place.deadline >= due, || {
+                format!("turn {turn} runs before {other}, whose deadline is earlier")
+            });
+        }
+    }
+
+    fn run(
+        &self,
+        permit: u32,
+        owner: Owner,
+        entered: Micros,
+        waited: Option<u32>,
+        redeemed: Option<Ticket>,
+        rng: &mut Rng,
+    ) {
+        let granted = self.segment.now();
+        self.witness.comes_in(self.number);
+        std::thread::sleep(Duration::from_micros(rng.below(600)));
+        self.witness.goes_out(self.number);
+        if waited.is_none() && redeemed.is_none() && self.permits.waiting() == 0 {
+            require(self.permits.release(permit, owner), || {
+                "not his permit".into()
+            });
+            self.permits.residence.record(self.segment.now() - granted);
+            if self.permits.waiting() != 0 {
+                self.gate(|view| view.serve());
+            }
+            return;
+        }
+        let leaving = Leaving {
+            permit,
+            owner,
+            entered,
+            granted,
+            waited: waited.is_some(),
+            queue: 1,
+            predicted: Micros::from_millis(1),
+            slot: redeemed.map_or(0, |t| t.slot),
+            index: redeemed.map_or(0, |t| t.index),
+        };
+        let dies = self.witness.die.load(SeqCst) == 1 && self.witness.die.swap(0, SeqCst) == 1;
+        self.gate(|view| {
+            if dies {
+                self.die_soon(rng);
+            }
+            view.leave(&leaving);
+        });
+    }
+
+    /// Under the lock: the whole process is killed up to 40 us from now: before, while or just
+    /// after the tables change.
+    fn die_soon(&self, rng: &mut Rng) {
+        self.witness.doomed.fetch_add(1, SeqCst);
+        // SAFETY: all zero is a sigevent; timer and specification live for the calls; SIGKILL runs
+        // no code of ours.
+        unsafe {
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_SIGNAL;
+            event.sigev_signo = libc::SIGKILL;
+            let mut timer = std::mem::zeroed();
+            let mut soon: libc::itimerspec = std::mem::zeroed();
+            soon.it_value.tv_nsec = 1 + rng.below(40_000) as libc::c_long;
+            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+            let set = libc::timer_settime(timer, 0, &raw const soon, std::ptr::null_mut());
+            require((made, set) == (0, 0), || "no timer".into());
+        }
+    }
+}
+
+/// The parent: starts, kills, sweeps.
+struct Parent {
+    dir: PathBuf,
+    segment: Segment,
+    witness: &'static Witness,
+    children: Vec<Child>,
+    rng: Rng,
+    deaths: u32,
+}
+
+impl Parent {
+    fn begin(seed: u64) -> Parent {
+        let name = format!("mod_nap-processes-{}-{seed}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a directory of our own");
+        let segment = map_segment(&dir);
+        segment.format(DIMS).expect("a fresh file");
+        segment.locked(|tables, _, _| {
+            (tables.gates[0].kind, tables.gates[0].terms) = (1, terms());
+            tables.permits[0].set_limit(LIMIT);
+        });
+        let mut parent = Parent {
+            segment,
+            witness: Witness::map(&dir.join("witness")),
+            dir,
+            children: Vec::new(),
+            rng: Rng::new(seed, 0),
+            deaths: 0,
+        };
+        for number in 0..PROCESSES {
+            let child = parent.start(number);
+            parent.children.push(child);
+        }
+        parent
+    }
+
+    fn start(&mut self, number: usize) -> Child {
+        Command::new(std::env::current_exe().expect("the test program"))
+            .args(["one_process_of_several", "--exact", "--nocapture"])
+            .env("NAP_PROCESS", number.to_string())
+            .env("NAP_PROCESS_DIR", &self.dir)
+            .env("NAP_PROCESS_SEED", self.rng.bits().to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the test program runs again")
+    }
+
+    /// The child_status hook: a death is seen, its things are taken back, another is started.
+    fn reap(&mut self) {
+        for number in 0..PROCESSES {
+            let Some(status) = self.children[number].try_wait().expect("our own child") else {
+                continue;
+            };
+            assert_eq!(status.code(), None, "a process has found a fault");
+            self.deaths += 1;
+            self.sweep(number);
+            self.children[number] = self.start(number);
+        }
+    }
+
+    /// The dead are forgotten by the witness first: until the sweep their permits are taken.
+    fn sweep(&mut self, number: usize) {
+        self.witness.forget(number);
+        self.segment.child_ends(self.children[number].id());
+    }
+
+    /// Lets `accesses` more be served, reaping on the way. Without any progress over thousands of
+    /// looks, each of them a chance for everybody to run, there is a deadlock.
+    fn let_pass(&mut self, accesses: u64) {
+        let from = self.witness.served.load(SeqCst);
+        let (mut last, mut idle) = (from, 0);
+        while last < from + accesses {
+            std::thread::sleep(Duration::from_millis(2));
+            self.reap();
+            let now = self.witness.served.load(SeqCst);
+            idle = if now == last { idle + 1 } else { 0 };
+            last = now;
+            assert!(idle < 10_000, "nobody is served any more");
+        }
+    }
+
+    fn kill_one(&mut self) {
+        if self.rng.chance(0.4) {
+            return self.witness.die.store(1, SeqCst);
+        }
+        let number = self.rng.below(PROCESSES as u64) as usize;
+        self.children[number].kill().expect("our own child");
+    }
+
+    fn end(mut self) {
+        self.witness.stop.store(1, SeqCst);
+        for number in 0..PROCESSES {
+            let status = self.children[number].wait().expect("our own child");
+            let fine = status.success() || status.code().is_none();
+            assert!(fine, "a process has found a fault: {status}");
+            self.sweep(number);
+        }
+        self.all_is_free();
+        std::fs::remove_dir_all(&self.dir).ok();
+    }
+
+    fn all_is_free(&self) {
+        let permits = self.segment.permits(0).expect("a gate");
+        assert_eq!((permits.running(), permits.waiting()), (0, 0));
+        self.segment.locked(|tables, _, _| {
+            let taken = tables.places.entries.iter().filter(|p| p.owner.is_some());
+            assert_eq!(taken.count(), 0, "places left over");
+            assert!(tables.places.sound(tables.gates.iter().map(|g| &g.queue)));
+            assert_eq!(tables.gates[0].counts.broken, 0);
+        });
+        let life = self.segment.child_starts(1).expect("a free entry");
+        let free = (1..20).filter(|&serial| permits.claim(Owner::new(life, serial)).is_some());
+        assert_eq!(free.count() as u32, LIMIT, "every permit is there");
+    }
+}
+
+#[test]
+fn one_process_of_several() {
+    let of = |name: &str| std::env::var(name).ok();
+    let (Some(number), Some(dir)) = (of("NAP_PROCESS"), of("NAP_PROCESS_DIR")) else {
+        return;
+    };
+    // SAFETY: prctl reads its arguments only: nobody outlives the parent.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    let number = number.parse().expect("the parent's");
+    let seed = of("NAP_PROCESS_SEED").and_then(|s| s.parse().ok());
+    let process = Process::begin(Path::new(&dir), number);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let rng = Rng::new(seed.expect("the parent's"), thread);
+            let process = &process;
+            scope.spawn(move || process.live(thread == 0, rng));
+        }
+    });
+}
+
+#[test]
+fn random_kills_break_neither_limit_nor_order_nor_promise_and_lose_nothing() {
+    let seed = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or(u64::from(std::process::id()));
+    eprintln!("NAP_SEED={seed}");
+    let long = std::env::var("NAP_TEST").is_ok_and(|which| which == "all");
+    let kills = if long { 400 } else { 25 };
+    let mut parent = Parent::begin(seed);
+    for _ in 0..kills {
+        let accesses = 20 + parent.rng.below(200);
+        parent.let_pass(accesses);
+        parent.kill_one();
+    }
+    // Tickets become good after a while only.
+    let enough = if long { 200 } else { 8 };
+    while parent.witness.kept.load(SeqCst) < enough {
+        parent.let_pass(100);
+    }
+    let (witness, deaths) = (parent.witness, parent.deaths);
+    let [served, waited, kept, gone, doomed] = [
+        &witness.served,
+        &witness.waited,
+        &witness.kept,
+        &witness.gone,
+        &witness.doomed,
+    ]
+    .map(|count| count.load(SeqCst));
+    let mended = parent
+        .segment
+        .locked(|tables, _, _| tables.gates[0].counts.mended);
+    eprintln!(
+        "{deaths} died, {doomed} of them to die under the lock ({mended:?} mended); {served} \
+         served, {waited} after waiting, {gone} left, {kept} tickets kept"
+    );
+    assert_eq!(witness.most.load(SeqCst), LIMIT, "full, and never over");
+    assert!(deaths > kills / 2 && doomed > 0 && waited > 100 && gone > 0);
+    parent.end();
+}
