@@ -183,10 +183,11 @@ typedef struct nap_request {
 #define NAP_LOG_DEBUG 7
 
 typedef struct nap_host {
-    /* a header of the answer to r that survives an error redirect (err_headers_out), added */
-    void (*err_header)(void *r, nap_str name, nap_str value);
+    /* a header of the answer to r that survives an error redirect (err_headers_out), added; its
+     * name ends with a zero and lives as long as the core */
+    void (*err_header)(void *r, const char *name, nap_str value);
     /* the same, replacing */
-    void (*set_err_header)(void *r, nap_str name, nap_str value);
+    void (*set_err_header)(void *r, const char *name, nap_str value);
     /* content type, then body, of the answer the handler is making */
     void (*content_type)(void *r, nap_str type);
     void (*write)(void *r, nap_str body);

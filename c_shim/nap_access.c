@@ -444,23 +444,29 @@ static int is_made(nap_handle *h, const apr_bucket_brigade *bb)
     return nap_last(h->first)->status == HTTP_SWITCHING_PROTOCOLS;
 }
 
+/* Out of line: most of what passes is nobody's. */
+static __attribute__((noinline)) void watch(nap_line *line, const apr_bucket_brigade *bb)
+{
+    nap_handle *h = line->now;
+
+    /* of an answer the headers come first */
+    if (is_made(h, bb) || (h->passes == 1 && is_event_stream(nap_last(h->first)))) {
+        line->now = NULL;
+        h->detached = 1;
+        nap_the_core->detach(&h->access);
+    }
+    else if (h->passes++ == 1) {
+        nap_the_core->first_byte(&h->access);
+    }
+}
+
 /* A connection's filter, behind chunking, in front of TLS. */
 static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
-    nap_handle *h = line->now;
 
-    if (h) {
-        /* of an answer the headers come first */
-        if (is_made(h, bb) || (h->passes == 1 && is_event_stream(nap_last(h->first)))) {
-            line->now = NULL;
-            h->detached = 1;
-            nap_the_core->detach(&h->access);
-        }
-        else if (h->passes++ == 1) {
-            nap_the_core->first_byte(&h->access);
-        }
-    }
+    if (line->now)
+        watch(line, bb);
     return ap_pass_brigade(f->next, bb);
 }
 
@@ -489,11 +495,11 @@ static void note(request_rec *r, const char *name, const char *value)
 {
     request_rec *last = r;
 
-    apr_table_setn(r->notes, name, value);
+    apr_table_addn(r->notes, name, value);      /* set once, so there is none to look for */
     while (last->next)                  /* %{}n reads the chain's last request */
         last = last->next;
     if (last != r)
-        apr_table_setn(last->notes, name, value);
+        apr_table_addn(last->notes, name, value);
 }
 
 static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
@@ -504,9 +510,10 @@ static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
     size_t len;
 
     note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
-    note(r, "nap-wait", apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
-                                     (apr_uint64_t)(a->waited_us / 1000000),
-                                     (int)(a->waited_us / 1000 % 1000)));
+    note(r, "nap-wait", a->waited_us < 1000 ? "0.000"
+         : apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
+                        (apr_uint64_t)(a->waited_us / 1000000),
+                        (int)(a->waited_us / 1000 % 1000)));
     reason = nap_the_core->reason_name(a);
     if (reason.len)
         note(r, "nap-ticket-fate", apr_pstrmemdup(r->pool, reason.ptr, reason.len));

@@ -1,4 +1,5 @@
-/* nap_host.c: what the core may call (nap_host in nap.h). Each copies what it is given. */
+/* nap_host.c: what the core may call (nap_host in nap.h). Each copies what it is
+ * given, but for the names of headers. */
 #include <http_main.h>
 
 #include "mod_nap.h"
@@ -8,14 +9,14 @@ static const char *copy(request_rec *r, nap_str s)
     return apr_pstrmemdup(r->pool, s.ptr ? s.ptr : "", s.len);
 }
 
-static void err_header(void *r, nap_str name, nap_str value)
+static void err_header(void *r, const char *name, nap_str value)
 {
-    apr_table_addn(((request_rec *)r)->err_headers_out, copy(r, name), copy(r, value));
+    apr_table_addn(((request_rec *)r)->err_headers_out, name, copy(r, value));
 }
 
-static void set_err_header(void *r, nap_str name, nap_str value)
+static void set_err_header(void *r, const char *name, nap_str value)
 {
-    apr_table_setn(((request_rec *)r)->err_headers_out, copy(r, name), copy(r, value));
+    apr_table_setn(((request_rec *)r)->err_headers_out, name, copy(r, value));
 }
 
 static void content_type(void *r, nap_str type)

@@ -39,25 +39,33 @@ impl Wall {
 
     /// `12:03:15`.
     pub fn time(self) -> Written {
-        Written::EMPTY.time(self)
+        Written::by(|to| to.time(self))
     }
 
     /// [`Wall::time`], with the date before it if that is another than `today`'s.
     pub fn time_seen_from(self, today: Wall) -> Written {
-        match self.day() == today.day() {
-            true => self.time(),
-            false => Written::EMPTY.date(self).sign(b' ').time(self),
-        }
+        Written::by(|to| {
+            if self.day() != today.day() {
+                to.date(self);
+                to.sign(b' ');
+            }
+            to.time(self);
+        })
     }
 
     /// `+09:00`.
     pub fn offset(self) -> Written {
-        Written::EMPTY.offset(self)
+        Written::by(|to| to.offset(self))
     }
 
     /// `2026-01-31T12:03:15+09:00` (RFC 3339).
     pub fn stamp(self) -> Written {
-        Written::EMPTY.date(self).sign(b'T').time(self).offset(self)
+        Written::by(|to| {
+            to.date(self);
+            to.sign(b'T');
+            to.time(self);
+            to.offset(self);
+        })
     }
 
     fn local_second(self) -> i64 {
@@ -75,26 +83,64 @@ impl Wall {
 pub fn countdown(span: Micros) -> Written {
     let s = span.secs_ceil();
     let (h, m, s) = (s / 3600, s / 60 % 60, s % 60);
-    let minutes = match h {
-        0 => Written::EMPTY.number(m),
-        _ => Written::EMPTY.number(h).sign(b':').two(m),
-    };
-    minutes.sign(b':').two(s)
+    Written::by(|to| {
+        match h {
+            0 => to.number(m),
+            _ => {
+                to.number(h);
+                to.sign(b':');
+                to.two(m);
+            }
+        }
+        to.sign(b':');
+        to.two(s);
+    })
 }
 
-/// A time as text. Every refusal writes a dozen of them, and `format!` would take more
-/// instructions for their digits than for the rest of the page.
+/// A number in 16 hexadecimal digits.
+pub fn hex(n: u64) -> Written {
+    Written::by(|to| {
+        for nibble in (0..16).rev().map(|at| (n >> (4 * at)) as u8 & 15) {
+            to.sign(if nibble < 10 { b'0' } else { b'a' - 10 } + nibble);
+        }
+    })
+}
+
+/// A number.
+pub fn decimal(n: u64) -> Written {
+    Written::by(|to| to.number(n))
+}
+
+/// A span in seconds with three decimals.
+pub fn thousandths(ms: u64) -> Written {
+    Written::by(|to| {
+        to.number(ms / 1000);
+        to.sign(b'.');
+        to.sign(b'0' + (ms / 100 % 10) as u8);
+        to.two(ms % 100);
+    })
+}
+
+/// A time or number as text: digits, letters and `-+:. ` only. Every refusal writes two dozen of
+/// them, and `format!` would take more instructions for their digits than for the rest of the page.
+/// Aligned, because text is checked sixteen bytes at a time where it is.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
 pub struct Written {
     bytes: [u8; 40],
     len: usize,
 }
 
 impl Written {
-    const EMPTY: Written = Written {
-        bytes: [0; 40],
-        len: 0,
-    };
+    #[inline]
+    fn by(fill: impl FnOnce(&mut Written)) -> Written {
+        let mut to = Written {
+            bytes: [0; 40],
+            len: 0,
+        };
+        fill(&mut to);
+        to
+    }
 
     /// The text.
     pub fn as_str(&self) -> &str {
@@ -102,62 +148,71 @@ impl Written {
         std::str::from_utf8(written).unwrap_or("")
     }
 
-    fn date(self, wall: Wall) -> Written {
+    fn date(&mut self, wall: Wall) {
         let (year, month, day) = civil(wall.day());
-        self.two(year / 100)
-            .two(year % 100)
-            .sign(b'-')
-            .two(month)
-            .sign(b'-')
-            .two(day)
+        self.two(year / 100);
+        self.two(year % 100);
+        self.sign(b'-');
+        self.two(month);
+        self.sign(b'-');
+        self.two(day);
     }
 
-    fn time(self, wall: Wall) -> Written {
-        let second = wall.local_second().rem_euclid(DAY_S) as u64;
+    fn time(&mut self, wall: Wall) {
+        let second = wall.local_second().rem_euclid(DAY_S) as u32;
         let (minute, s) = (second / 60, second % 60);
-        self.two(minute / 60)
-            .sign(b':')
-            .two(minute % 60)
-            .sign(b':')
-            .two(s)
+        self.two((minute / 60).into());
+        self.sign(b':');
+        self.two((minute % 60).into());
+        self.sign(b':');
+        self.two(s.into());
     }
 
-    fn offset(self, wall: Wall) -> Written {
+    fn offset(&mut self, wall: Wall) {
         let minutes = u64::from(wall.offset_min.unsigned_abs());
-        let sign = if wall.offset_min < 0 { b'-' } else { b'+' };
-        self.sign(sign)
-            .two(minutes / 60 % 100)
-            .sign(b':')
-            .two(minutes % 60)
+        self.sign(if wall.offset_min < 0 { b'-' } else { b'+' });
+        self.two(minutes / 60 % 100);
+        self.sign(b':');
+        self.two(minutes % 60);
     }
 
-    fn sign(mut self, sign: u8) -> Written {
+    #[inline]
+    fn sign(&mut self, sign: u8) {
         if let Some(byte) = self.bytes.get_mut(self.len) {
             *byte = sign;
             self.len += 1;
         }
-        self
     }
 
     /// `n`, at most 99, in two digits.
-    fn two(self, n: u64) -> Written {
-        self.sign(b'0' + (n / 10 % 10) as u8)
-            .sign(b'0' + (n % 10) as u8)
+    #[inline]
+    fn two(&mut self, n: u64) {
+        let n = n as u8;
+        self.sign(b'0' + n / 10 % 10);
+        self.sign(b'0' + n % 10);
     }
 
     /// `n` in as many digits as it takes.
-    fn number(self, n: u64) -> Written {
-        match n {
-            0..10 => self,
-            _ => self.number(n / 10),
+    fn number(&mut self, n: u64) {
+        if n >= 10 {
+            self.number(n / 10);
         }
-        .sign(b'0' + (n % 10) as u8)
+        self.sign(b'0' + (n % 10) as u8);
     }
 }
 
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// None of its characters means anything in HTML.
+impl askama::filters::HtmlSafe for Written {}
+
+impl askama::FastWritable for Written {
+    fn write_into(&self, to: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
+        Ok(to.write_str(self.as_str())?)
     }
 }
 

@@ -90,6 +90,8 @@ impl<'a> Here<'a> {
         }
     }
 
+    /// Out of line: the ways without the lock shall not set up a stack for it.
+    #[inline(never)]
     fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
         self.process
             .segment
@@ -501,15 +503,18 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             // The request ended under its wait (a panic, a killed thread): nobody else would.
-            state::WAITING => {
-                let (place, owner) = (here.a.place, here.owner());
-                here.gate(|view| view.gone(place, owner));
-                here.waiters().fetch_sub(1, Relaxed);
-            }
+            state::WAITING => leave_place(&here),
             _ => {}
         }
         here.a.state = state::LEFT;
     });
+}
+
+#[cold]
+fn leave_place(here: &Here<'_>) {
+    let (place, owner) = (here.a.place, here.owner());
+    here.gate(|view| view.gone(place, owner));
+    here.waiters().fetch_sub(1, Relaxed);
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.

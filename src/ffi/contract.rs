@@ -333,10 +333,18 @@ impl Default for nap_request {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_host {
     pub err_header: ::std::option::Option<
-        unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, name: nap_str, value: nap_str),
+        unsafe extern "C" fn(
+            r: *mut ::std::os::raw::c_void,
+            name: *const ::std::os::raw::c_char,
+            value: nap_str,
+        ),
     >,
     pub set_err_header: ::std::option::Option<
-        unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, name: nap_str, value: nap_str),
+        unsafe extern "C" fn(
+            r: *mut ::std::os::raw::c_void,
+            name: *const ::std::os::raw::c_char,
+            value: nap_str,
+        ),
     >,
     pub content_type:
         ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, type_: nap_str)>,

@@ -1,6 +1,6 @@
 //! What httpd lets us call, as safe methods.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::contract::{nap_host, nap_str};
 use super::text::lend;
@@ -47,15 +47,15 @@ impl Host {
     }
 }
 
-type HeaderFn = Option<unsafe extern "C" fn(*mut c_void, nap_str, nap_str)>;
+type HeaderFn = Option<unsafe extern "C" fn(*mut c_void, *const c_char, nap_str)>;
 type TextFn = Option<unsafe extern "C" fn(*mut c_void, nap_str)>;
 
 impl Answer<'_> {
-    fn header(&self, function: HeaderFn, name: &str, value: &str) {
+    fn header(&self, function: HeaderFn, name: &'static CStr, value: &str) {
         if let Some(function) = function {
-            // SAFETY: `r` is the request the shim handed us for this call; both strings live
-            // through it.
-            unsafe { function(self.r, lend(name), lend(value)) };
+            // SAFETY: `r` is the request the shim handed us for this call; the value lives through
+            // it, the name as long as we do.
+            unsafe { function(self.r, name.as_ptr(), lend(value)) };
         }
     }
 
@@ -67,12 +67,12 @@ impl Answer<'_> {
     }
 
     /// Add a header that survives an error redirect.
-    pub fn add(&self, name: &str, value: &str) {
+    pub fn add(&self, name: &'static CStr, value: &str) {
         self.header(self.host.0.err_header, name, value);
     }
 
     /// Set a header that survives an error redirect.
-    pub fn set(&self, name: &str, value: &str) {
+    pub fn set(&self, name: &'static CStr, value: &str) {
         self.header(self.host.0.set_err_header, name, value);
     }
 

@@ -18,7 +18,7 @@ use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::{self, POLICY, Page, render};
 use crate::room::verdict::Reason;
 use crate::shm::clock;
-use crate::wall::Wall;
+use crate::wall::{Wall, hex};
 
 fn wall_now() -> Wall {
     Wall {
@@ -44,11 +44,12 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
     }
 }
 
-/// The refusal `here` got, as a page. `token` may be empty where only words are wanted.
+/// The refusal `here` got, as a page. `token` may be empty where only words are wanted, and `wall`
+/// unset where only spans are.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
+unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request, wall: Wall) -> Page<'a> {
     let (ticket, retry_after) = ticket_of(here.a);
     let now = here.process.segment.now();
     Page {
@@ -56,7 +57,7 @@ unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Pa
         ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
         retry_after,
         status: q.ticket_status as u16,
-        wall: wall_now(),
+        wall,
         room: here.room.conf.name.as_str(),
         // SAFETY: the caller's promise.
         path: unsafe { text(q.ticket_path) },
@@ -78,7 +79,7 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
         // SAFETY: nap.h's promise.
-        let page = unsafe { page_of(&here, &token, q) };
+        let page = unsafe { page_of(&here, &token, q, Wall::default()) };
         let answer = here.process.host.answer(q.r);
         headers(&page, &cookie(here.room, q), q.origin.len != 0, |h| {
             put(&answer, h)
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             return own_ticket(q, format, language);
         };
         // SAFETY: nap.h's promises.
-        let page = unsafe { page_of(&here, text(q.issued), q) };
+        let page = unsafe { page_of(&here, text(q.issued), q, wall_now()) };
         let answer = here.process.host.answer(q.r);
         say(&answer, &page, format, language);
         q.ticket_status as c_int
@@ -171,14 +172,14 @@ fn answer_page(
     language: Language,
 ) {
     let answer = process.host.answer(q.r);
-    answer.set("Cache-Control", "no-store, private");
-    answer.set("X-Robots-Tag", "noindex");
+    answer.set(c"Cache-Control", "no-store, private");
+    answer.set(c"X-Robots-Tag", "noindex");
     say(&answer, page, format, language);
 }
 
 fn say(answer: &Answer<'_>, page: &Page<'_>, format: Format, language: Language) {
     if format == Format::Html {
-        answer.set("Content-Security-Policy", POLICY);
+        answer.set(c"Content-Security-Policy", POLICY);
     }
     let rendered = render(page, format, language);
     answer.body(rendered.content_type, &rendered.body);
@@ -198,8 +199,8 @@ pub unsafe extern "C" fn asset(
             return 0;
         };
         let answer = process.host.answer(r);
-        answer.set("Cache-Control", asset.cache_control(query));
-        answer.set("X-Content-Type-Options", "nosniff");
+        answer.set(c"Cache-Control", asset.cache_control(query));
+        answer.set(c"X-Content-Type-Options", "nosniff");
         answer.body(asset.content_type, "");
         *body = lend(asset.body);
         1
@@ -223,9 +224,13 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
         let Some(ticket) = ticket_of(a).0 else {
             return 0;
         };
-        let text = format!("{:016x}\0", ticket.id);
-        // SAFETY: 17 bytes are copied into the 17 promised.
-        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 17) };
+        let text = hex(ticket.id);
+        let text = text.as_str();
+        // SAFETY: 16 digits and a zero are written into the 17 bytes promised.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 16);
+            *out.add(16) = 0;
+        }
         16
     })
 }
@@ -238,7 +243,7 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
         };
         let report = report(process);
         let answer = process.host.answer(q.r);
-        answer.set("Cache-Control", "no-store");
+        answer.set(c"Cache-Control", "no-store");
         match json {
             0 => answer.body("text/html; charset=utf-8", &report.to_html()),
             _ => answer.body("application/json", &report.to_json()),

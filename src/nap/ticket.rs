@@ -89,11 +89,8 @@ impl Ticket {
         let mut sealed = [0; SEALED];
         let (body, signature) = sealed.split_at_mut(BODY);
         self.write(key.id, body);
-        for (to, from) in signature
-            .iter_mut()
-            .zip(key.sign(body).finalize().into_bytes())
-        {
-            *to = from;
+        if let Some(cut) = key.sign(body).finalize().into_bytes().get(..SIGNATURE) {
+            signature.copy_from_slice(cut);
         }
         URL_SAFE_NO_PAD.encode(sealed)
     }
@@ -117,28 +114,21 @@ impl Ticket {
         Ok(Ticket::read(rest))
     }
 
-    fn write(&self, key_id: u8, to: &mut [u8]) {
-        let fields: [&[u8]; 16] = [
-            &[VERSION],
-            &[key_id],
-            &[self.flags],
-            &[self.node],
-            &self.lease.to_be_bytes(),
-            &self.epoch.to_be_bytes(),
-            &self.room.to_be_bytes(),
-            &self.gate.to_be_bytes(),
-            &self.slot.to_be_bytes(),
-            &self.index.to_be_bytes(),
-            &self.serial.to_be_bytes(),
-            &self.start.0.to_be_bytes(),
-            &self.prime_end.0.to_be_bytes(),
-            &self.end.0.to_be_bytes(),
-            &self.bind.to_be_bytes(),
-            &self.id.to_be_bytes(),
-        ];
-        for (to, from) in to.iter_mut().zip(fields.into_iter().flatten()) {
-            *to = *from;
-        }
+    fn write(&self, key_id: u8, mut to: &mut [u8]) {
+        let to = &mut to;
+        put(to, [VERSION, key_id, self.flags, self.node]);
+        put(to, self.lease.to_be_bytes());
+        put(to, self.epoch.to_be_bytes());
+        put(to, self.room.to_be_bytes());
+        put(to, self.gate.to_be_bytes());
+        put(to, self.slot.to_be_bytes());
+        put(to, self.index.to_be_bytes());
+        put(to, self.serial.to_be_bytes());
+        put(to, self.start.0.to_be_bytes());
+        put(to, self.prime_end.0.to_be_bytes());
+        put(to, self.end.0.to_be_bytes());
+        put(to, self.bind.to_be_bytes());
+        put(to, self.id.to_be_bytes());
     }
 
     /// The fields after version and key id, in the order of the drawing.
@@ -170,6 +160,15 @@ fn take<const N: usize>(from: &mut &[u8]) -> [u8; N] {
     };
     *from = rest;
     *bytes
+}
+
+/// Writes the next `N` bytes; there is room for them, by the fixed length.
+#[inline]
+fn put<const N: usize>(to: &mut &mut [u8], bytes: [u8; N]) {
+    if let Some((first, rest)) = std::mem::take(to).split_first_chunk_mut() {
+        *first = bytes;
+        *to = rest;
+    }
 }
 
 /// A key of `NapTicketKey`, made ready for signing.

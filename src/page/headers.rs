@@ -3,16 +3,17 @@
 //! They are told one by one to a closure, each in the same buffer: a refusal must cost little
 //! more than httpd's own, and httpd copies them anyway.
 
-use std::fmt::Write as _;
+use std::ffi::CStr;
 
 use super::{Page, Seconds, Ticket};
 use crate::micros::Micros;
+use crate::wall::decimal;
 
 /// One header of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
     /// Its name.
-    pub name: &'static str,
+    pub name: &'static CStr,
     /// Its value.
     pub value: &'a str,
     /// Goes beside others of that name rather than in their place.
@@ -40,115 +41,85 @@ pub fn headers(
     mut put: impl FnMut(Header<'_>),
 ) {
     let mut buffer = String::with_capacity(256);
-    let mut told = |name, add, value: std::fmt::Arguments<'_>| {
-        let value = match value.as_str() {
-            Some(plain) => plain,
-            None => {
-                buffer.clear();
-                // Writing to a string does not fail.
-                buffer.write_fmt(value).ok();
-                &buffer
-            }
-        };
-        put(Header { name, value, add });
-    };
-    let retry_after = page.retry_after.secs_ceil().max(1);
-    told("Retry-After", false, format_args!("{retry_after}"));
+    let mut told = |name, value: &str, add| put(Header { name, value, add });
+    let retry_after = decimal(page.retry_after.secs_ceil().max(1));
+    told(c"Retry-After", retry_after.as_str(), false);
     if let Some(ticket) = &page.ticket {
-        let (from, prime) = (Seconds::ceil(ticket.from), Seconds::floor(ticket.prime));
-        let until = Seconds::floor(ticket.until);
-        told("Nap-Ticket", false, format_args!("{}", ticket.token));
-        told(
-            "Nap-Ticket-Window",
-            false,
-            format_args!("from={from}, prime={prime}, until={until}"),
-        );
-        let set = Set {
-            cookie,
-            ticket: Some(ticket),
-        };
-        told("Set-Cookie", true, format_args!("{set}"));
+        told(c"Nap-Ticket", ticket.token, false);
+        for (name, time) in [
+            ("from=", Seconds::ceil(ticket.from)),
+            (", prime=", Seconds::floor(ticket.prime)),
+            (", until=", Seconds::floor(ticket.until)),
+        ] {
+            buffer.push_str(name);
+            buffer.push_str(time.written().as_str());
+        }
+        told(c"Nap-Ticket-Window", &buffer, false);
+        buffer.clear();
+        cookie.set(Some(ticket), &mut buffer);
+        told(c"Set-Cookie", &buffer, true);
     }
     if !page.reason.name().is_empty() {
-        told("Nap-Reason", false, format_args!("{}", page.reason.name()));
+        told(c"Nap-Reason", page.reason.name(), false);
     }
-    told("Cache-Control", false, format_args!("no-store, private"));
-    told(
-        "Vary",
-        true,
-        format_args!("Cookie, Accept, Accept-Language"),
-    );
-    told("X-Robots-Tag", false, format_args!("noindex"));
-    told("Referrer-Policy", false, format_args!("same-origin"));
+    told(c"Cache-Control", "no-store, private", false);
+    told(c"Vary", "Cookie, Accept, Accept-Language", true);
+    told(c"X-Robots-Tag", "noindex", false);
+    told(c"Referrer-Policy", "same-origin", false);
     if cross_origin {
         told(
-            "Access-Control-Expose-Headers",
+            c"Access-Control-Expose-Headers",
+            "Retry-After, Nap-Ticket, Nap-Ticket-Window, Nap-Reason",
             true,
-            format_args!("Retry-After, Nap-Ticket, Nap-Ticket-Window, Nap-Reason"),
         );
     }
 }
 
 /// Tells `put` the header that deletes the cookie of a redeemed ticket.
 pub fn delete_cookie(cookie: &Cookie<'_>, mut put: impl FnMut(Header<'_>)) {
-    let set = Set {
-        cookie,
-        ticket: None,
-    };
+    let mut value = String::new();
+    cookie.set(None, &mut value);
     put(Header {
-        name: "Set-Cookie",
-        value: &set.to_string(),
+        name: c"Set-Cookie",
+        value: &value,
         add: true,
     });
 }
 
-/// A Set-Cookie value; without a ticket the cookie is deleted, for which name, domain and path
-/// must be the same.
-struct Set<'a> {
-    cookie: &'a Cookie<'a>,
-    ticket: Option<&'a Ticket<'a>>,
-}
-
-impl std::fmt::Display for Set<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Cookie {
-            name,
-            attributes,
-            tls,
-            grace,
-        } = *self.cookie;
-        match self.ticket {
-            Some(Ticket { token, until, .. }) => {
-                write!(
-                    f,
-                    "{name}={token}; Max-Age={}",
-                    (*until + grace).secs_ceil()
-                )?;
-            }
-            None => write!(f, "{name}=; Max-Age=0")?,
-        }
-        let configured = |wanted: &str| {
-            attributes.split("; ").any(|attribute| {
-                let name = attribute.split('=').next().unwrap_or(attribute);
-                name.eq_ignore_ascii_case(wanted)
-            })
-        };
+impl Cookie<'_> {
+    /// Appends a Set-Cookie value; without a ticket the cookie is deleted, for which name, domain
+    /// and path must be the same.
+    fn set(&self, ticket: Option<&Ticket<'_>>, to: &mut String) {
+        to.push_str(self.name);
+        to.push('=');
+        to.push_str(ticket.map_or("", |ticket| ticket.token));
+        to.push_str("; Max-Age=");
+        let max_age = ticket.map_or(0, |ticket| (ticket.until + self.grace).secs_ceil());
+        to.push_str(decimal(max_age).as_str());
         for (attribute, ours) in [
             ("Path", "; Path=/"),
             ("HttpOnly", "; HttpOnly"),
             ("SameSite", "; SameSite=Lax"),
         ] {
-            if !configured(attribute) {
-                f.write_str(ours)?;
+            if !self.configured(attribute) {
+                to.push_str(ours);
             }
         }
-        if (tls || name.starts_with("__")) && !configured("Secure") {
-            f.write_str("; Secure")?;
+        if (self.tls || self.name.starts_with("__")) && !self.configured("Secure") {
+            to.push_str("; Secure");
         }
-        if !attributes.is_empty() {
-            write!(f, "; {attributes}")?;
+        if !self.attributes.is_empty() {
+            to.push_str("; ");
+            to.push_str(self.attributes);
         }
-        Ok(())
+    }
+
+    fn configured(&self, wanted: &str) -> bool {
+        !self.attributes.is_empty()
+            && self.attributes.split("; ").any(|attribute| {
+                let name = attribute.split('=').next().unwrap_or(attribute);
+                name.eq_ignore_ascii_case(wanted)
+            })
     }
 }
 
@@ -197,7 +168,7 @@ mod tests {
         let mut all = Vec::new();
         headers(page, cookie, cross_origin, |header| {
             all.push((
-                header.name.to_string(),
+                header.name.to_str().expect("ASCII").to_string(),
                 header.value.to_string(),
                 header.add,
             ));
@@ -315,11 +286,8 @@ mod tests {
                 ..COOKIE
             };
             let ticket = ticket();
-            let set = Set {
-                cookie: &cookie,
-                ticket: Some(&ticket),
-            }
-            .to_string();
+            let mut set = String::new();
+            cookie.set(Some(&ticket), &mut set);
             assert_eq!(set, format!("{name}=AbC_-9; Max-Age=364{expected}"));
             let mut deleted = String::new();
             delete_cookie(&cookie, |header| deleted = header.value.to_string());

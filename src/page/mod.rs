@@ -18,15 +18,13 @@ pub mod assets;
 pub mod headers;
 pub mod sale;
 
-use std::fmt::Display;
-
 use askama::Template;
 use serde::{Serialize, Serializer};
 
 use crate::micros::Micros;
 use crate::nap::ticket;
 use crate::room::verdict::Reason;
-use crate::wall::{Wall, Written, countdown};
+use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
 use assets::{SCRIPT, STYLE};
 
@@ -82,8 +80,8 @@ impl<'a> Ticket<'a> {
     }
 
     /// Its name: 16 hexadecimal digits.
-    pub fn name(&self) -> String {
-        format!("{:016x}", self.id)
+    pub fn name(&self) -> Written {
+        hex(self.id)
     }
 }
 
@@ -281,7 +279,7 @@ struct ProblemTicket<'a> {
 fn problem(page: &Page<'_>, promise: Promise, language: Language) -> String {
     let ticket = page.ticket.map(|ticket| ProblemTicket {
         token: ticket.token,
-        id: ticket.name(),
+        id: ticket.name().to_string(),
         from: Seconds::ceil(ticket.from),
         prime: Seconds::floor(ticket.prime),
         until: Seconds::floor(ticket.until),
@@ -328,9 +326,10 @@ impl Seconds {
     }
 }
 
-impl Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:03}", self.ms / 1000, self.ms % 1000)
+impl Seconds {
+    /// `3.214`.
+    fn written(self) -> Written {
+        thousandths(self.ms)
     }
 }
 
@@ -627,6 +626,6 @@ mod tests {
             (seen.from, seen.prime, seen.until),
             (Micros(0), Micros(5), Micros(15))
         );
-        assert_eq!(seen.name(), "0000000000000005");
+        assert_eq!(seen.name().as_str(), "0000000000000005");
     }
 }

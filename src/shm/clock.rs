@@ -2,27 +2,33 @@
 //! ticket's times outlive restarts and no clock step moves them. Wall time is read once, when a
 //! segment is made or taken over from a file.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use crate::micros::Micros;
-use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, clock_gettime};
 
 /// In microseconds.
 const CENTURY: u64 = 100 * 365 * 24 * 3600 * 1_000_000;
 
-fn read(clock: ClockId) -> u64 {
-    let t = clock_gettime(clock).unwrap_or(TimeSpec::new(0, 0));
-    let (secs, nanos) = (t.tv_sec().max(0) as u64, t.tv_nsec().max(0) as u64);
-    secs.saturating_mul(1_000_000).saturating_add(nanos / 1000)
+/// Zero should the clock not be there.
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is a live timespec for the call. Not nix: its checks cost more than the rest.
+    unsafe { libc::clock_gettime(clock, &raw mut t) };
+    let (secs, nanos) = (t.tv_sec as u64, t.tv_nsec as u64);
+    secs.wrapping_mul(1_000_000).wrapping_add(nanos / 1000)
 }
 
 /// Microseconds since boot, suspend included.
 pub fn since_boot() -> u64 {
-    read(ClockId::CLOCK_BOOTTIME)
+    read(libc::CLOCK_BOOTTIME)
 }
 
 /// Wall time, microseconds since 1970.
 pub fn wall() -> u64 {
-    read(ClockId::CLOCK_REALTIME)
+    read(libc::CLOCK_REALTIME)
 }
 
 /// The offset that makes inside time begin at wall time, and never before `seen`, unless that is
@@ -38,9 +44,22 @@ pub fn now(offset: u64) -> Micros {
     Micros(since_boot().wrapping_add(offset))
 }
 
-/// Minutes the server's local time is ahead of UTC.
+/// Minutes the server's local time is ahead of UTC. It changes at a full quarter of an hour, if at
+/// all, so it is asked for once in each.
 pub fn utc_offset_min() -> i32 {
-    let seconds = (wall() / 1_000_000) as libc::time_t;
+    /// The quarter since 1970 and its offset, in 32 bits each.
+    static KNOWN: AtomicU64 = AtomicU64::new(u64::MAX);
+    let seconds = wall() / 1_000_000;
+    let (quarter, known) = (seconds / 900, KNOWN.load(Relaxed));
+    if known >> 32 == quarter {
+        return known as u32 as i32;
+    }
+    let offset = offset_min_at(seconds as libc::time_t);
+    KNOWN.store(quarter << 32 | u64::from(offset as u32), Relaxed);
+    offset
+}
+
+fn offset_min_at(seconds: libc::time_t) -> i32 {
     let mut local = std::mem::MaybeUninit::<libc::tm>::uninit();
     // SAFETY: localtime_r fills `local` unless it returns null; both pointers live for the call.
     let gmtoff = unsafe {
