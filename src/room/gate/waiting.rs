@@ -17,10 +17,7 @@ use crate::room::verdict::{Reason, Verdict};
 impl GateView<'_> {
     /// The waiter on `place` has been woken: what now? None = still waiting.
     pub fn collect(&mut self, place: u32, arrival: &Arrival<'_>) -> Option<Verdict> {
-        let entry = *self
-            .places
-            .place(place)
-            .filter(|p| p.owner == arrival.owner)?;
+        let entry = self.own_place(place, arrival.owner)?;
         match self.places.wake_word(place) {
             wake::WAITING => None,
             wake::GRANTED => {
@@ -38,6 +35,12 @@ impl GateView<'_> {
         }
     }
 
+    /// The entry at `place`, if it is still `owner`'s.
+    fn own_place(&self, place: u32, owner: Owner) -> Option<Place> {
+        let entry = self.places.place(place).copied();
+        entry.filter(|entry| entry.owner == owner)
+    }
+
     /// A waiter on `place` looks up, woken or not: its fate, or None = still waiting. The deadline
     /// guard fires from `until` on.
     pub fn look_up(&mut self, place: u32, until: Micros, arrival: &Arrival<'_>) -> Option<Verdict> {
@@ -53,12 +56,7 @@ impl GateView<'_> {
         if let Some(verdict) = self.collect(place, arrival) {
             return verdict;
         }
-        let Some(entry) = self
-            .places
-            .place(place)
-            .copied()
-            .filter(|p| p.owner == arrival.owner)
-        else {
+        let Some(entry) = self.own_place(place, arrival.owner) else {
             return self.refuse_newcomer(Reason::Full, arrival);
         };
         self.vacate(place);
@@ -79,12 +77,7 @@ impl GateView<'_> {
         if let Some(verdict) = self.collect(place, arrival) {
             return verdict;
         }
-        let Some(entry) = self
-            .places
-            .place(place)
-            .copied()
-            .filter(|p| p.owner == arrival.owner)
-        else {
+        let Some(entry) = self.own_place(place, arrival.owner) else {
             return self.refuse_newcomer(Reason::Stopping, arrival);
         };
         self.vacate(place);
