@@ -37,6 +37,13 @@ APLOG_USE_MODULE(nap);
 /* NapEngine; NAP_UNSET: nobody said, which means On. */
 enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
 
+/* A ticket page of the administrator's own; those of one file are one. */
+typedef struct nap_own_page {
+    const char *path;                /* NULL: the built-in page (NapTicketPage None) */
+    const ap_directive_t *where;     /* the first NapTicketPage that names it */
+    uint32_t number;                 /* in the core; NAP_NONE: it is not to be had */
+} nap_own_page;
+
 /* A room. NapUse may name it before its section is read: then `section` is still NULL. */
 typedef struct nap_room {
     nap_room_conf conf;
@@ -46,6 +53,7 @@ typedef struct nap_room {
     const char *cookie;              /* part of its ticket cookie's name: worth a closer look */
     const char *remark;              /* to be said at start */
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
+    const nap_own_page *own_page;    /* NapTicketPage inside the room, or NULL */
     int index;                       /* in the segment; -1: not scheduled */
 } nap_room;
 
@@ -54,6 +62,7 @@ typedef struct nap_site {
     nap_server_conf conf;
     apr_hash_t *rooms;               /* name -> nap_room */
     apr_array_header_t *in_order;    /* the same, as first named */
+    apr_array_header_t *own_pages;   /* of nap_own_page * */
     const char *state_file;          /* absolute paths; NULL: not set */
     const char *key_file;
     const char *log_name;            /* a path, or "|command" */
@@ -70,6 +79,7 @@ typedef struct nap_dir {
     nap_room *room;                  /* NapUse; &nap_no_room: None */
     int engine;
     int ticket_status;
+    const nap_own_page *own_page;
 } nap_dir;
 
 /* An access at the chain's first request, and the ticket page at its own request. */

@@ -173,6 +173,7 @@ typedef struct nap_request {
     uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */
     uint32_t ticket_status;     /* 503, 429 or 200 */
     nap_str ticket_path;        /* NapTicketPath */
+    uint32_t own_page;          /* NapTicketPage by page_own's number; NAP_NONE: the built-in one */
     nap_str issued;             /* page only: the Nap-Ticket header of its refusal, empty: none */
     uint32_t form_state;        /* page only: NAP_FORM_* */
     nap_str form_type;          /* with NAP_FORM_READ: Content-Type */
@@ -210,6 +211,8 @@ typedef struct nap_host {
     /* content type, then body, of the answer the handler is making */
     void (*content_type)(void *r, nap_str type);
     void (*write)(void *r, nap_str body);
+    /* a variable for who answers in r's place (ErrorDocument), where it is REDIRECT_<name> */
+    void (*variable)(void *r, nap_str name, nap_str value);
     /* one line to the server's error log */
     void (*log)(int level, nap_str line);
     /* one line to NapTicketLog, if there is one */
@@ -247,6 +250,10 @@ typedef struct nap_core {
     int (*room_index)(const nap_room_conf *room, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
     int (*ticket_keys)(nap_str text, char *err);
+    /* NapTicketPage: read the file and try it out on every state of a page; err has file and line */
+    int (*page_check)(nap_str path, char *err);
+    /* the same, and kept for this generation; its number or -1 */
+    int (*page_own)(nap_str path, char *err);
     /* all rooms entered: this generation of the configuration is in force; logs the start line.
      * ticket_log: is there a NapTicketLog? */
     void (*start)(int ticket_log);
@@ -279,6 +286,8 @@ typedef struct nap_core {
     void (*redeemed)(nap_access *a, const nap_request *q);
     /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
     int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
+    /* what the page would say, as variables: for an ErrorDocument of the administrator's own */
+    void (*variables)(nap_access *a, const nap_request *q);
     /* is it worth reading: of this origin, and of a type that can be given back? */
     int (*form_wanted)(const nap_form *form);
     /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
@@ -290,6 +299,8 @@ typedef struct nap_core {
 
     /* -- pages for the administrator -- */
     void (*info)(const nap_request *q, int json);
+    /* the page in the state that the query names, or without one the list of states */
+    void (*preview)(const nap_request *q, nap_str query);
 } nap_core;
 
 /* The only symbol of the core that the shim links to. */

@@ -83,6 +83,15 @@ static nap_str header(request_rec *r, const char *name)
     return nap_str_of(apr_table_get(r->headers_in, name));
 }
 
+/* The ticket page of the access h; r is what is asked for now. */
+static uint32_t own_page(const nap_handle *h, const request_rec *r)
+{
+    const nap_dir *dir = h->dir ? h->dir : nap_dir_of(r);
+    const nap_own_page *page = dir->own_page ? dir->own_page : h->room ? h->room->own_page : NULL;
+
+    return page ? page->number : NAP_NONE;
+}
+
 /* What the core may ask of the access h; answers go to r. */
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
 {
@@ -107,6 +116,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     /* also true behind a proxy, when ServerName says https:// */
     q->tls = strcmp(ap_http_scheme(first), "https") == 0;
     q->ticket_path = nap_str_of(nap_the_site->ticket_path);
+    q->own_page = own_page(h, r);
     q->ticket_status = HTTP_SERVICE_UNAVAILABLE;
     if (h->dir && h->dir->ticket_status != NAP_UNSET)
         q->ticket_status = h->dir->ticket_status;
@@ -278,8 +288,13 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
     h->noted = 1;
     nap_form_note(r, h);
     nap_the_core->refusal(&h->access, q);
-    if (!ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE)))
+    if (ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE))) {
+        q->r = r;
+        nap_the_core->variables(&h->access, q);
+    }
+    else {
         ap_custom_response(r, HTTP_SERVICE_UNAVAILABLE, nap_the_site->ticket_path);
+    }
     return HTTP_SERVICE_UNAVAILABLE;
 }
 

@@ -35,12 +35,13 @@ void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
     nap_dir *dir, *b = base, *a = add;
 
     /* done for each request in a <Location>, and mostly there is nothing above it */
-    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET)
+    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET && !b->own_page)
         return a;
     dir = apr_palloc(p, sizeof *dir);
     MERGE(room, NULL);
     MERGE(engine, NAP_UNSET);
     MERGE(ticket_status, NAP_UNSET);
+    MERGE(own_page, NULL);
     return dir;
 }
 
@@ -53,6 +54,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     nap_no_room.index = -1;
     site->rooms = apr_hash_make(pconf);
     site->in_order = apr_array_make(pconf, 4, sizeof(nap_room *));
+    site->own_pages = apr_array_make(pconf, 1, sizeof(nap_own_page *));
     site->ticket_path = "/.nap/ticket";
     nap_the_site = site;
     room_open = NULL;
@@ -200,6 +202,38 @@ static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg
     return NULL;
 }
 
+/* The page of that file, made on first mention. */
+static const nap_own_page *own_page_at(cmd_parms *cmd, const char *path)
+{
+    apr_array_header_t *pages = nap_the_site->own_pages;
+    nap_own_page *page;
+
+    for (int i = 0; i < pages->nelts; i++) {
+        page = APR_ARRAY_IDX(pages, i, nap_own_page *);
+        if (!strcmp(page->path, path))
+            return page;
+    }
+    page = apr_pcalloc(cmd->pool, sizeof *page);
+    page->path = path;
+    page->where = cmd->directive;
+    page->number = NAP_NONE;
+    APR_ARRAY_PUSH(pages, nap_own_page *) = page;
+    return page;
+}
+
+static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
+{
+    static const nap_own_page built_in = { NULL, NULL, NAP_NONE };
+    nap_dir *dir = conf;
+    const char *path = ap_server_root_relative(cmd->pool, arg);
+
+    if (!*arg || !path)
+        return apr_psprintf(cmd->pool, "NapTicketPage: \"%.60s\" is not a path", arg);
+    *(room_open ? &room_open->own_page : &dir->own_page) =
+        !strcasecmp(arg, "none") ? &built_in : own_page_at(cmd, path);
+    return NULL;
+}
+
 static const char *set_static(cmd_parms *cmd, void *conf, int on)
 {
     const char *err = inside_only(cmd);
@@ -340,6 +374,8 @@ const command_rec nap_directives[] = {
          "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off"),
     AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
                   "status of a refusal's page: 503, 429 or 200"),
+    AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,
+                  "a template for the page of a refusal, or None: the built-in page"),
 
     SERVER("NapReserve", NAP_RESERVE,
            "workers kept free of waiting requests: a number, or n% of every child's"),
@@ -412,6 +448,24 @@ static int keys_check(server_rec *s, apr_pool_t *p)
                                                    nap_the_site->key_file, why)) : OK;
 }
 
+/* A broken page stops a configtest and a start, but not a server that runs: at a restart it goes
+ * on with the built-in page (nap_server_start). */
+static int own_pages_check(server_rec *s, apr_pool_t *p)
+{
+    apr_array_header_t *pages = nap_the_site->own_pages;
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+
+    if (ap_state_query(AP_SQ_MAIN_STATE) != AP_SQ_MS_CREATE_PRE_CONFIG)
+        return OK;
+    for (int i = 0; i < pages->nelts; i++) {
+        const nap_own_page *page = APR_ARRAY_IDX(pages, i, nap_own_page *);
+
+        if (nap_the_core->page_check(nap_str_of(page->path), err))
+            return complain(s, p, page->where, apr_pstrcat(p, "NapTicketPage: ", err, NULL));
+    }
+    return OK;
+}
+
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
     nap_site *site = nap_the_site;
@@ -425,7 +479,8 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;
-    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK)
+    if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK ||
+        own_pages_check(s, ptemp) != OK)
         rc = HTTP_INTERNAL_SERVER_ERROR;
     return rc;
 }

@@ -33,6 +33,11 @@ static void write_body(void *r, nap_str body)
         apr_brigade_write(h->body, NULL, NULL, body.ptr, body.len);
 }
 
+static void variable(void *r, nap_str name, nap_str value)
+{
+    apr_table_setn(((request_rec *)r)->subprocess_env, copy(r, name), copy(r, value));
+}
+
 static void log_line(int level, nap_str line)
 {
     ap_log_error(APLOG_MARK, level & APLOG_LEVELMASK, 0, ap_server_conf, "%.*s",
@@ -53,4 +58,4 @@ static void ticket_log(nap_str line)
 }
 
 const nap_host nap_the_host = { err_header, set_err_header, content_type, write_body,
-                                log_line, ticket_log };
+                                variable, log_line, ticket_log };

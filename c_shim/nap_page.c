@@ -246,6 +246,21 @@ static int info_page(request_rec *r)
     return answer(r, bb);
 }
 
+/* nap-preview: the ticket page in a state that the query names, or the list of states. A form that
+ * is sent from such a page comes back here, and nobody does anything with it. */
+static int preview(request_rec *r)
+{
+    apr_bucket_brigade *bb;
+    nap_request q;
+
+    if (r->method_number != M_GET && r->method_number != M_POST)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = open_body(r);
+    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
+    nap_the_core->preview(&q, nap_str_of(r->args));
+    return answer(r, bb);
+}
+
 static NAP_SELDOM int own_handler(request_rec *r)
 {
     if (strncmp(r->handler, "nap-", 4))
@@ -256,6 +271,8 @@ static NAP_SELDOM int own_handler(request_rec *r)
         return ticket_page(r);
     if (!strcmp(r->handler, "nap-info"))
         return info_page(r);
+    if (!strcmp(r->handler, "nap-preview"))
+        return preview(r);
     return DECLINED;
 }
 

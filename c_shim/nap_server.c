@@ -131,6 +131,23 @@ static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
     nap_the_core->ticket_keys(nap_str_of(""), err);
 }
 
+/* The file may have been spoilt since configtest, or this is a restart: not worth a site's protection. */
+static void own_pages_read(nap_site *site, server_rec *s, apr_pool_t *p)
+{
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+
+    for (int i = 0; i < site->own_pages->nelts; i++) {
+        nap_own_page *page = APR_ARRAY_IDX(site->own_pages, i, nap_own_page *);
+        int number = nap_the_core->page_own(nap_str_of(page->path), err);
+
+        if (number >= 0)
+            page->number = (uint32_t)number;
+        else
+            ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketPage: %s; visitors see "
+                         "the built-in page", err);
+    }
+}
+
 static const char *log_open(nap_site *site, apr_pool_t *pconf)
 {
     char msg[120];
@@ -193,6 +210,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
         return failed(s, "segment", err);
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);
+    own_pages_read(site, s, ptemp);
     if ((why = rooms_enter(site, s, ptemp)))
         return failed(s, "room", why);
     nap_the_core->start(site->log != NULL);

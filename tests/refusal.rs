@@ -365,7 +365,7 @@ fn who_may_not_come_in_is_told_so_and_takes_no_ticket() {
     assert_eq!(open.status, 503);
     assert_page(&open);
     assert_not_ours(&ask("/.nap/ticket", &[]), 401);
-    assert_eq!(ask("/.nap/ticket", &[login]).status, 200);
+    assert_eq!(ask("/.nap/ticket", &[login]).status, 404);
 }
 
 #[test]
@@ -401,7 +401,10 @@ fn the_page_asked_for_directly_shows_ones_own_ticket_and_sells_none() {
     let cookie = format!("nap-site={token}");
     let own = httpd.request("GET", "/.nap/ticket", &[json, ("Cookie", &cookie)], b"");
     assert_eq!(own.status, 200);
+    assert_eq!(own.header("content-type"), Some("application/json"));
     assert_eq!(own.json()["ticket"]["token"], token);
+    let retry = own.json()["retry_after"].as_f64().expect("seconds");
+    assert!(retry > 0.5, "as long as the ticket says: {retry}");
     assert_eq!(own.header("cache-control"), Some("no-store, private"));
     let header = httpd.request("GET", "/.nap/ticket", &[json, ("Nap-Ticket", token)], b"");
     assert_eq!(header.json()["ticket"]["token"], token);
@@ -414,14 +417,49 @@ fn the_page_asked_for_directly_shows_ones_own_ticket_and_sells_none() {
     assert_eq!(query.json()["ticket"]["token"], token);
     for head in [&[json][..], &[json, ("Cookie", "nap-site=nonsense")]] {
         let none = httpd.request("GET", "/.nap/ticket", head, b"");
-        assert_eq!(none.status, 200);
-        assert!(none.json()["ticket"].is_null(), "{}", none.text());
+        assert_eq!(none.status, 404);
+        let told = none.json();
+        assert!(
+            told["ticket"].is_null() && told["retry_after"].is_null(),
+            "{told}"
+        );
         assert!(none.header("set-cookie").is_none() && none.header("nap-ticket").is_none());
     }
-    let html = httpd.get("/.nap/ticket").text();
-    assert!(!html.contains("http-equiv"), "nowhere to return to: {html}");
+    let html = httpd.get("/.nap/ticket");
+    assert_eq!(html.status, 404);
+    let html = html.text();
+    assert!(
+        html.contains("no ticket") && !html.contains("http-equiv"),
+        "nowhere to return to: {html}"
+    );
     assert_eq!(httpd.request("POST", "/.nap/ticket", &[], b"x").status, 405);
     drop(held);
+}
+
+#[test]
+fn a_form_that_does_not_arrive_is_not_waited_for_and_the_page_says_so() {
+    use std::io::{Read as _, Write as _};
+    let httpd = site("").start();
+    let _held = full(&httpd);
+    let mut stream = httpd.connect();
+    // Of the six bytes promised two come; the page does not wait for the others.
+    write!(
+        stream,
+        "POST /cgi-bin/app HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Sec-Fetch-Site: same-origin\r\nContent-Length: 6\r\n\
+         Content-Type: application/x-www-form-urlencoded\r\n\r\na="
+    )
+    .expect("httpd listens");
+    let (mut page, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&page).contains("</html>") {
+        let bytes = stream.read(&mut part).expect("the page, in time");
+        assert!(bytes > 0, "{}", String::from_utf8_lossy(&page));
+        page.extend_from_slice(&part[..bytes]);
+    }
+    let page = String::from_utf8_lossy(&page);
+    assert!(page.starts_with("HTTP/1.1 503 "), "{page}");
+    assert!(page.contains("Your form could not be kept"), "{page}");
+    assert!(!page.contains("<form"), "{page}");
 }
 
 #[test]
@@ -461,7 +499,7 @@ fn mod_cache_never_stores_a_ticket_page() {
             page(),
             "a ticket for each, CacheQuickHandler {quick}"
         );
-        assert_eq!(httpd.get("/.nap/ticket").status, 200);
+        assert_eq!(httpd.get("/.nap/ticket").status, 404);
         held.release();
         let fresh = || httpd.get("/cgi-bin/fresh").text();
         httpd::wait_until(

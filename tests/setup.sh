@@ -10,6 +10,23 @@ missing=()
 need() { local package=$1; shift; "$@" >/dev/null 2>&1 || missing+=("$package"); }
 has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 # Not libclang-cpp, the C++ interface, which other packages bring along and bindgen cannot use.
+japanese_font() { fc-list :lang=ja | grep .; }
+# The newest axe-core that a package on PyPI carries whole: nothing of the package is run.
+axe() {
+  local folder=${CARGO_TARGET_DIR:-target}/axe wheel
+  [ -e "$folder/axe.min.js" ] && return
+  mkdir -p "$folder"
+  if python3 -m pip download --quiet --no-deps --dest "$folder" axe-playwright-python==0.1.8 &&
+     wheel=$(compgen -G "$folder/axe_playwright_python-*.whl"); then
+    python3 -c 'import sys, zipfile
+print(end=zipfile.ZipFile(sys.argv[1]).read("axe_playwright_python/axe.min.js").decode())' \
+      "$wheel" >"$folder/axe.min.js.new"
+    mv "$folder/axe.min.js.new" "$folder/axe.min.js"
+  else
+    echo "setup: no axe-core (python3 -m pip could not get axe-playwright-python)" >&2
+    return 1
+  fi
+}
 libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang[.-][s0-9]*' || ldconfig -p | grep 'libclang[.-][s0-9]'; }
 
 for what in "${@:-build}"; do
@@ -28,7 +45,10 @@ for what in "${@:-build}"; do
       need debootstrap has debootstrap ;;
     browser)
       need chromium has chromium
-      need chromium-driver has chromedriver ;;
+      need chromium-driver has chromedriver
+      need fontconfig has fc-list
+      need fonts-vlgothic japanese_font
+      axe ;;
     *) echo "setup.sh: no group named $what" >&2; exit 2 ;;
   esac
 done

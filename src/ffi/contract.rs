@@ -291,6 +291,7 @@ pub struct nap_request {
     pub tls: u32,
     pub ticket_status: u32,
     pub ticket_path: nap_str,
+    pub own_page: u32,
     pub issued: nap_str,
     pub form_state: u32,
     pub form_type: nap_str,
@@ -298,7 +299,7 @@ pub struct nap_request {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 264usize];
+    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 272usize];
     ["Alignment of nap_request"][::std::mem::align_of::<nap_request>() - 8usize];
     ["Offset of field: nap_request::r"][::std::mem::offset_of!(nap_request, r) - 0usize];
     ["Offset of field: nap_request::method"][::std::mem::offset_of!(nap_request, method) - 8usize];
@@ -327,14 +328,16 @@ const _: () = {
         [::std::mem::offset_of!(nap_request, ticket_status) - 188usize];
     ["Offset of field: nap_request::ticket_path"]
         [::std::mem::offset_of!(nap_request, ticket_path) - 192usize];
+    ["Offset of field: nap_request::own_page"]
+        [::std::mem::offset_of!(nap_request, own_page) - 208usize];
     ["Offset of field: nap_request::issued"]
-        [::std::mem::offset_of!(nap_request, issued) - 208usize];
+        [::std::mem::offset_of!(nap_request, issued) - 216usize];
     ["Offset of field: nap_request::form_state"]
-        [::std::mem::offset_of!(nap_request, form_state) - 224usize];
+        [::std::mem::offset_of!(nap_request, form_state) - 232usize];
     ["Offset of field: nap_request::form_type"]
-        [::std::mem::offset_of!(nap_request, form_type) - 232usize];
+        [::std::mem::offset_of!(nap_request, form_type) - 240usize];
     ["Offset of field: nap_request::form_body"]
-        [::std::mem::offset_of!(nap_request, form_body) - 248usize];
+        [::std::mem::offset_of!(nap_request, form_body) - 256usize];
 };
 impl Default for nap_request {
     fn default() -> Self {
@@ -398,13 +401,16 @@ pub struct nap_host {
         ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, type_: nap_str)>,
     pub write:
         ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, body: nap_str)>,
+    pub variable: ::std::option::Option<
+        unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, name: nap_str, value: nap_str),
+    >,
     pub log:
         ::std::option::Option<unsafe extern "C" fn(level: ::std::os::raw::c_int, line: nap_str)>,
     pub ticket_log: ::std::option::Option<unsafe extern "C" fn(line: nap_str)>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 48usize];
+    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 56usize];
     ["Alignment of nap_host"][::std::mem::align_of::<nap_host>() - 8usize];
     ["Offset of field: nap_host::err_header"]
         [::std::mem::offset_of!(nap_host, err_header) - 0usize];
@@ -413,9 +419,10 @@ const _: () = {
     ["Offset of field: nap_host::content_type"]
         [::std::mem::offset_of!(nap_host, content_type) - 16usize];
     ["Offset of field: nap_host::write"][::std::mem::offset_of!(nap_host, write) - 24usize];
-    ["Offset of field: nap_host::log"][::std::mem::offset_of!(nap_host, log) - 32usize];
+    ["Offset of field: nap_host::variable"][::std::mem::offset_of!(nap_host, variable) - 32usize];
+    ["Offset of field: nap_host::log"][::std::mem::offset_of!(nap_host, log) - 40usize];
     ["Offset of field: nap_host::ticket_log"]
-        [::std::mem::offset_of!(nap_host, ticket_log) - 40usize];
+        [::std::mem::offset_of!(nap_host, ticket_log) - 48usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -502,6 +509,18 @@ pub struct nap_core {
             err: *mut ::std::os::raw::c_char,
         ) -> ::std::os::raw::c_int,
     >,
+    pub page_check: ::std::option::Option<
+        unsafe extern "C" fn(
+            path: nap_str,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub page_own: ::std::option::Option<
+        unsafe extern "C" fn(
+            path: nap_str,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
     pub start: ::std::option::Option<unsafe extern "C" fn(ticket_log: ::std::os::raw::c_int)>,
     pub child_gone: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
@@ -536,6 +555,8 @@ pub struct nap_core {
     pub page: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> ::std::os::raw::c_int,
     >,
+    pub variables:
+        ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request)>,
     pub form_wanted:
         ::std::option::Option<unsafe extern "C" fn(form: *const nap_form) -> ::std::os::raw::c_int>,
     pub asset: ::std::option::Option<
@@ -553,10 +574,11 @@ pub struct nap_core {
     pub info: ::std::option::Option<
         unsafe extern "C" fn(q: *const nap_request, json: ::std::os::raw::c_int),
     >,
+    pub preview: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, query: nap_str)>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 248usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 280usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -576,36 +598,42 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, room_index) - 64usize];
     ["Offset of field: nap_core::ticket_keys"]
         [::std::mem::offset_of!(nap_core, ticket_keys) - 72usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 80usize];
+    ["Offset of field: nap_core::page_check"]
+        [::std::mem::offset_of!(nap_core, page_check) - 80usize];
+    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 88usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 96usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 88usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 96usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 104usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 112usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 104usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 120usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 112usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 128usize];
     ["Offset of field: nap_core::access_init"]
-        [::std::mem::offset_of!(nap_core, access_init) - 120usize];
+        [::std::mem::offset_of!(nap_core, access_init) - 136usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 128usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 136usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 144usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 152usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 144usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 152usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 160usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 168usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 160usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 168usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 176usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 184usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 192usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 200usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 176usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 184usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 192usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 200usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 208usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 216usize];
+    ["Offset of field: nap_core::variables"]
+        [::std::mem::offset_of!(nap_core, variables) - 224usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 208usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 216usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 232usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 240usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 224usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 248usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 232usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 240usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 256usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 264usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 272usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -9,9 +9,6 @@ use super::contract::NAP_LOG_ERROR;
 use super::process;
 use crate::shm::clock;
 
-/// Inside time since boot of the last line about a panic.
-static LAST_LINE: AtomicU64 = AtomicU64::new(0);
-
 /// Run `act`; after a panic log (once a minute) and return `safe`.
 pub fn guard<T>(safe: T, act: impl FnOnce() -> T) -> T {
     // Whatever the closure touched is shared state that any process may leave half-written at
@@ -27,16 +24,23 @@ pub fn guard<T>(safe: T, act: impl FnOnce() -> T) -> T {
 
 #[cold]
 fn report(what: &str) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    log_seldom(&LAST, || {
+        format!("a fault of ours ({what}); the request passed unscheduled, please report it")
+    });
+}
+
+/// An error line of one kind, once a minute in this process. `last`: when the last one was, in
+/// microseconds since boot; zero: never.
+#[cold]
+pub fn log_seldom(last: &AtomicU64, line: impl FnOnce() -> String) {
     let now = clock::since_boot();
-    let last = LAST_LINE.load(Relaxed);
-    if (last == 0 || now.saturating_sub(last) >= 60_000_000)
-        && LAST_LINE
-            .compare_exchange(last, now.max(1), Relaxed, Relaxed)
+    let before = last.load(Relaxed);
+    if (before == 0 || now.saturating_sub(before) >= 60_000_000)
+        && last
+            .compare_exchange(before, now.max(1), Relaxed, Relaxed)
             .is_ok()
     {
-        process::log(
-            NAP_LOG_ERROR,
-            &format!("a fault of ours ({what}); the request passed unscheduled, please report it"),
-        );
+        process::log(NAP_LOG_ERROR, &line());
     }
 }

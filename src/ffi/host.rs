@@ -76,6 +76,14 @@ impl Answer<'_> {
         self.header(self.host.0.set_err_header, name, value);
     }
 
+    /// A variable for whoever answers in place of the request.
+    pub fn variable(&self, name: &str, value: &str) {
+        if let Some(variable) = self.host.0.variable {
+            // SAFETY: as in header(); both are copied.
+            unsafe { variable(self.r, lend(name), lend(value)) };
+        }
+    }
+
     /// Content type, then body.
     pub fn body(&self, content_type: &str, body: &str) {
         self.text(self.host.0.content_type, content_type);

@@ -11,6 +11,7 @@
 //! | `access` | an access: enter, wait, leave |
 //! | `ticket_log` | NapTicketLog's records |
 //! | `pages` | refusals and pages for the administrator |
+//! | `preview` | the ticket page as visitors would see it |
 //!
 //! There is no logic here: what is decided is decided in [`crate::room`].
 
@@ -18,6 +19,7 @@ mod access;
 mod guard;
 mod host;
 mod pages;
+mod preview;
 mod process;
 mod setup;
 mod text;
@@ -42,6 +44,8 @@ static CORE: nap_core = nap_core {
     segment_open: Some(setup::segment_open),
     room_index: Some(setup::room_index),
     ticket_keys: Some(setup::ticket_keys),
+    page_check: Some(setup::page_check),
+    page_own: Some(setup::page_own),
     start: Some(setup::start),
     child_gone: Some(setup::child_gone),
     tick: Some(setup::tick),
@@ -58,11 +62,13 @@ static CORE: nap_core = nap_core {
     refusal: Some(pages::refusal),
     redeemed: Some(pages::redeemed),
     page: Some(pages::page),
+    variables: Some(pages::variables),
     form_wanted: Some(pages::form_wanted),
     asset: Some(pages::asset),
     reason_name: Some(pages::reason_name),
     ticket_id: Some(pages::ticket_id),
     info: Some(pages::info),
+    preview: Some(preview::preview),
 };
 
 /// The table; the one symbol of the core that the shim links to.

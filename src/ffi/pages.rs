@@ -1,10 +1,11 @@
 //! Refusals, the ticket page, and pages for the administrator.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::AtomicU64;
 
 use super::access::{Carried, Here, state, ticket_of};
 use super::contract::{NAP_FORM_LOST, NAP_FORM_READ, nap_access, nap_form, nap_request, nap_str};
-use super::guard::guard;
+use super::guard::{guard, log_seldom};
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend, text};
@@ -16,13 +17,14 @@ use crate::page::accept::{Format, Language};
 use crate::page::assets::Asset;
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
+use crate::page::own::{self, Own};
 use crate::page::{self, POLICY, Page, render};
 use crate::room::history::Fate;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::wall::{Wall, hex};
 
-fn wall_now() -> Wall {
+pub fn wall_now() -> Wall {
     Wall {
         unix: Micros(clock::wall()),
         offset_min: clock::utc_offset_min(),
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             _ => Sent::Nothing,
         };
         let answer = here.process.host.answer(q.r);
-        say(&answer, &page, format, language);
+        say(&answer, own_page(here.setup, q), &page, format, language);
         q.ticket_status as c_int
     })
 }
@@ -175,6 +177,37 @@ pub unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
     })
 }
 
+pub unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
+        // SAFETY: nap.h's promises.
+        let (mut page, (_, language), method) = unsafe {
+            let page = page_of(&here, &token, q, wall_now());
+            (page, wishes(q), bytes(q.method))
+        };
+        if method == b"POST" {
+            page.sent = Sent::Lost;
+        }
+        let answer = here.process.host.answer(q.r);
+        let mut upper = String::new();
+        own::variables(&page, language, |name, value| {
+            upper.clear();
+            upper.push_str("NAP_");
+            upper.extend(name.chars().map(|c| c.to_ascii_uppercase()));
+            answer.variable(&upper, value);
+        });
+    });
+}
+
+/// NapTicketPage where the request was refused.
+fn own_page<'a>(setup: &'a Setup, q: &nap_request) -> Option<&'a Own> {
+    setup.pages.get(q.own_page as usize)
+}
+
 /// Somebody opened the ticket page himself: he sees the ticket he brings, and is sold none.
 fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
@@ -192,35 +225,44 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
         Some((room, good))
     });
     let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
+    let ticket = brought.map(|(_, ticket)| page::Ticket::of(&ticket, &token, now));
     let page = Page {
         reason: Reason::None,
-        ticket: brought.map(|(_, ticket)| page::Ticket::of(&ticket, &token, now)),
-        retry_after: Micros::ZERO,
-        status: 200,
+        ticket,
+        retry_after: ticket.map_or(Micros::ZERO, |ticket| ticket.from),
+        status: if ticket.is_some() { 200 } else { 404 },
         wall: wall_now(),
         room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
         // SAFETY: nap.h: q's strings are live for the call.
         path: unsafe { text(q.ticket_path) },
         sent: Sent::Nothing,
     };
-    answer_page(process, q, &page, format, language);
-    200
+    let answer = process.host.answer(q.r);
+    answer.set(c"Cache-Control", "no-store, private");
+    answer.set(c"X-Robots-Tag", "noindex");
+    say(&answer, own_page(setup, q), &page, format, language);
+    c_int::from(page.status)
 }
 
-fn answer_page(
-    process: &Process,
-    q: &nap_request,
+/// The page; what HTML there is of the administrator's own is under his own policy.
+pub fn say(
+    answer: &Answer<'_>,
+    own: Option<&Own>,
     page: &Page<'_>,
     format: Format,
     language: Language,
 ) {
-    let answer = process.host.answer(q.r);
-    answer.set(c"Cache-Control", "no-store, private");
-    answer.set(c"X-Robots-Tag", "noindex");
-    say(&answer, page, format, language);
-}
-
-fn say(answer: &Answer<'_>, page: &Page<'_>, format: Format, language: Language) {
+    static LAST_FAULT: AtomicU64 = AtomicU64::new(0);
+    match own
+        .filter(|_| format == Format::Html)
+        .map(|own| own.render(page, language))
+    {
+        Some(Ok(body)) => return answer.body(format.content_type(), &body),
+        Some(Err(error)) => log_seldom(&LAST_FAULT, || {
+            format!("NapTicketPage: {error}; visitors see the built-in page")
+        }),
+        None => {}
+    }
     if format == Format::Html {
         answer.set(c"Content-Security-Policy", POLICY);
     }

@@ -12,6 +12,7 @@ use once_cell::sync::OnceCell;
 use super::host::Host;
 use crate::conf::RoomConf;
 use crate::nap::ticket::Keys;
+use crate::page::own::Own;
 use crate::room::children::Child;
 use crate::room::owner::{Life, Owner};
 use crate::room::permits::Permits;
@@ -31,6 +32,8 @@ pub struct Setup {
     pub rooms: Vec<RoomSetup>,
     /// Keys of ticket signatures.
     pub keys: Keys,
+    /// Ticket pages of the administrator's own, by the number the shim was told.
+    pub pages: Vec<Own>,
     /// Secret of ticket ids and client hashes.
     pub secret: [u8; 16],
     /// There is a NapTicketLog.

@@ -17,6 +17,7 @@ use super::ticket_log;
 use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
 use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys, name_hash};
+use crate::page::own::{self, Own};
 use crate::room::children::Workers;
 use crate::room::permits::PERMITS;
 use crate::room::terms::{Choice, Terms, how};
@@ -52,6 +53,7 @@ same_layout!(ServerConf as nap_server_conf:
 struct Draft {
     rooms: Vec<RoomSetup>,
     keys: Option<Keys>,
+    pages: Vec<Own>,
 }
 
 static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
@@ -243,6 +245,7 @@ pub unsafe extern "C" fn segment_open(
                 .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {
                 rooms: Vec::new(),
                 keys: None,
+                pages: Vec::new(),
             });
         });
         // SAFETY: nap.h's promise.
@@ -511,6 +514,45 @@ pub unsafe extern "C" fn ticket_keys(lines: nap_str, err: *mut c_char) -> c_int 
     })
 }
 
+pub unsafe extern "C" fn page_check(path: nap_str, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        unsafe { told(read_page(text(path)).map(drop), err) }
+    })
+}
+
+pub unsafe extern "C" fn page_own(path: nap_str, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promise.
+        let page = read_page(unsafe { text(path) });
+        let mut draft = DRAFT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        match (page, draft.as_mut()) {
+            (Ok(page), Some(draft)) => {
+                draft.pages.push(page);
+                (draft.pages.len() - 1) as c_int
+            }
+            (Ok(_), None) => -1,
+            // SAFETY: nap.h's promise.
+            (Err(message), _) => unsafe { told(Err(message), err) },
+        }
+    })
+}
+
+/// The template in that file.
+fn read_page(path: &str) -> Result<Own, String> {
+    let said = |error: std::io::Error| format!("{path}: {error}");
+    // Anything else might be read without an end.
+    let about = std::fs::metadata(path).map_err(said)?;
+    if !about.is_file() || about.len() > own::SIZE {
+        let most = own::SIZE / 1024;
+        return Err(format!("{path}: not a file of at most {most} kB"));
+    }
+    let text = std::fs::read_to_string(path).map_err(said)?;
+    Own::parse(path, &text)
+}
+
 pub unsafe extern "C" fn start(ticket_log: c_int) {
     guard((), || {
         let draft = DRAFT
@@ -532,6 +574,7 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
         process::put_in_force(Setup {
             rooms: draft.rooms,
             keys,
+            pages: draft.pages,
             secret: head.secret,
             ticket_log: ticket_log != 0,
         });

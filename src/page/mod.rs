@@ -6,7 +6,11 @@
 //! | [`accept`] | which of them he can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`sale`] | who is sold a ticket |
+//! | [`problem`] | the page as JSON |
 //! | [`form`] | the form of a refused POST, given back in the page |
+//! | [`own`] | a page of the administrator's own: his template, our values |
+//! | [`sample`] | the states a page can be in, to be looked at before anybody is refused |
+//! | [`preview`] | a list of them |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
@@ -18,7 +22,11 @@ pub mod accept;
 pub mod assets;
 pub mod form;
 pub mod headers;
+pub mod own;
+pub mod preview;
+mod problem;
 pub mod sale;
+pub mod sample;
 
 use askama::Template;
 use serde::{Serialize, Serializer};
@@ -119,10 +127,14 @@ pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
                 language,
             },
         ),
-        Format::Json => problem(page, promise, language),
+        Format::Json => problem::to_json(page, promise, language),
     };
     Rendered {
-        content_type: format.content_type(),
+        content_type: match (format, page.status) {
+            // A ticket shown to its holder is no problem.
+            (Format::Json, 200) if !page.returns() => "application/json",
+            _ => format.content_type(),
+        },
         body,
     }
 }
@@ -155,9 +167,10 @@ impl Page<'_> {
 }
 
 /// What the visitor has in hand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Promise {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
     /// A ticket whose prime window is to come.
+    #[default]
     Soon,
     /// One in its prime window.
     Now,
@@ -167,12 +180,31 @@ enum Promise {
     None,
 }
 
+impl Promise {
+    const ALL: [Promise; 4] = [Promise::Soon, Promise::Now, Promise::Late, Promise::None];
+
+    /// Its name in templates.
+    fn name(self) -> &'static str {
+        match self {
+            Promise::Soon => "soon",
+            Promise::Now => "now",
+            Promise::Late => "late",
+            Promise::None => "none",
+        }
+    }
+
+    fn named(name: &str) -> Option<Promise> {
+        Promise::ALL.into_iter().find(|one| one.name() == name)
+    }
+}
+
 /// The templates of this form: the same values for each.
 macro_rules! template {
     ($(#[$doc:meta])* $name:ident, $path:literal) => {
         $(#[$doc])*
         #[derive(Template)]
         #[template(path = $path)]
+        #[allow(dead_code, reason = "not each template says everything")]
         struct $name<'a> {
             page: &'a Page<'a>,
             promise: Promise,
@@ -189,6 +221,27 @@ macro_rules! template {
 
 template!(Html, "ticket.html");
 template!(Text, "ticket.txt");
+template!(
+    /// Style, script and Refresh.
+    Head,
+    "head.html"
+);
+template!(
+    /// All that there is to see.
+    Main,
+    "main.html"
+);
+template!(
+    /// What the script reads from the element it looks after.
+    Attributes,
+    "attributes.html"
+);
+template!(
+    /// What happens by itself, and the buttons; a kept form.
+    Controls,
+    "controls.html"
+);
+template!(Title, "title.txt");
 template!(
     /// The reason in a sentence or two.
     Why,
@@ -263,59 +316,6 @@ fn filled(capacity: usize, template: &impl Template) -> String {
     // Writing to a string does not fail; should a template, what is there is sent.
     template.render_into(&mut body).ok();
     body
-}
-
-/// Problem details (RFC 9457), extended by the ticket.
-#[derive(Serialize)]
-struct Problem<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    reason: &'static str,
-    retry_after: Seconds,
-    ticket: Option<ProblemTicket<'a>>,
-}
-
-#[derive(Serialize)]
-struct ProblemTicket<'a> {
-    token: &'a str,
-    id: String,
-    from: Seconds,
-    prime: Seconds,
-    until: Seconds,
-}
-
-fn problem(page: &Page<'_>, promise: Promise, language: Language) -> String {
-    let ticket = page.ticket.map(|ticket| ProblemTicket {
-        token: ticket.token,
-        id: ticket.name().to_string(),
-        from: Seconds::ceil(ticket.from),
-        prime: Seconds::floor(ticket.prime),
-        until: Seconds::floor(ticket.until),
-    });
-    let problem = Problem {
-        kind: "about:blank",
-        title: match page.status {
-            200 => "OK",
-            429 => "Too Many Requests",
-            _ => "Service Unavailable",
-        },
-        status: page.status,
-        detail: &filled(
-            512,
-            &Why {
-                page,
-                promise,
-                language,
-            },
-        ),
-        reason: page.reason.name(),
-        retry_after: Seconds::ceil(page.retry_after),
-        ticket,
-    };
-    serde_json::to_string(&problem).unwrap_or_default()
 }
 
 /// Seconds with three decimals: a start is rounded up and an end down, so that who obeys them is
@@ -564,52 +564,6 @@ mod tests {
             let json: serde_json::Value =
                 serde_json::from_str(&body(&page, Format::Json, language)).expect("JSON");
             assert_eq!(json["ticket"]["token"], hostile);
-        }
-    }
-
-    #[test]
-    fn json_has_the_members_of_rfc_9457_and_the_ticket() {
-        let told = |page: &Page<'_>, language| -> serde_json::Value {
-            serde_json::from_str(&body(page, Format::Json, language)).expect("JSON")
-        };
-        let mut full = page(Reason::Full, Some(ticket(3_215, 8_215, 303_215)));
-        full.retry_after = Micros(3_214_001);
-        let expected = serde_json::json!({
-            "type": "about:blank",
-            "title": "Service Unavailable",
-            "status": 503,
-            "detail": "The server is overloaded: more people have come than it can serve at once.",
-            "reason": "full",
-            "retry_after": 3.215,
-            "ticket": {
-                "token": "AbC_-9",
-                "id": "000000000000bead",
-                "from": 3.215,
-                "prime": 8.215,
-                "until": 303.215,
-            },
-        });
-        assert_eq!(told(&full, Language::En), expected);
-        for (reason, language) in
-            reasons().flat_map(|reason| Language::ALL.map(|language| (reason, language)))
-        {
-            let page = Page {
-                status: 429,
-                ..page(reason, None)
-            };
-            let json = told(&page, language);
-            assert_eq!(
-                (&json["status"], &json["title"]),
-                (&429.into(), &"Too Many Requests".into())
-            );
-            assert_eq!(json["reason"], reason.name());
-            assert_eq!(json["retry_after"], 8.5);
-            assert!(json["ticket"].is_null());
-            assert!(
-                json["detail"]
-                    .as_str()
-                    .is_some_and(|detail| detail.len() > 30)
-            );
         }
     }
 

@@ -9,6 +9,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod answer;
+mod app;
 pub mod browser;
 mod builder;
 mod config;
@@ -498,7 +499,7 @@ impl Drop for Paused {
 }
 
 /// A port that nobody has now.
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     listener
         .local_addr()
@@ -513,4 +514,17 @@ fn make_dir(path: &Path) {
 
 fn open_to_children(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("our own file");
+}
+
+/// The code block of a document that contains `part`.
+pub fn example_of(document: &str, part: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    let text = fs::read_to_string(path).expect("the document");
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let bodies = blocks
+        .filter_map(|block| block.split_once('\n'))
+        .map(|(_, body)| body);
+    let found = bodies.into_iter().find(|body| body.contains(part));
+    let found = found.unwrap_or_else(|| panic!("no example with {part} in {document}"));
+    format!("{found}\n")
 }

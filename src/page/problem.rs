@@ -1,0 +1,136 @@
+//! The page for programs: problem details (RFC 9457), extended by the ticket.
+
+use serde::Serialize;
+
+use super::accept::Language;
+use super::{Page, Promise, Seconds, Why, filled};
+
+/// Problem details (RFC 9457), extended by the ticket.
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    reason: &'static str,
+    /// None: nobody was refused, and there is no ticket to come back with.
+    retry_after: Option<Seconds>,
+    ticket: Option<ProblemTicket<'a>>,
+}
+
+#[derive(Serialize)]
+struct ProblemTicket<'a> {
+    token: &'a str,
+    id: String,
+    from: Seconds,
+    prime: Seconds,
+    until: Seconds,
+}
+
+/// The page as JSON.
+pub fn to_json(page: &Page<'_>, promise: Promise, language: Language) -> String {
+    let ticket = page.ticket.map(|ticket| ProblemTicket {
+        token: ticket.token,
+        id: ticket.name().to_string(),
+        from: Seconds::ceil(ticket.from),
+        prime: Seconds::floor(ticket.prime),
+        until: Seconds::floor(ticket.until),
+    });
+    let problem = Problem {
+        kind: "about:blank",
+        title: match page.status {
+            200 => "OK",
+            404 => "Not Found",
+            429 => "Too Many Requests",
+            _ => "Service Unavailable",
+        },
+        status: page.status,
+        detail: &filled(
+            512,
+            &Why {
+                page,
+                promise,
+                language,
+            },
+        ),
+        reason: page.reason.name(),
+        retry_after: (page.returns() || ticket.is_some()).then(|| Seconds::ceil(page.retry_after)),
+        ticket,
+    };
+    serde_json::to_string(&problem).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::accept::Format;
+    use super::super::render;
+    use super::super::sample::Sample;
+    use super::*;
+    use crate::micros::Micros;
+    use crate::room::verdict::Reason;
+
+    fn told(page: &Page<'_>, language: Language) -> serde_json::Value {
+        let rendered = render(page, Format::Json, language);
+        serde_json::from_str(&rendered.body).expect("JSON")
+    }
+
+    #[test]
+    fn json_has_the_members_of_rfc_9457_and_the_ticket() {
+        let sample = Sample::default();
+        let mut page = sample.page("", 503);
+        page.retry_after = Micros(194_999_001);
+        let expected = serde_json::json!({
+            "type": "about:blank",
+            "title": "Service Unavailable",
+            "status": 503,
+            "detail": "The server is overloaded: more people have come than it can serve at once.",
+            "reason": "full",
+            "retry_after": 195.0,
+            "ticket": {
+                "token": "preview",
+                "id": "0000000000000000",
+                "from": 195.0,
+                "prime": 200.0,
+                "until": 495.0,
+            },
+        });
+        assert_eq!(told(&page, Language::En), expected);
+        let rendered = render(&page, Format::Json, Language::En);
+        assert_eq!(rendered.content_type, "application/problem+json");
+    }
+
+    #[test]
+    fn each_reason_is_told_in_words_and_when_to_come_again() {
+        for sample in Sample::all().filter(|sample| sample.promise == Promise::None) {
+            let mut page = sample.page("", 429);
+            page.retry_after = Micros(8_500_000);
+            let json = told(&page, sample.language);
+            assert_eq!(json["status"], 429);
+            assert_eq!(json["title"], "Too Many Requests");
+            assert_eq!(json["reason"], sample.reason.name());
+            match sample.reason {
+                Reason::None => assert!(json["retry_after"].is_null()),
+                _ => assert_eq!(json["retry_after"], 8.5),
+            }
+            assert!(json["ticket"].is_null());
+            let detail = json["detail"].as_str().expect("words");
+            assert!(detail.len() > 30, "{detail}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_shown_to_its_holder_is_no_problem() {
+        for (promise, seconds) in [(Promise::Soon, 195.0), (Promise::Now, 0.0)] {
+            let sample = Sample {
+                reason: Reason::None,
+                promise,
+                ..Sample::default()
+            };
+            let page = sample.page("", 200);
+            assert_eq!(told(&page, Language::En)["retry_after"], seconds);
+            let rendered = render(&page, Format::Json, Language::En);
+            assert_eq!(rendered.content_type, "application/json");
+        }
+    }
+}
