@@ -1,53 +1,12 @@
-//! The ticket page in a real Chromium: with and without JavaScript or cookies, with forms, with
+//! The ticket page in a real Chromium: with and without JavaScript or cookies, in several tabs, with
 //! hostile addresses. Only in `make test-all` (NAP_TEST=all).
 
 mod httpd;
 
 use httpd::browser::Browser;
-use httpd::{Builder, Httpd, long, wait_until};
+use httpd::{Httpd, long, wait_until};
 use serde_json::json;
 use std::time::Duration;
-
-/// Tickets begin a few seconds after they are sold, and their holders are let in when `held` is.
-const ROOM: &str = "<NapRoom site>
-NapRunReady 1
-NapWaitMax 2s
-NapWaitLimit 0
-NapReAccess 4
-NapSlotPeriod 1s
-NapTicketsPerClient 1000
-</NapRoom>
-<Location /cgi-bin>\nNapUse site\n</Location>
-# The form itself is not scheduled.
-<Location /form>\nNapUse None\n</Location>";
-
-/// What the application has been asked to do, a line each.
-const APP: &str = "#!/bin/sh
-body=$(head -c \"${CONTENT_LENGTH:-0}\")
-printf '%s %s %s\\n' \"$REQUEST_METHOD\" \"$QUERY_STRING\" \"$body\" | tr -d '\\r' >> \"$BOARD_DIR/asked\"
-printf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'
-";
-
-const FORM: &str = "<!DOCTYPE html><meta charset=utf-8><title>form</title>
-<form method=post action='/cgi-bin/app?kept=1'>
-<input name=submit value='<script>document.title=1</script>'>
-<input name=action value='\"//evil.example'>
-<textarea name=text>\u{3042}&amp;\ntwo</textarea>
-</form><script>HTMLFormElement.prototype.submit.call(document.forms[0])</script>";
-
-fn site() -> Builder {
-    Httpd::builder()
-        .nap()
-        .holding()
-        .config(ROOM)
-        .cgi("app", APP)
-        .file("htdocs/form/index.html", FORM)
-}
-
-fn asked(httpd: &Httpd) -> Vec<String> {
-    let text = std::fs::read_to_string(httpd.root().join("data/asked")).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
-}
 
 #[test]
 fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
@@ -55,15 +14,15 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
         return;
     }
     httpd::for_each_mpm(|mpm| {
-        let httpd = site().mpm(mpm).start();
+        let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
         browser.open(&format!("{}/cgi-bin/app?x=1", httpd.url()));
         browser.until_shows("A ticket was issued to you");
-        assert!(asked(&httpd).is_empty());
+        assert!(httpd.asked().is_empty());
         held.release();
         browser.until_shows("the application");
-        assert_eq!(asked(&httpd), ["GET x=1 "]);
+        assert_eq!(httpd.asked(), ["GET x=1 "]);
         let info = httpd.get("/nap-info?json").json();
         let promise = &info["rooms"][0]["gates"][0]["promise"];
         assert_eq!(promise["sold"], 1, "{promise}");
@@ -76,14 +35,14 @@ fn without_javascript_the_page_returns_by_itself() {
     if !long() {
         return;
     }
-    let httpd = site().start();
+    let httpd = Httpd::builder().app().start();
     let held = httpd.hold("full", 1);
     let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
     let browser = Browser::start(&[], &no_scripts);
     browser.open(&format!("{}/cgi-bin/app", httpd.url()));
     held.release();
     wait_until("the page has returned", Duration::from_secs(20), || {
-        asked(&httpd) == ["GET  "]
+        httpd.asked() == ["GET  "]
     });
     assert!(!httpd.access_log().contains("nap.js"));
 }
@@ -93,7 +52,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
     if !long() {
         return;
     }
-    let httpd = site().start();
+    let httpd = Httpd::builder().app().start();
     let held = httpd.hold("full", 1);
     let no_cookies = json!({"profile.default_content_setting_values.cookies": 2});
     let browser = Browser::start(&[], &no_cookies);
@@ -105,45 +64,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
     browser.until_shows("the application");
     let query = browser.run("return location.search").to_string();
     assert!(query.contains("&nap-ticket="), "{query}");
-    assert_eq!(asked(&httpd), ["GET a=%2Fb&c "]);
-}
-
-#[test]
-fn a_refused_form_arrives_exactly_once() {
-    if !long() {
-        return;
-    }
-    let httpd = site().start();
-    let held = httpd.hold("full", 1);
-    let browser = Browser::start(&[], &json!({}));
-    browser.open(&format!("{}/form/", httpd.url()));
-    browser.until_shows("The form you sent is kept in this page");
-    assert!(asked(&httpd).is_empty());
-    held.release();
-    browser.until_shows("the application");
-    let body = "submit=%3Cscript%3Edocument.title%3D1%3C%2Fscript%3E&action=%22%2F%2Fevil.example\
-                &text=%E3%81%82%26%0D%0Atwo";
-    assert_eq!(asked(&httpd), [format!("POST kept=1 {body}")]);
-}
-
-#[test]
-fn a_form_from_another_site_is_not_sent_on_from_our_page() {
-    if !long() {
-        return;
-    }
-    let httpd = site().start();
-    let _held = httpd.hold("full", 1);
-    let browser = Browser::start(&[], &json!({}));
-    // localhost and 127.0.0.1 are two sites; the form's action is the whole address here.
-    let target = format!("http://localhost:{}/cgi-bin/app", httpd.port());
-    browser.open(&format!("{}/nap-info?json", httpd.url()));
-    browser.run(&format!(
-        "var f = document.createElement('form'); f.method = 'post'; f.action = '{target}';
-         f.innerHTML = '<input name=a value=1>'; document.body.append(f); f.submit();"
-    ));
-    browser.until_shows("Your form could not be kept");
-    assert_eq!(browser.run("return document.forms.length"), 0);
-    assert!(asked(&httpd).is_empty());
+    assert_eq!(httpd.asked(), ["GET a=%2Fb&c "]);
 }
 
 #[test]
@@ -151,7 +72,7 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
     if !long() {
         return;
     }
-    let httpd = site()
+    let httpd = Httpd::builder().app()
         .config("<Location />\nNapUse site\n</Location>\n<Location /nap-info>\nNapUse None\n</Location>")
         .config("AliasMatch ^/.*evil {root}/cgi-bin/app")
         .config("<LocationMatch evil>\nSetHandler cgi-script\nOptions +ExecCGI\n</LocationMatch>")
@@ -186,4 +107,102 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
         let title = browser.run("return document.title");
         assert!(!title.to_string().contains("hacked"), "{path}");
     }
+}
+
+#[test]
+fn three_tabs_with_one_ticket_are_let_in_once_by_take_over() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().start();
+    let held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    let url = format!("{}/cgi-bin/app", httpd.url());
+    browser.open(&url);
+    browser.until_shows("A ticket was issued to you");
+    let number = |browser: &Browser| browser.text_of("code").expect("a ticket");
+    let ticket = number(&browser);
+    // Early in the other tabs: the same ticket again.
+    for _ in 0..2 {
+        browser.new_tab();
+        browser.open(&url);
+        browser.until_shows("You have a ticket");
+        assert_eq!(number(&browser), ticket);
+    }
+    let places = |name: &str| {
+        let info = httpd.get("/nap-info?json").json();
+        info["rooms"][0]["gates"][0]["counts"]["refused"][name].as_u64()
+    };
+    // All three come back in time; the youngest has the place, the others are told so.
+    wait_until("two were told", Duration::from_secs(20), || {
+        places("taken-over") == Some(2)
+    });
+    httpd.until_waiting(1);
+    held.release();
+    wait_until("one is let in", Duration::from_secs(20), || {
+        !httpd.asked().is_empty()
+    });
+    let info = httpd.get("/nap-info?json").json();
+    let promise = &info["rooms"][0]["gates"][0]["promise"];
+    assert_eq!(
+        (&promise["presented"], &promise["broken"]),
+        (&1.into(), &0.into()),
+        "{promise}"
+    );
+    assert_eq!(promise["kept"], 1, "{promise}");
+}
+
+#[test]
+fn a_reload_while_waiting_keeps_the_place() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().start();
+    let held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    browser.open(&format!("{}/cgi-bin/app", httpd.url()));
+    browser.until_shows("A ticket was issued to you");
+    httpd.until_waiting(1);
+    // The page that waits is the one before; loading it anew stops that request and sends another.
+    browser.run("location.reload()");
+    wait_until("the first was let go", Duration::from_secs(20), || {
+        let info = httpd.get("/nap-info?json").json();
+        let counts = &info["rooms"][0]["gates"][0]["counts"];
+        counts["re_access"] == 2 && httpd.waiting() == 1
+    });
+    held.release();
+    browser.until_shows("the application");
+    assert_eq!(httpd.asked(), ["GET  "]);
+    let info = httpd.get("/nap-info?json").json();
+    let promise = &info["rooms"][0]["gates"][0]["promise"];
+    assert_eq!(
+        (&promise["kept"], &promise["broken"]),
+        (&1.into(), &0.into()),
+        "{promise}"
+    );
+}
+
+#[test]
+fn the_stop_button_stops_all_that_happens_by_itself() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().start();
+    let held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    browser.open(&format!("{}/cgi-bin/app", httpd.url()));
+    browser.until_shows("A ticket was issued to you");
+    browser.click("#nap-stop");
+    browser.until_shows("Nothing happens by itself any more");
+    assert_eq!(
+        browser.run("return document.activeElement.id"),
+        "nap-stopped"
+    );
+    held.release();
+    // It goes on counting, and nothing comes of it.
+    browser.until_shows("Your turn comes in 0:00");
+    assert!(httpd.asked().is_empty());
+    browser.click("[data-go]");
+    browser.until_shows("the application");
+    assert_eq!(httpd.asked(), ["GET  "]);
 }

@@ -7,6 +7,8 @@ use super::{PATIENCE, free_port, wait_until};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
+const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
+
 /// A browser with one window.
 pub struct Browser {
     driver: Child,
@@ -31,7 +33,8 @@ impl Browser {
         let all: Vec<&str> = own.iter().chain(arguments).copied().collect();
         let options = json!({"args": all, "prefs": preferences});
         let wanted = json!({"capabilities": {"alwaysMatch": {
-            "goog:chromeOptions": options, "unhandledPromptBehavior": "accept"
+            "goog:chromeOptions": options, "unhandledPromptBehavior": "accept",
+            "acceptInsecureCerts": true, "goog:loggingPrefs": {"browser": "ALL"}
         }}});
         let mut browser = Browser {
             driver,
@@ -85,11 +88,64 @@ impl Browser {
         self.tell("/window", &json!({"handle": handle}));
     }
 
+    /// Clicks on the first element that this selector finds, as a visitor would.
+    pub fn click(&self, selector: &str) {
+        let wanted = json!({"using": "css selector", "value": selector});
+        let found = self.tell("/element", &wanted);
+        let id = found.as_object().and_then(|o| o.values().next()?.as_str());
+        let id = id.expect("an element").to_owned();
+        self.tell(&format!("/element/{id}/click"), &json!({}));
+    }
+
+    /// The text of the first element that this selector finds; it needs no script.
+    pub fn text_of(&self, selector: &str) -> Option<String> {
+        let wanted = json!({"using": "css selector", "value": selector});
+        let url = format!("{}/elements", self.session);
+        let found = super::answer::ask("POST", &url, JSON, wanted.to_string().as_bytes()).json();
+        let first = found["value"].get(0)?.as_object()?.values().next()?;
+        let url = format!("{}/element/{}/text", self.session, first.as_str()?);
+        let text = super::answer::ask("GET", &url, &[], b"").json();
+        Some(text["value"].as_str()?.to_owned())
+    }
+
+    /// A window of so many CSS pixels, in the dark or not.
+    pub fn look_like(&self, width: u32, height: u32, dark: bool) {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.devtools("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// The whole page as a PNG, whatever of it the window shows.
+    pub fn picture(&self) -> Vec<u8> {
+        use base64::Engine as _;
+        let wanted = json!({"format": "png", "captureBeyondViewport": true});
+        let png = self.devtools("Page.captureScreenshot", &wanted);
+        base64::engine::general_purpose::STANDARD
+            .decode(png["data"].as_str().expect("a picture"))
+            .expect("base64")
+    }
+
+    /// What the console has said since it was asked last.
+    pub fn console(&self) -> Vec<String> {
+        let said = self.tell("/se/log", &json!({"type": "browser"}));
+        let lines = said.as_array().expect("a list").iter();
+        lines.map(|line| line["message"].to_string()).collect()
+    }
+
+    fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.tell(
+            "/goog/cdp/execute",
+            &json!({"cmd": command, "params": parameters}),
+        )
+    }
+
     fn tell(&self, path: &str, what: &Value) -> Value {
         let url = format!("{}{path}", self.session);
         let body = what.to_string();
-        let json = [("Content-Type", "application/json")];
-        let answer = super::answer::ask("POST", &url, &json, body.as_bytes());
+        let answer = super::answer::ask("POST", &url, JSON, body.as_bytes());
         assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
         answer.json()["value"].clone()
     }

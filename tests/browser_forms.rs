@@ -1,0 +1,273 @@
+//! Forms that were refused, in a real Chromium: what a page keeps arrives as it was sent, once. Only in
+//! `make test-all` (NAP_TEST=all).
+
+mod httpd;
+
+use httpd::browser::Browser;
+use httpd::{Httpd, long, wait_until};
+use serde_json::json;
+use std::process::Command;
+use std::time::Duration;
+
+const KEPT: &str = "The form you sent is kept in this page";
+const LOST: &str = "Your form could not be kept";
+
+/// A form that sends itself, its fields named by the address's hash.
+const SENDER: &str = "<script>
+var told = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+var form = document.createElement('form');
+form.method = 'post'; form.action = '/cgi-bin/app?kept=1'; form.enctype = told.type;
+told.fields.forEach(function (field) {
+  var area = document.createElement('textarea');
+  area.name = field[0]; area.value = field[1];
+  form.append(area);
+});
+document.documentElement.append(form);
+HTMLFormElement.prototype.submit.call(form);
+</script>";
+
+/// A form that waits for its button.
+const BUTTON: &str = "<form method=post action='/cgi-bin/app?kept=1'>
+<textarea name=text>\u{3042}&amp;\ntwo</textarea><button id=send>send</button></form>";
+
+/// Opens the sender with these fields.
+fn send(browser: &Browser, httpd: &Httpd, kind: &str, fields: &serde_json::Value) {
+    let told = json!({"type": kind, "fields": fields}).to_string();
+    let hash: String = form_urlencoded::byte_serialize(told.as_bytes()).collect();
+    browser.open("about:blank");
+    browser.open(&format!(
+        "{}/form/#{}",
+        httpd.url(),
+        hash.replace('+', "%20")
+    ));
+}
+
+/// What was asked, with each boundary of multipart called the same.
+fn without_boundaries(asked: &[String]) -> Vec<String> {
+    let all = asked
+        .iter()
+        .map(|line| match line.find("WebKitFormBoundary") {
+            Some(at) => format!("{}WebKitFormBoundary{}", &line[..at], &line[at + 34..]),
+            None => line.clone(),
+        });
+    all.collect()
+}
+
+#[test]
+fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
+    if !long() {
+        return;
+    }
+    let fields = json!([
+        ["submit", "<script>document.title='hacked'</script>"],
+        ["action", "\"//evil.example"],
+        ["setAttribute", "1"],
+        ["addEventListener", "1"],
+        ["elements", "javascript:document.title='hacked'"],
+        [
+            "nap-form",
+            "'\"><img src=x onerror=document.title='hacked'>"
+        ],
+        ["\"><script>document.title='hacked'</script>", "in a name"],
+        ["a name\nof two lines", "\nfirst line empty\r\n\r\nend\n"],
+        ["rtl", "\u{202e}evil\u{202c} \u{5d0}\u{200f}"],
+        ["other", "\t&amp;&#0; %00 +=\u{3042}\u{1f600} {{ wait }}"],
+        ["_charset_", ""],
+        ["same", "1"],
+        ["same", "2"],
+        ["empty", ""],
+    ]);
+    for kind in ["application/x-www-form-urlencoded", "multipart/form-data"] {
+        let httpd = Httpd::builder().app().form(SENDER).start();
+        let browser = Browser::start(&[], &json!({}));
+        send(&browser, &httpd, kind, &fields);
+        browser.until_shows("the application");
+        let straight = without_boundaries(&httpd.asked());
+        assert!(straight[0].starts_with("POST kept=1 "), "{straight:?}");
+        let held = httpd.hold("full", 1);
+        send(&browser, &httpd, kind, &fields);
+        browser.until_shows(KEPT);
+        assert_eq!(httpd.asked().len(), straight.len(), "{kind}");
+        let title = browser.run("return document.title").to_string();
+        assert!(title.contains("Your turn"), "{title}");
+        held.release();
+        browser.until_shows("the application");
+        let url = browser.run("return location.href");
+        assert_eq!(url, format!("{}/cgi-bin/app?kept=1", httpd.url()));
+        let twice = without_boundaries(&httpd.asked());
+        assert_eq!(twice.len(), 2 * straight.len(), "{twice:?}");
+        assert_eq!(twice[straight.len()..], straight, "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_given_back_is_not_kept_and_the_page_says_so() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().form(SENDER).start();
+    let _held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    for (kind, value) in [
+        ("application/x-www-form-urlencoded", "a\0b".to_owned()),
+        ("multipart/form-data", "a\0b".to_owned()),
+        ("application/x-www-form-urlencoded", "\u{1b}[2J".to_owned()),
+        ("application/x-www-form-urlencoded", "\u{fffe}".to_owned()),
+        ("application/x-www-form-urlencoded", "x".repeat(66_000)),
+        ("text/plain", "x".to_owned()),
+    ] {
+        send(&browser, &httpd, kind, &json!([["field", value]]));
+        browser.until_shows(LOST);
+        assert_eq!(browser.run("return document.forms.length"), 0, "{kind}");
+    }
+    assert!(httpd.asked().is_empty());
+}
+
+#[test]
+fn a_form_from_another_site_is_not_sent_on_from_our_page() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().start();
+    let _held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    // localhost and 127.0.0.1 are two sites; the form's action is the whole address here.
+    let target = format!("http://localhost:{}/cgi-bin/app", httpd.port());
+    browser.open(&format!("{}/nap-info?json", httpd.url()));
+    browser.run(&format!(
+        "var f = document.createElement('form'); f.method = 'post'; f.action = '{target}';
+         f.innerHTML = '<input name=a value=1>'; document.body.append(f); f.submit();"
+    ));
+    browser.until_shows(LOST);
+    assert_eq!(browser.run("return document.forms.length"), 0);
+    assert!(httpd.asked().is_empty());
+}
+
+#[test]
+fn without_javascript_a_button_sends_the_form_and_nothing_is_lost_by_itself() {
+    if !long() {
+        return;
+    }
+    httpd::for_each_mpm(|mpm| {
+        let httpd = Httpd::builder().app().mpm(mpm).form(BUTTON).start();
+        let held = httpd.hold("full", 1);
+        let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
+        let browser = Browser::start(&[], &no_scripts);
+        browser.open(&format!("{}/form/", httpd.url()));
+        browser.click("#send");
+        let shown = |selector: &str, part: &str| {
+            wait_until(part, Duration::from_secs(20), || {
+                let text = browser.text_of(selector).unwrap_or_default();
+                text.contains(part)
+            });
+        };
+        shown("#nap-auto", "send it with the button below");
+        assert_eq!(browser.text_of("meta[http-equiv]"), None);
+        assert!(httpd.asked().is_empty());
+        held.release();
+        browser.click("#nap-form button[type=submit]");
+        shown("body", "the application");
+        assert_eq!(httpd.asked(), ["POST kept=1 text=%E3%81%82%26%0D%0Atwo"]);
+    });
+}
+
+#[test]
+fn gone_back_to_a_page_that_has_sent_its_form_it_is_not_sent_again_by_itself() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().form(BUTTON).start();
+    let held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    browser.open(&format!("{}/form/", httpd.url()));
+    browser.click("#send");
+    browser.until_shows(KEPT);
+    // What a browser does that keeps the page: it is shown again as it was.
+    browser.run(
+        "window.addEventListener('pagehide', function (event) { event.stopImmediatePropagation(); });
+         HTMLFormElement.prototype.submit = function () { window.sent = (window.sent || 0) + 1; };",
+    );
+    wait_until("it is sent", Duration::from_secs(20), || {
+        browser.run("return window.sent") == 1
+    });
+    browser.run("window.dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))");
+    browser.until_shows("it is not known whether it arrived");
+    assert_eq!(browser.run("return window.sent"), 1);
+    assert_eq!(
+        browser.run("return document.getElementById('nap-stop').hidden"),
+        true
+    );
+    // He may still send it himself, and pressed twice it goes once.
+    held.release();
+    browser.run("var b = document.querySelector('#nap-form button'); b.click(); b.click();");
+    browser.until_shows("the application");
+    assert_eq!(httpd.asked().len(), 1);
+}
+
+#[test]
+fn a_form_under_tls_and_http2_arrives_once() {
+    if !long() {
+        return;
+    }
+    let tls = httpd::free_port();
+    let config = format!(
+        "Listen 127.0.0.1:{tls}
+         <VirtualHost 127.0.0.1:{tls}>
+         ServerName localhost:{tls}
+         SSLEngine On\nSSLCertificateFile {{root}}/cert.pem\nSSLCertificateKeyFile {{root}}/key.pem
+         Protocols h2 http/1.1
+         ScriptAlias /cgi-bin/ {{root}}/cgi-bin/
+         </VirtualHost>"
+    );
+    let (key, certificate) = self_signed();
+    let httpd = Httpd::builder()
+        .app()
+        .form(SENDER)
+        .modules(&["ssl", "http2", "socache_shmcb"])
+        .config(&config)
+        .file("cert.pem", certificate)
+        .secret("key.pem", key)
+        .start();
+    let held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    let told = json!({"type": "application/x-www-form-urlencoded", "fields": [["a", "1 & 2"]]});
+    let hash: String = form_urlencoded::byte_serialize(told.to_string().as_bytes()).collect();
+    browser.open(&format!(
+        "https://localhost:{tls}/form/#{}",
+        hash.replace('+', "%20")
+    ));
+    browser.until_shows(KEPT);
+    let spoken = "return performance.getEntriesByType('navigation')[0].nextHopProtocol";
+    assert_eq!(browser.run(spoken), "h2");
+    held.release();
+    browser.until_shows("the application");
+    assert_eq!(httpd.asked(), ["POST kept=1 a=1+%26+2"]);
+}
+
+/// A key and a certificate for localhost.
+fn self_signed() -> (Vec<u8>, Vec<u8>) {
+    let folder = httpd::made::directory("tmp");
+    let [key, certificate] =
+        ["key", "cert"].map(|name| folder.join(format!("{name}-{}.pem", std::process::id())));
+    let status = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-quiet",
+        ])
+        .args([
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=DNS:localhost",
+        ])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .stderr(std::process::Stdio::null())
+        .status();
+    assert!(status.expect("openssl runs").success());
+    let read = |path| std::fs::read(path).expect("openssl wrote it");
+    let both = (read(&key), read(&certificate));
+    let _ = std::fs::remove_file(key).and(std::fs::remove_file(certificate));
+    both
+}
