@@ -193,7 +193,7 @@ fn an_error_document_of_ones_own_is_told_what_the_page_would_say() {
     for line in [
         "REDIRECT_NAP_REASON=full",
         "REDIRECT_NAP_PROMISE=soon",
-        "REDIRECT_NAP_NEW=true",
+        "REDIRECT_NAP_NEW=True",
         "REDIRECT_NAP_FORM=lost",
         "REDIRECT_NAP_ROOM=site",
         &format!("REDIRECT_NAP_TOKEN={token}"),
