@@ -158,7 +158,7 @@ fn an_error_document_of_ones_own_is_told_what_the_page_would_say() {
         .modules(&["include"])
         .file("htdocs/busy.shtml", example("<!--#echo"))
         .cgi("busy", &example("REDIRECT_NAP_TITLE"))
-        .cgi("all", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'; env\n")
+        .cgi("all", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'; cat >/dev/null; env\n")
         .config(
             "<Directory {root}/htdocs>\nOptions +Includes\n<Files *.shtml>\nSetOutputFilter INCLUDES\n</Files>\n</Directory>
              <Location /cgi-bin/app>\nErrorDocument 503 /busy.shtml\n</Location>
