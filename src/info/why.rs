@@ -100,9 +100,8 @@ pub(super) fn re_access(gate: &GateShot) -> String {
     }
     let (limit, claims) = (limit_in_force(gate), gate.claims);
     format!(
-        "of these {limit} places {claims} are kept for tickets that may be presented within the \
-         bound, which leaves {} for those who come without.",
-        limit.saturating_sub(claims)
+        "{claims} tickets may be presented within the bound; whoever comes without one is let in if \
+         these {limit} places hold him and all whose tickets come due before he is served."
     )
 }
 

@@ -45,7 +45,7 @@ use crate::nap::wait_limit::{Conformal, WaitHistory};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
-const NEAR_THE_BOUND: f64 = 0.5;
+const NEAR_THE_BOUND: f64 = 0.9;
 /// An answer that runs this long past its first byte is long.
 const LONG_ANSWER: Micros = Micros::from_secs(60);
 /// Unknown tickets (another epoch) remembered as re-booked.

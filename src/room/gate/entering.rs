@@ -104,7 +104,12 @@ impl GateView<'_> {
         parked
             && match gate.terms.re_access.how {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
-                _ => gate.ledger.admits(now, bound, gate.queue.len(), gate.limit),
+                _ => {
+                    let queued = gate.queue.len();
+                    gate.ledger
+                        .admits(now, bound, queued, gate.limit, gate.drain())
+                        && queued.saturating_add(claims) < gate.places()
+                }
             }
     }
 

@@ -106,6 +106,15 @@ impl GateView<'_> {
 }
 
 impl Gate {
+    /// Accesses a second that may be counted on to leave the queue: X divided by rho; 0 before X
+    /// is known.
+    pub(super) fn drain(&self) -> f64 {
+        match self.departures.throughput() {
+            Some(x) if self.decided != 0 => x / self.conformal.rho(),
+            _ => 0.0,
+        }
+    }
+
     /// The regression line in force.
     pub fn line(&self) -> Option<Line> {
         let line = Line {
