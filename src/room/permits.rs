@@ -129,7 +129,7 @@ impl Permits {
             let Some(entry) = self.entries.get(i as usize) else {
                 continue;
             };
-            if entry.owner.load(Relaxed) == 0
+            if entry.owner.load(SeqCst) == 0
                 && entry
                     .owner
                     .compare_exchange(0, owner.0, SeqCst, Relaxed)
