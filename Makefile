@@ -13,7 +13,7 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
-        check-format check-bindings test-pure test-httpd test-docker clean
+        check-format check-bindings test-pure test-room test-models test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -73,6 +73,10 @@ test-pure: ## the tests that need no server
 test-room: programs ## random worlds with faults in virtual time: every promise kept
 	$(TARGET)/release/nap-sim check --events 1000000
 
+# The permits under loom: every interleaving, and every value the memory model lets a thread read.
+test-models: ## models of the lock-free permits
+	$(CARGO) test --locked --lib --features models models::
+
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd
 	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
@@ -85,7 +89,7 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  exit 1; fi
 
 test-all: export NAP_TEST := all # the long forms of tests
-test-all: setup-all test test-docker ## and the long ones: Docker
+test-all: setup-all test test-models test-docker ## and the long ones: Docker
 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh

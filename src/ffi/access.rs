@@ -538,10 +538,7 @@ fn give_back(here: &Here<'_>) {
     let plain = a.group == group::RUN && !has_ticket(a);
     if plain && permits.waiting() == 0 {
         let now = here.process.segment.now();
-        if permits.release(a.permit, here.owner()) {
-            permits.residence.record(now - Micros(a.granted_us));
-        }
-        if permits.waiting() != 0 {
+        if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
             here.gate(|view| view.serve());
         }
         return;

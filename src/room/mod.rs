@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`gate`] | one gate, a noun a file: the access as a state machine |
-//! | [`permits`] | Run Ready, lock-free while nobody waits |
+//! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
 //! | [`children`] | workers: who may wait where |
 //! | [`terms`] | settings in force |
@@ -13,6 +13,7 @@
 //! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
 
 pub mod arrival;
+pub mod atomic;
 pub mod children;
 pub mod counts;
 pub mod gate;

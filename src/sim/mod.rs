@@ -18,6 +18,8 @@ pub mod check;
 pub mod crowd;
 pub mod events;
 pub mod figures;
+#[cfg(all(test, feature = "models"))]
+mod models;
 pub mod oracle;
 pub mod rng;
 pub mod server;

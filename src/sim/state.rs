@@ -1,5 +1,6 @@
 //! [`State`]: the room's tables in boxes, as httpd has them in the segment.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -20,7 +21,7 @@ use crate::room::{Room, Tables};
 pub struct State {
     rooms: [Room; 1],
     gates: Box<[Gate]>,
-    permits: Box<[Permits]>,
+    permits: Arc<[Permits]>,
     head: PlacesHead,
     entries: Vec<Place>,
     wakes: Vec<AtomicU32>,
@@ -43,7 +44,7 @@ impl State {
                 ..Room::default()
             }],
             gates: Gate::unused(1),
-            permits: Box::new([Permits::default()]),
+            permits: Arc::new([Permits::default()]),
             head: PlacesHead::default(),
             entries: vec![Place::default(); places],
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
@@ -74,6 +75,12 @@ impl State {
     /// Run Ready.
     pub fn permits(&self) -> &Permits {
         &self.permits[0]
+    }
+
+    /// Run Ready for those who do not hold the lock.
+    #[cfg(all(test, feature = "models"))]
+    pub fn shared_permits(&self) -> Arc<[Permits]> {
+        Arc::clone(&self.permits)
     }
 
     /// What the waiter on a place would read.
