@@ -38,6 +38,7 @@ use crate::nap::departures::Departures;
 use crate::nap::ledger::{Ledger, claim_of};
 use crate::nap::returns::Returns;
 use crate::nap::share::Share;
+use crate::nap::slot_shares::SlotShares;
 use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
@@ -94,6 +95,8 @@ pub struct Gate {
     pub ledger: Ledger,
     /// Slots sold and to be sold.
     pub slots: Slots,
+    /// Who bought them, by prefix.
+    pub slot_shares: SlotShares,
     /// Two bits a ticket.
     pub states: TicketStates,
     /// Who came back.
@@ -310,6 +313,7 @@ impl Gate {
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
+        slot_shares: SlotShares::EMPTY,
         states: TicketStates::EMPTY,
         returns: Returns::EMPTY,
         share: Share::EMPTY,
