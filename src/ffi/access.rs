@@ -20,6 +20,7 @@ use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::places::wake;
+use crate::room::recent::{Answer, How};
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
 
@@ -540,6 +541,7 @@ fn give_back(here: &Here<'_>) {
         let now = here.process.segment.now();
         if permits.release(a.permit, here.owner()) {
             permits.residence.record(now - Micros(a.granted_us));
+            note_answer(here, now);
         }
         if permits.waiting() != 0 {
             here.gate(|view| view.serve());
@@ -547,6 +549,23 @@ fn give_back(here: &Here<'_>) {
         return;
     }
     give_back_locked(here);
+}
+
+/// One that got in at once is over, for the charts.
+#[inline]
+fn note_answer(here: &Here<'_>, now: Micros) {
+    let Some(recent) = here.room.recent else {
+        return;
+    };
+    let first = recent.note_answer(&Answer {
+        finished: now,
+        response: now - Micros(here.a.entered_us),
+        queue: 0,
+        how: How::Passed,
+    });
+    if first {
+        recent.note_running(now, here.room.permits.running());
+    }
 }
 
 #[cold]

@@ -12,6 +12,7 @@ use crate::room::history::History;
 use crate::room::owner::Life;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::recent::Recent;
 use crate::room::terms::Terms;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
@@ -21,6 +22,7 @@ pub struct State {
     rooms: [Room; 1],
     gates: Box<[Gate]>,
     permits: Box<[Permits]>,
+    recent: Box<[Recent]>,
     head: PlacesHead,
     entries: Vec<Place>,
     wakes: Vec<AtomicU32>,
@@ -44,6 +46,7 @@ impl State {
             }],
             gates: Gate::unused(1),
             permits: Box::new([Permits::default()]),
+            recent: Box::new([Recent::default()]),
             head: PlacesHead::default(),
             entries: vec![Place::default(); places],
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
@@ -95,6 +98,7 @@ impl State {
             rooms: &mut self.rooms,
             gates: &mut self.gates,
             permits: &self.permits,
+            recent: &self.recent,
             places: Places {
                 head: &mut self.head,
                 entries: &mut self.entries,
