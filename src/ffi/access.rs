@@ -20,6 +20,7 @@ use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::places::wake;
+use crate::room::recent::{Answer, How};
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
 
@@ -538,12 +539,30 @@ fn give_back(here: &Here<'_>) {
     let plain = a.group == group::RUN && !has_ticket(a);
     if plain && permits.waiting() == 0 {
         let now = here.process.segment.now();
+        note_answer(here, now);
         if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
             here.gate(|view| view.serve());
         }
         return;
     }
     give_back_locked(here);
+}
+
+/// One that got in at once is over, for the charts.
+#[inline]
+fn note_answer(here: &Here<'_>, now: Micros) {
+    let Some(recent) = here.room.recent else {
+        return;
+    };
+    let first = recent.note_answer(&Answer {
+        finished: now,
+        response: now - Micros(here.a.entered_us),
+        queue: 0,
+        how: How::Passed,
+    });
+    if first {
+        recent.note_running(now, here.room.permits.running());
+    }
 }
 
 #[cold]

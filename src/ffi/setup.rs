@@ -400,6 +400,7 @@ pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char
             conf: *conf,
             gate,
             permits,
+            recent: process.segment.recent().get(gate as usize),
             cookie,
             grace_us,
         });

@@ -30,6 +30,7 @@ use super::history::History;
 use super::owner::{Life, Owner};
 use super::permits::Permits;
 use super::places::{Line, Places, Queue, wake};
+use super::recent::{Answer, How, Recent};
 use super::terms::{Terms, how};
 use super::wakes::Wakes;
 use crate::micros::Micros;
@@ -140,6 +141,8 @@ pub struct GateView<'a> {
     pub at: u32,
     /// Its permits.
     pub permits: &'a Permits,
+    /// Its last minutes.
+    pub recent: Option<&'a Recent>,
     /// All places.
     pub places: Places<'a>,
     /// The issue history.
@@ -166,6 +169,7 @@ impl GateView<'_> {
             return;
         }
         self.permits.residence.record(self.now - leaving.granted);
+        self.note_answer(leaving);
         self.gate
             .set_state(leaving.slot, leaving.index, State::Done);
         if !self.gate.queue.is_empty() {
@@ -190,6 +194,24 @@ impl GateView<'_> {
         self.serve();
         if self.gate.decided == 0 && self.gate.fresh != 0 {
             self.refresh_limit();
+        }
+    }
+
+    fn note_answer(&self, leaving: &Leaving) {
+        let Some(recent) = self.recent else { return };
+        let how = match (leaving.slot, leaving.waited) {
+            (0, false) => How::Passed,
+            (0, true) => How::Waited,
+            _ => How::Ticket,
+        };
+        let first = recent.note_answer(&Answer {
+            finished: self.now,
+            response: self.now - leaving.entered,
+            queue: leaving.queue,
+            how,
+        });
+        if first {
+            recent.note_running(self.now, self.permits.running());
         }
     }
 

@@ -8,6 +8,7 @@
 //!    │ children [Child]     atomics: pid, epoch, workers in use                  │ begins at a
 //!    │ permits  [Permits]   atomics: Run Ready, one entry a gate                 │ multiple of 64
 //!    │ wakes    [AtomicU32] the words waiters sleep on, one a place              │
+//!    │ recent   [Recent]    atomics: the last minutes, one entry (36 KiB) a gate │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]                                                │
@@ -35,6 +36,7 @@ use crate::room::history::History;
 use crate::room::owner::Life;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::recent::Recent;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
 
@@ -69,6 +71,8 @@ pub enum Kind {
     History = 8,
     /// Live tickets a client.
     Clients = 9,
+    /// The last minutes of each gate.
+    Recent = 10,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -194,6 +198,7 @@ impl Dims {
             (Kind::Places, size_of::<Place>(), self.places),
             (Kind::History, size_of::<History>(), 1),
             (Kind::Clients, size_of::<ClientCaps>(), 1),
+            (Kind::Recent, size_of::<Recent>(), self.gates),
         ];
         for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
             *section = Section {
@@ -368,6 +373,11 @@ impl Segment {
         self.atomics(Kind::Permits).get(gate as usize)
     }
 
+    /// The last minutes of each gate; empty in a segment from before there were any.
+    pub fn recent(&self) -> &'static [Recent] {
+        self.atomics(Kind::Recent)
+    }
+
     /// The children.
     pub fn children(&self) -> &'static [Child] {
         self.atomics(Kind::Children)
@@ -497,6 +507,7 @@ impl Segment {
                 entries: self.locked_section::<Place>(Kind::Places, held),
                 wakes: self.atomics(Kind::Wakes),
             },
+            recent: self.atomics(Kind::Recent),
             history: self.locked_section(Kind::History, held).first_mut()?,
             clients: self.locked_section(Kind::Clients, held).first_mut()?,
             children: self.atomics(Kind::Children),

@@ -13,6 +13,7 @@ use crate::room::history::History;
 use crate::room::owner::Life;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::recent::Recent;
 use crate::room::terms::Terms;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
@@ -22,6 +23,7 @@ pub struct State {
     rooms: [Room; 1],
     gates: Box<[Gate]>,
     permits: Arc<[Permits]>,
+    recent: Box<[Recent]>,
     head: PlacesHead,
     entries: Vec<Place>,
     wakes: Vec<AtomicU32>,
@@ -45,6 +47,7 @@ impl State {
             }],
             gates: Gate::unused(1),
             permits: Arc::new([Permits::default()]),
+            recent: Box::new([Recent::default()]),
             head: PlacesHead::default(),
             entries: vec![Place::default(); places],
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
@@ -102,6 +105,7 @@ impl State {
             rooms: &mut self.rooms,
             gates: &mut self.gates,
             permits: &self.permits,
+            recent: &self.recent,
             places: Places {
                 head: &mut self.head,
                 entries: &mut self.entries,

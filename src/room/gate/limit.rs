@@ -115,6 +115,22 @@ impl Gate {
         }
     }
 
+    /// The wait limit the rule asks for; none: not known before a queue has formed.
+    pub fn limit_wanted(&self) -> Option<u32> {
+        let choice = self.terms.wait_limit;
+        match choice.how {
+            how::FIXED => Some(choice.n),
+            how::PAPER => (self.wanted != 0).then_some(self.wanted),
+            _ => (self.decided != 0).then_some(self.wanted),
+        }
+    }
+
+    /// The wait limit in force, also before the first access has met a queue.
+    pub fn limit_in_force(&self) -> u32 {
+        let wanted = self.limit_wanted().unwrap_or(u32::MAX);
+        wanted.min(self.terms.parked)
+    }
+
     /// The regression line in force.
     pub fn line(&self) -> Option<Line> {
         let line = Line {

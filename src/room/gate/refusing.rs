@@ -60,6 +60,9 @@ impl GateView<'_> {
         retry_after: Micros,
     ) -> Verdict {
         self.gate.counts.refuse(reason);
+        if let Some(recent) = self.recent {
+            recent.note_refusal(self.now);
+        }
         Verdict::Refuse(Box::new(Refusal {
             reason,
             ticket,

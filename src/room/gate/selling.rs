@@ -80,6 +80,9 @@ impl GateView<'_> {
             gate.share.vote(booking.start - now, terms.bound);
         }
         gate.counts.sold += 1;
+        if let Some(recent) = self.recent {
+            recent.note_sale(now);
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let serial = self.history.next_serial();

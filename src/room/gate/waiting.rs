@@ -232,5 +232,8 @@ impl GateView<'_> {
             self.gate.departures.end();
         }
         self.permits.set_waiting(waiting);
+        if let Some(recent) = self.recent {
+            recent.note_queue(self.now, waiting, self.gate.limit_in_force());
+        }
     }
 }
