@@ -161,6 +161,19 @@ pub struct GateView<'a> {
     pub redeemed: Option<Ticket>,
 }
 
+impl Gate {
+    /// One who waited was answered after `response`, or it would have come to that: rho learns
+    /// from it. Only what comes near the bound tells by how much to keep away from it: with few
+    /// waiting the spread of the work alone is many times the prediction.
+    fn compare(&mut self, response: Micros, predicted: Micros) {
+        if predicted > Micros::ZERO {
+            let near = NEAR_THE_BOUND * self.terms.bound.as_secs_f64() / self.conformal.rho();
+            let predicted_s = predicted.as_secs_f64().max(near);
+            self.conformal.observe(response.as_secs_f64(), predicted_s);
+        }
+    }
+}
+
 impl GateView<'_> {
     /// Give back a permit: its sample to the estimators, the permit to the head of the queue.
     /// Twice is harmless.
@@ -179,16 +192,7 @@ impl GateView<'_> {
         if leaving.waited {
             let response = self.now - leaving.entered;
             self.gate.samples.record(self.now, leaving.queue, response);
-            if leaving.predicted > Micros::ZERO {
-                // Only what comes near the bound tells by how much to keep away from it: with few
-                // waiting the spread of the work alone is many times the prediction.
-                let bound_s = self.gate.terms.bound.as_secs_f64();
-                let near = NEAR_THE_BOUND * bound_s / self.gate.conformal.rho();
-                let predicted = leaving.predicted.as_secs_f64().max(near);
-                self.gate
-                    .conformal
-                    .observe(response.as_secs_f64(), predicted);
-            }
+            self.gate.compare(response, leaving.predicted);
             self.gate.fresh = 1;
         }
         self.serve();
