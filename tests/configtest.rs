@@ -173,6 +173,17 @@ fn what_does_not_fit_together_is_told() {
 }
 
 #[test]
+fn too_many_rooms_are_told_with_their_number() {
+    let rooms = |n| (0..n).map(|n| format!("<NapRoom r{n}>\n</NapRoom>\n"));
+    Httpd::configtest(&rooms(256).collect::<String>()).expect("as many as may be");
+    let said = complaint(&rooms(257).collect::<String>());
+    assert!(
+        said.contains("<NapRoom>: 257 rooms are too many; use at most 256"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_right_passes_in_any_order() {
     let right = "<Location /a>\nNapUse late\nNapTicketStatus 429\nNapEngine DryRun\n</Location>
         <NapRoom late>\nNapRunReady auto min=2 max=5\nNapExempt \"%{REQUEST_METHOD} == 'GET'\"

@@ -219,6 +219,37 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
 }
 
 #[test]
+fn a_room_with_a_new_name_at_each_restart_is_protected_after_the_twelfth() {
+    // A segment made for one room has entries for nine.
+    let named = |n: u32| {
+        let room = room(1, "NapWaitLimit 0\nNapReAccess 1");
+        room.replace("site", &format!("site{n}"))
+    };
+    let mut httpd = server(&named(0))
+        .mpm(httpd::Mpm::Prefork)
+        .workers(1, 8)
+        .start();
+    for n in 1..=12 {
+        httpd.reconfigure(&named(n));
+        httpd.graceful();
+    }
+    let log = httpd.error_log();
+    let gone: Vec<&str> = log
+        .lines()
+        .filter_map(|line| line.split_once("entry of room ")?.1.split(',').next())
+        .collect();
+    assert_eq!(gone, ["site0", "site1", "site2", "site3"], "{log}");
+    let running = httpd.get_later("/cgi-bin/hold?0");
+    wait_until("he runs", PATIENCE, || came(&httpd) == [0]);
+    let refused = httpd.get("/cgi-bin/hold?1");
+    assert_eq!(refused.status, 503);
+    let cookie = refused.header("set-cookie").expect("a ticket");
+    assert!(cookie.starts_with("nap-site12="), "{cookie}");
+    let_go(&httpd);
+    assert_eq!(running.join().expect("an answer").status, 200);
+}
+
+#[test]
 fn a_stop_does_not_wait_for_waiters() {
     for_each_mpm(|mpm| {
         let mut httpd = server(&room(1, "NapWaitLimit 10")).mpm(mpm).start();

@@ -349,6 +349,52 @@ impl Gate {
         one.repeat(n).into()
     }
 
+    /// As if never used, for another room; in place, as it fits no stack. What `states` has left
+    /// means nothing once no slot is open.
+    pub fn empty(&mut self) {
+        let Gate {
+            room_hash,
+            gate_hash,
+            room,
+            kind,
+            terms,
+            queued_until,
+            queue,
+            limit,
+            wanted,
+            source,
+            decided,
+            fresh,
+            share_slot,
+            slope,
+            intercept,
+            samples,
+            departures,
+            conformal,
+            ledger,
+            slots,
+            states: _,
+            returns,
+            share,
+            unknown,
+            counts,
+        } = self;
+        for word in [
+            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, share_slot,
+        ] {
+            *word = 0;
+        }
+        (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
+        (*slope, *intercept) = (0, 0);
+        (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
+        ledger.empty();
+        slots.begin_after(0);
+        *returns = Returns::EMPTY;
+        unknown.fill(0);
+        *counts = Counts::EMPTY;
+    }
+
     fn state(&self, slot: u32, index: u32) -> Option<State> {
         self.slots
             .position(slot, index)

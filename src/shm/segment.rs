@@ -559,6 +559,8 @@ impl Segment {
         let to = unsafe { &mut *to };
         (to.epoch, to.key, to.secret) = (from.epoch, from.key, from.secret);
         to.seen.store(from.seen.load(Relaxed), Relaxed);
+        let generation = from.generation.load(Relaxed);
+        to.generation.store(generation, Relaxed);
         for new in to.directory.iter().filter(|s| s.kind != 0) {
             let like =
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
