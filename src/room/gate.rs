@@ -295,17 +295,23 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// Everybody of before is gone: permits free, tickets that were in a place good again.
+    /// Everybody of before is gone: permits free, tickets that were in a place good again. Who had
+    /// been granted a permit, or told that the line is too long, had not run either.
     pub fn begin_anew(&mut self) {
         self.permits.free_all();
         for place in 0..self.places.entries.len() as u32 {
-            if let Some(entry) = self.places.place(place).copied()
-                && entry.owner.is_some()
-                && entry.gate == self.at
-                && self.places.wake_word(place) == wake::WAITING
-            {
-                self.unredeem(&entry);
+            let Some(entry) = self.places.place(place).copied() else {
+                continue;
+            };
+            let word = self.places.wake_word(place);
+            if !entry.owner.is_some() || entry.gate != self.at || word == wake::FREE {
+                continue;
             }
+            if word == wake::GRANTED {
+                let kept = &mut self.gate.counts.kept;
+                *kept = kept.saturating_sub(u64::from(entry.prime));
+            }
+            self.unredeem(&entry);
         }
         self.gate.queue = Queue::default();
         self.publish_waiting();

@@ -1,6 +1,7 @@
 //! Stories: short scripts against one gate, most of them faults that a random world once found.
 
 mod caps;
+mod restarts;
 
 use super::state::State;
 use crate::micros::Micros;
