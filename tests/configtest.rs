@@ -148,8 +148,9 @@ fn what_does_not_fit_together_is_told() {
             "leave nobody to wait under MaxRequestWorkers 16",
         ),
         (
-            "NapReserve 12\n<NapRoom a>\nNapRunReady 9\n</NapRoom>",
-            "leave nobody to wait",
+            "NapReserve 5\n<NapRoom a>\nNapRunReady 6\n</NapRoom>",
+            "NapRunReady 6 and 10 workers in reserve (NapReserve: 5 in each of 2 children) leave \
+             nobody to wait under MaxRequestWorkers 16",
         ),
         (
             "NapTicketKey {root}/none\n<NapRoom a>\n</NapRoom>",

@@ -337,27 +337,12 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
 }
 
 fn workers(server: &ServerConf) -> Workers {
-    let threaded = server.threaded != 0;
-    let pool = if threaded {
-        server.threads_per_child
-    } else {
-        server.max_workers
-    }
-    .max(1);
-    let reserve = match (server.reserve, server.reserve_percent) {
-        (n, _) if n >= 0 => n as u32,
-        (_, percent) if percent >= 0 => (u64::from(pool) * percent as u64).div_ceil(100) as u32,
-        _ => pool.div_ceil(10),
-    };
+    let pool = server.pool();
     Workers {
         per_pool: pool,
-        reserve: reserve.clamp(1, pool),
-        threaded: u32::from(threaded),
-        pools: if threaded {
-            (server.max_workers / pool).max(1)
-        } else {
-            1
-        },
+        reserve: server.reserve_of_pool().min(pool),
+        threaded: u32::from(server.threaded != 0),
+        pools: server.pools(),
     }
 }
 
