@@ -429,6 +429,8 @@ impl Segment {
         for counter in [&child.running, &child.waiting, &child.secondary] {
             counter.store(0, Relaxed);
         }
+        let generation = self.head().generation.load(Relaxed);
+        child.generation.store(generation, Relaxed);
         child.epoch.store(epoch, SeqCst);
         Some(Life {
             child: slot as u16,
@@ -634,6 +636,7 @@ mod tests {
             let arrival = Arrival {
                 owner: Owner::new(life, serial),
                 parking: Parking::Anybody,
+                left: u32::MAX,
                 tickets: &[],
                 forged: false,
                 sell: false,

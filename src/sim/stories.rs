@@ -48,6 +48,8 @@ const NEIGHBOURS: u32 = 1000;
 struct Story {
     state: State,
     now: Micros,
+    /// Workers to wait on in all children.
+    left: u32,
 }
 
 impl Story {
@@ -56,6 +58,7 @@ impl Story {
         Story {
             state: State::new(terms, 64, 4, 7),
             now,
+            left: u32::MAX,
         }
     }
 
@@ -82,6 +85,7 @@ impl Story {
         let arrival = Arrival {
             owner: Story::owner(visitor),
             parking,
+            left: self.left,
             tickets,
             forged: false,
             sell: true,
