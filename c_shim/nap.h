@@ -195,6 +195,9 @@ typedef struct nap_form {
 
 /* ---- What the core may call -------------------------------------------------------------- */
 
+/* Rooms of one configuration; each takes up to two megabytes of shared memory. */
+#define NAP_ROOMS_MAX 256
+
 #define NAP_LOG_ERROR 3
 #define NAP_LOG_WARN 4
 #define NAP_LOG_NOTICE 5
@@ -243,6 +246,9 @@ typedef struct nap_core {
      * NULL: nothing). state_file may be empty. children_uid: who must be unable to swap the file. */
     int (*segment_open)(nap_segment *segment, const nap_server_conf *server, size_t rooms,
                         nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
+    /* this configuration has a room of that name; said of all rooms before the first room_index, so
+     * that no new room takes over its entry */
+    void (*room_keep)(nap_str name);
     /* enter a finished room into the segment (by name; limits change in place); its index or -1 */
     int (*room_index)(const nap_room_conf *room, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */

@@ -422,6 +422,11 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     nap_server_measure(&site->conf);
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;
+    if (site->in_order->nelts > NAP_ROOMS_MAX) {
+        complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
+                                              site->in_order->nelts, NAP_ROOMS_MAX));
+        rc = HTTP_INTERNAL_SERVER_ERROR;
+    }
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;

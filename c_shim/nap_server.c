@@ -152,8 +152,12 @@ static const char *log_open(nap_site *site, apr_pool_t *pconf)
     return rv ? apr_pstrdup(pconf, apr_strerror(rv, msg, sizeof msg)) : NULL;
 }
 
-static const char *rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
+/* A room that does not fit (more were added by a graceful restart than there is space for) passes;
+ * the others are protected. */
+static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
 {
+    for (int i = 0; i < site->in_order->nelts; i++)
+        nap_the_core->room_keep(nap_str_of(APR_ARRAY_IDX(site->in_order, i, nap_room *)->conf.name));
     for (int i = 0; i < site->in_order->nelts; i++) {
         nap_room *room = APR_ARRAY_IDX(site->in_order, i, nap_room *);
         char *err = apr_pcalloc(p, NAP_ERR_MAX);
@@ -162,9 +166,8 @@ static const char *rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
         room->index = nap_the_core->room_index(&room->conf, err);
         if (room->index < 0)
-            return err;
+            ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s", err);
     }
-    return NULL;
 }
 
 /* post_config. At the server's start it runs twice; the first time is only a rehearsal. */
@@ -193,8 +196,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
         return failed(s, "segment", err);
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);
-    if ((why = rooms_enter(site, s, ptemp)))
-        return failed(s, "room", why);
+    rooms_enter(site, s, ptemp);
     nap_the_core->start(site->log != NULL);
     return OK;
 }

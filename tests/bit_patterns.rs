@@ -253,6 +253,7 @@ impl Server {
                 2 => Parking::Sparing,
                 _ => Parking::Anybody,
             },
+            left: self.rng.below(99) as u32,
             tickets,
             forged: false,
             sell: true,

@@ -223,6 +223,7 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
     Arrival {
         owner,
         parking: Parking::Anybody,
+        left: u32::MAX,
         tickets,
         forged: false,
         sell: true,

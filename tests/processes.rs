@@ -250,6 +250,7 @@ impl Process {
         Arrival {
             owner,
             parking: Parking::Anybody,
+            left: u32::MAX,
             tickets,
             forged: false,
             sell: true,

@@ -290,6 +290,7 @@ fn arrival<'q>(
     Arrival {
         owner: here.owner(),
         parking,
+        left: 0,
         tickets: &carried.tickets,
         forged: carried.forged,
         sell: sells(dest, purpose, method, accept),
@@ -367,9 +368,9 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             // Counted under the lock, so that two threads of a child cannot both take the last
             // worker that may wait.
             let (segment, life) = (&process.segment, arrival.owner.life());
-            arrival.parking = segment
-                .workers()
-                .parking_in(segment.children(), life, secondary);
+            let (workers, children) = (segment.workers(), segment.children());
+            arrival.parking = workers.parking_in(children, life, secondary);
+            arrival.left = workers.left(children, life);
             let verdict = view.enter(&arrival);
             if matches!(verdict, Verdict::Wait(_)) {
                 waiters.fetch_add(1, Relaxed);

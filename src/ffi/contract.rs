@@ -490,6 +490,7 @@ pub struct nap_core {
             err: *mut ::std::os::raw::c_char,
         ) -> ::std::os::raw::c_int,
     >,
+    pub room_keep: ::std::option::Option<unsafe extern "C" fn(name: nap_str)>,
     pub room_index: ::std::option::Option<
         unsafe extern "C" fn(
             room: *const nap_room_conf,
@@ -556,7 +557,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 248usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 256usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -572,40 +573,41 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, conf_room_finish) - 48usize];
     ["Offset of field: nap_core::segment_open"]
         [::std::mem::offset_of!(nap_core, segment_open) - 56usize];
+    ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 64usize];
     ["Offset of field: nap_core::room_index"]
-        [::std::mem::offset_of!(nap_core, room_index) - 64usize];
+        [::std::mem::offset_of!(nap_core, room_index) - 72usize];
     ["Offset of field: nap_core::ticket_keys"]
-        [::std::mem::offset_of!(nap_core, ticket_keys) - 72usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 80usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys) - 80usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 88usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 88usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 96usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 96usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 104usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 104usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 112usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 112usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 120usize];
     ["Offset of field: nap_core::access_init"]
-        [::std::mem::offset_of!(nap_core, access_init) - 120usize];
+        [::std::mem::offset_of!(nap_core, access_init) - 128usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 128usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 136usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 144usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 152usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 136usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 144usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 152usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 160usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 160usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 168usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 176usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 184usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 192usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 200usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 168usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 176usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 184usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 192usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 200usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 208usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 208usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 216usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 216usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 224usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 224usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 232usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 232usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 240usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 240usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 248usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

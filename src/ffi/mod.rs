@@ -40,6 +40,7 @@ static CORE: nap_core = nap_core {
     conf_status: Some(setup::conf_status),
     conf_room_finish: Some(setup::conf_room_finish),
     segment_open: Some(setup::segment_open),
+    room_keep: Some(setup::room_keep),
     room_index: Some(setup::room_index),
     ticket_keys: Some(setup::ticket_keys),
     start: Some(setup::start),

@@ -57,6 +57,12 @@ impl Ledger {
         cells: [0; CELLS],
     };
 
+    /// No claims any more.
+    pub fn empty(&mut self) {
+        self.base = 0;
+        self.cells.fill(0);
+    }
+
     /// Time has come to `now`: seconds that have passed hold no claims any more.
     pub fn advance(&mut self, now: Micros) {
         let second = now.secs_floor();

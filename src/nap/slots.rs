@@ -23,6 +23,8 @@ const STEPS: u32 = 2048;
 const LEFT_OVERS: u32 = 16;
 /// No slot has more places: a wrong measurement must not use up all states at once.
 const PLACES: u32 = TICKETS / 8;
+/// No slot in order has a higher number.
+const SEQ_MAX: u32 = u32::MAX / 2;
 /// No slot in order ends later than this from now.
 const FAR: Micros = Micros::from_secs(48 * 3600);
 /// At least every tenth place is for newcomers.
@@ -288,6 +290,20 @@ impl Slots {
         ring: [Slot::EMPTY; SLOTS],
         sold: SoldPlaces::EMPTY,
     };
+
+    /// The number of the newest slot; zero: none was ever opened.
+    pub fn last(&self) -> u32 {
+        Some(self.newest).filter(|&seq| seq <= SEQ_MAX).unwrap_or(0)
+    }
+
+    /// No slots any more; the next one has the number behind `last`. States and sold places are
+    /// left: they mean nothing until their positions are taken again.
+    pub fn begin_after(&mut self, last: u32) {
+        self.ring.fill(Slot::EMPTY);
+        (self.newest, self.oldest) = (last, last.saturating_add(1));
+        self.runs = Runs::EMPTY;
+        self.repair();
+    }
 
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
     /// room for: `may(slot, start)`. None: nothing can be sold within the horizon.
@@ -579,7 +595,7 @@ impl Slots {
 
     /// Puts the numbers back in order after a process died half way, or on a fresh segment.
     fn repair(&mut self) {
-        if self.newest > u32::MAX / 2 {
+        if self.newest > SEQ_MAX {
             // Centuries of slots: garbage. The numbers start anew.
             self.newest = 0;
         }

@@ -299,17 +299,23 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// Everybody of before is gone: permits free, tickets that were in a place good again.
+    /// Everybody of before is gone: permits free, tickets that were in a place good again. Who had
+    /// been granted a permit, or told that the line is too long, had not run either.
     pub fn begin_anew(&mut self) {
         self.permits.free_all();
         for place in 0..self.places.entries.len() as u32 {
-            if let Some(entry) = self.places.place(place).copied()
-                && entry.owner.is_some()
-                && entry.gate == self.at
-                && self.places.wake_word(place) == wake::WAITING
-            {
-                self.unredeem(&entry);
+            let Some(entry) = self.places.place(place).copied() else {
+                continue;
+            };
+            let word = self.places.wake_word(place);
+            if !entry.owner.is_some() || entry.gate != self.at || word == wake::FREE {
+                continue;
             }
+            if word == wake::GRANTED {
+                let kept = &mut self.gate.counts.kept;
+                *kept = kept.saturating_sub(u64::from(entry.prime));
+            }
+            self.unredeem(&entry);
         }
         self.gate.queue = Queue::default();
         self.publish_waiting();
@@ -351,6 +357,52 @@ impl Gate {
     pub fn unused(n: usize) -> Box<[Gate]> {
         let one: &'static [Gate] = &[Gate::EMPTY];
         one.repeat(n).into()
+    }
+
+    /// As if never used, for another room; in place, as it fits no stack. What `states` has left
+    /// means nothing once no slot is open.
+    pub fn empty(&mut self) {
+        let Gate {
+            room_hash,
+            gate_hash,
+            room,
+            kind,
+            terms,
+            queued_until,
+            queue,
+            limit,
+            wanted,
+            source,
+            decided,
+            fresh,
+            share_slot,
+            slope,
+            intercept,
+            samples,
+            departures,
+            conformal,
+            ledger,
+            slots,
+            states: _,
+            returns,
+            share,
+            unknown,
+            counts,
+        } = self;
+        for word in [
+            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, share_slot,
+        ] {
+            *word = 0;
+        }
+        (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
+        (*slope, *intercept) = (0, 0);
+        (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
+        ledger.empty();
+        slots.begin_after(0);
+        *returns = Returns::EMPTY;
+        unknown.fill(0);
+        *counts = Counts::EMPTY;
     }
 
     fn state(&self, slot: u32, index: u32) -> Option<State> {

@@ -6,6 +6,7 @@
 //! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
 //! | [`children`] | workers: who may wait where |
+//! | [`naming`] | rooms by name, begun and let go |
 //! | [`terms`] | settings in force |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
 //! | [`history`], [`counts`], [`recent`] | what is remembered for pages and logs |
@@ -18,6 +19,7 @@ pub mod children;
 pub mod counts;
 pub mod gate;
 pub mod history;
+pub mod naming;
 pub mod owner;
 pub mod permits;
 pub mod places;

@@ -232,6 +232,16 @@ impl Permits {
         freed
     }
 
+    /// Under the lock: as if never used, for another room.
+    pub fn empty(&self) {
+        self.free_all();
+        for word in [&self.waiting, &self.overhang, &self.outstanding, &self.hint] {
+            word.store(0, SeqCst);
+        }
+        self.passed.store(0, Relaxed);
+        self.residence.empty();
+    }
+
     /// Permits held now.
     pub fn running(&self) -> u32 {
         self.entries.iter().filter(|e| e.held()).count() as u32

@@ -429,6 +429,8 @@ impl Segment {
         for counter in [&child.running, &child.waiting, &child.secondary] {
             counter.store(0, Relaxed);
         }
+        let generation = self.head().generation.load(Relaxed);
+        child.generation.store(generation, Relaxed);
         child.epoch.store(epoch, SeqCst);
         Some(Life {
             child: slot as u16,
@@ -559,6 +561,8 @@ impl Segment {
         let to = unsafe { &mut *to };
         (to.epoch, to.key, to.secret) = (from.epoch, from.key, from.secret);
         to.seen.store(from.seen.load(Relaxed), Relaxed);
+        let generation = from.generation.load(Relaxed);
+        to.generation.store(generation, Relaxed);
         for new in to.directory.iter().filter(|s| s.kind != 0) {
             let like =
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
@@ -632,6 +636,7 @@ mod tests {
             let arrival = Arrival {
                 owner: Owner::new(life, serial),
                 parking: Parking::Anybody,
+                left: u32::MAX,
                 tickets: &[],
                 forged: false,
                 sell: false,

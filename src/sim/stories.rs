@@ -1,6 +1,7 @@
 //! Stories: short scripts against one gate, most of them faults that a random world once found.
 
 mod caps;
+mod restarts;
 
 use super::state::State;
 use crate::micros::Micros;
@@ -47,6 +48,8 @@ const NEIGHBOURS: u32 = 1000;
 struct Story {
     state: State,
     now: Micros,
+    /// Workers to wait on in all children.
+    left: u32,
 }
 
 impl Story {
@@ -55,6 +58,7 @@ impl Story {
         Story {
             state: State::new(terms, 64, 4, 7),
             now,
+            left: u32::MAX,
         }
     }
 
@@ -81,6 +85,7 @@ impl Story {
         let arrival = Arrival {
             owner: Story::owner(visitor),
             parking,
+            left: self.left,
             tickets,
             forged: false,
             sell: true,
