@@ -26,6 +26,8 @@ pub mod client_caps;
 pub mod departures;
 pub mod ends;
 pub mod ledger;
+#[cfg(test)]
+mod properties;
 pub mod residence;
 pub mod returns;
 pub mod share;
