@@ -153,9 +153,25 @@ fn room(mpm: Mpm) -> Builder {
     with_nap(mpm, WORK, BOUND)
 }
 
-/// Served posts a second in the middle of the run, where the crowd is all there.
+/// Served posts a second while the crowd was all there.
 fn throughput(report: &Value) -> Option<f64> {
-    figure(report, "/throughput/steady")
+    figure(report, "/crowded_per_s")
+}
+
+/// Posts served from a fifth of the time until the first visitor was through with all of his up to
+/// then, a second: before, the queue forms; behind, ever fewer ask. From nap-load's CSV.
+fn crowded_per_s(tries: &str, first_finish_s: f64) -> f64 {
+    let from = first_finish_s / 5.0;
+    let ends = tries.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
+        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
+        (*reason == "served").then_some(end)
+    });
+    let n = ends
+        .filter(|end| from < *end && *end <= first_finish_s)
+        .count();
+    n as f64 / (first_finish_s - from)
 }
 
 /// A figure of those who do as they are told.
@@ -263,6 +279,7 @@ impl Scenario {
         let has_room = server.has_nap();
         let httpd = board::start(server)?;
         let seed = (round + 1).to_string();
+        let csv = httpd.root().join("tries.csv").display().to_string();
         let all = [
             ["--label", &label],
             ["--clients", clients],
@@ -270,6 +287,7 @@ impl Scenario {
             ["--bound", BOUND],
             ["--timeout", "300s"],
             ["--seed", &seed],
+            ["--csv", &csv],
         ];
         let port = httpd.port().to_string();
         let own: Vec<String> = (side.options.iter())
@@ -277,7 +295,10 @@ impl Scenario {
             .collect();
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let options = [all.concat(), own].concat();
-        let report = board::send(httpd.port(), has_room.then_some(&httpd), &options);
+        let mut report = board::send(httpd.port(), has_room.then_some(&httpd), &options);
+        let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
+        let first = figure(&report, "/fairness/first_finish_s").filter(|s| *s > 0.0);
+        report["crowded_per_s"] = first.map(|first| crowded_per_s(&tries, first)).into();
         board::keep(&label, &report);
         Some(report)
     }
