@@ -94,8 +94,9 @@ test-all: setup-all test test-models test-docker ## and the long ones: Docker
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
 
-bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; instructions per request
+bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request
 	$(CARGO) bench --locked --bench compare
+	$(CARGO) bench --locked --bench scenarios
 	$(CARGO) bench --locked --bench instructions
 
 clean: ## remove what was built
