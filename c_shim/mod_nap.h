@@ -154,10 +154,9 @@ void nap_form_read(nap_request *q, nap_handle *h, request_rec *r);
 
 /* nap_page.c */
 int nap_query_take(request_rec *r);
-int nap_page_claim(request_rec *r);
+int nap_page_quick(request_rec *r, int lookup);
 int nap_page_translate(request_rec *r);
 int nap_page_storage(request_rec *r);
-int nap_page_allow(request_rec *r);
 int nap_page_type(request_rec *r);
 int nap_page_handler(request_rec *r);
 

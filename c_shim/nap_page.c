@@ -1,9 +1,10 @@
 /* nap_page.c: the ticket page's way through httpd, and the handlers.
  *
  * A refusal redirects internally to NapTicketPath. That request would be taken by `ProxyPass /` or
- * `RewriteRule ^`, or be asked for a password: so it is marked first of all, in pre_translate_name,
- * and then led past the hooks that would answer for it. Asked for directly the page shows the
- * visitor's own ticket, and the site's authorization holds.
+ * `RewriteRule ^`, or be asked for a password, and each module's look at it would cost something: so
+ * the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
+ * ticket: it is marked first of all, led past the hooks that would answer for it, and the site's
+ * authorization holds.
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
@@ -110,32 +111,6 @@ static nap_handle *refused(request_rec *r)
     return h && h->refused ? h : NULL;
 }
 
-/* The page itself, or a file under it: its style and script. */
-static NAP_SELDOM int claim(request_rec *r, const char *path)
-{
-    size_t len = strlen(path);
-    nap_handle *h;
-
-    if (strncmp(r->uri, path, len) || (r->uri[len] && r->uri[len] != '/') || r->main ||
-        !nap_the_core)
-        return DECLINED;
-    h = nap_handle_make(r);
-    h->page = 1;
-    h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
-    return OK;
-}
-
-/* pre_translate_name. OK: no other module maps it. */
-int nap_page_claim(request_rec *r)
-{
-    const char *uri = r->uri, *path = nap_the_site->ticket_path;
-
-    /* most differ in the first character behind the "/" */
-    if (!uri || uri[0] != '/' || uri[1] != path[1])
-        return DECLINED;
-    return claim(r, path);
-}
-
 /* translate_name: a name for the modules that want one; nothing is there. */
 int nap_page_translate(request_rec *r)
 {
@@ -149,14 +124,6 @@ int nap_page_translate(request_rec *r)
 int nap_page_storage(request_rec *r)
 {
     return is_page(r) ? OK : DECLINED;
-}
-
-/* access_checker_ex. Who was refused has passed the site's authorization (or, with NapAdmit early,
- * not come to it): the page shows nothing but his ticket. Its style and script are the same for
- * everybody. */
-int nap_page_allow(request_rec *r)
-{
-    return is_page(r) && (nap_handle_at(r)->asset || refused(r)) ? OK : DECLINED;
 }
 
 /* type_checker, and once more in the last fixup. */
@@ -230,6 +197,48 @@ static int ticket_page(request_rec *r)
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
     return answer(r, bb);
+}
+
+/* What <Location> and <If> set for the page holds for it, filters too. */
+static int answer_quickly(request_rec *r)
+{
+    int status = ap_location_walk(r);
+
+    if (status == OK)
+        status = ap_if_walk(r);
+    if (status != OK)
+        return status;
+    r->handler = "nap-ticket";
+    ap_run_insert_filter(r);
+    return ticket_page(r);
+}
+
+/* The page itself, or a file under it: its style and script. Who was refused has passed the site's
+ * authorization (or, with NapAdmit early, not come to it): the page shows nothing but his ticket.
+ * Style and script are the same for everybody. */
+static NAP_SELDOM int claim(request_rec *r, const char *path)
+{
+    size_t len = strlen(path);
+    nap_handle *h;
+
+    if (strncmp(r->uri, path, len) || (r->uri[len] && r->uri[len] != '/') || r->main ||
+        !nap_the_core)
+        return DECLINED;
+    h = nap_handle_make(r);
+    h->page = 1;
+    h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
+    return h->asset || refused(r) ? answer_quickly(r) : DECLINED;
+}
+
+/* quick_handler: before all other modules, of an internal redirect too. */
+int nap_page_quick(request_rec *r, int lookup)
+{
+    const char *uri = r->uri, *path = nap_the_site->ticket_path;
+
+    /* most differ in the first character behind the "/" */
+    if (!uri || uri[0] != '/' || uri[1] != path[1] || lookup)
+        return DECLINED;
+    return claim(r, path);
 }
 
 /* nap-info: statistics, as a page or with ?json. */

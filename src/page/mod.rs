@@ -84,6 +84,13 @@ impl<'a> Ticket<'a> {
         }
     }
 
+    /// Has what he presents the alphabet of a sealed ticket? Then nothing is to be escaped in it,
+    /// sign by sign.
+    fn is_plain(&self) -> bool {
+        let plain = |sign: u8| sign.is_ascii_alphanumeric() | (sign == b'-') | (sign == b'_');
+        self.token.bytes().fold(true, |all, sign| all & plain(sign))
+    }
+
     /// Its name: 16 hexadecimal digits.
     pub fn name(&self) -> Written {
         hex(self.id)
@@ -203,11 +210,6 @@ trait Said {
         self.page().ticket.unwrap_or_default()
     }
 
-    /// What he presents, for a script that finds cookies blocked.
-    fn token(&self) -> &str {
-        self.page().ticket.map_or("", |ticket| ticket.token)
-    }
-
     /// Sold for this refusal, rather than shown again.
     fn is_new(&self) -> bool {
         !matches!(
@@ -221,10 +223,10 @@ trait Said {
         self.page().wall.after(self.ticket().from).ceil()
     }
 
-    /// Another for each page that is sent: a script remembers by it what it has done.
-    fn mark(&self) -> String {
-        let page = self.page();
-        format!("{:x}.{:x}", page.wall.unix.0, self.ticket().id)
+    /// With the ticket's name another for each page that is sent: a script remembers by it what it
+    /// has done.
+    fn mark(&self) -> Written {
+        hex(self.page().wall.unix.0)
     }
 
     /// Until when the place is kept; a whole second not after it is shown, as [`Wall`] does.
@@ -243,6 +245,10 @@ trait Said {
 
     fn clock(&self, time: Wall) -> Written {
         time.time_seen_from(self.page().wall)
+    }
+
+    fn element(&self, time: Wall) -> Written<80> {
+        time.element(self.page().wall)
     }
 
     /// Until the ticket begins, or until the next try.
