@@ -14,6 +14,7 @@
 //! | [`events`], [`rng`] | the queue of what happens when; randomness from a seed |
 //! | [`vectors`] | reference inputs and outputs |
 
+mod bwshare_vectors;
 pub mod check;
 pub mod crowd;
 pub mod events;
