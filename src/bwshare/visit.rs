@@ -167,20 +167,24 @@ mod tests {
         let mut trace = Box::new(TraceSet::EMPTY);
         let limits = limits((3.0, 0.05), (5e3, 100.0), Rule::Exact);
         let client = Client::of([9; 16], Prefixes::DEFAULT, 0, &[0; 16]);
-        let mut visit = |now_ns| Visit {
-            stripe: &mut stripe,
-            trace: Some(&mut trace),
-            limits: &limits,
-            now_ns,
-        };
-        for _ in 0..3 {
-            assert_eq!(visit(S).enter(&client, 0, false), Answer::Pass);
+        macro_rules! visit {
+            ($now:expr) => {
+                Visit {
+                    stripe: &mut stripe,
+                    trace: Some(&mut trace),
+                    limits: &limits,
+                    now_ns: $now,
+                }
+            };
         }
-        assert_ne!(visit(S).enter(&client, 0, false), Answer::Pass);
-        visit(S).refused(client.key, Reason::of(0), false);
-        assert_eq!(visit(S).enter(&client, 0, true), Answer::Pass, "excused");
-        visit(2 * S).bytes(client.key, 700);
-        visit(3 * S).bytes(client.key, -100);
+        for _ in 0..3 {
+            assert_eq!(visit!(S).enter(&client, 0, false), Answer::Pass);
+        }
+        assert_ne!(visit!(S).enter(&client, 0, false), Answer::Pass);
+        visit!(S).refused(client.key, Reason::of(0), false);
+        assert_eq!(visit!(S).enter(&client, 0, true), Answer::Pass, "excused");
+        visit!(2 * S).bytes(client.key, 700);
+        visit!(3 * S).bytes(client.key, -100);
         let row = trace.known(client.key).expect("his");
         assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
         assert_eq!((row.first_ns, row.last_ns), (S, S));

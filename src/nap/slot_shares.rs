@@ -67,6 +67,12 @@ impl SlotShares {
         buckets: [[Entry::EMPTY; WAYS]; BUCKETS],
     };
 
+    /// As if nobody had asked; in place.
+    pub fn empty(&mut self) {
+        (self.asked_last, self.asked, self.others_asked) = (0, Micros::ZERO, Micros::ZERO);
+        self.buckets.as_flattened_mut().fill(Entry::EMPTY);
+    }
+
     /// Somebody of this prefix asks for a ticket.
     pub fn asked(&mut self, prefix: u64, now: Micros) {
         if self.asked_last != prefix {

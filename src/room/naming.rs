@@ -101,6 +101,9 @@ impl Tables<'_> {
         if begun.kind != 0 {
             permits.empty();
             begun.empty();
+            if let Some(recent) = self.recent.get(gate) {
+                recent.empty();
+            }
         }
         begun.slots.begin_after(last.unwrap_or(0));
         (begun.kind, begun.room) = (1, at as u32);
@@ -166,6 +169,7 @@ mod tests {
     use crate::room::owner::{Life, Owner};
     use crate::room::permits::Permits;
     use crate::room::places::{Places, PlacesHead};
+    use crate::room::recent::Recent;
 
     const NOW: Micros = Micros::from_secs(1000);
 
@@ -174,6 +178,7 @@ mod tests {
         rooms: [Room; 2],
         gates: Box<[Gate]>,
         permits: [Permits; 2],
+        recent: Box<[Recent]>,
         head: PlacesHead,
         history: Box<History>,
         clients: Box<ClientCaps>,
@@ -185,6 +190,7 @@ mod tests {
                 rooms: [Room::default(); 2],
                 gates: Gate::unused(2),
                 permits: Default::default(),
+                recent: Box::new([Recent::default(), Recent::default()]),
                 head: PlacesHead::default(),
                 history: Box::default(),
                 clients: Box::new(ClientCaps::EMPTY),
@@ -196,6 +202,7 @@ mod tests {
                 rooms: &mut self.rooms,
                 gates: &mut self.gates,
                 permits: &self.permits,
+                recent: &self.recent,
                 places: Places {
                     head: &mut self.head,
                     entries: &mut [],

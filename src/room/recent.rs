@@ -185,6 +185,26 @@ impl Default for Recent {
 }
 
 impl Recent {
+    /// Nothing yet, for another room; in place.
+    pub fn empty(&self) {
+        let meters = [
+            &self.queue,
+            &self.limit,
+            &self.running,
+            &self.finished,
+            &self.refused,
+            &self.sold,
+            &self.redeemed,
+        ];
+        for second in meters.iter().flat_map(|meter| &meter.0) {
+            second.store(0, Relaxed);
+        }
+        for cell in &self.answers {
+            cell.finished.store(0, Relaxed);
+            cell.what.store(0, Relaxed);
+        }
+    }
+
     /// An access has given its permit back. Needs no lock. True: it is the first of this second, and
     /// somebody should say how many run ([`Recent::note_running`]).
     #[inline]
