@@ -383,6 +383,7 @@ impl Gate {
             conformal,
             ledger,
             slots,
+            slot_shares,
             states: _,
             returns,
             share,
@@ -400,6 +401,7 @@ impl Gate {
         (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
         ledger.empty();
         slots.begin_after(0);
+        *slot_shares = SlotShares::EMPTY;
         *returns = Returns::EMPTY;
         unknown.fill(0);
         *counts = Counts::EMPTY;

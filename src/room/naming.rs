@@ -101,6 +101,9 @@ impl Tables<'_> {
         if begun.kind != 0 {
             permits.empty();
             begun.empty();
+            if let Some(recent) = self.recent.get(gate) {
+                recent.empty();
+            }
         }
         begun.slots.begin_after(last.unwrap_or(0));
         (begun.kind, begun.room) = (1, at as u32);
@@ -196,6 +199,7 @@ mod tests {
                 rooms: &mut self.rooms,
                 gates: &mut self.gates,
                 permits: &self.permits,
+                recent: &[],
                 places: Places {
                     head: &mut self.head,
                     entries: &mut [],

@@ -185,6 +185,26 @@ impl Default for Recent {
 }
 
 impl Recent {
+    /// As if never used, for another room.
+    pub fn empty(&self) {
+        let meters = [
+            &self.queue,
+            &self.limit,
+            &self.running,
+            &self.finished,
+            &self.refused,
+            &self.sold,
+            &self.redeemed,
+        ];
+        let counted = meters.into_iter().flat_map(|meter| &meter.0);
+        counted.for_each(|cell| cell.store(0, Relaxed));
+        for Cell { finished, what } in &self.answers {
+            finished.store(0, Relaxed);
+            what.store(0, Relaxed);
+        }
+        self.written.store(0, Relaxed);
+    }
+
     /// An access has given its permit back. Needs no lock. True: it is the first of this second, and
     /// somebody should say how many run ([`Recent::note_running`]).
     #[inline]
