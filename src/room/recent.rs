@@ -185,7 +185,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// Nothing yet, for another room; in place.
+    /// As if never used, for another room.
     pub fn empty(&self) {
         let meters = [
             &self.queue,
@@ -196,13 +196,13 @@ impl Recent {
             &self.sold,
             &self.redeemed,
         ];
-        for second in meters.iter().flat_map(|meter| &meter.0) {
-            second.store(0, Relaxed);
+        let counted = meters.into_iter().flat_map(|meter| &meter.0);
+        counted.for_each(|cell| cell.store(0, Relaxed));
+        for Cell { finished, what } in &self.answers {
+            finished.store(0, Relaxed);
+            what.store(0, Relaxed);
         }
-        for cell in &self.answers {
-            cell.finished.store(0, Relaxed);
-            cell.what.store(0, Relaxed);
-        }
+        self.written.store(0, Relaxed);
     }
 
     /// An access has given its permit back. Needs no lock. True: it is the first of this second, and

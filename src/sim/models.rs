@@ -83,6 +83,7 @@ impl Site {
         let arrival = Arrival {
             owner,
             parking: Parking::Anybody,
+            left: u32::MAX,
             tickets: &[],
             forged: false,
             sell: true,
