@@ -95,7 +95,7 @@ proptest! {
         claims in prop::collection::vec(span(), 0..20),
         (from, to) in span(),
         (earlier, later) in (0..30_000_000_u64, 0..30_000_000_u64),
-        (queued, limit) in (0..8_u32, 0..8_u32),
+        (queued, limit, drain) in (0..8_u32, 0..8_u32, 0.0..5.0_f64),
     ) {
         let mut ledger = ledger();
         for (start, end) in claims {
@@ -104,7 +104,7 @@ proptest! {
         let (narrow, wide) = (to - from, to - from + Micros(later));
         let least = ledger.max_claims(from, to);
         prop_assert!(least <= ledger.max_claims(from - Micros(earlier), to + Micros(later)));
-        let admits = |bound, queued, limit| ledger.admits(from, bound, queued, limit);
+        let admits = |bound, queued, limit| ledger.admits(from, bound, queued, limit, drain);
         prop_assert!(!admits(wide, queued, limit) || admits(narrow, queued, limit));
         prop_assert!(!admits(narrow, queued + 1, limit) || admits(narrow, queued, limit));
         prop_assert!(!admits(narrow, queued, limit) || admits(narrow, queued, limit + 1));
