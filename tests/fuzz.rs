@@ -87,7 +87,7 @@ fn mutate(rng: &mut Rng, seeds: &[Vec<u8>]) -> Vec<u8> {
     data
 }
 
-fn try_one(name: &str, target: fn(&[u8]), data: &[u8], from: &str) {
+fn try_one(name: &str, target: targets::Target, data: &[u8], from: &str) {
     let tried = catch_unwind(AssertUnwindSafe(|| target(data)));
     assert!(
         tried.is_ok(),

@@ -9,8 +9,11 @@ use mod_nap::page::form::{Form, Source};
 use mod_nap::shm::segment::Dims;
 use mod_nap::shm::state_file;
 
+/// A target; it panics where something does not hold.
+pub type Target = fn(&[u8]);
+
 /// Name, function, and how many mutations `make test` tries.
-pub const ALL: &[(&str, fn(&[u8]), u32)] = &[
+pub const ALL: &[(&str, Target, u32)] = &[
     ("ticket", ticket, 20_000),
     ("cookie", cookie, 20_000),
     ("query", query, 20_000),

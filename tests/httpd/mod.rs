@@ -20,6 +20,7 @@ mod log;
 pub mod made;
 mod process;
 mod room;
+mod sanitizer;
 mod visitors;
 
 pub use answer::Answer;
@@ -340,6 +341,7 @@ impl Httpd {
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .stdin(Stdio::null());
+        sanitizer::preload(&mut command, &self.root);
         command
     }
 
@@ -469,15 +471,17 @@ impl Drop for Httpd {
         self.destroy();
         let log = self.error_log();
         if std::thread::panicking() {
-            eprintln!("error log of {}:\n{log}", self.root.display());
+            let reports = sanitizer::reports(&self.root);
+            eprintln!("error log of {}:\n{log}{reports}", self.root.display());
             return;
         }
-        let unexpected = log::unexpected(&log, &self.builder.expected);
+        let unexpected =
+            log::unexpected(&log, &self.builder.expected) + &sanitizer::reports(&self.root);
         if unexpected.is_empty() {
             let _ = fs::remove_dir_all(&self.root);
         } else {
             panic!(
-                "unexpected lines in {}/error_log:\n{unexpected}",
+                "unexpected lines in {}/error_log or of a sanitizer:\n{unexpected}",
                 self.root.display()
             );
         }
