@@ -55,8 +55,12 @@ $(PRELOAD): tests/preload/die_holding.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
+# What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
 install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
-	install -D -m 644 $(SO) $(DESTDIR)$(LIBDIR)/mod_nap.so
+	objcopy --only-keep-debug $(SO) $(SO).debug
+	objcopy --strip-unneeded --add-gnu-debuglink=$(SO).debug $(SO) $(SO).stripped
+	install -D -m 644 $(SO).stripped $(DESTDIR)$(LIBDIR)/mod_nap.so
+	install -D -m 644 $(SO).debug $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
 

@@ -83,7 +83,16 @@ impl Ledger {
 
     /// The most claims at any time from `from` to `to`, both included.
     pub fn max_claims(&self, from: Micros, to: Micros) -> u32 {
-        self.cells_between(from, to).max().map_or(0, |most| *most)
+        self.most(from.secs_floor(), to.secs_floor().saturating_add(1))
+    }
+
+    /// The most claims in one of the seconds `from .. to`. Folded, here as in [`Ledger::claim`]
+    /// part by part and without a way out: so the compiler takes several cells at a time.
+    fn most(&self, from: u64, to: u64) -> u32 {
+        let parts = self.range(from, to);
+        parts
+            .into_iter()
+            .fold(0, |most, cells| cells.iter().copied().fold(most, u32::max))
     }
 
     /// The cells of the seconds from `from` to `to`, both included, as far as they are kept.
@@ -114,31 +123,24 @@ impl Ledger {
         from < to
             && from >= self.base
             && to <= self.base.saturating_add(CELLS as u64)
-            && self
-                .range(from, to)
-                .into_iter()
-                .all(|cells| cells.iter().all(|claims| *claims < limit))
+            && self.most(from, to) < limit
     }
 
     /// A ticket was sold: it claims a place from `start` up to `end`.
     pub fn claim(&mut self, start: Micros, end: Micros) {
-        for claims in self
-            .range_mut(start.secs_floor(), end.secs_ceil())
-            .into_iter()
-            .flatten()
-        {
-            *claims = claims.saturating_add(1);
+        for cells in self.range_mut(start.secs_floor(), end.secs_ceil()) {
+            for claims in cells {
+                *claims = claims.saturating_add(1);
+            }
         }
     }
 
     /// A ticket was redeemed or given up: what is left of its claim goes away.
     pub fn unclaim(&mut self, start: Micros, end: Micros) {
-        for claims in self
-            .range_mut(start.secs_floor(), end.secs_ceil())
-            .into_iter()
-            .flatten()
-        {
-            *claims = claims.saturating_sub(1);
+        for cells in self.range_mut(start.secs_floor(), end.secs_ceil()) {
+            for claims in cells {
+                *claims = claims.saturating_sub(1);
+            }
         }
     }
 
