@@ -181,7 +181,7 @@ impl Answer {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
 
