@@ -7,6 +7,7 @@
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`sale`] | who is sold a ticket |
 //! | [`form`] | the form of a refused POST, given back in the page |
+//! | [`slow_down`] | the page of who owes too much |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
@@ -19,6 +20,7 @@ pub mod assets;
 pub mod form;
 pub mod headers;
 pub mod sale;
+pub mod slow_down;
 
 use askama::Template;
 use serde::{Serialize, Serializer};
