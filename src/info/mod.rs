@@ -11,9 +11,11 @@
 //! them; `docs/nap-info.md` explains each, and a test holds it to that. [`why`] says in a sentence
 //! where each limit comes from.
 
+mod bwshare;
 mod report;
 mod snapshot;
 mod why;
 
+pub use bwshare::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 pub use report::Report;
 pub use snapshot::Snapshot;
