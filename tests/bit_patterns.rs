@@ -30,6 +30,8 @@ const DIMS: Dims = Dims {
     rooms: 2,
     gates: 2,
     places: 24,
+    stripes: 0,
+    trace_sets: 0,
 };
 /// CPU seconds the whole process may take; it takes a few per cent of them.
 const CPU: u64 = 1200;

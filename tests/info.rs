@@ -23,6 +23,8 @@ const DIMS: Dims = Dims {
     rooms: 2,
     gates: 2,
     places: 64,
+    stripes: 0,
+    trace_sets: 0,
 };
 const PREFORK: Workers = Workers {
     per_pool: 34,

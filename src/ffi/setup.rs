@@ -14,6 +14,9 @@ use super::host::Host;
 use super::process::{self, RoomSetup, Setup};
 use super::text::{put_error, text};
 use super::ticket_log;
+use crate::bwshare::table::stripes_for;
+use crate::bwshare::trace::ROWS;
+use crate::conf::bwshare::{CLIENTS, TRACE};
 use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
 use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys};
@@ -76,7 +79,7 @@ unsafe fn server_conf<'a>(server: *mut nap_server_conf) -> Option<&'a mut Server
 
 /// # Safety
 /// nap.h: `argv` points to `argc` strings.
-unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
+pub(super) unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
     if argv.is_null() {
         return Vec::new();
     }
@@ -88,7 +91,7 @@ unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
 
 /// # Safety
 /// `err` as in nap.h.
-unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
+pub(super) unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
     match result {
         Ok(()) => 0,
         Err(message) => {
@@ -323,6 +326,7 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
         n if n > 0 => n.clamp(16, 1 << 20) as u32,
         _ => from_mpm.clamp(64, 1 << 20),
     };
+    let [stripes, trace_sets] = debt_dims(server);
     Dims {
         // Graceful restarts run two generations side by side.
         children: server
@@ -333,7 +337,21 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
         rooms,
         gates: rooms,
         places: waiters,
+        stripes,
+        trace_sets,
     }
+}
+
+/// Stripes of debts for the clients asked for, and trace sets a stripe.
+fn debt_dims(server: &ServerConf) -> [u32; 2] {
+    let of = |n: i64, default: i64| if n < 0 { default } else { n } as u64;
+    let clients = of(server.table_clients, CLIENTS);
+    if clients == 0 {
+        return [0, 0];
+    }
+    let stripes = stripes_for(clients, 1);
+    let sets = of(server.table_trace, TRACE).div_ceil(ROWS as u64);
+    [stripes, sets.div_ceil(u64::from(stripes)) as u32]
 }
 
 fn workers(server: &ServerConf) -> Workers {
@@ -513,6 +531,8 @@ pub unsafe extern "C" fn child_gone(pid: c_int) {
 pub unsafe extern "C" fn tick() {
     guard((), || {
         if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
+            // Without rooms nobody else notes the time that a full restart goes on from.
+            process.segment.tick_if_due();
             ticket_log::expire(process, setup);
         }
     });

@@ -12,11 +12,13 @@
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]                                                │
+//!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
+//!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]                     │
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! A section is found by its kind; one whose version or entry size differs is not ours to read.
-//! Systems to come (sessions, debts, executors, polls) add kinds, not layouts.
+//! Systems to come (sessions, executors, polls) add kinds, not layouts.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,6 +30,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
+use crate::bwshare::table::Stripe;
+use crate::bwshare::trace::TraceSet;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::room::children::{Child, Workers};
@@ -73,6 +77,12 @@ pub enum Kind {
     Clients = 9,
     /// The last minutes of each gate.
     Recent = 10,
+    /// A lock for each stripe of debts.
+    DebtLocks = 11,
+    /// What clients owe.
+    Debts = 12,
+    /// What clients have done.
+    Trace = 13,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -102,6 +112,10 @@ pub struct Dims {
     pub gates: u32,
     /// Places to wait.
     pub places: u32,
+    /// Stripes of debts; 0: there are none.
+    pub stripes: u32,
+    /// Trace sets that go with each of them.
+    pub trace_sets: u32,
 }
 
 /// The segment's head. Written by the parent alone, but for the atomics.
@@ -199,6 +213,13 @@ impl Dims {
             (Kind::History, size_of::<History>(), 1),
             (Kind::Clients, size_of::<ClientCaps>(), 1),
             (Kind::Recent, size_of::<Recent>(), self.gates),
+            (Kind::DebtLocks, size_of::<Lock>(), self.stripes),
+            (Kind::Debts, size_of::<Stripe>(), self.stripes),
+            (
+                Kind::Trace,
+                size_of::<TraceSet>(),
+                self.stripes.saturating_mul(self.trace_sets),
+            ),
         ];
         for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
             *section = Section {
@@ -283,7 +304,7 @@ impl Segment {
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
         head.magic.store(MAGIC, SeqCst);
-        Ok(())
+        self.debts().map_or(Ok(()), |debts| debts.init())
     }
 
     /// Is this a whole segment, with the tables `dims` asks for?
@@ -357,6 +378,14 @@ impl Segment {
             let start = self.base.add(section.offset as usize).cast::<T>();
             std::slice::from_raw_parts_mut(start, section.count as usize)
         }
+    }
+
+    /// Where a section lies, and its entries. What may be done there is the caller's business.
+    pub(super) fn region<T>(&self, kind: Kind) -> Option<(*mut T, usize)> {
+        let section = self.section(kind, size_of::<T>())?;
+        // SAFETY: check() has seen the offset inside the mapping.
+        let start = unsafe { self.base.add(section.offset as usize) };
+        Some((start.cast(), section.count as usize))
     }
 
     /// Rooms and gates there is space for.
@@ -546,6 +575,7 @@ impl Segment {
         head.lock
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
+        self.debts().map_or(Ok(()), |debts| debts.init())?;
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }
@@ -554,7 +584,8 @@ impl Segment {
     }
 
     /// Take over from an older segment what fits: key, epoch, time, and every section of the same
-    /// kind, version and entry size, entry by entry. Nobody else may see either segment yet.
+    /// kind, version and entry size, entry by entry; debts by their keys. Nobody else may see either
+    /// segment yet.
     pub fn carry_over(&self, old: &Segment) {
         let (from, to) = (old.head(), self.base.cast::<Head>());
         // SAFETY: as in format(): the new segment is ours alone until it is handed out.
@@ -563,7 +594,9 @@ impl Segment {
         to.seen.store(from.seen.load(Relaxed), Relaxed);
         let generation = from.generation.load(Relaxed);
         to.generation.store(generation, Relaxed);
-        for new in to.directory.iter().filter(|s| s.kind != 0) {
+        let keyed = [Kind::DebtLocks, Kind::Debts, Kind::Trace].map(|kind| kind as u32);
+        let plain = |s: &&Section| s.kind != 0 && !keyed.contains(&s.kind);
+        for new in to.directory.iter().filter(plain) {
             let like =
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
             let Some(known) = from.directory.iter().find(like) else {
@@ -578,6 +611,11 @@ impl Segment {
                     bytes,
                 );
             }
+        }
+        if let Some((debts, known)) = self.debts().zip(old.debts())
+            && known.init().is_ok()
+        {
+            debts.take_over(&known, Micros(from.seen.load(Relaxed)));
         }
     }
 }
@@ -616,6 +654,8 @@ mod tests {
             rooms: 1,
             gates: 1,
             places: 4,
+            stripes: 0,
+            trace_sets: 0,
         };
         let segment = Segment::anonymous(dims).expect("shared memory");
         let life = segment.child_starts(1).expect("room");
