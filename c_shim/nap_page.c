@@ -137,7 +137,7 @@ int nap_page_type(request_rec *r)
 
 /* ---- Handlers ---------------------------------------------------------------------------------- */
 
-static int answer(request_rec *r, apr_bucket_brigade *bb)
+int nap_page_answer(request_rec *r, apr_bucket_brigade *bb)
 {
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(r->connection->bucket_alloc));
     ap_pass_brigade(r->output_filters, bb);
@@ -145,7 +145,7 @@ static int answer(request_rec *r, apr_bucket_brigade *bb)
 }
 
 /* Where the core's answer to r goes. */
-static apr_bucket_brigade *open_body(request_rec *r)
+apr_bucket_brigade *nap_page_open(request_rec *r)
 {
     nap_handle *h = nap_handle_make(r);
 
@@ -168,7 +168,7 @@ static int asset(request_rec *r, const char *name)
         return HTTP_NOT_FOUND;
     ap_set_content_length(r, body.len);
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(body.ptr, body.len, list));
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 /* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
@@ -181,12 +181,13 @@ static int ticket_page(request_rec *r)
     int status;
 
     if (own && own->asset)
-        return asset(r, own->asset);
+        return strcmp(own->asset, nap_bwshare_page_name) ? asset(r, own->asset)
+                                                         : nap_bwshare_page(r);
     if (!h && r->prev && r->prev->status != HTTP_OK)
         return r->prev->status;               /* somebody else's error: not ours to explain */
     if (!h && r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = open_body(r);
+    bb = nap_page_open(r);
     nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
     if (h) {
         nap_form_read(&q, h, r);
@@ -196,7 +197,7 @@ static int ticket_page(request_rec *r)
     status = nap_the_core->page(h ? &h->access : NULL, &q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 /* What <Location> and <If> set for the page holds for it, filters too. */
@@ -249,10 +250,10 @@ static int info_page(request_rec *r)
 
     if (r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = open_body(r);
+    bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     nap_the_core->info(&q, r->args && ap_strstr_c(r->args, "json") != NULL);
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 static NAP_SELDOM int own_handler(request_rec *r)
@@ -270,5 +271,7 @@ static NAP_SELDOM int own_handler(request_rec *r)
 
 int nap_page_handler(request_rec *r)
 {
-    return r->handler && r->handler[0] == 'n' ? own_handler(r) : DECLINED;
+    if (!r->handler || (r->handler[0] != 'n' && r->handler[0] != 'b'))
+        return DECLINED;
+    return r->handler[0] == 'n' ? own_handler(r) : nap_bwshare_handler(r);
 }

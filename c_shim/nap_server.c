@@ -181,10 +181,12 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if (!nap_the_core || !site || ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     rooms = (size_t)site->in_order->nelts;
-    if (rooms == 0) {
+    if (rooms == 0 && !nap_bwshare_used()) {
         nap_the_core = NULL;
         return OK;
     }
+    if (!nap_bwshare_used())
+        site->conf.table_clients = 0;
     parent_pid = getpid();
     site->mod_cgi = ap_find_linked_module("mod_cgi.c") != NULL;
     if ((why = log_open(site, pconf)))   /* not worth a site's protection */
@@ -197,6 +199,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);
     rooms_enter(site, s, ptemp);
+    nap_bwshare_start(s);
     nap_the_core->start(site->log != NULL);
     return OK;
 }

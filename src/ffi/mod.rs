@@ -10,11 +10,13 @@
 //! | `setup` | directives, and the parent's work at start |
 //! | `access` | an access: enter, wait, leave |
 //! | `ticket_log` | NapTicketLog's records |
+//! | `bwshare` | a client's debts: limits, the charge, refusals and pages |
 //! | `pages` | refusals and pages for the administrator |
 //!
 //! There is no logic here: what is decided is decided in [`crate::room`].
 
 mod access;
+mod bwshare;
 mod guard;
 mod host;
 mod pages;
@@ -64,6 +66,18 @@ static CORE: nap_core = nap_core {
     reason_name: Some(pages::reason_name),
     ticket_id: Some(pages::ticket_id),
     info: Some(pages::info),
+    conf_bw_init: Some(bwshare::conf_bw_init),
+    conf_bw: Some(bwshare::conf_bw),
+    conf_bw_over: Some(bwshare::conf_bw_over),
+    bw_limits: Some(bwshare::bw_limits),
+    bw_start: Some(bwshare::bw_start),
+    bw_enter: Some(bwshare::bw_enter),
+    bw_excuse: Some(bwshare::bw_excuse),
+    bw_bytes: Some(bwshare::bw_bytes),
+    bw_refusal: Some(bwshare::bw_refusal),
+    bw_page: Some(bwshare::bw_page),
+    bw_debt_name: Some(bwshare::bw_debt_name),
+    bw_info: Some(bwshare::bw_info),
 };
 
 /// The table; the one symbol of the core that the shim links to.

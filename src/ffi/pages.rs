@@ -16,13 +16,13 @@ use crate::page::accept::{Format, Language};
 use crate::page::assets::Asset;
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
-use crate::page::{self, POLICY, Page, render};
+use crate::page::{self, POLICY, Page, Rendered, render};
 use crate::room::history::Fate;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::wall::{Wall, hex};
 
-fn wall_now() -> Wall {
+pub(super) fn wall_now() -> Wall {
     Wall {
         unix: Micros(clock::wall()),
         offset_min: clock::utc_offset_min(),
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn wishes(q: &nap_request) -> (Format, Language) {
+pub(super) unsafe fn wishes(q: &nap_request) -> (Format, Language) {
     // SAFETY: the caller's promise.
     let (accept, language) = unsafe { (bytes(q.accept), bytes(q.accept_language)) };
     (
@@ -221,10 +221,14 @@ fn answer_page(
 }
 
 fn say(answer: &Answer<'_>, page: &Page<'_>, format: Format, language: Language) {
+    say_type(answer, format, &render(page, format, language));
+}
+
+/// A page that has been made, with what its form wants.
+pub(super) fn say_type(answer: &Answer<'_>, format: Format, rendered: &Rendered) {
     if format == Format::Html {
         answer.set(c"Content-Security-Policy", POLICY);
     }
-    let rendered = render(page, format, language);
     answer.body(rendered.content_type, &rendered.body);
 }
 

@@ -141,6 +141,8 @@ pub fn state_file(data: &[u8]) {
         rooms: 1,
         gates: 1,
         places: 4,
+        stripes: 0,
+        trace_sets: 0,
     };
     let name = format!("nap-fuzz-{}", std::process::id());
     let dir = std::env::temp_dir().join(name);
