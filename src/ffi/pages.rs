@@ -9,11 +9,11 @@ use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend, text};
 use super::ticket_log;
-use crate::info::{Report, Snapshot};
+use crate::info::{Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
-use crate::page::assets::Asset;
+use crate::page::assets::{Asset, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::{self, POLICY, Page, Rendered, render};
@@ -299,7 +299,18 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
         let answer = process.host.answer(q.r);
         answer.set(c"Cache-Control", "no-store");
         match json {
-            0 => answer.body("text/html; charset=utf-8", &report.to_html()),
+            0 => {
+                // SAFETY: nap.h's promise.
+                let path = unsafe { text(q.ticket_path) };
+                let [style, script] =
+                    [&INFO_STYLE, &INFO_SCRIPT].map(|asset| format!("{path}/{}", asset.address));
+                let files = Files {
+                    style: &style,
+                    script: &script,
+                };
+                answer.set(c"Content-Security-Policy", POLICY);
+                answer.body("text/html; charset=utf-8", &report.to_html(files));
+            }
             _ => answer.body("application/json", &report.to_json()),
         }
     });
@@ -311,5 +322,6 @@ pub fn report(process: &Process) -> Report {
     let [rooms, gates] = segment.room_counts();
     let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
     segment.locked(|tables, now, _| snapshot.take(tables, now));
+    snapshot.take_recent(segment.recent());
     Report::of(&snapshot, wall_now(), &segment.workers())
 }

@@ -18,6 +18,8 @@ pub struct Asset {
 
 const CSS: &str = include_str!("../../templates/assets/nap.css");
 const JS: &str = include_str!("../../templates/assets/nap.js");
+const INFO_CSS: &str = include_str!("../../templates/assets/info.css");
+const INFO_JS: &str = include_str!("../../templates/assets/info.js");
 
 /// The ticket page's style.
 pub static STYLE: Asset = Asset {
@@ -34,10 +36,25 @@ pub static SCRIPT: Asset = Asset {
     address: text(&const { address::<25>(b"nap.js?v=", JS) }),
 };
 
+/// `/nap-info`'s style.
+pub static INFO_STYLE: Asset = Asset {
+    name: "info.css",
+    content_type: "text/css; charset=utf-8",
+    body: INFO_CSS,
+    address: text(&const { address::<27>(b"info.css?v=", INFO_CSS) }),
+};
+/// `/nap-info`'s script.
+pub static INFO_SCRIPT: Asset = Asset {
+    name: "info.js",
+    content_type: "text/javascript; charset=utf-8",
+    body: INFO_JS,
+    address: text(&const { address::<26>(b"info.js?v=", INFO_JS) }),
+};
+
 impl Asset {
     /// The file of that name.
     pub fn named(name: &[u8]) -> Option<&'static Asset> {
-        [&STYLE, &SCRIPT]
+        [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT]
             .into_iter()
             .find(|asset| asset.name.as_bytes() == name)
     }
@@ -90,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_only_under_the_address_of_what_is_in_it() {
-        for asset in [&STYLE, &SCRIPT] {
+        for asset in [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT] {
             assert_eq!(Asset::named(asset.name.as_bytes()), Some(asset));
             let (name, query) = asset.address.split_once('?').expect("a version");
             assert_eq!(name, asset.name);

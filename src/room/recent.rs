@@ -67,7 +67,9 @@ fn second(time: Micros) -> u64 {
 }
 
 impl Meter {
-    const EMPTY: Meter = Meter([const { AtomicU64::new(0) }; SECONDS]);
+    const fn new() -> Meter {
+        Meter([const { AtomicU64::new(0) }; SECONDS])
+    }
 
     fn cell(&self, second: u64) -> &AtomicU64 {
         &self.0[second as usize % SECONDS]
@@ -165,13 +167,13 @@ pub struct Recent {
 impl Default for Recent {
     fn default() -> Self {
         Recent {
-            queue: Meter::EMPTY,
-            limit: Meter::EMPTY,
-            running: Meter::EMPTY,
-            finished: Meter::EMPTY,
-            refused: Meter::EMPTY,
-            sold: Meter::EMPTY,
-            redeemed: Meter::EMPTY,
+            queue: Meter::new(),
+            limit: Meter::new(),
+            running: Meter::new(),
+            finished: Meter::new(),
+            refused: Meter::new(),
+            sold: Meter::new(),
+            redeemed: Meter::new(),
             written: AtomicU32::new(0),
             _pad: 0,
             answers: [const {
