@@ -46,8 +46,6 @@ use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
-const NEAR_THE_BOUND: f64 = 0.9;
 /// An answer that runs this long past its first byte is long.
 const LONG_ANSWER: Micros = Micros::from_secs(60);
 /// Unknown tickets (another epoch) remembered as re-booked.
@@ -161,19 +159,6 @@ pub struct GateView<'a> {
     pub redeemed: Option<Ticket>,
 }
 
-impl Gate {
-    /// One who waited was answered after `response`, or it would have come to that: rho learns
-    /// from it. Only what comes near the bound tells by how much to keep away from it: with few
-    /// waiting the spread of the work alone is many times the prediction.
-    fn compare(&mut self, response: Micros, predicted: Micros) {
-        if predicted > Micros::ZERO {
-            let near = NEAR_THE_BOUND * self.terms.bound.as_secs_f64() / self.conformal.rho();
-            let predicted_s = predicted.as_secs_f64().max(near);
-            self.conformal.observe(response.as_secs_f64(), predicted_s);
-        }
-    }
-}
-
 impl GateView<'_> {
     /// Give back a permit: its sample to the estimators, the permit to the head of the queue.
     /// Twice is harmless.
@@ -192,7 +177,7 @@ impl GateView<'_> {
         if leaving.waited {
             let response = self.now - leaving.entered;
             self.gate.samples.record(self.now, leaving.queue, response);
-            self.gate.compare(response, leaving.predicted);
+            self.learn(response, leaving.predicted);
             self.gate.fresh = 1;
         }
         self.serve();

@@ -4,19 +4,22 @@
 
 use super::{Gate, GateView};
 use crate::micros::Micros;
-use crate::nap::wait_limit::{Facts, Line, Settings, Source};
+use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
 use crate::room::places::wake;
 use crate::room::terms::how;
 
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
+/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
+const NEAR_THE_BOUND: f64 = 0.9;
+
 impl GateView<'_> {
     /// X, S and L as they are known now.
     pub(super) fn refresh_limit(&mut self) {
         let terms = self.gate.terms;
         let parked = terms.parked;
-        let bound_s = terms.bound.as_secs_f64();
+        let bound_s = self.reach_s();
         match terms.wait_limit.how {
             how::FIXED => self.gate.wanted = terms.wait_limit.n,
             how::PAPER => {
@@ -88,6 +91,33 @@ impl GateView<'_> {
             self.wake(at, wake::SHED);
         }
         self.publish_waiting();
+    }
+
+    /// The longest response, in seconds, that the deadline guard lets come about: who would wait
+    /// longer than B less the p95 of residence is put off, whatever his own residence would be.
+    fn reach_s(&self) -> f64 {
+        let residence = &self.permits.residence;
+        let bound_s = self.gate.terms.bound.as_secs_f64();
+        match (residence.p95(), residence.mean_s()) {
+            (Some(p95), Some(mean_s)) => {
+                let margin_s = p95.as_secs_f64().min(bound_s / 2.0) - mean_s;
+                bound_s - margin_s.max(0.0)
+            }
+            _ => bound_s,
+        }
+    }
+
+    /// One who waited was answered after `response`, or it would have come to that: rho learns
+    /// from it. Only what comes near the bound tells by how much to keep away from it: with few
+    /// waiting the spread of the work alone is many times the prediction. The rest brings rho back
+    /// to where it started, no further: it says nothing of a full queue.
+    pub(super) fn learn(&mut self, response: Micros, predicted: Micros) {
+        let (response_s, predicted_s) = (response.as_secs_f64(), predicted.as_secs_f64());
+        let near = response_s > NEAR_THE_BOUND * self.reach_s();
+        let conformal = &mut self.gate.conformal;
+        if predicted > Micros::ZERO && (near || conformal.rho() > Conformal::START) {
+            conformal.observe(if near { response_s } else { 0.0 }, predicted_s);
+        }
     }
 
     /// Predicted response time of an access that meets `queue` waiting.

@@ -63,7 +63,7 @@ impl GateView<'_> {
         self.gate.counts.guard_fired += u64::from(entry.slot == 0);
         let service = self.permits.residence.mean_s().unwrap_or(0.0);
         let response = self.now - entry.entered + Micros::from_secs_f64(service);
-        self.gate.compare(response, entry.predicted);
+        self.learn(response, entry.predicted);
         let reason = match entry.prime {
             0 => Reason::Full,
             _ => Reason::Deferred,
