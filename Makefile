@@ -6,6 +6,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter
 PRELOAD := $(TARGET)/preload/die_holding.so
+# What the sanitized module goes through: suites that assert no rate and no overlap.
+SANITIZED := $(TARGET)/sanitize/mod_nap.so
+SANITIZED_TESTS := refusal tickets
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
 # The real servers mostly wait, so more of them than cores at a time.
@@ -13,7 +16,7 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
-        check-format check-bindings test-pure test-httpd test-docker clean
+        check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -52,8 +55,12 @@ $(PRELOAD): tests/preload/die_holding.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
+# What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
 install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
-	install -D -m 644 $(SO) $(DESTDIR)$(LIBDIR)/mod_nap.so
+	objcopy --only-keep-debug $(SO) $(SO).debug
+	objcopy --strip-unneeded --add-gnu-debuglink=$(SO).debug $(SO) $(SO).stripped
+	install -D -m 644 $(SO).stripped $(DESTDIR)$(LIBDIR)/mod_nap.so
+	install -D -m 644 $(SO).debug $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
 
@@ -73,6 +80,33 @@ test-pure: ## the tests that need no server
 test-room: programs ## random worlds with faults in virtual time: every promise kept
 	$(TARGET)/release/nap-sim check --events 1000000
 
+# The permits under loom: every interleaving, and every value the memory model lets a thread read.
+test-models: ## models of the lock-free permits
+	$(CARGO) test --locked --lib --features models models::
+
+# The shim in the real httpd under AddressSanitizer and UBSan: its objects come before those of the
+# library, which then are not taken. What a child's sanitizer says fails the test that started it.
+$(SANITIZED): module $(wildcard c_shim/*.[ch] tests/sanitize/*)
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC $(STRICT) -Wno-unused-parameter -fno-omit-frame-pointer \
+	  -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+	  $(foreach flags,CFLAGS EXTRA_CPPFLAGS EXTRA_CFLAGS,$(shell apxs -q $(flags))) \
+	  $(foreach dir,INCLUDEDIR APR_INCLUDEDIR APU_INCLUDEDIR,-isystem $(shell apxs -q $(dir))) -O1 -g \
+	  -include tests/sanitize/pools.h -o $@ c_shim/*.c tests/sanitize/pools.c \
+	  -Wl,-u,nap_module -Wl,--version-script=c_shim/mod_nap.map \
+	  $(TARGET)/release/libmod_nap.a -lgcc_s -lpthread -ldl -lm -lc
+
+test-sanitize: $(SANITIZED) programs cgi ## the C shim under AddressSanitizer and UBSan
+	NAP_SO=$(abspath $(SANITIZED)) NAP_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) \
+	  $(CARGO) test --locked $(SANITIZED_TESTS:%=--test %) -- --test-threads=$(THREADS)
+
+# What is unsafe in Rust. Sanitizers and Miri want a nightly toolchain; helgrind and DRD take every
+# plain load of an atomic for a race, so threads are the models' business.
+test-valgrind: ## the segment, the room and what comes from outside under valgrind's memcheck
+	$(CARGO) test --locked --lib \
+	  --config 'target."cfg(unix)".runner = ["valgrind", "-q", "--error-exitcode=9"]' \
+	  -- shm:: room:: page:: nap::ticket::tests
+
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd
 	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
@@ -85,13 +119,14 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  exit 1; fi
 
 test-all: export NAP_TEST := all # the long forms of tests
-test-all: setup-all test test-docker ## and the long ones: Docker
+test-all: setup-all test test-models test-sanitize test-valgrind test-docker ## and the long ones: models, sanitizers, Docker
 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
 
-bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; instructions per request
+bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request
 	$(CARGO) bench --locked --bench compare
+	$(CARGO) bench --locked --bench scenarios
 	$(CARGO) bench --locked --bench instructions
 
 clean: ## remove what was built

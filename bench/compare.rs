@@ -5,61 +5,70 @@
 //! figure the median of the rounds, and leaves nap-load's own reports in target/bench. Options:
 //!
 //! ```text
-//! cargo bench --bench compare -- [mpm=event] [rounds=1] [crowds=200x20,600x10] [only=mod_nap]
+//! cargo bench --bench compare -- [mpm=event|all] [rounds=1] [crowds=200x20,600x10] [only=mod_nap]
 //! ```
 
+mod board;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use httpd::{Builder, Httpd, Mpm, made, wait_until};
+use board::{LIMIT, figure, median};
+use httpd::{Builder, Httpd, Mpm, wait_until};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Accesses at once, in every way that has a limit.
-const LIMIT: u32 = 10;
+/// A figure of one run: heading, JSON pointer into nap-load's report, decimals.
+type Column = (&'static str, &'static str, usize);
 
-/// What the columns show, in order: heading, JSON pointer into nap-load's report, decimals.
-const COLUMNS: [(&str, &str, usize); 12] = [
+/// What the columns show, in order.
+const COLUMNS: [Column; 14] = [
     ("served/s", "/throughput/whole", 1),
     ("mean s", "/response/mean", 2),
     ("variance s²", "/response/variance", 2),
     ("p99 s", "/response/p99", 2),
     ("max s", "/response/max", 2),
-    ("total mean s", "/total/mean", 2),
+    ("total mean s", TOTAL_MEAN, 2),
     ("worst total s", "/total/max", 1),
     ("tries/post", "/tries/per_post", 2),
     ("kept", "/promises/kept", 0),
     ("deferred", "/promises/deferred", 0),
     ("broken", "/promises/broken", 0),
-    ("Jain", "/fairness/jain_finish", 3),
+    ("Jain", JAIN, 3),
+    ("wait limit wanted", "/room/wait_wanted", 0),
+    ("used", "/room/wait_used", 0),
 ];
+const TOTAL_MEAN: &str = "/total/mean";
+const JAIN: &str = "/fairness/jain_finish";
+/// What is shown as a multiple of bare httpd's in the same round: in a closed loop unfair servers
+/// look faster in the mean, and bare is fair.
+const TO_BARE: [Column; 2] = [("total / bare", TOTAL_MEAN, 2), ("Jain / bare", JAIN, 3)];
+
+const BARE: &str = "bare httpd";
+/// What an access costs.
+const WORK: &str = "BOARD_CPU_MS 30";
+const BOUND: &str = "4s";
 
 fn main() {
-    let option = |name: &str, otherwise: &str| {
-        let given = std::env::args().find_map(|arg| Some(arg.strip_prefix(name)?.to_string()));
-        given.unwrap_or_else(|| otherwise.to_string())
-    };
-    let mpm = option("mpm=", "event");
-    let mpm = Mpm::ALL
-        .into_iter()
-        .find(|m| m.name() == mpm)
-        .expect("mpm= prefork, worker, event");
-    let rounds: u32 = option("rounds=", "1").parse().expect("rounds= a number");
-    let only = option("only=", "");
-    for crowd in option("crowds=", "200x20,600x10").split(',') {
-        let crowd = Crowd::parse(crowd);
-        let ways: Vec<&Way> = WAYS.iter().filter(|way| way.name.contains(&only)).collect();
-        let mut reports: Vec<Vec<Value>> = vec![Vec::new(); ways.len()];
-        for round in 0..rounds {
-            for (way, reports) in ways.iter().zip(&mut reports) {
-                eprintln!("{crowd}, {mpm}, round {}: {}", round + 1, way.name);
-                reports.push(way.meet(mpm, &crowd, round));
+    board::require_what_make_builds();
+    let rounds = board::number_option("rounds=", "1");
+    let only = board::option("only=", "");
+    let ways: Vec<&Way> = WAYS.iter().filter(|way| way.name.contains(&only)).collect();
+    let crowds = board::option("crowds=", "200x20,600x10");
+    for mpm in board::mpms() {
+        for crowd in crowds.split(',').map(Crowd::parse) {
+            let mut reports: Vec<Vec<Value>> = vec![Vec::new(); ways.len()];
+            for round in 0..rounds {
+                for (way, reports) in ways.iter().zip(&mut reports) {
+                    eprintln!("{crowd}, {mpm}, round {}: {}", round + 1, way.name);
+                    // One that did not start keeps its turn in the order of rounds.
+                    reports.push(way.meet(mpm, &crowd, round).unwrap_or_default());
+                }
             }
+            print_table(mpm, &crowd, rounds, &ways, &reports);
         }
-        print_table(mpm, &crowd, rounds, &ways, &reports);
     }
 }
 
@@ -96,82 +105,51 @@ struct Way {
 
 const WAYS: [Way; 4] = [
     Way {
-        name: "bare httpd",
-        server: plenty,
+        name: BARE,
+        server: |mpm| board::plenty(mpm, WORK),
         haproxy: false,
     },
     Way {
         name: "MaxRequestWorkers 10",
-        server: |mpm| sized(mpm, 1, LIMIT),
+        server: |mpm| board::sized(mpm, 1, LIMIT, WORK),
         haproxy: false,
     },
     Way {
         name: "HAProxy",
-        server: plenty,
+        server: |mpm| board::plenty(mpm, WORK),
         haproxy: true,
     },
     Way {
         name: "mod_nap",
-        server: with_nap,
+        server: |mpm| board::with_nap(mpm, WORK, BOUND),
         haproxy: false,
     },
 ];
 
-/// Workers for the largest crowd, so that none is what limits; few large children, as the README says.
-fn plenty(mpm: Mpm) -> Builder {
-    sized(mpm, 3, 256)
-}
-
-fn with_nap(mpm: Mpm) -> Builder {
-    let room = format!("<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax 4s\n</NapRoom>");
-    plenty(mpm)
-        .nap()
-        .config(&room)
-        .config("<Location /board>\nNapUse board\n</Location>")
-        .config("<Location /nap-info>\nSetHandler nap-info\nRequire local\n</Location>")
-}
-
-fn sized(mpm: Mpm, processes: u32, threads: u32) -> Builder {
-    let text = "ListenBacklog 2048\nKeepAlive Off\nTimeout 300\nSetEnv BOARD_CPU_MS 30";
-    Httpd::builder()
-        .mpm(mpm)
-        .workers(processes, threads)
-        .config(text)
-}
-
 impl Way {
-    fn meet(&self, mpm: Mpm, crowd: &Crowd, round: u32) -> Value {
-        let httpd = (self.server)(mpm).start();
+    fn meet(&self, mpm: Mpm, crowd: &Crowd, round: u32) -> Option<Value> {
+        let server = (self.server)(mpm);
+        let has_room = server.has_nap();
+        let httpd = board::start(server)?;
         let haproxy = self.haproxy.then(|| HaProxy::start(&httpd));
         let port = haproxy
             .as_ref()
             .map_or(httpd.port(), |haproxy| haproxy.port);
-        let name = self.name.replace(' ', "-");
-        let json =
-            made::directory("bench").join(format!("{name}-{mpm}-{}-{round}.json", crowd.clients));
         let (clients, posts) = (crowd.clients.to_string(), crowd.posts.to_string());
         let seed = (round + 1).to_string();
-        let report = httpd::crowd(
-            &format!("http://127.0.0.1:{port}/board"),
-            &[
-                ["--label", self.name],
-                ["--clients", &clients],
-                ["--posts", &posts],
-                ["--post-bytes", "1024"],
-                ["--bound", "4s"],
-                ["--retry", "1s"],
-                ["--timeout", "300s"],
-                ["--seed", &seed],
-            ]
-            .concat(),
-        );
-        let text = serde_json::to_string_pretty(&report).expect("a JSON value");
-        std::fs::write(&json, text).expect("target takes a file");
-        if self.name == "mod_nap" {
-            let info = httpd.get("/nap-info?json");
-            std::fs::write(json.with_extension("info"), info.body).expect("target takes a file");
-        }
-        report
+        let options = [
+            ["--label", self.name],
+            ["--clients", &clients],
+            ["--posts", &posts],
+            ["--post-bytes", "1024"],
+            ["--bound", BOUND],
+            ["--retry", "1s"],
+            ["--timeout", "300s"],
+            ["--seed", &seed],
+        ];
+        let report = board::send(port, has_room.then_some(&httpd), &options.concat());
+        board::keep(&format!("{} {mpm} {clients} {round}", self.name), &report);
+        Some(report)
     }
 }
 
@@ -230,37 +208,34 @@ impl Drop for HaProxy {
 }
 
 fn print_table(mpm: Mpm, crowd: &Crowd, rounds: u32, ways: &[&Way], reports: &[Vec<Value>]) {
-    println!("\n{crowd}, {mpm}, limit {LIMIT}, bound 4 s, median of {rounds}:\n");
-    let headings: Vec<&str> = COLUMNS.iter().map(|(heading, ..)| *heading).collect();
+    println!("\n{crowd}, {mpm}, limit {LIMIT}, bound {BOUND}, median of {rounds}:\n");
+    let columns = COLUMNS.iter().chain(&TO_BARE);
+    let headings: Vec<&str> = columns.map(|(heading, ..)| *heading).collect();
     println!(
         "| | {} |\n|---|{}",
         headings.join(" | "),
-        "---:|".repeat(COLUMNS.len())
+        "---:|".repeat(headings.len())
     );
-    for (way, reports) in ways.iter().zip(reports) {
-        let cells = COLUMNS.iter().map(|(_, pointer, decimals)| {
-            let values = reports
-                .iter()
-                .filter_map(|report| report.pointer(pointer)?.as_f64());
-            median(values.collect())
-                .map_or("–".to_string(), |value| format!("{value:.decimals$}"))
+    let bare = ways.iter().position(|way| way.name == BARE);
+    for (way, of_way) in ways.iter().zip(reports) {
+        let plain = COLUMNS.iter().map(|(_, pointer, decimals)| {
+            let values = of_way.iter().filter_map(|report| figure(report, pointer));
+            cell(values.collect(), *decimals)
         });
-        println!(
-            "| {} | {} |",
-            way.name,
-            cells.collect::<Vec<_>>().join(" | ")
-        );
+        let to_bare = TO_BARE.iter().map(|(_, pointer, decimals)| {
+            let bare = bare.and_then(|at| reports.get(at)).into_iter().flatten();
+            let rounds = of_way.iter().zip(bare);
+            let ratio = |(way, bare)| Some(figure(way, pointer)? / figure(bare, pointer)?);
+            cell(rounds.filter_map(ratio).collect(), *decimals)
+        });
+        let cells: Vec<String> = plain.chain(to_bare).collect();
+        println!("| {} | {} |", way.name, cells.join(" | "));
     }
-    let shares = reports.iter().flatten();
-    let shares = shares.filter_map(|report| report.pointer("/generator/cpu_share")?.as_f64());
-    println!(
-        "\nnap-load itself used {:.0} % of one core.",
-        100.0 * shares.fold(0.0, f64::max)
-    );
+    let load = board::load_share(reports.iter().flatten());
+    println!("\nnap-load itself used {:.0} % of one core.", 100.0 * load);
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().checked_sub(1)?;
-    Some((values[last / 2] + values[values.len() / 2]) / 2.0)
+/// The median, as text.
+fn cell(values: Vec<f64>, decimals: usize) -> String {
+    median(values).map_or("–".to_string(), |value| format!("{value:.decimals$}"))
 }

@@ -7,6 +7,7 @@
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
+ *   nap_bwshare.c mod_bwshare: directives, the charge, refusals, its handlers
  *
  * nap.h is the contract with the core. Whatever goes wrong here, the request passes.
  */
@@ -80,6 +81,7 @@ typedef struct nap_dir {
     int engine;
     int ticket_status;
     const nap_own_page *own_page;
+    struct nap_bwshare *bwshare;     /* nap_bwshare.c */
 } nap_dir;
 
 /* An access at the chain's first request, and the ticket page at its own request. */
@@ -93,6 +95,7 @@ typedef struct nap_handle {
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
     const char *form_length;
+    nap_visit *bwshare;              /* refused for its client's debts; NULL: not so */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
@@ -162,12 +165,26 @@ int nap_access_notes(request_rec *r);
 void nap_form_note(request_rec *r, nap_handle *h);
 void nap_form_read(nap_request *q, nap_handle *h, request_rec *r);
 
+/* nap_bwshare.c */
+extern const char nap_bwshare_page_name[];
+struct nap_bwshare *nap_bwshare_merge(apr_pool_t *p, struct nap_bwshare *b, struct nap_bwshare *a);
+const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg);
+const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg);
+void nap_bwshare_begin(void);
+int nap_bwshare_used(void);
+void nap_bwshare_start(server_rec *s);
+int nap_bwshare_page(request_rec *r);
+int nap_bwshare_handler(request_rec *r);
+
 /* nap_page.c */
+int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
+apr_bucket_brigade *nap_page_open(request_rec *r);
 int nap_query_take(request_rec *r);
-int nap_page_claim(request_rec *r);
+int nap_page_quick(request_rec *r, int lookup);
 int nap_page_translate(request_rec *r);
 int nap_page_storage(request_rec *r);
-int nap_page_allow(request_rec *r);
 int nap_page_type(request_rec *r);
 int nap_page_handler(request_rec *r);
 

@@ -92,12 +92,45 @@ typedef struct nap_room_conf {
     int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
 } nap_room_conf;
 
+/* Directives of mod_bwshare that the core parses. */
+typedef enum nap_bw_directive {
+    NAP_BW_FILES = 1,
+    NAP_BW_BYTES,
+    NAP_BW_RULE,
+    NAP_BW_CLIENT,
+    NAP_BW_HORIZON,
+    NAP_BW_STATUS,
+    NAP_BW_TX1_RATE,
+    NAP_BW_TX1_MAX,
+    NAP_BW_TX2_RATE,
+    NAP_BW_TX2_MAX
+} nap_bw_directive;
+
+#define NAP_BW_HORIZONS 3
+
+/* What a client may owe, as configured: millionths unless said otherwise, NAP_UNSET until set. */
+typedef struct nap_bw_conf {
+    int64_t files_max;
+    int64_t files_rate;         /* a second, as all rates */
+    int64_t bytes_max;
+    int64_t bytes_rate;
+    int64_t literal;            /* 0 exact, 1 literal */
+    int64_t refused;            /* what a refused request is charged, files */
+    int64_t v4_bits;            /* a number */
+    int64_t v6_bits;
+    int64_t status;             /* 429, 503 or 200 */
+    int64_t horizons;           /* how many, shortest first */
+    int64_t horizon_rate[NAP_BW_HORIZONS];
+    int64_t horizon_period[NAP_BW_HORIZONS];    /* microseconds */
+    int64_t horizon_share[NAP_BW_HORIZONS];
+} nap_bw_conf;
+
 /* The server as configured and as the MPM runs it. */
 typedef struct nap_server_conf {
     int64_t reserve;            /* workers kept free, a number; NAP_UNSET: reserve_percent counts */
     int64_t reserve_percent;    /* of ThreadsPerChild (or of MaxRequestWorkers on prefork) */
     int64_t table_waiters;      /* NapTables waiters=, NAP_UNSET: from the MPM */
-    int64_t table_clients;
+    int64_t table_clients;      /* 0: no debts are kept; likewise */
     int64_t table_trace;
     int64_t table_sessions;
     char ticket_path[256];      /* NapTicketPath; empty: /.nap/ticket */
@@ -155,6 +188,20 @@ typedef struct nap_access {
     uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form */
 } nap_access;
 
+#define NAP_BW_DRY 1u           /* shim sets: DryRun */
+#define NAP_BW_EXCUSED 2u       /* shim sets: charged but never refused */
+
+/* A request that is charged to a client; lives on its pool, zeroed by the shim. */
+typedef struct nap_visit {
+    uint32_t limits;      /* shim sets: index from bw_limits */
+    uint32_t flags;       /* shim sets: NAP_BW_* */
+    uint64_t key;         /* core's own; 0: nobody is charged */
+    uint64_t wide;
+    uint64_t wait_us;     /* refused: how long to wait */
+    uint32_t debt;        /* refused: core's own; shim reads through bw_debt_name */
+    uint32_t status;      /* refused: shim sets, what the page is answered with */
+} nap_visit;
+
 /* What the core needs to know of a request once it is not the trivial case. */
 typedef struct nap_request {
     void *r;                    /* handed back to the host's functions */
@@ -195,6 +242,9 @@ typedef struct nap_form {
 } nap_form;
 
 /* ---- What the core may call -------------------------------------------------------------- */
+
+/* Rooms of one configuration; each takes up to two megabytes of shared memory. */
+#define NAP_ROOMS_MAX 256
 
 #define NAP_LOG_ERROR 3
 #define NAP_LOG_WARN 4
@@ -246,6 +296,9 @@ typedef struct nap_core {
      * NULL: nothing). state_file may be empty. children_uid: who must be unable to swap the file. */
     int (*segment_open)(nap_segment *segment, const nap_server_conf *server, size_t rooms,
                         nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
+    /* this configuration has a room of that name; said of all rooms before the first room_index, so
+     * that no new room takes over its entry */
+    void (*room_keep)(nap_str name);
     /* enter a finished room into the segment (by name; limits change in place); its index or -1 */
     int (*room_index)(const nap_room_conf *room, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
@@ -301,6 +354,30 @@ typedef struct nap_core {
     void (*info)(const nap_request *q, int json);
     /* the page in the state that the query names, or without one the list of states */
     void (*preview)(const nap_request *q, nap_str query);
+
+    /* -- mod_bwshare -- */
+    void (*conf_bw_init)(nap_bw_conf *conf);
+    int (*conf_bw)(nap_bw_conf *conf, nap_bw_directive which, const nap_str *argv, size_t argc, char *err);
+    /* *into: its own settings, below's where it has none */
+    void (*conf_bw_over)(nap_bw_conf *into, const nap_bw_conf *below);
+    /* the parent, before start: limits that hold for a virtual host of this name (empty: the
+     * server); their index */
+    uint32_t (*bw_limits)(const nap_bw_conf *conf, nap_str host);
+    /* all are there; logs what the tables hold. 0: there are no tables, nobody is charged */
+    int (*bw_start)(void);
+    /* a request of this client: charged. 1: he is to be refused */
+    int (*bw_enter)(nap_visit *v, const uint8_t client[16]);
+    /* refused by bw_enter, but he carries a ticket in its prime window: charged all the same. 1: so
+     * it is, let him pass */
+    int (*bw_excuse)(nap_visit *v, const nap_request *q);
+    /* bytes of the answer; below zero: fewer were sent than were charged */
+    void (*bw_bytes)(const nap_visit *v, int64_t bytes);
+    /* headers of a refusal, then its page */
+    void (*bw_refusal)(const nap_visit *v, const nap_request *q);
+    void (*bw_page)(const nap_visit *v, const nap_request *q);
+    nap_str (*bw_debt_name)(const nap_visit *v);
+    /* bwshare-info, or with trace bwshare-trace; args: the query, or empty */
+    void (*bw_info)(const nap_request *q, int trace, nap_str args);
 } nap_core;
 
 /* The only symbol of the core that the shim links to. */

@@ -35,13 +35,15 @@ void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
     nap_dir *dir, *b = base, *a = add;
 
     /* done for each request in a <Location>, and mostly there is nothing above it */
-    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET && !b->own_page)
+    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET && !b->own_page &&
+        !b->bwshare)
         return a;
     dir = apr_palloc(p, sizeof *dir);
     MERGE(room, NULL);
     MERGE(engine, NAP_UNSET);
     MERGE(ticket_status, NAP_UNSET);
     MERGE(own_page, NULL);
+    dir->bwshare = nap_bwshare_merge(p, b->bwshare, a->bwshare);
     return dir;
 }
 
@@ -65,6 +67,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
         core = NULL;
     }
     nap_the_core = core;
+    nap_bwshare_begin();
     if (core)
         core->conf_server_init(&site->conf);
     return OK;
@@ -330,6 +333,9 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
 #define PATH(name, field, help) \
     AP_INIT_TAKE1(name, set_path, (void *)APR_OFFSETOF(nap_site, field), RSRC_CONF, help)
 
+#define BWSHARE(name, which, where, help) \
+    AP_INIT_TAKE_ARGV(name, nap_bwshare_set, (void *)(intptr_t)which, where, help)
+
 const command_rec nap_directives[] = {
     AP_INIT_TAKE1("NapEngine", set_engine, NULL, ANYWHERE,
                   "On, Off, or DryRun: decide, count and log, but let everything pass"),
@@ -384,6 +390,28 @@ const command_rec nap_directives[] = {
     PATH("NapStateFile", state_file, "a file that keeps tickets over a full restart"),
     PATH("NapTicketKey", key_file, "a file of keys, one \"id hex\" a line: the first signs"),
     PATH("NapTicketLog", log_name, "a file or \"|command\" that gets one line a ticket"),
+
+    AP_INIT_TAKE1("BwShare", nap_bwshare_engine, NULL, ANYWHERE,
+                  "On, Off, or DryRun: whether clients who owe too much are asked to wait"),
+    BWSHARE("BwShareFiles", NAP_BW_FILES, RSRC_CONF,
+            "files a client may owe, and how many are paid off a second"),
+    BWSHARE("BwShareBytes", NAP_BW_BYTES, RSRC_CONF,
+            "bytes a client may owe, and how many are paid off a second"),
+    BWSHARE("BwShareRule", NAP_BW_RULE, RSRC_CONF,
+            "exact, or literal as the note has it; refused= what a refused request is charged"),
+    BWSHARE("BwShareClient", NAP_BW_CLIENT, RSRC_CONF,
+            "bits of an IPv4 and of an IPv6 address that make one client"),
+    BWSHARE("BwShareHorizon", NAP_BW_HORIZON, RSRC_CONF,
+            "bytes a second that no client exceeds over a time, and the share to get them"),
+    BWSHARE("BwShareStatus", NAP_BW_STATUS, ANYWHERE, "status of a refusal: 429, 503 or 200"),
+    AP_INIT_TAKE1("BwShareExempt", nap_bwshare_exempt, NULL, ANYWHERE,
+                  "requests for which this expression is true are not charged"),
+    BWSHARE("BW_tx1cred_rate", NAP_BW_TX1_RATE, RSRC_CONF, "the rate of BwShareFiles"),
+    BWSHARE("BW_tx1debt_max", NAP_BW_TX1_MAX, RSRC_CONF, "the maximum of BwShareFiles"),
+    BWSHARE("BW_tx2cred_rate", NAP_BW_TX2_RATE, RSRC_CONF, "the rate of BwShareBytes"),
+    BWSHARE("BW_tx2debt_max", NAP_BW_TX2_MAX, RSRC_CONF, "the maximum of BwShareBytes"),
+    AP_INIT_TAKE_ARGV("BW_throttle_off", nap_bwshare_off, NULL, ANYWHERE,
+                      "BwShare Off; with 0, BwShare On"),
     { .name = NULL }
 };
 
@@ -476,6 +504,11 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     nap_server_measure(&site->conf);
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;
+    if (site->in_order->nelts > NAP_ROOMS_MAX) {
+        complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
+                                              site->in_order->nelts, NAP_ROOMS_MAX));
+        rc = HTTP_INTERNAL_SERVER_ERROR;
+    }
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;

@@ -1,9 +1,10 @@
 /* nap_page.c: the ticket page's way through httpd, and the handlers.
  *
  * A refusal redirects internally to NapTicketPath. That request would be taken by `ProxyPass /` or
- * `RewriteRule ^`, or be asked for a password: so it is marked first of all, in pre_translate_name,
- * and then led past the hooks that would answer for it. Asked for directly the page shows the
- * visitor's own ticket, and the site's authorization holds.
+ * `RewriteRule ^`, or be asked for a password, and each module's look at it would cost something: so
+ * the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
+ * ticket: it is marked first of all, led past the hooks that would answer for it, and the site's
+ * authorization holds.
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
@@ -110,32 +111,6 @@ static nap_handle *refused(request_rec *r)
     return h && h->refused ? h : NULL;
 }
 
-/* The page itself, or a file under it: its style and script. */
-static NAP_SELDOM int claim(request_rec *r, const char *path)
-{
-    size_t len = strlen(path);
-    nap_handle *h;
-
-    if (strncmp(r->uri, path, len) || (r->uri[len] && r->uri[len] != '/') || r->main ||
-        !nap_the_core)
-        return DECLINED;
-    h = nap_handle_make(r);
-    h->page = 1;
-    h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
-    return OK;
-}
-
-/* pre_translate_name. OK: no other module maps it. */
-int nap_page_claim(request_rec *r)
-{
-    const char *uri = r->uri, *path = nap_the_site->ticket_path;
-
-    /* most differ in the first character behind the "/" */
-    if (!uri || uri[0] != '/' || uri[1] != path[1])
-        return DECLINED;
-    return claim(r, path);
-}
-
 /* translate_name: a name for the modules that want one; nothing is there. */
 int nap_page_translate(request_rec *r)
 {
@@ -151,14 +126,6 @@ int nap_page_storage(request_rec *r)
     return is_page(r) ? OK : DECLINED;
 }
 
-/* access_checker_ex. Who was refused has passed the site's authorization (or, with NapAdmit early,
- * not come to it): the page shows nothing but his ticket. Its style and script are the same for
- * everybody. */
-int nap_page_allow(request_rec *r)
-{
-    return is_page(r) && (nap_handle_at(r)->asset || refused(r)) ? OK : DECLINED;
-}
-
 /* type_checker, and once more in the last fixup. */
 int nap_page_type(request_rec *r)
 {
@@ -170,7 +137,7 @@ int nap_page_type(request_rec *r)
 
 /* ---- Handlers ---------------------------------------------------------------------------------- */
 
-static int answer(request_rec *r, apr_bucket_brigade *bb)
+int nap_page_answer(request_rec *r, apr_bucket_brigade *bb)
 {
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(r->connection->bucket_alloc));
     ap_pass_brigade(r->output_filters, bb);
@@ -178,7 +145,7 @@ static int answer(request_rec *r, apr_bucket_brigade *bb)
 }
 
 /* Where the core's answer to r goes. */
-static apr_bucket_brigade *open_body(request_rec *r)
+apr_bucket_brigade *nap_page_open(request_rec *r)
 {
     nap_handle *h = nap_handle_make(r);
 
@@ -201,7 +168,7 @@ static int asset(request_rec *r, const char *name)
         return HTTP_NOT_FOUND;
     ap_set_content_length(r, body.len);
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(body.ptr, body.len, list));
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 /* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
@@ -214,12 +181,13 @@ static int ticket_page(request_rec *r)
     int status;
 
     if (own && own->asset)
-        return asset(r, own->asset);
+        return strcmp(own->asset, nap_bwshare_page_name) ? asset(r, own->asset)
+                                                         : nap_bwshare_page(r);
     if (!h && r->prev && r->prev->status != HTTP_OK)
         return r->prev->status;               /* somebody else's error: not ours to explain */
     if (!h && r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = open_body(r);
+    bb = nap_page_open(r);
     nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
     if (h) {
         nap_form_read(&q, h, r);
@@ -229,7 +197,49 @@ static int ticket_page(request_rec *r)
     status = nap_the_core->page(h ? &h->access : NULL, &q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
+}
+
+/* What <Location> and <If> set for the page holds for it, filters too. */
+static int answer_quickly(request_rec *r)
+{
+    int status = ap_location_walk(r);
+
+    if (status == OK)
+        status = ap_if_walk(r);
+    if (status != OK)
+        return status;
+    r->handler = "nap-ticket";
+    ap_run_insert_filter(r);
+    return ticket_page(r);
+}
+
+/* The page itself, or a file under it: its style and script. Who was refused has passed the site's
+ * authorization (or, with NapAdmit early, not come to it): the page shows nothing but his ticket.
+ * Style and script are the same for everybody. */
+static NAP_SELDOM int claim(request_rec *r, const char *path)
+{
+    size_t len = strlen(path);
+    nap_handle *h;
+
+    if (strncmp(r->uri, path, len) || (r->uri[len] && r->uri[len] != '/') || r->main ||
+        !nap_the_core)
+        return DECLINED;
+    h = nap_handle_make(r);
+    h->page = 1;
+    h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
+    return h->asset || refused(r) ? answer_quickly(r) : DECLINED;
+}
+
+/* quick_handler: before all other modules, of an internal redirect too. */
+int nap_page_quick(request_rec *r, int lookup)
+{
+    const char *uri = r->uri, *path = nap_the_site->ticket_path;
+
+    /* most differ in the first character behind the "/" */
+    if (!uri || uri[0] != '/' || uri[1] != path[1] || lookup)
+        return DECLINED;
+    return claim(r, path);
 }
 
 /* nap-info: statistics, as a page or with ?json. */
@@ -240,10 +250,10 @@ static int info_page(request_rec *r)
 
     if (r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = open_body(r);
+    bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     nap_the_core->info(&q, r->args && ap_strstr_c(r->args, "json") != NULL);
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 /* nap-preview: the ticket page in a state that the query names, or the list of states. A form that
@@ -255,10 +265,10 @@ static int preview(request_rec *r)
 
     if (r->method_number != M_GET && r->method_number != M_POST)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = open_body(r);
+    bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     nap_the_core->preview(&q, nap_str_of(r->args));
-    return answer(r, bb);
+    return nap_page_answer(r, bb);
 }
 
 static NAP_SELDOM int own_handler(request_rec *r)
@@ -278,5 +288,7 @@ static NAP_SELDOM int own_handler(request_rec *r)
 
 int nap_page_handler(request_rec *r)
 {
-    return r->handler && r->handler[0] == 'n' ? own_handler(r) : DECLINED;
+    if (!r->handler || (r->handler[0] != 'n' && r->handler[0] != 'b'))
+        return DECLINED;
+    return r->handler[0] == 'n' ? own_handler(r) : nap_bwshare_handler(r);
 }

@@ -169,8 +169,12 @@ static const char *log_open(nap_site *site, apr_pool_t *pconf)
     return rv ? apr_pstrdup(pconf, apr_strerror(rv, msg, sizeof msg)) : NULL;
 }
 
-static const char *rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
+/* A room that does not fit (more were added by a graceful restart than there is space for) passes;
+ * the others are protected. */
+static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
 {
+    for (int i = 0; i < site->in_order->nelts; i++)
+        nap_the_core->room_keep(nap_str_of(APR_ARRAY_IDX(site->in_order, i, nap_room *)->conf.name));
     for (int i = 0; i < site->in_order->nelts; i++) {
         nap_room *room = APR_ARRAY_IDX(site->in_order, i, nap_room *);
         char *err = apr_pcalloc(p, NAP_ERR_MAX);
@@ -179,9 +183,8 @@ static const char *rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
         room->index = nap_the_core->room_index(&room->conf, err);
         if (room->index < 0)
-            return err;
+            ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s", err);
     }
-    return NULL;
 }
 
 /* post_config. At the server's start it runs twice; the first time is only a rehearsal. */
@@ -195,10 +198,12 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if (!nap_the_core || !site || ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     rooms = (size_t)site->in_order->nelts;
-    if (rooms == 0) {
+    if (rooms == 0 && !nap_bwshare_used()) {
         nap_the_core = NULL;
         return OK;
     }
+    if (!nap_bwshare_used())
+        site->conf.table_clients = 0;
     parent_pid = getpid();
     site->mod_cgi = ap_find_linked_module("mod_cgi.c") != NULL;
     if ((why = log_open(site, pconf)))   /* not worth a site's protection */
@@ -211,8 +216,8 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);
     own_pages_read(site, s, ptemp);
-    if ((why = rooms_enter(site, s, ptemp)))
-        return failed(s, "room", why);
+    rooms_enter(site, s, ptemp);
+    nap_bwshare_start(s);
     nap_the_core->start(site->log != NULL);
     return OK;
 }

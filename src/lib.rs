@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   micros, wall                 time as a newtype; the clock on the wall
-//!   nap                          the systems: pure, one folder or file a paper
+//!   nap, bwshare                 the systems: pure, one folder or file a paper
 //!   room                         composes them: enter, events, leave. Pure
 //!   shm, page, info, sim, conf   the segment; what people see; virtual time; directives
 //!   ffi, bin                     httpd's door; nap-sim, nap-load
@@ -15,6 +15,7 @@
 //! only the C shim waits. State is plain `repr(C)` data: httpd hands the room the locked segment,
 //! the simulator a box, a test its own value. Time and randomness are arguments.
 
+pub mod bwshare;
 pub mod conf;
 pub mod ffi;
 pub mod info;

@@ -68,6 +68,27 @@ impl Wall {
         })
     }
 
+    /// [`Wall::time_seen_from`] as HTML has it: `<time datetime="…">12:03:15</time>`.
+    pub fn element(self, today: Wall) -> Written<80> {
+        Written::by(|to| {
+            to.signs(b"<time datetime=\"");
+            let date = to.len;
+            to.date(self);
+            to.sign(b'T');
+            let time = to.len;
+            to.time(self);
+            let offset = to.len;
+            to.offset(self);
+            to.signs(b"\">");
+            if self.day() != today.day() {
+                to.again(date..time - 1);
+                to.sign(b' ');
+            }
+            to.again(time..offset);
+            to.signs(b"</time>");
+        })
+    }
+
     fn local_second(self) -> i64 {
         // Shared memory or a broken clock may say anything; year 9999 is the last with four digits.
         let utc = self.unix.secs_floor().min(253_402_214_400) as i64;
@@ -121,21 +142,21 @@ pub fn thousandths(ms: u64) -> Written {
     })
 }
 
-/// A time or number as text: digits, letters and `-+:. ` only. Every refusal writes two dozen of
-/// them, and `format!` would take more instructions for their digits than for the rest of the page.
-/// Aligned, because text is checked sixteen bytes at a time where it is.
+/// A time or number as text: digits, letters and `-+:. ` only, or the element that says it. Every
+/// refusal writes a dozen of them, and `format!` would take more instructions for their digits than
+/// for the rest of the page. Aligned, because text is checked sixteen bytes at a time where it is.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
-pub struct Written {
-    bytes: [u8; 40],
+pub struct Written<const N: usize = 40> {
+    bytes: [u8; N],
     len: usize,
 }
 
-impl Written {
+impl<const N: usize> Written<N> {
     #[inline]
-    fn by(fill: impl FnOnce(&mut Written)) -> Written {
+    fn by(fill: impl FnOnce(&mut Written<N>)) -> Written<N> {
         let mut to = Written {
-            bytes: [0; 40],
+            bytes: [0; N],
             len: 0,
         };
         fill(&mut to);
@@ -184,6 +205,23 @@ impl Written {
         }
     }
 
+    fn signs(&mut self, signs: &[u8]) {
+        let end = self.len + signs.len();
+        if let Some(to) = self.bytes.get_mut(self.len..end) {
+            to.copy_from_slice(signs);
+            self.len = end;
+        }
+    }
+
+    /// What is there already, once more.
+    fn again(&mut self, part: std::ops::Range<usize>) {
+        let end = self.len + part.len();
+        if end <= N && part.end <= N {
+            self.bytes.copy_within(part, self.len);
+            self.len = end;
+        }
+    }
+
     /// `n`, at most 99, in two digits.
     #[inline]
     fn two(&mut self, n: u64) {
@@ -201,16 +239,16 @@ impl Written {
     }
 }
 
-impl fmt::Display for Written {
+impl<const N: usize> fmt::Display for Written<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// None of its characters means anything in HTML.
-impl askama::filters::HtmlSafe for Written {}
+/// No other character of it means anything in HTML than those of the element.
+impl<const N: usize> askama::filters::HtmlSafe for Written<N> {}
 
-impl askama::FastWritable for Written {
+impl<const N: usize> askama::FastWritable for Written<N> {
     fn write_into(&self, to: &mut dyn fmt::Write, _: &dyn askama::Values) -> askama::Result<()> {
         Ok(to.write_str(self.as_str())?)
     }
@@ -278,6 +316,18 @@ mod tests {
         };
         assert_eq!(later(59), "23:59:59");
         assert_eq!(later(60), "2026-01-01 00:00:00");
+        let element = |s| {
+            let later = today.after(Micros::from_secs(s));
+            later.element(today).to_string()
+        };
+        assert_eq!(
+            element(59),
+            "<time datetime=\"2025-12-31T23:59:59+00:00\">23:59:59</time>"
+        );
+        assert_eq!(
+            element(60),
+            "<time datetime=\"2026-01-01T00:00:00+00:00\">2026-01-01 00:00:00</time>"
+        );
     }
 
     #[test]

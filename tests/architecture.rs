@@ -8,16 +8,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("micros", &[]),
     ("wall", &["micros"]),
     ("nap", &["micros"]),
+    ("bwshare", &["micros"]),
     ("room", &["micros", "nap"]),
     ("conf", &["micros"]),
-    ("shm", &["micros", "nap", "room"]),
+    ("shm", &["micros", "nap", "bwshare", "room"]),
     ("page", &["micros", "nap", "room", "wall"]),
-    ("info", &["micros", "nap", "room", "wall"]),
-    ("sim", &["micros", "nap", "room"]),
+    ("info", &["micros", "nap", "bwshare", "room", "wall"]),
+    ("sim", &["micros", "nap", "bwshare", "room"]),
     (
         "ffi",
         &[
-            "micros", "nap", "room", "shm", "page", "info", "conf", "wall",
+            "micros", "nap", "bwshare", "room", "shm", "page", "info", "conf", "wall",
         ],
     ),
 ];
@@ -114,7 +115,7 @@ fn each_directive_has_its_row_in_the_docs() {
         .filter_map(|line| {
             let (macro_name, rest) = line.trim().split_once("(\"")?;
             let is_row = macro_name.starts_with("AP_INIT")
-                || ["ROOM", "SERVER", "PATH"].contains(&macro_name);
+                || ["ROOM", "SERVER", "PATH", "BWSHARE"].contains(&macro_name);
             is_row.then(|| rest.split('"').next()).flatten()
         })
         .collect();

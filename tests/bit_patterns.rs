@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use mod_nap::info::{Report, Snapshot};
+use mod_nap::info::{Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
@@ -30,6 +30,8 @@ const DIMS: Dims = Dims {
     rooms: 2,
     gates: 2,
     places: 24,
+    stripes: 0,
+    trace_sets: 0,
 };
 /// CPU seconds the whole process may take; it takes a few per cent of them.
 const CPU: u64 = 1200;
@@ -253,6 +255,7 @@ impl Server {
                 2 => Parking::Sparing,
                 _ => Parking::Anybody,
             },
+            left: self.rng.below(99) as u32,
             tickets,
             forged: false,
             sell: true,
@@ -362,13 +365,18 @@ impl Server {
         let mut snapshot = Snapshot::new(2, 2, 6);
         self.segment
             .locked(|tables, now, _| snapshot.take(tables, now + self.ahead));
+        snapshot.take_recent(self.segment.recent());
         let wall = Wall {
             unix: Micros(clock::wall()),
             offset_min: 0,
         };
         let report = Report::of(&snapshot, wall, &self.segment.workers());
         assert!(report.to_json().starts_with('{'));
-        assert!(!report.to_html().is_empty());
+        let files = Files {
+            style: "s",
+            script: "s",
+        };
+        assert!(!report.to_html(files).is_empty());
         assert!(!report.line_for_start(1).is_empty());
     }
 

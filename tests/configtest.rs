@@ -148,8 +148,9 @@ fn what_does_not_fit_together_is_told() {
             "leave nobody to wait under MaxRequestWorkers 16",
         ),
         (
-            "NapReserve 12\n<NapRoom a>\nNapRunReady 9\n</NapRoom>",
-            "leave nobody to wait",
+            "NapReserve 5\n<NapRoom a>\nNapRunReady 6\n</NapRoom>",
+            "NapRunReady 6 and 10 workers in reserve (NapReserve: 5 in each of 2 children) leave \
+             nobody to wait under MaxRequestWorkers 16",
         ),
         (
             "NapTicketKey {root}/none\n<NapRoom a>\n</NapRoom>",
@@ -170,6 +171,17 @@ fn what_does_not_fit_together_is_told() {
         let all = parts.into_iter().all(|part| said.contains(part));
         assert!(all, "{config}: {said}");
     }
+}
+
+#[test]
+fn too_many_rooms_are_told_with_their_number() {
+    let rooms = |n| (0..n).map(|n| format!("<NapRoom r{n}>\n</NapRoom>\n"));
+    Httpd::configtest(&rooms(256).collect::<String>()).expect("as many as may be");
+    let said = complaint(&rooms(257).collect::<String>());
+    assert!(
+        said.contains("<NapRoom>: 257 rooms are too many; use at most 256"),
+        "{said}"
+    );
 }
 
 #[test]

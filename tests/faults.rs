@@ -28,6 +28,8 @@ fn server() -> Builder {
         ))
         .expect_log("exit signal Killed", "the test kills children")
         .expect_log("cgi daemon", "mod_cgid misses the killed")
+        .expect_log("exit signal Broken pipe", "its daemon writes to the killed")
+        .expect_log("AH01239:", "and another takes its place")
         .expect_log("AH10393:", "one after the other, as httpd remarks")
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mod_nap::info::{Report, Snapshot};
+use mod_nap::info::{Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
@@ -23,6 +23,8 @@ const DIMS: Dims = Dims {
     rooms: 2,
     gates: 2,
     places: 64,
+    stripes: 0,
+    trace_sets: 0,
 };
 const PREFORK: Workers = Workers {
     per_pool: 34,
@@ -66,6 +68,11 @@ const TERMS: Terms = Terms {
     parked: 30,
 };
 
+const FILES: Files<'_> = Files {
+    style: "/.nap/ticket/info.css?v=1",
+    script: "/.nap/ticket/info.js?v=1",
+};
+
 fn wall() -> Wall {
     Wall {
         unix: Micros(1_769_828_400_250_000),
@@ -97,6 +104,7 @@ fn room(tables: &mut Tables<'_>, name: &str) {
 fn report(tables: &Tables<'_>, now: Micros, workers: Workers) -> Report {
     let mut snapshot = Snapshot::new(2, 2, 4);
     snapshot.take(tables, now);
+    snapshot.take_recent(tables.recent);
     Report::of(&snapshot, wall(), &workers)
 }
 
@@ -199,6 +207,8 @@ impl Crowd {
                     waited: true,
                     queue,
                     predicted,
+                    slot: seat.redeemed.map_or(0, |ticket| ticket.slot),
+                    index: seat.redeemed.map_or(0, |ticket| ticket.index),
                     ..leaving
                 };
                 self.waiting.push((seat.place, owner, leaving));
@@ -223,6 +233,7 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
     Arrival {
         owner,
         parking: Parking::Anybody,
+        left: u32::MAX,
         tickets,
         forged: false,
         sell: true,
@@ -241,7 +252,7 @@ fn an_empty_segment_and_an_idle_gate_have_nothing_to_tell_and_say_so() {
     let empty = segment.locked(|tables, now, _| report(tables, now, Workers::default()));
     let empty = empty.expect("the lock");
     assert_eq!(json(&empty)["rooms"], serde_json::json!([]));
-    assert!(empty.to_html().contains("No rooms are configured."));
+    assert!(empty.to_html(FILES).contains("No rooms are configured."));
     assert!(empty.line_for_start(1).contains(" no rooms; 1 KiB shared;"));
 
     let idle = with_room("board", |tables, now| report(tables, now, PREFORK));
@@ -329,6 +340,21 @@ fn a_busy_gate_tells_its_limits_its_promises_and_its_tickets() {
             .sum();
         assert_eq!(sold, number(&promise["sold"]), "none has closed yet");
 
+        let state = gate["summary"].as_str().expect("a sentence");
+        assert!(
+            state.starts_with("Full: 2 of 2 run, ")
+                && state.contains(" wait of 30; the wait is 0."),
+            "{state}"
+        );
+        assert!(state.ends_with(" presented so far were kept."), "{state}");
+        assert_eq!(gate["state"], "Full");
+        let attention = told["attention"][0].as_str().expect("a sentence");
+        assert!(
+            attention.starts_with("Room board: ")
+                && attention.ends_with(&format!("to {}.", wanted + 4.0)),
+            "{attention}"
+        );
+
         let tickets = told["tickets"].as_array().expect("tickets");
         assert_eq!(tickets.len(), 50);
         assert!(
@@ -338,9 +364,113 @@ fn a_busy_gate_tells_its_limits_its_promises_and_its_tickets() {
         );
         assert!(tickets.iter().all(|ticket| ticket["room"] == "board"));
 
-        let html = report.to_html();
-        for needle in ["<h2>Room board</h2>", "100.00 %", why, "GET /board?page=1"] {
+        let html = report.to_html(FILES);
+        for needle in ["</span> board</h2>", "100.00 %", why, "GET /board?page=1"] {
             assert!(html.contains(needle), "{needle}");
+        }
+    });
+}
+
+#[test]
+fn the_last_minutes_tell_what_happened_second_by_second() {
+    with_room("board", |tables, now| {
+        let mut crowd = Crowd::new(now, "/");
+        crowd.run(tables, Micros::from_secs(60));
+        let told = json(&report(tables, crowd.now, PREFORK));
+        let gate = &told["rooms"][0]["gates"][0];
+        let numbers = |key: &str| -> Vec<u64> {
+            let list = gate["recent"][key].as_array().expect("a list");
+            list.iter().map(|n| n.as_u64().expect("a number")).collect()
+        };
+        for key in [
+            "queue", "limit", "running", "finished", "refused", "sold", "redeemed",
+        ] {
+            assert_eq!(numbers(key).len(), 300, "{key}");
+        }
+        // Nobody came in the first four minutes; 20 are served a second in the last.
+        let (quiet, busy) = (..230, 250..);
+        assert!(numbers("finished")[quiet].iter().all(|&n| n == 0));
+        assert!(numbers("queue")[quiet].iter().all(|&n| n == 0));
+        assert!(
+            numbers("finished")[busy.clone()]
+                .iter()
+                .all(|n| (19..=21).contains(n))
+        );
+        assert!(numbers("queue")[busy.clone()].iter().all(|&n| n > 10));
+        assert!(
+            numbers("running")[busy.clone()]
+                .iter()
+                .all(|n| (1..=2).contains(n))
+        );
+        assert!(numbers("limit")[busy].iter().all(|&n| n == 30));
+        // All of the last minute but what falls into the second that is not over.
+        let near = |of: u64, all: &Value| {
+            let all = all.as_u64().expect("a number");
+            assert!(of <= all && of + 60 >= all, "{of} of {all}");
+        };
+        near(numbers("sold").iter().sum(), &gate["promise"]["sold"]);
+        near(
+            numbers("refused").iter().sum(),
+            &gate["counts"]["refused_in_all"],
+        );
+        near(
+            numbers("redeemed").iter().sum(),
+            &gate["promise"]["presented"],
+        );
+
+        let list = |key: &str| gate["answers"][key].as_array().expect("a list").clone();
+        assert_eq!(list("response_s").len(), 512);
+        let waited = |(how, s): (&Value, &Value)| {
+            how == "passed" || s.as_f64().is_some_and(|s| s > 0.1 && s < 4.0)
+        };
+        assert!(list("how").iter().zip(&list("response_s")).all(waited));
+        assert!(list("how").iter().any(|how| how == "ticket"));
+        let (median, p95) = (&gate["answers"]["median_s"], &gate["answers"]["p95_s"]);
+        assert!(median.as_f64() > Some(0.5) && median.as_f64() <= p95.as_f64());
+    });
+}
+
+#[test]
+fn what_an_administrator_must_see_is_said_in_words() {
+    with_room("board", |tables, now| {
+        let summary = |tables: &Tables<'_>| {
+            let told = json(&report(tables, now, PREFORK));
+            let gate = &told["rooms"][0]["gates"][0];
+            (gate["summary"].clone(), told["attention"].clone())
+        };
+        let (said, attention) = summary(tables);
+        assert_eq!(
+            said,
+            "Quiet: nobody is here, nor was in the last minute; 2 may run at once."
+        );
+        assert_eq!(attention, serde_json::json!([]));
+        let mut wakes = Wakes::default();
+        for serial in 1..=2 {
+            let owner = Owner::new(Life { child: 0, epoch: 1 }, serial);
+            let mut gate = tables.gate(0, now, &mut wakes).expect("a gate");
+            gate.enter(&arrival(owner, "/", &[]));
+            let (said, _) = summary(tables);
+            let expected = [
+                "Open: 1 of 2 run, nobody waits.",
+                "Busy: 2 of 2 run, nobody waits.",
+            ];
+            assert_eq!(said, expected[serial as usize - 1]);
+        }
+        let counts = &mut tables.gates[0].counts;
+        (counts.sold, counts.presented, counts.kept) = (9, 5, 3);
+        (counts.broken, counts.deferred, counts.mended) = (1, 1, 1);
+        let (said, attention) = summary(tables);
+        assert_eq!(
+            said,
+            "Busy: 2 of 2 run, nobody waits; 0 tickets out, 3 of 5 presented so far were kept."
+        );
+        let attention = attention.to_string();
+        for part in [
+            "1 of 5 tickets presented in time were turned away",
+            "put off",
+            "mended 1 times",
+        ] {
+            assert!(attention.contains(part), "{attention}");
         }
     });
 }
@@ -399,12 +529,13 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
         };
         tables.history.issue(record, b"\xff\x00\x1b[31m", b"\xc3(");
         let report = report(tables, crowd.now, PREFORK);
-        let html = report.to_html();
+        let html = report.to_html(FILES);
         assert!(
             html.contains("&#60;script&#62;alert(&#39;x&#39;)"),
             "{html}"
         );
-        assert!(!html.contains("<script") && !html.contains(HOSTILE));
+        assert!(!html.contains("<script>") && !html.contains(HOSTILE));
+        assert_eq!(html.matches("<script").count(), 1, "the page's own");
         assert_eq!(json(&report)["rooms"][0]["name"], HOSTILE);
         assert_eq!(
             json(&report)["tickets"][1]["request"],
@@ -502,7 +633,7 @@ fn any_bit_pattern_is_survived() {
         ] {
             let report = report(tables, now, workers);
             assert!(json(&report)["rooms"].is_array());
-            assert!(report.to_html().ends_with("</html>"));
+            assert!(report.to_html(FILES).ends_with("</html>"));
             report.line_for_start(u64::MAX);
         }
     });

@@ -19,11 +19,12 @@ fn vectors_that_agree_print_a_line_each_and_exit_zero() {
     let output = vectors(&[
         "tests/vectors/nap_wait.json",
         "tests/vectors/nap_ticket.json",
+        "tests/vectors/bwshare.json",
     ]);
     let lines = text(&output.stdout);
     assert_eq!(
         (output.status.code(), lines.lines().count()),
-        (Some(0), 22),
+        (Some(0), 27),
         "{lines}"
     );
     assert!(lines.lines().all(|line| line.starts_with("ok ")), "{lines}");

@@ -36,6 +36,8 @@ const DIMS: Dims = Dims {
     rooms: 1,
     gates: 1,
     places: 64,
+    stripes: 0,
+    trace_sets: 0,
 };
 
 /// What the test itself counts, shared by all its processes. All zero at first.
@@ -250,6 +252,7 @@ impl Process {
         Arrival {
             owner,
             parking: Parking::Anybody,
+            left: u32::MAX,
             tickets,
             forged: false,
             sell: true,

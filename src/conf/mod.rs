@@ -13,8 +13,10 @@
 //! | [`values`] | what an administrator may write: numbers, times, sizes, words |
 //! | [`text`] | a text of fixed size |
 //! | [`room`], [`server`] | the two structs: directives, defaults, checks |
+//! | [`bwshare`] | the same for `BwShare...` |
 //! | `cookie` | what may stand in `NapTicketCookie` |
 
+pub mod bwshare;
 mod cookie;
 pub mod directive;
 pub mod room;
@@ -24,6 +26,7 @@ pub mod server;
 pub mod text;
 pub mod values;
 
+pub use bwshare::{BwDirective, BwShareConf};
 pub use directive::Directive;
 pub use room::{Remark, RoomConf};
 pub use server::{ServerConf, TICKET_PATH, ticket_status};

@@ -293,22 +293,26 @@ impl RoomConf {
         let wanted = self.workers_wanted(reserve);
         if known && self.run_ready.saturating_add(reserve) >= workers {
             return Err(format!(
-                "room {}: NapRunReady {}{} and NapReserve {reserve} leave nobody to wait under \
-                 MaxRequestWorkers {workers}; this room wants MaxRequestWorkers {wanted}",
+                "room {}: NapRunReady {}{} and {} leave nobody to wait under MaxRequestWorkers \
+                 {workers}; this room wants MaxRequestWorkers {wanted}",
                 self.name.as_str(),
                 self.run_ready,
                 if auto { " (auto)" } else { "" },
+                server.reserve_in_words(),
             ));
         }
-        Ok((known && wanted > workers).then(|| {
+        let of_all = (known && wanted > workers).then(|| {
             let waiting = workers - reserve - self.run_ready;
-            Remark(format!(
-                "room {}: MaxRequestWorkers {workers} lets at most {waiting} wait beside \
-                 {} running and {reserve} in reserve; this room wants MaxRequestWorkers {wanted}",
-                self.name.as_str(),
+            format!(
+                "MaxRequestWorkers {workers} lets at most {waiting} wait beside {} running and \
+                 {reserve} in reserve; this room wants MaxRequestWorkers {wanted}",
                 self.run_ready
-            ))
-        }))
+            )
+        });
+        let of_one = server.threads_remark(self.run_ready as u32);
+        let said: Vec<String> = of_all.into_iter().chain(of_one).collect();
+        let name = self.name.as_str();
+        Ok((!said.is_empty()).then(|| Remark(format!("room {name}: {}", said.join(". ")))))
     }
 
     /// Running, waiting and in reserve. Before anything is measured, those who can wait are taken
@@ -442,8 +446,9 @@ mod tests {
             (
                 &[(RunReady, "140")],
                 150,
-                "room shop: NapRunReady 140 and NapReserve 18 leave nobody to wait under \
-                 MaxRequestWorkers 150; this room wants MaxRequestWorkers 2398",
+                "room shop: NapRunReady 140 and 18 workers in reserve (NapReserve: 3 in each of 6 \
+                 children) leave nobody to wait under MaxRequestWorkers 150; this room wants \
+                 MaxRequestWorkers 2398",
             ),
         ];
         for (lines, workers, want) in table {

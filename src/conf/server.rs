@@ -8,7 +8,7 @@ use super::values::*;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConf {
-    /// Workers kept free; [`UNSET`]: `reserve_percent` counts.
+    /// Workers kept free in each child (prefork: in the server); [`UNSET`]: `reserve_percent` counts.
     pub reserve: i64,
     /// The same in per cent of a child's threads (prefork: of all children).
     pub reserve_percent: i64,
@@ -85,26 +85,73 @@ impl ServerConf {
         Ok(())
     }
 
-    /// Workers kept free over the whole server, a number; at least 1 unless 0 was asked for. In
-    /// per cent it is taken of each child's threads, rounded up, as every child keeps its own.
-    pub fn reserve(&self) -> i64 {
-        if self.reserve != UNSET {
-            return self.reserve.max(0);
-        }
-        let percent = if self.reserve_percent < 0 {
-            10
-        } else {
-            self.reserve_percent
+    /// Workers among which a request finds one: those of a child, on prefork those of the server.
+    pub fn pool(&self) -> u32 {
+        let workers = match self.threaded {
+            0 => self.max_workers,
+            _ => self.threads_per_child,
         };
-        let share = |n: i64| (n * percent + 99) / 100;
-        let (workers, threads) = (
-            i64::from(self.max_workers),
-            i64::from(self.threads_per_child),
-        );
-        if self.threaded == 0 || threads == 0 {
-            return share(workers);
+        workers.max(1)
+    }
+
+    /// How many such pools there are.
+    pub fn pools(&self) -> u32 {
+        (self.max_workers / self.pool()).max(1)
+    }
+
+    /// Workers of a pool of this size that are kept free. Per cent are rounded up, so that none are
+    /// kept only where 0 was asked for.
+    fn reserve_of(&self, pool: u32) -> u32 {
+        let percent = match (self.reserve, self.reserve_percent) {
+            (n, _) if n >= 0 => return u32::try_from(n).unwrap_or(u32::MAX),
+            (_, percent) if percent >= 0 => percent as u64,
+            _ => 10,
+        };
+        (u64::from(pool) * percent).div_ceil(100) as u32
+    }
+
+    /// Workers kept free in each child, on prefork in the server.
+    pub fn reserve_of_pool(&self) -> u32 {
+        self.reserve_of(self.pool())
+    }
+
+    /// Workers kept free over the whole server.
+    pub fn reserve(&self) -> i64 {
+        i64::from(self.reserve_of_pool()) * i64::from(self.pools())
+    }
+
+    /// The same in words.
+    pub fn reserve_in_words(&self) -> String {
+        let (all, own, pools) = (self.reserve(), self.reserve_of_pool(), self.pools());
+        match self.threaded {
+            0 => format!("{all} workers in reserve (NapReserve)"),
+            _ => {
+                format!("{all} workers in reserve (NapReserve: {own} in each of {pools} children)")
+            }
         }
-        share(threads).saturating_mul((workers + threads - 1) / threads)
+    }
+
+    /// Those who run beside each other, `run_ready` over all children, fall to a child by chance:
+    /// what to say when they leave too few of its threads for others to wait on.
+    pub fn threads_remark(&self, run_ready: u32) -> Option<String> {
+        let mean = f64::from(run_ready) / f64::from(self.pools());
+        // Two standard deviations more than its share.
+        let busy = run_ready.min((mean + 2.0 * mean.sqrt()).ceil() as u32);
+        // As many as newcomers leave to ticket holders, at least.
+        let enough = |threads: &u32| {
+            let wanted = self.reserve_of(*threads).saturating_add(busy);
+            *threads >= wanted.saturating_add(threads.isqrt())
+        };
+        let threads = self.threads_per_child;
+        if self.threaded == 0 || self.max_workers == 0 || enough(&threads) {
+            return None;
+        }
+        let wanted = (threads..1 << 20).find(enough)?;
+        Some(format!(
+            "ThreadsPerChild {threads} leaves too few threads to wait on in a child where {busy} run \
+             beside {} in reserve; use ThreadsPerChild {wanted} or more",
+            self.reserve_of_pool()
+        ))
     }
 
     /// What to say when a graceful restart finds no slots for new children beside the old ones: these
@@ -185,7 +232,9 @@ mod tests {
             let mut server = server(workers, threads);
             server.directive(Reserve, &[arg]).map(|()| server.reserve())
         };
-        assert_eq!(reserve("5", 150, 25), Ok(5));
+        assert_eq!(reserve("5", 150, 25), Ok(30), "5 in each of 6 children");
+        assert_eq!(reserve("5", 150, 1), Ok(5));
+        assert_eq!(reserve("0", 150, 25), Ok(0));
         assert_eq!(reserve("10%", 150, 25), Ok(18), "3 of 25 in 6 children");
         assert_eq!(reserve("10%", 150, 1), Ok(15));
         assert_eq!(reserve("0%", 150, 25), Ok(0));
@@ -194,6 +243,31 @@ mod tests {
             let error = reserve(bad, 150, 25).expect_err(bad);
             assert!(error.contains("from 0 to 10000 or 0% to 90%"), "{error}");
         }
+    }
+
+    #[test]
+    fn threads_to_wait_on_are_left_beside_those_that_run() {
+        let remark =
+            |run_ready, workers, threads| server(workers, threads).threads_remark(run_ready);
+        assert_eq!(remark(10, 150, 25), None);
+        assert_eq!(
+            remark(4, 16, 8),
+            None,
+            "one in reserve, all four here, three left"
+        );
+        assert_eq!(remark(140, 150, 1), None, "prefork has one pool");
+        assert_eq!(
+            remark(100, 1600, 25),
+            None,
+            "of a hundred about six run here"
+        );
+        let said = remark(22, 50, 25).expect("18 run here and 3 are kept");
+        assert_eq!(
+            said,
+            "ThreadsPerChild 25 leaves too few threads to wait on in a child where 18 run beside 3 \
+             in reserve; use ThreadsPerChild 26 or more"
+        );
+        assert_eq!(remark(22, 52, 26), None);
     }
 
     #[test]

@@ -273,6 +273,7 @@ mod tests {
     use crate::conf::samples::{room, set};
     use crate::conf::{RoomConf, ServerConf, ticket_status};
     use Directive::*;
+    use proptest::prelude::*;
 
     #[test]
     fn values_are_read_with_their_units() {
@@ -454,5 +455,34 @@ mod tests {
             .directive(WaitMax, &["x".repeat(9000).as_str()])
             .expect_err("not a time");
         assert!(error.len() < 200, "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_as_the_same(number in 0..=i64::MAX / 1000) {
+            prop_assert_eq!(Kind::Size.read(&Size(number).to_string()), Some(number));
+            let time = number / MILLISECOND * MILLISECOND;
+            prop_assert_eq!(Kind::Time.read(&Time(time).to_string()), Some(time));
+            prop_assert_eq!(Kind::Count.read(&number.to_string()), Some(number));
+        }
+
+        #[test]
+        fn no_text_makes_a_value_outside_its_range(text in "\\PC{0,30}|[0-9.]{1,24}[a-zA-Z%]{0,3}") {
+            for words in [
+                Words::count(1..=10),
+                Words::reserve(0..=10),
+                Words::size(K..=G),
+                Words::time(SECOND..=HOUR),
+                Words::share(0, 1),
+            ] {
+                let range = words.range.clone();
+                match words.auto().read(&text) {
+                    Ok(value) => prop_assert!(value == AUTO || range.contains(&value)),
+                    Err(complaint) => prop_assert!(complaint.contains("use ")),
+                }
+            }
+            let quoted = shown(&text);
+            prop_assert!(quoted.chars().count() < 700 && !quoted.chars().any(char::is_control));
+        }
     }
 }

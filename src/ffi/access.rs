@@ -20,6 +20,7 @@ use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::places::wake;
+use crate::room::recent::{Answer, How};
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
 
@@ -289,6 +290,7 @@ fn arrival<'q>(
     Arrival {
         owner: here.owner(),
         parking,
+        left: 0,
         tickets: &carried.tickets,
         forged: carried.forged,
         sell: sells(dest, purpose, method, accept),
@@ -366,9 +368,9 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             // Counted under the lock, so that two threads of a child cannot both take the last
             // worker that may wait.
             let (segment, life) = (&process.segment, arrival.owner.life());
-            arrival.parking = segment
-                .workers()
-                .parking_in(segment.children(), life, secondary);
+            let (workers, children) = (segment.workers(), segment.children());
+            arrival.parking = workers.parking_in(children, life, secondary);
+            arrival.left = workers.left(children, life);
             let verdict = view.enter(&arrival);
             if matches!(verdict, Verdict::Wait(_)) {
                 waiters.fetch_add(1, Relaxed);
@@ -538,15 +540,30 @@ fn give_back(here: &Here<'_>) {
     let plain = a.group == group::RUN && !has_ticket(a);
     if plain && permits.waiting() == 0 {
         let now = here.process.segment.now();
-        if permits.release(a.permit, here.owner()) {
-            permits.residence.record(now - Micros(a.granted_us));
-        }
-        if permits.waiting() != 0 {
+        note_answer(here, now);
+        if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
             here.gate(|view| view.serve());
         }
         return;
     }
     give_back_locked(here);
+}
+
+/// One that got in at once is over, for the charts.
+#[inline]
+fn note_answer(here: &Here<'_>, now: Micros) {
+    let Some(recent) = here.room.recent else {
+        return;
+    };
+    let first = recent.note_answer(&Answer {
+        finished: now,
+        response: now - Micros(here.a.entered_us),
+        queue: 0,
+        how: How::Passed,
+    });
+    if first {
+        recent.note_running(now, here.room.permits.running());
+    }
 }
 
 #[cold]

@@ -8,12 +8,16 @@ pub const NAP_ERR_MAX: u32 = 512;
 pub const NAP_AUTO: i32 = -2;
 pub const NAP_PAPER: i32 = -3;
 pub const NAP_OFF: i32 = -4;
+pub const NAP_BW_HORIZONS: u32 = 3;
 pub const NAP_FLAG_SECONDARY: u32 = 1;
 pub const NAP_FLAG_DRY_RUN: u32 = 2;
 pub const NAP_FLAG_TICKETS: u32 = 4;
+pub const NAP_BW_DRY: u32 = 1;
+pub const NAP_BW_EXCUSED: u32 = 2;
 pub const NAP_FORM_NONE: u32 = 0;
 pub const NAP_FORM_READ: u32 = 1;
 pub const NAP_FORM_LOST: u32 = 2;
+pub const NAP_ROOMS_MAX: u32 = 256;
 pub const NAP_LOG_ERROR: u32 = 3;
 pub const NAP_LOG_WARN: u32 = 4;
 pub const NAP_LOG_NOTICE: u32 = 5;
@@ -153,6 +157,64 @@ impl Default for nap_room_conf {
         }
     }
 }
+pub const NAP_BW_FILES: nap_bw_directive = 1;
+pub const NAP_BW_BYTES: nap_bw_directive = 2;
+pub const NAP_BW_RULE: nap_bw_directive = 3;
+pub const NAP_BW_CLIENT: nap_bw_directive = 4;
+pub const NAP_BW_HORIZON: nap_bw_directive = 5;
+pub const NAP_BW_STATUS: nap_bw_directive = 6;
+pub const NAP_BW_TX1_RATE: nap_bw_directive = 7;
+pub const NAP_BW_TX1_MAX: nap_bw_directive = 8;
+pub const NAP_BW_TX2_RATE: nap_bw_directive = 9;
+pub const NAP_BW_TX2_MAX: nap_bw_directive = 10;
+pub type nap_bw_directive = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_bw_conf {
+    pub files_max: i64,
+    pub files_rate: i64,
+    pub bytes_max: i64,
+    pub bytes_rate: i64,
+    pub literal: i64,
+    pub refused: i64,
+    pub v4_bits: i64,
+    pub v6_bits: i64,
+    pub status: i64,
+    pub horizons: i64,
+    pub horizon_rate: [i64; 3usize],
+    pub horizon_period: [i64; 3usize],
+    pub horizon_share: [i64; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_bw_conf"][::std::mem::size_of::<nap_bw_conf>() - 152usize];
+    ["Alignment of nap_bw_conf"][::std::mem::align_of::<nap_bw_conf>() - 8usize];
+    ["Offset of field: nap_bw_conf::files_max"]
+        [::std::mem::offset_of!(nap_bw_conf, files_max) - 0usize];
+    ["Offset of field: nap_bw_conf::files_rate"]
+        [::std::mem::offset_of!(nap_bw_conf, files_rate) - 8usize];
+    ["Offset of field: nap_bw_conf::bytes_max"]
+        [::std::mem::offset_of!(nap_bw_conf, bytes_max) - 16usize];
+    ["Offset of field: nap_bw_conf::bytes_rate"]
+        [::std::mem::offset_of!(nap_bw_conf, bytes_rate) - 24usize];
+    ["Offset of field: nap_bw_conf::literal"]
+        [::std::mem::offset_of!(nap_bw_conf, literal) - 32usize];
+    ["Offset of field: nap_bw_conf::refused"]
+        [::std::mem::offset_of!(nap_bw_conf, refused) - 40usize];
+    ["Offset of field: nap_bw_conf::v4_bits"]
+        [::std::mem::offset_of!(nap_bw_conf, v4_bits) - 48usize];
+    ["Offset of field: nap_bw_conf::v6_bits"]
+        [::std::mem::offset_of!(nap_bw_conf, v6_bits) - 56usize];
+    ["Offset of field: nap_bw_conf::status"][::std::mem::offset_of!(nap_bw_conf, status) - 64usize];
+    ["Offset of field: nap_bw_conf::horizons"]
+        [::std::mem::offset_of!(nap_bw_conf, horizons) - 72usize];
+    ["Offset of field: nap_bw_conf::horizon_rate"]
+        [::std::mem::offset_of!(nap_bw_conf, horizon_rate) - 80usize];
+    ["Offset of field: nap_bw_conf::horizon_period"]
+        [::std::mem::offset_of!(nap_bw_conf, horizon_period) - 104usize];
+    ["Offset of field: nap_bw_conf::horizon_share"]
+        [::std::mem::offset_of!(nap_bw_conf, horizon_share) - 128usize];
+};
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct nap_server_conf {
@@ -271,6 +333,29 @@ const _: () = {
     ["Offset of field: nap_access::waited_us"]
         [::std::mem::offset_of!(nap_access, waited_us) - 88usize];
     ["Offset of field: nap_access::ticket"][::std::mem::offset_of!(nap_access, ticket) - 96usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_visit {
+    pub limits: u32,
+    pub flags: u32,
+    pub key: u64,
+    pub wide: u64,
+    pub wait_us: u64,
+    pub debt: u32,
+    pub status: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 40usize];
+    ["Alignment of nap_visit"][::std::mem::align_of::<nap_visit>() - 8usize];
+    ["Offset of field: nap_visit::limits"][::std::mem::offset_of!(nap_visit, limits) - 0usize];
+    ["Offset of field: nap_visit::flags"][::std::mem::offset_of!(nap_visit, flags) - 4usize];
+    ["Offset of field: nap_visit::key"][::std::mem::offset_of!(nap_visit, key) - 8usize];
+    ["Offset of field: nap_visit::wide"][::std::mem::offset_of!(nap_visit, wide) - 16usize];
+    ["Offset of field: nap_visit::wait_us"][::std::mem::offset_of!(nap_visit, wait_us) - 24usize];
+    ["Offset of field: nap_visit::debt"][::std::mem::offset_of!(nap_visit, debt) - 32usize];
+    ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -497,6 +582,7 @@ pub struct nap_core {
             err: *mut ::std::os::raw::c_char,
         ) -> ::std::os::raw::c_int,
     >,
+    pub room_keep: ::std::option::Option<unsafe extern "C" fn(name: nap_str)>,
     pub room_index: ::std::option::Option<
         unsafe extern "C" fn(
             room: *const nap_room_conf,
@@ -575,10 +661,41 @@ pub struct nap_core {
         unsafe extern "C" fn(q: *const nap_request, json: ::std::os::raw::c_int),
     >,
     pub preview: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, query: nap_str)>,
+    pub conf_bw_init: ::std::option::Option<unsafe extern "C" fn(conf: *mut nap_bw_conf)>,
+    pub conf_bw: ::std::option::Option<
+        unsafe extern "C" fn(
+            conf: *mut nap_bw_conf,
+            which: nap_bw_directive,
+            argv: *const nap_str,
+            argc: usize,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub conf_bw_over: ::std::option::Option<
+        unsafe extern "C" fn(into: *mut nap_bw_conf, below: *const nap_bw_conf),
+    >,
+    pub bw_limits:
+        ::std::option::Option<unsafe extern "C" fn(conf: *const nap_bw_conf, host: nap_str) -> u32>,
+    pub bw_start: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
+    pub bw_enter: ::std::option::Option<
+        unsafe extern "C" fn(v: *mut nap_visit, client: *const u8) -> ::std::os::raw::c_int,
+    >,
+    pub bw_excuse: ::std::option::Option<
+        unsafe extern "C" fn(v: *mut nap_visit, q: *const nap_request) -> ::std::os::raw::c_int,
+    >,
+    pub bw_bytes: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: i64)>,
+    pub bw_refusal:
+        ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, q: *const nap_request)>,
+    pub bw_page:
+        ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, q: *const nap_request)>,
+    pub bw_debt_name: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit) -> nap_str>,
+    pub bw_info: ::std::option::Option<
+        unsafe extern "C" fn(q: *const nap_request, trace: ::std::os::raw::c_int, args: nap_str),
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 280usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 384usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -594,46 +711,65 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, conf_room_finish) - 48usize];
     ["Offset of field: nap_core::segment_open"]
         [::std::mem::offset_of!(nap_core, segment_open) - 56usize];
+    ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 64usize];
     ["Offset of field: nap_core::room_index"]
-        [::std::mem::offset_of!(nap_core, room_index) - 64usize];
+        [::std::mem::offset_of!(nap_core, room_index) - 72usize];
     ["Offset of field: nap_core::ticket_keys"]
-        [::std::mem::offset_of!(nap_core, ticket_keys) - 72usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys) - 80usize];
     ["Offset of field: nap_core::page_check"]
-        [::std::mem::offset_of!(nap_core, page_check) - 80usize];
-    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 88usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 96usize];
+        [::std::mem::offset_of!(nap_core, page_check) - 88usize];
+    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 96usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 104usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 104usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 112usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 112usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 120usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 120usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 128usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 128usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 136usize];
     ["Offset of field: nap_core::access_init"]
-        [::std::mem::offset_of!(nap_core, access_init) - 136usize];
+        [::std::mem::offset_of!(nap_core, access_init) - 144usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 144usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 152usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 160usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 168usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 152usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 160usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 168usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 176usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 176usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 184usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 192usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 200usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 208usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 216usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 184usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 192usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 200usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 208usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 216usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 224usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 224usize];
+        [::std::mem::offset_of!(nap_core, variables) - 232usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 232usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 240usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 240usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 248usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 248usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 256usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 256usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 264usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 272usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 264usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 272usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 280usize];
+    ["Offset of field: nap_core::conf_bw_init"]
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 288usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 296usize];
+    ["Offset of field: nap_core::conf_bw_over"]
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 304usize];
+    ["Offset of field: nap_core::bw_limits"]
+        [::std::mem::offset_of!(nap_core, bw_limits) - 312usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 320usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 328usize];
+    ["Offset of field: nap_core::bw_excuse"]
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 336usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 344usize];
+    ["Offset of field: nap_core::bw_refusal"]
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 352usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 360usize];
+    ["Offset of field: nap_core::bw_debt_name"]
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 368usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 376usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

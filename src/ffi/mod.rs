@@ -10,12 +10,14 @@
 //! | `setup` | directives, and the parent's work at start |
 //! | `access` | an access: enter, wait, leave |
 //! | `ticket_log` | NapTicketLog's records |
+//! | `bwshare` | a client's debts: limits, the charge, refusals and pages |
 //! | `pages` | refusals and pages for the administrator |
 //! | `preview` | the ticket page as visitors would see it |
 //!
 //! There is no logic here: what is decided is decided in [`crate::room`].
 
 mod access;
+mod bwshare;
 mod guard;
 mod host;
 mod pages;
@@ -42,6 +44,7 @@ static CORE: nap_core = nap_core {
     conf_status: Some(setup::conf_status),
     conf_room_finish: Some(setup::conf_room_finish),
     segment_open: Some(setup::segment_open),
+    room_keep: Some(setup::room_keep),
     room_index: Some(setup::room_index),
     ticket_keys: Some(setup::ticket_keys),
     page_check: Some(setup::page_check),
@@ -69,6 +72,18 @@ static CORE: nap_core = nap_core {
     ticket_id: Some(pages::ticket_id),
     info: Some(pages::info),
     preview: Some(preview::preview),
+    conf_bw_init: Some(bwshare::conf_bw_init),
+    conf_bw: Some(bwshare::conf_bw),
+    conf_bw_over: Some(bwshare::conf_bw_over),
+    bw_limits: Some(bwshare::bw_limits),
+    bw_start: Some(bwshare::bw_start),
+    bw_enter: Some(bwshare::bw_enter),
+    bw_excuse: Some(bwshare::bw_excuse),
+    bw_bytes: Some(bwshare::bw_bytes),
+    bw_refusal: Some(bwshare::bw_refusal),
+    bw_page: Some(bwshare::bw_page),
+    bw_debt_name: Some(bwshare::bw_debt_name),
+    bw_info: Some(bwshare::bw_info),
 };
 
 /// The table; the one symbol of the core that the shim links to.

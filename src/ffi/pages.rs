@@ -10,21 +10,21 @@ use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend, text};
 use super::ticket_log;
-use crate::info::{Report, Snapshot};
+use crate::info::{Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
-use crate::page::assets::Asset;
+use crate::page::assets::{Asset, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
-use crate::page::{self, POLICY, Page, render};
+use crate::page::{self, POLICY, Page, Rendered, render};
 use crate::room::history::Fate;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::wall::{Wall, hex};
 
-pub fn wall_now() -> Wall {
+pub(super) fn wall_now() -> Wall {
     Wall {
         unix: Micros(clock::wall()),
         offset_min: clock::utc_offset_min(),
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn wishes(q: &nap_request) -> (Format, Language) {
+pub(super) unsafe fn wishes(q: &nap_request) -> (Format, Language) {
     // SAFETY: the caller's promise.
     let (accept, language) = unsafe { (bytes(q.accept), bytes(q.accept_language)) };
     (
@@ -245,7 +245,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
 }
 
 /// The page; what HTML there is of the administrator's own is under his own policy.
-pub fn say(
+pub(super) fn say(
     answer: &Answer<'_>,
     own: Option<&Own>,
     page: &Page<'_>,
@@ -263,10 +263,14 @@ pub fn say(
         }),
         None => {}
     }
+    say_type(answer, format, &render(page, format, language));
+}
+
+/// A page that has been made, with what its form wants.
+pub(super) fn say_type(answer: &Answer<'_>, format: Format, rendered: &Rendered) {
     if format == Format::Html {
         answer.set(c"Content-Security-Policy", POLICY);
     }
-    let rendered = render(page, format, language);
     answer.body(rendered.content_type, &rendered.body);
 }
 
@@ -337,7 +341,18 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
         let answer = process.host.answer(q.r);
         answer.set(c"Cache-Control", "no-store");
         match json {
-            0 => answer.body("text/html; charset=utf-8", &report.to_html()),
+            0 => {
+                // SAFETY: nap.h's promise.
+                let path = unsafe { text(q.ticket_path) };
+                let [style, script] =
+                    [&INFO_STYLE, &INFO_SCRIPT].map(|asset| format!("{path}/{}", asset.address));
+                let files = Files {
+                    style: &style,
+                    script: &script,
+                };
+                answer.set(c"Content-Security-Policy", POLICY);
+                answer.body("text/html; charset=utf-8", &report.to_html(files));
+            }
             _ => answer.body("application/json", &report.to_json()),
         }
     });
@@ -349,5 +364,6 @@ pub fn report(process: &Process) -> Report {
     let [rooms, gates] = segment.room_counts();
     let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
     segment.locked(|tables, now, _| snapshot.take(tables, now));
+    snapshot.take_recent(segment.recent());
     Report::of(&snapshot, wall_now(), &segment.workers())
 }

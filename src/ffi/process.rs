@@ -16,6 +16,7 @@ use crate::page::own::Own;
 use crate::room::children::Child;
 use crate::room::owner::{Life, Owner};
 use crate::room::permits::Permits;
+use crate::room::recent::Recent;
 use crate::shm::segment::Segment;
 
 /// The segment and who to call.
@@ -48,6 +49,8 @@ pub struct RoomSetup {
     pub gate: u32,
     /// Run Ready of that gate.
     pub permits: &'static Permits,
+    /// The last minutes of that gate.
+    pub recent: Option<&'static Recent>,
     /// Name of the ticket cookie without and with TLS.
     pub cookie: [String; 2],
     /// How long after its end a ticket's cookie is still of use, microseconds.

@@ -14,14 +14,17 @@ use super::host::Host;
 use super::process::{self, RoomSetup, Setup};
 use super::text::{put_error, text};
 use super::ticket_log;
+use crate::bwshare::table::stripes_for;
+use crate::bwshare::trace::ROWS;
+use crate::conf::bwshare::{CLIENTS, TRACE};
 use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
 use crate::micros::Micros;
-use crate::nap::ticket::{Key, Keys, name_hash};
+use crate::nap::ticket::{Key, Keys};
 use crate::page::own::{self, Own};
 use crate::room::children::Workers;
+use crate::room::naming::{Entered, LetGo};
 use crate::room::permits::PERMITS;
 use crate::room::terms::{Choice, Terms, how};
-use crate::room::{NAME, Room, Tables};
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
 
@@ -78,7 +81,7 @@ unsafe fn server_conf<'a>(server: *mut nap_server_conf) -> Option<&'a mut Server
 
 /// # Safety
 /// nap.h: `argv` points to `argc` strings.
-unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
+pub(super) unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
     if argv.is_null() {
         return Vec::new();
     }
@@ -90,7 +93,7 @@ unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
 
 /// # Safety
 /// `err` as in nap.h.
-unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
+pub(super) unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
     match result {
         Ok(()) => 0,
         Err(message) => {
@@ -326,6 +329,7 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
         n if n > 0 => n.clamp(16, 1 << 20) as u32,
         _ => from_mpm.clamp(64, 1 << 20),
     };
+    let [stripes, trace_sets] = debt_dims(server);
     Dims {
         // Graceful restarts run two generations side by side.
         children: server
@@ -336,32 +340,49 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
         rooms,
         gates: rooms,
         places: waiters,
+        stripes,
+        trace_sets,
     }
 }
 
-fn workers(server: &ServerConf) -> Workers {
-    let threaded = server.threaded != 0;
-    let pool = if threaded {
-        server.threads_per_child
-    } else {
-        server.max_workers
+/// Stripes of debts for the clients asked for, and trace sets a stripe.
+fn debt_dims(server: &ServerConf) -> [u32; 2] {
+    let of = |n: i64, default: i64| if n < 0 { default } else { n } as u64;
+    let clients = of(server.table_clients, CLIENTS);
+    if clients == 0 {
+        return [0, 0];
     }
-    .max(1);
-    let reserve = match (server.reserve, server.reserve_percent) {
-        (n, _) if n >= 0 => n as u32,
-        (_, percent) if percent >= 0 => (u64::from(pool) * percent as u64).div_ceil(100) as u32,
-        _ => pool.div_ceil(10),
-    };
+    let stripes = stripes_for(clients, 1);
+    let sets = of(server.table_trace, TRACE).div_ceil(ROWS as u64);
+    [stripes, sets.div_ceil(u64::from(stripes)) as u32]
+}
+
+fn workers(server: &ServerConf) -> Workers {
+    let pool = server.pool();
     Workers {
         per_pool: pool,
-        reserve: reserve.clamp(1, pool),
-        threaded: u32::from(threaded),
-        pools: if threaded {
-            (server.max_workers / pool).max(1)
-        } else {
-            1
-        },
+        reserve: server.reserve_of_pool().min(pool),
+        threaded: u32::from(server.threaded != 0),
+        pools: server.pools(),
     }
+}
+
+/// Of the configuration that is about to come into force.
+fn next_generation(segment: &Segment) -> u32 {
+    segment.head().generation.load(Relaxed).wrapping_add(1)
+}
+
+pub unsafe extern "C" fn room_keep(name: nap_str) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        let name = unsafe { text(name) };
+        if let Some(process) = process::process() {
+            let generation = next_generation(&process.segment);
+            process
+                .segment
+                .locked(|tables, _, _| tables.keep_room(name, generation));
+        }
+    });
 }
 
 pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char) -> c_int {
@@ -375,83 +396,44 @@ pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char
         else {
             return -1;
         };
-        let workers = process.segment.workers();
-        let parked = workers.places(conf.run_ready.clamp(1, PERMITS as i64) as u32);
-        let generation = process
-            .segment
-            .head()
-            .generation
-            .load(Relaxed)
-            .wrapping_add(1);
-        let entered = process
-            .segment
-            .locked(|tables, _, _| enter_room(tables, conf, parked, generation))
+        let segment = &process.segment;
+        let run_ready = conf.run_ready.clamp(1, PERMITS as i64) as u32;
+        let terms = terms(conf, segment.workers().places(run_ready));
+        let (name, generation) = (conf.name.as_str(), next_generation(segment));
+        let entered = segment
+            .locked(|tables, now, wakes| tables.enter_room(name, generation, terms, now, wakes))
             .flatten()
-            .and_then(|gate| Some((gate, process.segment.permits(gate)?)));
-        let Some((gate, permits)) = entered else {
-            let message = "the segment has no room for one more <NapRoom> until a full restart";
+            .and_then(|entered| Some((entered, segment.permits(entered.gate)?)));
+        let Some((Entered { gate, let_go }, permits)) = entered else {
+            let message = format!(
+                "room {name}: the tables are full until a full restart; it is not scheduled"
+            );
             // SAFETY: nap.h's promise.
-            return unsafe { told(Err(message.into()), err) };
+            return unsafe { told(Err(message), err) };
         };
-        let name = conf.name.as_str();
+        if let Some(LetGo { room, tickets }) = let_go {
+            let line = format!(
+                "room {name} has taken over the entry of room {}, which is configured no more; \
+                 {tickets} of its tickets were still out",
+                room.name()
+            );
+            process.host.log(NAP_LOG_NOTICE, &line);
+        }
         let cookie = match conf.cookie.as_str() {
             "" => [format!("nap-{name}"), format!("__Host-nap-{name}")],
             own => [own.to_owned(), own.to_owned()],
         };
-        let grace_us = terms(conf, parked).grace().0;
+        let grace_us = terms.grace().0;
         draft.rooms.push(RoomSetup {
             conf: *conf,
             gate,
             permits,
+            recent: process.segment.recent().get(gate as usize),
             cookie,
             grace_us,
         });
         (draft.rooms.len() - 1) as c_int
     })
-}
-
-/// Find the room by name or take a free entry; its limits change in place.
-fn enter_room(
-    tables: &mut Tables<'_>,
-    conf: &RoomConf,
-    parked: u32,
-    generation: u32,
-) -> Option<u32> {
-    let name = conf.name.as_str();
-    let known = tables
-        .rooms
-        .iter()
-        .position(|room| room.used != 0 && room.name() == name);
-    let at = known.or_else(|| tables.rooms.iter().position(|room| room.used == 0))?;
-    let free = tables.gates.iter().position(|gate| gate.kind == 0);
-    let room = tables.rooms.get_mut(at)?;
-    if known.is_none() {
-        let mut bytes = [0; NAME];
-        bytes
-            .iter_mut()
-            .zip(name.bytes())
-            .for_each(|(to, from)| *to = from);
-        *room = Room {
-            name: bytes,
-            used: 1,
-            ..Room::default()
-        };
-        room.pages[0] = free? as u32 + 1;
-        room.n_pages = 1;
-    }
-    room.generation = generation;
-    let gate_at = room.page_gate()?;
-    let gate = tables.gates.get_mut(gate_at as usize)?;
-    gate.kind = 1;
-    gate.room = at as u32;
-    gate.room_hash = name_hash(name);
-    gate.gate_hash = name_hash("");
-    gate.terms = terms(conf, parked);
-    tables
-        .permits
-        .get(gate_at as usize)?
-        .set_limit(gate.terms.run_ready);
-    Some(gate_at)
 }
 
 /// A room's settings as its gate wants them.
@@ -592,6 +574,8 @@ pub unsafe extern "C" fn child_gone(pid: c_int) {
 pub unsafe extern "C" fn tick() {
     guard((), || {
         if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
+            // Without rooms nobody else notes the time that a full restart goes on from.
+            process.segment.tick_if_due();
             ticket_log::expire(process, setup);
         }
     });

@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use askama::Template;
 use serde::Serialize;
 
-use super::snapshot::{ChildShot, GateShot, Snapshot};
+use super::minutes::{Answers, Minutes};
+use super::snapshot::{ChildShot, GateShot, RecentShot, Snapshot};
+use super::summary::{self, State};
 use super::why;
 use crate::micros::Micros;
 use crate::nap::returns;
@@ -25,26 +26,27 @@ const CLOSED_MIN: u32 = 100;
 /// All there is to show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    version: &'static str,
-    time: String,
-    time_unix_s: f64,
-    epoch: String,
-    node: u8,
-    workers: WorkersLine,
-    children: Vec<ChildLine>,
-    rooms: Vec<RoomLine>,
-    tickets: Vec<TicketLine>,
+    pub(super) version: &'static str,
+    pub(super) time: String,
+    pub(super) time_unix_s: f64,
+    pub(super) epoch: String,
+    pub(super) node: u8,
+    pub(super) attention: Vec<String>,
+    pub(super) workers: WorkersLine,
+    pub(super) children: Vec<ChildLine>,
+    pub(super) rooms: Vec<RoomLine>,
+    pub(super) tickets: Vec<TicketLine>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct WorkersLine {
-    max_request_workers: u32,
-    per_child: u32,
-    reserve: u32,
-    running: u32,
-    waiting: u32,
-    free: u32,
-    wanted: Wanted,
+pub(super) struct WorkersLine {
+    pub max_request_workers: u32,
+    pub per_child: u32,
+    pub reserve: u32,
+    pub running: u32,
+    pub waiting: u32,
+    pub free: u32,
+    pub wanted: Wanted,
 }
 
 /// How many workers there should be.
@@ -55,148 +57,156 @@ pub(super) struct Wanted {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct ChildLine {
-    pid: u32,
-    running: u32,
-    waiting: u32,
-    waiting_h2: u32,
-    free: u32,
+pub(super) struct ChildLine {
+    pub pid: u32,
+    pub running: u32,
+    pub waiting: u32,
+    pub waiting_h2: u32,
+    pub free: u32,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct RoomLine {
-    name: String,
-    gates: Vec<GateLine>,
+pub(super) struct RoomLine {
+    pub name: String,
+    pub gates: Vec<GateLine>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct GateLine {
-    name: String,
-    run_ready: RunReady,
-    wait: Wait,
-    speed: Speed,
-    promise: Promise,
-    slots_why: String,
-    slots: Vec<SlotLine>,
-    counts: Counts,
-    settings: Settings,
+pub(super) struct GateLine {
+    pub name: String,
+    pub state: &'static str,
+    pub summary: String,
+    pub run_ready: RunReady,
+    pub wait: Wait,
+    pub speed: Speed,
+    pub promise: Promise,
+    pub recent: Minutes,
+    pub answers: Answers,
+    pub slots_why: String,
+    pub slots: Vec<SlotLine>,
+    pub counts: Counts,
+    pub settings: Settings,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct RunReady {
-    limit: u32,
-    running: u32,
+pub(super) struct RunReady {
+    pub limit: u32,
+    pub running: u32,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Wait {
-    limit: u32,
-    wanted: Option<u32>,
-    workers_allow: u32,
-    source: &'static str,
-    why: String,
-    re_access_why: String,
-    queue: u32,
-    wait: u32,
-    re_access: u32,
-    guard: u32,
-    claimed: u32,
+pub(super) struct Wait {
+    pub limit: u32,
+    pub wanted: Option<u32>,
+    pub workers_allow: u32,
+    pub source: &'static str,
+    pub why: String,
+    pub re_access_why: String,
+    pub queue: u32,
+    pub wait: u32,
+    pub re_access: u32,
+    pub guard: u32,
+    pub claimed: u32,
+    pub expected_s: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Speed {
-    throughput_per_s: Option<f64>,
-    service_mean_s: Option<f64>,
-    service_p95_s: Option<f64>,
-    line_intercept_s: Option<f64>,
-    line_slope_s: Option<f64>,
-    rho: f64,
+pub(super) struct Speed {
+    pub throughput_per_s: Option<f64>,
+    pub service_mean_s: Option<f64>,
+    pub service_p95_s: Option<f64>,
+    pub line_intercept_s: Option<f64>,
+    pub line_slope_s: Option<f64>,
+    pub rho: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Promise {
-    outstanding: u32,
-    sold: u64,
-    presented: u64,
-    waiting: u32,
-    kept: u64,
-    kept_ratio: Option<f64>,
-    deferred: u64,
-    deferred_twice: u64,
-    broken: u64,
-    late: u64,
-    early: u64,
-    expired: u64,
-    next_access_rate: Option<f64>,
-    share: f64,
+pub(super) struct Promise {
+    pub outstanding: u32,
+    pub sold: u64,
+    pub presented: u64,
+    pub waiting: u32,
+    pub kept: u64,
+    pub kept_ratio: Option<f64>,
+    pub deferred: u64,
+    pub deferred_twice: u64,
+    pub broken: u64,
+    pub late: u64,
+    pub early: u64,
+    pub expired: u64,
+    pub next_access_rate: Option<f64>,
+    pub share: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct SlotLine {
-    number: u32,
-    start: String,
-    end: String,
-    capacity: u32,
-    places: u32,
-    sold: u32,
-    sold_late: u32,
-    redeemed: u32,
-    late: u32,
-    deferred: u32,
-    broken: u32,
-    open: u32,
+pub(super) struct SlotLine {
+    pub number: u32,
+    pub start: String,
+    pub end: String,
+    pub capacity: u32,
+    pub places: u32,
+    pub sold: u32,
+    pub sold_late: u32,
+    pub redeemed: u32,
+    pub late: u32,
+    pub deferred: u32,
+    pub broken: u32,
+    pub open: u32,
+    /// It has started.
+    #[serde(skip)]
+    pub begun: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Counts {
-    passed: u64,
-    waited: u64,
-    re_access: u64,
-    granted: u64,
-    refused: BTreeMap<&'static str, u64>,
-    refused_in_all: u64,
-    guard_fired: u64,
-    shed: u64,
-    gone: u64,
-    swept_permits: u64,
-    swept_places: u64,
-    long_answers: u64,
-    mended: u64,
-    dry_run: u64,
+pub(super) struct Counts {
+    pub passed: u64,
+    pub waited: u64,
+    pub re_access: u64,
+    pub granted: u64,
+    pub refused: BTreeMap<&'static str, u64>,
+    pub refused_in_all: u64,
+    pub guard_fired: u64,
+    pub shed: u64,
+    pub gone: u64,
+    pub swept_permits: u64,
+    pub swept_places: u64,
+    pub long_answers: u64,
+    pub mended: u64,
+    pub dry_run: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Settings {
-    run_ready: u32,
-    bound_s: f64,
-    history: u32,
-    wait_limit: String,
-    re_access: String,
-    slot_period_s: f64,
-    slot_tickets: String,
-    ticket_lifetime_s: f64,
-    ticket_prime_s: f64,
-    ticket_horizon_s: f64,
-    ticket_grace_s: f64,
-    ticket_share: String,
-    overbook: String,
-    tickets_per_client: String,
-    bind: bool,
+pub(super) struct Settings {
+    pub run_ready: u32,
+    pub bound_s: f64,
+    pub history: u32,
+    pub wait_limit: String,
+    pub re_access: String,
+    pub slot_period_s: f64,
+    pub slot_tickets: String,
+    pub ticket_lifetime_s: f64,
+    pub ticket_prime_s: f64,
+    pub ticket_horizon_s: f64,
+    pub ticket_grace_s: f64,
+    pub ticket_share: String,
+    pub overbook: String,
+    pub tickets_per_client: String,
+    pub bind: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct TicketLine {
-    id: String,
-    serial: u32,
-    room: String,
-    gate: String,
-    request: String,
-    issued: String,
-    start: String,
-    prime_end: String,
-    end: String,
-    fate: &'static str,
-    settled: Option<String>,
+pub(super) struct TicketLine {
+    pub id: String,
+    pub serial: u32,
+    pub room: String,
+    pub gate: String,
+    pub request: String,
+    pub issued: String,
+    pub start: String,
+    pub prime_end: String,
+    pub end: String,
+    pub fate: &'static str,
+    pub settled: Option<String>,
 }
 
 impl Report {
@@ -221,12 +231,13 @@ impl Report {
             .tickets
             .iter()
             .map(|record| TicketLine::of(record, snapshot, clock));
-        Report {
+        let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),
             time: wall.stamp().to_string(),
             time_unix_s: wall.unix.as_secs_f64(),
             epoch: format!("{:016x}", snapshot.epoch),
             node: snapshot.node,
+            attention: Vec::new(),
             workers: WorkersLine::of(&snapshot.children, workers, wanted),
             children: snapshot
                 .children
@@ -244,20 +255,14 @@ impl Report {
                 .collect(),
             rooms,
             tickets: tickets.collect(),
-        }
+        };
+        report.attention = summary::attention(&report);
+        report
     }
 
     /// `/nap-info?json`.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// `/nap-info`.
-    pub fn to_html(&self) -> String {
-        let mut page = String::with_capacity(64 << 10);
-        // Writing to a string does not fail; should the template, what is there is sent.
-        Html { report: self }.render_into(&mut page).ok();
-        page
     }
 
     /// The line for the log when the server starts; `bytes`: size of the segment.
@@ -292,32 +297,20 @@ impl Report {
     }
 }
 
-#[derive(Template)]
-#[template(path = "info.html")]
-struct Html<'a> {
-    report: &'a Report,
-}
-
-/// A figure with so many decimals, or a dash where there is none.
-fn figure(value: &Option<f64>, decimals: usize) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
-}
-
-/// The time of day in a date and time.
-fn time_of_day(stamp: &str) -> &str {
-    stamp.get(11..19).unwrap_or(stamp)
-}
-
 /// Inside time on the wall.
 #[derive(Clone, Copy)]
-struct Clock {
-    now: Micros,
-    wall: Wall,
+pub(super) struct Clock {
+    pub now: Micros,
+    pub wall: Wall,
 }
 
 impl Clock {
+    pub fn wall_at(self, time: Micros) -> Wall {
+        self.wall.at(time, self.now)
+    }
+
     fn stamp(self, time: Micros) -> String {
-        self.wall.at(time, self.now).stamp().to_string()
+        self.wall_at(time).stamp().to_string()
     }
 }
 
@@ -377,25 +370,36 @@ impl GateLine {
         clock: Clock,
     ) -> GateLine {
         let [wait, re_access, guard] = gate.lines;
+        let queue = gate.lines.into_iter().fold(0, u32::saturating_add);
+        let none = RecentShot::default();
+        let of_gate = snapshot.gates.iter().zip(&snapshot.recent);
+        let recent = of_gate
+            .filter(|(shot, _)| shot.at == gate.at)
+            .map(|(_, recent)| recent)
+            .next();
+        let recent = recent.unwrap_or(&none);
         let own = snapshot.slots.iter().filter(|(at, _)| *at == gate.at);
-        GateLine {
+        let mut line = GateLine {
             name,
+            state: "",
+            summary: String::new(),
             run_ready: RunReady {
                 limit: gate.permits,
                 running: gate.running,
             },
             wait: Wait {
-                limit: why::limit_in_force(gate),
-                wanted: why::wanted_limit(gate),
+                limit: gate.limit,
+                wanted: gate.wanted,
                 workers_allow: gate.terms.parked,
                 source: gate.source,
                 why: why::wait_limit(gate, wanted),
                 re_access_why: why::re_access(gate),
-                queue: gate.lines.into_iter().fold(0, u32::saturating_add),
+                queue,
                 wait,
                 re_access,
                 guard,
                 claimed: gate.claims,
+                expected_s: gate.throughput.map(|x| rounded(f64::from(queue) / x)),
             },
             speed: Speed {
                 throughput_per_s: gate.throughput.map(rounded),
@@ -406,11 +410,17 @@ impl GateLine {
                 rho: rounded(gate.rho),
             },
             promise: Promise::of(gate),
+            recent: Minutes::of(recent, gate, clock),
+            answers: Answers::of(recent, clock),
             slots_why: why::slot_tickets(gate),
             slots: own.map(|(_, slot)| SlotLine::of(slot, clock)).collect(),
             counts: Counts::of(gate),
             settings: Settings::of(&gate.terms),
-        }
+        };
+        let state = State::of(&line);
+        line.state = state.word();
+        line.summary = summary::sentence(state, &line);
+        line
     }
 }
 
@@ -458,6 +468,7 @@ impl SlotLine {
             deferred: slot.deferred,
             broken: slot.broken,
             open: slot.sold_in_all().saturating_sub(presented),
+            begun: slot.start <= clock.now,
         }
     }
 }
@@ -547,6 +558,6 @@ impl TicketLine {
 }
 
 /// To six decimals: more are not measured.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }

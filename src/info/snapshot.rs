@@ -13,6 +13,7 @@ use crate::room::gate::Gate;
 use crate::room::history::Record;
 use crate::room::permits::Permits;
 use crate::room::places::Line;
+use crate::room::recent::{ANSWERS, Answer, Meter, Recent};
 use crate::room::terms::Terms;
 use crate::room::{Room, Tables};
 
@@ -20,6 +21,8 @@ use crate::room::{Room, Tables};
 const SLOTS: usize = 200;
 /// Tickets shown, the newest first.
 const TICKETS: usize = 50;
+/// Seconds shown of the last minutes; the second in which the snapshot is taken is not over.
+pub(super) const SECONDS: u64 = 300;
 
 /// Plain copies of what the pages show.
 #[derive(Clone, Debug)]
@@ -34,6 +37,8 @@ pub struct Snapshot {
     pub(super) slots: Vec<(u32, Slot)>,
     pub(super) tickets: Vec<Record>,
     pub(super) children: Vec<ChildShot>,
+    /// One for each of `gates`, or none at all.
+    pub(super) recent: Vec<RecentShot>,
 }
 
 /// One gate.
@@ -43,9 +48,10 @@ pub(super) struct GateShot {
     pub kind: u32,
     pub terms: Terms,
     pub counts: Counts,
-    /// L as the law wants it.
-    pub wanted: u32,
-    pub decided: bool,
+    /// L as the rule asks for it; none: not known yet.
+    pub wanted: Option<u32>,
+    /// L in force.
+    pub limit: u32,
     pub source: &'static str,
     pub line: Option<Regression>,
     pub throughput: Option<f64>,
@@ -66,6 +72,20 @@ pub(super) struct GateShot {
     pub outstanding: u32,
     /// Got in without the lock.
     pub passed: u64,
+}
+
+/// The last minutes of a gate, a number for each of [`SECONDS`]; none: nothing was written in it.
+#[derive(Clone, Default, Debug)]
+pub(super) struct RecentShot {
+    pub from: Micros,
+    pub queue: Vec<Option<u32>>,
+    pub limit: Vec<Option<u32>>,
+    pub running: Vec<Option<u32>>,
+    pub finished: Vec<Option<u32>>,
+    pub refused: Vec<Option<u32>>,
+    pub sold: Vec<Option<u32>>,
+    pub redeemed: Vec<Option<u32>>,
+    pub answers: Vec<Answer>,
 }
 
 /// One child.
@@ -89,6 +109,7 @@ impl Snapshot {
             slots: Vec::with_capacity(gates.saturating_mul(SLOTS)),
             tickets: Vec::with_capacity(TICKETS),
             children: Vec::with_capacity(children),
+            recent: Vec::new(),
         }
     }
 
@@ -121,6 +142,42 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// After the lock: the last minutes of the gates, which are written and read without it.
+    pub fn take_recent(&mut self, recent: &[Recent]) {
+        let now = self.now;
+        let shots = self.gates.iter().map(|gate| {
+            let of_gate = recent.get(gate.at as usize);
+            of_gate.map_or_else(RecentShot::default, |recent| RecentShot::of(recent, now))
+        });
+        self.recent = shots.collect();
+    }
+}
+
+impl RecentShot {
+    fn of(recent: &Recent, now: Micros) -> RecentShot {
+        let end = Micros::from_secs(now.secs_floor());
+        let from = end - Micros::from_secs(SECONDS);
+        let read = |meter: &Meter| {
+            let second = |i| meter.at(from + Micros::from_secs(i));
+            (0..SECONDS).map(second).collect()
+        };
+        let mut answers = Vec::with_capacity(ANSWERS);
+        answers.extend(recent.answers(from, now));
+        RecentShot {
+            from,
+            queue: read(&recent.queue),
+            limit: read(&recent.limit),
+            running: read(&recent.running),
+            finished: read(&recent.finished),
+            refused: read(&recent.refused),
+            sold: read(&recent.sold),
+            redeemed: read(&recent.redeemed),
+            answers,
+        }
+    }
+}
+
 /// New contents, as far as there is memory.
 fn refill<T>(to: &mut Vec<T>, from: impl Iterator<Item = T>) {
     to.clear();
@@ -146,8 +203,8 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
         kind: gate.kind,
         terms: gate.terms,
         counts: gate.counts,
-        wanted: gate.wanted,
-        decided: gate.decided != 0,
+        wanted: gate.limit_wanted(),
+        limit: gate.limit_in_force(),
         source: gate.source_word(),
         line: gate.line(),
         throughput: gate.departures.throughput(),

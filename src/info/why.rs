@@ -7,27 +7,10 @@ use crate::nap::wait_limit::Line;
 use crate::room::children::Workers;
 use crate::room::terms::how;
 
-/// The wait limit the gate's rule asks for; none: not known before a queue has formed.
-pub(super) fn wanted_limit(gate: &GateShot) -> Option<u32> {
-    let choice = gate.terms.wait_limit;
-    match choice.how {
-        how::FIXED => Some(choice.n),
-        how::PAPER => (gate.wanted != 0).then_some(gate.wanted),
-        _ => gate.decided.then_some(gate.wanted),
-    }
-}
-
-/// The wait limit in force; before the first access has met a queue it is not set yet.
-pub(super) fn limit_in_force(gate: &GateShot) -> u32 {
-    wanted_limit(gate)
-        .unwrap_or(u32::MAX)
-        .min(gate.terms.parked)
-}
-
 /// Where the wait limit comes from.
 pub(super) fn wait_limit(gate: &GateShot, wanted: &Wanted) -> String {
     let parked = gate.terms.parked;
-    let Some(limit) = wanted_limit(gate) else {
+    let Some(limit) = gate.wanted else {
         return format!(
             "wait limit {parked}: how fast the server is will be known once a queue has lasted for \
              a dozen departures (more with many permits); until then whoever finds a worker to \
@@ -35,7 +18,7 @@ pub(super) fn wait_limit(gate: &GateShot, wanted: &Wanted) -> String {
         );
     };
     let rule = rule(gate, limit);
-    let used = limit_in_force(gate);
+    let used = gate.limit;
     if limit <= parked {
         return format!("wait limit {used}: {rule}; workers allow {parked}.");
     }
@@ -98,11 +81,10 @@ pub(super) fn re_access(gate: &GateShot) -> String {
             choice.n
         );
     }
-    let (limit, claims) = (limit_in_force(gate), gate.claims);
+    let (limit, claims) = (gate.limit, gate.claims);
     format!(
-        "of these {limit} places {claims} are kept for tickets that may be presented within the \
-         bound, which leaves {} for those who come without.",
-        limit.saturating_sub(claims)
+        "{claims} tickets may be presented within the bound; whoever comes without one is let in if \
+         these {limit} places hold him and all whose tickets come due before he is served."
     )
 }
 
@@ -140,7 +122,7 @@ pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
                 how::FIXED => gate.terms.re_access.n,
                 _ => 0,
             };
-            Some(wanted_limit(gate)?.saturating_add(on_top))
+            Some(gate.wanted?.saturating_add(on_top))
         })
         .try_fold(0_u32, |sum, one| Some(sum.saturating_add(one?)));
     let configured = workers.per_pool.saturating_mul(workers.pools);

@@ -19,15 +19,19 @@
 //! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
 //! | [`ticket`] | what a ticket says, its signature, its id; cookies and queries | 5.2 | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
+//! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 
 pub mod client_caps;
 pub mod departures;
 pub mod ends;
 pub mod ledger;
+#[cfg(test)]
+mod properties;
 pub mod residence;
 pub mod returns;
 pub mod share;
+pub mod slot_shares;
 pub mod slots;
 pub mod ticket;
 pub mod ticket_states;

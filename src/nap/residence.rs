@@ -39,6 +39,12 @@ impl Residence {
         }
     }
 
+    /// No residences any more.
+    pub fn empty(&self) {
+        self.written.store(0, Relaxed);
+        self.cells.iter().for_each(|cell| cell.store(0, Relaxed));
+    }
+
     /// How many residences the figures rest on, 0..=100.
     pub fn count(&self) -> usize {
         self.newest().count()

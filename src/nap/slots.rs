@@ -23,6 +23,8 @@ const STEPS: u32 = 2048;
 const LEFT_OVERS: u32 = 16;
 /// No slot has more places: a wrong measurement must not use up all states at once.
 const PLACES: u32 = TICKETS / 8;
+/// No slot in order has a higher number.
+const SEQ_MAX: u32 = u32::MAX / 2;
 /// No slot in order ends later than this from now.
 const FAR: Micros = Micros::from_secs(48 * 3600);
 /// At least every tenth place is for newcomers.
@@ -211,6 +213,16 @@ pub struct Booking {
     pub start: Micros,
     /// Where its state is.
     pub position: u32,
+    /// An earlier slot had places left, but not for this buyer.
+    pub skipped: bool,
+}
+
+/// A place that may be sold.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    seq: u32,
+    index: u32,
+    skipped: bool,
 }
 
 /// How a ticket that was presented ended. Each ticket is settled once.
@@ -279,6 +291,20 @@ impl Slots {
         sold: SoldPlaces::EMPTY,
     };
 
+    /// The number of the newest slot; zero: none was ever opened.
+    pub fn last(&self) -> u32 {
+        Some(self.newest).filter(|&seq| seq <= SEQ_MAX).unwrap_or(0)
+    }
+
+    /// No slots any more; the next one has the number behind `last`. States and sold places are
+    /// left: they mean nothing until their positions are taken again.
+    pub fn begin_after(&mut self, last: u32) {
+        self.ring.fill(Slot::EMPTY);
+        (self.newest, self.oldest) = (last, last.saturating_add(1));
+        self.runs = Runs::EMPTY;
+        self.repair();
+    }
+
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
     /// room for: `may(slot, start)`. None: nothing can be sold within the horizon.
     ///
@@ -291,9 +317,21 @@ impl Slots {
         terms: &Terms,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
+        self.book_open(now, first, terms, &mut |_| true, may)
+    }
+
+    /// The same for a newcomer who is sold only places of slots that are `open` to him.
+    pub fn book_open(
+        &mut self,
+        now: Micros,
+        first: Micros,
+        terms: &Terms,
+        open: &mut dyn FnMut(&Slot) -> bool,
+        may: &mut dyn FnMut(&Slot, Micros) -> bool,
+    ) -> Option<Booking> {
         self.repair();
-        let (seq, index) = self.find(Pool::Newcomers, now, first, terms, may)?;
-        self.sell(Pool::Newcomers, seq, index)
+        let found = self.find(Pool::Newcomers, now, first, terms, open, may)?;
+        self.sell(Pool::Newcomers, found)
     }
 
     /// Sells a place to a holder who came late: the earliest of the late pool, or the next of the
@@ -306,18 +344,17 @@ impl Slots {
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
         self.repair();
-        let late = self.find(Pool::Late, now, first, terms, may);
-        let newcomers = self.find(Pool::Newcomers, now, first, terms, may);
-        let starts = |place: Option<(u32, u32)>| {
-            place.and_then(|(seq, index)| Some(self.slot(seq)?.start_of(index)))
+        let open: &mut dyn FnMut(&Slot) -> bool = &mut |_| true;
+        let late = self.find(Pool::Late, now, first, terms, open, may);
+        let newcomers = self.find(Pool::Newcomers, now, first, terms, open, may);
+        let starts = |place: Option<Found>| {
+            place.and_then(|found| Some(self.slot(found.seq)?.start_of(found.index)))
         };
         match (late, newcomers) {
-            (Some((seq, index)), _)
-                if starts(newcomers).is_none_or(|n| starts(late) <= Some(n)) =>
-            {
-                self.sell(Pool::Late, seq, index)
+            (Some(found), _) if starts(newcomers).is_none_or(|n| starts(late) <= Some(n)) => {
+                self.sell(Pool::Late, found)
             }
-            (_, place) => place.and_then(|(seq, index)| self.sell(Pool::Newcomers, seq, index)),
+            (_, place) => place.and_then(|found| self.sell(Pool::Newcomers, found)),
         }
     }
 
@@ -410,22 +447,23 @@ impl Slots {
         None
     }
 
-    /// The first place of the pool, not sold yet, that starts at `first` or later and that `may`
-    /// be sold. Newcomers' slots are opened as needed.
+    /// The first place of the pool, not sold yet, that starts at `first` or later, in a slot `open`
+    /// to the buyer, and that `may` be sold. Newcomers' slots are opened as needed.
     fn find(
         &mut self,
         pool: Pool,
         now: Micros,
         first: Micros,
         terms: &Terms,
+        open: &mut dyn FnMut(&Slot) -> bool,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
-    ) -> Option<(u32, u32)> {
+    ) -> Option<Found> {
         let latest = now + terms.horizon;
         let last_sold = match pool {
             Pool::Newcomers => self.newcomers_last,
             Pool::Late => self.late_last,
         };
-        let (mut steps, mut refusals) = (0, 0);
+        let (mut steps, mut refusals, mut skipped) = (0, 0, false);
         let mut seq = *self.from(pool);
         while steps < STEPS {
             steps += 1;
@@ -449,6 +487,11 @@ impl Slots {
             if index >= slot.places() && *self.from(pool) == seq {
                 *self.from(pool) = seq + 1;
             }
+            if index < slot.places() && !open(&slot) {
+                skipped = true;
+                seq += 1;
+                continue;
+            }
             while index < slot.places() && steps < STEPS {
                 steps += 1;
                 let start = slot.start_of(index);
@@ -456,7 +499,11 @@ impl Slots {
                     break;
                 }
                 if may(&slot, start) {
-                    return Some((seq, index));
+                    return Some(Found {
+                        seq,
+                        index,
+                        skipped,
+                    });
                 }
                 refusals += 1;
                 let next_second = Micros::from_secs(start.secs_floor() + 1);
@@ -484,7 +531,12 @@ impl Slots {
         }
     }
 
-    fn sell(&mut self, pool: Pool, seq: u32, index: u32) -> Option<Booking> {
+    fn sell(&mut self, pool: Pool, found: Found) -> Option<Booking> {
+        let Found {
+            seq,
+            index,
+            skipped,
+        } = found;
         let slot = self.slot_mut(seq)?;
         let position = slot.position(index)?;
         let sold = match pool {
@@ -495,6 +547,8 @@ impl Slots {
         let (slot_start, start) = (slot.start, slot.start_of(index));
         self.sold.sell(position);
         match pool {
+            // What lies between is for everybody else.
+            Pool::Newcomers if skipped => {}
             Pool::Newcomers => self.newcomers_last = self.newcomers_last.max(seq),
             Pool::Late => self.late_last = self.late_last.max(seq),
         }
@@ -504,6 +558,7 @@ impl Slots {
             slot_start,
             start,
             position,
+            skipped,
         })
     }
 
@@ -540,7 +595,7 @@ impl Slots {
 
     /// Puts the numbers back in order after a process died half way, or on a fresh segment.
     fn repair(&mut self) {
-        if self.newest > u32::MAX / 2 {
+        if self.newest > SEQ_MAX {
             // Centuries of slots: garbage. The numbers start anew.
             self.newest = 0;
         }
@@ -674,6 +729,29 @@ mod tests {
             Some(6.0),
             "so does a gap within a slot"
         );
+    }
+
+    #[test]
+    fn what_is_not_open_to_one_buyer_is_the_next_ones() {
+        let mut slots = slots();
+        let book = |slots: &mut Slots, from: u32| {
+            let open = &mut |slot: &Slot| slot.seq >= from;
+            let booking = slots.book_open(secs(0.0), secs(4.0), &terms(20), open, &mut |_, _| true);
+            booking.map(|b| (b.seq, b.index, b.skipped))
+        };
+        assert_eq!(book(&mut slots, 0), Some((1, 0, false)));
+        assert_eq!(book(&mut slots, 9), Some((9, 0, true)));
+        assert_eq!(book(&mut slots, 0), Some((1, 1, false)));
+        // Behind more refusals than left-overs the search goes on where newcomers were sold to,
+        // not where he was.
+        let full = &mut |slot: &Slot, start| slot.seq >= 3 && start >= secs(24.0);
+        let booking = slots.book(secs(0.0), secs(4.0), &terms(20), full);
+        assert_eq!(booking.map(|b| (b.seq, b.index)), Some((3, 0)));
+        // A slot with nothing left is not one that is skipped.
+        for _ in 0..18 {
+            slots.book(secs(0.0), secs(4.0), &terms(20), &mut |_, _| true);
+        }
+        assert_eq!(book(&mut slots, 2), Some((2, 0, false)));
     }
 
     #[test]

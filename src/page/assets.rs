@@ -12,50 +12,81 @@ pub struct Asset {
     pub content_type: &'static str,
     /// What is in it.
     pub body: &'static str,
-    version: [u8; 16],
+    /// What pages call it behind the ticket page's path and a slash: name and version.
+    pub address: &'static str,
 }
 
+const CSS: &str = include_str!("../../templates/assets/nap.css");
+const JS: &str = include_str!("../../templates/assets/nap.js");
+const INFO_CSS: &str = include_str!("../../templates/assets/info.css");
+const INFO_JS: &str = include_str!("../../templates/assets/info.js");
+
 /// The ticket page's style.
-pub static STYLE: Asset = Asset::new(
-    "nap.css",
-    "text/css; charset=utf-8",
-    include_str!("../../templates/assets/nap.css"),
-);
+pub static STYLE: Asset = Asset {
+    name: "nap.css",
+    content_type: "text/css; charset=utf-8",
+    body: CSS,
+    address: text(&const { address::<26>(b"nap.css?v=", CSS) }),
+};
 /// The ticket page's script.
-pub static SCRIPT: Asset = Asset::new(
-    "nap.js",
-    "text/javascript; charset=utf-8",
-    include_str!("../../templates/assets/nap.js"),
-);
+pub static SCRIPT: Asset = Asset {
+    name: "nap.js",
+    content_type: "text/javascript; charset=utf-8",
+    body: JS,
+    address: text(&const { address::<25>(b"nap.js?v=", JS) }),
+};
+
+/// `/nap-info`'s style.
+pub static INFO_STYLE: Asset = Asset {
+    name: "info.css",
+    content_type: "text/css; charset=utf-8",
+    body: INFO_CSS,
+    address: text(&const { address::<27>(b"info.css?v=", INFO_CSS) }),
+};
+/// `/nap-info`'s script.
+pub static INFO_SCRIPT: Asset = Asset {
+    name: "info.js",
+    content_type: "text/javascript; charset=utf-8",
+    body: INFO_JS,
+    address: text(&const { address::<26>(b"info.js?v=", INFO_JS) }),
+};
 
 impl Asset {
-    const fn new(name: &'static str, content_type: &'static str, body: &'static str) -> Asset {
-        Asset {
-            name,
-            content_type,
-            body,
-            version: digits(fnv(body.as_bytes())),
-        }
-    }
-
     /// The file of that name.
     pub fn named(name: &[u8]) -> Option<&'static Asset> {
-        [&STYLE, &SCRIPT]
+        [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT]
             .into_iter()
             .find(|asset| asset.name.as_bytes() == name)
     }
 
     /// Cache-Control for a request with this query: a year, if it asked for what is here now.
     pub fn cache_control(&self, query: &[u8]) -> &'static str {
-        match query.strip_prefix(b"v=") {
-            Some(version) if version == self.version => "public, max-age=31536000, immutable",
+        match self.address.split_once('?') {
+            Some((_, now)) if query == now.as_bytes() => "public, max-age=31536000, immutable",
             _ => "no-cache",
         }
     }
+}
 
-    /// A hash of what is in it: sixteen hexadecimal digits.
-    pub fn version(&self) -> &str {
-        std::str::from_utf8(&self.version).unwrap_or("")
+/// `start`, and behind it a hash of `body` in sixteen hexadecimal digits.
+const fn address<const N: usize>(start: &[u8], body: &str) -> [u8; N] {
+    assert!(N == start.len() + 16);
+    let mut address = [0; N];
+    let (name, digits) = address.split_at_mut(start.len());
+    name.copy_from_slice(start);
+    let hash = fnv(body.as_bytes());
+    let mut at = 0;
+    while at < digits.len() {
+        digits[at] = b"0123456789abcdef"[(hash >> (60 - 4 * at)) as usize & 15];
+        at += 1;
+    }
+    address
+}
+
+const fn text(bytes: &[u8]) -> &str {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(_) => panic!("names and digits are ASCII"),
     }
 }
 
@@ -70,31 +101,21 @@ const fn fnv(bytes: &[u8]) -> u64 {
     hash
 }
 
-const fn digits(hash: u64) -> [u8; 16] {
-    let mut digits = [0; 16];
-    let mut at = 0;
-    while at < digits.len() {
-        digits[at] = b"0123456789abcdef"[(hash >> (60 - 4 * at)) as usize & 15];
-        at += 1;
-    }
-    digits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_file_is_kept_only_under_the_address_of_what_is_in_it() {
-        for asset in [&STYLE, &SCRIPT] {
+        for asset in [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT] {
             assert_eq!(Asset::named(asset.name.as_bytes()), Some(asset));
-            let query = format!("v={}", asset.version());
+            let (name, query) = asset.address.split_once('?').expect("a version");
+            assert_eq!(name, asset.name);
             assert!(asset.cache_control(query.as_bytes()).contains("immutable"));
             assert_eq!(asset.cache_control(b"v=0"), "no-cache");
             assert_eq!(asset.cache_control(b""), "no-cache");
         }
-        assert_ne!(STYLE.version, SCRIPT.version);
         assert_eq!(Asset::named(b"nap.html"), None);
-        assert_eq!(&digits(fnv(b"a")), b"af63dc4c8601ec8c");
+        assert_eq!(&address::<18>(b"x=", "a"), b"x=af63dc4c8601ec8c");
     }
 }

@@ -11,6 +11,7 @@
 //! | [`own`] | a page of the administrator's own: his template, our values |
 //! | [`sample`] | the states a page can be in, to be looked at before anybody is refused |
 //! | [`preview`] | a list of them |
+//! | [`slow_down`] | the page of who owes too much |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
@@ -27,6 +28,7 @@ pub mod preview;
 mod problem;
 pub mod sale;
 pub mod sample;
+pub mod slow_down;
 
 use askama::Template;
 use serde::{Serialize, Serializer};
@@ -90,6 +92,13 @@ impl<'a> Ticket<'a> {
             prime: ticket.prime_end - now,
             until: ticket.end - now,
         }
+    }
+
+    /// Has what he presents the alphabet of a sealed ticket? Then nothing is to be escaped in it,
+    /// sign by sign.
+    fn is_plain(&self) -> bool {
+        let plain = |sign: u8| sign.is_ascii_alphanumeric() | (sign == b'-') | (sign == b'_');
+        self.token.bytes().fold(true, |all, sign| all & plain(sign))
     }
 
     /// Its name: 16 hexadecimal digits.
@@ -256,11 +265,6 @@ trait Said {
         self.page().ticket.unwrap_or_default()
     }
 
-    /// What he presents, for a script that finds cookies blocked.
-    fn token(&self) -> &str {
-        self.page().ticket.map_or("", |ticket| ticket.token)
-    }
-
     /// Sold for this refusal, rather than shown again.
     fn is_new(&self) -> bool {
         !matches!(
@@ -274,10 +278,10 @@ trait Said {
         self.page().wall.after(self.ticket().from).ceil()
     }
 
-    /// Another for each page that is sent: a script remembers by it what it has done.
-    fn mark(&self) -> String {
-        let page = self.page();
-        format!("{:x}.{:x}", page.wall.unix.0, self.ticket().id)
+    /// With the ticket's name another for each page that is sent: a script remembers by it what it
+    /// has done.
+    fn mark(&self) -> Written {
+        hex(self.page().wall.unix.0)
     }
 
     /// Until when the place is kept; a whole second not after it is shown, as [`Wall`] does.
@@ -296,6 +300,10 @@ trait Said {
 
     fn clock(&self, time: Wall) -> Written {
         time.time_seen_from(self.page().wall)
+    }
+
+    fn element(&self, time: Wall) -> Written<80> {
+        time.element(self.page().wall)
     }
 
     /// Until the ticket begins, or until the next try.

@@ -89,7 +89,7 @@ const VALUES: &[Named] = &[
         view.page.retry_after.secs_ceil().into()
     }),
     ("ticket_id", |view| view.time(|view| view.ticket().name())),
-    ("token", |view| view.token().into()),
+    ("token", |view| view.ticket().token.into()),
     ("room", |view| view.page.room.into()),
     ("status", |view| view.page.status.into()),
     ("path", |view| view.page.path.into()),

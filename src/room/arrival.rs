@@ -11,6 +11,10 @@ pub struct Arrival<'a> {
     pub owner: Owner,
     /// May it wait in this child?
     pub parking: Parking,
+    /// Accesses that may still begin to wait in the children present ([`Workers::left`]).
+    ///
+    /// [`Workers::left`]: super::children::Workers::left
+    pub left: u32,
     /// Genuine tickets it carries (signature good), in any order.
     pub tickets: &'a [Ticket],
     /// It carried something that claimed to be a ticket and was not genuine.

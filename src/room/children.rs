@@ -22,7 +22,10 @@ pub struct Child {
     pub waiting: AtomicU32,
     /// The same on mod_http2's own threads; each keeps a worker at its connection as well.
     pub secondary: AtomicU32,
-    _pad: [u32; 11],
+    /// Generation of the configuration it serves. One of an older generation than another takes no
+    /// connections any more. Written when it starts.
+    pub generation: AtomicU32,
+    _pad: [u32; 10],
 }
 
 /// How many workers there are, and how many must stay free. All zero = no waiting at all.
@@ -93,6 +96,24 @@ impl Workers {
         } else {
             Parking::Nobody
         }
+    }
+
+    /// Accesses that may still begin to wait in all children that take connections: those of the
+    /// generation of `own`. Right after a graceful restart that is a single one; on prefork children
+    /// of all generations share the pool.
+    pub fn left(&self, children: &[Child], own: Life) -> u32 {
+        let pool = self.per_pool.saturating_sub(self.reserve);
+        let alive = children.iter().filter(|c| c.pid.load(Relaxed) != 0);
+        if self.threaded == 0 {
+            let taken = alive.map(Child::taken).fold(0, u32::saturating_add);
+            return pool.saturating_sub(taken);
+        }
+        let own = children.get(own.child as usize);
+        let generation = own.map(|child| child.generation.load(Relaxed));
+        alive
+            .filter(|child| Some(child.generation.load(Relaxed)) == generation)
+            .map(|child| pool.saturating_sub(child.taken()))
+            .fold(0, u32::saturating_add)
     }
 
     /// Who may wait in the child `own`, as the counters stand.
@@ -192,6 +213,37 @@ mod tests {
             assert_eq!(workers.parking_in(&children, own, false), expected);
             assert_eq!(workers.parking_in(&children, own, true), of_http2);
         }
+    }
+
+    #[test]
+    fn children_of_an_older_generation_offer_no_place() {
+        let workers = Workers {
+            per_pool: 24,
+            reserve: 3,
+            threaded: 1,
+            pools: 3,
+        };
+        let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
+        for (child, (pid, generation, waiting)) in
+            children
+                .iter()
+                .zip([(1, 1, 9), (2, 1, 0), (3, 2, 5), (0, 2, 0)])
+        {
+            child.pid.store(pid, Relaxed);
+            child.generation.store(generation, Relaxed);
+            child.waiting.store(waiting, Relaxed);
+            child.running.store(1, Relaxed);
+        }
+        let own = |child| Life { child, epoch: 1 };
+        assert_eq!(workers.left(&children, own(2)), 15);
+        assert_eq!(workers.left(&children, own(0)), 11 + 20);
+        let prefork = Workers {
+            per_pool: 72,
+            threaded: 0,
+            pools: 1,
+            ..workers
+        };
+        assert_eq!(prefork.left(&children, own(2)), 69 - 17);
     }
 
     #[test]

@@ -30,6 +30,7 @@ use super::history::History;
 use super::owner::{Life, Owner};
 use super::permits::Permits;
 use super::places::{Line, Places, Queue, wake};
+use super::recent::{Answer, How, Recent};
 use super::terms::{Terms, how};
 use super::wakes::Wakes;
 use crate::micros::Micros;
@@ -38,14 +39,13 @@ use crate::nap::departures::Departures;
 use crate::nap::ledger::{Ledger, claim_of};
 use crate::nap::returns::Returns;
 use crate::nap::share::Share;
+use crate::nap::slot_shares::SlotShares;
 use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
-const NEAR_THE_BOUND: f64 = 0.5;
 /// An answer that runs this long past its first byte is long.
 const LONG_ANSWER: Micros = Micros::from_secs(60);
 /// Unknown tickets (another epoch) remembered as re-booked.
@@ -94,6 +94,8 @@ pub struct Gate {
     pub ledger: Ledger,
     /// Slots sold and to be sold.
     pub slots: Slots,
+    /// Who bought them, by prefix.
+    pub slot_shares: SlotShares,
     /// Two bits a ticket.
     pub states: TicketStates,
     /// Who came back.
@@ -137,6 +139,8 @@ pub struct GateView<'a> {
     pub at: u32,
     /// Its permits.
     pub permits: &'a Permits,
+    /// Its last minutes.
+    pub recent: Option<&'a Recent>,
     /// All places.
     pub places: Places<'a>,
     /// The issue history.
@@ -163,6 +167,7 @@ impl GateView<'_> {
             return;
         }
         self.permits.residence.record(self.now - leaving.granted);
+        self.note_answer(leaving);
         self.gate
             .set_state(leaving.slot, leaving.index, State::Done);
         if !self.gate.queue.is_empty() {
@@ -172,21 +177,30 @@ impl GateView<'_> {
         if leaving.waited {
             let response = self.now - leaving.entered;
             self.gate.samples.record(self.now, leaving.queue, response);
-            if leaving.predicted > Micros::ZERO {
-                // Only what comes near the bound tells by how much to keep away from it: with few
-                // waiting the spread of the work alone is many times the prediction.
-                let bound_s = self.gate.terms.bound.as_secs_f64();
-                let near = NEAR_THE_BOUND * bound_s / self.gate.conformal.rho();
-                let predicted = leaving.predicted.as_secs_f64().max(near);
-                self.gate
-                    .conformal
-                    .observe(response.as_secs_f64(), predicted);
-            }
+            self.learn(response, leaving.predicted);
             self.gate.fresh = 1;
         }
         self.serve();
         if self.gate.decided == 0 && self.gate.fresh != 0 {
             self.refresh_limit();
+        }
+    }
+
+    fn note_answer(&self, leaving: &Leaving) {
+        let Some(recent) = self.recent else { return };
+        let how = match (leaving.slot, leaving.waited) {
+            (0, false) => How::Passed,
+            (0, true) => How::Waited,
+            _ => How::Ticket,
+        };
+        let first = recent.note_answer(&Answer {
+            finished: self.now,
+            response: self.now - leaving.entered,
+            queue: leaving.queue,
+            how,
+        });
+        if first {
+            recent.note_running(self.now, self.permits.running());
         }
     }
 
@@ -270,17 +284,23 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// Everybody of before is gone: permits free, tickets that were in a place good again.
+    /// Everybody of before is gone: permits free, tickets that were in a place good again. Who had
+    /// been granted a permit, or told that the line is too long, had not run either.
     pub fn begin_anew(&mut self) {
         self.permits.free_all();
         for place in 0..self.places.entries.len() as u32 {
-            if let Some(entry) = self.places.place(place).copied()
-                && entry.owner.is_some()
-                && entry.gate == self.at
-                && self.places.wake_word(place) == wake::WAITING
-            {
-                self.unredeem(&entry);
+            let Some(entry) = self.places.place(place).copied() else {
+                continue;
+            };
+            let word = self.places.wake_word(place);
+            if !entry.owner.is_some() || entry.gate != self.at || word == wake::FREE {
+                continue;
             }
+            if word == wake::GRANTED {
+                let kept = &mut self.gate.counts.kept;
+                *kept = kept.saturating_sub(u64::from(entry.prime));
+            }
+            self.unredeem(&entry);
         }
         self.gate.queue = Queue::default();
         self.publish_waiting();
@@ -310,6 +330,7 @@ impl Gate {
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
+        slot_shares: SlotShares::EMPTY,
         states: TicketStates::EMPTY,
         returns: Returns::EMPTY,
         share: Share::EMPTY,
@@ -321,6 +342,54 @@ impl Gate {
     pub fn unused(n: usize) -> Box<[Gate]> {
         let one: &'static [Gate] = &[Gate::EMPTY];
         one.repeat(n).into()
+    }
+
+    /// As if never used, for another room; in place, as it fits no stack. What `states` has left
+    /// means nothing once no slot is open.
+    pub fn empty(&mut self) {
+        let Gate {
+            room_hash,
+            gate_hash,
+            room,
+            kind,
+            terms,
+            queued_until,
+            queue,
+            limit,
+            wanted,
+            source,
+            decided,
+            fresh,
+            share_slot,
+            slope,
+            intercept,
+            samples,
+            departures,
+            conformal,
+            ledger,
+            slots,
+            slot_shares,
+            states: _,
+            returns,
+            share,
+            unknown,
+            counts,
+        } = self;
+        for word in [
+            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, share_slot,
+        ] {
+            *word = 0;
+        }
+        (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
+        (*slope, *intercept) = (0, 0);
+        (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
+        ledger.empty();
+        slots.begin_after(0);
+        slot_shares.empty();
+        *returns = Returns::EMPTY;
+        unknown.fill(0);
+        *counts = Counts::EMPTY;
     }
 
     fn state(&self, slot: u32, index: u32) -> Option<State> {

@@ -9,6 +9,9 @@ pub const RECORDS: usize = 1024;
 /// Bytes of method and URI kept of the refused request.
 pub const REQUEST_BYTES: usize = 120;
 
+/// Gate of a ticket whose room is in the tables no more.
+pub const NO_GATE: u32 = u32::MAX;
+
 /// What became of a ticket, as a number in shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -76,7 +79,7 @@ pub struct Record {
     pub id: u64,
     /// Running number of the ticket, from 1.
     pub serial: u32,
-    /// Gate that sold it.
+    /// Gate that sold it, or [`NO_GATE`].
     pub gate: u32,
     /// [`Fate`].
     pub fate: u32,
@@ -179,6 +182,19 @@ impl History {
             record.fate = Fate::Expired as u32;
             record.settled = now;
             ended.push(*record);
+        }
+    }
+
+    /// A gate is begun anew for another room: no record is to be taken for one of that room's.
+    /// Tickets that were still out are over; each of them goes to `ended`.
+    pub fn forget_gate(&mut self, gate: u32, now: Micros, mut ended: impl FnMut(&Record)) {
+        let of_gate = |r: &&mut Record| r.serial != 0 && r.gate == gate;
+        for record in self.records.iter_mut().filter(of_gate) {
+            if record.fate == Fate::Sold as u32 {
+                (record.fate, record.settled) = (Fate::Expired as u32, now);
+                ended(record);
+            }
+            record.gate = NO_GATE;
         }
     }
 

@@ -3,23 +3,27 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`gate`] | one gate, a noun a file: the access as a state machine |
-//! | [`permits`] | Run Ready, lock-free while nobody waits |
+//! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
 //! | [`children`] | workers: who may wait where |
+//! | [`naming`] | rooms by name, begun and let go |
 //! | [`terms`] | settings in force |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
-//! | [`history`], [`counts`] | what is remembered for pages and logs |
+//! | [`history`], [`counts`], [`recent`] | what is remembered for pages and logs |
 //!
 //! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
 
 pub mod arrival;
+pub mod atomic;
 pub mod children;
 pub mod counts;
 pub mod gate;
 pub mod history;
+pub mod naming;
 pub mod owner;
 pub mod permits;
 pub mod places;
+pub mod recent;
 pub mod terms;
 pub mod verdict;
 pub mod wakes;
@@ -32,6 +36,7 @@ use history::{History, Record};
 use owner::Life;
 use permits::Permits;
 use places::{Places, Queue};
+use recent::Recent;
 use wakes::Wakes;
 
 /// Page gates a room may have.
@@ -104,6 +109,8 @@ pub struct Tables<'a> {
     pub permits: &'a [Permits],
     /// Places of all gates.
     pub places: Places<'a>,
+    /// The last minutes of each gate; empty in a segment from before there were any.
+    pub recent: &'a [Recent],
     /// Issue history.
     pub history: &'a mut History,
     /// Live tickets a client.
@@ -128,6 +135,7 @@ impl Tables<'_> {
             gate: self.gates.get_mut(at as usize)?,
             at,
             permits: self.permits.get(at as usize)?,
+            recent: self.recent.get(at as usize),
             places: Places {
                 head: &mut *self.places.head,
                 entries: &mut *self.places.entries,

@@ -8,14 +8,19 @@
 //! entry, then looks at `waiting`. Both orders are sequentially consistent, so one of the two
 //! sees the other, and no access sleeps beside a free permit.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use super::atomic::{AtomicU32, AtomicU64};
 use super::owner::{Life, Owner};
 use crate::micros::Micros;
 use crate::nap::residence::Residence;
 
-/// Largest Run Ready limit of a gate.
-pub const PERMITS: usize = 1024;
+/// Largest Run Ready limit of a gate; in a model as many as it needs.
+pub const PERMITS: usize = if cfg!(all(test, feature = "models")) {
+    2
+} else {
+    1024
+};
 
 /// One permit.
 #[repr(C)]
@@ -129,7 +134,7 @@ impl Permits {
             let Some(entry) = self.entries.get(i as usize) else {
                 continue;
             };
-            if entry.owner.load(Relaxed) == 0
+            if entry.owner.load(SeqCst) == 0
                 && entry
                     .owner
                     .compare_exchange(0, owner.0, SeqCst, Relaxed)
@@ -156,6 +161,15 @@ impl Permits {
             self.hint.store(permit, Relaxed);
         }
         freed
+    }
+
+    /// The lock-free way out, for who runs without a ticket: permit back, sample recorded. True:
+    /// somebody waits by now, and the queue must be served.
+    pub fn leave(&self, permit: u32, owner: Owner, residence: Micros) -> bool {
+        if self.release(permit, owner) {
+            self.residence.record(residence);
+        }
+        self.waiting() != 0
     }
 
     /// Under the lock: is this permit still `owner`'s?
@@ -218,6 +232,16 @@ impl Permits {
         freed
     }
 
+    /// Under the lock: as if never used, for another room.
+    pub fn empty(&self) {
+        self.free_all();
+        for word in [&self.waiting, &self.overhang, &self.outstanding, &self.hint] {
+            word.store(0, SeqCst);
+        }
+        self.passed.store(0, Relaxed);
+        self.residence.empty();
+    }
+
     /// Permits held now.
     pub fn running(&self) -> u32 {
         self.entries.iter().filter(|e| e.held()).count() as u32
@@ -243,12 +267,7 @@ impl Default for Permits {
             _pad: 0,
             passed: AtomicU64::new(0),
             residence: Residence::default(),
-            entries: [const {
-                Permit {
-                    owner: AtomicU64::new(0),
-                    first_byte: AtomicU64::new(0),
-                }
-            }; PERMITS],
+            entries: std::array::from_fn(|_| Permit::default()),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! Everything here is integers and arrays, indices instead of pointers, all zero is empty.
 
 pub mod clock;
+pub mod debts;
 pub mod futex;
 pub mod lock;
 pub mod segment;

@@ -8,14 +8,17 @@
 //!    │ children [Child]     atomics: pid, epoch, workers in use                  │ begins at a
 //!    │ permits  [Permits]   atomics: Run Ready, one entry a gate                 │ multiple of 64
 //!    │ wakes    [AtomicU32] the words waiters sleep on, one a place              │
+//!    │ recent   [Recent]    atomics: the last minutes, one entry (36 KiB) a gate │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]                                                │
+//!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
+//!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]                     │
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! A section is found by its kind; one whose version or entry size differs is not ours to read.
-//! Systems to come (sessions, debts, executors, polls) add kinds, not layouts.
+//! Systems to come (sessions, executors, polls) add kinds, not layouts.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +30,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
+use crate::bwshare::table::Stripe;
+use crate::bwshare::trace::TraceSet;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::room::children::{Child, Workers};
@@ -35,6 +40,7 @@ use crate::room::history::History;
 use crate::room::owner::Life;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::recent::Recent;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
 
@@ -69,6 +75,14 @@ pub enum Kind {
     History = 8,
     /// Live tickets a client.
     Clients = 9,
+    /// The last minutes of each gate.
+    Recent = 10,
+    /// A lock for each stripe of debts.
+    DebtLocks = 11,
+    /// What clients owe.
+    Debts = 12,
+    /// What clients have done.
+    Trace = 13,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -98,6 +112,10 @@ pub struct Dims {
     pub gates: u32,
     /// Places to wait.
     pub places: u32,
+    /// Stripes of debts; 0: there are none.
+    pub stripes: u32,
+    /// Trace sets that go with each of them.
+    pub trace_sets: u32,
 }
 
 /// The segment's head. Written by the parent alone, but for the atomics.
@@ -194,6 +212,14 @@ impl Dims {
             (Kind::Places, size_of::<Place>(), self.places),
             (Kind::History, size_of::<History>(), 1),
             (Kind::Clients, size_of::<ClientCaps>(), 1),
+            (Kind::Recent, size_of::<Recent>(), self.gates),
+            (Kind::DebtLocks, size_of::<Lock>(), self.stripes),
+            (Kind::Debts, size_of::<Stripe>(), self.stripes),
+            (
+                Kind::Trace,
+                size_of::<TraceSet>(),
+                self.stripes.saturating_mul(self.trace_sets),
+            ),
         ];
         for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
             *section = Section {
@@ -278,7 +304,7 @@ impl Segment {
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
         head.magic.store(MAGIC, SeqCst);
-        Ok(())
+        self.debts().map_or(Ok(()), |debts| debts.init())
     }
 
     /// Is this a whole segment, with the tables `dims` asks for?
@@ -354,6 +380,14 @@ impl Segment {
         }
     }
 
+    /// Where a section lies, and its entries. What may be done there is the caller's business.
+    pub(super) fn region<T>(&self, kind: Kind) -> Option<(*mut T, usize)> {
+        let section = self.section(kind, size_of::<T>())?;
+        // SAFETY: check() has seen the offset inside the mapping.
+        let start = unsafe { self.base.add(section.offset as usize) };
+        Some((start.cast(), section.count as usize))
+    }
+
     /// Rooms and gates there is space for.
     pub fn room_counts(&self) -> [usize; 2] {
         let count = |kind, entry| self.section(kind, entry).map_or(0, |s| s.count as usize);
@@ -366,6 +400,11 @@ impl Segment {
     /// Run Ready of a gate.
     pub fn permits(&self, gate: u32) -> Option<&'static Permits> {
         self.atomics(Kind::Permits).get(gate as usize)
+    }
+
+    /// The last minutes of each gate; empty in a segment from before there were any.
+    pub fn recent(&self) -> &'static [Recent] {
+        self.atomics(Kind::Recent)
     }
 
     /// The children.
@@ -419,6 +458,8 @@ impl Segment {
         for counter in [&child.running, &child.waiting, &child.secondary] {
             counter.store(0, Relaxed);
         }
+        let generation = self.head().generation.load(Relaxed);
+        child.generation.store(generation, Relaxed);
         child.epoch.store(epoch, SeqCst);
         Some(Life {
             child: slot as u16,
@@ -497,6 +538,7 @@ impl Segment {
                 entries: self.locked_section::<Place>(Kind::Places, held),
                 wakes: self.atomics(Kind::Wakes),
             },
+            recent: self.atomics(Kind::Recent),
             history: self.locked_section(Kind::History, held).first_mut()?,
             clients: self.locked_section(Kind::Clients, held).first_mut()?,
             children: self.atomics(Kind::Children),
@@ -533,6 +575,7 @@ impl Segment {
         head.lock
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
+        self.debts().map_or(Ok(()), |debts| debts.init())?;
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }
@@ -541,14 +584,19 @@ impl Segment {
     }
 
     /// Take over from an older segment what fits: key, epoch, time, and every section of the same
-    /// kind, version and entry size, entry by entry. Nobody else may see either segment yet.
+    /// kind, version and entry size, entry by entry; debts by their keys. Nobody else may see either
+    /// segment yet.
     pub fn carry_over(&self, old: &Segment) {
         let (from, to) = (old.head(), self.base.cast::<Head>());
         // SAFETY: as in format(): the new segment is ours alone until it is handed out.
         let to = unsafe { &mut *to };
         (to.epoch, to.key, to.secret) = (from.epoch, from.key, from.secret);
         to.seen.store(from.seen.load(Relaxed), Relaxed);
-        for new in to.directory.iter().filter(|s| s.kind != 0) {
+        let generation = from.generation.load(Relaxed);
+        to.generation.store(generation, Relaxed);
+        let keyed = [Kind::DebtLocks, Kind::Debts, Kind::Trace].map(|kind| kind as u32);
+        let plain = |s: &&Section| s.kind != 0 && !keyed.contains(&s.kind);
+        for new in to.directory.iter().filter(plain) {
             let like =
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
             let Some(known) = from.directory.iter().find(like) else {
@@ -563,6 +611,11 @@ impl Segment {
                     bytes,
                 );
             }
+        }
+        if let Some((debts, known)) = self.debts().zip(old.debts())
+            && known.init().is_ok()
+        {
+            debts.take_over(&known, Micros(from.seen.load(Relaxed)));
         }
     }
 }
@@ -601,6 +654,8 @@ mod tests {
             rooms: 1,
             gates: 1,
             places: 4,
+            stripes: 0,
+            trace_sets: 0,
         };
         let segment = Segment::anonymous(dims).expect("shared memory");
         let life = segment.child_starts(1).expect("room");
@@ -621,6 +676,7 @@ mod tests {
             let arrival = Arrival {
                 owner: Owner::new(life, serial),
                 parking: Parking::Anybody,
+                left: u32::MAX,
                 tickets: &[],
                 forged: false,
                 sell: false,

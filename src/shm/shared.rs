@@ -7,6 +7,7 @@ use crate::room::gate::Gate;
 use crate::room::history::History;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, PlacesHead};
+use crate::room::recent::Recent;
 use std::sync::atomic::AtomicU32;
 
 /// Types that may be put over shared memory another process, or an older server, has written.
@@ -34,3 +35,5 @@ unsafe impl Shared for Place {}
 unsafe impl Shared for History {}
 // SAFETY: repr(C), integers and integer arrays only.
 unsafe impl Shared for ClientCaps {}
+// SAFETY: repr(C), atomics only.
+unsafe impl Shared for Recent {}

@@ -200,6 +200,8 @@ mod tests {
         rooms: 2,
         gates: 2,
         places: 16,
+        stripes: 3,
+        trace_sets: 1,
     };
 
     struct Dir(PathBuf);

@@ -3,8 +3,15 @@
 use crate::micros::Micros;
 
 /// Numbers of which mean, variance and percentiles are wanted; seconds.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default)]
 pub struct Sample(Vec<f64>);
+
+impl std::fmt::Debug for Sample {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (n, mean, p99, max) = (self.n(), self.mean(), self.quantile(0.99), self.max());
+        write!(f, "{n} values, mean {mean:.3}, p99 {p99:.3}, max {max:.3}")
+    }
+}
 
 impl Sample {
     /// One more.

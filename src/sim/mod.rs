@@ -14,10 +14,13 @@
 //! | [`events`], [`rng`] | the queue of what happens when; randomness from a seed |
 //! | [`vectors`] | reference inputs and outputs |
 
+mod bwshare_vectors;
 pub mod check;
 pub mod crowd;
 pub mod events;
 pub mod figures;
+#[cfg(all(test, feature = "models"))]
+mod models;
 pub mod oracle;
 pub mod rng;
 pub mod server;

@@ -415,16 +415,10 @@ impl Oracle {
         }
     }
 
-    /// A full restart: nobody waits any more; who had his permit already has used his ticket.
+    /// A full restart: nobody waits any more; who had not run yet, permit or not, has his ticket.
     pub fn restarted(&mut self, state: &State) {
-        for (id, waiter) in self.waiters.clone() {
-            match waiter.ticket {
-                Some(key) if waiter.granted => {
-                    self.hold(key, Held::Used);
-                    self.waiters.remove(&id);
-                }
-                _ => self.left_queue(id, state),
-            }
+        for id in self.waiters.keys().copied().collect::<Vec<_>>() {
+            self.left_queue(id, state);
         }
     }
 

@@ -1,5 +1,6 @@
 //! [`State`]: the room's tables in boxes, as httpd has them in the segment.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -12,6 +13,7 @@ use crate::room::history::History;
 use crate::room::owner::Life;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
+use crate::room::recent::Recent;
 use crate::room::terms::Terms;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
@@ -20,7 +22,8 @@ use crate::room::{Room, Tables};
 pub struct State {
     rooms: [Room; 1],
     gates: Box<[Gate]>,
-    permits: Box<[Permits]>,
+    permits: Arc<[Permits]>,
+    recent: Box<[Recent]>,
     head: PlacesHead,
     entries: Vec<Place>,
     wakes: Vec<AtomicU32>,
@@ -43,7 +46,8 @@ impl State {
                 ..Room::default()
             }],
             gates: Gate::unused(1),
-            permits: Box::new([Permits::default()]),
+            permits: Arc::new([Permits::default()]),
+            recent: Box::new([Recent::default()]),
             head: PlacesHead::default(),
             entries: vec![Place::default(); places],
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
@@ -76,6 +80,12 @@ impl State {
         &self.permits[0]
     }
 
+    /// Run Ready for those who do not hold the lock.
+    #[cfg(all(test, feature = "models"))]
+    pub fn shared_permits(&self) -> Arc<[Permits]> {
+        Arc::clone(&self.permits)
+    }
+
     /// What the waiter on a place would read.
     pub fn wake_word(&self, place: u32) -> u32 {
         self.wakes
@@ -95,6 +105,7 @@ impl State {
             rooms: &mut self.rooms,
             gates: &mut self.gates,
             permits: &self.permits,
+            recent: &self.recent,
             places: Places {
                 head: &mut self.head,
                 entries: &mut self.entries,

@@ -106,7 +106,10 @@ fn run_case(file: &File, case: &Case) -> Result<CaseResult, Refused> {
 }
 
 fn compute(name: &str, input: &Value) -> Result<Value, Refused> {
-    if let "bwshare" | "oxthas" | "sqs" | "telepolling" = name {
+    if name == "bwshare" {
+        return super::bwshare_vectors::compute(input);
+    }
+    if let "oxthas" | "sqs" | "telepolling" = name {
         return Err(Refused::Unsupported(format!("{name} is not built yet")));
     }
     let word = |key| input.get(key).and_then(Value::as_str);
@@ -164,7 +167,7 @@ fn compute(name: &str, input: &Value) -> Result<Value, Refused> {
     }
 }
 
-fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Refused> {
+pub(super) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Refused> {
     T::deserialize(input).map_err(|e| Refused::Malformed(e.to_string()))
 }
 

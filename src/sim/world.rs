@@ -723,6 +723,10 @@ impl World {
         let arrival = Arrival {
             owner: access.owner,
             parking,
+            left: self
+                .setup
+                .workers
+                .left(&self.state.children, access.owner.life()),
             tickets: &request.tickets,
             forged: request.forged,
             sell: request.sell,

@@ -48,6 +48,11 @@ impl Builder {
         self
     }
 
+    /// Will mod_nap be loaded?
+    pub fn has_nap(&self) -> bool {
+        self.nap
+    }
+
     /// Loads further modules by their short names, in this order.
     pub fn modules(mut self, names: &[&str]) -> Self {
         self.modules

@@ -61,10 +61,10 @@ pub fn text(server: &Builder, root: &Path, port: u16) -> String {
     } else {
         ""
     };
-    let cgid = if mpm == Mpm::Prefork {
-        ""
-    } else {
-        "ScriptSock cgisock"
+    let of_mpm = match mpm {
+        Mpm::Prefork => "",
+        Mpm::Worker => "ScriptSock cgisock",
+        Mpm::Event => "ScriptSock cgisock\nCoreDumpDirectory {root}/cores",
     };
     let sizes = sizes(mpm, server.processes, server.threads);
     let log_format = server.access_log_format.replace('"', "\\\"");
@@ -77,7 +77,7 @@ Listen 127.0.0.1:{{port}}
 ErrorLog error_log
 LogLevel warn
 {modules}{user}
-{cgid}
+{of_mpm}
 {sizes}
 LogFormat "{log_format}" test
 # The harness's own knocking is no access.

@@ -13,13 +13,18 @@ pub fn module() -> PathBuf {
 
 /// A file that `make` built under target/; panics when it is missing or older than its sources.
 pub fn file(name: &str) -> PathBuf {
+    look_for(name).unwrap_or_else(|missing| panic!("{missing}"))
+}
+
+/// The same, or a sentence that says what to do.
+pub fn look_for(name: &str) -> Result<PathBuf, String> {
     let path = target().join(name);
     let made = path.metadata().and_then(|m| m.modified());
     let Ok(made) = made else {
-        panic!(
+        return Err(format!(
             "{} does not exist: run `make test`, or `make` first",
             path.display()
-        )
+        ));
     };
     let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources: &[&str] = match name {
@@ -31,12 +36,13 @@ pub fn file(name: &str) -> PathBuf {
         _ => &[],
     };
     for source in sources {
-        assert!(
-            newest(&repository.join(source)) <= made,
-            "{name} is older than {source}: run `make test`, or `make` first"
-        );
+        if newest(&repository.join(source)) > made {
+            return Err(format!(
+                "{name} is older than {source}: run `make test`, or `make` first"
+            ));
+        }
     }
-    path
+    Ok(path)
 }
 
 /// A directory under target/ for what a run leaves behind.

@@ -88,6 +88,9 @@ pub struct Options {
     /// Share of visitors who come ten times a second whatever they are told
     #[arg(long, default_value_t = 0.0)]
     hammer: f64,
+    /// They share so many addresses (0: each has his own)
+    #[arg(long, default_value_t = 0)]
+    addresses: u32,
     /// Share of waits broken off
     #[arg(long, default_value_t = 0.0)]
     give_up: f64,
@@ -175,6 +178,7 @@ impl Options {
         manners.no_show = self.no_show;
         manners.late = self.late;
         manners.hammer = self.hammer;
+        manners.addresses = self.addresses;
         manners.give_up = self.give_up;
         manners.think = secs(self.think);
         manners.reaction = secs(self.reaction);

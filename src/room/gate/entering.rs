@@ -38,7 +38,7 @@ impl GateView<'_> {
         self.refill_wait();
         let prime = standing == Standing::Prime;
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
-        if !guard && self.fits_newcomer(arrival.parking) {
+        if !guard && self.fits_newcomer(arrival) {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         match (standing, ticket) {
@@ -92,11 +92,13 @@ impl GateView<'_> {
         }))
     }
 
-    pub(super) fn fits_newcomer(&self, parking: Parking) -> bool {
+    /// He and all who can present a ticket while he may wait have places, by the ledger and by the
+    /// workers that are there now: after a graceful restart these are few for some seconds.
+    pub(super) fn fits_newcomer(&self, arrival: &Arrival<'_>) -> bool {
         let gate = &*self.gate;
         let (now, bound) = (self.now, gate.terms.bound);
         let claims = gate.ledger.max_claims(now, now + bound);
-        let parked = match parking {
+        let parked = match arrival.parking {
             Parking::Anybody => true,
             Parking::Sparing => claims == 0,
             Parking::Holders | Parking::Nobody => false,
@@ -104,7 +106,13 @@ impl GateView<'_> {
         parked
             && match gate.terms.re_access.how {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
-                _ => gate.ledger.admits(now, bound, gate.queue.len(), gate.limit),
+                _ => {
+                    let queued = gate.queue.len();
+                    gate.ledger
+                        .admits(now, bound, queued, gate.limit, gate.drain())
+                        && queued.saturating_add(claims) < gate.places()
+                        && claims < arrival.left
+                }
             }
     }
 

@@ -4,19 +4,22 @@
 
 use super::{Gate, GateView};
 use crate::micros::Micros;
-use crate::nap::wait_limit::{Facts, Line, Settings, Source};
+use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
 use crate::room::places::wake;
 use crate::room::terms::how;
 
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
+/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
+const NEAR_THE_BOUND: f64 = 0.9;
+
 impl GateView<'_> {
     /// X, S and L as they are known now.
     pub(super) fn refresh_limit(&mut self) {
         let terms = self.gate.terms;
         let parked = terms.parked;
-        let bound_s = terms.bound.as_secs_f64();
+        let bound_s = self.reach_s();
         match terms.wait_limit.how {
             how::FIXED => self.gate.wanted = terms.wait_limit.n,
             how::PAPER => {
@@ -90,6 +93,33 @@ impl GateView<'_> {
         self.publish_waiting();
     }
 
+    /// The longest response, in seconds, that the deadline guard lets come about: who would wait
+    /// longer than B less the p95 of residence is put off, whatever his own residence would be.
+    fn reach_s(&self) -> f64 {
+        let residence = &self.permits.residence;
+        let bound_s = self.gate.terms.bound.as_secs_f64();
+        match (residence.p95(), residence.mean_s()) {
+            (Some(p95), Some(mean_s)) => {
+                let margin_s = p95.as_secs_f64().min(bound_s / 2.0) - mean_s;
+                bound_s - margin_s.max(0.0)
+            }
+            _ => bound_s,
+        }
+    }
+
+    /// One who waited was answered after `response`, or it would have come to that: rho learns
+    /// from it. Only what comes near the bound tells by how much to keep away from it: with few
+    /// waiting the spread of the work alone is many times the prediction. The rest brings rho back
+    /// to where it started, no further: it says nothing of a full queue.
+    pub(super) fn learn(&mut self, response: Micros, predicted: Micros) {
+        let (response_s, predicted_s) = (response.as_secs_f64(), predicted.as_secs_f64());
+        let near = response_s > NEAR_THE_BOUND * self.reach_s();
+        let conformal = &mut self.gate.conformal;
+        if predicted > Micros::ZERO && (near || conformal.rho() > Conformal::START) {
+            conformal.observe(if near { response_s } else { 0.0 }, predicted_s);
+        }
+    }
+
     /// Predicted response time of an access that meets `queue` waiting.
     pub(super) fn predict(&self, queue: u32) -> Micros {
         if let Some(line) = self.gate.line() {
@@ -106,6 +136,31 @@ impl GateView<'_> {
 }
 
 impl Gate {
+    /// Accesses a second that may be counted on to leave the queue: X divided by rho; 0 before X
+    /// is known.
+    pub(super) fn drain(&self) -> f64 {
+        match self.departures.throughput() {
+            Some(x) if self.decided != 0 => x / self.conformal.rho(),
+            _ => 0.0,
+        }
+    }
+
+    /// The wait limit the rule asks for; none: not known before a queue has formed.
+    pub fn limit_wanted(&self) -> Option<u32> {
+        let choice = self.terms.wait_limit;
+        match choice.how {
+            how::FIXED => Some(choice.n),
+            how::PAPER => (self.wanted != 0).then_some(self.wanted),
+            _ => (self.decided != 0).then_some(self.wanted),
+        }
+    }
+
+    /// The wait limit in force, also before the first access has met a queue.
+    pub fn limit_in_force(&self) -> u32 {
+        let wanted = self.limit_wanted().unwrap_or(u32::MAX);
+        wanted.min(self.terms.parked)
+    }
+
     /// The regression line in force.
     pub fn line(&self) -> Option<Line> {
         let line = Line {

@@ -52,6 +52,9 @@ impl GateView<'_> {
         };
         gate.slots.settle(ticket.slot, settled);
         self.history.settle(ticket.serial, fate, self.now);
+        if let Some(recent) = self.recent {
+            recent.note_redemption(self.now);
+        }
         Some(ticket)
     }
 

@@ -18,6 +18,7 @@ impl GateView<'_> {
         let cap = self.cap();
         let wide = cap.saturating_mul(8);
         let [narrow, wider] = arrival.client_hash;
+        self.gate.slot_shares.asked(wider, self.now);
         if self.clients.live(narrow, self.now) >= cap || self.clients.live(wider, self.now) >= wide
         {
             return self.refuse(Reason::Cap, None, self.spread(arrival));
@@ -59,6 +60,9 @@ impl GateView<'_> {
         retry_after: Micros,
     ) -> Verdict {
         self.gate.counts.refuse(reason);
+        if let Some(recent) = self.recent {
+            recent.note_refusal(self.now);
+        }
         Verdict::Refuse(Box::new(Refusal {
             reason,
             ticket,

@@ -49,13 +49,18 @@ impl GateView<'_> {
             Sale::Rebooked | Sale::Guard => gate.places(),
         };
         let unlimited = terms.re_access.how == how::FIXED;
-        let (ledger, slots) = (&gate.ledger, &mut gate.slots);
+        let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
+        let [_, prefix] = arrival.client_hash;
+        // A prefix has its share of each slot, unless the administrator has said what is fair, or
+        // nobody else is there.
+        let shared = terms.per_client.how == how::AUTO && !shares.alone(terms.lifetime, now);
+        let mut open = |slot: &slots::Slot| !shared || shares.has_place(slot, prefix, now);
         let mut may = |slot: &slots::Slot, start: Micros| {
             let (from, to) = claim_of(start, start + terms.prime, slot.bound());
             unlimited || (from >= free && ledger.fits(from, to, most))
         };
         let booking = match sale {
-            Sale::Newcomer => slots.book(now, first, &issue, &mut may),
+            Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
         }?;
         let prime_end = booking.start + terms.prime;
@@ -63,7 +68,11 @@ impl GateView<'_> {
         let (from, to) = gate.claim_of(booking.seq, booking.start, prime_end);
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
-        if sale == Sale::Newcomer {
+        if let Some(slot) = gate.slots.slot(booking.seq) {
+            gate.slot_shares.sold(slot, prefix, now);
+        }
+        // How long those wait who have bought their share of the nearer slots is no measure of phi.
+        if sale == Sale::Newcomer && !booking.skipped {
             if booking.seq > gate.share_slot {
                 gate.share_slot = booking.seq;
                 gate.share.turn();
@@ -71,6 +80,9 @@ impl GateView<'_> {
             gate.share.vote(booking.start - now, terms.bound);
         }
         gate.counts.sold += 1;
+        if let Some(recent) = self.recent {
+            recent.note_sale(now);
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let serial = self.history.next_serial();

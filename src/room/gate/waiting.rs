@@ -61,6 +61,9 @@ impl GateView<'_> {
         };
         self.vacate(place);
         self.gate.counts.guard_fired += u64::from(entry.slot == 0);
+        let service = self.permits.residence.mean_s().unwrap_or(0.0);
+        let response = self.now - entry.entered + Micros::from_secs_f64(service);
+        self.learn(response, entry.predicted);
         let reason = match entry.prime {
             0 => Reason::Full,
             _ => Reason::Deferred,
@@ -232,5 +235,8 @@ impl GateView<'_> {
             self.gate.departures.end();
         }
         self.permits.set_waiting(waiting);
+        if let Some(recent) = self.recent {
+            recent.note_queue(self.now, waiting, self.gate.limit_in_force());
+        }
     }
 }

@@ -1,0 +1,373 @@
+//! Crowds that do not behave, and what a room costs: each against a run without, in one go on one
+//! machine, by the rule for rates on a noisy one (pairs in the order A B B A, median of the pairs'
+//! ratios, its 90 % interval by the sign test, no verdict unless that is within 3 %).
+//!
+//! The board sleeps 150 ms and burns little, so that the limit is what limits, not the processor.
+//! One Markdown row a scenario; nap-load's reports stay in target/bench. Options:
+//!
+//! ```text
+//! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6]
+//! ```
+
+mod board;
+#[path = "../tests/httpd/mod.rs"]
+mod httpd;
+
+use board::{LIMIT, figure, median, with_nap};
+use httpd::{Builder, Mpm};
+use serde_json::Value;
+
+/// What an access costs: mostly time, hardly processor.
+const WORK: &str = "BOARD_SLEEP_MS 150\nBOARD_CPU_MS 1";
+/// Half of what the flash crowd's bound is, so that 200 visitors are too many for the queue.
+const BOUND: &str = "2s";
+/// A verdict needs an interval within this of the median.
+const PRECISE: f64 = 0.03;
+
+/// One of the two runs of a pair.
+struct Side {
+    server: fn(Mpm) -> Builder,
+    /// Besides what all runs have; `{port}` stands for the server's.
+    options: &'static [&'static str],
+}
+
+/// What is expected of the ratio of the measured run's figure to the reference's.
+enum Wanted {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Only the promises count.
+    Anything,
+}
+
+struct Scenario {
+    name: &'static str,
+    measured: Side,
+    reference: Side,
+    /// What is compared.
+    what: &'static str,
+    figure: fn(&Value) -> Option<f64>,
+    wanted: Wanted,
+    /// What else is to be seen in the pairs.
+    besides: fn(&[Pair]) -> String,
+}
+
+/// Reports of both runs.
+struct Pair {
+    measured: Value,
+    reference: Value,
+}
+
+const OBEDIENT: Side = Side {
+    server: room,
+    options: &[],
+};
+
+const SCENARIOS: [Scenario; 5] = [
+    Scenario {
+        name: "30 % no-shows",
+        measured: Side {
+            server: room,
+            options: &["--no-show", "0.3"],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.97),
+        besides: |pairs| {
+            let left = total(pairs, "/posts/abandoned");
+            format!("{left:.0} tickets left unused")
+        },
+    },
+    // The reference is the same crowd with manners: its demand is the same, so that what differs is
+    // the hammering alone. Without those visitors the demand would be smaller too.
+    Scenario {
+        name: "30 % hammering",
+        measured: Side {
+            server: room,
+            options: &["--hammer", "0.3@10"],
+        },
+        reference: OBEDIENT,
+        what: "mean total of the obedient",
+        figure: |report| obedient(report, "/total/mean"),
+        wanted: Wanted::AtMost(1.05),
+        besides: of_hammering,
+    },
+    Scenario {
+        name: "one address",
+        measured: Side {
+            server: room,
+            options: &["--source", "one"],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::Anything,
+        besides: |pairs| {
+            let refused = ["newcomer", "early", "prime", "late", "expired"];
+            let of = |kind| total(pairs, &format!("/refusals/by_reason/cap/{kind}"));
+            let capped: f64 = refused.into_iter().map(of).sum();
+            let issued = total(pairs, "/tickets/issued");
+            let worst = ratio_of(pairs, |report| figure(report, "/total/max"));
+            format!("{issued:.0} tickets, {capped:.0} times over the cap, worst total x {worst}")
+        },
+    },
+    Scenario {
+        name: "slow readers",
+        measured: Side {
+            server: room,
+            options: &[
+                "--slow-read",
+                "10@100000:http://127.0.0.1:{port}/counter?bytes=50000000",
+            ],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.95),
+        besides: |pairs| {
+            let all = ["reading", "refused", "errors"].map(|of| {
+                let pointer = format!("/slow_readers/{of}");
+                format!("{:.0} {of}", total(pairs, &pointer))
+            });
+            all.join(", ")
+        },
+    },
+    Scenario {
+        name: "MaxRequestWorkers 10",
+        measured: OBEDIENT,
+        reference: Side {
+            server: |mpm| board::sized(mpm, 1, LIMIT, WORK),
+            options: &[],
+        },
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.97),
+        besides: |pairs| {
+            let mean = ratio_of(pairs, |report| figure(report, "/total/mean"));
+            format!("mean total x {mean}")
+        },
+    },
+];
+
+fn room(mpm: Mpm) -> Builder {
+    with_nap(mpm, WORK, BOUND)
+}
+
+/// Served posts a second while the crowd was all there.
+fn throughput(report: &Value) -> Option<f64> {
+    figure(report, "/crowded_per_s")
+}
+
+/// Posts served from a fifth of the time until the first visitor was through with all of his up to
+/// then, a second: before, the queue forms; behind, ever fewer ask. From nap-load's CSV.
+fn crowded_per_s(tries: &str, first_finish_s: f64) -> f64 {
+    let from = first_finish_s / 5.0;
+    let ends = tries.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
+        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
+        (*reason == "served").then_some(end)
+    });
+    let n = ends
+        .filter(|end| from < *end && *end <= first_finish_s)
+        .count();
+    n as f64 / (first_finish_s - from)
+}
+
+/// A figure of those who do as they are told.
+fn obedient(report: &Value, pointer: &str) -> Option<f64> {
+    let kinds = report["behaviours"].as_array()?;
+    let obedient = kinds.iter().find(|kind| kind["behaviour"] == "obedient")?;
+    figure(obedient, pointer)
+}
+
+fn of_hammering(pairs: &[Pair]) -> String {
+    let response = ratio_of(pairs, |report| obedient(report, "/response/mean"));
+    let each = ratio_of(pairs, |report| {
+        Some(obedient(report, "/served_per_s")? / obedient(report, "/clients")?)
+    });
+    let all = ratio_of(pairs, throughput);
+    let shown = total(pairs, "/tickets/shown_again");
+    let held = pairs
+        .iter()
+        .filter_map(|pair| figure(&pair.measured, "/room/most_held"))
+        .fold(0.0, f64::max);
+    format!(
+        "their response x {response}, served/s of each x {each}, of all x {all}; \
+         tickets shown again {shown:.0} times; permits, places and tickets at most {held:.0}"
+    )
+}
+
+/// The sum over the measured runs.
+fn total(pairs: &[Pair], pointer: &str) -> f64 {
+    let measured = pairs.iter().map(|pair| &pair.measured);
+    measured.filter_map(|report| figure(report, pointer)).sum()
+}
+
+/// The median of a figure's ratios, as text.
+fn ratio_of(pairs: &[Pair], of: impl Fn(&Value) -> Option<f64>) -> String {
+    median(ratios(pairs, of)).map_or("–".to_string(), |ratio| format!("{ratio:.3}"))
+}
+
+fn ratios(pairs: &[Pair], of: impl Fn(&Value) -> Option<f64>) -> Vec<f64> {
+    let ratio = |pair: &Pair| Some(of(&pair.measured)? / of(&pair.reference)?);
+    let all = pairs.iter().filter_map(ratio);
+    all.filter(|ratio| ratio.is_finite()).collect()
+}
+
+fn main() {
+    board::require_what_make_builds();
+    let (rounds, clients, posts) = (
+        board::number_option("rounds=", "7"),
+        board::number_option("clients=", "200"),
+        board::number_option("posts=", "6"),
+    );
+    let only = board::option("only=", "");
+    println!(
+        "{clients} visitors x {posts} posts, limit {LIMIT}, bound {BOUND}, {rounds} pairs each:\n\n\
+         | scenario | MPM | figure | ratio | 90 % interval | wanted | verdict | broken | deferred | \
+         torn, doubled | besides |\n|---|---|---|---:|---|---|---|---:|---:|---:|---|"
+    );
+    let mut load = 0.0_f64;
+    for mpm in board::mpms() {
+        for scenario in SCENARIOS.iter().filter(|s| s.name.contains(&only)) {
+            let crowd = [clients.to_string(), posts.to_string()];
+            let pairs: Vec<Pair> = (0..rounds)
+                .filter_map(|round| scenario.pair(mpm, &crowd, round))
+                .collect();
+            println!("{}", scenario.row(mpm, &pairs));
+            let reports = pairs
+                .iter()
+                .flat_map(|pair| [&pair.measured, &pair.reference]);
+            load = load.max(board::load_share(reports));
+        }
+    }
+    println!("\nnap-load itself used {:.0} % of one core.", 100.0 * load);
+}
+
+impl Scenario {
+    /// Both runs: A B, in the next round B A.
+    fn pair(&self, mpm: Mpm, crowd: &[String; 2], round: u32) -> Option<Pair> {
+        let measured = || self.run("measured", &self.measured, mpm, crowd, round);
+        let reference = || self.run("reference", &self.reference, mpm, crowd, round);
+        Some(match round % 2 {
+            0 => Pair {
+                measured: measured()?,
+                reference: reference()?,
+            },
+            _ => {
+                let reference = reference()?;
+                Pair {
+                    measured: measured()?,
+                    reference,
+                }
+            }
+        })
+    }
+
+    fn run(
+        &self,
+        which: &str,
+        side: &Side,
+        mpm: Mpm,
+        [clients, posts]: &[String; 2],
+        round: u32,
+    ) -> Option<Value> {
+        let label = format!("{} {which} {mpm} {}", self.name, round + 1);
+        eprintln!("{label}");
+        let server = (side.server)(mpm);
+        let has_room = server.has_nap();
+        let httpd = board::start(server)?;
+        let seed = (round + 1).to_string();
+        let csv = httpd.root().join("tries.csv").display().to_string();
+        let all = [
+            ["--label", &label],
+            ["--clients", clients],
+            ["--posts", posts],
+            ["--bound", BOUND],
+            ["--timeout", "300s"],
+            ["--seed", &seed],
+            ["--csv", &csv],
+        ];
+        let port = httpd.port().to_string();
+        let own: Vec<String> = (side.options.iter())
+            .map(|option| option.replace("{port}", &port))
+            .collect();
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let options = [all.concat(), own].concat();
+        let mut report = board::send(httpd.port(), has_room.then_some(&httpd), &options);
+        let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
+        let first = figure(&report, "/fairness/first_finish_s").filter(|s| *s > 0.0);
+        report["crowded_per_s"] = first.map(|first| crowded_per_s(&tries, first)).into();
+        board::keep(&label, &report);
+        Some(report)
+    }
+
+    fn row(&self, mpm: Mpm, pairs: &[Pair]) -> String {
+        let ratios = ratios(pairs, self.figure);
+        let interval = interval(&ratios);
+        let median = median(ratios);
+        let broken = total(pairs, "/promises/broken");
+        let mixed = total(pairs, "/tickets/torn") + total(pairs, "/tickets/doubled");
+        let cells = [
+            self.name.to_string(),
+            mpm.to_string(),
+            self.what.to_string(),
+            median.map_or("–".to_string(), |ratio| format!("{ratio:.3}")),
+            interval.map_or(format!("– ({} pairs)", pairs.len()), |(low, high)| {
+                format!("{low:.3} to {high:.3}")
+            }),
+            match self.wanted {
+                Wanted::AtLeast(least) => format!(">= {least}"),
+                Wanted::AtMost(most) => format!("<= {most}"),
+                Wanted::Anything => "–".to_string(),
+            },
+            match broken + mixed > 0.0 {
+                true => "fails",
+                false => self.verdict(median, interval),
+            }
+            .to_string(),
+            format!("{broken:.0}"),
+            format!("{:.0}", total(pairs, "/promises/deferred")),
+            format!("{mixed:.0}"),
+            (self.besides)(pairs),
+        ];
+        format!("| {} |", cells.join(" | "))
+    }
+
+    fn verdict(&self, median: Option<f64>, interval: Option<(f64, f64)>) -> &'static str {
+        let Some(ratio) = median else {
+            return "not run";
+        };
+        let holds = match self.wanted {
+            Wanted::AtLeast(least) => ratio >= least,
+            Wanted::AtMost(most) => ratio <= most,
+            Wanted::Anything => return "holds",
+        };
+        match interval {
+            Some((low, high)) if low >= ratio - PRECISE && high <= ratio + PRECISE => match holds {
+                true => "holds",
+                false => "fails",
+            },
+            _ => "undecided",
+        }
+    }
+}
+
+/// Between which of the values their distribution's median lies in nine of ten cases (sign test):
+/// the k-th from either end, k the largest with P(Bin(n, 1/2) < k) <= 5 %. None: too few.
+fn interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    let mut below = 0.0;
+    let mut exactly = 0.5_f64.powi(n as i32);
+    let mut k = 0;
+    while k < n && below + exactly <= 0.05 {
+        below += exactly;
+        exactly *= (n - k) as f64 / (k + 1) as f64;
+        k += 1;
+    }
+    let from = k.checked_sub(1)?;
+    Some((*sorted.get(from)?, *sorted.get(n - k)?))
+}

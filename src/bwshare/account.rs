@@ -1,0 +1,103 @@
+//! [`Account`]: what one client owes, as the times at which it will be paid.
+//!
+//! A debt d at rate r is paid off at now + d / r if nothing is added; charging moves that time
+//! ahead. (The generic cell rate algorithm has the same numbers: its theoretical arrival time.)
+
+use super::limits::{Answer, Limits};
+
+/// Kinds of debt an account has room for.
+pub const LANES: usize = 3;
+const FILES: usize = 0;
+const BYTES: usize = 1;
+
+/// No debt outlasts this, 104 days: a stray value in shared memory is survived.
+const LONGEST_NS: u64 = 1 << 53;
+
+/// What one client owes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// When each debt is paid, inside time in nanoseconds; past: nothing is owed. Of a client
+    /// files, bytes, and unused; of its horizons the bytes of each.
+    pub paid_ns: [u64; LANES],
+}
+
+impl Account {
+    /// Nothing owed.
+    pub const EMPTY: Account = Account {
+        paid_ns: [0; LANES],
+    };
+
+    /// Ask for one more file, and charge what the rule says.
+    pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> Answer {
+        let answer = limits.answer(self, now_ns);
+        match answer {
+            Answer::Pass => self.charge_file(limits, now_ns),
+            Answer::Refuse { .. } => self.charge_refused(limits, now_ns),
+        }
+        answer
+    }
+
+    /// One file.
+    pub fn charge_file(&mut self, limits: &Limits, now_ns: u64) {
+        self.charge(FILES, limits.files.cost_ns(1.0), now_ns);
+    }
+
+    /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
+    /// beyond the maximum.
+    pub fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
+        let cost = limits.files.cost_ns(limits.refused);
+        let left = limits.files.room_ns.saturating_sub(self.files_ns(now_ns));
+        if cost.min(left) > 0 {
+            self.charge(FILES, cost.min(left), now_ns);
+        }
+    }
+
+    /// Take back what [`charge_file`](Self::charge_file) did.
+    pub fn return_file(&mut self, limits: &Limits) {
+        self.give_back(FILES, limits.files.cost_ns(1.0));
+    }
+
+    /// So many bytes; below zero: fewer were sent than were charged.
+    pub fn charge_bytes(&mut self, limits: &Limits, bytes: i64, now_ns: u64) {
+        let cost_ns = limits.bytes.cost_ns(bytes.unsigned_abs() as f64);
+        match bytes < 0 {
+            true => self.give_back(BYTES, cost_ns),
+            false => self.charge(BYTES, cost_ns, now_ns),
+        }
+    }
+
+    /// How long the file debt takes to be paid off, nanoseconds.
+    pub fn files_ns(&self, now_ns: u64) -> u64 {
+        self.owed_ns(FILES, now_ns)
+    }
+
+    /// How long the byte debt takes.
+    pub fn bytes_ns(&self, now_ns: u64) -> u64 {
+        self.owed_ns(BYTES, now_ns)
+    }
+
+    /// How long the debt of this kind takes.
+    pub fn owed_ns(&self, lane: usize, now_ns: u64) -> u64 {
+        let paid = self.paid_ns.get(lane).copied().unwrap_or(0);
+        paid.saturating_sub(now_ns).min(LONGEST_NS)
+    }
+
+    /// Does nobody owe anything here?
+    pub fn is_free(&self, now_ns: u64) -> bool {
+        self.paid_ns.iter().all(|paid| *paid <= now_ns)
+    }
+
+    pub(super) fn charge(&mut self, lane: usize, cost_ns: u64, now_ns: u64) {
+        let owed = self.owed_ns(lane, now_ns).saturating_add(cost_ns);
+        if let Some(paid) = self.paid_ns.get_mut(lane) {
+            *paid = now_ns.saturating_add(owed.min(LONGEST_NS));
+        }
+    }
+
+    pub(super) fn give_back(&mut self, lane: usize, cost_ns: u64) {
+        if let Some(paid) = self.paid_ns.get_mut(lane) {
+            *paid = paid.saturating_sub(cost_ns);
+        }
+    }
+}

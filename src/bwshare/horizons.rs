@@ -1,0 +1,139 @@
+//! [`Horizons`]: the note's limit "R1 of the bandwidth with probability P1 given 2 and 3, R2 on the
+//! mean of an hour, R3 on that of eight".
+//!
+//! Read as entitlements of a client at horizons of h: a window of h carries at most R x h. A leaky
+//! bucket of size R h / 2 with rate R / 2 keeps that for **every** window (one of R h with rate R
+//! would carry twice as much). A client is entitled to R1 while it is inside the longer horizons.
+
+use super::account::{Account, LANES};
+use super::limits::{Answer, Debt, Lane};
+
+/// Horizons there may be.
+pub const HORIZONS: usize = LANES;
+
+/// Up to three limits on bytes, shortest horizon first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Horizons {
+    lanes: [Lane; HORIZONS],
+    n: usize,
+}
+
+impl Horizons {
+    /// No such limit.
+    pub const NONE: Horizons = Horizons {
+        lanes: [Lane {
+            unit_ns: 1.0,
+            room_ns: 0,
+        }; HORIZONS],
+        n: 0,
+    };
+
+    /// From (rate in bytes a second, horizon in seconds), shortest first; at most three are read.
+    /// `share` of both is the bucket: 0.5 bounds every window.
+    pub fn new(limits: &[(f64, f64)], share: f64) -> Horizons {
+        let mut horizons = Horizons::NONE;
+        for (lane, &(rate, period_s)) in horizons.lanes.iter_mut().zip(limits) {
+            *lane = Lane::new(rate * period_s * share, rate * share, false);
+            horizons.n += 1;
+        }
+        horizons
+    }
+
+    /// Are there any?
+    pub fn is_empty(&self) -> bool {
+        self.n == 0
+    }
+
+    /// The buckets, shortest horizon first.
+    pub fn lanes(&self) -> &[Lane] {
+        self.lanes.get(..self.n).unwrap_or(&[])
+    }
+
+    /// May a client have more, when its size is not known yet? Then each debt must be below its
+    /// maximum, and a window may carry one answer more than its limit.
+    pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
+        let waits = self.lanes().iter().enumerate().map(|(i, lane)| {
+            let wait = (account.owed_ns(i, now_ns).saturating_add(1)).saturating_sub(lane.room_ns);
+            Answer::after(wait, Debt::Horizon(i as u8))
+        });
+        waits.fold(Answer::Pass, Answer::or_longer)
+    }
+
+    /// May it have `bytes` more? No window then carries more than its limit.
+    pub fn fits(&self, account: &Account, bytes: f64, now_ns: u64) -> bool {
+        self.lanes().iter().enumerate().all(|(i, lane)| {
+            account
+                .owed_ns(i, now_ns)
+                .saturating_add(lane.cost_ns(bytes))
+                <= lane.room_ns
+        })
+    }
+
+    /// So many bytes; below zero: fewer were sent than were charged.
+    pub fn charge(&self, account: &mut Account, bytes: i64, now_ns: u64) {
+        for (i, lane) in self.lanes().iter().enumerate() {
+            let cost_ns = lane.cost_ns(bytes.unsigned_abs() as f64);
+            match bytes < 0 {
+                true => account.give_back(i, cost_ns),
+                false => account.charge(i, cost_ns, now_ns),
+            }
+        }
+    }
+
+    pub(super) fn times(&self, n: f64) -> Horizons {
+        Horizons {
+            lanes: self.lanes.map(|lane| lane.times(n)),
+            n: self.n,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwshare::SECOND_NS;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_window_carries_more_than_its_rate(
+            sizes in prop::collection::vec((0u64..900, 1u32..40_000), 1..300),
+        ) {
+            let limits = [(30_000.0, 1.0), (5_000.0, 60.0), (2_500.0, 480.0)];
+            let horizons = Horizons::new(&limits, 0.5);
+            let mut account = Account::EMPTY;
+            let mut sent: Vec<(u64, f64)> = Vec::new();
+            let mut now = SECOND_NS;
+            for (gap_ms, bytes) in sizes {
+                now += gap_ms * 1_000_000;
+                let bytes = f64::from(bytes);
+                if horizons.fits(&account, bytes, now) {
+                    horizons.charge(&mut account, bytes as i64, now);
+                    sent.push((now, bytes));
+                }
+            }
+            for (rate, period_s) in limits {
+                let period = (period_s * 1e9) as u64;
+                for (i, (from, _)) in sent.iter().enumerate() {
+                    let window = sent.iter().skip(i).take_while(|(at, _)| *at < from + period);
+                    let carried: f64 = window.map(|(_, bytes)| bytes).sum();
+                    prop_assert!(carried <= rate * period_s + 1e-3, "{carried} in {period_s}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_wait_is_told_and_is_enough() {
+        let horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
+        let mut account = Account::EMPTY;
+        horizons.charge(&mut account, 9000, SECOND_NS);
+        let Answer::Refuse { wait_ns, debt } = horizons.answer(&account, SECOND_NS) else {
+            panic!("9000 of 500 and 3000");
+        };
+        assert_eq!((wait_ns, debt), (120 * SECOND_NS + 1, Debt::Horizon(1)));
+        assert_eq!(horizons.answer(&account, SECOND_NS + wait_ns), Answer::Pass);
+        horizons.charge(&mut account, -8999, SECOND_NS);
+        assert_eq!(horizons.answer(&account, SECOND_NS), Answer::Pass);
+    }
+}

@@ -1,0 +1,301 @@
+//! [`Limits`]: what a client may owe, and how fast debts are paid.
+//!
+//! A [`Lane`] is one kind of debt: a maximum and a credit rate, kept as the time that one unit takes
+//! to be paid off and the time that the maximum takes. All comparisons are of whole nanoseconds, so
+//! the bound files(T) <= max + T x rate holds without rounding.
+
+use super::SECOND_NS;
+use super::account::Account;
+use super::horizons::Horizons;
+
+/// One kind of debt: a maximum and a credit rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lane {
+    /// How long one unit (a file, a byte) takes to be paid off, nanoseconds, above 0.
+    pub unit_ns: f64,
+    /// How long the maximum takes, nanoseconds.
+    pub room_ns: u64,
+}
+
+/// Which debts are too high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// One more file would exceed the maximum, or the byte debt has reached its own: the note's
+    /// formula. files(T) <= max + T x rate.
+    Exact,
+    /// The note's words: a debt exceeds its maximum. Lets one file more through than its formula.
+    Literal,
+}
+
+/// Which debt a refusal is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Debt {
+    /// Too many files.
+    Files,
+    /// Too many bytes.
+    Bytes,
+    /// Too many bytes within the horizon of this index, shortest first.
+    Horizon(u8),
+}
+
+/// What a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// He may have it.
+    Pass,
+    /// He may not before this span, nanoseconds, has passed, for the debt that takes longest.
+    Refuse {
+        /// Waiting exactly so long is enough if he asks for nothing else; less is not.
+        wait_ns: u64,
+        /// The debt that takes longest.
+        debt: Debt,
+    },
+}
+
+/// What a client may owe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// tx1: files.
+    pub files: Lane,
+    /// tx2: bytes.
+    pub bytes: Lane,
+    /// Which debts are too high.
+    pub rule: Rule,
+    /// What a refused request is charged, in files; 0 to 1.
+    pub refused: f64,
+    /// `BwShareHorizon`.
+    pub horizons: Horizons,
+}
+
+impl Lane {
+    /// At most `max` units at once, paid off at `rate` units a second; both above 0. The unit is
+    /// rounded up to a whole nanosecond if `whole`, so that none too many pass.
+    pub fn new(max: f64, rate: f64, whole: bool) -> Lane {
+        // 1e9 / 0.07 is not whole, and 1e9 / 0.05 only nearly: forgive the division's last digits.
+        let exact = SECOND_NS as f64 / rate;
+        let near = (exact - exact.round()).abs() < exact * 1e-15;
+        let unit_ns = match (whole, near) {
+            (false, _) => exact,
+            (true, true) => exact.round(),
+            (true, false) => exact.ceil(),
+        };
+        Lane {
+            unit_ns,
+            room_ns: (max * unit_ns).round() as u64,
+        }
+    }
+
+    /// The time that `units` take to be paid off, nanoseconds.
+    pub fn cost_ns(&self, units: f64) -> u64 {
+        (units * self.unit_ns).round() as u64
+    }
+
+    /// What is owed if it takes `owed_ns` to be paid off, in units.
+    pub fn units(&self, owed_ns: u64) -> f64 {
+        owed_ns as f64 / self.unit_ns
+    }
+
+    /// The maximum, in units.
+    pub fn max(&self) -> f64 {
+        self.units(self.room_ns)
+    }
+
+    /// Units a second.
+    pub fn rate(&self) -> f64 {
+        SECOND_NS as f64 / self.unit_ns
+    }
+
+    /// The same for `n` clients together.
+    pub fn times(&self, n: f64) -> Lane {
+        Lane {
+            unit_ns: self.unit_ns / n,
+            room_ns: self.room_ns,
+        }
+    }
+
+    /// How much of the maximum is used up; more than 1 is too much.
+    pub fn share(&self, owed_ns: u64) -> f64 {
+        owed_ns as f64 / self.room_ns.max(1) as f64
+    }
+}
+
+impl Limits {
+    /// May a client who owes this have one more file at `now_ns`?
+    pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
+        // The exact rule counts the file that is asked for; a byte debt must be below its maximum.
+        let (file, byte) = match self.rule {
+            Rule::Exact => (self.files.cost_ns(1.0), 1),
+            Rule::Literal => (0, 0),
+        };
+        let files = (account.files_ns(now_ns).saturating_add(file)) // what it would be then
+            .saturating_sub(self.files.room_ns);
+        let bytes =
+            (account.bytes_ns(now_ns).saturating_add(byte)).saturating_sub(self.bytes.room_ns);
+        Answer::after(
+            files.max(bytes),
+            [Debt::Bytes, Debt::Files][usize::from(files >= bytes)],
+        )
+    }
+
+    /// The limits of a larger network, in which up to `n` of its clients may use all of theirs.
+    pub fn times(&self, n: f64) -> Limits {
+        Limits {
+            files: self.files.times(n),
+            bytes: self.bytes.times(n),
+            horizons: self.horizons.times(n),
+            ..*self
+        }
+    }
+}
+
+impl Answer {
+    /// Refused until `wait_ns` has passed, if that is any time at all.
+    pub fn after(wait_ns: u64, debt: Debt) -> Answer {
+        match wait_ns {
+            0 => Answer::Pass,
+            wait_ns => Answer::Refuse { wait_ns, debt },
+        }
+    }
+
+    /// How long to wait, nanoseconds; 0: he need not.
+    pub fn wait_ns(&self) -> u64 {
+        match *self {
+            Answer::Pass => 0,
+            Answer::Refuse { wait_ns, .. } => wait_ns,
+        }
+    }
+
+    /// The one that has to wait longer.
+    pub fn or_longer(self, other: Answer) -> Answer {
+        if other.wait_ns() > self.wait_ns() {
+            other
+        } else {
+            self
+        }
+    }
+
+    /// `Retry-After`: whole seconds, enough and never a second too many.
+    pub fn retry_after_s(&self) -> u64 {
+        self.wait_ns().div_ceil(SECOND_NS)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Limits without horizons.
+    pub fn limits(files: (f64, f64), bytes: (f64, f64), rule: Rule) -> Limits {
+        Limits {
+            files: Lane::new(files.0, files.1, true),
+            bytes: Lane::new(bytes.0, bytes.1, false),
+            rule,
+            refused: 0.0,
+            horizons: Horizons::NONE,
+        }
+    }
+
+    const S: u64 = SECOND_NS;
+
+    #[test]
+    fn the_notes_robot_gets_35_files_in_its_first_hundred_seconds() {
+        let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
+        let mut account = Account::EMPTY;
+        let passed = (0..1000).filter(|tenth| {
+            let now = 7 * S + tenth * S / 10;
+            account.enter(&limits, now) == Answer::Pass
+        });
+        // The last of the first hundred seconds is not a whole file's credit yet.
+        assert_eq!(passed.count(), 34);
+        assert_eq!(account.enter(&limits, 107 * S), Answer::Pass, "the 35th");
+        assert!(matches!(
+            account.enter(&limits, 107 * S),
+            Answer::Refuse {
+                debt: Debt::Files,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn the_literal_rule_lets_one_more_through() {
+        for (rule, passes) in [(Rule::Exact, 3), (Rule::Literal, 4)] {
+            let limits = limits((3.0, 0.05), (5e3, 100.0), rule);
+            let mut account = Account::EMPTY;
+            let passed = (0..9).filter(|_| account.enter(&limits, S) == Answer::Pass);
+            assert_eq!(passed.count(), passes, "{rule:?}");
+            assert_eq!(account.enter(&limits, S).retry_after_s(), 20);
+        }
+    }
+
+    #[test]
+    fn a_refused_request_is_charged_only_what_was_asked_and_never_beyond_the_maximum() {
+        let mut limits = limits((3.0, 0.05), (5e3, 100.0), Rule::Exact);
+        limits.refused = 0.25;
+        let mut account = Account::EMPTY;
+        for _ in 0..20 {
+            account.enter(&limits, S);
+        }
+        assert_eq!(limits.files.units(account.files_ns(S)), 3.0);
+        account.enter(&limits, 20 * S);
+        let debt = limits.files.units(account.files_ns(20 * S));
+        assert!((debt - 2.3).abs() < 1e-9, "{debt}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_carries_more_than_the_maximum_and_its_credit(
+            max in 1u32..40,
+            rate in 0.001f64..500.0,
+            gaps in prop::collection::vec(0u64..5_000, 1..300),
+        ) {
+            let limits = limits((f64::from(max), rate), (1e9, 1e9), Rule::Exact);
+            let unit = limits.files.cost_ns(1.0);
+            let mut account = Account::EMPTY;
+            let mut passed: Vec<u64> = Vec::new();
+            let mut now = S;
+            for gap in gaps {
+                now += gap * unit / 2_500;
+                if account.enter(&limits, now) == Answer::Pass {
+                    passed.push(now);
+                }
+            }
+            for (i, from) in passed.iter().enumerate() {
+                for (n, to) in passed.iter().enumerate().skip(i) {
+                    let files = (n - i + 1) as u64;
+                    prop_assert!(files.saturating_sub(u64::from(max)) * unit <= to - from);
+                }
+            }
+        }
+
+        #[test]
+        fn waiting_so_long_is_enough_and_less_is_not(
+            files in 0u64..100, bytes in 0u64..100_000_000, literal: bool, rate in 0.01f64..100.0,
+        ) {
+            let rule = [Rule::Exact, Rule::Literal][usize::from(literal)];
+            let limits = limits((10.0, rate), (5e5, rate * 1e4), rule);
+            let mut account = Account::EMPTY;
+            (0..files).for_each(|_| account.charge_file(&limits, S));
+            account.charge_bytes(&limits, bytes as i64, S);
+            let answer = limits.answer(&account, S);
+            let wait = answer.wait_ns();
+            prop_assert_eq!(limits.answer(&account, S + wait), Answer::Pass);
+            if wait > 0 {
+                prop_assert!(limits.answer(&account, S + wait - 1) != Answer::Pass);
+            }
+            let seconds = answer.retry_after_s() * S;
+            prop_assert!(seconds >= wait && seconds < wait + S);
+        }
+
+        #[test]
+        fn any_account_is_survived(a: u64, b: u64, c: u64, now: u64, bytes: i64) {
+            let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
+            let mut account = Account { paid_ns: [a, b, c] };
+            account.enter(&limits, now);
+            account.charge_bytes(&limits, bytes, now);
+            account.charge_file(&limits, now);
+            limits.answer(&account, now);
+        }
+    }
+}

@@ -1,0 +1,518 @@
+//! [`Stripe`]: a part of the table of debts, under one lock.
+//!
+//! ```text
+//!   key ──high bits──► stripe (its own lock)
+//!       ──low bits───► two of its 64 buckets ──► 8 ways each of 32 bytes: key, three debts
+//! ```
+//!
+//! Both buckets of a key lie in one stripe, so one lock is enough. An account that is paid off says
+//! no more than an absent one, so its entry is free. A new client takes a free entry of the emptier
+//! bucket. Only if all sixteen are in debt is something lost: the account with the lowest debt, as
+//! a share of its maximum; that client gains at most this debt. A flood of new addresses, each with
+//! one file, so evicts only others of its kind.
+//!
+//! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
+
+use super::account::Account;
+use super::limits::{Answer, Limits};
+
+/// Buckets of a stripe.
+pub const BUCKETS: usize = 64;
+/// Entries of a bucket.
+pub const WAYS: usize = 8;
+/// Clients in debt that a stripe is meant for, by a load of 0.52: beyond three quarters some of
+/// the smallest debts are lost.
+pub const CLIENTS: usize = 266;
+
+/// After a longer step of the clock back debts do not wait until it is there again.
+const STEP_NS: u64 = 60 * super::SECOND_NS;
+/// A longer one, 104 days, is no step but a stray value.
+const STRAY_NS: u64 = 1 << 53;
+
+/// One client's place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// [`Client::key`](super::client::Client::key); 0: nobody's yet.
+    key: u64,
+    account: Account,
+}
+
+/// What has happened in a stripe. Written under its lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests looked at.
+    pub requests: u64,
+    /// Refused for files, bytes, the three horizons, a wider prefix's debt.
+    pub refused: [u64; 6],
+    /// Would have been refused: `DryRun`.
+    pub dry: u64,
+    /// Would have been, but for the ticket they brought or the page they asked for.
+    pub excused: u64,
+    /// Bytes sent.
+    pub bytes: u64,
+    /// Debts lost because all entries for their key were in debt.
+    pub evicted: u64,
+    /// Requests that were inside all longer horizons, a count each horizon.
+    pub eligible: [u64; 3],
+    /// ... and inside this one as well.
+    pub entitled: [u64; 3],
+}
+
+impl Counts {
+    /// Add another stripe's.
+    pub fn add(&mut self, other: &Counts) {
+        let sum = |to: &mut [u64], from: &[u64]| {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to = to.saturating_add(*from);
+            }
+        };
+        sum(&mut self.refused, &other.refused);
+        sum(&mut self.eligible, &other.eligible);
+        sum(&mut self.entitled, &other.entitled);
+        for (to, from) in [
+            (&mut self.requests, other.requests),
+            (&mut self.dry, other.dry),
+            (&mut self.excused, other.excused),
+            (&mut self.bytes, other.bytes),
+            (&mut self.evicted, other.evicted),
+        ] {
+            *to = to.saturating_add(from);
+        }
+    }
+}
+
+/// A part of the table.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Stripe {
+    /// The latest time seen: should the clock step back, debts stand still until it is back.
+    latest_ns: u64,
+    /// Added to the clock since it has made a long step back.
+    shift_ns: u64,
+    /// What has happened here.
+    pub counts: Counts,
+    entries: [[Entry; WAYS]; BUCKETS],
+}
+
+/// Where an entry is.
+type At = (usize, usize);
+
+/// The stripe of `n` in which a key is.
+pub fn stripe_of(key: u64, n: usize) -> usize {
+    (((key >> 32) * n as u64) >> 32) as usize
+}
+
+/// Stripes for so many clients in debt, each with `entries` entries.
+pub fn stripes_for(clients: u64, entries: u64) -> u32 {
+    let stripes = clients.saturating_mul(entries).div_ceil(CLIENTS as u64);
+    u32::try_from(stripes.max(1)).unwrap_or(u32::MAX)
+}
+
+impl Stripe {
+    /// Nobody owes anything.
+    pub const EMPTY: Stripe = Stripe {
+        latest_ns: 0,
+        shift_ns: 0,
+        counts: Counts {
+            requests: 0,
+            refused: [0; 6],
+            dry: 0,
+            excused: 0,
+            bytes: 0,
+            evicted: 0,
+            eligible: [0; 3],
+            entitled: [0; 3],
+        },
+        entries: [[Entry {
+            key: 0,
+            account: Account::EMPTY,
+        }; WAYS]; BUCKETS],
+    };
+
+    /// The time to judge by. It never steps back: after a short step of the clock it stands still,
+    /// after a long one it goes on from where it was.
+    #[inline]
+    pub fn time(&mut self, now_ns: u64) -> u64 {
+        let now = now_ns.saturating_add(self.shift_ns);
+        if now >= self.latest_ns {
+            self.latest_ns = now;
+        } else if self.latest_ns - now > STEP_NS {
+            self.step(now_ns);
+        }
+        self.latest_ns
+    }
+
+    #[cold]
+    fn step(&mut self, now_ns: u64) {
+        let shift = self.latest_ns.saturating_sub(now_ns);
+        self.shift_ns = if shift < STRAY_NS { shift } else { 0 };
+        self.latest_ns = now_ns.saturating_add(self.shift_ns);
+    }
+
+    /// The client asks for one more file: judged, and charged as the rule says.
+    pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+        let now = self.time(now_ns);
+        let mut answer = Answer::Pass;
+        if !limits.horizons.is_empty() {
+            answer = self.horizons(key, limits, now);
+        }
+        let at = self.find(key);
+        let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
+        answer = limits.answer(&known, now).or_longer(answer);
+        let mut account = known;
+        match answer {
+            Answer::Pass => account.charge_file(limits, now),
+            Answer::Refuse { .. } => account.charge_refused(limits, now),
+        }
+        if account != known {
+            self.keep(at, key, account, limits, now);
+        }
+        answer
+    }
+
+    /// One more file, whatever the client owes.
+    pub fn charge_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
+        self.change(key, limits, now_ns, |account, now| {
+            account.charge_file(limits, now)
+        });
+    }
+
+    /// Take one file back.
+    pub fn return_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
+        self.change(key, limits, now_ns, |account, _| {
+            account.return_file(limits)
+        });
+    }
+
+    /// So many bytes more; below zero: fewer were sent than were charged.
+    ///
+    /// What he would be told if he asked for more now.
+    pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> Answer {
+        let account = self.change(key, limits, now_ns, |account, now| {
+            account.charge_bytes(limits, bytes, now)
+        });
+        let answer = limits.answer(&account, self.latest_ns);
+        if limits.horizons.is_empty() {
+            return answer;
+        }
+        let account = self.change(key | 1, limits, now_ns, |account, now| {
+            limits.horizons.charge(account, bytes, now)
+        });
+        let horizons = limits.horizons.answer(&account, self.latest_ns);
+        answer.or_longer(horizons)
+    }
+
+    /// What the client would be told if he asked for a file now, which is not charged.
+    pub fn answer(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+        let now = self.time(now_ns);
+        let horizons = limits.horizons.answer(&self.account(key | 1), now);
+        limits.answer(&self.account(key), now).or_longer(horizons)
+    }
+
+    /// What this key owes.
+    pub fn account(&self, key: u64) -> Account {
+        self.find(key)
+            .map_or(Account::EMPTY, |at| self.entry(at).account)
+    }
+
+    /// Entries in debt.
+    pub fn in_debt(&self, now_ns: u64) -> usize {
+        let all = self.entries.iter().flatten();
+        all.filter(|entry| !entry.account.is_free(now_ns)).count()
+    }
+
+    /// Every entry in debt, for a table of another size.
+    pub fn debts(&self, now_ns: u64) -> impl Iterator<Item = (u64, Account)> + '_ {
+        let all = self.entries.iter().flatten();
+        all.filter(move |entry| !entry.account.is_free(now_ns))
+            .map(|entry| (entry.key, entry.account))
+    }
+
+    /// Take over an account from a table of another size; false: there is no free entry.
+    pub fn adopt(&mut self, key: u64, account: Account, now_ns: u64) -> bool {
+        let Some(at) = self.find(key).or_else(|| self.free(key, now_ns)) else {
+            return false;
+        };
+        *self.entry_mut(at) = Entry { key, account };
+        true
+    }
+
+    #[inline(never)]
+    fn horizons(&mut self, key: u64, limits: &Limits, now: u64) -> Answer {
+        let account = self.account(key | 1);
+        let longest_first = (0..limits.horizons.lanes().len()).rev();
+        let inside = |i: usize| {
+            let lane = limits.horizons.lanes().get(i);
+            lane.is_none_or(|lane| account.owed_ns(i, now) < lane.room_ns)
+        };
+        for i in longest_first {
+            if let Some(n) = self.counts.eligible.get_mut(i) {
+                *n = n.wrapping_add(1);
+            }
+            if !inside(i) {
+                break;
+            }
+            if let Some(n) = self.counts.entitled.get_mut(i) {
+                *n = n.wrapping_add(1);
+            }
+        }
+        limits.horizons.answer(&account, now)
+    }
+
+    fn change(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        now_ns: u64,
+        act: impl FnOnce(&mut Account, u64),
+    ) -> Account {
+        let now = self.time(now_ns);
+        let at = self.find(key);
+        let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
+        let mut account = known;
+        act(&mut account, now);
+        if account != known {
+            self.keep(at, key, account, limits, now);
+        }
+        account
+    }
+
+    #[inline]
+    fn keep(&mut self, at: Option<At>, key: u64, account: Account, limits: &Limits, now: u64) {
+        let at = match at {
+            Some(at) => at,
+            None => self.place(key, limits, now),
+        };
+        *self.entry_mut(at) = Entry { key, account };
+    }
+
+    #[inline]
+    fn find(&self, key: u64) -> Option<At> {
+        buckets_of(key).into_iter().find_map(|bucket| {
+            let ways = self.entries.get(bucket)?;
+            let way = ways.iter().position(|entry| entry.key == key)?;
+            Some((bucket, way))
+        })
+    }
+
+    /// Where a new client goes.
+    fn place(&mut self, key: u64, limits: &Limits, now: u64) -> At {
+        if let Some(at) = self.free(key, now) {
+            return at;
+        }
+        self.counts.evicted = self.counts.evicted.wrapping_add(1);
+        let accounts = buckets_of(key)
+            .into_iter()
+            .flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
+        let lowest = accounts.min_by(|a, b| {
+            let [a, b] = [a, b].map(|at| share(self.entry(*at), limits, now));
+            a.total_cmp(&b)
+        });
+        lowest.unwrap_or((0, 0))
+    }
+
+    /// A free entry of the emptier bucket.
+    fn free(&self, key: u64, now: u64) -> Option<At> {
+        let free = |bucket: usize| {
+            let ways = self.entries.get(bucket).into_iter().flatten();
+            ways.enumerate()
+                .filter(|(_, entry)| entry.account.is_free(now))
+                .map(|(way, _)| way)
+        };
+        let [first, second] = buckets_of(key);
+        let bucket = if free(second).count() > free(first).count() {
+            second
+        } else {
+            first
+        };
+        free(bucket).next().map(|way| (bucket, way))
+    }
+
+    fn entry(&self, (bucket, way): At) -> &Entry {
+        &self.entries[bucket % BUCKETS][way % WAYS]
+    }
+
+    fn entry_mut(&mut self, (bucket, way): At) -> &mut Entry {
+        &mut self.entries[bucket % BUCKETS][way % WAYS]
+    }
+}
+
+/// The two buckets of a key, never the same.
+fn buckets_of(key: u64) -> [usize; 2] {
+    let first = key as usize >> 1 & (BUCKETS - 1);
+    let step = 1 + (key as usize >> 8 & 0xffff) % (BUCKETS - 1);
+    // A client's horizons lie one bucket further, not on top of its debts.
+    let first = first + (key & 1) as usize;
+    [first % BUCKETS, (first + step) % BUCKETS]
+}
+
+/// How much of its maxima an account uses: what would be lost with it.
+fn share(entry: &Entry, limits: &Limits, now: u64) -> f64 {
+    if entry.key & 1 == 1 {
+        let lanes = limits.horizons.lanes().iter().enumerate();
+        return worth(lanes.map(|(i, lane)| lane.share(entry.account.owed_ns(i, now))));
+    }
+    worth([
+        limits.files.share(entry.account.files_ns(now)),
+        limits.bytes.share(entry.account.bytes_ns(now)),
+    ])
+}
+
+/// What an account is worth keeping for: the largest share of a maximum that it uses.
+pub fn worth(shares: impl IntoIterator<Item = f64>) -> f64 {
+    shares.into_iter().fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwshare::SECOND_NS as S;
+    use crate::bwshare::horizons::Horizons;
+    use crate::bwshare::limits::tests::limits;
+    use crate::bwshare::limits::{Debt, Rule};
+
+    fn the_note() -> Limits {
+        limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact)
+    }
+
+    /// SplitMix64: keys as good as hashes.
+    fn key(n: u64) -> u64 {
+        let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37);
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31).max(2) & !1
+    }
+
+    struct Table(Vec<Stripe>);
+
+    impl Table {
+        fn new(stripes: u32) -> Table {
+            Table(vec![Stripe::EMPTY; stripes as usize])
+        }
+        fn of(&mut self, key: u64) -> &mut Stripe {
+            let at = stripe_of(key, self.0.len());
+            &mut self.0[at]
+        }
+        fn evicted(&self) -> u64 {
+            self.0.iter().map(|stripe| stripe.counts.evicted).sum()
+        }
+    }
+
+    #[test]
+    fn a_client_has_32_bytes_and_a_million_of_them_62_mib() {
+        assert_eq!(size_of::<Entry>(), 32);
+        let bytes = size_of::<Stripe>() as u64 * u64::from(stripes_for(1_000_000, 1));
+        assert!(bytes <= 62 << 20, "{bytes}");
+    }
+
+    #[test]
+    fn none_is_lost_at_the_load_it_is_made_for() {
+        let mut table = Table::new(stripes_for(40_000, 1));
+        let limits = the_note();
+        for n in 0..40_000 {
+            assert_eq!(table.of(key(n)).enter(key(n), &limits, S), Answer::Pass);
+        }
+        assert_eq!(table.evicted(), 0);
+        for n in 0..40_000 {
+            assert!(table.of(key(n)).account(key(n)).files_ns(S) > 0);
+        }
+    }
+
+    #[test]
+    fn a_heavy_debtor_outlives_a_flood_of_addresses() {
+        let mut table = Table::new(4);
+        let limits = the_note();
+        let heavy: Vec<u64> = (1..=20).map(|n| key(n << 40)).collect();
+        for &heavy in &heavy {
+            for _ in 0..30 {
+                table.of(heavy).enter(heavy, &limits, S);
+            }
+        }
+        for n in 0..200_000 {
+            table.of(key(n)).enter(key(n), &limits, S);
+        }
+        assert!(table.evicted() > 100_000, "{}", table.evicted());
+        for heavy in heavy {
+            let answer = table.of(heavy).enter(heavy, &limits, S);
+            assert!(matches!(answer, Answer::Refuse { .. }), "{heavy:x}");
+        }
+    }
+
+    #[test]
+    fn who_has_paid_makes_room() {
+        let mut table = Table::new(1);
+        let limits = the_note();
+        for n in 0..300 {
+            table.of(key(n)).enter(key(n), &limits, S);
+        }
+        assert_eq!(table.0[0].in_debt(S), 300);
+        assert_eq!(table.0[0].in_debt(21 * S), 0);
+        for n in 1000..1300 {
+            table.of(key(n)).enter(key(n), &limits, 21 * S);
+        }
+        assert_eq!((table.0[0].in_debt(21 * S), table.evicted()), (300, 0));
+    }
+
+    #[test]
+    fn no_step_of_the_clock_refuses_who_has_paid_or_forgives_who_has_not() {
+        let mut table = Table::new(1);
+        let limits = limits((2.0, 1.0), (5e5, 1000.0), Rule::Exact);
+        let k = key(1);
+        let mut enter = |s: u64| table.of(k).enter(k, &limits, s * S);
+        assert_eq!([100, 90].map(&mut enter), [Answer::Pass; 2]);
+        assert_eq!(enter(80).retry_after_s(), 1, "no time has passed");
+        assert_eq!(enter(101), Answer::Pass);
+        assert_eq!(enter(1 << 30), Answer::Pass);
+        assert_eq!(
+            enter((1 << 30) - 100),
+            Answer::Pass,
+            "it stands still, or begins anew"
+        );
+    }
+
+    #[test]
+    fn horizons_count_who_was_entitled_to_what() {
+        let mut limits = limits((1e3, 1e3), (1e9, 1e9), Rule::Exact);
+        limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
+        let mut stripe = Box::new(Stripe::EMPTY);
+        let k = key(5);
+        assert_eq!(stripe.enter(k, &limits, S), Answer::Pass);
+        stripe.charge_bytes(k, &limits, 600, S);
+        let Answer::Refuse { debt, wait_ns } = stripe.enter(k, &limits, S) else {
+            panic!("600 of 500");
+        };
+        assert_eq!((debt, wait_ns), (Debt::Horizon(0), S / 5 + 1));
+        assert_eq!(stripe.counts.eligible, [2, 2, 0]);
+        assert_eq!(stripe.counts.entitled, [1, 2, 0]);
+        stripe.charge_bytes(k, &limits, 2900, S);
+        assert!(matches!(
+            stripe.enter(k, &limits, S),
+            Answer::Refuse {
+                debt: Debt::Horizon(1),
+                ..
+            }
+        ));
+        assert_eq!(stripe.counts.eligible, [2, 3, 0]);
+    }
+
+    #[test]
+    fn a_table_of_another_size_takes_the_debts_over() {
+        let (mut old, mut new) = (Table::new(3), Table::new(2));
+        let limits = the_note();
+        for n in 0..500 {
+            old.of(key(n)).enter(key(n), &limits, S);
+        }
+        for (key, account) in old.0.iter().flat_map(|stripe| stripe.debts(S)) {
+            let at = stripe_of(key, new.0.len());
+            assert!(new.0[at].adopt(key, account, S));
+        }
+        for n in 0..500 {
+            assert_eq!(
+                new.of(key(n)).account(key(n)),
+                old.of(key(n)).account(key(n))
+            );
+        }
+    }
+}

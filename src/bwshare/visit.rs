@@ -1,0 +1,200 @@
+//! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
+
+use super::client::Client;
+use super::limits::{Answer, Debt, Limits};
+use super::table::{Counts, Stripe};
+use super::trace::TraceSet;
+
+/// Why a request is refused, as it is counted and named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Its client owes too much.
+    Own(Debt),
+    /// The larger network that the client belongs to does.
+    Network,
+}
+
+impl Reason {
+    /// All of them, in the order of [`Counts::refused`].
+    pub const ALL: [Reason; 6] = [
+        Reason::Own(Debt::Files),
+        Reason::Own(Debt::Bytes),
+        Reason::Own(Debt::Horizon(0)),
+        Reason::Own(Debt::Horizon(1)),
+        Reason::Own(Debt::Horizon(2)),
+        Reason::Network,
+    ];
+
+    /// Its number, from 0.
+    pub fn number(self) -> u32 {
+        match self {
+            Reason::Own(Debt::Files) => 0,
+            Reason::Own(Debt::Bytes) => 1,
+            Reason::Own(Debt::Horizon(i)) => 2 + u32::from(i.min(2)),
+            Reason::Network => 5,
+        }
+    }
+
+    /// The reason with this number.
+    pub fn of(number: u32) -> Reason {
+        let at = usize::try_from(number).unwrap_or(0);
+        Reason::ALL.get(at).copied().unwrap_or(Reason::Network)
+    }
+
+    /// In logs and answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Own(Debt::Files) => "files",
+            Reason::Own(Debt::Bytes) => "bytes",
+            Reason::Own(Debt::Horizon(0)) => "horizon-1",
+            Reason::Own(Debt::Horizon(1)) => "horizon-2",
+            Reason::Own(Debt::Horizon(_)) => "horizon-3",
+            Reason::Network => "network",
+        }
+    }
+}
+
+/// Where a client's request is charged; made under his stripe's lock.
+pub struct Visit<'a> {
+    /// His stripe.
+    pub stripe: &'a mut Stripe,
+    /// His trace set; None: nothing is traced.
+    pub trace: Option<&'a mut TraceSet>,
+    /// What he may owe.
+    pub limits: &'a Limits,
+    /// Now.
+    pub now_ns: u64,
+}
+
+impl Visit<'_> {
+    /// He asks for one more file; `excused`: and is charged for it whatever he owes.
+    #[inline]
+    pub fn enter(&mut self, client: &Client, scope: u32, excused: bool) -> Answer {
+        let count = &mut self.stripe.counts;
+        count.requests = count.requests.wrapping_add(1);
+        let mut answer = self.stripe.enter(client.key, self.limits, self.now_ns);
+        if excused && answer != Answer::Pass {
+            self.stripe
+                .charge_file(client.key, self.limits, self.now_ns);
+            let count = &mut self.stripe.counts;
+            count.excused = count.excused.wrapping_add(1);
+            answer = Answer::Pass;
+        }
+        let trace = self.trace.as_deref_mut();
+        if let Some(row) = trace.and_then(|set| set.row(client, scope, self.now_ns)) {
+            match answer {
+                Answer::Pass => row.files = row.files.wrapping_add(1),
+                Answer::Refuse { wait_ns, .. } => {
+                    row.over_ns = self.now_ns.saturating_add(wait_ns);
+                }
+            }
+        }
+        answer
+    }
+
+    /// He was let in, but his network owes too much: as if he had not been.
+    pub fn take_back(&mut self, key: u64) {
+        self.stripe.return_file(key, self.limits, self.now_ns);
+        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+            row.files = row.files.saturating_sub(1);
+        }
+    }
+
+    /// He was not let in, but is for his ticket's sake.
+    pub fn excuse(&mut self, key: u64) {
+        self.stripe.charge_file(key, self.limits, self.now_ns);
+        let count = &mut self.stripe.counts;
+        count.excused = count.excused.wrapping_add(1);
+        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+            row.files = row.files.wrapping_add(1);
+        }
+    }
+
+    /// He was not let in; `dry`: would not have been.
+    pub fn refused(&mut self, key: u64, reason: Reason, dry: bool) {
+        let counts: &mut Counts = &mut self.stripe.counts;
+        let n = match dry {
+            true => Some(&mut counts.dry),
+            false => counts.refused.get_mut(reason.number() as usize),
+        };
+        if let Some(n) = n {
+            *n = n.wrapping_add(1);
+        }
+        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+            row.refused = row.refused.wrapping_add(1);
+        }
+    }
+
+    /// He is sent so many bytes; below zero: fewer than he was charged for.
+    #[inline]
+    pub fn bytes(&mut self, key: u64, bytes: i64) {
+        let answer = self
+            .stripe
+            .charge_bytes(key, self.limits, bytes, self.now_ns);
+        let counts = &mut self.stripe.counts;
+        counts.bytes = counts.bytes.wrapping_add_signed(bytes);
+        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+            row.bytes = row.bytes.wrapping_add_signed(bytes);
+            row.over_ns = match answer.wait_ns() {
+                0 => 0,
+                wait_ns => self.now_ns.saturating_add(wait_ns),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwshare::SECOND_NS as S;
+    use crate::bwshare::client::Prefixes;
+    use crate::bwshare::limits::Rule;
+    use crate::bwshare::limits::tests::limits;
+
+    #[test]
+    fn reasons_keep_their_numbers_and_names() {
+        for (n, reason) in (0..).zip(Reason::ALL) {
+            assert_eq!((reason.number(), Reason::of(n)), (n, reason));
+        }
+        let names = Reason::ALL.map(Reason::name);
+        let told: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(told.len(), names.len());
+    }
+
+    #[test]
+    fn the_trace_tells_what_passed_and_what_did_not() {
+        let mut stripe = Box::new(Stripe::EMPTY);
+        let mut trace = Box::new(TraceSet::EMPTY);
+        let limits = limits((3.0, 0.05), (5e3, 100.0), Rule::Exact);
+        let client = Client::of([9; 16], Prefixes::DEFAULT, 0, &[0; 16]);
+        macro_rules! visit {
+            ($now:expr) => {
+                Visit {
+                    stripe: &mut stripe,
+                    trace: Some(&mut trace),
+                    limits: &limits,
+                    now_ns: $now,
+                }
+            };
+        }
+        for _ in 0..3 {
+            assert_eq!(visit!(S).enter(&client, 0, false), Answer::Pass);
+        }
+        assert_ne!(visit!(S).enter(&client, 0, false), Answer::Pass);
+        visit!(S).refused(client.key, Reason::of(0), false);
+        assert_eq!(visit!(S).enter(&client, 0, true), Answer::Pass, "excused");
+        visit!(2 * S).bytes(client.key, 700);
+        visit!(3 * S).bytes(client.key, -100);
+        let row = trace.known(client.key).expect("his");
+        assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
+        assert_eq!((row.first_ns, row.last_ns), (S, S));
+        assert_eq!(
+            row.over_ns,
+            S + 40 * S,
+            "two files to be paid off from then on"
+        );
+        let counts = stripe.counts;
+        assert_eq!((counts.requests, counts.excused, counts.bytes), (5, 1, 600));
+        assert_eq!(counts.refused, [1, 0, 0, 0, 0, 0]);
+    }
+}

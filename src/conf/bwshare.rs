@@ -1,0 +1,444 @@
+//! [`BwShareConf`]: what `BwShare...` directives say, and the historic `BW_...` names.
+
+use super::values::{HOUR, Words};
+use super::values::{M, SECOND, UNSET, decimal, shown};
+
+/// Directives of mod_bwshare; numbers as in `nap_bw_directive` of nap.h.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum BwDirective {
+    Files = 1,
+    Bytes,
+    Rule,
+    Client,
+    Horizon,
+    Status,
+    Tx1Rate,
+    Tx1Max,
+    Tx2Rate,
+    Tx2Max,
+}
+
+use BwDirective::*;
+
+/// Horizons there may be.
+pub const HORIZONS: usize = 3;
+
+/// Limits as configured; `nap_bw_conf`. Numbers are millionths unless said otherwise; [`UNSET`]
+/// until a directive sets them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BwShareConf {
+    /// Files a client may owe.
+    pub files_max: i64,
+    /// Files a second.
+    pub files_rate: i64,
+    /// Bytes a client may owe.
+    pub bytes_max: i64,
+    /// Bytes a second.
+    pub bytes_rate: i64,
+    /// 0: exact, 1: literal.
+    pub literal: i64,
+    /// What a refused request is charged, files.
+    pub refused: i64,
+    /// Bits of an IPv4 client.
+    pub v4_bits: i64,
+    /// Bits of an IPv6 client.
+    pub v6_bits: i64,
+    /// Status of a refusal.
+    pub status: i64,
+    /// Horizons: how many.
+    pub horizons: i64,
+    /// Bytes a second of each, shortest first.
+    pub horizon_rate: [i64; HORIZONS],
+    /// Its length, microseconds.
+    pub horizon_period: [i64; HORIZONS],
+    /// The share of requests that are to get it.
+    pub horizon_share: [i64; HORIZONS],
+}
+
+const ONE: i64 = 1_000_000;
+
+impl BwDirective {
+    /// The directive with this number in `nap_bw_directive`.
+    pub fn from_number(number: u32) -> Option<BwDirective> {
+        let all = [
+            Files, Bytes, Rule, Client, Horizon, Status, Tx1Rate, Tx1Max, Tx2Rate, Tx2Max,
+        ];
+        all.into_iter().find(|which| *which as u32 == number)
+    }
+
+    /// As the administrator writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Files => "BwShareFiles",
+            Bytes => "BwShareBytes",
+            Rule => "BwShareRule",
+            Client => "BwShareClient",
+            Horizon => "BwShareHorizon",
+            Status => "BwShareStatus",
+            Tx1Rate => "BW_tx1cred_rate",
+            Tx1Max => "BW_tx1debt_max",
+            Tx2Rate => "BW_tx2cred_rate",
+            Tx2Max => "BW_tx2debt_max",
+        }
+    }
+}
+
+/// What a number may be, in millionths.
+struct Range {
+    from: i64,
+    to: i64,
+    words: &'static str,
+    /// Are K, M and G understood?
+    size: bool,
+}
+
+const FILES_MAX: Range = Range {
+    from: ONE,
+    to: 1_000_000 * ONE,
+    words: "a number of files from 1 to 1000000",
+    size: false,
+};
+const FILES_RATE: Range = Range {
+    from: 100,
+    to: 100_000 * ONE,
+    words: "files a second from 0.0001 to 100000",
+    size: false,
+};
+const BYTES_MAX: Range = Range {
+    from: 1000 * ONE,
+    to: 1_000_000_000_000 * ONE,
+    words: "bytes, e.g. 500000 or 2M, from 1000 to 1000000000000",
+    size: true,
+};
+const BYTES_RATE: Range = Range {
+    from: ONE,
+    to: 10_000_000_000 * ONE,
+    words: "bytes a second, e.g. 1000 or 64K, from 1 to 10000000000",
+    size: true,
+};
+const SHARE: Range = Range {
+    from: 0,
+    to: ONE,
+    words: "a number from 0 to 1",
+    size: false,
+};
+
+impl Range {
+    fn read(&self, which: BwDirective, arg: &str) -> Result<i64, String> {
+        let bad = || format!("{}: {} is not {}", which.name(), shown(arg), self.words);
+        let (digits, factor) = match arg.to_ascii_uppercase().as_bytes().last() {
+            Some(b'K') if self.size => (arg.get(..arg.len() - 1), 1i128 << 10),
+            Some(b'M') if self.size => (arg.get(..arg.len() - 1), 1 << 20),
+            Some(b'G') if self.size => (arg.get(..arg.len() - 1), 1 << 30),
+            _ => (Some(arg), 1),
+        };
+        let millionths = digits.and_then(decimal).ok_or_else(bad)?;
+        let value = i64::try_from(millionths.saturating_mul(factor)).map_err(|_| bad())?;
+        if (self.from..=self.to).contains(&value) {
+            Ok(value)
+        } else {
+            Err(bad())
+        }
+    }
+}
+
+impl BwShareConf {
+    /// Nothing said yet.
+    pub const UNSET: BwShareConf = BwShareConf {
+        files_max: UNSET,
+        files_rate: UNSET,
+        bytes_max: UNSET,
+        bytes_rate: UNSET,
+        literal: UNSET,
+        refused: UNSET,
+        v4_bits: UNSET,
+        v6_bits: UNSET,
+        status: UNSET,
+        horizons: UNSET,
+        horizon_rate: [UNSET; HORIZONS],
+        horizon_period: [UNSET; HORIZONS],
+        horizon_share: [UNSET; HORIZONS],
+    };
+
+    /// One directive; the error is the sentence to show.
+    pub fn directive(&mut self, which: BwDirective, args: &[&str]) -> Result<(), String> {
+        let pair = |max: &Range, rate: &Range| match args {
+            [a, b] => Ok((max.read(which, a)?, rate.read(which, b)?)),
+            _ => Err(format!(
+                "{}: wants a maximum and a rate: {}, and {}",
+                which.name(),
+                max.words,
+                rate.words
+            )),
+        };
+        let one = |range: &Range| match args {
+            [arg] => range.read(which, arg),
+            _ => Err(format!("{}: wants {}", which.name(), range.words)),
+        };
+        match which {
+            Files => (self.files_max, self.files_rate) = pair(&FILES_MAX, &FILES_RATE)?,
+            Bytes => (self.bytes_max, self.bytes_rate) = pair(&BYTES_MAX, &BYTES_RATE)?,
+            Tx1Rate => self.files_rate = one(&FILES_RATE)?,
+            Tx1Max => self.files_max = one(&FILES_MAX)?,
+            Tx2Rate => self.bytes_rate = one(&BYTES_RATE)?,
+            Tx2Max => self.bytes_max = one(&BYTES_MAX)?,
+            Rule => self.rule(args)?,
+            Client => self.client(args)?,
+            Horizon => self.horizon(args)?,
+            Status => self.status = status(args)?,
+        }
+        Ok(())
+    }
+
+    fn rule(&mut self, args: &[&str]) -> Result<(), String> {
+        let wants =
+            "BwShareRule: wants exact or literal, then perhaps refused= with a number from 0 to 1";
+        let (word, options) = args.split_first().ok_or(wants)?;
+        self.literal = match word.to_ascii_lowercase().as_str() {
+            "exact" => 0,
+            "literal" => 1,
+            _ => {
+                return Err(format!(
+                    "BwShareRule: {} is not exact or literal",
+                    shown(word)
+                ));
+            }
+        };
+        self.refused = match options {
+            [] => 0,
+            [option] => match option.split_once('=') {
+                Some(("refused", value)) => SHARE.read(Rule, value)?,
+                _ => return Err(wants.into()),
+            },
+            _ => return Err(wants.into()),
+        };
+        Ok(())
+    }
+
+    fn client(&mut self, args: &[&str]) -> Result<(), String> {
+        let wants = "BwShareClient: wants bits of an IPv4 address from 8 to 32, and of an IPv6 \
+                     address from 16 to 128, e.g. 32 64";
+        let [v4, v6] = args else {
+            return Err(wants.into());
+        };
+        let bits = |arg: &str, range: std::ops::RangeInclusive<i64>| {
+            let value = arg.parse().ok().filter(|bits| range.contains(bits));
+            value.ok_or_else(|| format!("{wants}, not {}", shown(arg)))
+        };
+        (self.v4_bits, self.v6_bits) = (bits(v4, 8..=32)?, bits(v6, 16..=128)?);
+        Ok(())
+    }
+
+    /// Kept sorted, shortest first.
+    fn horizon(&mut self, args: &[&str]) -> Result<(), String> {
+        let [rate, period, share] = args else {
+            return Err(
+                "BwShareHorizon: wants bytes a second, a time, and a share, \
+                        e.g. 125000 1s 0.95"
+                    .into(),
+            );
+        };
+        let rate = BYTES_RATE.read(Horizon, rate)?;
+        let period = Words::time(SECOND..=7 * 24 * HOUR)
+            .read(period)
+            .map_err(|what| format!("BwShareHorizon: {} {what}", shown(period)))?;
+        let share = SHARE.read(Horizon, share)?;
+        let n = self.horizons.clamp(0, HORIZONS as i64) as usize;
+        if n == HORIZONS {
+            return Err(format!("BwShareHorizon: there may be at most {HORIZONS}"));
+        }
+        let mut all: Vec<_> = (0..n)
+            .map(|i| {
+                (
+                    self.horizon_period[i],
+                    self.horizon_rate[i],
+                    self.horizon_share[i],
+                )
+            })
+            .chain([(period, rate, share)])
+            .collect();
+        all.sort_unstable();
+        if all
+            .windows(2)
+            .any(|two| two[0].0 == two[1].0 || two[0].1 <= two[1].1)
+        {
+            return Err(
+                "BwShareHorizon: a longer time must have a lower rate than a shorter one".into(),
+            );
+        }
+        self.horizons = all.len() as i64;
+        for (i, (period, rate, share)) in all.into_iter().enumerate() {
+            self.horizon_period[i] = period;
+            self.horizon_rate[i] = rate;
+            self.horizon_share[i] = share;
+        }
+        Ok(())
+    }
+
+    /// These settings where they are set, `below` where not.
+    pub fn over(&self, below: &BwShareConf) -> BwShareConf {
+        let of = |own: i64, other: i64| if own == UNSET { other } else { own };
+        let horizons = if self.horizons == UNSET { below } else { self };
+        BwShareConf {
+            files_max: of(self.files_max, below.files_max),
+            files_rate: of(self.files_rate, below.files_rate),
+            bytes_max: of(self.bytes_max, below.bytes_max),
+            bytes_rate: of(self.bytes_rate, below.bytes_rate),
+            literal: of(self.literal, below.literal),
+            refused: of(self.refused, below.refused),
+            v4_bits: of(self.v4_bits, below.v4_bits),
+            v6_bits: of(self.v6_bits, below.v6_bits),
+            status: of(self.status, below.status),
+            horizons: horizons.horizons,
+            horizon_rate: horizons.horizon_rate,
+            horizon_period: horizons.horizon_period,
+            horizon_share: horizons.horizon_share,
+        }
+    }
+
+    /// The same with the note's examples where nothing is set.
+    pub fn with_defaults(&self) -> BwShareConf {
+        self.over(&BwShareConf {
+            files_max: 30 * ONE,
+            files_rate: ONE / 20,
+            bytes_max: 500_000 * ONE,
+            bytes_rate: 1000 * ONE,
+            literal: 0,
+            refused: 0,
+            v4_bits: 32,
+            v6_bits: 64,
+            status: 429,
+            horizons: 0,
+            ..BwShareConf::UNSET
+        })
+    }
+}
+
+fn status(args: &[&str]) -> Result<i64, String> {
+    match args {
+        ["429"] => Ok(429),
+        ["503"] => Ok(503),
+        ["200"] => Ok(200),
+        _ => Err(format!(
+            "BwShareStatus: {} is not 429, 503 or 200",
+            shown(&args.join(" "))
+        )),
+    }
+}
+
+/// So many clients in debt, unless `NapTables clients=` says otherwise.
+pub const CLIENTS: i64 = M / 8;
+/// So many rows of the trace, unless `NapTables trace=` says otherwise.
+pub const TRACE: i64 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(line: &str) -> Result<BwShareConf, String> {
+        let mut conf = BwShareConf::UNSET;
+        for line in line.split("; ") {
+            let mut words = line.split(' ');
+            let name = words.next().expect("a name");
+            let which = (1..=10)
+                .filter_map(BwDirective::from_number)
+                .find(|which| which.name() == name)
+                .expect("a directive");
+            conf.directive(which, &words.collect::<Vec<_>>())?;
+        }
+        Ok(conf)
+    }
+
+    #[test]
+    fn values_are_read_with_the_historic_names_too() {
+        let new = set("BwShareFiles 30 0.05; BwShareBytes 500000 1000");
+        let old =
+            "BW_tx1debt_max 30; BW_tx1cred_rate 0.05; BW_tx2debt_max 500000; BW_tx2cred_rate 1000";
+        assert_eq!(new, set(old));
+        let new = new.expect("good");
+        assert_eq!((new.files_max, new.files_rate), (30_000_000, 50_000));
+        let sizes = set("BwShareBytes 2M 64K").expect("good");
+        assert_eq!(
+            (sizes.bytes_max, sizes.bytes_rate),
+            ((2 << 20) * ONE, (64 << 10) * ONE)
+        );
+        let rule = set("BwShareRule literal refused=0.25").expect("good");
+        assert_eq!((rule.literal, rule.refused), (1, 250_000));
+        let client = set("BwShareClient 24 56").expect("good");
+        assert_eq!((client.v4_bits, client.v6_bits), (24, 56));
+    }
+
+    #[test]
+    fn horizons_are_sorted_and_must_make_sense() {
+        let three = "BwShareHorizon 6250 8h 0.95; BwShareHorizon 125000 1s 0.95; \
+                     BwShareHorizon 12500 1h 0.9";
+        let conf = set(three).expect("good");
+        assert_eq!(conf.horizons, 3);
+        assert_eq!(conf.horizon_period.map(|us| us / SECOND), [1, 3600, 28_800]);
+        assert_eq!(conf.horizon_share, [950_000, 900_000, 950_000]);
+        for bad in [
+            "BwShareHorizon 1 1s 0.5; BwShareHorizon 2 1h 0.5",
+            "BwShareHorizon 2 1s 0.5; BwShareHorizon 1 1s 0.5",
+            "BwShareHorizon 2 1s 1.5",
+            "BwShareHorizon 2 0s 0.5",
+            "BwShareHorizon 2 1s",
+            &format!("{three}; BwShareHorizon 1 9h 0.5"),
+        ] {
+            assert!(
+                set(bad).expect_err(bad).starts_with("BwShareHorizon: "),
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_is_told_with_directive_value_and_range() {
+        for value in ["0", "-1", "NaN", "1e30", "inf", "", "0x1", "1.0000001"] {
+            for line in [
+                "BwShareFiles 30 {}",
+                "BwShareFiles {} 1",
+                "BwShareBytes {} 1",
+                "BwShareBytes 500000 {}",
+                "BW_tx1cred_rate {}",
+                "BW_tx1debt_max {}",
+                "BW_tx2cred_rate {}",
+                "BW_tx2debt_max {}",
+            ] {
+                // 1.0000001 has too many digits, but a byte is no worse for none at all
+                let line = line.replace("{}", value);
+                let said = set(&line).expect_err(&line);
+                let name = line.split(' ').next().expect("a name");
+                assert!(said.starts_with(name) && said.contains("from"), "{said}");
+                assert!(said.contains(&format!("\"{value}\"")), "{said}");
+            }
+        }
+        for bad in [
+            "BwShareRule",
+            "BwShareRule vague",
+            "BwShareRule exact 1",
+            "BwShareRule exact refused=2",
+            "BwShareClient 33 64",
+            "BwShareClient 32",
+            "BwShareStatus 404",
+            "BwShareFiles 3",
+            "BwShareClient x 64",
+        ] {
+            let name = bad.split(' ').next().expect("a name");
+            assert!(set(bad).expect_err(bad).starts_with(name), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_virtual_host_does_not_say_is_the_servers() {
+        let server = set("BwShareFiles 10 1; BwShareHorizon 9 1s 0.5").expect("good");
+        let host = set("BwShareBytes 5000 7")
+            .expect("good")
+            .over(&server)
+            .with_defaults();
+        assert_eq!((host.files_max, host.bytes_rate), (10 * ONE, 7 * ONE));
+        assert_eq!((host.horizons, host.status, host.v6_bits), (1, 429, 64));
+    }
+}

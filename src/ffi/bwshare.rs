@@ -1,0 +1,481 @@
+//! mod_bwshare: limits in force, a request's charge, refusals, the administrator's pages.
+
+use std::ffi::{c_char, c_int};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+
+use super::access::Carried;
+use super::contract::{
+    NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_bw_conf, nap_bw_directive,
+    nap_request, nap_str, nap_visit,
+};
+use super::guard::guard;
+use super::pages::{say_type, wall_now, wishes};
+use super::process;
+use super::setup::{arguments, told};
+use super::text::{lend, text};
+use crate::bwshare::client::{Client, Prefixes, WIDE};
+use crate::bwshare::horizons::Horizons;
+use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
+use crate::bwshare::table::{CLIENTS, Counts};
+use crate::bwshare::visit::{Reason, Visit};
+use crate::conf::{BwDirective, BwShareConf};
+use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
+use crate::micros::Micros;
+use crate::page::slow_down::{Much, SlowDown};
+use crate::shm::debts::{Debts, nanoseconds};
+
+/// Limits in force.
+struct Limit {
+    /// Of a client, and of a wider prefix.
+    limits: [Limits; 2],
+    prefixes: Prefixes,
+    /// 0: the server's; else a virtual host's own.
+    scope: u32,
+    host: String,
+    /// Share of requests that are to be inside each horizon.
+    shares: [f64; 3],
+}
+
+/// What is in force.
+struct BwShare {
+    debts: Debts,
+    limits: Vec<Limit>,
+    secret: [u8; 16],
+}
+
+static DRAFT: Mutex<Vec<Limit>> = Mutex::new(Vec::new());
+/// Replaced, never freed: a request of another thread may still read the old one.
+static FORCE: AtomicPtr<BwShare> = AtomicPtr::new(std::ptr::null_mut());
+
+#[inline]
+fn in_force() -> Option<&'static BwShare> {
+    // SAFETY: null or a leaked box (bw_start), never freed.
+    unsafe { FORCE.load(Acquire).as_ref() }
+}
+
+#[inline]
+fn now_ns() -> u64 {
+    process::process().map_or(0, |process| nanoseconds(process.segment.now()))
+}
+
+const _: () = {
+    assert!(size_of::<BwShareConf>() == size_of::<nap_bw_conf>());
+    assert!(align_of::<BwShareConf>() == align_of::<nap_bw_conf>());
+};
+
+/// # Safety
+/// nap.h: `conf` is live and ours for the call, or null.
+unsafe fn bw_conf<'a>(conf: *mut nap_bw_conf) -> Option<&'a mut BwShareConf> {
+    // SAFETY: both are the same number of i64 in the same order, of which every value is good;
+    // liveness and exclusivity are the caller's promise.
+    unsafe { conf.cast::<BwShareConf>().as_mut() }
+}
+
+pub unsafe extern "C" fn conf_bw_init(conf: *mut nap_bw_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(conf) = unsafe { bw_conf(conf) } {
+            *conf = BwShareConf::UNSET;
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_bw(
+    conf: *mut nap_bw_conf,
+    which: nap_bw_directive,
+    argv: *const nap_str,
+    argc: usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        let (conf, args) = unsafe { (bw_conf(conf), arguments(argv, argc)) };
+        let result = match (conf, BwDirective::from_number(which)) {
+            (Some(conf), Some(which)) => conf.directive(which, &args),
+            _ => Err("unknown directive".into()),
+        };
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+pub unsafe extern "C" fn conf_bw_over(into: *mut nap_bw_conf, below: *const nap_bw_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promises; `below` is only read.
+        let (into, below) = unsafe { (bw_conf(into), bw_conf(below.cast_mut())) };
+        if let (Some(into), Some(below)) = (into, below) {
+            *into = into.over(below);
+        }
+    });
+}
+
+/// Settings as the law wants them.
+fn limits_of(conf: &BwShareConf) -> Limits {
+    let number = |millionths: i64| millionths as f64 / 1e6;
+    let n = conf.horizons.clamp(0, 3) as usize;
+    let horizons: Vec<(f64, f64)> = (conf.horizon_rate.iter().zip(conf.horizon_period))
+        .map(|(rate, period)| (number(*rate), number(period)))
+        .take(n)
+        .collect();
+    Limits {
+        files: Lane::new(number(conf.files_max), number(conf.files_rate), true),
+        bytes: Lane::new(number(conf.bytes_max), number(conf.bytes_rate), false),
+        rule: match conf.literal {
+            1 => Rule::Literal,
+            _ => Rule::Exact,
+        },
+        refused: number(conf.refused),
+        horizons: Horizons::new(&horizons, 0.5),
+    }
+}
+
+pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u32 {
+    guard(super::contract::NAP_NONE, || {
+        // SAFETY: nap.h's promises; only read.
+        let (conf, host) = unsafe { (bw_conf(conf.cast_mut()), text(host)) };
+        let conf = conf
+            .map_or(BwShareConf::UNSET, |conf| *conf)
+            .with_defaults();
+        let limits = limits_of(&conf);
+        let mut draft = DRAFT
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let scope = match host {
+            "" => 0,
+            host => crate::nap::ticket::name_hash(host).max(1),
+        };
+        draft.push(Limit {
+            limits: [limits, limits.times(WIDE)],
+            prefixes: Prefixes {
+                v4: conf.v4_bits.clamp(8, 32) as u8,
+                v6: conf.v6_bits.clamp(16, 128) as u8,
+            },
+            scope,
+            host: host.to_owned(),
+            shares: conf.horizon_share.map(|share| share as f64 / 1e6),
+        });
+        (draft.len() - 1) as u32
+    })
+}
+
+pub unsafe extern "C" fn bw_start() -> c_int {
+    guard(0, || {
+        let limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
+        let Some(process) = process::process() else {
+            return 0;
+        };
+        let Some(debts) = process.segment.debts() else {
+            let line = "BwShare takes effect at a full restart: the shared memory of the one that \
+                        runs has no tables for it";
+            process.host.log(NAP_LOG_WARN, line);
+            return 0;
+        };
+        let entries = 1 + limits.iter().any(|l| !l.limits[0].horizons.is_empty()) as usize;
+        let [debt_bytes, trace_bytes] = debts.bytes().map(|bytes| bytes.div_ceil(1024));
+        let line = format!(
+            "mod_bwshare: debts of {} clients at a time in {debt_bytes} KiB, trace of {} in \
+             {trace_bytes} KiB",
+            debts.stripes() * CLIENTS / entries,
+            debts.rows(),
+        );
+        process.host.log(NAP_LOG_NOTICE, &line);
+        let secret = process.segment.head().secret;
+        let force = Box::new(BwShare {
+            debts,
+            limits,
+            secret,
+        });
+        FORCE.store(Box::into_raw(force), Release);
+        1
+    })
+}
+
+/// A request that is charged, and by what.
+struct Charged<'a> {
+    bw: &'static BwShare,
+    limit: &'static Limit,
+    v: &'a nap_visit,
+    now_ns: u64,
+}
+
+impl Charged<'_> {
+    fn of(v: &nap_visit) -> Option<Charged<'_>> {
+        let bw = in_force()?;
+        let limit = bw.limits.get(v.limits as usize)?;
+        (v.key != 0).then(|| Charged {
+            bw,
+            limit,
+            v,
+            now_ns: now_ns(),
+        })
+    }
+
+    /// In the client's own stripe; None: its lock cannot be had.
+    #[inline]
+    fn own<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
+        self.bw.debts.of(self.v.key, |stripe, trace| {
+            act(&mut Visit {
+                stripe,
+                trace,
+                limits: &self.limit.limits[0],
+                now_ns: self.now_ns,
+            })
+        })
+    }
+
+    /// In that of his network, if it is another.
+    fn network<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
+        if self.v.wide == 0 {
+            return None;
+        }
+        self.bw.debts.of(self.v.wide, |stripe, _| {
+            act(&mut Visit {
+                stripe,
+                trace: None,
+                limits: &self.limit.limits[1],
+                now_ns: self.now_ns,
+            })
+        })
+    }
+
+    /// Asked first of the client, then of his network.
+    #[inline]
+    fn enter(&self, client: &Client) -> Option<(Answer, Option<Reason>)> {
+        let excused = self.v.flags & NAP_BW_EXCUSED != 0;
+        let answer = self.own(|visit| visit.enter(client, self.limit.scope, excused))?;
+        if let Answer::Refuse { debt, .. } = answer {
+            return Some((answer, Some(Reason::Own(debt))));
+        }
+        let network = self.network(|visit| {
+            let answer = visit.stripe.enter(self.v.wide, visit.limits, visit.now_ns);
+            if excused && answer != Answer::Pass {
+                visit
+                    .stripe
+                    .charge_file(self.v.wide, visit.limits, visit.now_ns);
+                return Answer::Pass;
+            }
+            answer
+        });
+        match network {
+            Some(answer @ Answer::Refuse { .. }) => {
+                self.own(|visit| visit.take_back(self.v.key));
+                Some((answer, Some(Reason::Network)))
+            }
+            _ => Some((Answer::Pass, None)),
+        }
+    }
+}
+
+pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h: a live visit, and the 16 bytes of an address.
+        let given = unsafe { v.as_mut().zip(client.cast::<[u8; 16]>().as_ref()) };
+        let (Some((v, address)), Some(bw)) = (given, in_force()) else {
+            return 0;
+        };
+        let Some(limit) = bw.limits.get(v.limits as usize) else {
+            return 0;
+        };
+        let client = Client::of(*address, limit.prefixes, limit.scope, &bw.secret);
+        (v.key, v.wide) = (client.key, client.wide.unwrap_or(0));
+        let answered = Charged::of(v).and_then(|charged| charged.enter(&client));
+        let Some((answer, reason)) = answered else {
+            v.key = 0; // no lock to be had: it passes, and nobody is charged
+            return 0;
+        };
+        let Some(reason) = reason else { return 0 };
+        v.wait_us = answer.wait_ns().div_ceil(1000);
+        v.debt = reason.number();
+        if v.flags & NAP_BW_DRY != 0 {
+            Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
+            v.key = 0; // as if it had been refused: nobody is charged for it
+        }
+        1
+    })
+}
+
+pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h's promises.
+        let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
+            return 0;
+        };
+        let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
+            return 0;
+        };
+        let now = process.segment.now();
+        let prime = setup.rooms.iter().any(|room| {
+            // SAFETY: nap.h: q's strings are live for the call.
+            let carried = unsafe { Carried::of(q, setup, room) };
+            let tickets = carried.tickets().iter();
+            tickets
+                .clone()
+                .any(|ticket| ticket.start <= now && now < ticket.prime_end)
+        });
+        match Charged::of(v).filter(|_| prime) {
+            None => 0,
+            Some(charged) => {
+                charged.own(|visit| visit.excuse(v.key));
+                charged.network(|visit| {
+                    visit.stripe.charge_file(v.wide, visit.limits, visit.now_ns);
+                });
+                1
+            }
+        }
+    })
+}
+
+pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
+            charged.own(|visit| visit.bytes(charged.v.key, bytes));
+            charged.network(|visit| {
+                let (key, now_ns) = (charged.v.wide, visit.now_ns);
+                visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+            });
+        }
+    });
+}
+
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn slow_down<'a>(v: &nap_visit, q: &nap_request) -> SlowDown<'a> {
+    let reason = Reason::of(v.debt);
+    SlowDown {
+        retry_after: Micros(v.wait_us),
+        of: match reason {
+            Reason::Own(Debt::Files) => Much::Files,
+            Reason::Own(_) => Much::Bytes,
+            Reason::Network => Much::Network,
+        },
+        reason: reason.name(),
+        status: v.status as u16,
+        wall: wall_now(),
+        // SAFETY: the caller's promise.
+        path: unsafe { text(q.ticket_path) },
+    }
+}
+
+pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        let Some(process) = process::process() else {
+            return;
+        };
+        if let Some(charged) = Charged::of(v) {
+            charged.own(|visit| visit.refused(v.key, Reason::of(v.debt), false));
+        }
+        // SAFETY: nap.h's promise.
+        let seconds = unsafe { slow_down(v, q) }.seconds().to_string();
+        let answer = process.host.answer(q.r);
+        answer.set(c"Retry-After", &seconds);
+        answer.set(c"Cache-Control", "no-store, private");
+        answer.add(c"Vary", "Accept, Accept-Language");
+        answer.set(c"X-Robots-Tag", "noindex");
+        if q.origin.len != 0 {
+            answer.add(c"Access-Control-Expose-Headers", "Retry-After");
+        }
+    });
+}
+
+pub unsafe extern "C" fn bw_page(v: *const nap_visit, q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        let Some(process) = process::process() else {
+            return;
+        };
+        // SAFETY: nap.h's promise.
+        let (page, (format, language)) = unsafe { (slow_down(v, q), wishes(q)) };
+        let answer = process.host.answer(q.r);
+        say_type(&answer, format, &page.render(format, language));
+    });
+}
+
+pub unsafe extern "C" fn bw_debt_name(v: *const nap_visit) -> nap_str {
+    guard(nap_str::default(), || {
+        // SAFETY: nap.h's promise.
+        let debt = unsafe { v.as_ref() }.map_or(0, |v| v.debt);
+        lend(Reason::of(debt).name())
+    })
+}
+
+pub unsafe extern "C" fn bw_info(q: *const nap_request, trace: c_int, args: nap_str) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (q, args) = unsafe { (q.as_ref(), text(args)) };
+        let (Some(q), Some(process), Some(bw)) = (q, process::process(), in_force()) else {
+            return;
+        };
+        let answer = process.host.answer(q.r);
+        answer.set(c"Cache-Control", "no-store");
+        let query = TraceQuery::parse(args);
+        let (content_type, body) = match trace {
+            0 => report(bw).render(&query),
+            _ => TraceReport::of(rows(bw), limit_lines(bw), wall_now(), query).render(),
+        };
+        answer.body(content_type, &body);
+    });
+}
+
+fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {
+    let lines = bw.limits.iter();
+    lines
+        .map(|limit| LimitLine::of(&limit.host, limit.scope, &limit.limits[0], limit.shares))
+        .collect()
+}
+
+fn report(bw: &BwShare) -> DebtReport {
+    let now_ns = now_ns();
+    let (mut counts, mut in_debt, mut hidden) = (Counts::default(), 0, 0);
+    for at in 0..bw.debts.stripes() {
+        bw.debts.at(at, |stripe, trace| {
+            counts.add(&stripe.counts);
+            let now = stripe.time(now_ns);
+            in_debt += stripe.in_debt(now);
+            hidden += trace.iter().map(|set| set.hidden).sum::<u64>();
+        });
+    }
+    let clients = bw.debts.stripes() * CLIENTS;
+    DebtReport::of(
+        &counts,
+        [in_debt, clients, bw.debts.rows()],
+        hidden,
+        limit_lines(bw),
+        wall_now(),
+    )
+}
+
+/// All rows with what each client owes now; under a stripe's lock they are only copied.
+fn rows(bw: &BwShare) -> Vec<DebtRow> {
+    let now_ns = now_ns();
+    let mut all = Vec::with_capacity(bw.debts.rows());
+    for at in 0..bw.debts.stripes() {
+        bw.debts.at(at, |stripe, trace| {
+            for (key, row) in trace.iter().flat_map(|set| set.rows()) {
+                let Some(limit) = bw.limits.iter().find(|limit| limit.scope == row.scope) else {
+                    continue;
+                };
+                let limits = &limit.limits[0];
+                let answer = stripe.answer(key, limits, now_ns);
+                let (now, account) = (stripe.time(now_ns), stripe.account(key));
+                all.push(DebtRow {
+                    row: *row,
+                    files: limits.files.units(account.files_ns(now)),
+                    bytes: limits.bytes.units(account.bytes_ns(now)),
+                    max: [limits.files.max(), limits.bytes.max()],
+                    wait_ns: answer.wait_ns(),
+                    now_ns,
+                });
+            }
+        });
+    }
+    all
+}

@@ -1,0 +1,623 @@
+//! `/bwshare-info` and `/bwshare-trace`: what all clients owe together, and a row for each.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
+
+use askama::Template;
+use serde::Serialize;
+
+use crate::bwshare::SECOND_NS;
+use crate::bwshare::limits::{Limits, Rule};
+use crate::bwshare::table::Counts;
+use crate::bwshare::trace::Row;
+use crate::bwshare::visit::Reason;
+use crate::micros::Micros;
+use crate::wall::Wall;
+
+/// Rows of a page of the trace.
+const PAGE: usize = 100;
+
+/// A form of either page: its media type and itself.
+pub type Rendering = (&'static str, String);
+
+/// One set of limits.
+#[derive(Clone, Debug, Serialize)]
+pub struct LimitLine {
+    /// The virtual host it holds for; empty: the server.
+    host: String,
+    #[serde(skip)]
+    scope: u32,
+    rule: &'static str,
+    files_max: f64,
+    files_per_s: f64,
+    bytes_max: f64,
+    bytes_per_s: f64,
+    refused_charge: f64,
+    horizons: Vec<HorizonLine>,
+}
+
+/// A limit over a time.
+#[derive(Clone, Debug, Serialize)]
+struct HorizonLine {
+    bytes_per_s: f64,
+    period_s: f64,
+    wanted_share: f64,
+}
+
+/// What all clients owe together.
+#[derive(Clone, Debug, Serialize)]
+pub struct DebtReport {
+    version: &'static str,
+    time: String,
+    limits: Vec<LimitLine>,
+    requests: u64,
+    bytes: u64,
+    refused: Vec<(&'static str, u64)>,
+    refused_in_all: u64,
+    would_be_refused: u64,
+    excused: u64,
+    clients_in_debt: usize,
+    clients_capacity: usize,
+    debts_lost: u64,
+    trace_rows: usize,
+    clients_not_shown: u64,
+    /// Of the requests inside all longer horizons, the share inside this one; shortest first.
+    horizon_shares: Vec<Option<f64>>,
+}
+
+/// A client of the trace, and what it owes now.
+#[derive(Clone, Copy, Debug)]
+pub struct DebtRow {
+    /// What it has done.
+    pub row: Row,
+    /// Its file debt.
+    pub files: f64,
+    /// Its byte debt.
+    pub bytes: f64,
+    /// The maxima of both.
+    pub max: [f64; 2],
+    /// How long it would have to wait if it asked now, nanoseconds.
+    pub wait_ns: u64,
+    /// Now.
+    pub now_ns: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct TraceLine {
+    client: String,
+    host: String,
+    files: u64,
+    bytes: u64,
+    file_debt: f64,
+    file_debt_max: f64,
+    byte_debt: f64,
+    byte_debt_max: f64,
+    bytes_per_s: f64,
+    refused: u64,
+    over_limit: bool,
+    wait_s: f64,
+    first_seen: String,
+    last_seen: String,
+    #[serde(skip)]
+    last_ns: u64,
+    #[serde(skip)]
+    first_ns: u64,
+}
+
+/// What the administrator wants to see of the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceQuery {
+    form: Form,
+    sort: Column,
+    /// Only clients whose address contains this.
+    filter: String,
+    /// From 1.
+    page: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Html,
+    Json,
+    Csv,
+}
+
+/// Columns of the trace that it can be sorted by, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Wait,
+    Files,
+    Bytes,
+    FileDebt,
+    ByteDebt,
+    Bandwidth,
+    Refused,
+    First,
+    Last,
+}
+
+const COLUMNS: [(&str, Column); 9] = [
+    ("wait", Column::Wait),
+    ("files", Column::Files),
+    ("bytes", Column::Bytes),
+    ("file_debt", Column::FileDebt),
+    ("byte_debt", Column::ByteDebt),
+    ("bandwidth", Column::Bandwidth),
+    ("refused", Column::Refused),
+    ("first", Column::First),
+    ("last", Column::Last),
+];
+
+/// A row for each client.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceReport {
+    version: &'static str,
+    time: String,
+    clients: usize,
+    over_limit: usize,
+    page: usize,
+    pages: usize,
+    rows: Vec<TraceLine>,
+    #[serde(skip)]
+    query: TraceQuery,
+}
+
+#[derive(Template)]
+#[template(path = "bwshare-info.html")]
+struct InfoHtml<'a> {
+    report: &'a DebtReport,
+}
+
+#[derive(Template)]
+#[template(path = "bwshare-trace.html")]
+struct TraceHtml<'a> {
+    report: &'a TraceReport,
+}
+
+impl TraceHtml<'_> {
+    fn title(&self, column: &Column) -> &'static str {
+        match column {
+            Column::Wait => "Has to wait",
+            Column::Files => "Files",
+            Column::Bytes => "Bytes",
+            Column::FileDebt => "File debt",
+            Column::ByteDebt => "Byte debt",
+            Column::Bandwidth => "Bytes a second",
+            Column::Refused => "Refused",
+            Column::First => "First seen",
+            Column::Last => "Last seen",
+        }
+    }
+}
+
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+
+impl LimitLine {
+    /// Limits of `host`, with the share of requests that is to be inside each horizon.
+    pub fn of(host: &str, scope: u32, limits: &Limits, shares: [f64; 3]) -> LimitLine {
+        let horizons = limits.horizons.lanes().iter().zip(shares);
+        LimitLine {
+            host: host.to_owned(),
+            scope,
+            rule: match limits.rule {
+                Rule::Exact => "exact",
+                Rule::Literal => "literal",
+            },
+            files_max: limits.files.max(),
+            files_per_s: limits.files.rate(),
+            bytes_max: limits.bytes.max(),
+            bytes_per_s: limits.bytes.rate(),
+            refused_charge: limits.refused,
+            horizons: horizons
+                .map(|(lane, wanted_share)| HorizonLine {
+                    // The bucket and its rate are each half of what a window may carry.
+                    bytes_per_s: 2.0 * lane.rate(),
+                    period_s: lane.max() / lane.rate(),
+                    wanted_share,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl DebtReport {
+    /// `table`: clients in debt, clients there is room for, rows of the trace.
+    pub fn of(
+        counts: &Counts,
+        table: [usize; 3],
+        hidden: u64,
+        limits: Vec<LimitLine>,
+        wall: Wall,
+    ) -> DebtReport {
+        let [clients_in_debt, clients_capacity, trace_rows] = table;
+        let refused = Reason::ALL.iter().zip(counts.refused);
+        let horizons = limits
+            .iter()
+            .map(|line| line.horizons.len())
+            .max()
+            .unwrap_or(0);
+        let shares = counts.eligible.iter().zip(counts.entitled);
+        DebtReport {
+            version: env!("CARGO_PKG_VERSION"),
+            time: wall.stamp().to_string(),
+            requests: counts.requests,
+            bytes: counts.bytes,
+            refused: refused.map(|(reason, n)| (reason.name(), n)).collect(),
+            refused_in_all: counts
+                .refused
+                .iter()
+                .fold(0, |sum, n| sum.saturating_add(*n)),
+            would_be_refused: counts.dry,
+            excused: counts.excused,
+            clients_in_debt,
+            clients_capacity,
+            debts_lost: counts.evicted,
+            trace_rows,
+            clients_not_shown: hidden,
+            horizon_shares: shares
+                .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
+                .take(horizons)
+                .collect(),
+            limits,
+        }
+    }
+
+    fn share_achieved(&self, horizon: &usize) -> String {
+        let share = self.horizon_shares.get(*horizon).copied().flatten();
+        share.map_or("–".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    }
+
+    /// As the query wants it: a page or JSON.
+    pub fn render(&self, query: &TraceQuery) -> Rendering {
+        match query.form {
+            Form::Html => (HTML, InfoHtml { report: self }.render().unwrap_or_default()),
+            _ => (JSON, serde_json::to_string(self).unwrap_or_default()),
+        }
+    }
+}
+
+impl TraceQuery {
+    /// From the URL's query: `json`, `csv`, `sort=`, `client=`, `page=`; what is unknown is ignored.
+    pub fn parse(args: &str) -> TraceQuery {
+        let mut query = TraceQuery {
+            form: Form::Html,
+            sort: Column::Wait,
+            filter: String::new(),
+            page: 1,
+        };
+        for (name, value) in form_urlencoded::parse(args.as_bytes()) {
+            match name.as_ref() {
+                "json" => query.form = Form::Json,
+                "csv" => query.form = Form::Csv,
+                "client" => query.filter = value.trim().to_ascii_lowercase(),
+                "page" => query.page = value.parse().unwrap_or(1).max(1),
+                "sort" => {
+                    let known = COLUMNS.iter().find(|(name, _)| *name == value);
+                    query.sort = known.map_or(query.sort, |(_, column)| *column);
+                }
+                _ => {}
+            }
+        }
+        query
+    }
+
+    fn sort_name(&self) -> &'static str {
+        let own = COLUMNS.iter().find(|(_, column)| *column == self.sort);
+        own.map_or("wait", |(name, _)| name)
+    }
+
+    /// The same query for another page, sorted by another column.
+    fn link(&self, sort: &str, page: usize) -> String {
+        let mut to = form_urlencoded::Serializer::new(String::new());
+        to.append_pair("sort", sort);
+        if !self.filter.is_empty() {
+            to.append_pair("client", &self.filter);
+        }
+        if page > 1 {
+            to.append_pair("page", &page.to_string());
+        }
+        format!("?{}", to.finish())
+    }
+}
+
+impl TraceLine {
+    fn of(one: &DebtRow, limits: &[LimitLine], wall: Wall) -> TraceLine {
+        let row = &one.row;
+        let micros = |ns: u64| Micros(ns / 1000);
+        let stamp = |ns| wall.at(micros(ns), micros(one.now_ns)).stamp().to_string();
+        let seconds = row.last_ns.saturating_sub(row.first_ns) as f64 / SECOND_NS as f64;
+        let own = limits.iter().find(|line| line.scope == row.scope);
+        TraceLine {
+            client: written(row),
+            host: own.map_or(String::new(), |line| line.host.clone()),
+            files: row.files,
+            bytes: row.bytes,
+            file_debt: rounded(one.files),
+            file_debt_max: rounded(one.max[0]),
+            byte_debt: rounded(one.bytes),
+            byte_debt_max: rounded(one.max[1]),
+            // Who came once has no average over time: his bytes in that second.
+            bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
+            refused: row.refused,
+            over_limit: one.wait_ns > 0,
+            wait_s: one.wait_ns as f64 / SECOND_NS as f64,
+            first_seen: stamp(row.first_ns),
+            last_seen: stamp(row.last_ns),
+            last_ns: row.last_ns,
+            first_ns: row.first_ns,
+        }
+    }
+
+    fn value(&self, column: Column) -> f64 {
+        match column {
+            Column::Wait => self.wait_s,
+            Column::Files => self.files as f64,
+            Column::Bytes => self.bytes as f64,
+            Column::FileDebt => self.file_debt,
+            Column::ByteDebt => self.byte_debt,
+            Column::Bandwidth => self.bytes_per_s,
+            Column::Refused => self.refused as f64,
+            Column::First => self.first_ns as f64,
+            Column::Last => self.last_ns as f64,
+        }
+    }
+}
+
+impl TraceReport {
+    /// The rows a query wants.
+    pub fn of(
+        rows: Vec<DebtRow>,
+        limits: Vec<LimitLine>,
+        wall: Wall,
+        query: TraceQuery,
+    ) -> TraceReport {
+        let lines = rows.iter().map(|row| TraceLine::of(row, &limits, wall));
+        let mut lines: Vec<_> = lines
+            .filter(|line| line.client.contains(&query.filter))
+            .collect();
+        lines.sort_by(|a, b| {
+            let by = b.value(query.sort).total_cmp(&a.value(query.sort));
+            by.then(b.last_ns.cmp(&a.last_ns))
+        });
+        let (clients, over_limit) = (
+            lines.len(),
+            lines.iter().filter(|line| line.over_limit).count(),
+        );
+        let pages = clients.div_ceil(PAGE).max(1);
+        let page = query.page.min(pages);
+        if query.form == Form::Html {
+            lines = lines
+                .into_iter()
+                .skip((page - 1) * PAGE)
+                .take(PAGE)
+                .collect();
+        }
+        TraceReport {
+            version: env!("CARGO_PKG_VERSION"),
+            time: wall.stamp().to_string(),
+            clients,
+            over_limit,
+            page,
+            pages,
+            rows: lines,
+            query,
+        }
+    }
+
+    /// As the query wants it; JSON and CSV have all rows.
+    pub fn render(&self) -> Rendering {
+        match self.query.form {
+            Form::Html => (
+                HTML,
+                TraceHtml { report: self }.render().unwrap_or_default(),
+            ),
+            Form::Json => (JSON, serde_json::to_string(self).unwrap_or_default()),
+            Form::Csv => ("text/csv; charset=utf-8", self.csv()),
+        }
+    }
+
+    fn csv(&self) -> String {
+        let mut to = String::from(
+            "client,host,files,bytes,file_debt,file_debt_max,byte_debt,byte_debt_max,\
+             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen\r\n",
+        );
+        for line in &self.rows {
+            // Writing to a string does not fail. No field can hold a comma or a quote.
+            write!(
+                to,
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
+                line.client,
+                line.host,
+                line.files,
+                line.bytes,
+                line.file_debt,
+                line.file_debt_max,
+                line.byte_debt,
+                line.byte_debt_max,
+                line.bytes_per_s,
+                line.refused,
+                line.over_limit,
+                line.wait_s,
+                line.first_seen,
+                line.last_seen
+            )
+            .ok();
+        }
+        to
+    }
+}
+
+/// `192.0.2.1`, `192.0.2.0/24`, `2001:db8:1:2::/64`.
+fn written(row: &Row) -> String {
+    let address = Ipv6Addr::from(row.address);
+    let (address, bits, all) = match address.to_ipv4_mapped() {
+        Some(v4) => (IpAddr::V4(v4), row.bits.saturating_sub(96), 32),
+        None => (IpAddr::V6(address), row.bits, 128),
+    };
+    match bits < all {
+        true => format!("{address}/{bits}"),
+        false => address.to_string(),
+    }
+}
+
+fn rounded(x: f64) -> f64 {
+    (x * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwshare::horizons::Horizons;
+    use crate::bwshare::limits::Lane;
+
+    const WALL: Wall = Wall {
+        unix: Micros(1_769_828_400_000_000),
+        offset_min: 540,
+    };
+
+    fn limits() -> Vec<LimitLine> {
+        let limits = Limits {
+            files: Lane::new(30.0, 0.05, true),
+            bytes: Lane::new(5e5, 1000.0, false),
+            rule: Rule::Exact,
+            refused: 0.0,
+            horizons: Horizons::new(&[(125_000.0, 1.0), (12_500.0, 3600.0)], 0.5),
+        };
+        vec![LimitLine::of("", 0, &limits, [0.95, 0.9, 0.0])]
+    }
+
+    fn row(n: u8, wait_s: u64) -> DebtRow {
+        let mut address = [0; 16];
+        address[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, n]);
+        DebtRow {
+            row: Row {
+                address,
+                bits: 128,
+                scope: 0,
+                files: u64::from(n),
+                bytes: 1000,
+                refused: wait_s,
+                first_ns: 10 * SECOND_NS,
+                last_ns: 20 * SECOND_NS,
+                over_ns: 0,
+            },
+            files: 30.5,
+            bytes: 12.0,
+            max: [30.0, 5e5],
+            wait_ns: wait_s * SECOND_NS,
+            now_ns: 30 * SECOND_NS,
+        }
+    }
+
+    fn trace(rows: Vec<DebtRow>, query: &str) -> TraceReport {
+        TraceReport::of(rows, limits(), WALL, TraceQuery::parse(query))
+    }
+
+    #[test]
+    fn a_row_tells_all_about_its_client() {
+        let report = trace(vec![row(1, 7)], "json");
+        let (kind, body) = report.render();
+        let json: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        assert_eq!(kind, "application/json");
+        let row = &json["rows"][0];
+        assert_eq!(row["client"], "192.0.2.1");
+        assert_eq!(
+            (&row["over_limit"], &row["wait_s"]),
+            (&true.into(), &7.0.into())
+        );
+        assert_eq!(row["bytes_per_s"], 100.0);
+        assert_eq!(row["file_debt_max"], 30.0);
+        assert_eq!(row["last_seen"], "2026-01-31T11:59:50+09:00");
+        assert_eq!(
+            (&json["clients"], &json["over_limit"]),
+            (&1.into(), &1.into())
+        );
+    }
+
+    #[test]
+    fn rows_are_sorted_filtered_and_paged() {
+        let all: Vec<_> = (0..250).map(|n| row(n, u64::from(n % 2))).collect();
+        let clients = |query: &str| {
+            let report = trace(all.clone(), query);
+            let names = report.rows.iter().map(|line| line.client.clone());
+            (report.pages, names.collect::<Vec<_>>())
+        };
+        let (pages, rows) = clients("sort=files&page=3");
+        assert_eq!((pages, rows.len(), rows[0].as_str()), (3, 50, "192.0.2.49"));
+        let (_, rows) = clients("client=2.24&sort=files");
+        assert_eq!(rows.first().map(String::as_str), Some("192.0.2.249"));
+        assert_eq!(rows.len(), 11);
+        assert_eq!(clients("sort=colour&page=x").1.len(), 100);
+        assert_eq!(trace(all.clone(), "json").rows.len(), 250);
+    }
+
+    #[test]
+    fn who_is_over_his_limit_is_red_in_words_too() {
+        let (_, html) = trace(vec![row(1, 65), row(2, 0)], "").render();
+        assert_eq!(html.matches("class=\"red\"").count(), 1, "{html}");
+        assert!(html.contains("over the limit"), "{html}");
+        assert!(
+            html.contains("192.0.2.1") && html.contains("?sort=files"),
+            "{html}"
+        );
+        let (_, html) = trace(vec![], "client=%3Cscript%3E").render();
+        assert!(!html.contains("<script"), "{html}");
+    }
+
+    #[test]
+    fn csv_has_a_line_a_client() {
+        let (kind, csv) = trace(vec![row(1, 7), row(2, 0)], "csv").render();
+        assert_eq!(kind, "text/csv; charset=utf-8");
+        let lines: Vec<_> = csv.split_terminator("\r\n").collect();
+        let columns: Vec<_> = lines.iter().map(|line| line.split(',').count()).collect();
+        assert_eq!(columns, [14, 14, 14]);
+        assert!(lines[1].starts_with("192.0.2.1,,1,1000,30.5,30,12,500000,100,7,true,7,"));
+    }
+
+    #[test]
+    fn prefixes_are_written_as_such() {
+        let of = |address: [u8; 16], bits| {
+            written(&Row {
+                address,
+                bits,
+                ..Row::default()
+            })
+        };
+        let mut v6 = [0; 16];
+        v6[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
+        assert_eq!(of(v6, 64), "2001:db8::/64");
+        assert_eq!(of(v6, 128), "2001:db8::");
+        let v4 = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 0];
+        assert_eq!(of(v4, 120), "192.0.2.0/24");
+    }
+
+    #[test]
+    fn the_totals_tell_limits_load_and_service_levels() {
+        let counts = Counts {
+            requests: 100,
+            refused: [3, 2, 1, 0, 0, 0],
+            eligible: [90, 100, 0],
+            entitled: [81, 90, 0],
+            ..Counts::default()
+        };
+        let report = DebtReport::of(&counts, [5, 1000, 64], 2, limits(), WALL);
+        let (_, json) = report.render(&TraceQuery::parse("json"));
+        let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(json["refused_in_all"], 6);
+        assert_eq!(json["horizon_shares"], serde_json::json!([0.9, 0.9]));
+        let horizon = &json["limits"][0]["horizons"][1];
+        assert_eq!(
+            (
+                horizon["bytes_per_s"].as_f64(),
+                horizon["period_s"].as_f64()
+            ),
+            (Some(12_500.0), Some(3600.0))
+        );
+        let (_, html) = report.render(&TraceQuery::parse(""));
+        assert!(
+            html.contains("5 of 1000") && html.contains("90.0 %"),
+            "{html}"
+        );
+    }
+}

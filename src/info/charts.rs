@@ -1,0 +1,289 @@
+//! The four charts of a gate: who waits, throughput, response times as in the paper's figure 6, and
+//! tickets by slot.
+
+use super::chart::{Chart, Key, Line, Mark, Scale, Sign, Tick, short, x_tick};
+use super::minutes::Minutes;
+use super::report::{GateLine, SlotLine};
+use super::time_of_day;
+use crate::micros::Micros;
+
+/// Slots drawn: this many that have begun,
+const SLOTS_BEGUN: usize = 18;
+/// and this many in all.
+const SLOTS: usize = 36;
+
+/// All of them; `id` is unique to the gate.
+pub(super) fn of(gate: &GateLine, id: &str) -> Vec<Chart> {
+    vec![
+        queue(gate, format!("{id}-queue")),
+        throughput(gate, format!("{id}-throughput")),
+        responses(gate, format!("{id}-responses")),
+        tickets(gate, format!("{id}-tickets")),
+    ]
+}
+
+fn most(numbers: &[u32]) -> u32 {
+    numbers.iter().copied().max().unwrap_or(0)
+}
+
+/// The time of day at each full minute.
+fn minutes_along(minutes: &Minutes) -> Vec<Tick> {
+    let n = minutes.queue.len().max(2) as u64;
+    let begun = minutes.start.unix.secs_floor() % 60;
+    let first = (60 - begun) % 60;
+    (first..n)
+        .step_by(60)
+        .map(|second| {
+            let percent = 100.0 * second as f64 / (n - 1) as f64;
+            let time = minutes.start.after(Micros::from_secs(second)).time();
+            let label = time.as_str().get(..5).unwrap_or("").to_owned();
+            x_tick(percent, label)
+        })
+        .collect()
+}
+
+fn queue(gate: &GateLine, id: String) -> Chart {
+    let minutes = &gate.recent;
+    let (longest, highest) = (most(&minutes.queue), most(&minutes.limit));
+    // A limit far above would press the queue to the ground: while it is one, it is told in words,
+    // and what it was before the server's speed was known is cut.
+    let limit = gate.wait.limit;
+    let near = limit <= longest.max(10).saturating_mul(6);
+    let top = match near {
+        true => longest.max(highest.min(longest.max(limit).saturating_mul(2))),
+        false => longest,
+    };
+    let scale = Scale::to(f64::from(top), 1.0);
+    let mut lines = vec![scale.line("queue", &minutes.queue, true)];
+    let mut keys = vec![Key::new(Sign::Line("queue"), "most waiting in a second")];
+    if near {
+        lines.push(scale.line("limit", &minutes.limit, false));
+        let cut = if f64::from(highest) > scale.top {
+            "wait limit (cut at the top)"
+        } else {
+            "wait limit"
+        };
+        keys.push(Key::new(Sign::Line("limit"), cut));
+    }
+    Chart {
+        id,
+        title: "Queue and wait limit",
+        said: match (gate.wait.queue, longest) {
+            (0, 0) => format!(
+                "Nobody waited in these five minutes; the limit is {}.",
+                gate.wait.limit
+            ),
+            (now, _) => format!(
+                "{now} wait now, at most {longest} in these five minutes; the limit is {}.",
+                gate.wait.limit
+            ),
+        },
+        keys,
+        ys: scale.ys(""),
+        xs: minutes_along(minutes),
+        lines,
+        empty: if longest == 0 { "nobody waited" } else { "" },
+        ..Chart::default()
+    }
+}
+
+fn throughput(gate: &GateLine, id: String) -> Chart {
+    let minutes = &gate.recent;
+    let (served, refused) = (most(&minutes.finished), most(&minutes.refused));
+    let scale = Scale::to(f64::from(served.max(refused)), 1.0);
+    Chart {
+        id,
+        title: "Throughput",
+        said: match served.max(refused) {
+            0 => "Nobody came in these five minutes.".to_owned(),
+            _ => format!(
+                "{:.1} served and {:.1} refused a second now; at most {served} and {refused} in \
+                 one second.",
+                Minutes::rate_now(&minutes.finished),
+                Minutes::rate_now(&minutes.refused)
+            ),
+        },
+        keys: vec![
+            Key::new(Sign::Line("served"), "served a second"),
+            Key::new(Sign::Line("refused"), "refused a second"),
+        ],
+        ys: scale.ys("/s"),
+        xs: minutes_along(minutes),
+        lines: vec![
+            scale.line("served", &minutes.finished, true),
+            scale.line("refused", &minutes.refused, false),
+        ],
+        empty: match served.max(refused) {
+            0 => "nobody came",
+            _ => "",
+        },
+        ..Chart::default()
+    }
+}
+
+fn responses(gate: &GateLine, id: String) -> Chart {
+    let answers = &gate.answers;
+    let bound = gate.settings.bound_s.min(1e6);
+    let slowest = answers.response_s.iter().copied().fold(bound, f64::max);
+    let (up, along) = (
+        Scale::to(slowest, 0.1),
+        Scale::to(f64::from(most(&answers.queue)), 1.0),
+    );
+    let marks = answers
+        .queue
+        .iter()
+        .zip(&answers.response_s)
+        .zip(&answers.how);
+    let marks = marks.map(|((&queue, &response), &name)| Mark {
+        name,
+        x: short(100.0 * along.part(f64::from(queue))),
+        y: up.y(response),
+    });
+    let through = |from: f64, to: f64| {
+        let y = |value: f64| short(100.0 * (1.0 - up.part(value)));
+        format!("0,{} 100,{}", y(from), y(to))
+    };
+    let mut lines = vec![Line {
+        name: "bound",
+        points: through(bound, bound),
+        area: None,
+    }];
+    let mut keys = ["passed", "waited", "ticket"]
+        .into_iter()
+        .zip(["let in at once", "waited", "came with a ticket"])
+        .map(|(name, said)| Key::new(Sign::Mark(name), said))
+        .collect::<Vec<_>>();
+    keys.push(Key::new(
+        Sign::Line("bound"),
+        format!("bound {} s", short(bound)),
+    ));
+    let speed = &gate.speed;
+    if let (Some(intercept), Some(slope)) = (speed.line_intercept_s, speed.line_slope_s) {
+        // The line ends where it leaves the field, or it would bend there.
+        let to = match intercept + slope * along.top {
+            end if end > up.top && slope > 0.0 => (up.top - intercept).max(0.0) / slope,
+            _ => along.top,
+        };
+        let y = |at: f64| short(100.0 * (1.0 - up.part(intercept + slope * at)));
+        lines.push(Line {
+            name: "fit",
+            points: format!("0,{} {},{}", y(0.0), short(100.0 * along.part(to)), y(to)),
+            area: None,
+        });
+        keys.push(Key::new(Sign::Line("fit"), "expected"));
+    }
+    let n = answers.response_s.len();
+    let said = match (answers.median_s, answers.p95_s) {
+        (Some(median), Some(p95)) => format!(
+            "Of the last {n} accesses half were answered within {median:.2} s, 95 in 100 within \
+             {p95:.2} s."
+        ),
+        _ => "No access has been answered in these five minutes.".to_owned(),
+    };
+    Chart {
+        id,
+        title: "Response time by queue met",
+        said,
+        keys,
+        ys: up.ys(" s"),
+        xs: along.xs(),
+        along: "accesses that waited on entering",
+        lines,
+        marks: marks.collect(),
+        empty: if n == 0 { "no answers yet" } else { "" },
+        ..Chart::default()
+    }
+}
+
+/// The slots to show: some that have begun, and what comes after them.
+pub(super) fn slots_shown(slots: &[SlotLine]) -> &[SlotLine] {
+    let begun = slots.iter().take_while(|slot| slot.begun).count();
+    let from = begun
+        .saturating_sub(SLOTS_BEGUN)
+        .min(slots.len().saturating_sub(SLOTS));
+    let shown = slots.get(from..).unwrap_or(&[]);
+    shown.get(..SLOTS).unwrap_or(shown)
+}
+
+fn tickets(gate: &GateLine, id: String) -> Chart {
+    let slots = slots_shown(&gate.slots);
+    let highest = slots
+        .iter()
+        .map(|slot| slot.places.max(slot.sold.saturating_add(slot.sold_late)));
+    let scale = Scale::to(f64::from(highest.max().unwrap_or(0)), 1.0);
+    let width = 100.0 / slots.len().max(8) as f64;
+    let mut bars = Vec::with_capacity(slots.len() * 6);
+    let mut xs = Vec::new();
+    let every = slots.len().div_ceil(5).max(1);
+    for (i, slot) in slots.iter().enumerate() {
+        let x = width * i as f64;
+        let parts = [
+            ("redeemed", slot.redeemed),
+            ("late", slot.late),
+            ("deferred", slot.deferred),
+            ("broken", slot.broken),
+            ("open", slot.open),
+        ];
+        let mut from = 0.0;
+        for (name, n) in parts.into_iter().filter(|(_, n)| *n > 0) {
+            let to = from + f64::from(n);
+            bars.push(scale.bar(name, x + width * 0.12, width * 0.76, from, to));
+            from = to;
+        }
+        let places = f64::from(slot.places);
+        bars.push(scale.cap("places", x + width * 0.02, width * 0.96, places));
+        if i % every == 0 {
+            let time = time_of_day(&slot.start).get(..8).unwrap_or("").to_owned();
+            xs.push(x_tick(x + width / 2.0, time));
+        }
+    }
+    let begun = slots.iter().filter(|slot| slot.begun).count();
+    let mut lines = Vec::new();
+    let mut keys = vec![
+        Key::new(Sign::Bar("redeemed"), "redeemed in time or early"),
+        Key::new(Sign::Bar("open"), "not presented yet"),
+        Key::new(Sign::Bar("late"), "late"),
+        Key::new(Sign::Bar("deferred"), "put off"),
+        Key::new(Sign::Bar("broken"), "broken"),
+        Key::new(Sign::Line("places"), "places"),
+    ];
+    if begun > 0 {
+        let x = short(width * begun as f64);
+        lines.push(Line {
+            name: "now",
+            points: format!("{x},0 {x},100"),
+            area: None,
+        });
+        keys.push(Key::new(Sign::Line("now"), "now"));
+    }
+    let sum = |of: fn(&SlotLine) -> u32| slots.iter().map(of).fold(0, u32::saturating_add);
+    Chart {
+        id,
+        title: "Tickets by slot",
+        said: match slots.len() {
+            0 => "No slot is open: nobody has been refused lately.".to_owned(),
+            n => format!(
+                "{n} slots: {} tickets sold, {} redeemed, {} late, {} put off, {} broken, {} not \
+                 presented yet.",
+                sum(|slot| slot.sold.saturating_add(slot.sold_late)),
+                sum(|slot| slot.redeemed),
+                sum(|slot| slot.late),
+                sum(|slot| slot.deferred),
+                sum(|slot| slot.broken),
+                sum(|slot| slot.open)
+            ),
+        },
+        keys,
+        ys: scale.ys(""),
+        xs,
+        along: "start of the slot",
+        lines,
+        bars,
+        empty: if slots.is_empty() {
+            "no tickets are out"
+        } else {
+            ""
+        },
+        ..Chart::default()
+    }
+}

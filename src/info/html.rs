@@ -1,0 +1,106 @@
+//! `/nap-info` as a page. It styles and runs nothing inline: see [`Files`].
+
+use askama::Template;
+
+use super::chart::Chart;
+use super::minutes::Minutes;
+use super::report::{GateLine, Report, RoomLine};
+use super::{charts, time_of_day};
+
+/// Addresses of the page's own style and script.
+#[derive(Clone, Copy, Debug)]
+pub struct Files<'a> {
+    /// Of `info.css`.
+    pub style: &'a str,
+    /// Of `info.js`.
+    pub script: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "info.html")]
+struct Html<'a> {
+    report: &'a Report,
+    files: Files<'a>,
+    rooms: Vec<RoomHtml<'a>>,
+}
+
+impl Report {
+    /// `/nap-info`.
+    pub fn to_html(&self, files: Files<'_>) -> String {
+        let mut page = String::with_capacity(128 << 10);
+        let rooms = (1..).zip(&self.rooms);
+        let html = Html {
+            report: self,
+            files,
+            rooms: rooms.map(|(at, room)| RoomHtml::of(room, at)).collect(),
+        };
+        // Writing to a string does not fail; should the template, what is there is sent.
+        html.render_into(&mut page).ok();
+        page
+    }
+}
+
+/// A room; `id` is unique on the page.
+struct RoomHtml<'a> {
+    id: String,
+    name: &'a str,
+    gates: Vec<GateHtml<'a>>,
+}
+
+impl<'a> RoomHtml<'a> {
+    fn of(room: &'a RoomLine, at: u32) -> RoomHtml<'a> {
+        let gates = (1..).zip(&room.gates);
+        RoomHtml {
+            id: format!("room-{at}"),
+            name: &room.name,
+            gates: gates
+                .map(|(n, gate)| GateHtml::of(gate, format!("room-{at}-{n}")))
+                .collect(),
+        }
+    }
+}
+
+/// A gate with its charts; `id` is unique on the page.
+#[derive(Template)]
+#[template(path = "info/gate.html")]
+struct GateHtml<'a> {
+    gate: &'a GateLine,
+    id: String,
+    charts: Vec<Chart>,
+}
+
+impl<'a> GateHtml<'a> {
+    fn of(gate: &'a GateLine, id: String) -> GateHtml<'a> {
+        GateHtml {
+            gate,
+            charts: charts::of(gate, &id),
+            id,
+        }
+    }
+
+    /// The bar of the expected wait.
+    fn wait_share(&self) -> String {
+        let gate = self.gate;
+        percent(gate.wait.expected_s.unwrap_or(0.0), gate.settings.bound_s)
+    }
+
+    /// Tickets in their prime window that are served or put off by now.
+    fn settled(&self) -> u64 {
+        let promise = &self.gate.promise;
+        promise.presented.saturating_sub(u64::from(promise.waiting))
+    }
+}
+
+/// A figure with so many decimals, or a dash where there is none.
+fn figure(value: &Option<f64>, decimals: usize) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+/// How much of a bar is full, in per cent.
+fn share(part: u32, whole: u32) -> String {
+    percent(f64::from(part), f64::from(whole))
+}
+
+fn percent(part: f64, whole: f64) -> String {
+    super::chart::short((100.0 * part / whole).clamp(0.0, 100.0))
+}

@@ -1,0 +1,171 @@
+//! The state of a gate in a word and a sentence, and what wants an administrator's attention.
+
+use std::fmt::Write as _;
+
+use super::minutes::Minutes;
+use super::report::{GateLine, Report};
+
+/// Seconds without anything for a room to be quiet.
+const QUIET: usize = 60;
+
+/// How a gate stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// Nobody here, nor in the last minute.
+    Quiet,
+    /// Somebody runs or has just run; more may come in at once.
+    Open,
+    /// All permits are taken; nobody waits.
+    Busy,
+    /// Some wait; newcomers may still.
+    Waiting,
+    /// Newcomers are sent away with a ticket.
+    Full,
+}
+
+impl State {
+    pub fn of(gate: &GateLine) -> State {
+        let (run, wait, minutes) = (&gate.run_ready, &gate.wait, &gate.recent);
+        let finished = &minutes.finished;
+        let lately = &finished[finished.len().saturating_sub(QUIET)..];
+        if Minutes::rate_now(&minutes.refused) > 0.0 || (wait.queue > 0 && wait.queue >= wait.limit)
+        {
+            State::Full
+        } else if wait.queue > 0 {
+            State::Waiting
+        } else if run.running >= run.limit {
+            State::Busy
+        } else if run.running > 0 || lately.iter().any(|&n| n > 0) {
+            State::Open
+        } else {
+            State::Quiet
+        }
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Quiet => "Quiet",
+            State::Open => "Open",
+            State::Busy => "Busy",
+            State::Waiting => "Waiting",
+            State::Full => "Full",
+        }
+    }
+}
+
+/// The gate in a sentence, its word before a colon.
+pub(super) fn sentence(state: State, gate: &GateLine) -> String {
+    let (run, wait) = (&gate.run_ready, &gate.wait);
+    let mut said = format!("{}: ", state.word());
+    // Writing to a string does not fail.
+    let wrote = match state {
+        State::Quiet => write!(
+            said,
+            "nobody is here, nor was in the last minute; {} may run at once",
+            run.limit
+        ),
+        State::Open | State::Busy => {
+            write!(said, "{} of {} run, nobody waits", run.running, run.limit)
+        }
+        State::Waiting | State::Full => write!(
+            said,
+            "{} of {} run, {} wait of {}",
+            run.running, run.limit, wait.queue, wait.limit
+        ),
+    };
+    wrote.ok();
+    if let (true, Some(s)) = (wait.queue > 0, wait.expected_s) {
+        write!(said, "; the wait is {s:.1} s").ok();
+    }
+    let refused = Minutes::lately(&gate.recent.refused);
+    if refused > 0 {
+        write!(said, "; {refused} refused in the last minute").ok();
+    }
+    promises(&mut said, gate);
+    said.push('.');
+    said
+}
+
+fn promises(said: &mut String, gate: &GateLine) {
+    let promise = &gate.promise;
+    if promise.sold == 0 {
+        return;
+    }
+    let tickets = match promise.outstanding {
+        1 => "ticket",
+        _ => "tickets",
+    };
+    write!(said, "; {} {tickets} out", promise.outstanding).ok();
+    let settled = promise.presented.saturating_sub(u64::from(promise.waiting));
+    match (settled, promise.kept) {
+        (0, _) => said.push_str(", none presented in time so far"),
+        (1, 1) => said.push_str(", the one presented so far was kept"),
+        (n, kept) if kept >= n => {
+            write!(said, ", all {n} presented so far were kept").unwrap_or(())
+        }
+        (n, kept) => write!(said, ", {kept} of {n} presented so far were kept").unwrap_or(()),
+    }
+}
+
+/// What an administrator should look at, a sentence each.
+pub(super) fn attention(report: &Report) -> Vec<String> {
+    let mut found = Vec::new();
+    for room in &report.rooms {
+        for gate in &room.gates {
+            let name = match gate.name.as_str() {
+                "" => format!("Room {}", room.name),
+                gate => format!("Room {}, {gate}", room.name),
+            };
+            found.extend(of_gate(
+                &name,
+                gate,
+                report.workers.wanted.max_request_workers,
+            ));
+        }
+    }
+    let full = |child: &&super::report::ChildLine| child.free == 0;
+    if report.workers.per_child > 1 {
+        found.extend(report.children.iter().filter(full).map(|child| {
+            format!(
+                "Child {} has no worker free: what it has accepted besides must wait.",
+                child.pid
+            )
+        }));
+    } else if report.workers.free == 0 && report.workers.max_request_workers > 0 {
+        found.push("No worker is free: whatever comes now must wait.".to_owned());
+    }
+    found
+}
+
+fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
+    let mut found = Vec::new();
+    let (wait, promise, counts) = (&gate.wait, &gate.promise, &gate.counts);
+    if promise.broken > 0 {
+        found.push(format!(
+            "{name}: {} of {} tickets presented in time were turned away, because no worker was \
+             left to wait on.",
+            promise.broken, promise.presented
+        ));
+    }
+    if promise.deferred > 0 {
+        found.push(format!(
+            "{name}: {} of {} tickets presented in time were put off, with a ticket that goes \
+             before all others: the server has become slower than it was when they were sold.",
+            promise.deferred, promise.presented
+        ));
+    }
+    if let Some(wanted) = wait.wanted.filter(|&wanted| wanted > wait.workers_allow) {
+        let raise = workers.map_or(String::new(), |n| format!(" to {n}"));
+        found.push(format!(
+            "{name}: {wanted} could wait, but workers allow only {}. Raise MaxRequestWorkers{raise}.",
+            wait.workers_allow
+        ));
+    }
+    if counts.mended > 0 {
+        found.push(format!(
+            "{name}: its tables were mended {} times after a process died; see the error log.",
+            counts.mended
+        ));
+    }
+    found
+}

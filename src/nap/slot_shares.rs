@@ -1,0 +1,242 @@
+//! How many places of a slot a wide prefix (/24 or /48) has bought, so that no net buys up what is
+//! next to be had (ALGORITHMS 2.7).
+//!
+//! While others ask too, a prefix is sold a tenth of a slot's places, rounded up, and then places
+//! in later slots; what it is not sold stays on offer to everybody else. A prefix that has asked
+//! alone for a ticket's lifetime (a school behind one address, an intranet) is sold any place: there
+//! is nobody to keep one for.
+//!
+//! A set-associative table as in [`super::client_caps`]: the hash of prefix and slot picks a bucket
+//! of eight ways; in a full one the entry with the fewest places is given up, so a prefix may then
+//! get more than its share, which is the harmless side. A place once sold is never sold again, so
+//! nothing is taken back; an entry is over when its slot is.
+
+use super::slots::Slot;
+use crate::micros::Micros;
+
+const BUCKETS: usize = 512;
+const WAYS: usize = 8;
+/// A prefix is sold one place in so many.
+const SHARE: u32 = 10;
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Hash of prefix and slot.
+    hash: u64,
+    /// The second its slot is over; from then on the entry is free.
+    over: u32,
+    /// Places sold.
+    sold: u32,
+}
+
+impl Entry {
+    const EMPTY: Entry = Entry {
+        hash: 0,
+        over: 0,
+        sold: 0,
+    };
+
+    fn sold_at(&self, now: Micros) -> u32 {
+        match u64::from(self.over) > now.secs_floor() {
+            true => self.sold,
+            false => 0,
+        }
+    }
+}
+
+/// Places of a gate's open slots by prefix. Written and read under the gate's lock.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct SlotShares {
+    /// Hash of the prefix that asked last; zero: none yet.
+    asked_last: u64,
+    /// When it did.
+    asked: Micros,
+    /// When any other asked last; zero: never.
+    others_asked: Micros,
+    buckets: [[Entry; WAYS]; BUCKETS],
+}
+
+impl SlotShares {
+    /// Nobody has asked.
+    pub const EMPTY: SlotShares = SlotShares {
+        asked_last: 0,
+        asked: Micros::ZERO,
+        others_asked: Micros::ZERO,
+        buckets: [[Entry::EMPTY; WAYS]; BUCKETS],
+    };
+
+    /// As if nobody had asked; in place.
+    pub fn empty(&mut self) {
+        (self.asked_last, self.asked, self.others_asked) = (0, Micros::ZERO, Micros::ZERO);
+        self.buckets.as_flattened_mut().fill(Entry::EMPTY);
+    }
+
+    /// Somebody of this prefix asks for a ticket.
+    pub fn asked(&mut self, prefix: u64, now: Micros) {
+        if self.asked_last != prefix {
+            self.others_asked = self.asked;
+        }
+        // What a stray write has put into the future must not last.
+        self.others_asked = self.others_asked.min(now);
+        (self.asked_last, self.asked) = (prefix, now);
+    }
+
+    /// Has nobody but who asked last asked for as long as this?
+    pub fn alone(&self, lifetime: Micros, now: Micros) -> bool {
+        self.others_asked == Micros::ZERO || self.others_asked + lifetime <= now
+    }
+
+    /// Does the prefix's share of the slot have a place left?
+    pub fn has_place(&self, slot: &Slot, prefix: u64, now: Micros) -> bool {
+        let hash = hash_of(slot, prefix);
+        let sold = self
+            .buckets
+            .get(bucket_of(hash))
+            .and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash))
+            .map_or(0, |entry| entry.sold_at(now));
+        sold < slot.issue_limit.div_ceil(SHARE)
+    }
+
+    /// A place of the slot was sold to the prefix.
+    pub fn sold(&mut self, slot: &Slot, prefix: u64, now: Micros) {
+        let hash = hash_of(slot, prefix);
+        let Some(bucket) = self.buckets.get_mut(bucket_of(hash)) else {
+            return;
+        };
+        let own = bucket.iter_mut().find(|entry| entry.hash == hash);
+        let entry = match own {
+            Some(entry) => entry,
+            None => {
+                let Some(fewest) = bucket.iter_mut().min_by_key(|entry| entry.sold_at(now)) else {
+                    return;
+                };
+                *fewest = Entry {
+                    hash,
+                    ..Entry::EMPTY
+                };
+                fewest
+            }
+        };
+        entry.sold = entry.sold_at(now).saturating_add(1);
+        entry.over = u32::try_from(slot.end().secs_ceil()).unwrap_or(u32::MAX);
+    }
+}
+
+/// One number for a prefix in a slot.
+fn hash_of(slot: &Slot, prefix: u64) -> u64 {
+    prefix ^ u64::from(slot.seq).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The bucket, by the hash's high bits folded over its low ones.
+fn bucket_of(hash: u64) -> usize {
+    (hash ^ hash >> 32) as usize % BUCKETS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFETIME: Micros = Micros::from_secs(300);
+    const NET: u64 = 1 << 40;
+
+    fn at(s: u64) -> Micros {
+        Micros::from_secs(s)
+    }
+
+    fn slot(seq: u32, places: u32) -> Slot {
+        let mut slot = Slot::default();
+        (slot.seq, slot.issue_limit) = (seq, places);
+        (slot.start, slot.period) = (at(10 * u64::from(seq)), at(10));
+        slot
+    }
+
+    fn shares() -> Box<SlotShares> {
+        Box::new(SlotShares::EMPTY)
+    }
+
+    /// How many places the prefix is sold of a slot, asked at `now`.
+    fn buy(shares: &mut SlotShares, slot: &Slot, prefix: u64, now: Micros) -> u32 {
+        let mut sold = 0;
+        while shares.has_place(slot, prefix, now) && sold < 10_000 {
+            shares.sold(slot, prefix, now);
+            sold += 1;
+        }
+        sold
+    }
+
+    #[test]
+    fn a_prefix_is_sold_a_tenth_of_each_slot_rounded_up() {
+        for (places, tenth) in [(1, 1), (10, 1), (11, 2), (135, 14), (1000, 100)] {
+            let mut shares = shares();
+            for prefix in [NET, NET + 1] {
+                for seq in [1, 2] {
+                    let sold = buy(&mut shares, &slot(seq, places), prefix, at(1));
+                    assert_eq!(sold, tenth, "of {places}, slot {seq}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_alone_is_alone_until_another_asks_and_again_a_lifetime_later() {
+        let mut shares = shares();
+        let mut ask = |prefix, now| {
+            shares.asked(prefix, at(now));
+            shares.alone(LIFETIME, at(now))
+        };
+        assert_eq!([ask(NET, 1), ask(NET, 2)], [true, true]);
+        assert_eq!([ask(7, 3), ask(7, 4), ask(NET, 5)], [false, false, false]);
+        assert_eq!([ask(NET, 303), ask(NET, 304)], [false, true]);
+        assert_eq!([ask(7, 9000), ask(7, 9304)], [true, true]);
+    }
+
+    #[test]
+    fn a_slot_that_is_over_leaves_its_entry_to_another() {
+        let mut shares = shares();
+        let (first, second) = (slot(1, 10), slot(1 + BUCKETS as u32, 10));
+        buy(&mut shares, &first, NET, at(1));
+        assert!(!shares.has_place(&first, NET, at(19)));
+        assert!(shares.has_place(&first, NET, at(20)));
+        assert_eq!(buy(&mut shares, &second, NET, at(20)), 1);
+    }
+
+    #[test]
+    fn a_full_bucket_forgets_the_prefix_with_the_fewest() {
+        let mut shares = shares();
+        let slot = slot(1, 1000);
+        let prefix = |n: u64| n * BUCKETS as u64;
+        for n in 1..=8 {
+            (0..10 * n).for_each(|_| shares.sold(&slot, prefix(n), at(1)));
+        }
+        shares.sold(&slot, prefix(9), at(1));
+        let left: Vec<_> = (1..=9)
+            .map(|n| buy(&mut shares, &slot, prefix(n), at(1)))
+            .collect();
+        // The first was forgotten, and takes the place of the newest when it comes again.
+        assert_eq!(left, [100, 80, 70, 60, 50, 40, 30, 20, 100]);
+    }
+
+    #[test]
+    fn any_bit_pattern_is_survived() {
+        for word in [u32::MAX, 1 << 31, 7] {
+            let wild = Entry {
+                hash: hash_of(&slot(1, 10), NET),
+                over: word,
+                sold: word,
+            };
+            let mut shares = Box::new(SlotShares {
+                asked_last: word.into(),
+                asked: Micros::MAX,
+                others_asked: Micros::MAX,
+                buckets: [[wild; WAYS]; BUCKETS],
+            });
+            let _ = shares.alone(LIFETIME, at(1));
+            shares.sold(&slot(1, 10), NET, Micros::MAX);
+            shares.sold(&slot(u32::MAX, u32::MAX), NET, at(1));
+            shares.asked(NET, at(2));
+            assert!(shares.alone(LIFETIME, at(400)), "{word}: for good");
+        }
+    }
+}

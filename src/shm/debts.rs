@@ -1,0 +1,130 @@
+//! [`Debts`]: the way to mod_bwshare's tables, one lock a stripe.
+//!
+//! A stripe holds the debts of its clients and the trace rows that go with them, so a request takes
+//! one lock for both. The locks are robust: what a dead child left half-written is integers whose
+//! every value is survived, so nothing has to be mended.
+
+use super::lock::{Lock, Taken};
+use super::segment::{Kind, Segment, SegmentError};
+use crate::bwshare::SECOND_NS;
+use crate::bwshare::table::{Stripe, stripe_of};
+use crate::bwshare::trace::{TraceSet, set_of};
+use crate::micros::Micros;
+
+/// Where the tables lie. Copies are the same tables.
+#[derive(Clone, Copy)]
+pub struct Debts {
+    locks: &'static [Lock],
+    stripes: *mut Stripe,
+    trace: *mut TraceSet,
+    /// Trace sets that go with each stripe.
+    sets: usize,
+}
+
+// SAFETY: the pointers are into a mapping that lives as long as the process; what is behind them is
+// reached under the stripe's process-shared lock only.
+unsafe impl Send for Debts {}
+// SAFETY: as above.
+unsafe impl Sync for Debts {}
+
+impl Segment {
+    /// The tables of debts, if there are any.
+    pub fn debts(&self) -> Option<Debts> {
+        let (locks, n) = self.region::<Lock>(Kind::DebtLocks)?;
+        let (stripes, n_stripes) = self.region::<Stripe>(Kind::Debts)?;
+        let (trace, n_sets) = self.region::<TraceSet>(Kind::Trace)?;
+        let n = n.min(n_stripes);
+        (n > 0).then(|| Debts {
+            // SAFETY: region(): n locks inside the mapping, which is never unmapped; they are made
+            // by init() before anybody else sees the segment.
+            locks: unsafe { std::slice::from_raw_parts(locks, n) },
+            stripes,
+            trace,
+            sets: n_sets / n,
+        })
+    }
+}
+
+impl Debts {
+    /// Make the locks. Nobody may use them meanwhile.
+    pub fn init(&self) -> Result<(), SegmentError> {
+        for lock in self.locks {
+            lock.init().map_err(std::io::Error::from_raw_os_error)?;
+        }
+        Ok(())
+    }
+
+    /// Stripes there are.
+    pub fn stripes(&self) -> usize {
+        self.locks.len()
+    }
+
+    /// Trace rows there are.
+    pub fn rows(&self) -> usize {
+        self.stripes() * self.sets * crate::bwshare::trace::ROWS
+    }
+
+    /// Bytes that debts and trace take.
+    pub fn bytes(&self) -> [usize; 2] {
+        let n = self.stripes();
+        [
+            n * (size_of::<Stripe>() + size_of::<Lock>()),
+            n * self.sets * size_of::<TraceSet>(),
+        ]
+    }
+
+    /// Act on the stripe of this key and on its trace set. None: its lock cannot be had.
+    #[inline]
+    pub fn of<R>(
+        &self,
+        key: u64,
+        act: impl FnOnce(&mut Stripe, Option<&mut TraceSet>) -> R,
+    ) -> Option<R> {
+        let sets = self.sets;
+        self.at(stripe_of(key, self.stripes()), |stripe, trace| {
+            act(stripe, trace.get_mut(set_of(key, sets)))
+        })
+    }
+
+    /// Act on the stripe of this number and on its trace sets.
+    #[inline]
+    pub fn at<R>(
+        &self,
+        at: usize,
+        act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R,
+    ) -> Option<R> {
+        let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.locks.get(at)?.take()?;
+        // SAFETY: there are as many stripes as locks, and `sets` trace sets for each (debts()),
+        // inside the mapping and aligned to 64 as their sections are; both are integers and arrays
+        // of them. Exclusive: every process takes this stripe's lock first, and we hold it.
+        let (stripe, trace) = unsafe {
+            let stripe = &mut *self.stripes.add(at);
+            let trace = std::slice::from_raw_parts_mut(self.trace.add(at * self.sets), self.sets);
+            (stripe, trace)
+        };
+        Some(act(stripe, trace))
+    }
+
+    /// Take over what is in tables of another size. Nobody else may see either yet, and both have
+    /// their locks made.
+    pub fn take_over(&self, old: &Debts, now: Micros) {
+        let now_ns = nanoseconds(now);
+        for at in 0..old.stripes() {
+            old.at(at, |stripe, trace| {
+                for (key, account) in stripe.debts(now_ns) {
+                    self.of(key, |stripe, _| stripe.adopt(key, account, now_ns));
+                }
+                for (key, row) in trace.iter().flat_map(|set| set.rows()) {
+                    self.of(key, |_, set| set.is_some_and(|set| set.adopt(key, row)));
+                }
+                self.at(0, |first, _| first.counts.add(&stripe.counts));
+            });
+        }
+    }
+}
+
+/// A time as debts have it.
+#[inline]
+pub fn nanoseconds(time: Micros) -> u64 {
+    time.0.saturating_mul(SECOND_NS / 1_000_000)
+}

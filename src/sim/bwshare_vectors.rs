@@ -1,0 +1,161 @@
+//! Reference vectors of mod_bwshare: scripts of requests and bytes, horizons, eviction.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::vectors::{Refused, read};
+use crate::bwshare::SECOND_NS;
+use crate::bwshare::account::Account;
+use crate::bwshare::horizons::Horizons;
+use crate::bwshare::limits::{Answer, Lane, Limits, Rule};
+use crate::bwshare::table::worth;
+
+/// What our code says to a case of a file named "bwshare".
+pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
+    match input.get("op").and_then(Value::as_str) {
+        None if input.get("script").is_some() => script(&read(input)?),
+        Some("horizons") => Ok(horizons(&read(input)?)),
+        Some("evict") => Ok(evict(&read(input)?)),
+        other => Err(Refused::Unsupported(format!(
+            "\"{}\" in a file named \"bwshare\"",
+            other.unwrap_or("neither op nor script")
+        ))),
+    }
+}
+
+#[derive(Deserialize)]
+struct Script {
+    params: Params,
+    /// `[word, now, number...]`
+    script: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Params {
+    max1: f64,
+    rate1: f64,
+    max2: f64,
+    rate2: f64,
+    mode: String,
+    refused_cost: f64,
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * SECOND_NS as f64).round() as u64
+}
+
+fn script(input: &Script) -> Result<Value, Refused> {
+    let params = &input.params;
+    let limits = Limits {
+        files: Lane::new(params.max1, params.rate1, true),
+        bytes: Lane::new(params.max2, params.rate2, false),
+        rule: match params.mode.as_str() {
+            "exact" => Rule::Exact,
+            "literal" => Rule::Literal,
+            other => return Err(Refused::Unsupported(format!("mode \"{other}\""))),
+        },
+        refused: params.refused_cost,
+        horizons: Horizons::NONE,
+    };
+    let (mut account, mut latest) = (Account::EMPTY, 0);
+    let mut results = Vec::new();
+    for line in &input.script {
+        let parts = line.as_array().map(Vec::as_slice).unwrap_or_default();
+        let word = parts.first().and_then(Value::as_str);
+        let numbers: Vec<f64> = parts.iter().skip(1).filter_map(Value::as_f64).collect();
+        latest = latest.max(ns(numbers.first().copied().unwrap_or(0.0)));
+        let said = match (word, numbers.as_slice()) {
+            (Some("req"), [_]) => json!(account.enter(&limits, latest) == Answer::Pass),
+            (Some("sent"), &[_, bytes]) => {
+                account.charge_bytes(&limits, bytes as i64, latest);
+                Value::Null
+            }
+            (Some("retry"), [_]) => json!(limits.answer(&account, latest).retry_after_s()),
+            _ => return Err(Refused::Malformed(format!("script line {line}"))),
+        };
+        results.push(json!([
+            said,
+            limits.files.units(account.files_ns(latest)),
+            limits.bytes.units(account.bytes_ns(latest)),
+        ]));
+    }
+    Ok(json!({"results": results}))
+}
+
+#[derive(Deserialize)]
+struct Windows {
+    /// (bytes a second, seconds)
+    limits: Vec<(f64, f64)>,
+    beta: f64,
+    time_bytes: Vec<(f64, f64)>,
+}
+
+fn horizons(input: &Windows) -> Value {
+    let horizons = Horizons::new(&input.limits, input.beta);
+    let mut account = Account::EMPTY;
+    let mut latest = 0;
+    let mut ok = Vec::new();
+    for &(time, bytes) in &input.time_bytes {
+        latest = latest.max(ns(time));
+        let fits = horizons.fits(&account, bytes, latest);
+        if fits {
+            horizons.charge(&mut account, bytes as i64, latest);
+        }
+        ok.push(fits);
+    }
+    let lanes = horizons.lanes().iter().enumerate();
+    let debt: Vec<f64> = lanes
+        .map(|(i, lane)| lane.units(account.owed_ns(i, latest)))
+        .collect();
+    json!({"ok": ok, "debt": debt})
+}
+
+#[derive(Deserialize)]
+struct Full {
+    now: f64,
+    /// Of each entry of a set: tat1, tat2, tau1, tau2.
+    sets: Vec<Vec<(f64, f64, f64, f64)>>,
+}
+
+fn evict(input: &Full) -> Value {
+    let value = |entry: &(f64, f64, f64, f64)| {
+        let &(tat1, tat2, tau1, tau2) = entry;
+        worth([(tat1 - input.now) / tau1, (tat2 - input.now) / tau2])
+    };
+    let choice = input.sets.iter().map(|set| {
+        let values = set.iter().map(value).enumerate();
+        values.min_by(|a, b| a.1.total_cmp(&b.1))
+    });
+    json!({"choice": choice.collect::<Vec<_>>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sim::vectors::{Refused, run};
+
+    #[test]
+    fn the_reference_vectors_of_bwshare_agree() {
+        let results = run(include_str!("../../tests/vectors/bwshare.json")).expect("it can be run");
+        let wrong: Vec<_> = results.iter().filter(|result| !result.ok).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert_eq!(results.len(), 5);
+    }
+
+    #[test]
+    fn the_literal_rule_and_the_hammer_charge_are_run_too() {
+        let case = |mode: &str, results: &str| {
+            let text = format!(
+                r#"{{"name": "bwshare", "cases": [{{"case": "c", "expect": {{"results": {results}}},
+                "input": {{"script": [["req", 1], ["req", 1], ["req", 1]], "params": {{"max1": 1,
+                "rate1": 0.5, "max2": 9, "rate2": 9, "mode": "{mode}", "refused_cost": 0.25}}}}}}]}}"#
+            );
+            run(&text).map(|cases| cases.iter().all(|case| case.ok))
+        };
+        let exact = "[[true, 1.0, 0.0], [false, 1.0, 0.0], [false, 1.0, 0.0]]";
+        let literal = "[[true, 1.0, 0.0], [true, 2.0, 0.0], [false, 2.0, 0.0]]";
+        assert_eq!(case("exact", exact), Ok(true));
+        assert_eq!(case("literal", literal), Ok(true));
+        assert_eq!(case("exact", literal), Ok(false));
+        assert!(matches!(case("vague", exact), Err(Refused::Unsupported(_))));
+    }
+}

@@ -1,0 +1,350 @@
+//! mod_bwshare on a real httpd: what is let through equals the formula, what is refused is told how
+//! long to wait, and what was sent is what was charged.
+//!
+//! Clients are told apart by X-Forwarded-For behind mod_remoteip, which trusts the loopback here.
+//! The harness's own knocking is exempt. Rates are so low that no credit comes in while a test runs, unless it is about credit.
+
+mod httpd;
+
+use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm};
+use serde_json::Value;
+use std::io::{Read as _, Write as _};
+use std::time::{Duration, Instant};
+
+const LIMITS: &str = "BwShareFiles 12 0.0001\nBwShareBytes 100M 1";
+
+/// Everything but the pages for the administrator is charged.
+fn site(config: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .modules(&["remoteip"])
+        .file("htdocs/page.html", "a page\n".repeat(100))
+        .file("htdocs/large.bin", vec![b'x'; 50_000])
+        .cgi("slowly", SLOWLY)
+        .config(
+            "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.1\nBwShare On\n\
+             BwShareExempt \"%{HTTP_USER_AGENT} == 'knock'\"\n\
+             <Location /bwshare-info>\nSetHandler bwshare-info\nBwShare Off\n</Location>\n\
+             <Location /bwshare-trace>\nSetHandler bwshare-trace\nBwShare Off\n</Location>",
+        )
+        .config(config)
+}
+
+/// 30,000 bytes of a length that nobody knows beforehand.
+const SLOWLY: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\n\
+                      for i in 1 2 3; do head -c 10000 /dev/zero; done\n";
+
+fn get(httpd: &Httpd, client: &str, path: &str) -> Answer {
+    httpd.request("GET", path, &[("X-Forwarded-For", client)], b"")
+}
+
+/// How many of `n` requests one after the other are let through.
+fn passes(httpd: &Httpd, client: &str, path: &str, n: usize) -> usize {
+    (0..n)
+        .filter(|_| get(httpd, client, path).status == 200)
+        .count()
+}
+
+fn trace(httpd: &Httpd, client: &str) -> Value {
+    let all = httpd.get("/bwshare-trace?json").json();
+    let rows = all["rows"].as_array().expect("rows").clone();
+    let own = rows.iter().find(|row| row["client"] == client);
+    own.unwrap_or_else(|| panic!("{client} is not in {all}"))
+        .clone()
+}
+
+fn retry_after(answer: &Answer) -> u64 {
+    let value = answer.header("retry-after").expect("Retry-After");
+    value.parse().expect("whole seconds")
+}
+
+#[test]
+fn a_burst_over_all_processes_gets_exactly_the_maximum() {
+    for_each_mpm(|mpm| {
+        let httpd = site(LIMITS).mpm(mpm).workers(4, 4).start();
+        let clients = ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::3"];
+        let all: Vec<(&str, Answer)> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|n| {
+                    let (client, httpd) = (clients[n % 3], &httpd);
+                    scope.spawn(move || {
+                        let asked = (0..12).map(|_| (client, get(httpd, client, "/page.html")));
+                        asked.collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            let all = threads
+                .into_iter()
+                .flat_map(|t| t.join().expect("no panic"));
+            all.collect()
+        });
+        for client in clients {
+            let own = || all.iter().filter(|(of, _)| *of == client);
+            let passed = own().filter(|(_, answer)| answer.status == 200).count();
+            assert_eq!(passed, 12, "{client} under {mpm}, of {}", own().count());
+            for (_, answer) in own().filter(|(_, answer)| answer.status != 200) {
+                assert_eq!(answer.status, 429);
+                // One file of credit takes 10,000 s.
+                assert!(
+                    (9_900..=10_000).contains(&retry_after(answer)),
+                    "{answer:?}"
+                );
+            }
+        }
+        let info = httpd.get("/bwshare-info?json").json();
+        assert_eq!(info["requests"], 96);
+        assert_eq!(info["refused_in_all"], 96 - 36);
+    });
+}
+
+#[test]
+fn credit_comes_in_at_its_rate_and_waiting_as_told_is_enough() {
+    let httpd = site("BwShareFiles 3 0.5\nBwShareBytes 100M 1M").start();
+    let (mut passed, mut refused) = (0, 0);
+    let begin = Instant::now();
+    while refused < 3 {
+        let answer = get(&httpd, "192.0.2.1", "/page.html");
+        if answer.status == 200 {
+            passed += 1;
+        } else {
+            refused += 1;
+            std::thread::sleep(Duration::from_secs(retry_after(&answer)));
+            let again = get(&httpd, "192.0.2.1", "/page.html");
+            assert_eq!(again.status, 200, "told to wait so long: {answer:?}");
+            passed += 1;
+        }
+        let most = 3.0 + begin.elapsed().as_secs_f64() * 0.5;
+        assert!(f64::from(passed) <= most, "{passed} of at most {most}");
+    }
+}
+
+#[test]
+fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
+    for mpm in [Mpm::Prefork, Mpm::Event] {
+        let httpd = site(LIMITS).mpm(mpm).start();
+        for (client, path) in [
+            ("192.0.2.1", "/large.bin"),
+            ("192.0.2.2", "/cgi-bin/slowly"),
+            ("192.0.2.3", "/nothing-there"),
+        ] {
+            let mut stream = httpd.connect();
+            let request = format!("GET {path} HTTP/1.0\r\nX-Forwarded-For: {client}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).expect("an answer");
+            httpd::wait_until("it is over", Duration::from_secs(10), || {
+                trace(&httpd, client)["bytes"] == all.len()
+            });
+        }
+        let row = trace(&httpd, "192.0.2.1");
+        assert!(
+            row["byte_debt"].as_f64().expect("a number") > 49_000.0,
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn downloads_end_at_the_byte_maximum_whatever_their_kind() {
+    let httpd = site("BwShareFiles 1000 1\nBwShareBytes 120000 1").start();
+    // Refused once 120,000 are owed: three of 50,000 and a little, four of 30,000.
+    assert_eq!(passes(&httpd, "192.0.2.1", "/large.bin", 6), 3);
+    let begin = Instant::now();
+    let answer = get(&httpd, "192.0.2.1", "/page.html");
+    assert_eq!(answer.status, 429);
+    assert!(answer.text().contains("more data"), "{}", answer.text());
+    let debt = trace(&httpd, "192.0.2.1")["byte_debt"].as_f64();
+    let over = debt.expect("a number") - 120_000.0;
+    // A byte a second is paid off; the debt is looked at later.
+    let least = retry_after(&answer) as f64 - begin.elapsed().as_secs_f64() - 1.0;
+    let most = retry_after(&answer) as f64;
+    assert!(
+        (least..=most).contains(&over),
+        "{least} to {most} s for {over} bytes"
+    );
+    assert_eq!(passes(&httpd, "192.0.2.2", "/cgi-bin/slowly", 6), 4);
+}
+
+#[test]
+fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
+    let httpd = site(
+        "BwShareFiles 1 0.0001\n<Location /old>\nBwShareStatus 200\n</Location>\n\
+        <Location /busy>\nBwShareStatus 503\n</Location>\n\
+        <Location /own>\nErrorDocument 429 \"our own words\"\n</Location>",
+    )
+    .start();
+    let ask = |path: &str, head: &[(&str, &str)]| {
+        let head = [&[("X-Forwarded-For", "192.0.2.1")], head].concat();
+        httpd.request("GET", path, &head, b"")
+    };
+    assert_eq!(ask("/page.html", &[]).status, 200);
+    let html = ask("/page.html", &[("Accept", "text/html")]);
+    assert_eq!(html.status, 429);
+    assert!(html.text().contains("Please wait 2:4"), "{}", html.text());
+    assert_eq!(html.header("cache-control"), Some("no-store, private"));
+    assert_eq!(
+        html.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!((9_900..=10_000).contains(&retry_after(&html)));
+    let ja = ask("/page.html", &[("Accept-Language", "ja")]);
+    assert!(ja.text().contains("お待ちください"), "{}", ja.text());
+    let json = ask("/page.html", &[("Accept", "application/json")]);
+    let problem = json.json();
+    assert_eq!(
+        (&problem["status"], &problem["reason"]),
+        (&429.into(), &"files".into())
+    );
+    assert_eq!(problem["retry_after"], retry_after(&json));
+    assert_eq!(ask("/old", &[]).status, 200);
+    assert_eq!(ask("/busy", &[]).status, 503);
+    let own = ask("/own", &[]);
+    assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
+    assert!(retry_after(&own) >= 9_900);
+    // Its style is not refused, and the page asked for by itself shows nothing.
+    assert_eq!(ask("/.nap/ticket/nap.css", &[]).status, 200);
+    assert_eq!(ask("/.nap/ticket/slow-down", &[]).status, 404);
+}
+
+#[test]
+fn settings_hold_by_place_and_by_virtual_host() {
+    let httpd = site(
+        "BwShareFiles 2 0.0001\nBwShareExempt \"%{HTTP_USER_AGENT} == 'probe'\"\n\
+         Alias /free {root}/htdocs\nAlias /dry {root}/htdocs\n\
+         <Location /free>\nBW_throttle_off\n</Location>\n\
+         <Location /dry>\nBwShare DryRun\n</Location>\n\
+         <VirtualHost *>\nServerName localhost\nDocumentRoot {root}/htdocs\n</VirtualHost>\n\
+         <VirtualHost *>\nServerName strict\nDocumentRoot {root}/htdocs\nBW_tx1debt_max 1\n\
+         </VirtualHost>",
+    )
+    .start();
+    assert_eq!(passes(&httpd, "192.0.2.1", "/free/page.html", 5), 5);
+    assert_eq!(passes(&httpd, "192.0.2.1", "/page.html", 5), 2);
+    assert_eq!(passes(&httpd, "192.0.2.1", "/dry/page.html", 3), 3);
+    assert_eq!(
+        httpd.get("/bwshare-info?json").json()["would_be_refused"],
+        3
+    );
+    let probe = [("X-Forwarded-For", "192.0.2.1"), ("User-Agent", "probe")];
+    assert_eq!(httpd.request("GET", "/page.html", &probe, b"").status, 200);
+    let strict = [("X-Forwarded-For", "192.0.2.1"), ("Host", "strict")];
+    let ask = || httpd.request("GET", "/page.html", &strict, b"").status;
+    assert_eq!([ask(), ask()], [200, 429], "debts and limits of its own");
+}
+
+#[test]
+fn an_untrusted_peer_cannot_choose_who_it_is() {
+    let httpd = Httpd::builder()
+        .nap()
+        .modules(&["remoteip"])
+        .file("htdocs/page.html", "a page")
+        .config(
+            "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 10.0.0.1\n\
+             BwShareFiles 3 0.0001\n<Location /page.html>\nBwShare On\n</Location>",
+        )
+        .start();
+    let passed =
+        (1..=6).filter(|n| get(&httpd, &format!("192.0.2.{n}"), "/page.html").status == 200);
+    assert_eq!(passed.count(), 3, "one client, whatever it says");
+}
+
+#[test]
+fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
+    let httpd = site("BwShareFiles 2 0.0001").start();
+    assert_eq!(passes(&httpd, "::ffff:192.0.2.1", "/page.html", 1), 1);
+    assert_eq!(
+        passes(&httpd, "192.0.2.1", "/page.html", 3),
+        1,
+        "the same client"
+    );
+    let rotating = |n: u32| get(&httpd, &format!("2001:db8:7:{n:x}::1"), "/page.html");
+    let statuses: Vec<u16> = (0..20).map(|n| rotating(n).status).collect();
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        16,
+        "8 x 2"
+    );
+    let text = rotating(99).text();
+    assert!(
+        text.contains("network that your address belongs to"),
+        "{text}"
+    );
+    let other = get(&httpd, "2001:db8:8:1::1", "/page.html");
+    assert_eq!(other.status, 200, "another /48");
+}
+
+#[test]
+fn debts_outlive_restarts() {
+    let mut httpd = site(LIMITS).config("NapStateFile {root}/state").start();
+    assert_eq!(passes(&httpd, "192.0.2.1", "/page.html", 13), 12);
+    httpd.graceful();
+    assert_eq!(
+        get(&httpd, "192.0.2.1", "/page.html").status,
+        429,
+        "graceful"
+    );
+    httpd.stop();
+    httpd.start_again();
+    assert_eq!(get(&httpd, "192.0.2.1", "/page.html").status, 429, "full");
+    let row = trace(&httpd, "192.0.2.1");
+    assert_eq!((&row["files"], &row["refused"]), (&12.into(), &3.into()));
+    assert_eq!(get(&httpd, "192.0.2.2", "/page.html").status, 200);
+}
+
+#[test]
+fn the_trace_shows_who_is_red() {
+    let httpd = site(LIMITS).start();
+    passes(&httpd, "192.0.2.1", "/page.html", 13);
+    passes(&httpd, "192.0.2.2", "/page.html", 1);
+    let html = httpd.get("/bwshare-trace/").text();
+    assert_eq!(html.matches("class=\"red\"").count(), 1, "{html}");
+    assert!(
+        html.contains("over the limit") && html.contains("192.0.2.2"),
+        "{html}"
+    );
+    let row = trace(&httpd, "192.0.2.1");
+    assert_eq!((&row["files"], &row["refused"]), (&12.into(), &1.into()));
+    assert_eq!(
+        (&row["over_limit"], &row["file_debt_max"]),
+        (&true.into(), &12.0.into())
+    );
+    let csv = httpd.get("/bwshare-trace?csv&client=192.0.2.2").text();
+    assert_eq!(csv.lines().count(), 2, "{csv}");
+    assert!(
+        httpd.get("/bwshare-info").text().contains("2 of 131"),
+        "two clients in debt"
+    );
+}
+
+#[test]
+fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
+    for (config, words) in [
+        (
+            "BwShareFiles 0 1",
+            "BwShareFiles: \"0\" is not a number of files from 1",
+        ),
+        (
+            "BwShareFiles 30 -1",
+            "\"-1\" is not files a second from 0.0001",
+        ),
+        ("BwShareBytes NaN 1", "\"NaN\" is not bytes"),
+        ("BwShareBytes 500000 1e30", "\"1e30\" is not bytes a second"),
+        (
+            "BW_tx2cred_rate 0",
+            "BW_tx2cred_rate: \"0\" is not bytes a second",
+        ),
+        ("BwShare Perhaps", "use On, Off or DryRun"),
+        ("BwShareStatus 404", "\"404\" is not 429, 503 or 200"),
+        ("BwShareClient 64 64", "from 8 to 32"),
+        ("BwShareRule fair", "\"fair\" is not exact or literal"),
+        ("BwShareHorizon 1000 1s", "BwShareHorizon: wants"),
+        ("BwShareExempt \"((\"", "is not an expression"),
+    ] {
+        let said = Httpd::configtest(config).expect_err(config);
+        assert!(said.contains(words), "{config}: {said}");
+    }
+    assert_eq!(
+        Httpd::configtest("BwShareHorizon 125000 1s 0.95\nBwShare On"),
+        Ok(())
+    );
+}

@@ -1,0 +1,162 @@
+//! What anybody outside may send, or an administrator mistype: one plain function each, which takes
+//! any bytes and panics where something that must hold does not. cargo-fuzz can call them as they are.
+
+use mod_nap::conf::{Directive, RoomConf, ServerConf, ticket_status};
+use mod_nap::micros::Micros;
+use mod_nap::nap::ticket::{Key, Keys, Ticket, cookies, query_parameter};
+use mod_nap::page::accept::{Format, Language};
+use mod_nap::page::form::{Form, Source};
+use mod_nap::shm::segment::Dims;
+use mod_nap::shm::state_file;
+
+/// A target; it panics where something does not hold.
+pub type Target = fn(&[u8]);
+
+/// Name, function, and how many mutations `make test` tries.
+pub const ALL: &[(&str, Target, u32)] = &[
+    ("ticket", ticket, 20_000),
+    ("cookie", cookie, 20_000),
+    ("query", query, 20_000),
+    ("form", form, 20_000),
+    ("accept", accept, 20_000),
+    ("conf", conf, 20_000),
+    ("keys", keys, 10_000),
+    ("state_file", state_file, 150),
+];
+
+/// The text of a ticket: whatever opens is what its seller wrote, and no other.
+pub fn ticket(data: &[u8]) {
+    let secret = b"0123456789abcdef0123456789abcdef";
+    let keys = Keys::new(vec![Key::new(7, secret)]).expect("one key");
+    if let Ok(ticket) = Ticket::open(data, &keys) {
+        let again = ticket.seal(keys.signing().expect("one key"));
+        assert_eq!(again.as_bytes(), data, "two texts of one ticket");
+    }
+}
+
+/// A Cookie header: values come from the header, hold no separator, and so do those of two headers
+/// that httpd joins.
+pub fn cookie(data: &[u8]) {
+    let found: Vec<&[u8]> = cookies(data, b"nap").collect();
+    assert!(
+        found
+            .iter()
+            .all(|value| !value.iter().any(|b| b";,".contains(b)))
+    );
+    let joined = [data, b", ", data].concat();
+    let twice: Vec<&[u8]> = cookies(&joined, b"nap").collect();
+    assert_eq!(twice, [&found[..], &found[..]].concat());
+}
+
+/// A query: without the ticket nothing is left to take out of it, and nothing else has gone.
+pub fn query(data: &[u8]) {
+    match query_parameter(data, b"nap-ticket") {
+        None => assert!(data.split(|b| *b == b'&').all(|pair| pair != b"nap-ticket")),
+        Some((value, rest)) => {
+            assert!(data.len() >= value.len() + rest.len());
+            assert!(query_parameter(&rest, b"nap-ticket").is_none());
+        }
+    }
+}
+
+/// The body of a form, after its Content-Type in the first line; and where it says it comes from.
+pub fn form(data: &[u8]) {
+    let mut lines = data.splitn(2, |b| *b == b'\n');
+    let (content_type, body) = (lines.next().unwrap_or_default(), lines.next());
+    let body = body.unwrap_or_default();
+    if let Some(form) = Form::parse(content_type, body) {
+        let kept: usize = form
+            .fields
+            .iter()
+            .map(|f| f.name.len() + f.value.len())
+            .sum();
+        // A %-escape or a part is never longer than what it stands for.
+        assert!(kept <= body.len());
+        assert!(form.fields.iter().all(|f| !f.value.contains('\0')));
+    }
+    let source = Source {
+        origin: content_type,
+        referer: body,
+        ..Source::default()
+    };
+    assert!(!source.is_same_origin(), "nobody is from no host");
+}
+
+/// Accept and Accept-Language: there is always an answer.
+pub fn accept(data: &[u8]) {
+    assert!(!Format::by_accept(data).content_type().is_empty());
+    assert!(!Language::by_accept_language(data).tag().is_empty());
+}
+
+/// A line of configuration, by the number of its directive: taken, or a message on one line.
+pub fn conf(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let mut words = text.split_whitespace();
+    let number = words.next().and_then(|word| word.parse().ok());
+    let Some(which) = number.and_then(Directive::from_number) else {
+        return;
+    };
+    let args: Vec<&str> = words.collect();
+    let mut room = RoomConf::new("r").expect("a name");
+    let mut server = ServerConf::new();
+    let said = [
+        room.directive(which, &args),
+        server.directive(which, &args),
+        ticket_status(text).map(|_| ()),
+        RoomConf::new(text).map(|_| ()),
+    ];
+    for complaint in said.into_iter().filter_map(Result::err) {
+        assert!(!complaint.is_empty() && complaint.len() < 1000);
+        assert!(!complaint.chars().any(char::is_control), "{complaint:?}");
+    }
+    let _ = room.finish(&server);
+}
+
+/// `NapTicketKey`'s file: keys that sign what they verify, or a sentence.
+pub fn keys(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    match Keys::parse(text) {
+        Err(complaint) => assert!(!complaint.chars().any(char::is_control)),
+        Ok(keys) => {
+            let ticket = Ticket {
+                start: Micros(5),
+                ..Ticket::default()
+            };
+            let sealed = ticket.seal(keys.signing().expect("one at least"));
+            assert_eq!(Ticket::open(sealed.as_bytes(), &keys), Ok(ticket));
+        }
+    }
+}
+
+/// A sound state file with some bytes of its first 4 kB changed, three bytes of input for each
+/// (offset, big-endian, and value): it is taken over or set aside. (`tests/bit_patterns.rs` spoils
+/// the rest of it, and lets the room live on.)
+pub fn state_file(data: &[u8]) {
+    let dims = Dims {
+        children: 2,
+        rooms: 1,
+        gates: 1,
+        places: 4,
+        stripes: 0,
+        trace_sets: 0,
+    };
+    let name = format!("nap-fuzz-{}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    let path = dir.join("state");
+    std::fs::create_dir_all(&dir).expect("a directory of our own");
+    drop(state_file::open(&path, dims, 33).expect("nothing is there"));
+    let mut file = std::fs::read(&path).expect("just made");
+    for patch in data.chunks_exact(3) {
+        let at = usize::from(u16::from_be_bytes([patch[0], patch[1]])) % 4096;
+        file[at] = patch[2];
+    }
+    std::fs::write(&path, &file).expect("our own");
+    let opened = state_file::open(&path, dims, 33).expect("whatever it holds");
+    assert!(opened.segment.locked(|_, _, _| ()).is_some());
+    drop(opened);
+    std::fs::remove_dir_all(&dir).expect("our own");
+}

@@ -1,0 +1,35 @@
+//! httpd under a sanitizer: `make test-sanitize` names the runtime of a module built with one in
+//! `NAP_PRELOAD`, and the module in `NAP_SO`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Loads the runtime before anything else. What it has to say goes to files the children can write.
+pub fn preload(command: &mut Command, root: &Path) {
+    let Some(runtime) = std::env::var_os("NAP_PRELOAD") else {
+        return;
+    };
+    let log = format!("log_path={}/data/sanitizer", root.display());
+    // httpd leaves most of what it has taken to its end.
+    let of_addresses = format!("detect_leaks=0:detect_stack_use_after_return=1:{log}");
+    command
+        .env("LD_PRELOAD", runtime)
+        .env("ASAN_OPTIONS", of_addresses)
+        .env("UBSAN_OPTIONS", format!("print_stacktrace=1:{log}"));
+}
+
+/// All that the sanitizers of a server's processes have said.
+pub fn reports(root: &Path) -> String {
+    let entries = fs::read_dir(root.join("data")).into_iter().flatten();
+    entries
+        .flatten()
+        .filter(|entry| {
+            entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("sanitizer.")
+        })
+        .map(|entry| fs::read_to_string(entry.path()).expect("a report can be read"))
+        .collect()
+}

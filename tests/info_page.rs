@@ -1,0 +1,198 @@
+//! `/nap-info` of a real httpd: the page is whole, says what the JSON form says, and works under a
+//! strict policy; in a Chromium it refreshes itself (NAP_TEST=all).
+
+mod httpd;
+
+use httpd::browser::Browser;
+use httpd::{Builder, Httpd, long, wait_until};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const ROOM: &str = "<NapRoom site>
+NapRunReady 1
+NapWaitMax 4s
+NapWaitLimit 2
+NapTicketsPerClient 1000
+</NapRoom>
+<Location />
+NapUse site
+</Location>
+<Location /nap-info>
+NapUse None
+</Location>";
+
+/// Elements without an end.
+const VOID: [&str; 4] = ["meta", "link", "br", "input"];
+
+fn site() -> Builder {
+    Httpd::builder().nap().holding().config(ROOM)
+}
+
+/// The tags of a page in their order: name, attributes, whether it closes itself.
+fn tags(html: &str) -> Vec<(String, String)> {
+    let parts = html.split('<').skip(1);
+    let mut found = Vec::new();
+    for part in parts.filter(|part| !part.starts_with('!')) {
+        let (tag, _) = part.split_once('>').expect("a tag ends");
+        let end = tag.find(|c: char| c.is_whitespace()).unwrap_or(tag.len());
+        let (name, attributes) = tag.split_at(end);
+        let name = name.trim_end_matches('/').to_owned();
+        let name = match tag.starts_with('/') {
+            true => tag.to_owned(),
+            false => name,
+        };
+        found.push((name, attributes.to_owned()));
+    }
+    found
+}
+
+/// Panics unless every element that begins ends where it should, and no id comes twice.
+fn check_structure(html: &str) {
+    let (mut open, mut ids) = (Vec::new(), Vec::new());
+    for (name, attributes) in tags(html) {
+        if let Some(ended) = name.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(ended), "{open:?}");
+            continue;
+        }
+        if let Some((_, id)) = attributes.split_once(" id=\"") {
+            ids.push(id.split_once('"').expect("it ends").0.to_owned());
+        }
+        if !attributes.ends_with('/') && !VOID.contains(&name.as_str()) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?} never end");
+    let n = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert!(n > 10 && ids.len() == n, "an id comes twice: {ids:?}");
+    // Every reference leads somewhere.
+    for (before, after) in [
+        ("href=\"#", '"'),
+        ("url(#", ')'),
+        ("aria-labelledby=\"", '"'),
+    ] {
+        for part in html.split(before).skip(1) {
+            let id = part.split(after).next().expect("a part").to_owned();
+            assert!(ids.contains(&id), "{before}{id}");
+        }
+    }
+}
+
+#[test]
+fn the_page_is_whole_and_says_what_the_json_form_says() {
+    let httpd = site().start();
+    check_structure(&httpd.get("/nap-info").text());
+    let held = httpd.hold("full", 1);
+    let waiting = httpd.ask_to_hold("wait", 2);
+    wait_until("two wait", Duration::from_secs(20), || httpd.waiting() == 2);
+    let refused = httpd.get("/cgi-bin/hold?none");
+    assert_eq!(refused.status, 503);
+
+    let page = httpd.get("/nap-info");
+    let html = page.text();
+    let told = httpd.get("/nap-info?json").json();
+    let gate = &told["rooms"][0]["gates"][0];
+    check_structure(&html);
+    assert_eq!(page.header("cache-control"), Some("no-store"));
+    let summary = gate["summary"].as_str().expect("a sentence");
+    assert!(
+        summary.starts_with("Full: 1 of 1 run, 2 wait of 2") && summary.contains("; 1 ticket out"),
+        "{summary}"
+    );
+    for part in [
+        "<p class=\"state Full\">Full: 1 of 1 run, 2 wait of 2",
+        "<title>Full: site",
+        gate["wait"]["why"].as_str().expect("a sentence"),
+        told["tickets"][0]["id"].as_str().expect("an id"),
+        told["workers"]["wanted"]["why"]
+            .as_str()
+            .expect("a sentence"),
+        "GET /cgi-bin/hold?none",
+    ] {
+        assert!(html.contains(part), "{part}: {html}");
+    }
+    let lists = ["refused", "sold", "queue"].map(|key| numbers(&gate["recent"][key]));
+    // What happened in this very second is not shown before it is over.
+    assert!(lists.iter().all(|list| list.len() == 300));
+    wait_until("the second is over", Duration::from_secs(20), || {
+        let told = httpd.get("/nap-info?json").json();
+        let recent = &told["rooms"][0]["gates"][0]["recent"];
+        let sum = |key| numbers(&recent[key]).iter().sum::<u64>();
+        let most = numbers(&recent["queue"]).into_iter().max();
+        (sum("refused"), sum("sold"), most) == (1, 1, Some(2))
+    });
+    drop((held, waiting));
+}
+
+fn numbers(list: &Value) -> Vec<u64> {
+    let list = list.as_array().expect("a list");
+    list.iter().map(|n| n.as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn it_needs_nothing_inline_and_its_files_are_there_though_the_room_is_full() {
+    let httpd = site().start();
+    let _held = httpd.hold("full", 1);
+    let page = httpd.get("/nap-info");
+    let policy = page.header("content-security-policy").expect("a policy");
+    assert!(policy.starts_with("default-src 'self'"), "{policy}");
+    let html = page.text();
+    let mut files = Vec::new();
+    for (name, attributes) in tags(&html) {
+        assert_ne!(name, "style");
+        for inline in [" style=", " onclick=", " onload="] {
+            assert!(!attributes.contains(inline), "{name}{attributes}");
+        }
+        let address = [" src=\"", " href=\"/"];
+        let found = address.iter().find_map(|a| attributes.split_once(a));
+        if let Some((_, rest)) = found.filter(|_| ["script", "link"].contains(&name.as_str())) {
+            let path = rest.split('"').next().expect("an address");
+            files.push(format!("/{}", path.trim_start_matches('/')));
+        }
+    }
+    assert_eq!(files.len(), 2, "{files:?}");
+    for path in files {
+        let file = httpd.get(&path);
+        assert_eq!(file.status, 200, "{path}");
+        let kept = file.header("cache-control").expect("a header");
+        assert!(kept.contains("immutable"), "{path}: {kept}");
+        assert!(file.body.len() > 1000, "{path}");
+    }
+}
+
+#[test]
+fn the_page_refreshes_itself_where_it_stands_and_pauses() {
+    if !long() {
+        return;
+    }
+    let httpd = site().start();
+    let browser = Browser::start(&[], &json!({}));
+    browser.open(&format!("{}/nap-info", httpd.url()));
+    browser.until_shows("Quiet: nobody is here");
+    browser.run(
+        "window.kept = document.getElementById('tickets'); window.kept.focus();
+         document.querySelector('.state').mark = 1; window.scrollTo(0, 300);",
+    );
+    let held = httpd.hold("full", 1);
+    browser.until_shows("Busy: 1 of 1 run");
+    let same = "return [document.activeElement === window.kept, window.scrollY,
+                document.querySelector('.state').mark]";
+    assert_eq!(
+        browser.run(same),
+        json!([true, 300, 1]),
+        "it was not replaced"
+    );
+    browser.run("document.getElementById('pause').click()");
+    held.release();
+    wait_until("nobody runs", Duration::from_secs(20), || {
+        httpd.holding("full") == 0
+    });
+    let frozen = browser.run_async(
+        "var done = arguments[0]; setTimeout(function () {
+         done(document.querySelector('.state').textContent); }, 3000)",
+    );
+    assert_eq!(frozen, "Busy: 1 of 1 run, nobody waits.");
+    browser.run("document.getElementById('pause').click()");
+    browser.until_shows("Open: 0 of 1 run");
+}
