@@ -72,7 +72,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         ["a name\nof two lines", "\nfirst line empty\r\n\r\nend\n"],
         ["rtl", "\u{202e}evil\u{202c} \u{5d0}\u{200f}"],
         ["other", "\t&amp;&#0; %00 +=\u{3042}\u{1f600} {{ wait }}"],
-        ["_charset_", ""],
+        ["_charset_", "UTF-8"],
         ["same", "1"],
         ["same", "2"],
         ["empty", ""],
@@ -115,8 +115,14 @@ fn what_cannot_be_given_back_is_not_kept_and_the_page_says_so() {
         ("application/x-www-form-urlencoded", "\u{fffe}".to_owned()),
         ("application/x-www-form-urlencoded", "x".repeat(66_000)),
         ("text/plain", "x".to_owned()),
+        ("application/x-www-form-urlencoded", "Shift_JIS".to_owned()),
     ] {
-        send(&browser, &httpd, kind, &json!([["field", value]]));
+        let name = if value == "Shift_JIS" {
+            "_charset_"
+        } else {
+            "field"
+        };
+        send(&browser, &httpd, kind, &json!([[name, value]]));
         browser.until_shows(LOST);
         assert_eq!(browser.run("return document.forms.length"), 0, "{kind}");
     }

@@ -135,7 +135,8 @@ impl Form {
             Encoding::Urlencoded => urlencoded(body)?,
             Encoding::Multipart => multipart(&parameter(content_type, b"boundary")?, body)?,
         };
-        (fields.len() <= FIELDS).then_some(Form { encoding, fields })
+        let kept = fields.len() <= FIELDS && fields.iter().all(Field::stays_as_it_is);
+        kept.then_some(Form { encoding, fields })
     }
 }
 
@@ -146,6 +147,11 @@ impl Field {
             value: written(value)?,
             file: false,
         })
+    }
+
+    /// In a hidden field of this name browsers put the page's own charset (WHATWG HTML 4.10.22.4).
+    fn stays_as_it_is(&self) -> bool {
+        !self.name.eq_ignore_ascii_case("_charset_") || self.value == "UTF-8"
     }
 }
 
@@ -387,6 +393,13 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(read(kind.as_bytes(), b"a=1").is_some(), kept, "{kind}");
+        }
+        for (body, kept) in [
+            (&b"a=1&_charset_=UTF-8"[..], true),
+            (b"_charset_=", false),
+            (b"a=1&_Charset_=Shift_JIS", false),
+        ] {
+            assert_eq!(read(URLENCODED, body).is_some(), kept, "{body:?}");
         }
     }
 
