@@ -9,7 +9,6 @@ missing=()
 # need PACKAGE TEST...: the package is missing when the test fails.
 need() { local package=$1; shift; "$@" >/dev/null 2>&1 || missing+=("$package"); }
 has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
-# Not libclang-cpp, the C++ interface, which other packages bring along and bindgen cannot use.
 japanese_font() { fc-list :lang=ja | grep .; }
 # The newest axe-core that a package on PyPI carries whole: nothing of the package is run.
 axe() {
@@ -27,6 +26,7 @@ print(end=zipfile.ZipFile(sys.argv[1]).read("axe_playwright_python/axe.min.js").
     return 1
   fi
 }
+# Not libclang-cpp, the C++ interface, which other packages bring along and bindgen cannot use.
 libclang() { compgen -G '/usr/lib/llvm-*/lib/libclang[.-][s0-9]*' || ldconfig -p | grep 'libclang[.-][s0-9]'; }
 
 for what in "${@:-build}"; do
