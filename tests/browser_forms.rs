@@ -161,18 +161,12 @@ fn without_javascript_a_button_sends_the_form_and_nothing_is_lost_by_itself() {
         let browser = Browser::start(&[], &no_scripts);
         browser.open(&format!("{}/form/", httpd.url()));
         browser.click("#send");
-        let shown = |selector: &str, part: &str| {
-            wait_until(part, Duration::from_secs(20), || {
-                let text = browser.text_of(selector).unwrap_or_default();
-                text.contains(part)
-            });
-        };
-        shown("#nap-auto", "send it with the button below");
+        browser.until_shows("send it with the button below");
         assert_eq!(browser.text_of("meta[http-equiv]"), None);
         assert!(httpd.asked().is_empty());
         held.release();
         browser.click("#nap-form button[type=submit]");
-        shown("body", "the application");
+        browser.until_shows("the application");
         assert_eq!(httpd.asked(), ["POST kept=1 text=%E3%81%82%26%0D%0Atwo"]);
     });
 }
@@ -217,7 +211,8 @@ fn a_form_under_tls_and_http2_arrives_once() {
     }
     let tls = httpd::free_port();
     let config = format!(
-        "Listen 127.0.0.1:{tls}
+        "SSLSessionCache shmcb:{{root}}/tls_sessions(512000)
+         Listen 127.0.0.1:{tls}
          <VirtualHost 127.0.0.1:{tls}>
          ServerName localhost:{tls}
          SSLEngine On\nSSLCertificateFile {{root}}/cert.pem\nSSLCertificateKeyFile {{root}}/key.pem
@@ -233,6 +228,11 @@ fn a_form_under_tls_and_http2_arrives_once() {
         .config(&config)
         .file("cert.pem", certificate)
         .secret("key.pem", key)
+        .expect_log("is a CA certificate", "it is signed by itself")
+        .expect_log(
+            "was compiled against a newer library",
+            "of OpenSSL: Debian's affair",
+        )
         .start();
     let held = httpd.hold("full", 1);
     let browser = Browser::start(&[], &json!({}));
@@ -257,7 +257,7 @@ fn self_signed() -> (Vec<u8>, Vec<u8>) {
         ["key", "cert"].map(|name| folder.join(format!("{name}-{}.pem", std::process::id())));
     let status = Command::new("openssl")
         .args([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-quiet",
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
         ])
         .args([
             "-subj",

@@ -118,6 +118,12 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &media);
     }
 
+    /// Runs a script at the start of each page from now on, before the page's own.
+    pub fn on_each_page(&self, script: &str) {
+        let wanted = json!({"source": script});
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", &wanted);
+    }
+
     /// The whole page as a PNG, whatever of it the window shows.
     pub fn picture(&self) -> Vec<u8> {
         use base64::Engine as _;
