@@ -17,6 +17,7 @@ pub const NAP_BW_EXCUSED: u32 = 2;
 pub const NAP_FORM_NONE: u32 = 0;
 pub const NAP_FORM_READ: u32 = 1;
 pub const NAP_FORM_LOST: u32 = 2;
+pub const NAP_ROOMS_MAX: u32 = 256;
 pub const NAP_LOG_ERROR: u32 = 3;
 pub const NAP_LOG_WARN: u32 = 4;
 pub const NAP_LOG_NOTICE: u32 = 5;
