@@ -62,6 +62,10 @@ pub fn sized(mpm: Mpm, processes: u32, threads: u32, work: &str) -> Builder {
         .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 300")
         .config(&format!("SetEnv {}", work.replace('\n', "\nSetEnv ")))
         .expect_log("AH00045:", "a busy machine takes its time to stop")
+        .expect_log(
+            "(9)Bad file descriptor: AH00468:",
+            "event's own race for sockets at a stop",
+        )
 }
 
 /// Workers for the largest crowd, so that none is what limits; few large children, as the README
