@@ -568,9 +568,9 @@ mod tests {
     }
 
     #[test]
-    fn rho_starts_where_it_says_and_stays_within_its_clamps() {
+    fn rho_starts_at_one_and_a_twentieth_and_stays_within_its_clamps() {
         let mut rho = Conformal::EMPTY;
-        assert_eq!(rho.rho(), Conformal::START);
+        assert_eq!(rho.rho(), 1.05);
         for _ in 0..100 {
             rho.observe(100.0, 1.0);
         }
