@@ -11,7 +11,8 @@ use crate::room::terms::how;
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
-/// A response below this share of the bound is no miss of the line (rho), whatever was predicted.
+/// Of a response below this share of the longest one there can be, rho learns nothing of a full
+/// queue, whatever was predicted.
 const NEAR_THE_BOUND: f64 = 0.9;
 
 impl GateView<'_> {
@@ -19,7 +20,6 @@ impl GateView<'_> {
     pub(super) fn refresh_limit(&mut self) {
         let terms = self.gate.terms;
         let parked = terms.parked;
-        let bound_s = self.reach_s();
         match terms.wait_limit.how {
             how::FIXED => self.gate.wanted = terms.wait_limit.n,
             how::PAPER => {
@@ -43,7 +43,7 @@ impl GateView<'_> {
             }
             _ if self.gate.fresh != 0 || self.gate.decided == 0 => {
                 let facts = Facts {
-                    bound_s,
+                    bound_s: self.reach_s(),
                     throughput: self.gate.departures.throughput(),
                     service_mean: self.permits.residence.mean_s(),
                     rho: self.gate.conformal.rho(),
@@ -113,7 +113,10 @@ impl GateView<'_> {
     /// to where it started, no further: it says nothing of a full queue.
     pub(super) fn learn(&mut self, response: Micros, predicted: Micros) {
         let (response_s, predicted_s) = (response.as_secs_f64(), predicted.as_secs_f64());
-        let near = response_s > NEAR_THE_BOUND * self.reach_s();
+        // Half of the bound is within reach whatever p95 is, and costs no look at it.
+        let half_s = self.gate.terms.bound.as_secs_f64() / 2.0;
+        let near =
+            response_s > NEAR_THE_BOUND * half_s && response_s > NEAR_THE_BOUND * self.reach_s();
         let conformal = &mut self.gate.conformal;
         if predicted > Micros::ZERO && (near || conformal.rho() > Conformal::START) {
             conformal.observe(if near { response_s } else { 0.0 }, predicted_s);
