@@ -8,6 +8,7 @@
 //! A ticket used up is his who bought it, whatever address it is presented from: the buyers of the
 //! last [`BUYERS`] tickets are remembered. An older one counts for its buyer until it ends.
 
+use super::bucket_of;
 use super::ends::Ends;
 use crate::micros::Micros;
 
@@ -100,7 +101,7 @@ impl ClientCaps {
     /// How many live tickets a client holds, as far as is known.
     pub fn live(&self, hash: u64, now: Micros) -> u32 {
         self.buckets
-            .get(bucket_of(hash))
+            .get(bucket_of(hash, BUCKETS))
             .and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash))
             .map_or(0, |entry| entry.tickets.live_at(now))
     }
@@ -132,14 +133,9 @@ impl ClientCaps {
 
     fn bucket_mut(&mut self, hash: u64) -> &mut [Entry] {
         self.buckets
-            .get_mut(bucket_of(hash))
+            .get_mut(bucket_of(hash, BUCKETS))
             .map_or(&mut [], |bucket| bucket)
     }
-}
-
-/// The bucket, by the hash's high bits folded over its low ones.
-fn bucket_of(hash: u64) -> usize {
-    (hash ^ hash >> 32) as usize % BUCKETS
 }
 
 #[cfg(test)]

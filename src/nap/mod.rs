@@ -42,3 +42,8 @@ pub mod wait_limit;
 pub(crate) fn whole(x: f64) -> u32 {
     (x + 1e-9).floor() as u32
 }
+
+/// The bucket of a set-associative table, by the hash's high bits folded over its low ones.
+pub(crate) fn bucket_of(hash: u64, buckets: usize) -> usize {
+    (hash ^ hash >> 32) as usize % buckets
+}

@@ -11,6 +11,7 @@
 //! get more than its share, which is the harmless side. A place once sold is never sold again, so
 //! nothing is taken back; an entry is over when its slot is.
 
+use super::bucket_of;
 use super::slots::Slot;
 use crate::micros::Micros;
 
@@ -93,7 +94,7 @@ impl SlotShares {
         let hash = hash_of(slot, prefix);
         let sold = self
             .buckets
-            .get(bucket_of(hash))
+            .get(bucket_of(hash, BUCKETS))
             .and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash))
             .map_or(0, |entry| entry.sold_at(now));
         sold < slot.issue_limit.div_ceil(SHARE)
@@ -102,7 +103,7 @@ impl SlotShares {
     /// A place of the slot was sold to the prefix.
     pub fn sold(&mut self, slot: &Slot, prefix: u64, now: Micros) {
         let hash = hash_of(slot, prefix);
-        let Some(bucket) = self.buckets.get_mut(bucket_of(hash)) else {
+        let Some(bucket) = self.buckets.get_mut(bucket_of(hash, BUCKETS)) else {
             return;
         };
         let own = bucket.iter_mut().find(|entry| entry.hash == hash);
@@ -127,11 +128,6 @@ impl SlotShares {
 /// One number for a prefix in a slot.
 fn hash_of(slot: &Slot, prefix: u64) -> u64 {
     prefix ^ u64::from(slot.seq).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// The bucket, by the hash's high bits folded over its low ones.
-fn bucket_of(hash: u64) -> usize {
-    (hash ^ hash >> 32) as usize % BUCKETS
 }
 
 #[cfg(test)]
