@@ -5,8 +5,11 @@
 //! figure the median of the rounds, and leaves nap-load's own reports in target/bench. Options:
 //!
 //! ```text
-//! cargo bench --bench compare -- [mpm=event|all] [rounds=1] [crowds=200x20,600x10] [only=mod_nap]
+//! cargo bench --bench compare -- [mpm=event|all] [rounds=1] [crowds=200x20,600x10] [only=mod_nap] [work=cpu|sleep]
 //! ```
+//!
+//! `work=sleep` lets the board sleep for most of an access instead of computing, so that the machine
+//! itself is not what limits: the same crowd where others compute as well.
 
 mod board;
 #[path = "../tests/httpd/mod.rs"]
@@ -47,8 +50,11 @@ const JAIN: &str = "/fairness/jain_finish";
 const TO_BARE: [Column; 2] = [("total / bare", TOTAL_MEAN, 2), ("Jain / bare", JAIN, 3)];
 
 const BARE: &str = "bare httpd";
-/// What an access costs.
-const WORK: &str = "BOARD_CPU_MS 30";
+/// What an access costs, by the word given for `work=`.
+const WORKS: [(&str, &str); 2] = [
+    ("cpu", "BOARD_CPU_MS 30"),
+    ("sleep", "BOARD_SLEEP_MS 160\nBOARD_CPU_MS 1"),
+];
 const BOUND: &str = "4s";
 
 fn main() {
@@ -57,6 +63,10 @@ fn main() {
     let only = board::option("only=", "");
     let ways: Vec<&Way> = WAYS.iter().filter(|way| way.name.contains(&only)).collect();
     let crowds = board::option("crowds=", "200x20,600x10");
+    let word = board::option("work=", "cpu");
+    let Some((_, work)) = WORKS.into_iter().find(|(name, _)| *name == word) else {
+        board::stop(&format!("work={word}: cpu or sleep"));
+    };
     for mpm in board::mpms() {
         for crowd in crowds.split(',').map(Crowd::parse) {
             let mut reports: Vec<Vec<Value>> = vec![Vec::new(); ways.len()];
@@ -64,7 +74,7 @@ fn main() {
                 for (way, reports) in ways.iter().zip(&mut reports) {
                     eprintln!("{crowd}, {mpm}, round {}: {}", round + 1, way.name);
                     // One that did not start keeps its turn in the order of rounds.
-                    reports.push(way.meet(mpm, &crowd, round).unwrap_or_default());
+                    reports.push(way.meet(mpm, work, &crowd, round).unwrap_or_default());
                 }
             }
             print_table(mpm, &crowd, rounds, &ways, &reports);
@@ -99,36 +109,36 @@ impl std::fmt::Display for Crowd {
 /// One way to meet a crowd.
 struct Way {
     name: &'static str,
-    server: fn(Mpm) -> Builder,
+    server: fn(Mpm, &str) -> Builder,
     haproxy: bool,
 }
 
 const WAYS: [Way; 4] = [
     Way {
         name: BARE,
-        server: |mpm| board::plenty(mpm, WORK),
+        server: board::plenty,
         haproxy: false,
     },
     Way {
         name: "MaxRequestWorkers 10",
-        server: |mpm| board::sized(mpm, 1, LIMIT, WORK),
+        server: |mpm, work| board::sized(mpm, 1, LIMIT, work),
         haproxy: false,
     },
     Way {
         name: "HAProxy",
-        server: |mpm| board::plenty(mpm, WORK),
+        server: board::plenty,
         haproxy: true,
     },
     Way {
         name: "mod_nap",
-        server: |mpm| board::with_nap(mpm, WORK, BOUND),
+        server: |mpm, work| board::with_nap(mpm, work, BOUND),
         haproxy: false,
     },
 ];
 
 impl Way {
-    fn meet(&self, mpm: Mpm, crowd: &Crowd, round: u32) -> Option<Value> {
-        let server = (self.server)(mpm);
+    fn meet(&self, mpm: Mpm, work: &str, crowd: &Crowd, round: u32) -> Option<Value> {
+        let server = (self.server)(mpm, work);
         let has_room = server.has_nap();
         let httpd = board::start(server)?;
         let haproxy = self.haproxy.then(|| HaProxy::start(&httpd));
