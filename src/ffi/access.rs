@@ -401,7 +401,7 @@ pub unsafe extern "C" fn wait(
             return NAP_PASS;
         }
         let segment = &here.process.segment;
-        let (place, until) = (here.a.place, Micros(here.a.until_us));
+        let (place, mut until) = (here.a.place, Micros(here.a.until_us));
         let Some(word) = segment.wake_word(place) else {
             return here.passes();
         };
@@ -416,7 +416,8 @@ pub unsafe extern "C" fn wait(
         // SAFETY: nap.h's promise.
         let carried = unsafe { Carried::of(q, here.setup, here.room) };
         let arrival = arrival(&here, q, &carried, Parking::Nobody);
-        let verdict = here.gate(|view| view.look_up(place, until, &arrival));
+        let verdict = here.gate(|view| view.look_up(place, &mut until, &arrival));
+        here.a.until_us = until.0;
         match verdict {
             Some(None) => NAP_WAIT,
             verdict => {

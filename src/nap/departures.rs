@@ -2,6 +2,9 @@
 //!
 //! Only a busy period measures what the server can do: an idle one measures the visitors. So the
 //! window starts anew when the queue becomes non-empty, and the last good value outlives it.
+//! The first busy period begins with a cold server: whoever runs then pays for starting the
+//! application (a CGI's first forks took a fifth longer here), and all leave about together, so
+//! those departures are left out.
 //! ALGORITHMS 1.2: `X = (k - 1)/(t_k - t_1)` over the last <= 100 departures.
 
 use crate::micros::Micros;
@@ -28,7 +31,8 @@ pub struct Departures {
     times: [Micros; RING],
     /// Departures ever recorded, modulo 2^32.
     next: u32,
-    spare: u32,
+    /// Departures of the present busy period still to be left out.
+    cold: u32,
 }
 
 impl Departures {
@@ -40,18 +44,26 @@ impl Departures {
         count: 0,
         times: [Micros::ZERO; RING],
         next: 0,
-        spare: 0,
+        cold: 0,
     };
 
-    /// The queue has become non-empty.
-    pub fn begin(&mut self, now: Micros) {
+    /// The queue has become non-empty, with `running` in Run Ready.
+    pub fn begin(&mut self, now: Micros, running: u32) {
         self.end();
         self.busy_since = now.max(Micros(1));
+        self.cold = match self.known_intervals {
+            0 => running.saturating_sub(1),
+            _ => 0,
+        };
     }
 
     /// An access has left Run Ready while others waited; outside a busy period nothing happens.
     pub fn record(&mut self, now: Micros) {
         if self.busy_since == Micros::ZERO {
+            return;
+        }
+        if self.cold != 0 {
+            self.cold -= 1;
             return;
         }
         if let Some(time) = self.times.get_mut(self.next as usize % RING) {
@@ -80,7 +92,7 @@ impl Departures {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
-    /// Departures of the present busy period.
+    /// Departures of the present busy period that count.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -116,7 +128,7 @@ mod tests {
     #[test]
     fn nine_departures_say_nothing_and_ten_do() {
         let mut x = Departures::EMPTY;
-        x.begin(tick(0));
+        x.begin(tick(0), 0);
         depart(&mut x, 100, 20, 9);
         assert_eq!(x.throughput(), None);
         x.record(tick(100 + 9 * 20));
@@ -126,7 +138,7 @@ mod tests {
     #[test]
     fn only_the_last_hundred_count() {
         let mut x = Departures::EMPTY;
-        x.begin(tick(1));
+        x.begin(tick(1), 0);
         depart(&mut x, 1, 1000, 200);
         depart(&mut x, 300_000, 10, 100);
         assert_eq!(x.throughput(), Some(100.0));
@@ -135,7 +147,7 @@ mod tests {
     #[test]
     fn an_idle_gap_is_no_departure_interval() {
         let mut x = Departures::EMPTY;
-        x.begin(tick(1));
+        x.begin(tick(1), 0);
         depart(&mut x, 1, 10, 50);
         x.end();
         depart(&mut x, 5_000, 10, 3);
@@ -144,7 +156,7 @@ mod tests {
             Some(100.0),
             "outside a busy period nothing counts"
         );
-        x.begin(tick(1_000_000));
+        x.begin(tick(1_000_000), 0);
         depart(&mut x, 1_000_000, 40, 9);
         assert_eq!(x.throughput(), Some(100.0), "the last value known");
         x.record(tick(1_000_000 + 9 * 40));
@@ -152,9 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn those_who_started_a_cold_server_are_left_out_once() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1), 10);
+        depart(&mut x, 980, 0, 10);
+        depart(&mut x, 1_000, 20, 11);
+        assert_eq!(x.throughput(), Some(50.0));
+        x.begin(tick(5_000), 10);
+        depart(&mut x, 6_000, 10, 11);
+        assert_eq!(x.throughput(), Some(100.0), "warm by now");
+    }
+
+    #[test]
     fn departures_all_at_once_and_garbage_give_no_rate() {
         let mut x = Departures::EMPTY;
-        x.begin(tick(1));
+        x.begin(tick(1), 0);
         depart(&mut x, 5, 0, 50);
         assert_eq!(x.throughput(), None);
 
@@ -165,11 +189,11 @@ mod tests {
             known_span: Micros::MAX,
             times: [Micros::MAX; RING],
             next: u32::MAX,
-            spare: u32::MAX,
+            cold: u32::MAX,
         };
         x.record(tick(1));
         x.end();
-        x.begin(Micros::ZERO);
+        x.begin(Micros::ZERO, 0);
         assert!(x.throughput().is_none_or(|rate| rate.is_finite()));
     }
 }

@@ -350,6 +350,16 @@ impl Oracle {
         self.sold.insert(key);
     }
 
+    /// The gate has moved the time at which a waiter is put off.
+    pub fn waits_until(&mut self, id: u32, until: Micros, now: Micros) {
+        let Some(waiter) = self.waiters.get_mut(&id) else {
+            return self.must(false, || format!("access {id} waits on, but did not wait"));
+        };
+        let sound = now < until && waiter.until < until && until <= waiter.deadline;
+        waiter.until = until;
+        self.must(sound, || format!("access {id} at {now:?}: until {until:?}"));
+    }
+
     /// The gate has answered a waiter who looked up.
     pub fn looked_up(&mut self, id: u32, tickets: &[Ticket], verdict: &Verdict, now: Micros) {
         let Some(waiter) = self.waiters.remove(&id) else {

@@ -148,9 +148,9 @@ impl Story {
 
     /// The waiter looks up, at his deadline or not, and is refused.
     fn put_off(&mut self, visitor: u32, tickets: &[Ticket], seat: &Seat) -> Refusal {
-        let (place, until) = (seat.place, seat.until);
+        let (place, mut until) = (seat.place, seat.until);
         let verdict = self.ask(visitor, tickets, Parking::Nobody, |view, arrival| {
-            view.look_up(place, until, arrival)
+            view.look_up(place, &mut until, arrival)
         });
         let Some(Verdict::Refuse(refusal)) = verdict else {
             panic!("{visitor}: {verdict:?}")
@@ -333,12 +333,34 @@ fn who_takes_over_a_guard_place_waits_until_its_deadline() {
 }
 
 #[test]
+fn who_sat_down_before_anything_was_known_gets_the_rest_of_his_time() {
+    let mut story = Story::new(terms(AUTO));
+    story.runs(1, &[]);
+    let entered = story.now;
+    let seat = story.waits(2, &[]);
+    story.state.at_gate(story.now, |view| {
+        (0..20).for_each(|_| view.permits.residence.record(Micros::from_millis(100)));
+    });
+    story.now = seat.until;
+    let mut until = seat.until;
+    let verdict = story.ask(2, &[], Parking::Nobody, |view, arrival| {
+        view.look_up(seat.place, &mut until, arrival)
+    });
+    assert!(verdict.is_none(), "a response of 100 ms is still possible");
+    let bound = story.state.gate().terms.bound;
+    assert_eq!(until, entered + bound - Micros::from_millis(100));
+    story.now = until;
+    let seat = Seat { until, ..seat };
+    assert!(story.put_off(2, &[], &seat).ticket.is_some());
+}
+
+#[test]
 fn where_nobody_could_wait_within_the_bound_one_may_still_try() {
     let mut story = Story::new(terms(AUTO));
     story.runs(1, &[]);
     story.state.at_gate(story.now, |view| {
         view.permits.residence.record(Micros::from_secs(9));
-        view.gate.departures.begin(Micros::from_secs(1));
+        view.gate.departures.begin(Micros::from_secs(1), 0);
         (1..=20).for_each(|n| view.gate.departures.record(Micros::from_secs(9 * n)));
     });
     story.waits(2, &[]);
@@ -451,7 +473,7 @@ fn a_permit_collected_for_one_who_has_gone_goes_to_the_next() {
 
 /// Ten departures, 0.1 s apart, and residences of 0.1 s: X = 10, S = 0.1.
 fn learn_the_speed(view: &mut GateView<'_>) {
-    view.gate.departures.begin(Micros::from_millis(1));
+    view.gate.departures.begin(Micros::from_millis(1), 0);
     for n in 1..=30 {
         view.permits.residence.record(Micros::from_millis(100));
         view.gate.departures.record(Micros::from_millis(100 * n));

@@ -642,9 +642,19 @@ impl World {
         let Some(access) = self.accesses.get(&id).filter(|a| !a.running).cloned() else {
             return;
         };
+        let mut until = access.until;
         let (verdict, wakes) = self.ask(&access, Parking::Nobody, |view, arrival| {
-            view.look_up(access.place, access.until, arrival)
+            view.look_up(access.place, &mut until, arrival)
         });
+        if verdict.is_none() && until > access.until {
+            if let Some(oracle) = &mut self.oracle {
+                oracle.waits_until(id, until, self.now);
+            }
+            if let Some(waiting) = self.accesses.get_mut(&id) {
+                waiting.until = until;
+            }
+            self.events.at(until, Event::Look(id));
+        }
         if let Some(verdict) = verdict {
             if let Some(oracle) = &mut self.oracle {
                 oracle.looked_up(id, &access.request.tickets, &verdict, self.now);

@@ -108,10 +108,14 @@ impl GateView<'_> {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
                 _ => {
                     let queued = gate.queue.len();
-                    gate.ledger
-                        .admits(now, bound, queued, gate.limit, gate.drain())
+                    let workers = queued.saturating_add(arrival.left);
+                    let (ledger, drain) = (&gate.ledger, gate.drain());
+                    // All workers there can be suffice even if nobody leaves in time. Those of the
+                    // children present are fewer when httpd has ended idle ones, which it starts
+                    // again when it needs them: here the queue is trusted to go down half as fast.
+                    ledger.admits(now, bound, queued, gate.limit, drain)
                         && queued.saturating_add(claims) < gate.places()
-                        && claims < arrival.left
+                        && ledger.admits(now, bound, queued, workers, drain / 2.0)
                 }
             }
     }
@@ -195,7 +199,8 @@ impl GateView<'_> {
         };
         self.gate.queued_until = self.gate.queued_until.max(deadline);
         if queue == 0 {
-            self.gate.departures.begin(self.now);
+            let running = self.permits.limit();
+            self.gate.departures.begin(self.now, running);
         }
         let redeemed = self.redeem(ticket, standing, State::Waiting);
         let re_access = line != Line::Wait;

@@ -74,9 +74,15 @@ impl GateView<'_> {
         }
     }
 
-    /// Enough departures of one busy period to tell X: the first c leave together, as they came.
+    /// Enough departures of one busy period to tell X: two rounds of all who run, from the last of
+    /// one to the last of another, for those who began together leave together.
     pub(super) fn speed_is_known(&self) -> bool {
-        let enough = self.permits.limit().saturating_mul(2).max(10);
+        let enough = self
+            .permits
+            .limit()
+            .saturating_mul(2)
+            .saturating_add(1)
+            .max(10);
         self.gate.departures.count() >= enough && self.gate.departures.throughput().is_some()
     }
 

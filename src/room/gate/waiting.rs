@@ -42,9 +42,20 @@ impl GateView<'_> {
     }
 
     /// A waiter on `place` looks up, woken or not: its fate, or None = still waiting. The deadline
-    /// guard fires from `until` on.
-    pub fn look_up(&mut self, place: u32, until: Micros, arrival: &Arrival<'_>) -> Option<Verdict> {
-        match self.now < until {
+    /// guard fires from `until` on. Whoever took his place when less was known of the residences,
+    /// or they were longer, is given the rest of his time first: `until` is moved.
+    pub fn look_up(
+        &mut self,
+        place: u32,
+        until: &mut Micros,
+        arrival: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        if self.now >= *until
+            && let Some(entry) = self.own_place(place, arrival.owner)
+        {
+            *until = self.until(&entry).max(*until);
+        }
+        match self.now < *until {
             true => self.collect(place, arrival),
             false => Some(self.deadline(place, arrival)),
         }
