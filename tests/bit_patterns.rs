@@ -340,8 +340,8 @@ impl Server {
         let verdict = self.at_gate(gate, |view| match how {
             0 => Some(view.deadline(place, &arrival)),
             1 => Some(view.stopping(place, &arrival)),
-            2 => view.look_up(place, Micros::MAX, &arrival),
-            _ => view.look_up(place, Micros::ZERO, &arrival),
+            2 => view.look_up(place, &mut { Micros::MAX }, &arrival),
+            _ => view.look_up(place, &mut { Micros::ZERO }, &arrival),
         });
         match verdict.flatten() {
             None => self.accesses.push((owner, access)),

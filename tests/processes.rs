@@ -269,7 +269,7 @@ impl Process {
     fn wait(
         &self,
         place: u32,
-        until: Micros,
+        mut until: Micros,
         arrival: &Arrival<'_>,
         begun: Micros,
         redeemed: Option<Ticket>,
@@ -295,7 +295,7 @@ impl Process {
             let verdict = self.gate(|view| {
                 let turn = self.witness.turn_of[place as usize].load(SeqCst);
                 let entered = view.places.place(place).map(|p| p.deadline);
-                let verdict = view.look_up(place, until, arrival);
+                let verdict = view.look_up(place, &mut until, arrival);
                 if let (Some(Verdict::Run(_)), Some(due)) = (&verdict, entered) {
                     self.nobody_was_passed(view, turn, due);
                 }
