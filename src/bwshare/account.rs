@@ -9,6 +9,8 @@ use super::limits::{Answer, Limits};
 pub const LANES: usize = 3;
 const FILES: usize = 0;
 const BYTES: usize = 1;
+/// No debt: until when the client counts as seen.
+const SEEN: usize = 2;
 
 /// No debt outlasts this, 104 days: a stray value in shared memory is survived.
 const LONGEST_NS: u64 = 1 << 53;
@@ -18,7 +20,7 @@ const LONGEST_NS: u64 = 1 << 53;
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Account {
     /// When each debt is paid, inside time in nanoseconds; past: nothing is owed. Of a client
-    /// files, bytes, and unused; of its horizons the bytes of each.
+    /// files, bytes, and the end of the test that it was seen in; of its horizons the bytes of each.
     pub paid_ns: [u64; LANES],
 }
 
@@ -81,6 +83,17 @@ impl Account {
     pub fn owed_ns(&self, lane: usize, now_ns: u64) -> u64 {
         let paid = self.paid_ns.get(lane).copied().unwrap_or(0);
         paid.saturating_sub(now_ns).min(LONGEST_NS)
+    }
+
+    /// Has the client been seen in the test that is running? It takes `test_ns`.
+    pub fn seen_at(&self, now_ns: u64, test_ns: u64) -> bool {
+        // What is further away is a stray value.
+        (1..=test_ns).contains(&self.paid_ns[SEEN].saturating_sub(now_ns))
+    }
+
+    /// It has, until its end.
+    pub fn see_until(&mut self, end_ns: u64) {
+        self.paid_ns[SEEN] = end_ns;
     }
 
     /// Does nobody owe anything here?
