@@ -105,8 +105,17 @@ impl Service {
 
     /// What each rate is multiplied by, above 0 and at most 1.
     pub fn factors(&self) -> [f64; HORIZONS] {
-        self.lowered
-            .map(|lowered| (1.0 - lowered as f64 / ONE).max(LEAST))
+        self.lowered.map(Service::factor)
+    }
+
+    /// By how much each is lowered, in millionths; [`factor`](Self::factor) reads it.
+    pub fn lowered(&self) -> [u32; HORIZONS] {
+        self.lowered.map(|lowered| lowered.min(ONE as u64) as u32)
+    }
+
+    /// The factor of a rate that is lowered by so many millionths.
+    pub fn factor(lowered: u64) -> f64 {
+        (1.0 - lowered as f64 / ONE).max(LEAST)
     }
 
     fn close(&mut self, terms: &Terms<'_>) {
