@@ -520,8 +520,8 @@ pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_s
             let answer = stripe.answer(client.key, limits, now_ns);
             let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
             Owed {
-                files: Due::of(&limits.files, account.files_ns(now)),
-                bytes: Due::of(&limits.bytes, account.bytes_ns(now)),
+                files: due(&limits.files, account.files_ns(now)),
+                bytes: due(&limits.bytes, account.bytes_ns(now)),
                 wait: Micros(answer.wait_ns().div_ceil(1000)),
             }
         });
@@ -540,6 +540,14 @@ pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_s
             answer.body(content_type, &body);
         }
     });
+}
+
+fn due(lane: &Lane, owed_ns: u64) -> Due {
+    Due {
+        debt: lane.units(owed_ns),
+        max: lane.max(),
+        rate: lane.rate(),
+    }
 }
 
 fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {

@@ -5,7 +5,6 @@ use serde::Serialize;
 
 use super::accept::{Format, Language};
 use super::filled;
-use crate::bwshare::limits::Lane;
 use crate::micros::Micros;
 use crate::wall::{Written, countdown};
 
@@ -47,15 +46,6 @@ struct Text<'a> {
 }
 
 impl Due {
-    /// A debt that takes so long to be paid off, nanoseconds.
-    pub fn of(lane: &Lane, owed_ns: u64) -> Due {
-        Due {
-            debt: lane.units(owed_ns),
-            max: lane.max(),
-            rate: lane.rate(),
-        }
-    }
-
     fn percent(&self) -> String {
         format!("{:.0} %", (self.debt / self.max * 100.0).ceil())
     }
@@ -92,10 +82,10 @@ mod tests {
     use super::*;
 
     fn owed(wait_ms: u64) -> Owed {
-        let lane = Lane::new(30.0, 0.05, true);
+        let due = |debt, max, rate| Due { debt, max, rate };
         Owed {
-            files: Due::of(&lane, lane.cost_ns(12.0)),
-            bytes: Due::of(&Lane::new(5e5, 1000.0, false), 0),
+            files: due(12.0, 30.0, 0.05),
+            bytes: due(0.0, 5e5, 1000.0),
             wait: Micros::from_millis(wait_ms),
         }
     }
