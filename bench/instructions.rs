@@ -157,10 +157,7 @@ fn admitted_with_debts() -> [Count; 2] {
     let strict = server(true, &room("NapRunReady 2")).config(&debts("1 0.0001"));
     let strict = strict.under(&[]).start();
     let statuses = [0; 2].map(|_| strict.get("/page/a.html").status);
-    assert_eq!(
-        statuses, [429; 2],
-        "starting it was charged, and so are these"
-    );
+    assert_eq!(statuses, [200, 429], "it is charged");
     admitted_where("debts", |builder| {
         builder.config(&debts("1000000 100000\nBwShareBytes 1G 1G"))
     })

@@ -352,13 +352,16 @@ static NAP_SELDOM void count_headers(charge *c, const request_rec *r)
 static apr_off_t length_known(request_rec *r)
 {
     const char *length = apr_table_get(r->headers_out, "Content-Length");
-    char *end;
-    apr_off_t n;
+    apr_off_t n = 0;
 
-    if (!length || r->header_only || r->status == HTTP_NOT_MODIFIED ||
-        apr_strtoff(&n, length, &end, 10) || *end)
+    if (!length || !*length || r->header_only || r->status == HTTP_NOT_MODIFIED)
         return -1;
-    return n;
+    for (; *length >= '0' && *length <= '9'; length++) {
+        if (n > INT64_MAX / 100)
+            return -1;
+        n = n * 10 + (*length - '0');
+    }
+    return *length ? -1 : n;
 }
 
 /* Behind the content filters and the headers, in front of chunking and TLS. */

@@ -449,7 +449,7 @@ fn horizons_limit_and_their_service_is_shown() {
     assert!(info["horizon_shares"][1].as_f64() < Some(1.0), "{info}");
     let html = httpd.get("/bwshare-info").text();
     assert!(
-        html.contains("Share achieved") && html.contains("1048576"),
+        html.contains("Share achieved") && html.contains("1.0 MB a second"),
         "{html}"
     );
 }

@@ -42,12 +42,15 @@ impl Account {
 
     /// One file.
     pub fn charge_file(&mut self, limits: &Limits, now_ns: u64) {
-        self.charge(FILES, limits.files.cost_ns(1.0), now_ns);
+        self.charge(FILES, limits.files.one_ns, now_ns);
     }
 
     /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
     /// beyond the maximum.
     pub fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
+        if limits.refused == 0.0 {
+            return;
+        }
         let cost = limits.files.cost_ns(limits.refused);
         let left = limits.files.room_ns.saturating_sub(self.files_ns(now_ns));
         if cost.min(left) > 0 {
@@ -57,7 +60,7 @@ impl Account {
 
     /// Take back what [`charge_file`](Self::charge_file) did.
     pub fn return_file(&mut self, limits: &Limits) {
-        self.give_back(FILES, limits.files.cost_ns(1.0));
+        self.give_back(FILES, limits.files.one_ns);
     }
 
     /// So many bytes; below zero: fewer were sent than were charged.

@@ -27,6 +27,7 @@ impl Horizons {
     pub const NONE: Horizons = Horizons {
         lanes: [Lane {
             unit_ns: 1.0,
+            one_ns: 1,
             room_ns: 0,
         }; HORIZONS],
         n: 0,

@@ -232,7 +232,7 @@ struct Charged<'a> {
     v: &'a nap_visit,
     now_ns: u64,
     /// The limits with their horizons as they are steered; None: as configured.
-    steered: Option<[Limits; 2]>,
+    steered: Option<Box<[Limits; 2]>>,
 }
 
 impl Charged<'_> {
@@ -250,7 +250,7 @@ impl Charged<'_> {
 
     #[inline]
     fn limits(&self) -> &[Limits; 2] {
-        self.steered.as_ref().unwrap_or(&self.limit.limits)
+        self.steered.as_deref().unwrap_or(&self.limit.limits)
     }
 
     /// In the client's own stripe; None: its lock cannot be had.
@@ -329,12 +329,12 @@ impl Charged<'_> {
 }
 
 #[inline(never)]
-fn steered(bw: &BwShare, limit: &Limit, service: usize) -> [Limits; 2] {
+fn steered(bw: &BwShare, limit: &Limit, service: usize) -> Box<[Limits; 2]> {
     let factors = bw.debts.factors(service);
-    limit.limits.map(|limits| Limits {
+    Box::new(limit.limits.map(|limits| Limits {
         horizons: limits.horizons.steered(factors),
         ..limits
-    })
+    }))
 }
 
 pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int {

@@ -197,11 +197,23 @@ impl TraceHtml<'_> {
             Column::Bytes => "Bytes",
             Column::FileDebt => "File debt",
             Column::ByteDebt => "Byte debt",
-            Column::Bandwidth => "Bytes a second",
+            Column::Bandwidth => "A second",
             Column::Refused => "Refused",
             Column::First => "First seen",
             Column::Last => "Last seen",
         }
+    }
+
+    /// The time of a stamp, with its date if that is not today's.
+    fn when<'s>(&self, stamp: &'s str) -> &'s str {
+        let today = stamp.get(..10) == self.report.time.get(..10);
+        stamp
+            .get(if today { 11..19 } else { 0..19 })
+            .unwrap_or(stamp)
+    }
+
+    fn has_hosts(&self) -> bool {
+        self.report.rows.iter().any(|line| !line.host.is_empty())
     }
 }
 
@@ -509,6 +521,20 @@ fn written(row: &Row) -> String {
         true => format!("{address}/{bits}"),
         false => address.to_string(),
     }
+}
+
+/// A number of bytes as people say it.
+fn size(bytes: &f64) -> String {
+    match *bytes {
+        b if b < 1e3 => format!("{b:.0} B"),
+        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
+        b if b < 1e9 => format!("{:.1} MB", b / 1e6),
+        b => format!("{:.1} GB", b / 1e9),
+    }
+}
+
+fn size_of_all(bytes: &u64) -> String {
+    size(&(*bytes as f64))
 }
 
 fn percent(share: &Option<f64>) -> String {
