@@ -535,9 +535,9 @@ mod tests {
             limits.horizons = configured.steered(service.factors());
             for client in 0..clients {
                 // Away for half of the quarters of an hour.
-                let luck = key(seed ^ client << 40 ^ half_s / 1800 << 8);
+                let luck = key(seed ^ client << 40 ^ (half_s / 1800) << 8);
                 let draw = key(seed ^ client << 40 ^ half_s << 8 ^ 1);
-                if luck & 2 == 0 || draw % 4 != 0 {
+                if luck & 2 == 0 || !draw.is_multiple_of(4) {
                     continue;
                 }
                 let k = key(client + 1);
