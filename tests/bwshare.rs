@@ -6,7 +6,7 @@
 
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm};
+use httpd::{Answer, Builder, Httpd, for_each_mpm};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ fn credit_comes_in_at_its_rate_and_waiting_as_told_is_enough() {
 
 #[test]
 fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
-    for mpm in [Mpm::Prefork, Mpm::Event] {
+    for_each_mpm(|mpm| {
         let httpd = site(LIMITS).mpm(mpm).start();
         for (client, path) in [
             ("192.0.2.1", "/large.bin"),
@@ -141,7 +141,7 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             row["byte_debt"].as_f64().expect("a number") > 49_000.0,
             "{row}"
         );
-    }
+    });
 }
 
 /// Nobody reads on: what is charged is what has left the server, not all that was to come.
