@@ -124,10 +124,11 @@ test-all: setup-all test test-models test-sanitize test-valgrind test-docker ## 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
 
-bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request
+bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request; debts
 	$(CARGO) bench --locked --bench compare
 	$(CARGO) bench --locked --bench scenarios
 	$(CARGO) bench --locked --bench instructions
+	$(CARGO) bench --locked --bench debts
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -9,6 +9,7 @@
 //!   usual settings;
 //! - proxied: what rooms are for, a page of an application behind mod_proxy, in the same way; only
 //!   httpd is counted;
+//! - admitted, debts: the first once more with `BwShare On` for everything;
 //! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size.
 //!
 //! valgrind's processor has no SHA instructions, real ones have: there a ticket's signature is a few
@@ -88,8 +89,9 @@ struct Count {
 /// A row of the table: its name, what is measured (without and with the module), its bound.
 type Row = (&'static str, fn() -> [Count; 2], f64);
 
-const ROWS: [Row; 4] = [
+const ROWS: [Row; 5] = [
     ("admitted", admitted, 1.015),
+    ("admitted, debts", admitted_with_debts, 1.025),
     ("admitted, Debian", admitted_by_debian, 1.015),
     ("proxied", proxied, 1.015),
     ("refused", refused, 1.10),
@@ -145,6 +147,20 @@ fn server(nap: bool, config: &str) -> Builder {
 /// An admitted request, without and with the module.
 fn admitted() -> [Count; 2] {
     admitted_where("admitted", |builder| builder)
+}
+
+/// The same with debts for each client as well.
+fn admitted_with_debts() -> [Count; 2] {
+    let debts = |files: &str| {
+        format!("<IfModule nap_module>\nBwShare On\nBwShareFiles {files}\n</IfModule>")
+    };
+    let strict = server(true, &room("NapRunReady 2")).config(&debts("1 0.0001"));
+    let strict = strict.under(&[]).start();
+    let statuses = [0; 2].map(|_| strict.get("/page/a.html").status);
+    assert_eq!(statuses, [200, 429], "it is charged");
+    admitted_where("debts", |builder| {
+        builder.config(&debts("1000000 100000\nBwShareBytes 1G 1G"))
+    })
 }
 
 /// The same on a server as Debian sets it up.

@@ -103,7 +103,8 @@ typedef enum nap_bw_directive {
     NAP_BW_TX1_RATE,
     NAP_BW_TX1_MAX,
     NAP_BW_TX2_RATE,
-    NAP_BW_TX2_MAX
+    NAP_BW_TX2_MAX,
+    NAP_BW_LINK
 } nap_bw_directive;
 
 #define NAP_BW_HORIZONS 3
@@ -123,6 +124,7 @@ typedef struct nap_bw_conf {
     int64_t horizon_rate[NAP_BW_HORIZONS];
     int64_t horizon_period[NAP_BW_HORIZONS];    /* microseconds */
     int64_t horizon_share[NAP_BW_HORIZONS];
+    int64_t link;               /* bytes a second that the site's line carries */
 } nap_bw_conf;
 
 /* The server as configured and as the MPM runs it. */
@@ -267,6 +269,8 @@ typedef struct nap_host {
     void (*log)(int level, nap_str line);
     /* one line to NapTicketLog, if there is one */
     void (*ticket_log)(nap_str line);
+    /* the name that DNS or the hosts file has for an address; takes as long as they do. 0: none */
+    int (*name_of)(const uint8_t address[16], char *name, size_t size);
 } nap_host;
 
 /* ---- What the core offers ------------------------------------------------------------------ */
@@ -367,9 +371,9 @@ typedef struct nap_core {
     int (*bw_start)(void);
     /* a request of this client: charged. 1: he is to be refused */
     int (*bw_enter)(nap_visit *v, const uint8_t client[16]);
-    /* refused by bw_enter, but he carries a ticket in its prime window: charged all the same. 1: so
-     * it is, let him pass */
-    int (*bw_excuse)(nap_visit *v, const nap_request *q);
+    /* refused by bw_enter, but he carries a ticket of this room (NAP_NONE: of any) in its prime
+     * window, which nobody has used: charged all the same. 1: so it is, let him pass */
+    int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
     /* bytes of the answer; below zero: fewer were sent than were charged */
     void (*bw_bytes)(const nap_visit *v, int64_t bytes);
     /* headers of a refusal, then its page */
@@ -378,6 +382,8 @@ typedef struct nap_core {
     nap_str (*bw_debt_name)(const nap_visit *v);
     /* bwshare-info, or with trace bwshare-trace; args: the query, or empty */
     void (*bw_info)(const nap_request *q, int trace, nap_str args);
+    /* bwshare-mine: what who asks owes by limits of this index */
+    void (*bw_mine)(const nap_request *q, uint32_t limits, nap_str args);
 } nap_core;
 
 /* The only symbol of the core that the shim links to. */

@@ -4,6 +4,8 @@
  * and refused there if he owes too much. Bytes are counted behind the content filters, headers
  * included: an answer of known length is charged when its headers pass and corrected when the
  * request's pool goes, others brigade by brigade, so that parallel downloads cannot slip through.
+ * A brigade may hold a whole download of which nothing has been sent yet: marks between its pieces
+ * tell how far it came.
  *
  * The hooks are registered while the configuration is read, by the first `BwShare On`: a site that
  * does not use this pays nothing.
@@ -32,11 +34,19 @@ typedef struct nap_bwshare {
     limits *limits;
 } nap_bwshare;
 
+/* What an answer's marks say; lives with the connection: the last of them may go after the request. */
+typedef struct progress {
+    const conn_rec *c;
+    int64_t sent;                   /* up to the last mark that went on while the client was there */
+} progress;
+
 /* A request's answer as it passes. */
 typedef struct charge {
     nap_visit visit;
     int64_t charged;
-    int64_t sent;
+    int64_t passed;                 /* behind us, sent or not */
+    int64_t marked;                 /* of it, what has marks */
+    progress *progress;             /* NULL: nothing has */
     unsigned begun : 1;
     unsigned known : 1;             /* all of it has been charged at its start */
 } charge;
@@ -239,10 +249,90 @@ static void address(uint8_t out[16], const apr_sockaddr_t *a)
 static apr_status_t settle(void *data)
 {
     charge *c = data;
+    int64_t sent = c->passed;
 
-    if (c->sent != c->charged)
-        nap_the_core->bw_bytes(&c->visit, c->sent - c->charged);
+    if (c->progress)
+        sent += c->progress->sent - c->marked;
+    if (sent != c->charged)
+        nap_the_core->bw_bytes(&c->visit, sent - c->charged);
     return APR_SUCCESS;
+}
+
+/* ---- Marks between the pieces of a long brigade ---- */
+
+enum { PIECE = 256 * 1024 };
+
+typedef struct mark {
+    progress *of;
+    int64_t length;                 /* of what lies before it */
+} mark;
+
+/* httpd is done with all that lies before: sent, or given up with the connection. */
+static void mark_passed(void *data)
+{
+    mark *m = data;
+
+    if (!m->of->c->aborted)
+        m->of->sent += m->length;
+    apr_bucket_free(m);
+}
+
+static apr_status_t mark_read(apr_bucket *b, const char **str, apr_size_t *len,
+                              apr_read_type_e block)
+{
+    (void)b, (void)block;
+    *str = NULL;
+    *len = 0;
+    return APR_SUCCESS;
+}
+
+static const apr_bucket_type_t mark_type = {
+    "BWSHARE", 5, APR_BUCKET_METADATA, mark_passed, mark_read, apr_bucket_setaside_noop,
+    apr_bucket_split_notimpl, apr_bucket_copy_notimpl
+};
+
+static void mark_behind(apr_bucket *last, progress *of, int64_t length)
+{
+    apr_bucket *b = apr_bucket_alloc(sizeof *b, last->list);
+    mark *m = apr_bucket_alloc(sizeof *m, last->list);
+
+    m->of = of;
+    m->length = length;
+    APR_BUCKET_INIT(b);
+    b->free = apr_bucket_free;
+    b->list = last->list;
+    b->type = &mark_type;
+    b->length = 0;
+    b->start = 0;
+    b->data = m;
+    APR_BUCKET_INSERT_AFTER(last, b);
+}
+
+/* HTTP/2 carries its buckets to another connection and leaves such ones behind. */
+static NAP_SELDOM void mark_pieces(charge *c, conn_rec *conn, apr_bucket_brigade *bb)
+{
+    int64_t piece = 0;
+
+    if (conn->master)
+        return;
+    if (!c->progress) {
+        c->progress = apr_pcalloc(conn->pool, sizeof *c->progress);
+        c->progress->c = conn;
+    }
+    for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (b->length == (apr_size_t)-1 || b->length == 0)
+            continue;
+        if (b->length > (apr_size_t)(PIECE - piece))
+            apr_bucket_split(b, PIECE - piece);     /* where it cannot be, it goes whole */
+        piece += b->length;
+        if (piece < PIECE)
+            continue;
+        mark_behind(b, c->progress, piece);
+        c->marked += piece;
+        piece = 0;
+        b = APR_BUCKET_NEXT(b);
+    }
 }
 
 /* HTTP/2 packs the headers behind us: what they would be without that. */
@@ -254,21 +344,24 @@ static int table_size(void *sum, const char *key, const char *value)
 
 static NAP_SELDOM void count_headers(charge *c, const request_rec *r)
 {
-    apr_table_do(table_size, &c->sent, r->headers_out, NULL);
-    apr_table_do(table_size, &c->sent, r->err_headers_out, NULL);
+    apr_table_do(table_size, &c->passed, r->headers_out, NULL);
+    apr_table_do(table_size, &c->passed, r->err_headers_out, NULL);
 }
 
 /* The length of all that will be sent, behind what has been; -1: not known. */
 static apr_off_t length_known(request_rec *r)
 {
     const char *length = apr_table_get(r->headers_out, "Content-Length");
-    char *end;
-    apr_off_t n;
+    apr_off_t n = 0;
 
-    if (!length || r->header_only || r->status == HTTP_NOT_MODIFIED ||
-        apr_strtoff(&n, length, &end, 10) || *end)
+    if (!length || !*length || r->header_only || r->status == HTTP_NOT_MODIFIED)
         return -1;
-    return n;
+    for (; *length >= '0' && *length <= '9'; length++) {
+        if (n > INT64_MAX / 100)
+            return -1;
+        n = n * 10 + (*length - '0');
+    }
+    return *length ? -1 : n;
 }
 
 /* Behind the content filters and the headers, in front of chunking and TLS. */
@@ -276,28 +369,31 @@ static apr_status_t count(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     charge *c = f->ctx;
     int first = !c->begun;
-    int64_t headers = 0;
+    int64_t headers = 0, before;
     apr_off_t left;
 
     if (first) {
         c->begun = 1;
         if (f->r->connection->master)
             count_headers(c, f->r);
-        headers = c->sent;
+        headers = c->passed;
     }
+    before = c->passed;
     for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
          b = APR_BUCKET_NEXT(b))
         if (b->length != (apr_size_t)-1)
-            c->sent += b->length;
+            c->passed += b->length;
+    if (c->passed - before > PIECE)
+        mark_pieces(c, f->r->connection, bb);
     if (first && (left = length_known(f->r)) >= 0) {
         /* over HTTP/1 the headers come by themselves */
         c->known = 1;
-        c->charged = (headers ? headers : c->sent) + left;
+        c->charged = (headers ? headers : c->passed) + left;
         nap_the_core->bw_bytes(&c->visit, c->charged);
     }
-    else if (!c->known && c->sent > c->charged) {
-        nap_the_core->bw_bytes(&c->visit, c->sent - c->charged);
-        c->charged = c->sent;
+    else if (!c->known && c->passed > c->charged) {
+        nap_the_core->bw_bytes(&c->visit, c->passed - c->charged);
+        c->charged = c->passed;
     }
     return ap_pass_brigade(f->next, bb);
 }
@@ -324,13 +420,15 @@ static NAP_SELDOM int refuse(request_rec *r, const nap_bwshare *own, charge *c)
 static NAP_SELDOM int may_pass(request_rec *r, charge *c)
 {
     nap_str why = nap_the_core->bw_debt_name(&c->visit);
+    const nap_room *room = nap_dir_of(r)->room;
     nap_request q;
 
     apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
     if (c->visit.flags & NAP_BW_DRY)
         return 1;
     nap_request_fill(&q, nap_handle_make(r), r);
-    return nap_the_core->bw_excuse(&c->visit, &q);
+    return nap_the_core->bw_excuse(&c->visit, &q, room && room->index >= 0
+                                   ? (uint32_t)room->index : NAP_NONE);
 }
 
 /* access_checker: of a chain of redirects the first request only. */
@@ -414,7 +512,25 @@ static NAP_SELDOM int statistics(request_rec *r, int trace)
     return nap_page_answer(r, bb);
 }
 
-/* bwshare-info and bwshare-trace, with either spelling. */
+/* What the visitor himself owes by the limits that hold here. */
+static NAP_SELDOM int mine(request_rec *r)
+{
+    const nap_bwshare *own = nap_dir_of(r)->bwshare;
+    const limits *by = own && own->limits ? own->limits : &server_limits;
+    apr_bucket_brigade *bb;
+    nap_request q;
+
+    if (!nap_the_core || !works || by->index == NAP_NONE)
+        return HTTP_NOT_FOUND;
+    if (r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = nap_page_open(r);
+    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
+    nap_the_core->bw_mine(&q, by->index, nap_str_of(r->args));
+    return nap_page_answer(r, bb);
+}
+
+/* bwshare-info, bwshare-trace and bwshare-mine, with either spelling. */
 int nap_bwshare_handler(request_rec *r)
 {
     const char *name = r->handler;
@@ -423,5 +539,7 @@ int nap_bwshare_handler(request_rec *r)
         return DECLINED;
     if (!strcmp(name + 8, "info"))
         return statistics(r, 0);
+    if (!strcmp(name + 8, "mine"))
+        return mine(r);
     return strcmp(name + 8, "trace") ? DECLINED : statistics(r, 1);
 }

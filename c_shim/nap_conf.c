@@ -403,6 +403,8 @@ const command_rec nap_directives[] = {
             "bits of an IPv4 and of an IPv6 address that make one client"),
     BWSHARE("BwShareHorizon", NAP_BW_HORIZON, RSRC_CONF,
             "bytes a second that no client exceeds over a time, and the share to get them"),
+    BWSHARE("BwShareLink", NAP_BW_LINK, RSRC_CONF,
+            "bytes a second that the site's line carries: the longer horizons are steered by it"),
     BWSHARE("BwShareStatus", NAP_BW_STATUS, ANYWHERE, "status of a refusal: 429, 503 or 200"),
     AP_INIT_TAKE1("BwShareExempt", nap_bwshare_exempt, NULL, ANYWHERE,
                   "requests for which this expression is true are not charged"),

@@ -1,5 +1,8 @@
 /* nap_host.c: what the core may call (nap_host in nap.h). Each copies what it is
  * given, but for the names of headers. */
+#include <netdb.h>
+#include <netinet/in.h>
+
 #include <http_main.h>
 
 #include "mod_nap.h"
@@ -57,5 +60,21 @@ static void ticket_log(nap_str line)
     apr_file_write(nap_the_site->log, buf, &len);
 }
 
+static int name_of(const uint8_t address[16], char *name, size_t size)
+{
+    static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+    struct sockaddr_in v4 = { .sin_family = AF_INET };
+    struct sockaddr_in6 v6 = { .sin6_family = AF_INET6 };
+
+    if (!memcmp(address, mapped, sizeof mapped)) {
+        memcpy(&v4.sin_addr, address + 12, 4);
+        return !getnameinfo((struct sockaddr *)&v4, sizeof v4, name, (socklen_t)size, NULL, 0,
+                            NI_NAMEREQD);
+    }
+    memcpy(&v6.sin6_addr, address, 16);
+    return !getnameinfo((struct sockaddr *)&v6, sizeof v6, name, (socklen_t)size, NULL, 0,
+                        NI_NAMEREQD);
+}
+
 const nap_host nap_the_host = { err_header, set_err_header, content_type, write_body,
-                                variable, log_line, ticket_log };
+                                variable, log_line, ticket_log, name_of };

@@ -6,7 +6,7 @@
 
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm};
+use httpd::{Answer, Builder, Httpd, for_each_mpm};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ fn retry_after(answer: &Answer) -> u64 {
 #[test]
 fn a_burst_over_all_processes_gets_exactly_the_maximum() {
     for_each_mpm(|mpm| {
-        let httpd = site(LIMITS).mpm(mpm).workers(4, 4).start();
+        let httpd = site(LIMITS).mpm(mpm).workers(8, 2).start();
         let clients = ["192.0.2.1", "192.0.2.2", "2001:db8:1:2::3"];
         let all: Vec<(&str, Answer)> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8)
@@ -120,7 +120,7 @@ fn credit_comes_in_at_its_rate_and_waiting_as_told_is_enough() {
 
 #[test]
 fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
-    for mpm in [Mpm::Prefork, Mpm::Event] {
+    for_each_mpm(|mpm| {
         let httpd = site(LIMITS).mpm(mpm).start();
         for (client, path) in [
             ("192.0.2.1", "/large.bin"),
@@ -141,7 +141,50 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             row["byte_debt"].as_f64().expect("a number") > 49_000.0,
             "{row}"
         );
-    }
+    });
+}
+
+/// Nobody reads on: what is charged is what has left the server, not all that was to come.
+#[test]
+fn an_aborted_download_is_charged_as_far_as_it_came() {
+    const HUGE: usize = 48 << 20;
+    for_each_mpm(|mpm| {
+        let httpd = site("BwShareFiles 12 0.0001\nBwShareBytes 1G 1")
+            .file("htdocs/huge.bin", vec![b'x'; HUGE])
+            .cgi(
+                "stream",
+                "#!/bin/sh\nprintf '\\r\\n'; head -c 50000000 /dev/zero\n",
+            )
+            .expect_log("error writing", "a program whose reader has gone")
+            .mpm(mpm)
+            .start();
+        for (client, path) in [("192.0.2.1", "/huge.bin"), ("192.0.2.2", "/cgi-bin/stream")] {
+            let mut stream = httpd.connect();
+            let request = format!("GET {path} HTTP/1.0\r\nX-Forwarded-For: {client}\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            stream.read_exact(&mut [0; 300_000]).expect("its beginning");
+            let charged = || trace(&httpd, client)["bytes"].as_u64().expect("a number");
+            if path == "/huge.bin" {
+                assert!(charged() >= HUGE as u64, "all of it, while it is sent");
+            }
+            drop(stream);
+            // What the kernel had taken is sent: some megabytes on a loopback.
+            httpd::wait_until("it is over", Duration::from_secs(20), || {
+                (300_000..24 << 20).contains(&charged())
+            });
+        }
+        // Whole, it is charged to the byte.
+        let whole = get(&httpd, "192.0.2.3", "/huge.bin");
+        let headers: usize = whole
+            .headers
+            .iter()
+            .map(|(n, v)| n.len() + v.len() + 4)
+            .sum();
+        let all = HUGE + headers + "HTTP/1.1 200 OK\r\n\r\n".len();
+        httpd::wait_until("it is settled", Duration::from_secs(20), || {
+            trace(&httpd, "192.0.2.3")["bytes"] == all
+        });
+    });
 }
 
 #[test]
@@ -317,6 +360,101 @@ fn the_trace_shows_who_is_red() {
 }
 
 #[test]
+fn pages_have_either_spelling_and_names_only_when_asked_for() {
+    let httpd = site(LIMITS)
+        .config(
+            "<Location /bwshare_trace>\nSetHandler bwshare_trace\nBwShare Off\n</Location>\n\
+             <Location /bwshare_info>\nSetHandler bwshare_info\nBwShare Off\n</Location>",
+        )
+        .start();
+    passes(&httpd, "127.0.0.1", "/page.html", 1);
+    for path in [
+        "/bwshare_trace",
+        "/bwshare-trace/",
+        "/bwshare_trace/by/path",
+    ] {
+        let html = httpd.get(path).text();
+        assert!(
+            html.contains("127.0.0.1") && !html.contains("localhost"),
+            "{path}: {html}"
+        );
+    }
+    let html = httpd.get("/bwshare-trace?names&sort=files").text();
+    assert!(
+        html.contains("<small>localhost"),
+        "as the hosts file has it: {html}"
+    );
+    assert_eq!(trace(&httpd, "127.0.0.1")["name"], Value::Null);
+    for path in ["/bwshare_info/", "/bwshare-info/x"] {
+        assert!(
+            httpd.get(path).text().contains("Limits of a client"),
+            "{path}"
+        );
+    }
+    assert_eq!(
+        httpd.get("/bwshare_trace/x?csv").header("content-type"),
+        Some("text/csv; charset=utf-8")
+    );
+}
+
+#[test]
+fn a_visitor_sees_what_he_owes_himself() {
+    let httpd = site("BwShareFiles 12 0.0001")
+        .config("<Location /mine>\nSetHandler bwshare-mine\nBwShare Off\n</Location>")
+        .start();
+    passes(&httpd, "192.0.2.1", "/page.html", 3);
+    passes(&httpd, "192.0.2.2", "/page.html", 13);
+    let own = get(&httpd, "192.0.2.1", "/mine");
+    assert_eq!(own.header("cache-control"), Some("no-store, private"));
+    let text = own.text();
+    assert!(
+        text.contains("3.0 of 12") && text.contains("need not wait"),
+        "{text}"
+    );
+    let json = get(&httpd, "192.0.2.2", "/mine?json").json();
+    assert_eq!(json["files"]["max"], 12.0);
+    assert!(json["wait_s"].as_u64() > Some(9_900), "{json}");
+    assert!(
+        get(&httpd, "192.0.2.3", "/mine")
+            .text()
+            .contains("0.0 of 12")
+    );
+}
+
+#[test]
+fn horizons_limit_and_their_service_is_shown() {
+    let horizons = "BwShareFiles 1000 1000\nBwShareBytes 1G 1G\nBwShareLink 1M\n\
+                    BwShareHorizon 400000 1s 0.95\nBwShareHorizon 100 1h 0.9\n\
+                    BwShareHorizon 50 8h 0.5";
+    let httpd = site(horizons).start();
+    // 180,000 bytes in an hour's bucket and 720,000 in that of eight: four of 50,000 and a little.
+    let mut refused = None;
+    for _ in 0..20 {
+        let answer = get(&httpd, "192.0.2.1", "/large.bin");
+        if answer.status == 429 && answer.text().contains("more data") {
+            refused = Some(retry_after(&answer));
+            if refused > Some(2) {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    // An hour's rate is 100 a second, its bucket pays off half of that.
+    let wait = refused.expect("refused in the end");
+    assert!((100..2_000).contains(&wait), "{wait}");
+    let info = httpd.get("/bwshare-info?json").json();
+    let limits = &info["limits"][0];
+    assert_eq!(limits["link_bytes_per_s"], 1_048_576.0);
+    assert_eq!(limits["horizons"][1]["steered_to"], 100.0);
+    assert!(info["horizon_shares"][1].as_f64() < Some(1.0), "{info}");
+    let html = httpd.get("/bwshare-info").text();
+    assert!(
+        html.contains("Share achieved") && html.contains("1.0 MB a second"),
+        "{html}"
+    );
+}
+
+#[test]
 fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
     for (config, words) in [
         (
@@ -338,6 +476,16 @@ fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
         ("BwShareClient 64 64", "from 8 to 32"),
         ("BwShareRule fair", "\"fair\" is not exact or literal"),
         ("BwShareHorizon 1000 1s", "BwShareHorizon: wants"),
+        (
+            "BwShareHorizon 1e30 1s 0.5",
+            "\"1e30\" is not bytes a second",
+        ),
+        (
+            "BwShareLink -1",
+            "BwShareLink: \"-1\" is not bytes a second",
+        ),
+        ("BwShareFiles 1e30 1", "\"1e30\" is not a number of files"),
+        ("BwShareFiles 30 NaN", "\"NaN\" is not files a second"),
         ("BwShareExempt \"((\"", "is not an expression"),
     ] {
         let said = Httpd::configtest(config).expect_err(config);

@@ -9,6 +9,8 @@ use super::limits::{Answer, Limits};
 pub const LANES: usize = 3;
 const FILES: usize = 0;
 const BYTES: usize = 1;
+/// No debt: until when the client counts as seen.
+const SEEN: usize = 2;
 
 /// No debt outlasts this, 104 days: a stray value in shared memory is survived.
 const LONGEST_NS: u64 = 1 << 53;
@@ -18,7 +20,7 @@ const LONGEST_NS: u64 = 1 << 53;
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Account {
     /// When each debt is paid, inside time in nanoseconds; past: nothing is owed. Of a client
-    /// files, bytes, and unused; of its horizons the bytes of each.
+    /// files, bytes, and the end of the test that it was seen in; of its horizons the bytes of each.
     pub paid_ns: [u64; LANES],
 }
 
@@ -40,12 +42,15 @@ impl Account {
 
     /// One file.
     pub fn charge_file(&mut self, limits: &Limits, now_ns: u64) {
-        self.charge(FILES, limits.files.cost_ns(1.0), now_ns);
+        self.charge(FILES, limits.files.one_ns, now_ns);
     }
 
     /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
     /// beyond the maximum.
     pub fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
+        if limits.refused == 0.0 {
+            return;
+        }
         let cost = limits.files.cost_ns(limits.refused);
         let left = limits.files.room_ns.saturating_sub(self.files_ns(now_ns));
         if cost.min(left) > 0 {
@@ -55,7 +60,7 @@ impl Account {
 
     /// Take back what [`charge_file`](Self::charge_file) did.
     pub fn return_file(&mut self, limits: &Limits) {
-        self.give_back(FILES, limits.files.cost_ns(1.0));
+        self.give_back(FILES, limits.files.one_ns);
     }
 
     /// So many bytes; below zero: fewer were sent than were charged.
@@ -81,6 +86,17 @@ impl Account {
     pub fn owed_ns(&self, lane: usize, now_ns: u64) -> u64 {
         let paid = self.paid_ns.get(lane).copied().unwrap_or(0);
         paid.saturating_sub(now_ns).min(LONGEST_NS)
+    }
+
+    /// Has the client been seen in the test that is running? It takes `test_ns`.
+    pub fn seen_at(&self, now_ns: u64, test_ns: u64) -> bool {
+        // What is further away is a stray value.
+        (1..=test_ns).contains(&self.paid_ns[SEEN].saturating_sub(now_ns))
+    }
+
+    /// It has, until its end.
+    pub fn see_until(&mut self, end_ns: u64) {
+        self.paid_ns[SEEN] = end_ns;
     }
 
     /// Does nobody owe anything here?

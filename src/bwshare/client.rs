@@ -5,8 +5,6 @@
 //! prefix has a debt of its own, with [`WIDE`] times the limits. Keys are SipHash-1-3 over a secret:
 //! nobody outside can choose clients that collide.
 
-use std::hash::Hasher;
-
 /// Clients of one wider prefix that may use all of their limits at a time.
 pub const WIDE: f64 = 8.0;
 
@@ -49,12 +47,10 @@ impl Client {
             false => prefixes.v6.min(128),
         };
         let key = |bits: u8| {
-            let mut hasher = std::collections::hash_map::DefaultHasher::new();
-            hasher.write(secret);
-            hasher.write_u64(u64::from(scope) << 8 | u64::from(bits));
-            hasher.write_u128(prefix(&address, bits));
+            let of = u64::from(scope) << 8 | u64::from(bits);
+            let address = prefix(&address, bits);
             // Zero is an empty entry, the lowest bit tells horizons from debts.
-            hasher.finish().max(2) & !1
+            sip_1_3(secret, [of, address as u64, (address >> 64) as u64]).max(2) & !1
         };
         Client {
             address: prefix(&address, bits).to_be_bytes(),
@@ -63,6 +59,41 @@ impl Client {
             wide: (!v4 && bits > 48).then(|| key(48)),
         }
     }
+}
+
+/// SipHash-1-3 (Aumasson and Bernstein) of three words; std's has no way to give it a key.
+fn sip_1_3(secret: &[u8; 16], words: [u64; 3]) -> u64 {
+    let secret = u128::from_le_bytes(*secret);
+    let (k0, k1) = (secret as u64, (secret >> 64) as u64);
+    let mut v = [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    // The last word is the length in bytes, in its highest byte.
+    for word in words.into_iter().chain([(8 * words.len() as u64) << 56]) {
+        v[3] ^= word;
+        sip_round(&mut v);
+        v[0] ^= word;
+    }
+    v[2] ^= 0xff;
+    (0..3).for_each(|_| sip_round(&mut v));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+#[inline(always)]
+fn sip_round([a, b, c, d]: &mut [u64; 4]) {
+    *a = a.wrapping_add(*b);
+    *c = c.wrapping_add(*d);
+    *b = b.rotate_left(13) ^ *a;
+    *d = d.rotate_left(16) ^ *c;
+    *a = a.rotate_left(32);
+    *c = c.wrapping_add(*b);
+    *a = a.wrapping_add(*d);
+    *b = b.rotate_left(17) ^ *c;
+    *d = d.rotate_left(21) ^ *a;
+    *c = c.rotate_left(32);
 }
 
 fn prefix(address: &[u8; 16], bits: u8) -> u128 {
@@ -117,6 +148,21 @@ mod tests {
         assert_ne!(key(0, 1), key(1, 1));
         for secret in 0..=255 {
             assert!(key(0, secret) > 1 && key(0, secret) & 1 == 0);
+        }
+    }
+
+    /// std's hasher is the same function with a secret of zero.
+    #[test]
+    fn keys_are_siphash_1_3() {
+        use std::hash::Hasher as _;
+        for words in [
+            [0; 3],
+            [1, 2, 3],
+            [u64::MAX, 7 << 60, 0x0123_4567_89ab_cdef],
+        ] {
+            let mut known = std::collections::hash_map::DefaultHasher::new();
+            words.iter().for_each(|word| known.write_u64(*word));
+            assert_eq!(sip_1_3(&[0; 16], words), known.finish());
         }
     }
 

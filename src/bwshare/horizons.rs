@@ -16,6 +16,10 @@ pub const HORIZONS: usize = LANES;
 pub struct Horizons {
     lanes: [Lane; HORIZONS],
     n: usize,
+    /// A bucket's share of what a window may carry.
+    share: f64,
+    /// What each rate is steered to, a share of it.
+    factors: [f64; HORIZONS],
 }
 
 impl Horizons {
@@ -23,15 +27,21 @@ impl Horizons {
     pub const NONE: Horizons = Horizons {
         lanes: [Lane {
             unit_ns: 1.0,
+            one_ns: 1,
             room_ns: 0,
         }; HORIZONS],
         n: 0,
+        share: 1.0,
+        factors: [1.0; HORIZONS],
     };
 
     /// From (rate in bytes a second, horizon in seconds), shortest first; at most three are read.
     /// `share` of both is the bucket: 0.5 bounds every window.
     pub fn new(limits: &[(f64, f64)], share: f64) -> Horizons {
-        let mut horizons = Horizons::NONE;
+        let mut horizons = Horizons {
+            share,
+            ..Horizons::NONE
+        };
         for (lane, &(rate, period_s)) in horizons.lanes.iter_mut().zip(limits) {
             *lane = Lane::new(rate * period_s * share, rate * share, false);
             horizons.n += 1;
@@ -49,6 +59,17 @@ impl Horizons {
         self.lanes.get(..self.n).unwrap_or(&[])
     }
 
+    /// What a window carries at most, as a multiple of what its bucket holds.
+    pub fn windows(&self) -> f64 {
+        1.0 / self.share
+    }
+
+    /// The same limits, each rate multiplied by its factor, at most 1. A bucket is so long as ever
+    /// and a byte costs more of it: who has used half of the higher rate has used half of this one.
+    pub fn steered(&self, factors: [f64; HORIZONS]) -> Horizons {
+        Horizons { factors, ..*self }
+    }
+
     /// May a client have more, when its size is not known yet? Then each debt must be below its
     /// maximum, and a window may carry one answer more than its limit.
     pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
@@ -64,18 +85,19 @@ impl Horizons {
         self.lanes().iter().enumerate().all(|(i, lane)| {
             account
                 .owed_ns(i, now_ns)
-                .saturating_add(lane.cost_ns(bytes))
+                .saturating_add(lane.cost_ns(bytes / self.factors[i]))
                 <= lane.room_ns
         })
     }
 
-    /// So many bytes; below zero: fewer were sent than were charged.
+    /// So many bytes; below zero: fewer were sent than were charged. What is given back is never
+    /// more than was charged, whatever the rate has been steered to meanwhile.
     pub fn charge(&self, account: &mut Account, bytes: i64, now_ns: u64) {
         for (i, lane) in self.lanes().iter().enumerate() {
-            let cost_ns = lane.cost_ns(bytes.unsigned_abs() as f64);
+            let units = bytes.unsigned_abs() as f64;
             match bytes < 0 {
-                true => account.give_back(i, cost_ns),
-                false => account.charge(i, cost_ns, now_ns),
+                true => account.give_back(i, lane.cost_ns(units)),
+                false => account.charge(i, lane.cost_ns(units / self.factors[i]), now_ns),
             }
         }
     }
@@ -83,7 +105,7 @@ impl Horizons {
     pub(super) fn times(&self, n: f64) -> Horizons {
         Horizons {
             lanes: self.lanes.map(|lane| lane.times(n)),
-            n: self.n,
+            ..*self
         }
     }
 }

@@ -13,6 +13,8 @@ use super::horizons::Horizons;
 pub struct Lane {
     /// How long one unit (a file, a byte) takes to be paid off, nanoseconds, above 0.
     pub unit_ns: f64,
+    /// The same, rounded.
+    pub one_ns: u64,
     /// How long the maximum takes, nanoseconds.
     pub room_ns: u64,
 }
@@ -81,6 +83,7 @@ impl Lane {
         };
         Lane {
             unit_ns,
+            one_ns: unit_ns.round() as u64,
             room_ns: (max * unit_ns).round() as u64,
         }
     }
@@ -107,8 +110,10 @@ impl Lane {
 
     /// The same for `n` clients together.
     pub fn times(&self, n: f64) -> Lane {
+        let unit_ns = self.unit_ns / n;
         Lane {
-            unit_ns: self.unit_ns / n,
+            unit_ns,
+            one_ns: unit_ns.round() as u64,
             room_ns: self.room_ns,
         }
     }
@@ -124,7 +129,7 @@ impl Limits {
     pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
         // The exact rule counts the file that is asked for; a byte debt must be below its maximum.
         let (file, byte) = match self.rule {
-            Rule::Exact => (self.files.cost_ns(1.0), 1),
+            Rule::Exact => (self.files.one_ns, 1),
             Rule::Literal => (0, 0),
         };
         let files = (account.files_ns(now_ns).saturating_add(file)) // what it would be then

@@ -10,6 +10,7 @@
 //! | [`limits`] | a maximum and a credit rate; the rule, and how long to wait | 6 |
 //! | [`account`] | what one client owes | 6 |
 //! | [`horizons`] | the limit of the note's three horizons | 6 |
+//! | [`service`] | how well the horizons are served, and what they are steered to | 6 |
 //! | [`client`] | who is one client: an address or a prefix, hashed with a secret | 6 |
 //! | [`table`] | the debts of all clients, and what happens when there are too many | 6 |
 //! | [`trace`] | what clients have done, for the administrator | 6 |
@@ -21,6 +22,7 @@ pub mod account;
 pub mod client;
 pub mod horizons;
 pub mod limits;
+pub mod service;
 pub mod table;
 pub mod trace;
 pub mod visit;

@@ -15,6 +15,7 @@
 
 use super::account::Account;
 use super::limits::{Answer, Limits};
+use super::service::TEST_NS;
 
 /// Buckets of a stripe.
 pub const BUCKETS: usize = 64;
@@ -211,6 +212,21 @@ impl Stripe {
         limits.answer(&self.account(key), now).or_longer(horizons)
     }
 
+    /// Has this client not been here since the running test of [`service`](super::service) began?
+    /// Then the first horizon that it is eligible for: it is inside all longer ones.
+    pub fn begin_test(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Option<usize> {
+        let now = self.time(now_ns);
+        if self.account(key).seen_at(now, TEST_NS) {
+            return None;
+        }
+        let end = (now / TEST_NS + 1).saturating_mul(TEST_NS);
+        self.change(key, limits, now_ns, |account, _| account.see_until(end));
+        let account = self.account(key | 1);
+        let lanes = limits.horizons.lanes();
+        let outside = |i: &usize| account.owed_ns(*i, now) >= lanes[*i].room_ns;
+        (0..lanes.len()).rev().find(outside).or(Some(0))
+    }
+
     /// What this key owes.
     pub fn account(&self, key: u64) -> Account {
         self.find(key)
@@ -372,6 +388,7 @@ mod tests {
     use crate::bwshare::horizons::Horizons;
     use crate::bwshare::limits::tests::limits;
     use crate::bwshare::limits::{Debt, Rule};
+    use crate::bwshare::service::{Service, Terms};
 
     fn the_note() -> Limits {
         limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact)
@@ -495,6 +512,80 @@ mod tests {
             }
         ));
         assert_eq!(stripe.counts.eligible, [2, 3, 0]);
+    }
+
+    /// R1, R2 and R3 of the note in bytes a second, and 1 s, 1 h, 8 h.
+    const THREE: [(f64, f64); 3] = [(125_000.0, 1.0), (12_500.0, 3600.0), (6_250.0, 28_800.0)];
+
+    /// What clients were sent, each answer with its time, and the service they had, in so many hours
+    /// on a line of `link` bytes a second that the longer rates are steered by. A client comes, stays
+    /// for some minutes and downloads what it may, and comes again.
+    fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, Service) {
+        let mut limits = limits((1e6, 1e3), (1e12, 1e9), Rule::Exact);
+        let configured = Horizons::new(&THREE, 0.5);
+        let terms = Terms {
+            horizons: &configured,
+            shares: [0.95, 0.95, 0.95],
+            link,
+        };
+        let (mut stripe, mut service) = (Box::new(Stripe::EMPTY), Service::EMPTY);
+        let mut sent = vec![Vec::new(); clients as usize];
+        for half_s in 0..n * 7200 {
+            let now = 1_000_000 * S + half_s * S / 2;
+            limits.horizons = configured.steered(service.factors());
+            for client in 0..clients {
+                // Away for half of the quarters of an hour.
+                let luck = key(seed ^ client << 40 ^ (half_s / 1800) << 8);
+                let draw = key(seed ^ client << 40 ^ half_s << 8 ^ 1);
+                if luck & 2 == 0 || !draw.is_multiple_of(4) {
+                    continue;
+                }
+                let k = key(client + 1);
+                if let Some(first) = stripe.begin_test(k, &limits, now) {
+                    service.note(first, &terms, now);
+                }
+                if stripe.enter(k, &limits, now) == Answer::Pass {
+                    let bytes = (draw >> 20) % 100_000;
+                    stripe.charge_bytes(k, &limits, bytes as i64, now);
+                    sent[client as usize].push((now, bytes as f64));
+                }
+            }
+        }
+        (sent, service)
+    }
+
+    #[test]
+    fn no_window_of_a_second_an_hour_or_eight_carries_more_than_its_limit() {
+        let seed = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
+        let (sent, service) = hours(17, 200_000.0, 6, seed);
+        let mut fullest = [0f64; 3];
+        for sent in sent {
+            for (full, (rate, period_s)) in fullest.iter_mut().zip(THREE) {
+                let period = (period_s * 1e9) as u64;
+                let (mut from, mut carried) = (0, 0.0);
+                for &(at, bytes) in &sent {
+                    while sent[from].0 + period <= at {
+                        carried -= sent[from].1;
+                        from += 1;
+                    }
+                    // The last answer's length was not known when its client was let in.
+                    assert!(carried <= rate * period_s, "{period_s} s: NAP_SEED={seed}");
+                    carried += bytes;
+                    *full = full.max(carried / (rate * period_s));
+                }
+            }
+        }
+        assert!(fullest.iter().all(|full| *full > 0.5), "{fullest:?}");
+        assert!((0..3).all(|i| service.share(i).is_some()), "published");
+    }
+
+    #[test]
+    fn steering_brings_the_service_nearer_to_what_is_wanted() {
+        let (_, unsteered) = hours(1, 450_000.0, 12, 7);
+        let (_, steered) = hours(20, 450_000.0, 12, 7);
+        let [before, after] = [unsteered, steered].map(|service| service.share(0));
+        assert!(before < after, "{before:?} {after:?}");
     }
 
     #[test]

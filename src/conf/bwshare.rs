@@ -18,6 +18,7 @@ pub enum BwDirective {
     Tx1Max,
     Tx2Rate,
     Tx2Max,
+    Link,
 }
 
 use BwDirective::*;
@@ -56,6 +57,8 @@ pub struct BwShareConf {
     pub horizon_period: [i64; HORIZONS],
     /// The share of requests that are to get it.
     pub horizon_share: [i64; HORIZONS],
+    /// Bytes a second that the site's line carries.
+    pub link: i64,
 }
 
 const ONE: i64 = 1_000_000;
@@ -64,7 +67,7 @@ impl BwDirective {
     /// The directive with this number in `nap_bw_directive`.
     pub fn from_number(number: u32) -> Option<BwDirective> {
         let all = [
-            Files, Bytes, Rule, Client, Horizon, Status, Tx1Rate, Tx1Max, Tx2Rate, Tx2Max,
+            Files, Bytes, Rule, Client, Horizon, Status, Tx1Rate, Tx1Max, Tx2Rate, Tx2Max, Link,
         ];
         all.into_iter().find(|which| *which as u32 == number)
     }
@@ -82,6 +85,7 @@ impl BwDirective {
             Tx1Max => "BW_tx1debt_max",
             Tx2Rate => "BW_tx2cred_rate",
             Tx2Max => "BW_tx2debt_max",
+            Link => "BwShareLink",
         }
     }
 }
@@ -161,6 +165,7 @@ impl BwShareConf {
         horizon_rate: [UNSET; HORIZONS],
         horizon_period: [UNSET; HORIZONS],
         horizon_share: [UNSET; HORIZONS],
+        link: UNSET,
     };
 
     /// One directive; the error is the sentence to show.
@@ -185,6 +190,7 @@ impl BwShareConf {
             Tx1Max => self.files_max = one(&FILES_MAX)?,
             Tx2Rate => self.bytes_rate = one(&BYTES_RATE)?,
             Tx2Max => self.bytes_max = one(&BYTES_MAX)?,
+            Link => self.link = one(&BYTES_RATE)?,
             Rule => self.rule(args)?,
             Client => self.client(args)?,
             Horizon => self.horizon(args)?,
@@ -296,6 +302,7 @@ impl BwShareConf {
             horizon_rate: horizons.horizon_rate,
             horizon_period: horizons.horizon_period,
             horizon_share: horizons.horizon_share,
+            link: of(self.link, below.link),
         }
     }
 
@@ -343,7 +350,7 @@ mod tests {
         for line in line.split("; ") {
             let mut words = line.split(' ');
             let name = words.next().expect("a name");
-            let which = (1..=10)
+            let which = (1..=11)
                 .filter_map(BwDirective::from_number)
                 .find(|which| which.name() == name)
                 .expect("a directive");
@@ -406,6 +413,7 @@ mod tests {
                 "BW_tx1debt_max {}",
                 "BW_tx2cred_rate {}",
                 "BW_tx2debt_max {}",
+                "BwShareLink {}",
             ] {
                 // 1.0000001 has too many digits, but a byte is no worse for none at all
                 let line = line.replace("{}", value);

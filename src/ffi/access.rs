@@ -15,7 +15,7 @@ use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::{Ticket, cookies};
 use crate::page::sale::sells;
-use crate::room::arrival::Arrival;
+use crate::room::arrival::{Arrival, bind_of};
 use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
@@ -253,6 +253,30 @@ impl Carried {
     pub fn tickets(&self) -> &[Ticket] {
         &self.tickets
     }
+}
+
+/// Does the request carry a ticket of this room in its prime window, which nobody has used?
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub unsafe fn holds_prime(
+    q: &nap_request,
+    process: &Process,
+    setup: &Setup,
+    room: &RoomSetup,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let carried = unsafe { Carried::of(q, setup, room) };
+    if carried.tickets.is_empty() {
+        return false;
+    }
+    let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
+    let is_prime = |view: &GateView<'_>| carried.tickets.iter().any(|t| view.is_prime(t, bind));
+    let held = process.segment.locked(|tables, now, wakes| {
+        let view = tables.gate(room.gate, now, wakes);
+        view.is_some_and(|view| is_prime(&view))
+    });
+    held.unwrap_or(false)
 }
 
 /// Hashes of a client's prefix, /32 or /64, and of the wider one, /24 or /48.

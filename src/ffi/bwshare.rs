@@ -4,10 +4,10 @@ use std::ffi::{c_char, c_int};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
-use super::access::Carried;
+use super::access::holds_prime;
 use super::contract::{
-    NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_bw_conf, nap_bw_directive,
-    nap_request, nap_str, nap_visit,
+    NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf,
+    nap_bw_directive, nap_request, nap_str, nap_visit,
 };
 use super::guard::guard;
 use super::pages::{say_type, wall_now, wishes};
@@ -17,11 +17,14 @@ use super::text::{lend, text};
 use crate::bwshare::client::{Client, Prefixes, WIDE};
 use crate::bwshare::horizons::Horizons;
 use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
+use crate::bwshare::service::Terms;
 use crate::bwshare::table::{CLIENTS, Counts};
 use crate::bwshare::visit::{Reason, Visit};
 use crate::conf::{BwDirective, BwShareConf};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::micros::Micros;
+use crate::page::accept::Format;
+use crate::page::owed::{Due, Owed};
 use crate::page::slow_down::{Much, SlowDown};
 use crate::shm::debts::{Debts, nanoseconds};
 
@@ -35,6 +38,24 @@ struct Limit {
     host: String,
     /// Share of requests that are to be inside each horizon.
     shares: [f64; 3],
+    /// Bytes a second that the line carries; None: nothing is steered.
+    link: Option<f64>,
+    /// Where its service is kept; None: there are no horizons to be steered.
+    service: Option<usize>,
+}
+
+impl Limit {
+    fn horizons(&self) -> &Horizons {
+        &self.limits[0].horizons
+    }
+
+    fn terms(&self) -> Option<Terms<'_>> {
+        Some(Terms {
+            horizons: self.horizons(),
+            shares: self.shares,
+            link: self.link?,
+        })
+    }
 }
 
 /// What is in force.
@@ -131,7 +152,7 @@ fn limits_of(conf: &BwShareConf) -> Limits {
 }
 
 pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u32 {
-    guard(super::contract::NAP_NONE, || {
+    guard(NAP_NONE, || {
         // SAFETY: nap.h's promises; only read.
         let (conf, host) = unsafe { (bw_conf(conf.cast_mut()), text(host)) };
         let conf = conf
@@ -154,6 +175,8 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
             scope,
             host: host.to_owned(),
             shares: conf.horizon_share.map(|share| share as f64 / 1e6),
+            link: (conf.link > 0).then(|| conf.link as f64 / 1e6),
+            service: None,
         });
         (draft.len() - 1) as u32
     })
@@ -161,7 +184,7 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
 
 pub unsafe extern "C" fn bw_start() -> c_int {
     guard(0, || {
-        let limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
+        let mut limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
         let Some(process) = process::process() else {
             return 0;
         };
@@ -171,6 +194,17 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };
+        for limit in limits.iter_mut().filter(|limit| limit.link.is_some()) {
+            if limit.horizons().is_empty() {
+                continue;
+            }
+            limit.service = debts.service_of(limit.scope);
+            if limit.service.is_none() {
+                let line = "BwShareLink: too many virtual hosts have horizons of their own; those \
+                            of the last ones are not steered";
+                process.host.log(NAP_LOG_WARN, line);
+            }
+        }
         let entries = 1 + limits.iter().any(|l| !l.limits[0].horizons.is_empty()) as usize;
         let [debt_bytes, trace_bytes] = debts.bytes().map(|bytes| bytes.div_ceil(1024));
         let line = format!(
@@ -197,6 +231,8 @@ struct Charged<'a> {
     limit: &'static Limit,
     v: &'a nap_visit,
     now_ns: u64,
+    /// The limits with their horizons as they are steered; None: as configured.
+    steered: Option<Box<[Limits; 2]>>,
 }
 
 impl Charged<'_> {
@@ -208,7 +244,13 @@ impl Charged<'_> {
             limit,
             v,
             now_ns: now_ns(),
+            steered: limit.service.map(|service| steered(bw, limit, service)),
         })
+    }
+
+    #[inline]
+    fn limits(&self) -> &[Limits; 2] {
+        self.steered.as_deref().unwrap_or(&self.limit.limits)
     }
 
     /// In the client's own stripe; None: its lock cannot be had.
@@ -218,7 +260,7 @@ impl Charged<'_> {
             act(&mut Visit {
                 stripe,
                 trace,
-                limits: &self.limit.limits[0],
+                limits: &self.limits()[0],
                 now_ns: self.now_ns,
             })
         })
@@ -233,7 +275,7 @@ impl Charged<'_> {
             act(&mut Visit {
                 stripe,
                 trace: None,
-                limits: &self.limit.limits[1],
+                limits: &self.limits()[1],
                 now_ns: self.now_ns,
             })
         })
@@ -243,6 +285,9 @@ impl Charged<'_> {
     #[inline]
     fn enter(&self, client: &Client) -> Option<(Answer, Option<Reason>)> {
         let excused = self.v.flags & NAP_BW_EXCUSED != 0;
+        if self.limit.service.is_some() {
+            self.begin_test();
+        }
         let answer = self.own(|visit| visit.enter(client, self.limit.scope, excused))?;
         if let Answer::Refuse { debt, .. } = answer {
             return Some((answer, Some(Reason::Own(debt))));
@@ -265,6 +310,31 @@ impl Charged<'_> {
             _ => Some((Answer::Pass, None)),
         }
     }
+}
+
+impl Charged<'_> {
+    /// Once in each test of the line the client counts.
+    #[inline(never)]
+    fn begin_test(&self) {
+        let begun = self.own(|visit| {
+            let (key, now_ns) = (self.v.key, visit.now_ns);
+            visit.stripe.begin_test(key, visit.limits, now_ns)
+        });
+        let (service, terms) = (self.limit.service, self.limit.terms());
+        if let (Some(first), Some(service), Some(terms)) = (begun.flatten(), service, terms) {
+            let debts = &self.bw.debts;
+            debts.begin_test(service, first, &terms, self.now_ns);
+        }
+    }
+}
+
+#[inline(never)]
+fn steered(bw: &BwShare, limit: &Limit, service: usize) -> Box<[Limits; 2]> {
+    let factors = bw.debts.factors(service);
+    Box::new(limit.limits.map(|limits| Limits {
+        horizons: limits.horizons.steered(factors),
+        ..limits
+    }))
 }
 
 pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int {
@@ -295,7 +365,7 @@ pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int
     })
 }
 
-pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request) -> c_int {
+pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, room: u32) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
         let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
@@ -304,15 +374,12 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request) -> 
         let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
             return 0;
         };
-        let now = process.segment.now();
-        let prime = setup.rooms.iter().any(|room| {
-            // SAFETY: nap.h: q's strings are live for the call.
-            let carried = unsafe { Carried::of(q, setup, room) };
-            let tickets = carried.tickets().iter();
-            tickets
-                .clone()
-                .any(|ticket| ticket.start <= now && now < ticket.prime_end)
-        });
+        // SAFETY: nap.h: q's strings are live for the call.
+        let holds = |room| unsafe { holds_prime(q, process, setup, room) };
+        let prime = match room {
+            NAP_NONE => setup.rooms.iter().any(holds),
+            room => setup.rooms.get(room as usize).is_some_and(holds),
+        };
         match Charged::of(v).filter(|_| prime) {
             None => 0,
             Some(charged) => {
@@ -419,17 +486,85 @@ pub unsafe extern "C" fn bw_info(q: *const nap_request, trace: c_int, args: nap_
         let query = TraceQuery::parse(args);
         let (content_type, body) = match trace {
             0 => report(bw).render(&query),
-            _ => TraceReport::of(rows(bw), limit_lines(bw), wall_now(), query).render(),
+            _ => {
+                let mut report = TraceReport::of(rows(bw), limit_lines(bw), wall_now(), query);
+                let end = process.segment.now() + NAMES_TAKE;
+                report.name(|address| match process.segment.now() < end {
+                    true => process.host.name_of(&address),
+                    false => None,
+                });
+                report.render()
+            }
         };
         answer.body(content_type, &body);
     });
 }
 
+/// Looking names up ends after so long, with what there is: each look-up may take seconds.
+const NAMES_TAKE: Micros = Micros::from_secs(5);
+
+pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_str) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (q, args) = unsafe { (q.as_ref(), text(args)) };
+        let (Some(q), Some(process), Some(bw)) = (q, process::process(), in_force()) else {
+            return;
+        };
+        let Some(limit) = bw.limits.get(limits as usize) else {
+            return;
+        };
+        let client = Client::of(q.client, limit.prefixes, limit.scope, &bw.secret);
+        let now_ns = now_ns();
+        let owed = bw.debts.of(client.key, |stripe, _| {
+            let limits = &limit.limits[0];
+            let answer = stripe.answer(client.key, limits, now_ns);
+            let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
+            Owed {
+                files: due(&limits.files, account.files_ns(now)),
+                bytes: due(&limits.bytes, account.bytes_ns(now)),
+                wait: Micros(answer.wait_ns().div_ceil(1000)),
+            }
+        });
+        // SAFETY: nap.h's promise.
+        let (format, language) = unsafe { wishes(q) };
+        let format = match args {
+            "json" => Format::Json,
+            _ => format,
+        };
+        let answer = process.host.answer(q.r);
+        answer.set(c"Cache-Control", "no-store, private");
+        answer.set(c"X-Robots-Tag", "noindex");
+        answer.add(c"Vary", "Accept, Accept-Language");
+        if let Some(owed) = owed {
+            let (content_type, body) = owed.render(format, language);
+            answer.body(content_type, &body);
+        }
+    });
+}
+
+fn due(lane: &Lane, owed_ns: u64) -> Due {
+    Due {
+        debt: lane.units(owed_ns),
+        max: lane.max(),
+        rate: lane.rate(),
+    }
+}
+
 fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {
-    let lines = bw.limits.iter();
-    lines
-        .map(|limit| LimitLine::of(&limit.host, limit.scope, &limit.limits[0], limit.shares))
-        .collect()
+    let line = |limit: &Limit| {
+        let mut line = LimitLine::of(&limit.host, limit.scope, &limit.limits[0], limit.shares);
+        let now_ns = now_ns();
+        if let (Some(service), Some(terms)) = (limit.service, limit.terms()) {
+            // Nobody may have come since a test ended.
+            let seen = bw.debts.service(service, |service| {
+                service.advance(&terms, now_ns);
+                *service
+            });
+            line.serve(terms.link, &seen.unwrap_or_default());
+        }
+        line
+    };
+    bw.limits.iter().map(line).collect()
 }
 
 fn report(bw: &BwShare) -> DebtReport {

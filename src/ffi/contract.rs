@@ -167,6 +167,7 @@ pub const NAP_BW_TX1_RATE: nap_bw_directive = 7;
 pub const NAP_BW_TX1_MAX: nap_bw_directive = 8;
 pub const NAP_BW_TX2_RATE: nap_bw_directive = 9;
 pub const NAP_BW_TX2_MAX: nap_bw_directive = 10;
+pub const NAP_BW_LINK: nap_bw_directive = 11;
 pub type nap_bw_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -184,10 +185,11 @@ pub struct nap_bw_conf {
     pub horizon_rate: [i64; 3usize],
     pub horizon_period: [i64; 3usize],
     pub horizon_share: [i64; 3usize],
+    pub link: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_bw_conf"][::std::mem::size_of::<nap_bw_conf>() - 152usize];
+    ["Size of nap_bw_conf"][::std::mem::size_of::<nap_bw_conf>() - 160usize];
     ["Alignment of nap_bw_conf"][::std::mem::align_of::<nap_bw_conf>() - 8usize];
     ["Offset of field: nap_bw_conf::files_max"]
         [::std::mem::offset_of!(nap_bw_conf, files_max) - 0usize];
@@ -214,6 +216,7 @@ const _: () = {
         [::std::mem::offset_of!(nap_bw_conf, horizon_period) - 104usize];
     ["Offset of field: nap_bw_conf::horizon_share"]
         [::std::mem::offset_of!(nap_bw_conf, horizon_share) - 128usize];
+    ["Offset of field: nap_bw_conf::link"][::std::mem::offset_of!(nap_bw_conf, link) - 152usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -492,10 +495,17 @@ pub struct nap_host {
     pub log:
         ::std::option::Option<unsafe extern "C" fn(level: ::std::os::raw::c_int, line: nap_str)>,
     pub ticket_log: ::std::option::Option<unsafe extern "C" fn(line: nap_str)>,
+    pub name_of: ::std::option::Option<
+        unsafe extern "C" fn(
+            address: *const u8,
+            name: *mut ::std::os::raw::c_char,
+            size: usize,
+        ) -> ::std::os::raw::c_int,
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 56usize];
+    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 64usize];
     ["Alignment of nap_host"][::std::mem::align_of::<nap_host>() - 8usize];
     ["Offset of field: nap_host::err_header"]
         [::std::mem::offset_of!(nap_host, err_header) - 0usize];
@@ -508,6 +518,7 @@ const _: () = {
     ["Offset of field: nap_host::log"][::std::mem::offset_of!(nap_host, log) - 40usize];
     ["Offset of field: nap_host::ticket_log"]
         [::std::mem::offset_of!(nap_host, ticket_log) - 48usize];
+    ["Offset of field: nap_host::name_of"][::std::mem::offset_of!(nap_host, name_of) - 56usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -681,7 +692,11 @@ pub struct nap_core {
         unsafe extern "C" fn(v: *mut nap_visit, client: *const u8) -> ::std::os::raw::c_int,
     >,
     pub bw_excuse: ::std::option::Option<
-        unsafe extern "C" fn(v: *mut nap_visit, q: *const nap_request) -> ::std::os::raw::c_int,
+        unsafe extern "C" fn(
+            v: *mut nap_visit,
+            q: *const nap_request,
+            room: u32,
+        ) -> ::std::os::raw::c_int,
     >,
     pub bw_bytes: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: i64)>,
     pub bw_refusal:
@@ -692,10 +707,13 @@ pub struct nap_core {
     pub bw_info: ::std::option::Option<
         unsafe extern "C" fn(q: *const nap_request, trace: ::std::os::raw::c_int, args: nap_str),
     >,
+    pub bw_mine: ::std::option::Option<
+        unsafe extern "C" fn(q: *const nap_request, limits: u32, args: nap_str),
+    >,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 384usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 392usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -770,6 +788,7 @@ const _: () = {
     ["Offset of field: nap_core::bw_debt_name"]
         [::std::mem::offset_of!(nap_core, bw_debt_name) - 368usize];
     ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 376usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 384usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -41,6 +41,24 @@ impl Host {
         }
     }
 
+    /// The name that DNS or the hosts file has for an address (v4 as ::ffff:a.b.c.d). Takes as long
+    /// as they do, so nothing may be locked.
+    pub fn name_of(&self, address: &[u8; 16]) -> Option<String> {
+        let mut name = [0u8; 256];
+        // SAFETY: callable (new()); the address is 16 bytes, and the name ends with a zero within
+        // its size.
+        let found = unsafe {
+            self.0.name_of?(
+                address.as_ptr(),
+                name.as_mut_ptr().cast::<c_char>(),
+                name.len(),
+            )
+        };
+        let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        (found != 0 && name.chars().all(plain)).then(|| name.to_owned())
+    }
+
     /// The answer of the request `r`.
     pub fn answer(&self, r: *mut c_void) -> Answer<'_> {
         Answer { host: self, r }

@@ -84,6 +84,7 @@ static CORE: nap_core = nap_core {
     bw_page: Some(bwshare::bw_page),
     bw_debt_name: Some(bwshare::bw_debt_name),
     bw_info: Some(bwshare::bw_info),
+    bw_mine: Some(bwshare::bw_mine),
 };
 
 /// The table; the one symbol of the core that the shim links to.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::bwshare::SECOND_NS;
 use crate::bwshare::limits::{Limits, Rule};
+use crate::bwshare::service::Service;
 use crate::bwshare::table::Counts;
 use crate::bwshare::trace::Row;
 use crate::bwshare::visit::Reason;
@@ -33,6 +34,8 @@ pub struct LimitLine {
     bytes_max: f64,
     bytes_per_s: f64,
     refused_charge: f64,
+    /// `BwShareLink`; None: the horizons are not steered.
+    link_bytes_per_s: Option<f64>,
     horizons: Vec<HorizonLine>,
 }
 
@@ -42,6 +45,10 @@ struct HorizonLine {
     bytes_per_s: f64,
     period_s: f64,
     wanted_share: f64,
+    /// What the rate is steered to, bytes a second.
+    steered_to: f64,
+    /// The share of the last hour's tests at which the line was enough; None: none was made.
+    achieved_share: Option<f64>,
 }
 
 /// What all clients owe together.
@@ -85,6 +92,12 @@ pub struct DebtRow {
 #[derive(Clone, Debug, Serialize)]
 struct TraceLine {
     client: String,
+    /// What DNS calls it; None: not asked for, or it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    /// None: it is more than one address.
+    #[serde(skip)]
+    address: Option<[u8; 16]>,
     host: String,
     files: u64,
     bytes: u64,
@@ -113,6 +126,8 @@ pub struct TraceQuery {
     filter: String,
     /// From 1.
     page: usize,
+    /// Are names to be looked up?
+    names: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,11 +197,23 @@ impl TraceHtml<'_> {
             Column::Bytes => "Bytes",
             Column::FileDebt => "File debt",
             Column::ByteDebt => "Byte debt",
-            Column::Bandwidth => "Bytes a second",
+            Column::Bandwidth => "A second",
             Column::Refused => "Refused",
             Column::First => "First seen",
             Column::Last => "Last seen",
         }
+    }
+
+    /// The time of a stamp, with its date if that is not today's.
+    fn when<'s>(&self, stamp: &'s str) -> &'s str {
+        let today = stamp.get(..10) == self.report.time.get(..10);
+        stamp
+            .get(if today { 11..19 } else { 0..19 })
+            .unwrap_or(stamp)
+    }
+
+    fn has_hosts(&self) -> bool {
+        self.report.rows.iter().any(|line| !line.host.is_empty())
     }
 }
 
@@ -209,14 +236,26 @@ impl LimitLine {
             bytes_max: limits.bytes.max(),
             bytes_per_s: limits.bytes.rate(),
             refused_charge: limits.refused,
+            link_bytes_per_s: None,
             horizons: horizons
                 .map(|(lane, wanted_share)| HorizonLine {
-                    // The bucket and its rate are each half of what a window may carry.
-                    bytes_per_s: 2.0 * lane.rate(),
+                    bytes_per_s: limits.horizons.windows() * lane.rate(),
                     period_s: lane.max() / lane.rate(),
                     wanted_share,
+                    steered_to: limits.horizons.windows() * lane.rate(),
+                    achieved_share: None,
                 })
                 .collect(),
+        }
+    }
+
+    /// ... steered by a line of so many bytes a second, and how well they are served.
+    pub fn serve(&mut self, link: f64, service: &Service) {
+        self.link_bytes_per_s = Some(link);
+        let lines = self.horizons.iter_mut().zip(service.factors()).enumerate();
+        for (i, (line, factor)) in lines {
+            line.steered_to = line.bytes_per_s * factor;
+            line.achieved_share = service.share(i);
         }
     }
 }
@@ -263,9 +302,8 @@ impl DebtReport {
         }
     }
 
-    fn share_achieved(&self, horizon: &usize) -> String {
-        let share = self.horizon_shares.get(*horizon).copied().flatten();
-        share.map_or("–".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    fn share_of_requests(&self, horizon: &usize) -> String {
+        percent(&self.horizon_shares.get(*horizon).copied().flatten())
     }
 
     /// As the query wants it: a page or JSON.
@@ -285,10 +323,12 @@ impl TraceQuery {
             sort: Column::Wait,
             filter: String::new(),
             page: 1,
+            names: false,
         };
         for (name, value) in form_urlencoded::parse(args.as_bytes()) {
             match name.as_ref() {
                 "json" => query.form = Form::Json,
+                "names" => query.names = true,
                 "csv" => query.form = Form::Csv,
                 "client" => query.filter = value.trim().to_ascii_lowercase(),
                 "page" => query.page = value.parse().unwrap_or(1).max(1),
@@ -307,6 +347,15 @@ impl TraceQuery {
         own.map_or("wait", |(name, _)| name)
     }
 
+    /// The same query with names.
+    fn named(&self) -> String {
+        let named = TraceQuery {
+            names: true,
+            ..self.clone()
+        };
+        named.link(self.sort_name(), self.page)
+    }
+
     /// The same query for another page, sorted by another column.
     fn link(&self, sort: &str, page: usize) -> String {
         let mut to = form_urlencoded::Serializer::new(String::new());
@@ -316,6 +365,9 @@ impl TraceQuery {
         }
         if page > 1 {
             to.append_pair("page", &page.to_string());
+        }
+        if self.names {
+            to.append_key_only("names");
         }
         format!("?{}", to.finish())
     }
@@ -330,6 +382,8 @@ impl TraceLine {
         let own = limits.iter().find(|line| line.scope == row.scope);
         TraceLine {
             client: written(row),
+            name: None,
+            address: (row.bits == 128).then_some(row.address),
             host: own.map_or(String::new(), |line| line.host.clone()),
             files: row.files,
             bytes: row.bytes,
@@ -405,6 +459,13 @@ impl TraceReport {
         }
     }
 
+    /// Look up the names of the rows there are, if the query wants them.
+    pub fn name(&mut self, mut name_of: impl FnMut([u8; 16]) -> Option<String>) {
+        for line in self.rows.iter_mut().filter(|_| self.query.names) {
+            line.name = line.address.and_then(&mut name_of);
+        }
+    }
+
     /// As the query wants it; JSON and CSV have all rows.
     pub fn render(&self) -> Rendering {
         match self.query.form {
@@ -420,13 +481,13 @@ impl TraceReport {
     fn csv(&self) -> String {
         let mut to = String::from(
             "client,host,files,bytes,file_debt,file_debt_max,byte_debt,byte_debt_max,\
-             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen\r\n",
+             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen,name\r\n",
         );
         for line in &self.rows {
             // Writing to a string does not fail. No field can hold a comma or a quote.
             write!(
                 to,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
                 line.client,
                 line.host,
                 line.files,
@@ -440,7 +501,8 @@ impl TraceReport {
                 line.over_limit,
                 line.wait_s,
                 line.first_seen,
-                line.last_seen
+                line.last_seen,
+                line.name.as_deref().unwrap_or_default()
             )
             .ok();
         }
@@ -459,6 +521,24 @@ fn written(row: &Row) -> String {
         true => format!("{address}/{bits}"),
         false => address.to_string(),
     }
+}
+
+/// A number of bytes as people say it.
+fn size(bytes: &f64) -> String {
+    match *bytes {
+        b if b < 1e3 => format!("{b:.0} B"),
+        b if b < 1e6 => format!("{:.1} kB", b / 1e3),
+        b if b < 1e9 => format!("{:.1} MB", b / 1e6),
+        b => format!("{:.1} GB", b / 1e9),
+    }
+}
+
+fn size_of_all(bytes: &u64) -> String {
+    size(&(*bytes as f64))
+}
+
+fn percent(share: &Option<f64>) -> String {
+    share.map_or("–".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
 fn rounded(x: f64) -> f64 {
@@ -566,12 +646,34 @@ mod tests {
     }
 
     #[test]
+    fn names_are_looked_up_only_if_asked_for_and_only_of_the_rows_shown() {
+        let all: Vec<_> = (0..250).map(|n| row(n, 0)).collect();
+        let asked = |query: &str| {
+            let (mut report, mut n) = (trace(all.clone(), query), 0);
+            report.name(|_| {
+                n += 1;
+                Some(format!("host-{n}.example"))
+            });
+            (n, report.render().1)
+        };
+        let (n, html) = asked("");
+        assert_eq!((n, html.contains("host-")), (0, false));
+        let (n, html) = asked("names&page=3");
+        assert_eq!((n, html.contains("host-50.example")), (50, true));
+        assert!(asked("csv&names").1.contains(",host-250.example\r\n"));
+        let mut one = row(1, 0);
+        one.row.bits = 120;
+        let mut report = trace(vec![one], "names");
+        report.name(|_| panic!("a /24 has no name"));
+    }
+
+    #[test]
     fn csv_has_a_line_a_client() {
         let (kind, csv) = trace(vec![row(1, 7), row(2, 0)], "csv").render();
         assert_eq!(kind, "text/csv; charset=utf-8");
         let lines: Vec<_> = csv.split_terminator("\r\n").collect();
         let columns: Vec<_> = lines.iter().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [14, 14, 14]);
+        assert_eq!(columns, [15, 15, 15]);
         assert!(lines[1].starts_with("192.0.2.1,,1,1000,30.5,30,12,500000,100,7,true,7,"));
     }
 

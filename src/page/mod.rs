@@ -11,6 +11,7 @@
 //! | [`own`] | a page of the administrator's own: his template, our values |
 //! | [`sample`] | the states a page can be in, to be looked at before anybody is refused |
 //! | [`preview`] | a list of them |
+//! | [`owed`] | what a visitor sees of his own debts |
 //! | [`slow_down`] | the page of who owes too much |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
@@ -23,6 +24,7 @@ pub mod accept;
 pub mod assets;
 pub mod form;
 pub mod headers;
+pub mod owed;
 pub mod own;
 pub mod preview;
 mod problem;

@@ -38,7 +38,11 @@ pub struct Arrival<'a> {
 impl Arrival<'_> {
     /// The 32 bits a bound ticket carries of its client.
     pub fn bind(&self) -> u32 {
-        let narrow = self.client_hash[0];
-        ((narrow >> 32) as u32 ^ narrow as u32).max(1)
+        bind_of(self.client_hash[0])
     }
+}
+
+/// What a ticket that is bound to a client's prefix carries of its hash.
+pub fn bind_of(narrow: u64) -> u32 {
+    ((narrow >> 32) as u32 ^ narrow as u32).max(1)
 }

@@ -4,9 +4,14 @@
 //! one lock for both. The locks are robust: what a dead child left half-written is integers whose
 //! every value is survived, so nothing has to be mended.
 
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use super::lock::{Lock, Taken};
 use super::segment::{Kind, Segment, SegmentError};
 use crate::bwshare::SECOND_NS;
+use crate::bwshare::horizons::HORIZONS;
+use crate::bwshare::service::{Service, Terms};
 use crate::bwshare::table::{Stripe, stripe_of};
 use crate::bwshare::trace::{TraceSet, set_of};
 use crate::micros::Micros;
@@ -19,7 +24,27 @@ pub struct Debts {
     trace: *mut TraceSet,
     /// Trace sets that go with each stripe.
     sets: usize,
+    services: &'static Services,
 }
+
+/// Limits with horizons that a server may have: for itself and for virtual hosts.
+pub const SERVICES: usize = 16;
+
+/// How well the horizons of each of them are served. The factors are read with every request, so
+/// they lie outside the lock.
+#[repr(C)]
+pub struct Services {
+    lock: Lock,
+    /// Whose an entry is: a limit's scope + 1; 0: nobody's.
+    owners: [AtomicU32; SERVICES],
+    /// By how much each rate is lowered, in millionths.
+    lowered: [[AtomicU32; HORIZONS]; SERVICES],
+    /// Under the lock.
+    all: [UnsafeCell<Service>; SERVICES],
+}
+
+// SAFETY: `all` is reached under the process-shared lock only (at()); the rest is atomics.
+unsafe impl Sync for Services {}
 
 // SAFETY: the pointers are into a mapping that lives as long as the process; what is behind them is
 // reached under the stripe's process-shared lock only.
@@ -33,14 +58,17 @@ impl Segment {
         let (locks, n) = self.region::<Lock>(Kind::DebtLocks)?;
         let (stripes, n_stripes) = self.region::<Stripe>(Kind::Debts)?;
         let (trace, n_sets) = self.region::<TraceSet>(Kind::Trace)?;
+        let (services, n_services) = self.region::<Services>(Kind::Services)?;
         let n = n.min(n_stripes);
-        (n > 0).then(|| Debts {
+        (n > 0 && n_services > 0).then(|| Debts {
             // SAFETY: region(): n locks inside the mapping, which is never unmapped; they are made
             // by init() before anybody else sees the segment.
             locks: unsafe { std::slice::from_raw_parts(locks, n) },
             stripes,
             trace,
             sets: n_sets / n,
+            // SAFETY: as the locks.
+            services: unsafe { &*services },
         })
     }
 }
@@ -48,7 +76,7 @@ impl Segment {
 impl Debts {
     /// Make the locks. Nobody may use them meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
-        for lock in self.locks {
+        for lock in self.locks.iter().chain([&self.services.lock]) {
             lock.init().map_err(std::io::Error::from_raw_os_error)?;
         }
         Ok(())
@@ -105,6 +133,44 @@ impl Debts {
         Some(act(stripe, trace))
     }
 
+    /// The entry of the limits of this scope among the services, now theirs if it was nobody's.
+    /// None: all are others'. Called by the parent alone.
+    pub fn service_of(&self, scope: u32) -> Option<usize> {
+        let owner = scope.saturating_add(1);
+        let owners = &self.services.owners;
+        let own = owners.iter().position(|o| o.load(Relaxed) == owner);
+        let at = own.or_else(|| owners.iter().position(|o| o.load(Relaxed) == 0))?;
+        owners[at].store(owner, Relaxed);
+        Some(at)
+    }
+
+    /// What each rate of the limits of this service is multiplied by.
+    #[inline]
+    pub fn factors(&self, service: usize) -> [f64; HORIZONS] {
+        let lowered = self.services.lowered.get(service);
+        lowered.map_or([1.0; HORIZONS], |lowered| {
+            std::array::from_fn(|i| Service::factor(lowered[i].load(Relaxed).into()))
+        })
+    }
+
+    /// Act on a service, and have its rates in force. None: there is none, or its lock cannot be had.
+    pub fn service<R>(&self, service: usize, act: impl FnOnce(&mut Service) -> R) -> Option<R> {
+        let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.services.lock.take()?;
+        // SAFETY: inside the mapping; integers. Exclusive: every process takes this lock first.
+        let own = unsafe { &mut *self.services.all.get(service)?.get() };
+        let result = act(own);
+        for (to, lowered) in self.services.lowered[service].iter().zip(own.lowered()) {
+            to.store(lowered, Relaxed);
+        }
+        Some(result)
+    }
+
+    /// A client of these limits has come for the first time in a test.
+    #[inline(never)]
+    pub fn begin_test(&self, service: usize, first: usize, terms: &Terms<'_>, now_ns: u64) {
+        self.service(service, |service| service.note(first, terms, now_ns));
+    }
+
     /// Take over what is in tables of another size. Nobody else may see either yet, and both have
     /// their locks made.
     pub fn take_over(&self, old: &Debts, now: Micros) {
@@ -119,6 +185,15 @@ impl Debts {
                 }
                 self.at(0, |first, _| first.counts.add(&stripe.counts));
             });
+        }
+        for at in 0..SERVICES {
+            let owner = old.services.owners[at].load(Relaxed);
+            let known = old.service(at, |service| *service);
+            if let (Some(to), Some(known)) = (owner.checked_sub(1), known)
+                && let Some(to) = self.service_of(to)
+            {
+                self.service(to, |service| *service = known);
+            }
         }
     }
 }

@@ -13,7 +13,7 @@
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
 //!    │ history [1]    clients [1]                                                │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
-//!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]                     │
+//!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]   services [1]      │
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use super::debts::Services;
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
@@ -83,6 +84,8 @@ pub enum Kind {
     Debts = 12,
     /// What clients have done.
     Trace = 13,
+    /// How well the horizons of clients are served.
+    Services = 14,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -219,6 +222,11 @@ impl Dims {
                 Kind::Trace,
                 size_of::<TraceSet>(),
                 self.stripes.saturating_mul(self.trace_sets),
+            ),
+            (
+                Kind::Services,
+                size_of::<Services>(),
+                u32::from(self.stripes > 0),
             ),
         ];
         for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
@@ -594,7 +602,8 @@ impl Segment {
         to.seen.store(from.seen.load(Relaxed), Relaxed);
         let generation = from.generation.load(Relaxed);
         to.generation.store(generation, Relaxed);
-        let keyed = [Kind::DebtLocks, Kind::Debts, Kind::Trace].map(|kind| kind as u32);
+        let keyed =
+            [Kind::DebtLocks, Kind::Debts, Kind::Trace, Kind::Services].map(|kind| kind as u32);
         let plain = |s: &&Section| s.kind != 0 && !keyed.contains(&s.kind);
         for new in to.directory.iter().filter(plain) {
             let like =

@@ -20,6 +20,7 @@ pub mod http2;
 mod log;
 pub mod made;
 mod process;
+pub mod robot;
 mod room;
 mod sanitizer;
 mod visitors;

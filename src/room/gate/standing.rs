@@ -26,14 +26,24 @@ impl GateView<'_> {
         arrival
             .tickets
             .iter()
-            .map(|ticket| (self.standing(ticket, arrival), Some(*ticket)))
+            .map(|ticket| (self.standing(ticket, arrival.bind()), Some(*ticket)))
             .max_by_key(|&(standing, _)| standing)
             .unwrap_or((Standing::Elsewhere, None))
     }
 
-    pub(super) fn standing(&self, ticket: &Ticket, arrival: &Arrival<'_>) -> Standing {
+    /// Is it good now, in its prime window, and has nobody used it? `bind`: of its client, as in
+    /// [`Arrival::bind`]. One whose access waits counts: whoever brings it again takes that over.
+    pub fn is_prime(&self, ticket: &Ticket, bind: u32) -> bool {
+        match self.standing(ticket, bind) {
+            Standing::Prime => true,
+            Standing::Waits(_) => self.now < ticket.prime_end,
+            _ => false,
+        }
+    }
+
+    pub(super) fn standing(&self, ticket: &Ticket, bind: u32) -> Standing {
         let mine = ticket.room == self.gate.room_hash && ticket.gate == self.gate.gate_hash;
-        if !mine || (ticket.bind != 0 && ticket.bind != arrival.bind()) {
+        if !mine || (ticket.bind != 0 && ticket.bind != bind) {
             return Standing::Elsewhere;
         }
         let known = ticket.epoch == self.epoch;

@@ -1,0 +1,165 @@
+//! Debts to the file: what a real httpd lets through of several clients at a time is what the
+//! formula says, decision by decision.
+//!
+//! The clients have addresses of their own on the loopback. When exactly the server decided is not
+//! known, only that it was between the request and its answer: a decision is right if it is right
+//! for some times in between, and on this scale a credit comes in every fifty milliseconds.
+
+mod httpd;
+
+use httpd::robot::{Robot, Try};
+use httpd::{Httpd, for_each_mpm};
+use std::thread::scope;
+
+/// Asserts that each was decided as debts of at most `max` want it, paid off at `rate` a second,
+/// when a request costs `cost` and is let in if what is owed and `asked` are no more than that.
+fn judge(tries: &[Try], max: f64, rate: f64, asked: f64, cost: impl Fn(&Try) -> f64) {
+    for (n, now) in tries.iter().enumerate() {
+        // The debt is the largest of those since any earlier request: it never falls below zero.
+        let owed = |from: usize, elapsed: f64| {
+            let since = tries[from..n].iter().filter(|t| t.passed);
+            since.map(&cost).sum::<f64>() - rate * elapsed.max(0.0)
+        };
+        let passed = || (0..n).filter(|&i| tries[i].passed);
+        let most = passed().map(|i| owed(i, now.sent - tries[i].answered));
+        let least = passed().map(|i| owed(i, now.answered - tries[i].sent));
+        let [most, least] = [most.fold(0.0, f64::max), least.fold(0.0, f64::max)];
+        match now.passed {
+            true => assert!(
+                least + asked <= max + 1e-6,
+                "{n} owed {least} at least: {now:?}"
+            ),
+            false => assert!(
+                most + asked > max - 1e-6,
+                "{n} owed {most} at most: {now:?}"
+            ),
+        }
+    }
+}
+
+fn passes(tries: &[Try]) -> usize {
+    tries.iter().filter(|t| t.passed).count()
+}
+
+type Script = fn(&mut Robot);
+
+/// What robots get who do this, each from his own address, all at once.
+fn run(httpd: &Httpd, path: &str, scripts: &[Script]) -> Vec<Vec<Try>> {
+    scope(|scope| {
+        let robots = scripts.iter().zip(2u8..).map(|(script, n)| {
+            scope.spawn(move || {
+                let mut robot = Robot::new(httpd, n, path);
+                script(&mut robot);
+                robot.tries
+            })
+        });
+        let robots: Vec<_> = robots.collect();
+        let all = robots.into_iter().map(|r| r.join().expect("no panic"));
+        all.collect()
+    })
+}
+
+fn site(limits: &str) -> httpd::Builder {
+    Httpd::builder()
+        .nap()
+        .file("htdocs/page.html", "a page\n".repeat(1000))
+        .config("KeepAlive On\nMaxKeepAliveRequests 0")
+        .config(limits)
+        .config("<Location /page.html>\nBwShare On\n</Location>")
+        .config("<Location /bwshare-trace>\nSetHandler bwshare-trace\n</Location>")
+}
+
+#[test]
+fn files_let_through_are_as_many_as_the_formula_says_whatever_the_rhythm() {
+    for_each_mpm(|mpm| {
+        let httpd = site("BwShareFiles 10 20\nBwShareBytes 1G 1G")
+            .mpm(mpm)
+            .workers(3, 4)
+            .start();
+        let scripts: [Script; 4] = [
+            |robot| robot.burst(60),
+            |robot| robot.steadily(40.0, 2.0),
+            |robot| robot.steadily(16.0, 2.0),
+            |robot| {
+                robot.burst(20);
+                robot.be_silent(0.6);
+                robot.burst(20);
+            },
+        ];
+        let all = run(&httpd, "/page.html", &scripts);
+        for tries in &all {
+            judge(tries, 10.0, 20.0, 1.0, |_| 1.0);
+        }
+        let [burst, double, slower, again] = &all[..] else {
+            panic!("four robots");
+        };
+        assert!(
+            passes(burst) >= 10 && passes(burst) < 60,
+            "{}",
+            passes(burst)
+        );
+        assert!(
+            passes(double) < double.len(),
+            "it is too fast: {}",
+            double.len()
+        );
+        assert_eq!(
+            passes(slower),
+            slower.len(),
+            "0.8 of the rate is never refused"
+        );
+        assert!(
+            passes(&again[20..]) >= 10,
+            "silence has paid for another burst"
+        );
+    });
+}
+
+#[test]
+fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
+    for_each_mpm(|mpm| {
+        let httpd = site("BwShareFiles 100000 10000\nBwShareBytes 50000 100000")
+            .mpm(mpm)
+            .workers(3, 4)
+            .start();
+        let scripts: [Script; 3] = [
+            |robot| robot.burst(40),
+            |robot| robot.steadily(28.0, 1.5),
+            |robot| {
+                robot.burst(12);
+                robot.be_silent(0.6);
+                robot.burst(12);
+            },
+        ];
+        for tries in run(&httpd, "/page.html", &scripts) {
+            judge(&tries, 50_000.0, 100_000.0, 1e-3, |t| t.bytes);
+            let (first, last) = (tries[0].sent, tries[tries.len() - 1].answered);
+            let sent = tries.iter().filter(|t| t.passed).map(|t| t.bytes);
+            let most = 50_000.0 + (last - first) * 100_000.0 + 8000.0;
+            let sent: f64 = sent.sum();
+            assert!(sent < most, "{sent} of {most}");
+            assert!(passes(&tries) < tries.len(), "something was refused");
+        }
+    });
+}
+
+/// 30 files and a credit of 0.05 a second, a hundred times as fast: 30 + 1 s x 5 = 35 in a second,
+/// as 30 + 100 s x 0.05 in a hundred of the note's.
+#[test]
+fn the_notes_robot_is_refused_from_request_36_on_and_stands_red() {
+    let httpd = site("BwShareFiles 30 5\nBwShareBytes 1G 1G").start();
+    let mut robot = Robot::new(&httpd, 9, "/page.html");
+    robot.steadily(100.0, 1.0);
+    judge(&robot.tries, 30.0, 5.0, 1.0, |_| 1.0);
+    let first = robot.tries[0].sent;
+    let within = robot.tries.iter().filter(|t| t.answered < first + 1.0);
+    assert!(within.filter(|t| t.passed).count() <= 35);
+    robot.burst(40);
+    let html = httpd.get("/bwshare-trace").text();
+    let red = html.lines().find(|line| line.contains("127.0.0.9"));
+    let red = red.expect("a row");
+    assert!(
+        red.contains("class=\"red\"") && red.contains("over the limit"),
+        "{red}"
+    );
+}

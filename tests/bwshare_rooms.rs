@@ -1,0 +1,193 @@
+//! Debts beside rooms: who owes too much is refused before he can ask for a place, but a ticket is
+//! kept.
+
+mod httpd;
+
+use httpd::http2::Http2;
+use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A room of one permit. Only its page is charged, four times at most.
+const ROOM: &str = "<NapRoom site>
+NapRunReady 1
+NapWaitMax 2s
+NapWaitLimit 0
+NapReAccess 8
+NapSlotPeriod 1s
+NapTicketPrime 3s
+NapTicketsPerClient 100000
+</NapRoom>
+<Location /cgi-bin>
+NapUse site
+</Location>
+<Location /bwshare-info>
+SetHandler bwshare-info
+</Location>
+BwShareFiles 6 0.0001
+";
+
+const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n";
+
+fn site() -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .cgi("app", APP)
+        .config(ROOM)
+}
+
+fn charged() -> Builder {
+    site().config("<Location /cgi-bin/app>\nBwShare On\n</Location>")
+}
+
+struct Ticket {
+    token: String,
+    issued: Instant,
+    from: f64,
+}
+
+fn ticket(refused: &Answer) -> Ticket {
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let window = refused.header("nap-ticket-window").expect("a ticket");
+    let from = window
+        .split(", ")
+        .find_map(|part| part.strip_prefix("from="));
+    Ticket {
+        token: refused.header("nap-ticket").expect("a ticket").to_string(),
+        issued: Instant::now(),
+        from: from.and_then(|s| s.parse().ok()).expect("seconds"),
+    }
+}
+
+impl Ticket {
+    /// His time has come: he obeys the clock.
+    fn wait(&self) {
+        let at = self.issued + Duration::from_secs_f64(self.from + 0.01);
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn with(httpd: &Httpd, token: &str) -> Answer {
+    httpd.request("GET", "/cgi-bin/app", &[("Nap-Ticket", token)], b"")
+}
+
+fn info(httpd: &Httpd) -> serde_json::Value {
+    httpd.get("/bwshare-info?json").json()
+}
+
+#[test]
+fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
+    for_each_mpm(|mpm| {
+        let httpd = charged().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd.get("/cgi-bin/app"))).collect();
+        let refused = httpd.get("/cgi-bin/app");
+        assert_eq!(refused.status, 429, "he has had his six: {refused:?}");
+        assert_eq!(
+            with(&httpd, &tickets[5].token).status,
+            429,
+            "it is too early"
+        );
+        held.release();
+        httpd.until_idle();
+        assert_eq!(
+            httpd.get("/cgi-bin/app").status,
+            429,
+            "debts come before rooms"
+        );
+        for ticket in &tickets {
+            ticket.wait();
+            let kept = with(&httpd, &ticket.token);
+            assert_eq!(kept.status, 200, "in debt, and let in: {kept:?}");
+            assert_eq!(with(&httpd, &ticket.token).status, 429, "used is used");
+        }
+        let mut forged = tickets[0].token.clone();
+        forged.replace_range(..1, if forged.starts_with('A') { "B" } else { "A" });
+        assert_eq!(with(&httpd, &forged).status, 429);
+        assert_eq!(info(&httpd)["excused"], 6);
+        assert_eq!(httpd.room().broken, 0);
+        assert_eq!(httpd.room().sold, 6);
+    });
+}
+
+#[test]
+fn a_ticket_of_one_room_does_not_excuse_in_another() {
+    let httpd = charged()
+        .config("<NapRoom other>\nNapRunReady 1\nNapWaitLimit 0\n</NapRoom>")
+        .cgi("other", APP)
+        .config("<Location /cgi-bin/other>\nNapUse other\nBwShare On\n</Location>")
+        .start();
+    let held = httpd.hold("full", 1);
+    let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd.get("/cgi-bin/app"))).collect();
+    held.release();
+    tickets[0].wait();
+    let head = [("Nap-Ticket", tickets[0].token.as_str())];
+    let other = httpd.request("GET", "/cgi-bin/other", &head, b"");
+    assert_eq!(other.status, 429, "{other:?}");
+    assert_eq!(with(&httpd, &tickets[0].token).status, 200, "still good");
+}
+
+#[test]
+fn each_system_may_be_dry_without_the_other() {
+    let httpd = site()
+        .config("<Location /cgi-bin/app>\nBwShare DryRun\n</Location>")
+        .start();
+    let held = httpd.hold("full", 1);
+    let statuses: Vec<u16> = (0..9).map(|_| httpd.get("/cgi-bin/app").status).collect();
+    assert_eq!(statuses, [503; 9], "the room decides");
+    assert_eq!(info(&httpd)["would_be_refused"], 3);
+    held.release();
+    let httpd = charged()
+        .config("<Location /cgi-bin/app>\nNapEngine DryRun\n</Location>")
+        .start();
+    let held = httpd.hold("full", 1);
+    let statuses: Vec<u16> = (0..9).map(|_| httpd.get("/cgi-bin/app").status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 200, 429, 429, 429]);
+    held.release();
+}
+
+#[test]
+fn satisfy_any_does_not_let_debtors_through() {
+    let httpd = Httpd::builder()
+        .nap()
+        .modules(&["access_compat"])
+        .file("htdocs/page.html", "a page")
+        .config(
+            "BwShareFiles 2 0.0001\n<Location /page.html>\nBwShare On\nSatisfy Any\n\
+             Require all granted\n</Location>",
+        )
+        .start();
+    let statuses: Vec<u16> = (0..4).map(|_| httpd.get("/page.html").status).collect();
+    assert_eq!(statuses, [200, 200, 429, 429]);
+}
+
+#[test]
+fn streams_of_one_connection_get_exactly_the_maximum() {
+    let httpd = Httpd::builder()
+        .nap()
+        .modules(&["http2"])
+        .file("htdocs/page.html", "a page\n".repeat(100))
+        .config(
+            "Protocols h2c http/1.1\nBwShareFiles 10 0.0001\n\
+             <Location /page.html>\nBwShare On\n</Location>\n\
+             <Location /bwshare-info>\nSetHandler bwshare-info\n</Location>",
+        )
+        .start();
+    let connection = Http2::open(&httpd);
+    let streams: Vec<_> = (0..40).map(|_| connection.ask("/page.html")).collect();
+    let answers: Vec<Answer> = streams.into_iter().map(|s| s.answer()).collect();
+    let passed = answers.iter().filter(|a| a.status == 200).count();
+    assert_eq!(passed, 10);
+    let refused = answers.iter().filter(|a| a.status == 429);
+    for answer in refused.clone() {
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        assert!(answer.text().contains("Please wait"), "{answer:?}");
+    }
+    assert_eq!(refused.count(), 30);
+    // Bodies, and at least some headers of each.
+    wait_until("all is charged", PATIENCE, || {
+        info(&httpd)["bytes"].as_u64().expect("a number") > 7000 + 10 * 50
+    });
+}

@@ -1,0 +1,122 @@
+//! A client with an address of its own on the loopback, that asks for one path by a script and
+//! remembers what came of it, and when.
+
+use super::Httpd;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Try {
+    /// When it was sent, seconds since the robot began.
+    pub sent: f64,
+    /// When its answer was there: what the server decided it did between the two.
+    pub answered: f64,
+    /// 200.
+    pub passed: bool,
+    /// Bytes of the answer, headers included.
+    pub bytes: f64,
+}
+
+/// The robot, on one connection that is kept alive.
+pub struct Robot {
+    stream: BufReader<TcpStream>,
+    request: String,
+    begun: Instant,
+    pub tries: Vec<Try>,
+}
+
+impl Robot {
+    /// From 127.0.0.`n`.
+    pub fn new(httpd: &Httpd, n: u8, path: &str) -> Robot {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let stream = runtime.block_on(async {
+            let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+            socket
+                .bind(([127, 0, 0, n], 0).into())
+                .expect("the loopback has all of 127.0.0.0/8");
+            let to = ([127, 0, 0, 1], httpd.port()).into();
+            socket.connect(to).await.expect("httpd listens")
+        });
+        let stream = stream.into_std().expect("a socket");
+        stream.set_nonblocking(false).expect("a socket");
+        stream.set_nodelay(true).expect("a socket");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("above zero");
+        Robot {
+            stream: BufReader::new(stream),
+            request: format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            begun: Instant::now(),
+            tries: Vec::new(),
+        }
+    }
+
+    /// Asks so many times, one after the other and as fast as it is answered.
+    pub fn burst(&mut self, n: usize) {
+        for _ in 0..n {
+            self.ask();
+        }
+    }
+
+    /// Asks at most `per_s` times a second, for so many seconds.
+    pub fn steadily(&mut self, per_s: f64, seconds: f64) {
+        let end = self.now() + seconds;
+        while self.now() < end {
+            let sent = self.ask();
+            self.be_silent_until(sent + 1.0 / per_s);
+        }
+    }
+
+    /// Does nothing for so many seconds.
+    pub fn be_silent(&self, seconds: f64) {
+        self.be_silent_until(self.now() + seconds);
+    }
+
+    fn be_silent_until(&self, at: f64) {
+        let left = at - self.now();
+        std::thread::sleep(Duration::from_secs_f64(left.max(0.0)));
+    }
+
+    fn now(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    fn ask(&mut self) -> f64 {
+        let sent = self.now();
+        let request = self.request.as_bytes();
+        self.stream.get_mut().write_all(request).expect("sent");
+        let (status, bytes) = self.answer();
+        assert!(status == 200 || status == 429, "{status}");
+        self.tries.push(Try {
+            sent,
+            answered: self.now(),
+            passed: status == 200,
+            bytes: bytes as f64,
+        });
+        sent
+    }
+
+    fn answer(&mut self) -> (u16, usize) {
+        let (mut status, mut length, mut bytes) = (0, 0, 0);
+        loop {
+            let mut line = String::new();
+            bytes += self.stream.read_line(&mut line).expect("an answer");
+            let line = line.trim_end().to_ascii_lowercase();
+            if status == 0 {
+                status = line.get(9..12).and_then(|s| s.parse().ok()).unwrap_or(0);
+            } else if let Some(value) = line.strip_prefix("content-length: ") {
+                length = value.parse().expect("a number");
+            } else if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).expect("the whole body");
+        (status, bytes + length)
+    }
+}
