@@ -183,9 +183,6 @@ int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
 int nap_query_take(request_rec *r);
 int nap_page_quick(request_rec *r, int lookup);
-int nap_page_translate(request_rec *r);
-int nap_page_storage(request_rec *r);
-int nap_page_type(request_rec *r);
 int nap_page_handler(request_rec *r);
 
 #endif

@@ -390,7 +390,6 @@ static int lies_in_room(const nap_dir *dir)
 static int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-
     const nap_handle *h = nap_handle_at(r);
 
     if (!lies_in_room(dir) || dir->room->conf.admit_early != 1 || (h && h->page))
@@ -411,10 +410,8 @@ void nap_access_hook_early(void)
 int nap_access_late(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h = nap_handle_at(r);
+    const nap_handle *h;
 
-    if (h && h->page)                 /* others may have laid hands on it since */
-        return nap_page_type(r);
     if (lies_in_room(dir))
         return admit(r, dir, 0);
     if (!r->prev)

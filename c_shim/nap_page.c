@@ -3,8 +3,8 @@
  * A refusal redirects internally to NapTicketPath. That request would be taken by `ProxyPass /` or
  * `RewriteRule ^`, or be asked for a password, and each module's look at it would cost something: so
  * the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
- * ticket: it is marked first of all, led past the hooks that would answer for it, and the site's
- * authorization holds.
+ * ticket in the same way, where the site's authorization lets him: a hook for each of httpd's steps
+ * on its way would cost every other request, too.
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
@@ -96,43 +96,12 @@ int nap_query_take(request_rec *r)
 
 /* ---- The way there ---------------------------------------------------------------------------- */
 
-static int is_page(const request_rec *r)
-{
-    const nap_handle *h = nap_handle_at(r);
-
-    return h && h->page;
-}
-
 /* The access whose refusal led to r, or NULL. */
 static nap_handle *refused(request_rec *r)
 {
     nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
 
     return h && h->refused ? h : NULL;
-}
-
-/* translate_name: a name for the modules that want one; nothing is there. */
-int nap_page_translate(request_rec *r)
-{
-    if (!is_page(r))
-        return DECLINED;
-    r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
-    return OK;
-}
-
-/* map_to_storage: no walk through the file system for it. */
-int nap_page_storage(request_rec *r)
-{
-    return is_page(r) ? OK : DECLINED;
-}
-
-/* type_checker, and once more in the last fixup. */
-int nap_page_type(request_rec *r)
-{
-    if (!is_page(r))
-        return DECLINED;
-    r->handler = "nap-ticket";
-    return OK;
 }
 
 /* ---- Handlers ---------------------------------------------------------------------------------- */
@@ -200,13 +169,46 @@ static int ticket_page(request_rec *r)
     return nap_page_answer(r, bb);
 }
 
+/* No answer is one: nobody can say who he is. */
+static int decided(request_rec *r, int status)
+{
+    if (status != DECLINED)
+        return status;
+    ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, "mod_nap: no module authorizes who asks for %s", r->uri);
+    return HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* httpd's own questions in its order (ap_process_request_internal), and no others. */
+static int authorize(request_rec *r)
+{
+    int any = ap_satisfies(r) == SATISFY_ANY, status;
+
+    /* a name for the modules that want one; nothing is there */
+    r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
+    status = ap_run_header_parser(r);
+    if (status != OK)
+        return status;
+    status = ap_run_access_checker(r);
+    if ((status == OK) == any)
+        return decided(r, status);
+    status = ap_run_access_checker_ex(r);
+    if (status != DECLINED && (status != OK || ap_run_force_authn(r) != OK))
+        return status;
+    status = ap_run_check_user_id(r);
+    if (status == OK)
+        status = r->user ? ap_run_auth_checker(r) : DECLINED;
+    return decided(r, status);
+}
+
 /* What <Location> and <If> set for the page holds for it, filters too. */
-static int answer_quickly(request_rec *r)
+static int answer_quickly(request_rec *r, int authorized)
 {
     int status = ap_location_walk(r);
 
     if (status == OK)
         status = ap_if_walk(r);
+    if (status == OK && !authorized)
+        status = authorize(r);
     if (status != OK)
         return status;
     r->handler = "nap-ticket";
@@ -228,7 +230,7 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
     h = nap_handle_make(r);
     h->page = 1;
     h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
-    return h->asset || refused(r) ? answer_quickly(r) : DECLINED;
+    return answer_quickly(r, h->asset || refused(r));
 }
 
 /* quick_handler: before all other modules, of an internal redirect too. */

@@ -365,6 +365,7 @@ fn who_may_not_come_in_is_told_so_and_takes_no_ticket() {
     assert_eq!(open.status, 503);
     assert_page(&open);
     assert_not_ours(&ask("/.nap/ticket", &[]), 401);
+    assert_not_ours(&ask("/.nap/ticket", &[wrong]), 401);
     assert_eq!(ask("/.nap/ticket", &[login]).status, 404);
 }
 
