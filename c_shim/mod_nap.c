@@ -46,8 +46,9 @@ static void nap_hooks(apr_pool_t *p)
      * NapAdmit early, before a costly login (nap_access_hook_early: few sites pay for asking). */
     ap_hook_fixups(nap_access_late, NULL, NULL, NAP_LAST);
 
-    /* The answer, and its end. Notes must be there before mod_log_config looks. */
+    /* The answer, and its end. Notes must be there before mod_log_config looks; an answer sent is
+     * over whatever a log does. */
     nap_access_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_log_transaction(nap_access_notes, NULL, NULL, NAP_FIRST);
+    ap_hook_log_transaction(nap_access_end, NULL, NULL, NAP_FIRST);
 }

@@ -70,12 +70,12 @@ typedef struct nap_site {
     apr_file_t *log;                 /* NapTicketLog, open from post_config on */
     const char *ticket_path;         /* NapTicketPath, or its default */
     int admits_early;                /* the hook of NapAdmit early is there */
-    int mod_cgi;                     /* cgi-script is mod_cgi's: see nap_access.c */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
 } nap_site;
 
-/* Per directory. Unset: NULL or NAP_UNSET. */
+/* Per directory. Unset: NULL or NAP_UNSET. The server's own is there only when somebody has set
+ * something in it: httpd need not merge what is not there. */
 typedef struct nap_dir {
     nap_room *room;                  /* NapUse; &nap_no_room: None */
     int engine;
@@ -86,7 +86,6 @@ typedef struct nap_dir {
 
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
-    nap_access access;               /* set by access_init; what follows begins as zero */
     request_rec *first;              /* the chain's first request */
     request_rec *refused;            /* the request that got the 503; NULL: none */
     nap_room *room;                  /* the room of the chain's first request that lies in one */
@@ -101,20 +100,25 @@ typedef struct nap_handle {
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
     unsigned entered : 1;            /* the core has decided */
+    unsigned holds : 1;              /* a permit, or at least its worker: `leave` is still to come */
     unsigned detached : 1;           /* its permit is back, its worker still busy */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
+    nap_access access;               /* last, as most of its ticket is not cleared */
 } nap_handle;
 
 /* The core, and the site. core NULL: nothing works, everything passes. */
 extern const nap_core *nap_the_core;
 extern nap_site *nap_the_site;
 extern nap_room nap_no_room;
+extern const nap_dir nap_dir_unset;
 extern const nap_host nap_the_host;
 
-static inline nap_dir *nap_dir_of(const request_rec *r)
+static inline const nap_dir *nap_dir_of(const request_rec *r)
 {
-    return ap_get_module_config(r->per_dir_config, &nap_module);
+    const nap_dir *dir = ap_get_module_config(r->per_dir_config, &nap_module);
+
+    return dir ? dir : &nap_dir_unset;
 }
 
 /* The handle that hangs on this very request, or NULL. */
@@ -140,6 +144,7 @@ static inline nap_str nap_str_of(const char *s)
 extern const command_rec nap_directives[];
 void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
+nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp);
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
 
@@ -159,7 +164,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
-int nap_access_notes(request_rec *r);
+int nap_access_end(request_rec *r);
 
 /* nap_form.c */
 void nap_form_note(request_rec *r, nap_handle *h);

@@ -165,12 +165,12 @@ typedef enum nap_give_up {
 #define NAP_FLAG_DRY_RUN 2u     /* shim sets: decide and count, but let everything pass */
 #define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
 
-/* One access; lives on the pool of the chain's first request, zeroed by the shim (access_init).
+/* One access; lives on the pool of the chain's first request, zeroed by the shim.
  * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
  * request parked without its thread can be resumed by another. */
 typedef struct nap_access {
     uint32_t room;        /* shim sets: index from room_index */
-    uint32_t gate;        /* indices in the segment, NAP_NONE = none */
+    uint32_t gate;        /* indices in the segment; which of them are good, `state` says */
     uint32_t session;     /* room for the systems to come: session, executor, debt */
     uint32_t executor;
     uint32_t debt;
@@ -187,7 +187,8 @@ typedef struct nap_access {
     uint64_t predicted_us;/* predicted response time stored at admission */
     uint64_t until_us;    /* the deadline guard fires here */
     uint64_t waited_us;   /* shim reads (log note) */
-    uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form */
+    uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form; the first word zero: none,
+                           * and only that word is zeroed by the shim */
 } nap_access;
 
 #define NAP_BW_DRY 1u           /* shim sets: DryRun */
@@ -325,7 +326,6 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    void (*access_init)(nap_access *a);
     nap_verdict (*try_enter)(nap_access *a);
     nap_verdict (*enter)(nap_access *a, const nap_request *q);
     /* up to timeout_us: NAP_WAIT = still waiting */

@@ -2,9 +2,9 @@
  *
  * An access is a chain of internal redirects; its handle hangs on the chain's first request. The
  * core decides; here the request waits (nap_wait_turn is the only place), gets its 503, or runs.
- * The permit comes back by `detach` from the connection's filter when the answer is made, and by `leave`
- * from a cleanup of the first request's pool, whatever happens: log_transaction is too early, the
- * script of an aborted client still runs then.
+ * The permit comes back from the connection's filter when the answer is made, and at the latest in
+ * log_transaction, where every request ends. That is too early only for an aborted client, whose
+ * script may still run then: his permit comes back when his connection's pool goes.
  *
  * Most requests go through here, so the order of the questions is by their price: one admitted
  * access may cost some 600 instructions, the core's included.
@@ -20,6 +20,7 @@
 
 #define SLICE_US 250000     /* between two looks at client and server */
 #define COOKIES_MAX 16      /* Cookie headers looked at */
+#define SHORT 16384         /* bytes that the kernel takes at once: tcp_wmem begins with them */
 
 static ap_filter_rec_t *watch_filter;
 
@@ -39,13 +40,14 @@ static nap_line *line_of(const conn_rec *c)
 /* The handle at r; one is made if there is none. */
 nap_handle *nap_handle_make(request_rec *r)
 {
+    static const nap_handle empty;
     nap_handle *h = nap_handle_at(r);
 
     if (h)
         return h;
     h = apr_palloc(r->pool, sizeof *h);
-    nap_the_core->access_init(&h->access);      /* writes all of it */
-    memset(&h->first, 0, sizeof *h - offsetof(nap_handle, first));
+    /* copied: the compiler would clear as much in a slow loop; where no ticket begins none goes on */
+    memcpy(h, &empty, offsetof(nap_handle, access.ticket[1]));
     h->first = r;
     h->method = r->method;
     ap_set_module_config(r->request_config, &nap_module, h);
@@ -188,36 +190,20 @@ static apr_status_t leave_late(void *access)
     return APR_SUCCESS;
 }
 
-/* Does a program of mod_cgi answer any request of the chain? */
-static NAP_SELDOM int is_cgi(const request_rec *r)
+/* The answer is sent, or nobody there to take it. mod_cgi and mod_cgid end the script of an aborted client
+ * only in cleanups of its pool; the connection's pool goes next. */
+static void end(nap_handle *h)
 {
-    for (; r; r = r->next)
-        if (r->handler && !strcmp(r->handler, "cgi-script"))
-            return 1;
-    return 0;
-}
-
-/* The first request's pool goes. mod_cgi ends the script of an aborted client only after this
- * pool's cleanups; the connection's pool goes when it has ended. */
-static apr_status_t leave(void *data)
-{
-    nap_handle *h = data;
     conn_rec *c = h->first->connection;
+    nap_line *line = line_of(c);
 
-    if (!h->detached) {
-        nap_line *line = line_of(c);
-
-        if (line && line->now == h)
-            line->now = NULL;
-        if (c->aborted && nap_the_site->mod_cgi && is_cgi(h->first)) {
-            nap_access *a = apr_pmemdup(c->pool, &h->access, sizeof *a);
-
-            apr_pool_cleanup_register(c->pool, a, leave_late, apr_pool_cleanup_null);
-            return APR_SUCCESS;
-        }
-    }
-    nap_the_core->leave(&h->access);
-    return APR_SUCCESS;
+    if (line && line->now == h)
+        line->now = NULL;
+    if (h->detached || !c->aborted)
+        nap_the_core->leave(&h->access);
+    else
+        apr_pool_cleanup_register(c->pool, apr_pmemdup(c->pool, &h->access, sizeof h->access),
+                                  leave_late, apr_pool_cleanup_null);
 }
 
 /* ---- Admission -------------------------------------------------------------------------------- */
@@ -312,7 +298,7 @@ static int run(nap_handle *h)
 
     if (line)
         line->now = h;
-    apr_pool_cleanup_register(h->first->pool, h, leave, apr_pool_cleanup_null);
+    h->holds = 1;
     return DECLINED;
 }
 
@@ -423,7 +409,7 @@ int nap_access_late(request_rec *r)
 
 /* ---- The answer ------------------------------------------------------------------------------- */
 
-static request_rec *nap_last(request_rec *r)
+static const request_rec *nap_last(const request_rec *r)
 {
     while (r->next)
         r = r->next;
@@ -435,13 +421,11 @@ static int is_event_stream(const request_rec *r)
     return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
 }
 
-/* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here with the length of everything before it known (bodies have been read by now), when it is
- * long, or when it is none that will end: 101 or an event stream. */
-static int is_made(nap_handle *h, const apr_bucket_brigade *bb)
+/* 1: the answer's end is here, the length of everything before it known. */
+static int ends(nap_handle *h, const apr_bucket_brigade *bb)
 {
     apr_off_t sent = h->sent;
-    int known = 1;
+    int known = 1, end = 0;
 
     for (const apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
          b = APR_BUCKET_NEXT(b)) {
@@ -449,22 +433,38 @@ static int is_made(nap_handle *h, const apr_bucket_brigade *bb)
             known = 0;
         else if (b->length)
             sent += b->length;
-        else if (APR_BUCKET_IS_EOS(b) && known)
-            return 1;
+        else if (APR_BUCKET_IS_EOS(b))
+            end = known;
     }
     h->sent = sent;
-    if (h->room->conf.download >= 0 && sent > h->room->conf.download)
-        return 1;
-    return nap_last(h->first)->status == HTTP_SWITCHING_PROTOCOLS;
+    return end;
 }
 
-/* Out of line: most of what passes is nobody's. */
-static __attribute__((noinline)) void watch(nap_line *line, const apr_bucket_brigade *bb)
+/* 1: an answer that is long, or none that will end: 101 or an event stream. */
+static int lasts(const nap_handle *h)
 {
-    nap_handle *h = line->now;
+    const request_rec *last = nap_last(h->first);
 
     /* of an answer the headers come first */
-    if (is_made(h, bb) || (h->passes == 1 && is_event_stream(nap_last(h->first)))) {
+    return (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
+           last->status == HTTP_SWITCHING_PROTOCOLS || (h->passes == 1 && is_event_stream(last));
+}
+
+/* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
+ * here (bodies have been read by now), or is not to be waited for. Out of line: much of what passes
+ * is nobody's. */
+static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_line *line = f->ctx;
+    nap_handle *h = line->now;
+    int end = ends(h, bb);
+
+    if (end && h->sent <= SHORT) {      /* its worker is as good as free */
+        line->now = NULL;
+        h->holds = 0;
+        nap_the_core->leave(&h->access);
+    }
+    else if (end || lasts(h)) {
         line->now = NULL;
         h->detached = 1;
         nap_the_core->detach(&h->access);
@@ -472,16 +472,15 @@ static __attribute__((noinline)) void watch(nap_line *line, const apr_bucket_bri
     else if (h->passes++ == 1) {
         nap_the_core->first_byte(&h->access);
     }
+    return ap_pass_brigade(f->next, bb);
 }
 
 /* A connection's filter, behind chunking, in front of TLS. */
 static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
-    nap_line *line = f->ctx;
+    const nap_line *line = f->ctx;
 
-    if (line->now)
-        watch(line, bb);
-    return ap_pass_brigade(f->next, bb);
+    return line->now ? watch(f, bb) : ap_pass_brigade(f->next, bb);
 }
 
 /* pre_connection, of HTTP/2's streams too. Not later: the chain of a request that exists already
@@ -516,7 +515,8 @@ static void note(request_rec *r, const char *name, const char *value)
         apr_table_addn(last->notes, name, value);
 }
 
-static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
+/* For who waited, was refused or had a ticket. */
+static void notes(request_rec *r, const nap_access *a)
 {
     static const char *const groups[] = { "none", "run", "wait", "re-access", "next-wait" };
     nap_str reason;
@@ -536,12 +536,19 @@ static NAP_SELDOM void notes(request_rec *r, const nap_access *a)
         note(r, "nap-ticket", apr_pstrmemdup(r->pool, id, len));
 }
 
-/* log_transaction, on the chain's first request: for who waited, was refused or had a ticket. */
-int nap_access_notes(request_rec *r)
+static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
 {
-    const nap_handle *h = nap_handle_at(r);
-
-    if (h && h->noted)
+    if (h->holds)
+        end(h);
+    if (h->noted)
         notes(r, &h->access);
     return DECLINED;
+}
+
+/* log_transaction, on the chain's first request. */
+int nap_access_end(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(r);
+
+    return h && (h->holds || h->noted) ? end_told(r, h) : DECLINED;
 }

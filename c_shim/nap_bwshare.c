@@ -74,8 +74,10 @@ int nap_bwshare_used(void)
     return used;
 }
 
-static nap_bwshare *settings(cmd_parms *cmd, nap_dir *dir)
+static nap_bwshare *settings(cmd_parms *cmd, void *conf)
 {
+    nap_dir *dir = nap_dir_set(cmd, conf);
+
     if (!dir->bwshare) {
         dir->bwshare = apr_pcalloc(cmd->pool, sizeof *dir->bwshare);
         dir->bwshare->engine = dir->bwshare->status = NAP_UNSET;

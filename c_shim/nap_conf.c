@@ -14,31 +14,34 @@
 const nap_core *nap_the_core;
 nap_site *nap_the_site;
 nap_room nap_no_room;             /* NapUse None */
+const nap_dir nap_dir_unset = { .engine = NAP_UNSET, .ticket_status = NAP_UNSET };
 
 static nap_room *room_open;       /* the <NapRoom> being read */
 
 /* ---- Where settings live ------------------------------------------------------------------ */
 
+/* The server's is made by nap_dir_set. */
 void *nap_dir_create(apr_pool_t *p, char *path)
 {
-    nap_dir *dir = apr_pcalloc(p, sizeof *dir);
+    return path ? apr_pmemdup(p, &nap_dir_unset, sizeof nap_dir_unset) : NULL;
+}
 
-    dir->engine = NAP_UNSET;
-    dir->ticket_status = NAP_UNSET;
-    return dir;
+/* Where a directive puts what it says; conf: what httpd found for it. */
+nap_dir *nap_dir_set(cmd_parms *cmd, void *conf)
+{
+    if (!conf) {
+        conf = apr_pmemdup(cmd->pool, &nap_dir_unset, sizeof nap_dir_unset);
+        ap_set_module_config(cmd->context, &nap_module, conf);
+    }
+    return conf;
 }
 
 #define MERGE(field, unset) dir->field = a->field != (unset) ? a->field : b->field
 
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
 {
-    nap_dir *dir, *b = base, *a = add;
+    nap_dir *dir = apr_palloc(p, sizeof *dir), *b = base, *a = add;
 
-    /* done for each request in a <Location>, and mostly there is nothing above it */
-    if (!b->room && b->engine == NAP_UNSET && b->ticket_status == NAP_UNSET && !b->own_page &&
-        !b->bwshare)
-        return a;
-    dir = apr_palloc(p, sizeof *dir);
     MERGE(room, NULL);
     MERGE(engine, NAP_UNSET);
     MERGE(ticket_status, NAP_UNSET);
@@ -159,7 +162,7 @@ static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const 
 
 static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 {
-    nap_dir *dir = conf;
+    nap_dir *dir = nap_dir_set(cmd, conf);
     const char *err = outside_only(cmd);
 
     if (err)
@@ -178,7 +181,7 @@ static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 
 static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
 {
-    nap_dir *dir = conf;
+    nap_dir *dir = nap_dir_set(cmd, conf);
     const char *err = outside_only(cmd);
 
     if (err)
@@ -195,13 +198,12 @@ static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
 
 static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg)
 {
-    nap_dir *dir = conf;
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
     int status = nap_the_core ? nap_the_core->conf_status(nap_str_of(arg), why) : 503;
 
     if (status < 0)
         return why;
-    *(room_open ? &room_open->ticket_status : &dir->ticket_status) = status;
+    *(room_open ? &room_open->ticket_status : &nap_dir_set(cmd, conf)->ticket_status) = status;
     return NULL;
 }
 
@@ -227,12 +229,11 @@ static const nap_own_page *own_page_at(cmd_parms *cmd, const char *path)
 static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
 {
     static const nap_own_page built_in = { NULL, NULL, NAP_NONE };
-    nap_dir *dir = conf;
     const char *path = ap_server_root_relative(cmd->pool, arg);
 
     if (!*arg || !path)
         return apr_psprintf(cmd->pool, "NapTicketPage: \"%.60s\" is not a path", arg);
-    *(room_open ? &room_open->own_page : &dir->own_page) =
+    *(room_open ? &room_open->own_page : &nap_dir_set(cmd, conf)->own_page) =
         !strcasecmp(arg, "none") ? &built_in : own_page_at(cmd, path);
     return NULL;
 }

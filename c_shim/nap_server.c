@@ -205,7 +205,6 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if (!nap_bwshare_used())
         site->conf.table_clients = 0;
     parent_pid = getpid();
-    site->mod_cgi = ap_find_linked_module("mod_cgi.c") != NULL;
     if ((why = log_open(site, pconf)))   /* not worth a site's protection */
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
                      why);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::contract::{
-    NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_NONE, NAP_PASS,
-    NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
+    NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS, NAP_REFUSE,
+    NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::process::{self, Alive, Process, RoomSetup, Setup};
@@ -327,23 +327,6 @@ fn arrival<'q>(
     }
 }
 
-pub unsafe extern "C" fn access_init(a: *mut nap_access) {
-    guard((), || {
-        // SAFETY: nap.h: a live nap_access.
-        if let Some(a) = unsafe { a.as_mut() } {
-            *a = nap_access {
-                gate: NAP_NONE,
-                session: NAP_NONE,
-                executor: NAP_NONE,
-                debt: NAP_NONE,
-                permit: NAP_NONE,
-                place: NAP_NONE,
-                ..nap_access::default()
-            };
-        }
-    });
-}
-
 pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h's promise.
@@ -523,10 +506,16 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
         if let Some(here) = unsafe { Here::new(a) }
             && here.a.state == state::RUNNING
         {
-            give_back(&here);
+            give_back_seldom(&here);
             here.a.state = state::DETACHED;
         }
     });
+}
+
+/// Answers that are long are not many; the short ones have [`leave`] to themselves.
+#[inline(never)]
+fn give_back_seldom(here: &Here<'_>) {
+    give_back(here);
 }
 
 pub unsafe extern "C" fn leave(a: *mut nap_access) {
@@ -559,19 +548,18 @@ fn leave_place(here: &Here<'_>) {
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.
-#[inline]
+#[inline(always)]
 fn give_back(here: &Here<'_>) {
     let (a, permits) = (&*here.a, here.room.permits);
     let plain = a.group == group::RUN && !has_ticket(a);
-    if plain && permits.waiting() == 0 {
-        let now = here.process.segment.now();
-        note_answer(here, now);
-        if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
-            here.gate(|view| view.serve());
-        }
-        return;
+    if !plain || permits.waiting() != 0 {
+        return give_back_locked(here);
     }
-    give_back_locked(here);
+    let now = here.process.segment.now();
+    note_answer(here, now);
+    if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
+        here.gate(|view| view.serve());
+    }
 }
 
 /// One that got in at once is over, for the charts.

@@ -623,7 +623,6 @@ pub struct nap_core {
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
-    pub access_init: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
     pub enter: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> nap_verdict,
@@ -713,7 +712,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 392usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 384usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -745,50 +744,48 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, segment_close) - 128usize];
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 136usize];
-    ["Offset of field: nap_core::access_init"]
-        [::std::mem::offset_of!(nap_core, access_init) - 144usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 152usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 160usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 168usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 176usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 144usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 152usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 160usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 168usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 184usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 192usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 200usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 208usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 216usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 224usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 176usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 184usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 192usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 200usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 208usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 216usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 232usize];
+        [::std::mem::offset_of!(nap_core, variables) - 224usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 240usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 248usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 232usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 240usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 256usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 248usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 264usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 272usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 280usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 256usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 264usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 272usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 288usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 296usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 280usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 288usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 304usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 296usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 312usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 320usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 328usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 304usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 312usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 320usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 336usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 344usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 328usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 336usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 352usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 360usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 344usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 352usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 368usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 376usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 384usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 360usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 368usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 376usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

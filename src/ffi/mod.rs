@@ -54,7 +54,6 @@ static CORE: nap_core = nap_core {
     tick: Some(setup::tick),
     segment_close: Some(setup::segment_close),
     child_init: Some(setup::child_init),
-    access_init: Some(access::access_init),
     try_enter: Some(access::try_enter),
     enter: Some(access::enter),
     wait: Some(access::wait),

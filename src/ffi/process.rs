@@ -59,10 +59,10 @@ pub struct RoomSetup {
 
 /// A child process that serves.
 pub struct Alive {
-    /// Its life.
-    pub life: Life,
     /// Its entry in the children table.
     pub child: &'static Child,
+    /// Its first access.
+    first: Owner,
 }
 
 static PROCESS: OnceCell<Process> = OnceCell::new();
@@ -99,7 +99,8 @@ pub fn put_in_force(setup: Setup) {
 pub fn child_begins(life: Life) {
     let child = process().and_then(|process| process.segment.children().get(life.child as usize));
     if let Some(child) = child {
-        ALIVE.set(Alive { life, child }).ok();
+        let first = Owner::new(life, 0);
+        ALIVE.set(Alive { child, first }).ok();
     }
 }
 
@@ -113,7 +114,7 @@ impl Alive {
     /// A token for one access of this child.
     #[inline]
     pub fn next_owner(&self) -> Owner {
-        Owner::new(self.life, SERIAL.fetch_add(1, Relaxed))
+        self.first.with_serial(SERIAL.fetch_add(1, Relaxed))
     }
 }
 

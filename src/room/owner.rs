@@ -35,6 +35,12 @@ impl Owner {
         Owner(u64::from(life.child) << 48 | epoch << 24 | u64::from(serial & 0xff_ffff))
     }
 
+    /// Another access of the same life.
+    #[inline]
+    pub fn with_serial(self, serial: u32) -> Owner {
+        Owner(self.0 & !0xff_ffff | u64::from(serial & 0xff_ffff))
+    }
+
     /// The child's life this access belongs to.
     pub fn life(self) -> Life {
         Life {

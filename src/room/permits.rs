@@ -102,10 +102,21 @@ impl Permits {
         if self.waiting.load(SeqCst) != 0 || self.overhang.load(Relaxed) != 0 {
             return None;
         }
-        let permit = self.claim_below(self.limit(), owner)?;
+        // Mostly the one that came free last still is.
+        let hint = self.hint.load(Relaxed);
+        let permit = match hint < self.limit.load(Relaxed) && self.take(hint, owner) {
+            true => hint,
+            false => self.search(owner)?,
+        };
         self.confirm(permit, owner)
     }
 
+    #[cold]
+    fn search(&self, owner: Owner) -> Option<u32> {
+        self.claim_below(self.limit(), owner)
+    }
+
+    #[inline]
     fn confirm(&self, permit: u32, owner: Owner) -> Option<u32> {
         if self.overhang.load(SeqCst) == 0 && permit < self.limit.load(SeqCst) {
             return Some(permit);
@@ -129,22 +140,23 @@ impl Permits {
 
     fn claim_below(&self, limit: u32, owner: Owner) -> Option<u32> {
         let from = self.hint.load(Relaxed).min(limit - 1);
-        let order = (from..limit).chain(0..from);
-        for i in order {
-            let Some(entry) = self.entries.get(i as usize) else {
-                continue;
-            };
-            if entry.owner.load(SeqCst) == 0
-                && entry
-                    .owner
-                    .compare_exchange(0, owner.0, SeqCst, Relaxed)
-                    .is_ok()
-            {
-                entry.first_byte.store(0, Relaxed);
-                return Some(i);
-            }
+        (from..limit).chain(0..from).find(|i| self.take(*i, owner))
+    }
+
+    #[inline]
+    fn take(&self, permit: u32, owner: Owner) -> bool {
+        let Some(entry) = self.entries.get(permit as usize) else {
+            return false;
+        };
+        let taken = entry.owner.load(SeqCst) == 0
+            && entry
+                .owner
+                .compare_exchange(0, owner.0, SeqCst, Relaxed)
+                .is_ok();
+        if taken {
+            entry.first_byte.store(0, Relaxed);
         }
-        None
+        taken
     }
 
     /// Give a permit back; false when it is no longer `owner`'s.
