@@ -263,7 +263,8 @@ static NAP_SELDOM int carries_ticket(request_rec *r, const nap_handle *h)
     return cookie && (ap_strstr_c(cookie, h->room->cookie) || h->first->proto_num >= 2000);
 }
 
-/* The 503 goes httpd's own way, by the ErrorDocument; ours unless there is one. */
+/* The page, or httpd's own way by the ErrorDocument: the site's where there is one, ours where one
+ * request of the chain is not all there is to say. */
 static int refuse(request_rec *r, nap_handle *h, nap_request *q)
 {
     /* behind another error's document the answer is made on the request that failed first */
@@ -277,10 +278,11 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
     if (ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE))) {
         q->r = r;
         nap_the_core->variables(&h->access, q);
+        return HTTP_SERVICE_UNAVAILABLE;
     }
-    else {
-        ap_custom_response(r, HTTP_SERVICE_UNAVAILABLE, nap_the_site->ticket_path);
-    }
+    if (r == h->first && ap_satisfies(r) != SATISFY_ANY)
+        return nap_page_refuse(r, h, q);
+    ap_custom_response(r, HTTP_SERVICE_UNAVAILABLE, nap_the_site->ticket_path);
     return HTTP_SERVICE_UNAVAILABLE;
 }
 

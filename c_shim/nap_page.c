@@ -1,8 +1,9 @@
 /* nap_page.c: the ticket page's way through httpd, and the handlers.
  *
- * A refusal redirects internally to NapTicketPath. That request would be taken by `ProxyPass /` or
- * `RewriteRule ^`, or be asked for a password, and each module's look at it would cost something: so
- * the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
+ * A refusal is answered with the page at once. Behind other requests of a chain, or where `Satisfy
+ * Any` would go on asking, it redirects internally to NapTicketPath. That request would be taken by
+ * `ProxyPass /` or `RewriteRule ^`, or be asked for a password, and each module's look at it would
+ * cost something: so the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
  * ticket in the same way, where the site's authorization lets him: a hook for each of httpd's steps
  * on its way would cost every other request, too.
  */
@@ -140,14 +141,29 @@ static int asset(request_rec *r, const char *name)
     return nap_page_answer(r, bb);
 }
 
+/* The page of the refused access h, told to the core as q, as the answer to r. */
+static int page_of(request_rec *r, nap_handle *h, nap_request *q)
+{
+    apr_bucket_brigade *bb = nap_page_open(r);
+    int status;
+
+    if (h) {
+        nap_form_read(q, h, r);
+        /* a redirect shares them with the request that was refused */
+        q->issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
+    }
+    status = nap_the_core->page(h ? &h->access : NULL, q);
+    r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
+    r->status_line = NULL;
+    return nap_page_answer(r, bb);
+}
+
 /* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
 static int ticket_page(request_rec *r)
 {
     const nap_handle *own = nap_handle_at(r);
     nap_handle *h = refused(r);
-    apr_bucket_brigade *bb;
     nap_request q;
-    int status;
 
     if (own && own->asset)
         return strcmp(own->asset, nap_bwshare_page_name) ? asset(r, own->asset)
@@ -156,17 +172,43 @@ static int ticket_page(request_rec *r)
         return r->prev->status;               /* somebody else's error: not ours to explain */
     if (!h && r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
     nap_request_fill(&q, h ? h : nap_handle_make(nap_first(r)), r);
-    if (h) {
-        nap_form_read(&q, h, r);
-        /* the redirect shares them with the request that was refused */
-        q.issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
+    return page_of(r, h, &q);
+}
+
+/* What <Location> and <If> set for the page, by r->uri. */
+static int walk(request_rec *r)
+{
+    int status = ap_location_walk(r);
+
+    return status == OK ? ap_if_walk(r) : status;
+}
+
+/* The refused request r answered without an internal redirect, which would cost 5,000 instructions:
+ * as in one, what was found out for its URL is forgotten, and what is set for the page's holds. */
+int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
+{
+    char *uri = r->uri;
+    ap_conf_vector_t *dir = r->per_dir_config;
+    int status;
+
+    r->uri = (char *)nap_the_site->ticket_path;
+    r->per_dir_config = r->server->lookup_defaults;
+    r->output_filters = r->proto_output_filters;
+    apr_table_clear(r->headers_out);
+    r->content_type = r->content_encoding = NULL;
+    r->content_languages = NULL;
+    r->connection->keepalive = AP_CONN_CLOSE;       /* as after any other 503 */
+    status = walk(r);
+    if (status == OK) {
+        r->handler = "nap-ticket";
+        ap_run_insert_filter(r);
+        page_of(r, h, q);
+        status = DONE;
     }
-    status = nap_the_core->page(h ? &h->access : NULL, &q);
-    r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
-    r->status_line = NULL;
-    return nap_page_answer(r, bb);
+    r->uri = uri;                                   /* for the log */
+    r->per_dir_config = dir;
+    return status;
 }
 
 /* No answer is one: nobody can say who he is. */
@@ -200,13 +242,10 @@ static int authorize(request_rec *r)
     return decided(r, status);
 }
 
-/* What <Location> and <If> set for the page holds for it, filters too. */
 static int answer_quickly(request_rec *r, int authorized)
 {
-    int status = ap_location_walk(r);
+    int status = walk(r);
 
-    if (status == OK)
-        status = ap_if_walk(r);
     if (status == OK && !authorized)
         status = authorize(r);
     if (status != OK)
