@@ -85,6 +85,8 @@ fn compile(apxs: &Apxs) {
         .extra_warnings(true)
         .warnings_into_errors(true)
         .flag("-Wno-unused-parameter")
+        // gcc would clear an access and a request byte by byte, or nearly so
+        .flag_if_supported("-mmemset-strategy=unrolled_loop:64:noalign,libcall:-1:noalign")
         .force_frame_pointer(false)
         .compile("nap_shim");
 }

@@ -39,7 +39,7 @@ static void nap_hooks(apr_pool_t *p)
 
     /* NapTicketPath, before `ProxyPass /` and `RewriteRule ^` can take it, and past the
      * authorization that a refused visitor has passed already, or not come to. */
-    ap_hook_quick_handler(nap_page_quick, NULL, NULL, NAP_FIRST);
+    ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
     ap_hook_handler(nap_page_handler, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with

@@ -188,7 +188,7 @@ int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
 int nap_query_take(request_rec *r);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
-int nap_page_quick(request_rec *r, int lookup);
+int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
 
 #endif

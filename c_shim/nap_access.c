@@ -40,14 +40,12 @@ static nap_line *line_of(const conn_rec *c)
 /* The handle at r; one is made if there is none. */
 nap_handle *nap_handle_make(request_rec *r)
 {
-    static const nap_handle empty;
     nap_handle *h = nap_handle_at(r);
 
     if (h)
         return h;
     h = apr_palloc(r->pool, sizeof *h);
-    /* copied: the compiler would clear as much in a slow loop; where no ticket begins none goes on */
-    memcpy(h, &empty, offsetof(nap_handle, access.ticket[1]));
+    memset(h, 0, offsetof(nap_handle, access.ticket[1]));
     h->first = r;
     h->method = r->method;
     ap_set_module_config(r->request_config, &nap_module, h);

@@ -3,7 +3,7 @@
  * A refusal is answered with the page at once. Behind other requests of a chain, or where `Satisfy
  * Any` would go on asking, it redirects internally to NapTicketPath. That request would be taken by
  * `ProxyPass /` or `RewriteRule ^`, or be asked for a password, and each module's look at it would
- * cost something: so the page is sent before them, by the quick handler. Asked for directly it shows the visitor's own
+ * cost something: so the page is sent before them, in translate_name. Asked for directly it shows the visitor's own
  * ticket in the same way, where the site's authorization lets him: a hook for each of httpd's steps
  * on its way would cost every other request, too.
  */
@@ -176,14 +176,6 @@ static int ticket_page(request_rec *r)
     return page_of(r, h, &q);
 }
 
-/* What <Location> and <If> set for the page, by r->uri. */
-static int walk(request_rec *r)
-{
-    int status = ap_location_walk(r);
-
-    return status == OK ? ap_if_walk(r) : status;
-}
-
 /* The refused request r answered without an internal redirect, which would cost 5,000 instructions:
  * as in one, what was found out for its URL is forgotten, and what is set for the page's holds. */
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
@@ -199,7 +191,9 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
     r->content_type = r->content_encoding = NULL;
     r->content_languages = NULL;
     r->connection->keepalive = AP_CONN_CLOSE;       /* as after any other 503 */
-    status = walk(r);
+    status = ap_location_walk(r);
+    if (status == OK)
+        status = ap_if_walk(r);
     if (status == OK) {
         r->handler = "nap-ticket";
         ap_run_insert_filter(r);
@@ -242,17 +236,17 @@ static int authorize(request_rec *r)
     return decided(r, status);
 }
 
-static int answer_quickly(request_rec *r, int authorized)
+/* httpd has applied <Location> and <If> already. */
+static int answer(request_rec *r, int authorized)
 {
-    int status = walk(r);
+    int status = authorized ? OK : authorize(r);
 
-    if (status == OK && !authorized)
-        status = authorize(r);
     if (status != OK)
         return status;
     r->handler = "nap-ticket";
     ap_run_insert_filter(r);
-    return ticket_page(r);
+    status = ticket_page(r);
+    return status == OK ? DONE : status;
 }
 
 /* The page itself, or a file under it: its style and script. Who was refused has passed the site's
@@ -269,16 +263,16 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
     h = nap_handle_make(r);
     h->page = 1;
     h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
-    return answer_quickly(r, h->asset || refused(r));
+    return answer(r, h->asset || refused(r));
 }
 
-/* quick_handler: before all other modules, of an internal redirect too. */
-int nap_page_quick(request_rec *r, int lookup)
+/* translate_name: before all other modules, of an internal redirect too. */
+int nap_page_translate(request_rec *r)
 {
     const char *uri = r->uri, *path = nap_the_site->ticket_path;
 
     /* most differ in the first character behind the "/" */
-    if (!uri || uri[0] != '/' || uri[1] != path[1] || lookup)
+    if (!uri || uri[0] != '/' || uri[1] != path[1])
         return DECLINED;
     return claim(r, path);
 }
