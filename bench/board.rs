@@ -3,6 +3,7 @@
 
 use crate::httpd::{self, Builder, Httpd, Mpm, made};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
         let watch = watched.map(|httpd| scope.spawn(|| watch(httpd, &over)));
         let mut report = {
             // However it ends, the watch ends with it.
-            let _over = SetOnDrop(&over);
+            let _over = httpd::SetOnDrop(&over);
             httpd::crowd(&format!("http://127.0.0.1:{port}/board"), options)
         };
         if let Some(watch) = watch {
@@ -142,17 +143,9 @@ fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
     })
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Leaves a report in target/bench.
-pub fn keep(name: &str, report: &Value) {
-    let path = made::directory("bench").join(format!("{}.json", name.replace(' ', "-")));
+/// Leaves a report in a folder.
+pub fn keep(folder: &Path, name: &str, report: &Value) {
+    let path = folder.join(format!("{}.json", name.replace(' ', "-")));
     let text = serde_json::to_string_pretty(report).expect("a JSON value");
     std::fs::write(path, text).expect("target takes a file");
 }

@@ -16,7 +16,7 @@ mod board;
 mod httpd;
 
 use board::{LIMIT, figure, median};
-use httpd::{Builder, Httpd, Mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, made, wait_until};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -158,7 +158,11 @@ impl Way {
             ["--seed", &seed],
         ];
         let report = board::send(port, has_room.then_some(&httpd), &options.concat());
-        board::keep(&format!("{} {mpm} {clients} {round}", self.name), &report);
+        board::keep(
+            &made::directory("bench"),
+            &format!("{} {mpm} {clients} {round}", self.name),
+            &report,
+        );
         Some(report)
     }
 }
