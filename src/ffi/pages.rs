@@ -10,6 +10,7 @@ use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend, text};
 use super::ticket_log;
+use crate::charset::Charset;
 use crate::info::{Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -131,8 +132,12 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             return own_ticket(q, format, language);
         };
         // SAFETY: nap.h's promises.
-        let (mut page, form) =
-            unsafe { (page_of(&here, text(q.issued), q, wall_now()), form_of(q)) };
+        let (mut page, form) = unsafe {
+            (
+                page_of(&here, text(q.issued), q, wall_now()),
+                form_of(here.room, q),
+            )
+        };
         page.sent = match (q.form_state, &form) {
             (_, Some(form)) => Sent::Kept(form),
             (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
@@ -148,12 +153,13 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn form_of(q: &nap_request) -> Option<Form> {
+unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<Form> {
     if q.form_state != NAP_FORM_READ {
         return None;
     }
+    let other = Charset::named(room.conf.form_charset.as_str().as_bytes());
     // SAFETY: the caller's promise.
-    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body)) }
+    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body), other) }
 }
 
 pub unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {

@@ -25,7 +25,13 @@ printf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'
 impl Builder {
     /// With `/cgi-bin/app` and `/cgi-bin/hold` in a room of one.
     pub fn app(self) -> Self {
-        self.nap().holding().config(ROOM).cgi("app", APP)
+        self.app_with("")
+    }
+
+    /// The same, with further lines in its room.
+    pub fn app_with(self, lines: &str) -> Self {
+        let room = ROOM.replace("</NapRoom>", &format!("{lines}\n</NapRoom>"));
+        self.nap().holding().config(&room).cgi("app", APP)
     }
 
     /// With a form at `/form/`.
@@ -42,3 +48,10 @@ impl Httpd {
         text.lines().map(str::to_owned).collect()
     }
 }
+    /// The same where bodies are no UTF-8: each byte a character.
+    pub fn asked_in_bytes(&self) -> Vec<String> {
+        let bytes = std::fs::read(self.root().join("data/asked")).expect("it was asked");
+        let text: String = bytes.iter().map(|&b| char::from(b)).collect();
+        text.lines().map(str::to_owned).collect()
+    }
+
