@@ -15,7 +15,7 @@ use crate::info::{Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
-use crate::page::assets::{Asset, INFO_SCRIPT, INFO_STYLE};
+use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
@@ -350,11 +350,12 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
             0 => {
                 // SAFETY: nap.h's promise.
                 let path = unsafe { text(q.ticket_path) };
-                let [style, script] =
-                    [&INFO_STYLE, &INFO_SCRIPT].map(|asset| format!("{path}/{}", asset.address));
+                let [style, script, icon] = [&INFO_STYLE, &INFO_SCRIPT, &ICON]
+                    .map(|asset| format!("{path}/{}", asset.address));
                 let files = Files {
                     style: &style,
                     script: &script,
+                    icon: &icon,
                 };
                 answer.set(c"Content-Security-Policy", POLICY);
                 answer.body("text/html; charset=utf-8", &report.to_html(files));

@@ -7,13 +7,15 @@ use super::minutes::Minutes;
 use super::report::{GateLine, Report, RoomLine};
 use super::{charts, time_of_day};
 
-/// Addresses of the page's own style and script.
+/// Addresses of the page's own style, script and icon.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     /// Of `info.css`.
     pub style: &'a str,
     /// Of `info.js`.
     pub script: &'a str,
+    /// Of `icon.svg`.
+    pub icon: &'a str,
 }
 
 #[derive(Template)]

@@ -40,12 +40,11 @@ use crate::nap::ticket;
 use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
-use assets::{SCRIPT, STYLE};
+use assets::{ICON, SCRIPT, STYLE};
 use form::Sent;
 
-/// The Content-Security-Policy a page is sent with; the data: address is that of no icon.
-pub const POLICY: &str =
-    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'";
+/// The Content-Security-Policy a page is sent with.
+pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'";
 
 /// What there is to say.
 #[derive(Clone, Copy, Debug)]
