@@ -370,7 +370,10 @@ pub fn report(process: &Process) -> Report {
     let segment = &process.segment;
     let [rooms, gates] = segment.room_counts();
     let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
-    segment.locked(|tables, now, _| snapshot.take(tables, now));
+    segment.locked(|tables, now, _| {
+        snapshot.take(tables, now);
+        snapshot.locked = segment.now() - now;
+    });
     snapshot.take_recent(segment.recent());
     Report::of(&snapshot, wall_now(), &segment.workers())
 }

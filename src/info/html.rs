@@ -56,7 +56,7 @@ impl<'a> RoomHtml<'a> {
             id: format!("room-{at}"),
             name: &room.name,
             gates: gates
-                .map(|(n, gate)| GateHtml::of(gate, format!("room-{at}-{n}")))
+                .map(|(n, gate)| GateHtml::of(gate, &room.name, format!("room-{at}-{n}")))
                 .collect(),
         }
     }
@@ -67,14 +67,16 @@ impl<'a> RoomHtml<'a> {
 #[template(path = "info/gate.html")]
 struct GateHtml<'a> {
     gate: &'a GateLine,
+    room: &'a str,
     id: String,
     charts: Vec<Chart>,
 }
 
 impl<'a> GateHtml<'a> {
-    fn of(gate: &'a GateLine, id: String) -> GateHtml<'a> {
+    fn of(gate: &'a GateLine, room: &'a str, id: String) -> GateHtml<'a> {
         GateHtml {
             gate,
+            room,
             charts: charts::of(gate, &id),
             id,
         }
