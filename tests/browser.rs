@@ -3,6 +3,7 @@
 
 mod httpd;
 
+use httpd::app::hostile_addresses;
 use httpd::browser::Browser;
 use httpd::{Httpd, long, wait_until};
 use serde_json::json;
@@ -72,40 +73,55 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
     if !long() {
         return;
     }
-    let httpd = Httpd::builder().app()
-        .config("<Location />\nNapUse site\n</Location>\n<Location /nap-info>\nNapUse None\n</Location>")
-        .config("AliasMatch ^/.*evil {root}/cgi-bin/app")
-        .config("<LocationMatch evil>\nSetHandler cgi-script\nOptions +ExecCGI\n</LocationMatch>")
-        .start();
+    let httpd = Httpd::builder().app().everywhere().start();
     let _held = httpd.hold("full", 1);
     let browser = Browser::start(
         &[],
         &json!({"profile.default_content_setting_values.cookies": 2}),
     );
-    let long = format!("/evil?{}", "x".repeat(8000 - 20));
-    for path in [
-        "//evil.example/evil",
-        "/evil?q=%22%3E%3Cscript%3Edocument.title='hacked'%3C/script%3E",
-        "/evil?q=\"><img src=x onerror=document.title='hacked'>",
-        "/evil?javascript:document.title='hacked'",
-        "/evil?%ff%fe=%00%82",
-        "/evil?x#//evil.example",
-        &long,
-    ] {
+    for path in hostile_addresses() {
         browser.open(&format!("{}{path}", httpd.url()));
         let shown = browser.text();
         assert!(shown.contains("overloaded"), "{path}: {shown}");
-        let host = |browser: &Browser| browser.run("return location.host");
-        let ours = format!("127.0.0.1:{}", httpd.port());
-        assert_eq!(host(&browser), ours, "{path}");
+        check_harmless(&browser, &httpd, &path);
         browser.run("window.before = true; document.querySelector('[data-go]').click()");
         wait_until("the page has come back", Duration::from_secs(20), || {
             browser.run("return window.before !== true && document.readyState === 'complete'")
                 == true
         });
-        assert_eq!(host(&browser), ours, "{path}");
-        let title = browser.run("return document.title");
-        assert!(!title.to_string().contains("hacked"), "{path}");
+        check_harmless(&browser, &httpd, &path);
+    }
+    assert!(httpd.asked().is_empty());
+}
+
+/// The page is the one that was opened, from this server, and nothing in the address ran.
+fn check_harmless(browser: &Browser, httpd: &Httpd, path: &str) {
+    let host = browser.run("return location.host");
+    assert_eq!(host, format!("127.0.0.1:{}", httpd.port()), "{path}");
+    let title = browser.run("return document.title").to_string();
+    assert!(title.contains("Your turn"), "{path}: {title}");
+}
+
+#[test]
+fn without_javascript_hostile_addresses_lead_nowhere_else_either() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().everywhere().start();
+    let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
+    for path in hostile_addresses() {
+        let held = httpd.hold("full", 1);
+        let browser = Browser::start(&[], &no_scripts);
+        let asked = httpd.asked().len();
+        browser.open(&format!("{}{path}", httpd.url()));
+        held.release();
+        wait_until("the page has returned", Duration::from_secs(20), || {
+            httpd.asked().len() > asked
+        });
+        let line = httpd.asked().pop().expect("it was asked");
+        let query = path.split_once('?').map_or("", |(_, query)| query);
+        let plain = !query.contains(['#', '<', '"', ' ']) && !query.contains("nap-ticket");
+        assert!(!plain || line == format!("GET {query} "), "{path}: {line}");
     }
 }
 
