@@ -27,7 +27,7 @@ use std::time::Duration;
 type Column = (&'static str, &'static str, usize);
 
 /// What the columns show, in order.
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     ("served/s", "/throughput/whole", 1),
     ("mean s", "/response/mean", 2),
     ("variance s²", "/response/variance", 2),
@@ -42,6 +42,7 @@ const COLUMNS: [Column; 14] = [
     ("Jain", JAIN, 3),
     ("wait limit wanted", "/room/wait_wanted", 0),
     ("used", "/room/wait_used", 0),
+    ("/nap-info locks ms", "/room/info_locked_ms", 2),
 ];
 const TOTAL_MEAN: &str = "/total/mean";
 const JAIN: &str = "/fairness/jain_finish";
