@@ -42,7 +42,7 @@ const COLUMNS: [Column; 15] = [
     ("Jain", JAIN, 3),
     ("wait limit wanted", "/room/wait_wanted", 0),
     ("used", "/room/wait_used", 0),
-    ("/nap-info locks ms", "/room/info_locked_ms", 2),
+    ("/nap-info locks ms", "/room/info_locked_ms", 3),
 ];
 const TOTAL_MEAN: &str = "/total/mean";
 const JAIN: &str = "/fairness/jain_finish";

@@ -94,6 +94,11 @@ fn draw_panel<B: DrawingBackend>(
     }))?;
     let line = [(0.0, bound_s), (last, bound_s)];
     chart.draw_series([PathElement::new(line, BOUND)])?;
+    let label = format!("bound {bound_s:.0} s");
+    let style = (FONT, 12).into_font().color(&BOUND);
+    // Above the line, at its end, where the crowd is over.
+    let place = (0.92 * last, bound_s + 16.0 * slowest / f64::from(height));
+    chart.draw_series([Text::new(label, place, style)])?;
     Ok(())
 }
 

@@ -163,7 +163,7 @@ fn main() {
         .filter_map(|(_, report, _)| board::figure(report, INFO_LOCKED));
     text += &format!(
         "\nnap-load itself used {:.0} % of one core; /nap-info, asked four times a second, held the \
-         lock for {:.2} ms at most.\n",
+         lock for {:.3} ms at most.\n",
         100.0 * load,
         locked.fold(0.0, f64::max)
     );
@@ -198,7 +198,8 @@ impl Row {
             ["--seed", "1"],
             ["--csv", csv.to_str().expect("our own folder's name")],
         ];
-        Some(board::send(httpd.port(), None, &options.concat()))
+        let watched = self.room.is_some().then_some(&httpd);
+        Some(board::send(httpd.port(), watched, &options.concat()))
     }
 
     fn server(&self, mpm: Mpm, slot_s: u32) -> Builder {
