@@ -214,10 +214,11 @@ fn crowded(look: impl FnOnce(&Httpd)) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Until somebody has looked; each round on its own is over soon.
+            // Until somebody has looked; each round is over soon.
             while !over.load(Relaxed) {
                 let url = format!("{}/board", httpd.url());
-                httpd::crowd(&url, &["--clients", "150", "--posts", "4", "--seed", "1"]);
+                let crowd = ["--clients", "150", "--posts", "4", "--stop", "15s"];
+                httpd::crowd(&url, &crowd);
             }
         });
         let _over = httpd::SetOnDrop(&over);

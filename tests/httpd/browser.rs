@@ -53,6 +53,11 @@ impl Browser {
         self.tell("/url", &json!({"url": url}));
     }
 
+    /// The Back button.
+    pub fn back(&self) {
+        self.tell("/back", &json!({}));
+    }
+
     /// The value of a script's `return`.
     pub fn run(&self, script: &str) -> Value {
         self.tell("/execute/sync", &json!({"script": script, "args": []}))
