@@ -117,11 +117,11 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
 /// Looks at the room until it is over. Medians of what was seen while somebody waited.
 fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
     let (mut wanted, mut used, mut most_held) = (Vec::new(), Vec::new(), 0.0_f64);
-    let mut longest_locked = 0.0_f64;
+    let mut locked_ms = Vec::new();
     while !over.load(Relaxed) {
         let answer = httpd.get("/nap-info?json");
         let info: Value = serde_json::from_slice(answer.body.as_ref()).unwrap_or_default();
-        longest_locked = longest_locked.max(info["locked_s"].as_f64().unwrap_or(0.0));
+        locked_ms.extend(info["locked_s"].as_f64().map(|s| 1000.0 * s));
         let gate = &info["rooms"][0]["gates"][0];
         let figure = |pointer: &str| gate.pointer(pointer).and_then(Value::as_f64);
         let queue = figure("/wait/queue").unwrap_or(0.0);
@@ -142,7 +142,8 @@ fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
         "wait_wanted": median(wanted),
         "wait_used": median(used),
         "most_held": most_held,
-        "info_locked_ms": 1000.0 * longest_locked,
+        "info_locked_most_ms": locked_ms.iter().copied().fold(0.0, f64::max),
+        "info_locked_ms": median(locked_ms),
     })
 }
 
