@@ -15,7 +15,7 @@ STRICT := -std=gnu11 -Wall -Wextra -Werror
 THREADS := 4
 
 .NOTPARALLEL:
-.PHONY: all help setup setup-all module programs cgi install demo test test-all bench \
+.PHONY: all help setup setup-all module programs cgi install demo demo-paper test test-all bench \
         check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
@@ -66,6 +66,11 @@ install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
 	@demo/demo.sh $(TARGET)
+
+# The paper's own size is POSTS=50: half an hour.
+POSTS ?= 10
+demo-paper: setup-all module programs cgi ## the paper's experiment: its tables and figures, into target/demo-paper
+	$(CARGO) bench --locked --bench paper -- posts=$(POSTS)
 
 test: setup check-format test-pure test-room module check-bindings test-httpd ## everything that must hold, under ten minutes warm
 

@@ -3,6 +3,7 @@
 
 use crate::httpd::{self, Builder, Httpd, Mpm, made};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
         let watch = watched.map(|httpd| scope.spawn(|| watch(httpd, &over)));
         let mut report = {
             // However it ends, the watch ends with it.
-            let _over = SetOnDrop(&over);
+            let _over = httpd::SetOnDrop(&over);
             httpd::crowd(&format!("http://127.0.0.1:{port}/board"), options)
         };
         if let Some(watch) = watch {
@@ -116,9 +117,11 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
 /// Looks at the room until it is over. Medians of what was seen while somebody waited.
 fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
     let (mut wanted, mut used, mut most_held) = (Vec::new(), Vec::new(), 0.0_f64);
+    let mut locked_ms = Vec::new();
     while !over.load(Relaxed) {
         let answer = httpd.get("/nap-info?json");
         let info: Value = serde_json::from_slice(answer.body.as_ref()).unwrap_or_default();
+        locked_ms.extend(info["locked_s"].as_f64().map(|s| 1000.0 * s));
         let gate = &info["rooms"][0]["gates"][0];
         let figure = |pointer: &str| gate.pointer(pointer).and_then(Value::as_f64);
         let queue = figure("/wait/queue").unwrap_or(0.0);
@@ -139,20 +142,14 @@ fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
         "wait_wanted": median(wanted),
         "wait_used": median(used),
         "most_held": most_held,
+        "info_locked_most_ms": locked_ms.iter().copied().fold(0.0, f64::max),
+        "info_locked_ms": median(locked_ms),
     })
 }
 
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
-}
-
-/// Leaves a report in target/bench.
-pub fn keep(name: &str, report: &Value) {
-    let path = made::directory("bench").join(format!("{}.json", name.replace(' ', "-")));
+/// Leaves a report in a folder.
+pub fn keep(folder: &Path, name: &str, report: &Value) {
+    let path = folder.join(format!("{}.json", name.replace(' ', "-")));
     let text = serde_json::to_string_pretty(report).expect("a JSON value");
     std::fs::write(path, text).expect("target takes a file");
 }

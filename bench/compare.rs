@@ -16,7 +16,7 @@ mod board;
 mod httpd;
 
 use board::{LIMIT, figure, median};
-use httpd::{Builder, Httpd, Mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, made, wait_until};
 use serde_json::Value;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use std::time::Duration;
 type Column = (&'static str, &'static str, usize);
 
 /// What the columns show, in order.
-const COLUMNS: [Column; 14] = [
+const COLUMNS: [Column; 15] = [
     ("served/s", "/throughput/whole", 1),
     ("mean s", "/response/mean", 2),
     ("variance s²", "/response/variance", 2),
@@ -42,6 +42,7 @@ const COLUMNS: [Column; 14] = [
     ("Jain", JAIN, 3),
     ("wait limit wanted", "/room/wait_wanted", 0),
     ("used", "/room/wait_used", 0),
+    ("/nap-info locks ms", "/room/info_locked_ms", 3),
 ];
 const TOTAL_MEAN: &str = "/total/mean";
 const JAIN: &str = "/fairness/jain_finish";
@@ -158,7 +159,11 @@ impl Way {
             ["--seed", &seed],
         ];
         let report = board::send(port, has_room.then_some(&httpd), &options.concat());
-        board::keep(&format!("{} {mpm} {clients} {round}", self.name), &report);
+        board::keep(
+            &made::directory("bench"),
+            &format!("{} {mpm} {clients} {round}", self.name),
+            &report,
+        );
         Some(report)
     }
 }

@@ -14,7 +14,7 @@ mod board;
 mod httpd;
 
 use board::{LIMIT, figure, median, with_nap};
-use httpd::{Builder, Mpm};
+use httpd::{Builder, Mpm, made};
 use serde_json::Value;
 
 /// What an access costs: mostly time, hardly processor.
@@ -299,7 +299,7 @@ impl Scenario {
         let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
         let first = figure(&report, "/fairness/first_finish_s").filter(|s| *s > 0.0);
         report["crowded_per_s"] = first.map(|first| crowded_per_s(&tries, first)).into();
-        board::keep(&label, &report);
+        board::keep(&made::directory("bench"), &label, &report);
         Some(report)
     }
 

@@ -90,6 +90,7 @@ typedef struct nap_room_conf {
     int64_t run_ready_max;
     int64_t run_ready_history;          /* accesses the page scheduler will look at */
     int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
+    char form_charset[NAP_NAME_MAX + 1]; /* of forms that are not UTF-8; empty: none are kept */
 } nap_room_conf;
 
 /* Directives of mod_bwshare that the core parses. */

@@ -378,7 +378,8 @@ const command_rec nap_directives[] = {
     ROOM("NapTicketBind", NAP_TICKET_BIND,
          "none, or prefix: a ticket is good only from the network it was issued to"),
     ROOM("NapKeepForm", NAP_KEEP_FORM,
-         "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off"),
+         "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off; and the "
+         "charset of forms that are not UTF-8"),
     AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
                   "status of a refusal's page: 503, 429 or 200"),
     AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,

@@ -4,7 +4,7 @@
 //! `tests/architecture.rs` holds them to it:
 //!
 //! ```text
-//!   micros, wall                 time as a newtype; the clock on the wall
+//!   micros, wall, charset        time as a newtype; the clock on the wall; what bytes stand for
 //!   nap, bwshare                 the systems: pure, one folder or file a paper
 //!   room                         composes them: enter, events, leave. Pure
 //!   shm, page, info, sim, conf   the segment; what people see; virtual time; directives
@@ -16,6 +16,7 @@
 //! the simulator a box, a test its own value. Time and randomness are arguments.
 
 pub mod bwshare;
+pub mod charset;
 pub mod conf;
 pub mod ffi;
 pub mod info;

@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 
 /// Each module with those of ours it may name.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("charset", &[]),
     ("micros", &[]),
     ("wall", &["micros"]),
     ("nap", &["micros"]),
     ("bwshare", &["micros"]),
     ("room", &["micros", "nap"]),
-    ("conf", &["micros"]),
+    ("conf", &["charset", "micros"]),
     ("shm", &["micros", "nap", "bwshare", "room"]),
-    ("page", &["micros", "nap", "room", "wall"]),
+    ("page", &["charset", "micros", "nap", "room", "wall"]),
     ("info", &["micros", "nap", "bwshare", "room", "wall"]),
     ("sim", &["micros", "nap", "bwshare", "room"]),
     (
         "ffi",
         &[
-            "micros", "nap", "bwshare", "room", "shm", "page", "info", "conf", "wall",
+            "charset", "micros", "nap", "bwshare", "room", "shm", "page", "info", "conf", "wall",
         ],
     ),
 ];

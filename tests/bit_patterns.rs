@@ -375,6 +375,7 @@ impl Server {
         let files = Files {
             style: "s",
             script: "s",
+            icon: "i",
         };
         assert!(!report.to_html(files).is_empty());
         assert!(!report.line_for_start(1).is_empty());

@@ -3,8 +3,9 @@
 
 mod httpd;
 
+use httpd::app::hostile_addresses;
 use httpd::browser::Browser;
-use httpd::{Httpd, long, wait_until};
+use httpd::{Httpd, Mpm, long, wait_until};
 use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
@@ -12,11 +13,15 @@ use std::time::Duration;
 const KEPT: &str = "The form you sent is kept in this page";
 const LOST: &str = "Your form could not be kept";
 
+const URLENCODED: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data";
+
 /// A form that sends itself, its fields named by the address's hash.
 const SENDER: &str = "<script>
 var told = JSON.parse(decodeURIComponent(location.hash.slice(1)));
 var form = document.createElement('form');
-form.method = 'post'; form.action = '/cgi-bin/app?kept=1'; form.enctype = told.type;
+form.method = 'post'; form.enctype = told.type;
+form.action = location.origin + (told.address || '/cgi-bin/app?kept=1');
 told.fields.forEach(function (field) {
   var area = document.createElement('textarea');
   area.name = field[0]; area.value = field[1];
@@ -32,7 +37,12 @@ const BUTTON: &str = "<form method=post action='/cgi-bin/app?kept=1'>
 
 /// Opens the sender with these fields.
 fn send(browser: &Browser, httpd: &Httpd, kind: &str, fields: &serde_json::Value) {
-    let told = json!({"type": kind, "fields": fields}).to_string();
+    tell(browser, httpd, &json!({"type": kind, "fields": fields}));
+}
+
+/// Opens the sender, which does as it is told.
+fn tell(browser: &Browser, httpd: &Httpd, told: &serde_json::Value) {
+    let told = told.to_string();
     let hash: String = form_urlencoded::byte_serialize(told.as_bytes()).collect();
     browser.open("about:blank");
     browser.open(&format!(
@@ -76,9 +86,22 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         ["same", "1"],
         ["same", "2"],
         ["empty", ""],
+        [
+            "long",
+            format!(
+                "{}<script>document.title='hacked'</script>",
+                "x".repeat(8000)
+            )
+        ],
     ]);
-    for kind in ["application/x-www-form-urlencoded", "multipart/form-data"] {
-        let httpd = Httpd::builder().app().form(SENDER).start();
+    httpd::for_each_mpm(|mpm| {
+        // Each encoding somewhere: it is the same to every MPM.
+        let kind = if mpm == Mpm::Worker {
+            MULTIPART
+        } else {
+            URLENCODED
+        };
+        let httpd = Httpd::builder().app().mpm(mpm).form(SENDER).start();
         let browser = Browser::start(&[], &json!({}));
         send(&browser, &httpd, kind, &fields);
         browser.until_shows("the application");
@@ -94,9 +117,96 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         browser.until_shows("the application");
         let url = browser.run("return location.href");
         assert_eq!(url, format!("{}/cgi-bin/app?kept=1", httpd.url()));
+        // What he went away from is not kept by any cache: Chromium asks before it sends again.
+        browser.back();
+        wait_until("he is back", Duration::from_secs(20), || {
+            !browser.text().contains("the application")
+        });
         let twice = without_boundaries(&httpd.asked());
         assert_eq!(twice.len(), 2 * straight.len(), "{twice:?}");
         assert_eq!(twice[straight.len()..], straight, "{kind}");
+    });
+}
+
+#[test]
+fn a_form_posted_to_a_hostile_address_goes_there_again_and_nowhere_else() {
+    if !long() {
+        return;
+    }
+    let httpd = Httpd::builder().app().everywhere().form(SENDER).start();
+    let _held = httpd.hold("full", 1);
+    let browser = Browser::start(&[], &json!({}));
+    for address in hostile_addresses() {
+        let fields = [["a", "\"><script>document.title='hacked'</script>"]];
+        tell(
+            &browser,
+            &httpd,
+            &json!({"type": URLENCODED, "fields": fields, "address": address}),
+        );
+        browser.until_shows(KEPT);
+        let opened = browser.run(HERE);
+        browser.run("window.before = true");
+        let host = format!("http://127.0.0.1:{}/", httpd.port());
+        assert!(opened.to_string().contains(&host), "{opened}");
+        browser.click("#nap-form button[type=submit]");
+        wait_until("it is refused again", Duration::from_secs(20), || {
+            browser.run("return window.before !== true && document.readyState === 'complete'")
+                == true
+        });
+        browser.until_shows(KEPT);
+        assert_eq!(browser.run(HERE), opened);
+        let title = browser.run("return document.title").to_string();
+        assert!(title.contains("Your turn"), "{address}: {title}");
+    }
+    assert!(httpd.asked().is_empty());
+}
+
+/// A form that is sent leaves the fragment of its page's address behind.
+const HERE: &str = "return location.href.split('#')[0]";
+
+/// A page of a site that is still in Shift_JIS, and sends itself.
+const IN_SHIFT_JIS: &[u8] = b"<!DOCTYPE html><meta charset=shift_jis><title>form</title>
+<form method=post action='/cgi-bin/app?kept=1'><textarea name='\x96\x5c'>\x82\xa0\x5c&amp;\n\xc3\xb7</textarea>
+<input type=hidden name=_charset_><input name=other value='&#128512;'></form>
+<script>document.forms[0].submit()</script>";
+
+#[test]
+fn a_form_in_the_sites_own_charset_arrives_as_it_was_sent() {
+    if !long() {
+        return;
+    }
+    for (kind, configured) in [(URLENCODED, true), (MULTIPART, true), (URLENCODED, false)] {
+        let encoded = format!("<form enctype='{kind}' ");
+        let page = String::from_utf8_lossy(IN_SHIFT_JIS).find("<form ");
+        let (before, after) = IN_SHIFT_JIS.split_at(page.expect("there is a form"));
+        let page = [before, encoded.as_bytes(), &after["<form ".len()..]].concat();
+        let room = if configured {
+            "NapKeepForm 64k shift_jis"
+        } else {
+            ""
+        };
+        let site = Httpd::builder().app_with(room);
+        let httpd = site.file("htdocs/form/index.html", page).start();
+        let browser = Browser::start(&[], &json!({}));
+        let form = format!("{}/form/", httpd.url());
+        browser.open(&form);
+        browser.until_shows("the application");
+        let straight = without_boundaries(&httpd.asked_in_bytes());
+        let held = httpd.hold("full", 1);
+        browser.open(&form);
+        if !configured {
+            browser.until_shows(LOST);
+            continue;
+        }
+        browser.until_shows(KEPT);
+        held.release();
+        browser.until_shows("the application");
+        let twice = without_boundaries(&httpd.asked_in_bytes());
+        assert_eq!(twice[straight.len()..], straight, "{kind}");
+        assert!(
+            twice.iter().any(|line| line.contains("Shift_JIS")),
+            "{twice:?}"
+        );
     }
 }
 
@@ -109,13 +219,13 @@ fn what_cannot_be_given_back_is_not_kept_and_the_page_says_so() {
     let _held = httpd.hold("full", 1);
     let browser = Browser::start(&[], &json!({}));
     for (kind, value) in [
-        ("application/x-www-form-urlencoded", "a\0b".to_owned()),
-        ("multipart/form-data", "a\0b".to_owned()),
-        ("application/x-www-form-urlencoded", "\u{1b}[2J".to_owned()),
-        ("application/x-www-form-urlencoded", "\u{fffe}".to_owned()),
-        ("application/x-www-form-urlencoded", "x".repeat(66_000)),
+        (URLENCODED, "a\0b".to_owned()),
+        (MULTIPART, "a\0b".to_owned()),
+        (URLENCODED, "\u{1b}[2J".to_owned()),
+        (URLENCODED, "\u{fffe}".to_owned()),
+        (URLENCODED, "x".repeat(66_000)),
         ("text/plain", "x".to_owned()),
-        ("application/x-www-form-urlencoded", "Shift_JIS".to_owned()),
+        (URLENCODED, "Shift_JIS".to_owned()),
     ] {
         let name = if value == "Shift_JIS" {
             "_charset_"

@@ -6,6 +6,7 @@ mod httpd;
 use httpd::browser::Browser;
 use httpd::{Builder, Httpd, long, wait_until};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 const ROOM: &str = "<NapRoom site>
@@ -151,13 +152,13 @@ fn it_needs_nothing_inline_and_its_files_are_there_though_the_room_is_full() {
             files.push(format!("/{}", path.trim_start_matches('/')));
         }
     }
-    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
     for path in files {
         let file = httpd.get(&path);
         assert_eq!(file.status, 200, "{path}");
         let kept = file.header("cache-control").expect("a header");
         assert!(kept.contains("immutable"), "{path}: {kept}");
-        assert!(file.body.len() > 1000, "{path}");
+        assert!(file.body.len() > 200, "{path}");
     }
 }
 
@@ -198,4 +199,73 @@ fn the_page_refreshes_itself_where_it_stands_and_pauses() {
     assert_eq!(frozen, "Busy: 1 of 1 run, nobody waits.");
     browser.run("document.getElementById('pause').click()");
     browser.until_shows("Open: 0 of 1 run");
+}
+
+/// The board under a crowd that it has to send away a part of, for some minutes at most.
+fn crowded(look: impl FnOnce(&Httpd)) {
+    let httpd = Httpd::builder()
+        .nap()
+        .workers(2, 128)
+        .info()
+        .config("SetEnv BOARD_CPU_MS 4\nSetEnv BOARD_SLEEP_MS 80")
+        .config("<NapRoom board>\nNapRunReady 4\nNapWaitMax 2s\nNapSlotPeriod 5s\n</NapRoom>")
+        .config("<Location /board>\nNapUse board\n</Location>")
+        .start();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Until somebody has looked; each round is over soon.
+            while !over.load(Relaxed) {
+                let url = format!("{}/board", httpd.url());
+                let crowd = ["--clients", "150", "--posts", "4", "--stop", "15s"];
+                httpd::crowd(&url, &crowd);
+            }
+        });
+        let _over = httpd::SetOnDrop(&over);
+        wait_until("some tickets were kept", Duration::from_secs(120), || {
+            let promise = &httpd.get("/nap-info?json").json()["rooms"][0]["gates"][0]["promise"];
+            promise["kept"].as_u64() >= Some(40)
+        });
+        look(&httpd);
+    });
+}
+
+/// Looks at the page as phones and desks show it, by day and by night: nothing is wrong with it for
+/// axe-core, and it is no wider than the screen. Pictures go to target/pages.
+fn look_at(httpd: &Httpd, state: &str) {
+    let browser = Browser::start(&["--hide-scrollbars"], &json!({}));
+    let folder = httpd::made::directory("pages");
+    for (width, height, dark) in [
+        (1000, 960, false),
+        (1000, 960, true),
+        (400, 800, false),
+        (400, 800, true),
+    ] {
+        browser.look_like(width, height, dark);
+        browser.open(&format!("{}/nap-info", httpd.url()));
+        browser.run("document.getElementById('pause').click()");
+        let wide = browser.run("return document.documentElement.scrollWidth");
+        assert_eq!(wide, width, "{state}");
+        let found = browser.axe();
+        assert_eq!(found["violations"], json!([]), "{state} {width} {dark}");
+        assert!(found["passes"].as_u64() >= Some(15), "{state}: {found}");
+        let name = format!(
+            "info-{state}-{width}{}.png",
+            if dark { "-dark" } else { "" }
+        );
+        std::fs::write(folder.join(name), browser.view()).expect("target takes a file");
+    }
+}
+
+#[test]
+fn quiet_or_full_it_is_accessible_and_fits_a_phone() {
+    if !long() {
+        return;
+    }
+    let httpd = site()
+        .config("<NapRoom other>\nNapWaitLimit 2\n</NapRoom>\n<Location /other>\nNapUse other\n</Location>")
+        .start();
+    look_at(&httpd, "quiet");
+    drop(httpd);
+    crowded(|httpd| look_at(httpd, "full"));
 }

@@ -50,20 +50,11 @@ fn turnaround_while(httpd: &Httpd, busy: impl FnOnce()) -> f64 {
             }
             start.elapsed().as_secs_f64() / f64::from(rounds)
         });
-        let ends = SetOnDrop(&over);
+        let ends = httpd::SetOnDrop(&over);
         busy();
         drop(ends);
         rounds.join().expect("all are answered")
     })
-}
-
-/// Also when a test fails meanwhile.
-struct SetOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
-    }
 }
 
 #[test]

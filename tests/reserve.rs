@@ -82,6 +82,8 @@ fn everybody_else_is_answered_over_http1(times: usize) -> Vec<Duration> {
         assert_eq!(refused.status, 503);
         assert!(refused.text().contains("overloaded"));
         assert_eq!(httpd.get("/.nap/ticket").status, 404);
+        let info = httpd.get("/nap-info").text();
+        assert!(info.contains(">Full: 1 of 1 run, 43 wait of 43"), "{info}");
     });
     assert_eq!(httpd.waiting(), before, "nobody lost his place");
     drop((waiters, waiting_ends, held));
@@ -130,7 +132,7 @@ fn answered_in_time(requests: u32, everybody_else: impl Fn(usize) -> Vec<Duratio
 
 #[test]
 fn over_http1_everybody_else_is_answered() {
-    answered_in_time(3, everybody_else_is_answered_over_http1);
+    answered_in_time(4, everybody_else_is_answered_over_http1);
 }
 
 #[test]

@@ -41,6 +41,7 @@ for what in "${@:-build}"; do
       need libclang-dev libclang ;;
     bench)
       need haproxy has haproxy
+      need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
       need valgrind has valgrind
       need debootstrap has debootstrap ;;
     browser)

@@ -5,6 +5,7 @@ use super::directive::Directive::{self, *};
 use super::server::ServerConf;
 use super::text::Text;
 use super::values::*;
+use crate::charset::Charset;
 
 /// A room as configured; `nap_room_conf`. Numbers are [`UNSET`] until a directive sets them,
 /// after [`RoomConf::finish`] none is, but where the field says so.
@@ -59,6 +60,8 @@ pub struct RoomConf {
     pub run_ready_history: i64,
     /// Bytes of a refused form that its page gives back; 1K..1M or [`OFF`].
     pub keep_form: i64,
+    /// Charset of forms that are not UTF-8, by its own name; empty: none are kept.
+    pub form_charset: Text<64>,
 }
 
 /// Something the administrator should know although the server starts.
@@ -107,6 +110,7 @@ impl RoomConf {
         run_ready_max: UNSET,
         run_ready_history: UNSET,
         keep_form: UNSET,
+        form_charset: Text::EMPTY,
     };
 
     /// One directive inside `<NapRoom>`; the error is the sentence to show.
@@ -120,7 +124,7 @@ impl RoomConf {
             ReAccess => self.re_access = value(Words::count(0..=100_000).auto())?,
             History => self.history = value(Words::count(10..=1000))?,
             Download => self.download = value(Words::size(K..=G).off())?,
-            KeepForm => self.keep_form = value(Words::size(K..=M).off())?,
+            KeepForm => self.keep_form(args)?,
             SlotPeriod => self.slot_period_us = value(Words::time(SECOND..=HOUR))?,
             SlotTickets => self.slot_tickets = value(Words::count(1..=100_000).auto().paper())?,
             TicketLifetime => self.ticket_lifetime_us = value(Words::time(5 * SECOND..=24 * HOUR))?,
@@ -162,6 +166,28 @@ impl RoomConf {
             let (min, max) = (self.run_ready_min, self.run_ready_max);
             return Err(format!("NapRunReady: min={min} is more than max={max}"));
         }
+        Ok(())
+    }
+
+    fn keep_form(&mut self, args: &[&str]) -> Result<(), String> {
+        let (size, charset) = args.split_at(args.len().min(1));
+        self.keep_form = one(KeepForm, size, Words::size(K..=M).off())?;
+        self.form_charset = match charset {
+            [] => Text::EMPTY,
+            [_] if self.keep_form == OFF => {
+                return Err("NapKeepForm: a charset goes with a size only".into());
+            }
+            [name] => Charset::named(name.as_bytes())
+                .and_then(|charset| Text::new(charset.name()))
+                .ok_or_else(|| {
+                    format!(
+                        "NapKeepForm: {} is not a charset that browsers send forms in; use a name \
+                         of the WHATWG Encoding Standard, as Shift_JIS, EUC-JP or windows-1252",
+                        shown(name)
+                    )
+                })?,
+            _ => return Err("NapKeepForm: wants a size, and at most one charset".into()),
+        };
         Ok(())
     }
 
@@ -399,6 +425,31 @@ mod tests {
             "2 in reserve, 1 may wait"
         );
         assert!(run_ready("auto", 2, 1).is_err());
+    }
+
+    #[test]
+    fn a_charset_goes_with_the_size_of_a_form() {
+        let set = |line: &str| {
+            let mut room = room();
+            let words: Vec<_> = line.split_whitespace().collect();
+            room.directive(KeepForm, &words)
+                .map(|()| (room.keep_form, room.form_charset.as_str().to_owned()))
+        };
+        assert_eq!(set("64k sjis"), Ok((64 * K, "Shift_JIS".into())));
+        assert_eq!(set("1M"), Ok((M, String::new())));
+        assert_eq!(
+            set("64k utf-16"),
+            Err(
+                "NapKeepForm: \"utf-16\" is not a charset that browsers send forms in; use a \
+                 name of the WHATWG Encoding Standard, as Shift_JIS, EUC-JP or windows-1252"
+                    .into()
+            )
+        );
+        let off = "NapKeepForm: a charset goes with a size only";
+        assert_eq!(set("Off sjis"), Err(off.into()));
+        let two = "NapKeepForm: wants a size, and at most one charset";
+        assert_eq!(set("64k sjis utf-8"), Err(two.into()));
+        assert!(set("").is_err());
     }
 
     #[test]

@@ -95,10 +95,11 @@ pub struct nap_room_conf {
     pub run_ready_max: i64,
     pub run_ready_history: i64,
     pub keep_form: i64,
+    pub form_charset: [::std::os::raw::c_char; 64usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 552usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 616usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
     ["Offset of field: nap_room_conf::cookie"]
@@ -147,6 +148,8 @@ const _: () = {
         [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 536usize];
     ["Offset of field: nap_room_conf::keep_form"]
         [::std::mem::offset_of!(nap_room_conf, keep_form) - 544usize];
+    ["Offset of field: nap_room_conf::form_charset"]
+        [::std::mem::offset_of!(nap_room_conf, form_charset) - 552usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {

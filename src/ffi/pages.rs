@@ -10,11 +10,12 @@ use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::{bytes, lend, text};
 use super::ticket_log;
+use crate::charset::Charset;
 use crate::info::{Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
-use crate::page::assets::{Asset, INFO_SCRIPT, INFO_STYLE};
+use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
@@ -131,8 +132,12 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             return own_ticket(q, format, language);
         };
         // SAFETY: nap.h's promises.
-        let (mut page, form) =
-            unsafe { (page_of(&here, text(q.issued), q, wall_now()), form_of(q)) };
+        let (mut page, form) = unsafe {
+            (
+                page_of(&here, text(q.issued), q, wall_now()),
+                form_of(here.room, q),
+            )
+        };
         page.sent = match (q.form_state, &form) {
             (_, Some(form)) => Sent::Kept(form),
             (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
@@ -148,12 +153,13 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn form_of(q: &nap_request) -> Option<Form> {
+unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<Form> {
     if q.form_state != NAP_FORM_READ {
         return None;
     }
+    let other = Charset::named(room.conf.form_charset.as_str().as_bytes());
     // SAFETY: the caller's promise.
-    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body)) }
+    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body), other) }
 }
 
 pub unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
@@ -344,11 +350,12 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
             0 => {
                 // SAFETY: nap.h's promise.
                 let path = unsafe { text(q.ticket_path) };
-                let [style, script] =
-                    [&INFO_STYLE, &INFO_SCRIPT].map(|asset| format!("{path}/{}", asset.address));
+                let [style, script, icon] = [&INFO_STYLE, &INFO_SCRIPT, &ICON]
+                    .map(|asset| format!("{path}/{}", asset.address));
                 let files = Files {
                     style: &style,
                     script: &script,
+                    icon: &icon,
                 };
                 answer.set(c"Content-Security-Policy", POLICY);
                 answer.body("text/html; charset=utf-8", &report.to_html(files));
@@ -363,7 +370,10 @@ pub fn report(process: &Process) -> Report {
     let segment = &process.segment;
     let [rooms, gates] = segment.room_counts();
     let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
-    segment.locked(|tables, now, _| snapshot.take(tables, now));
+    segment.locked(|tables, now, _| {
+        snapshot.take(tables, now);
+        snapshot.locked = segment.now() - now;
+    });
     snapshot.take_recent(segment.recent());
     Report::of(&snapshot, wall_now(), &segment.workers())
 }

@@ -47,7 +47,7 @@ same_layout!(RoomConf as nap_room_conf:
     slot_period_us slot_tickets ticket_lifetime_us ticket_prime_us ticket_horizon_us
     ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
     run_ready_min run_ready_max run_ready_history
-    keep_form);
+    keep_form form_charset);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
     server_limit thread_limit threads_per_child max_workers threaded cores);

@@ -7,13 +7,15 @@ use super::minutes::Minutes;
 use super::report::{GateLine, Report, RoomLine};
 use super::{charts, time_of_day};
 
-/// Addresses of the page's own style and script.
+/// Addresses of the page's own style, script and icon.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'a> {
     /// Of `info.css`.
     pub style: &'a str,
     /// Of `info.js`.
     pub script: &'a str,
+    /// Of `icon.svg`.
+    pub icon: &'a str,
 }
 
 #[derive(Template)]
@@ -54,7 +56,7 @@ impl<'a> RoomHtml<'a> {
             id: format!("room-{at}"),
             name: &room.name,
             gates: gates
-                .map(|(n, gate)| GateHtml::of(gate, format!("room-{at}-{n}")))
+                .map(|(n, gate)| GateHtml::of(gate, &room.name, format!("room-{at}-{n}")))
                 .collect(),
         }
     }
@@ -65,14 +67,16 @@ impl<'a> RoomHtml<'a> {
 #[template(path = "info/gate.html")]
 struct GateHtml<'a> {
     gate: &'a GateLine,
+    room: &'a str,
     id: String,
     charts: Vec<Chart>,
 }
 
 impl<'a> GateHtml<'a> {
-    fn of(gate: &'a GateLine, id: String) -> GateHtml<'a> {
+    fn of(gate: &'a GateLine, room: &'a str, id: String) -> GateHtml<'a> {
         GateHtml {
             gate,
+            room,
             charts: charts::of(gate, &id),
             id,
         }

@@ -29,6 +29,8 @@ pub(super) const SECONDS: u64 = 300;
 pub struct Snapshot {
     /// When it was taken, inside time.
     pub(super) now: Micros,
+    /// For how long the lock was held for it.
+    pub locked: Micros,
     pub(super) epoch: u64,
     pub(super) node: u8,
     pub(super) rooms: Vec<Room>,
@@ -102,6 +104,7 @@ impl Snapshot {
     pub fn new(rooms: usize, gates: usize, children: usize) -> Snapshot {
         Snapshot {
             now: Micros::ZERO,
+            locked: Micros::ZERO,
             epoch: 0,
             node: 0,
             rooms: Vec::with_capacity(rooms),

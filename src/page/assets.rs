@@ -1,4 +1,4 @@
-//! The files a page needs: its style and its script, served under the ticket page's own path.
+//! The files a page needs: its style, its script and its icon, served under the ticket page's own path.
 //!
 //! Files of their own, so that a page works under `Content-Security-Policy: default-src 'self'`.
 //! Their addresses carry a hash of what is in them, so they may be kept for a year.
@@ -18,6 +18,7 @@ pub struct Asset {
 
 const CSS: &str = include_str!("../../templates/assets/nap.css");
 const JS: &str = include_str!("../../templates/assets/nap.js");
+const SVG: &str = include_str!("../../templates/assets/icon.svg");
 const INFO_CSS: &str = include_str!("../../templates/assets/info.css");
 const INFO_JS: &str = include_str!("../../templates/assets/info.js");
 
@@ -35,6 +36,13 @@ pub static SCRIPT: Asset = Asset {
     body: JS,
     address: text(&const { address::<25>(b"nap.js?v=", JS) }),
 };
+/// The icon of all pages.
+pub static ICON: Asset = Asset {
+    name: "icon.svg",
+    content_type: "image/svg+xml",
+    body: SVG,
+    address: text(&const { address::<27>(b"icon.svg?v=", SVG) }),
+};
 
 /// `/nap-info`'s style.
 pub static INFO_STYLE: Asset = Asset {
@@ -51,10 +59,12 @@ pub static INFO_SCRIPT: Asset = Asset {
     address: text(&const { address::<26>(b"info.js?v=", INFO_JS) }),
 };
 
+const ASSETS: [&Asset; 5] = [&STYLE, &SCRIPT, &ICON, &INFO_STYLE, &INFO_SCRIPT];
+
 impl Asset {
     /// The file of that name.
     pub fn named(name: &[u8]) -> Option<&'static Asset> {
-        [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT]
+        ASSETS
             .into_iter()
             .find(|asset| asset.name.as_bytes() == name)
     }
@@ -107,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_file_is_kept_only_under_the_address_of_what_is_in_it() {
-        for asset in [&STYLE, &SCRIPT, &INFO_STYLE, &INFO_SCRIPT] {
+        for asset in ASSETS {
             assert_eq!(Asset::named(asset.name.as_bytes()), Some(asset));
             let (name, query) = asset.address.split_once('?').expect("a version");
             assert_eq!(name, asset.name);

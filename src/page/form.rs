@@ -2,8 +2,10 @@
 //!
 //! Only a form of this very origin is kept: otherwise a stranger's page could have its POST carried
 //! out by ours, with the Origin of the site. A form is kept whole or not at all; what cannot be
-//! written as HTML fields so that a browser sends the same again (files, other charsets, control
-//! characters) is not. Urlencoded forms follow WHATWG URL 5.1, multipart ones RFC 7578.
+//! written as HTML fields so that a browser sends the same again (files, control characters, a
+//! charset that is neither UTF-8 nor the configured one) is not. Urlencoded forms follow WHATWG URL 5.1, multipart ones RFC 7578.
+
+use crate::charset::Charset;
 
 /// Fields a kept form may have.
 const FIELDS: usize = 1000;
@@ -25,6 +27,8 @@ pub enum Sent<'a> {
 pub struct Form {
     /// How it is encoded.
     pub encoding: Encoding,
+    /// The charset its bytes are in, and go back in.
+    pub charset: Charset,
     /// Its fields, in their order.
     pub fields: Vec<Field>,
 }
@@ -125,39 +129,59 @@ fn without_port<'a>(scheme: &[u8], host: &'a [u8]) -> &'a [u8] {
 }
 
 impl Form {
-    /// The form in `body`; none: it cannot be given back as it was.
-    pub fn parse(content_type: &[u8], body: &[u8]) -> Option<Form> {
+    /// The form in `body`, in UTF-8 or else in the `other` charset; none: it cannot be given back as
+    /// it was.
+    pub fn parse(content_type: &[u8], body: &[u8], other: Option<Charset>) -> Option<Form> {
         let encoding = Encoding::of(content_type)?;
-        if !speaks_utf8(content_type) {
-            return None;
-        }
-        let fields = match encoding {
-            Encoding::Urlencoded => urlencoded(body)?,
+        let sent = match encoding {
+            Encoding::Urlencoded => urlencoded(body),
             Encoding::Multipart => multipart(&parameter(content_type, b"boundary")?, body)?,
         };
-        let kept = fields.len() <= FIELDS && fields.iter().all(Field::stays_as_it_is);
-        kept.then_some(Form { encoding, fields })
+        if sent.len() > FIELDS {
+            return None;
+        }
+        let said = parameter(content_type, b"charset");
+        let said = said.as_deref().map(Charset::named);
+        // Whatever the bytes were meant to be: those that are text in UTF-8 go back as the same.
+        [Some(Charset::UTF_8), other]
+            .into_iter()
+            .flatten()
+            .filter(|&charset| said.is_none_or(|said| said == Some(charset)))
+            .find_map(|charset| {
+                let fields = sent.iter().map(|field| field.in_charset(charset));
+                Some(Form {
+                    encoding,
+                    charset,
+                    fields: fields.collect::<Option<_>>()?,
+                })
+            })
     }
 }
 
-impl Field {
-    fn text(name: Vec<u8>, value: Vec<u8>) -> Option<Field> {
-        Some(Field {
-            name: written(name)?,
-            value: written(value)?,
-            file: false,
-        })
-    }
+/// A field in the bytes it came in.
+struct Bytes {
+    name: Vec<u8>,
+    value: Vec<u8>,
+    file: bool,
+}
 
-    /// In a hidden field of this name browsers put the page's own charset (WHATWG HTML 4.10.22.4).
-    fn stays_as_it_is(&self) -> bool {
-        !self.name.eq_ignore_ascii_case("_charset_") || self.value == "UTF-8"
+impl Bytes {
+    fn in_charset(&self, charset: Charset) -> Option<Field> {
+        let field = Field {
+            name: written(&self.name, charset)?,
+            value: written(&self.value, charset)?,
+            file: self.file,
+        };
+        // In a hidden field of this name browsers put the charset they send the form in (WHATWG
+        // HTML 4.10.22.4).
+        let told = field.name.eq_ignore_ascii_case("_charset_");
+        (!told || field.value == charset.name()).then_some(field)
     }
 }
 
-/// As HTML can hold it: UTF-8, and no control characters but line ends as browsers send them.
-fn written(bytes: Vec<u8>) -> Option<String> {
-    let text = String::from_utf8(bytes).ok()?;
+/// As HTML can hold it: text, and no control characters but line ends as browsers send them.
+fn written(bytes: &[u8], charset: Charset) -> Option<String> {
+    let text = charset.text_of(bytes)?;
     let rest = text.replace("\r\n", "");
     let held = |c: char| c == '\t' || !(c.is_control() || is_noncharacter(c));
     rest.chars().all(held).then_some(text)
@@ -167,22 +191,18 @@ fn is_noncharacter(c: char) -> bool {
     matches!(c, '\u{fdd0}'..='\u{fdef}') || u32::from(c) & 0xfffe == 0xfffe
 }
 
-fn speaks_utf8(content_type: &[u8]) -> bool {
-    parameter(content_type, b"charset").is_none_or(|charset| {
-        [&b"utf-8"[..], b"utf8"]
-            .into_iter()
-            .any(|known| charset.eq_ignore_ascii_case(known))
-    })
-}
-
-fn urlencoded(body: &[u8]) -> Option<Vec<Field>> {
+fn urlencoded(body: &[u8]) -> Vec<Bytes> {
     let pairs = body.split(|&b| b == b'&').filter(|pair| !pair.is_empty());
     pairs
         .take(FIELDS + 1)
         .map(|pair| {
             let mut parts = pair.splitn(2, |&b| b == b'=');
-            let name = parts.next().unwrap_or_default();
-            Field::text(decoded(name), decoded(parts.next().unwrap_or_default()))
+            let mut part = || decoded(parts.next().unwrap_or_default());
+            Bytes {
+                name: part(),
+                value: part(),
+                file: false,
+            }
         })
         .collect()
 }
@@ -211,7 +231,7 @@ fn digit(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).map(|digit| digit as u8)
 }
 
-fn multipart(boundary: &[u8], body: &[u8]) -> Option<Vec<Field>> {
+fn multipart(boundary: &[u8], body: &[u8]) -> Option<Vec<Bytes>> {
     if boundary.is_empty() || boundary.len() > 70 {
         return None;
     }
@@ -235,7 +255,7 @@ fn multipart(boundary: &[u8], body: &[u8]) -> Option<Vec<Field>> {
     }
 }
 
-fn part_of(part: &[u8]) -> Option<Field> {
+fn part_of(part: &[u8]) -> Option<Bytes> {
     let head = find(part, b"\r\n\r\n")?;
     let value = &part[head + 4..];
     let mut headers = part[..head].split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
@@ -245,14 +265,16 @@ fn part_of(part: &[u8]) -> Option<Field> {
         named.then(|| &line[colon + 1..])
     })?;
     let name = unescaped(&parameter(disposition, b"name")?);
-    match parameter(disposition, b"filename") {
-        None => Field::text(name, value.to_vec()),
-        Some(file) if file.is_empty() && value.is_empty() => Some(Field {
-            file: true,
-            ..Field::text(name, Vec::new())?
-        }),
-        Some(_) => None,
-    }
+    let file = match parameter(disposition, b"filename") {
+        None => false,
+        Some(file) if file.is_empty() && value.is_empty() => true,
+        Some(_) => return None,
+    };
+    Some(Bytes {
+        name,
+        value: value.to_vec(),
+        file,
+    })
 }
 
 /// The three characters that browsers escape in a name (WHATWG HTML 4.10.22.8).
@@ -316,7 +338,7 @@ mod tests {
     }
 
     fn read(content_type: &[u8], body: &[u8]) -> Option<Vec<(String, String)>> {
-        Form::parse(content_type, body).map(|form| {
+        Form::parse(content_type, body, None).map(|form| {
             let own = |(a, b): (&str, &str)| (a.to_owned(), b.to_owned());
             pairs(&form).into_iter().map(own).collect()
         })
@@ -341,12 +363,12 @@ mod tests {
             (b"a=%ef%bf%be", None),
         ];
         for (body, expected) in cases {
-            let form = Form::parse(URLENCODED, body);
+            let form = Form::parse(URLENCODED, body, None);
             assert_eq!(form.as_ref().map(pairs).as_deref(), *expected, "{body:?}");
         }
         let many = "a=1&".repeat(FIELDS + 1);
-        assert_eq!(Form::parse(URLENCODED, many.as_bytes()), None);
-        assert!(Form::parse(URLENCODED, &many.as_bytes()[4..]).is_some());
+        assert_eq!(Form::parse(URLENCODED, many.as_bytes(), None), None);
+        assert!(Form::parse(URLENCODED, &many.as_bytes()[4..], None).is_some());
     }
 
     #[test]
@@ -367,10 +389,14 @@ mod tests {
                  Content-Type: application/octet-stream\r\n\r\n{content}\r\n------x--\r\n"
             )
         };
-        let empty = Form::parse(MULTIPART, file("", "").as_bytes()).expect("no file was chosen");
+        let empty =
+            Form::parse(MULTIPART, file("", "").as_bytes(), None).expect("no file was chosen");
         assert!(empty.fields[0].file);
         for (name, content) in [("x.txt", "x"), ("x.txt", ""), ("", "x")] {
-            assert_eq!(Form::parse(MULTIPART, file(name, content).as_bytes()), None);
+            assert_eq!(
+                Form::parse(MULTIPART, file(name, content).as_bytes(), None),
+                None
+            );
         }
         assert_eq!(read(b"multipart/form-data", body), None, "no boundary");
         for torn in 0..body.len() - 4 {
@@ -401,6 +427,52 @@ mod tests {
         ] {
             assert_eq!(read(URLENCODED, body).is_some(), kept, "{body:?}");
         }
+    }
+
+    #[test]
+    fn a_form_in_the_configured_charset_is_kept_in_it() {
+        let kinds = ["", "; charset=sjis", "; charset=utf-8", "; charset=euc-jp"];
+        let [any, shift_jis, utf_8, euc_jp] =
+            kinds.map(|kind| format!("application/x-www-form-urlencoded{kind}"));
+        type Read<'a> = Option<(&'a str, &'a str)>;
+        let cases: [(&str, &[u8], Read<'_>); 11] = [
+            (&any, b"a=%82%a0", Some(("Shift_JIS", "\u{3042}"))),
+            (
+                &any,
+                b"a=%82%a0&_charset_=Shift_JIS",
+                Some(("Shift_JIS", "\u{3042}")),
+            ),
+            (&any, b"a=1&_charset_=Shift_JIS", Some(("Shift_JIS", "1"))),
+            (&any, b"a=1&_charset_=EUC-JP", None),
+            (&any, b"a=%e3%81%82", Some(("UTF-8", "\u{3042}"))),
+            (&any, b"a=%82%a0&b=%ff", None),
+            // Half-width katakana, or one letter: the same bytes go back.
+            (&any, b"a=%c3%a5", Some(("UTF-8", "\u{e5}"))),
+            (
+                &shift_jis,
+                b"a=%c3%a5",
+                Some(("Shift_JIS", "\u{ff83}\u{ff65}")),
+            ),
+            (&utf_8, b"a=%82%a0", None),
+            (&euc_jp, b"a=%82%a0", None),
+            (&any, b"a=%82%a0%00", None),
+        ];
+        let configured = Charset::named(b"shift_jis");
+        for (kind, body, expected) in cases {
+            let form = Form::parse(kind.as_bytes(), body, configured);
+            let told = form
+                .as_ref()
+                .map(|form| (form.charset.name(), &form.fields[0].value[..]));
+            assert_eq!(told, expected, "{kind} {}", body.escape_ascii());
+            assert!(form.is_none_or(|form| form.charset == Charset::UTF_8
+                || Form::parse(kind.as_bytes(), body, None).is_none()));
+        }
+        let part = [
+            &b"------x\r\nContent-Disposition: form-data; name=\"\x96\x5c\"\r\n\r\n\x82\xa0\r\n"[..],
+            b"------x--",
+        ];
+        let form = Form::parse(MULTIPART, &part.concat(), configured).expect("a form");
+        assert_eq!(pairs(&form), [("\u{66b4}", "\u{3042}")]);
     }
 
     #[test]
@@ -458,10 +530,10 @@ mod tests {
 
         #[test]
         fn no_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), 0..400), head in "[ -~]{0,60}") {
-            Form::parse(URLENCODED, &body);
+            Form::parse(URLENCODED, &body, None);
             let framed = [&b"------x\r\n"[..], head.as_bytes(), b"\r\n\r\n", &body, b"\r\n------x--"].concat();
-            Form::parse(MULTIPART, &framed);
-            Form::parse(head.as_bytes(), &framed);
+            Form::parse(MULTIPART, &framed, None);
+            Form::parse(head.as_bytes(), &framed, None);
             Source { origin: &body, referer: head.as_bytes(), ..Source::default() }.is_same_origin();
         }
     }

@@ -40,12 +40,11 @@ use crate::nap::ticket;
 use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
-use assets::{SCRIPT, STYLE};
+use assets::{ICON, SCRIPT, STYLE};
 use form::Sent;
 
-/// The Content-Security-Policy a page is sent with; the data: address is that of no icon.
-pub const POLICY: &str =
-    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'";
+/// The Content-Security-Policy a page is sent with.
+pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'";
 
 /// What there is to say.
 #[derive(Clone, Copy, Debug)]
@@ -534,7 +533,8 @@ mod tests {
     #[test]
     fn a_kept_form_is_in_the_page_escaped_and_then_there_is_no_refresh() {
         let body = b"q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&submit=%26amp;&na%22me='";
-        let form = form::Form::parse(b"application/x-www-form-urlencoded", body).expect("a form");
+        let form =
+            form::Form::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
         for language in Language::ALL {
             let mut page = page(Reason::Full, Some(ticket(5_000, 9_000, 99_000)));
             page.sent = Sent::Kept(&form);

@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn values_are_escaped_and_only_html_of_ours_is_not() {
         let body = b"a=%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
-        let form = Form::parse(b"application/x-www-form-urlencoded", body).expect("a form");
+        let form = Form::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
         let sample = sample("soon", Language::En);
         let page = Page {
             room: "<script>\"'&",

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::assets::STYLE;
+use super::assets::{ICON, STYLE};
 use super::filled;
 
 /// Links to the page in each state.

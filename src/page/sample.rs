@@ -4,6 +4,7 @@
 use super::accept::Language;
 use super::form::{Encoding, Field, Form, Sent};
 use super::{Page, Promise, Ticket};
+use crate::charset::Charset;
 use crate::micros::Micros;
 use crate::room::verdict::Reason;
 use crate::wall::Wall;
@@ -48,6 +49,7 @@ impl SampleForm {
         };
         SampleForm::Kept(Form {
             encoding: Encoding::Urlencoded,
+            charset: Charset::UTF_8,
             fields: vec![field("name", "Ada"), field("text", "<b>\"one\"\r\ntwo")],
         })
     }

@@ -4,7 +4,7 @@ use askama::Template;
 use serde::Serialize;
 
 use super::accept::{Format, Language};
-use super::assets::{SCRIPT, STYLE};
+use super::assets::{ICON, SCRIPT, STYLE};
 use super::{Rendered, filled};
 use crate::micros::Micros;
 use crate::wall::{Wall, Written, countdown};

@@ -1,6 +1,7 @@
 //! What anybody outside may send, or an administrator mistype: one plain function each, which takes
 //! any bytes and panics where something that must hold does not. cargo-fuzz can call them as they are.
 
+use mod_nap::charset::Charset;
 use mod_nap::conf::{Directive, RoomConf, ServerConf, ticket_status};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Key, Keys, Ticket, cookies, query_parameter};
@@ -64,14 +65,17 @@ pub fn form(data: &[u8]) {
     let mut lines = data.splitn(2, |b| *b == b'\n');
     let (content_type, body) = (lines.next().unwrap_or_default(), lines.next());
     let body = body.unwrap_or_default();
-    if let Some(form) = Form::parse(content_type, body) {
+    let shift_jis = Charset::named(b"shift_jis");
+    for form in [None, shift_jis].map(|other| Form::parse(content_type, body, other)) {
+        let Some(form) = form else { continue };
         let kept: usize = form
             .fields
             .iter()
             .map(|f| f.name.len() + f.value.len())
             .sum();
-        // A %-escape or a part is never longer than what it stands for.
-        assert!(kept <= body.len());
+        // A %-escape or a part is never longer than what it stands for; a byte of Shift_JIS may be
+        // a character of three.
+        assert!(kept <= body.len() * if form.charset == Charset::UTF_8 { 1 } else { 3 });
         assert!(form.fields.iter().all(|f| !f.value.contains('\0')));
     }
     let source = Source {

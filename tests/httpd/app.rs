@@ -25,7 +25,13 @@ printf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'
 impl Builder {
     /// With `/cgi-bin/app` and `/cgi-bin/hold` in a room of one.
     pub fn app(self) -> Self {
-        self.nap().holding().config(ROOM).cgi("app", APP)
+        self.app_with("")
+    }
+
+    /// The same, with further lines in its room.
+    pub fn app_with(self, lines: &str) -> Self {
+        let room = ROOM.replace("</NapRoom>", &format!("{lines}\n</NapRoom>"));
+        self.nap().holding().config(&room).cgi("app", APP)
     }
 
     /// With a form at `/form/`.
@@ -35,7 +41,56 @@ impl Builder {
     }
 }
 
+/// Addresses under which the application answers in [`Builder::everywhere`], and which somebody
+/// would like to get more out of than that.
+pub fn hostile_addresses() -> Vec<String> {
+    let mut all: Vec<String> = [
+        "//evil.example/evil",
+        "/%2f/evil.example/evil",
+        "/%5cevil.example/evil",
+        "/evil?//evil.example",
+        "/evil?0;url=//evil.example/",
+        "/evil?javascript:document.title='hacked'",
+        "/evil?q=%22%3E%3Cscript%3Edocument.title='hacked'%3C/script%3E",
+        "/evil?q=\"><img src=x onerror=document.title='hacked'>",
+        "/evil?q=';document.title='hacked';'",
+        "/%3Cscript%3Edocument.title='hacked'%3C%2fscript%3E/evil",
+        "/%22onload=%22document.title='hacked'/evil",
+        "/evil?nap-ticket=\"><script>document.title='hacked'</script>",
+        "/evil?%0d%0aLocation:%20//evil.example/%0d%0a%0d%0a<script>document.title='hacked'</script>",
+        "/evil?%ff%fe=%00%82",
+        "/%ff%fe/evil",
+        "/evil?x#//evil.example",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    all.push(format!("/evil?{}", "x".repeat(8000 - 20)));
+    all.push(format!("/{}evil", "x/".repeat(3990)));
+    all
+}
+
+impl Builder {
+    /// The same application under every address that ends in `evil`, in the same room.
+    pub fn everywhere(self) -> Self {
+        self.config("AllowEncodedSlashes NoDecode")
+            .config("<Location />\nNapUse site\n</Location>")
+            .config("<Location /nap-info>\nNapUse None\n</Location>")
+            .config("<Location /form>\nNapUse None\n</Location>")
+            .config("AliasMatch ^/.*evil {root}/cgi-bin/app")
+            .config(
+                "<LocationMatch evil>\nSetHandler cgi-script\nOptions +ExecCGI\n</LocationMatch>",
+            )
+    }
+}
+
 impl Httpd {
+    /// The same where bodies are no UTF-8: each byte a character.
+    pub fn asked_in_bytes(&self) -> Vec<String> {
+        let bytes = std::fs::read(self.root().join("data/asked")).expect("it was asked");
+        let text: String = bytes.iter().map(|&b| char::from(b)).collect();
+        text.lines().map(str::to_owned).collect()
+    }
+
     /// What the application has been asked to do: method, query, body.
     pub fn asked(&self) -> Vec<String> {
         let text = self.read("data/asked");

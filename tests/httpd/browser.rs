@@ -53,6 +53,11 @@ impl Browser {
         self.tell("/url", &json!({"url": url}));
     }
 
+    /// The Back button.
+    pub fn back(&self) {
+        self.tell("/back", &json!({}));
+    }
+
     /// The value of a script's `return`.
     pub fn run(&self, script: &str) -> Value {
         self.tell("/execute/sync", &json!({"script": script, "args": []}))
@@ -126,8 +131,17 @@ impl Browser {
 
     /// The whole page as a PNG, whatever of it the window shows.
     pub fn picture(&self) -> Vec<u8> {
+        self.capture(true)
+    }
+
+    /// What the window shows of it.
+    pub fn view(&self) -> Vec<u8> {
+        self.capture(false)
+    }
+
+    fn capture(&self, beyond: bool) -> Vec<u8> {
         use base64::Engine as _;
-        let wanted = json!({"format": "png", "captureBeyondViewport": true});
+        let wanted = json!({"format": "png", "captureBeyondViewport": beyond});
         let png = self.devtools("Page.captureScreenshot", &wanted);
         base64::engine::general_purpose::STANDARD
             .decode(png["data"].as_str().expect("a picture"))
@@ -139,6 +153,21 @@ impl Browser {
         let said = self.tell("/se/log", &json!({"type": "browser"}));
         let lines = said.as_array().expect("a list").iter();
         lines.map(|line| line["message"].to_string()).collect()
+    }
+
+    /// What axe-core finds wrong with the page, and how many rules it looked at.
+    pub fn axe(&self) -> Value {
+        let path = super::made::file("axe/axe.min.js");
+        let script = std::fs::read_to_string(path).expect("`make setup-all` fetches axe-core");
+        self.run(&format!("{script}; return 1"));
+        self.run_async(
+            "var done = arguments[arguments.length - 1];
+             axe.run(document).then(function (found) {
+               done({passes: found.passes.length, violations: found.violations.map(function (v) {
+                 return v.impact + ' ' + v.id + ': ' + v.nodes.map(function (n) { return n.html; }).join(' ');
+               })});
+             }, function (error) { done({passes: 0, violations: [String(error)]}); });",
+        )
     }
 
     fn devtools(&self, command: &str, parameters: &Value) -> Value {

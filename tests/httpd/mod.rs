@@ -9,7 +9,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 mod answer;
-mod app;
+pub mod app;
 pub mod browser;
 mod builder;
 mod config;
@@ -40,7 +40,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long the server may take over anything it is asked to do.
@@ -85,6 +85,15 @@ pub fn crowd(url: &str, options: &[&str]) -> serde_json::Value {
         "nap-load got nothing served by {url}: {said}"
     );
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
+}
+
+/// Says to other threads that it is over, however that came about.
+pub struct SetOnDrop<'a>(pub &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// A running httpd with its ServerRoot.
