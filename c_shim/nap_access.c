@@ -188,18 +188,20 @@ static apr_status_t leave_late(void *access)
     return APR_SUCCESS;
 }
 
-/* The answer is sent, or nobody there to take it. mod_cgi and mod_cgid end the script of an aborted client
- * only in cleanups of its pool; the connection's pool goes next. */
+/* The answer is sent, or nobody there to take it. mod_cgi and mod_cgid end the script of an
+ * aborted client only in cleanups of its pool; the connection's pool goes next. A stream's may stay
+ * for long after that, so a stream has a cleanup of its own from the start. */
 static void end(nap_handle *h)
 {
     conn_rec *c = h->first->connection;
     nap_line *line = line_of(c);
 
+    h->holds = 0;
     if (line && line->now == h)
         line->now = NULL;
     if (h->detached || !c->aborted)
         nap_the_core->leave(&h->access);
-    else
+    else if (!c->master)
         apr_pool_cleanup_register(c->pool, apr_pmemdup(c->pool, &h->access, sizeof h->access),
                                   leave_late, apr_pool_cleanup_null);
 }
@@ -298,6 +300,8 @@ static int run(nap_handle *h)
 
     if (line)
         line->now = h;
+    if (h->first->connection->master)       /* before any of the script's: it goes behind them */
+        apr_pool_cleanup_register(h->first->pool, &h->access, leave_late, apr_pool_cleanup_null);
     h->holds = 1;
     return DECLINED;
 }
@@ -309,6 +313,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     nap_request q;
 
     h->noted = 1;
+    h->holds = 1;           /* whatever becomes of it: leave() knows by its state what there is */
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE || verdict == NAP_RUN)
         verdict = nap_the_core->enter(a, &q);

@@ -158,6 +158,21 @@ fn a_reset_stream_leaves_its_place_and_its_connection_lives() {
 }
 
 #[test]
+fn a_reset_stream_gives_its_permit_back_though_its_connection_idles() {
+    let httpd = site_of_http2()
+        .config("KeepAliveTimeout 300\nTimeout 300")
+        .start();
+    let connection = Http2::open(&httpd);
+    let goes = connection.ask("/cgi-bin/hold?gone");
+    wait_until("it runs", PATIENCE, || httpd.holding("gone") == 1);
+    drop(goes);
+    // Its script finds nobody who takes its answer.
+    drop(httpd.ask_to_hold("gone", 0));
+    httpd.until_idle();
+    drop(connection);
+}
+
+#[test]
 fn a_client_that_hangs_up_while_it_waits_leaves_its_place() {
     httpd::for_each_mpm(|mpm| {
         let httpd = site().mpm(mpm).workers(2, 8).start();

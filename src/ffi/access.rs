@@ -427,6 +427,9 @@ pub unsafe extern "C" fn wait(
         here.a.until_us = until.0;
         match verdict {
             Some(None) => NAP_WAIT,
+            // No lock to be had. In the end he passes, and `leave` gives his place back.
+            None if segment.now() < until => NAP_WAIT,
+            None => NAP_PASS,
             verdict => {
                 let now = here.process.segment.now();
                 here.waiters().fetch_sub(1, Relaxed);
@@ -594,5 +597,11 @@ fn give_back_locked(here: &Here<'_>) {
         slot: ticket.map_or(0, |t| t.slot),
         index: ticket.map_or(0, |t| t.index),
     };
-    here.gate(|view| view.leave(&leaving));
+    if here.gate(|view| view.leave(&leaving)).is_none() {
+        // No lock to be had: the permit at least, and whoever waits is served at the next tick.
+        let residence = here.process.segment.now() - leaving.granted;
+        here.room
+            .permits
+            .leave(leaving.permit, leaving.owner, residence);
+    }
 }
