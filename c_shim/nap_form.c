@@ -1,7 +1,7 @@
 /* nap_form.c: the body of a refused POST, for the page that keeps its form.
  *
- * It is read where the page is made, in the ErrorDocument's request: once, only when the core wants
- * it, and only as much as comes within a second. With `Expect: 100-continue` nothing comes, as
+ * It is read where the page is made: once, only when the core wants it, and only as much as comes
+ * within a second. With `Expect: 100-continue` nothing comes, as
  * httpd has answered already.
  */
 #include <apr_buckets.h>

@@ -2,10 +2,9 @@
  *
  * A refusal is answered with the page at once. Behind other requests of a chain, or where `Satisfy
  * Any` would go on asking, it redirects internally to NapTicketPath. That request would be taken by
- * `ProxyPass /` or `RewriteRule ^`, or be asked for a password, and each module's look at it would
- * cost something: so the page is sent before them, in translate_name. Asked for directly it shows the visitor's own
- * ticket in the same way, where the site's authorization lets him: a hook for each of httpd's steps
- * on its way would cost every other request, too.
+ * `ProxyPass /` or `RewriteRule ^`, or be asked for a password: so the page is sent before them, in
+ * translate_name. Asked for directly it shows the visitor's own ticket in the same way, where the
+ * site's authorization lets him: a hook for each of httpd's steps would cost every other request.
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
@@ -182,8 +181,9 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
 {
     char *uri = r->uri;
     ap_conf_vector_t *dir = r->per_dir_config;
-    int status;
+    int proxied = r->proxyreq, status;
 
+    r->proxyreq = PROXYREQ_NONE;                    /* the answer is ours: mod_proxy_html asks */
     r->uri = (char *)nap_the_site->ticket_path;
     r->per_dir_config = r->server->lookup_defaults;
     r->output_filters = r->proto_output_filters;
@@ -202,6 +202,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
     }
     r->uri = uri;                                   /* for the log */
     r->per_dir_config = dir;
+    r->proxyreq = proxied;
     return status;
 }
 
