@@ -204,6 +204,8 @@ typedef struct nap_visit {
     uint64_t wait_us;     /* refused: how long to wait */
     uint32_t debt;        /* refused: core's own; shim reads through bw_debt_name */
     uint32_t status;      /* refused: shim sets, what the page is answered with */
+    uint32_t lowered[3];  /* core's own: the horizons' rates as it began, in millionths off */
+    uint32_t spare;
 } nap_visit;
 
 /* What the core needs to know of a request once it is not the trivial case. */

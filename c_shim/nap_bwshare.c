@@ -262,7 +262,10 @@ static apr_status_t settle(void *data)
 
 /* ---- Marks between the pieces of a long brigade ---- */
 
-enum { PIECE = 256 * 1024 };
+enum {
+    PIECE = 256 * 1024,             /* at least this between two marks */
+    MARKS = 64                      /* at most, in a brigade: each costs some 300 bytes */
+};
 
 typedef struct mark {
     progress *of;
@@ -311,9 +314,10 @@ static void mark_behind(apr_bucket *last, progress *of, int64_t length)
 }
 
 /* HTTP/2 carries its buckets to another connection and leaves such ones behind. */
-static NAP_SELDOM void mark_pieces(charge *c, conn_rec *conn, apr_bucket_brigade *bb)
+static NAP_SELDOM void mark_pieces(charge *c, conn_rec *conn, apr_bucket_brigade *bb,
+                                   int64_t length)
 {
-    int64_t piece = 0;
+    int64_t piece = 0, most = length / MARKS > PIECE ? length / MARKS : PIECE;
 
     if (conn->master)
         return;
@@ -325,10 +329,10 @@ static NAP_SELDOM void mark_pieces(charge *c, conn_rec *conn, apr_bucket_brigade
          b = APR_BUCKET_NEXT(b)) {
         if (b->length == (apr_size_t)-1 || b->length == 0)
             continue;
-        if (b->length > (apr_size_t)(PIECE - piece))
-            apr_bucket_split(b, PIECE - piece);     /* where it cannot be, it goes whole */
+        if (b->length > (apr_size_t)(most - piece))
+            apr_bucket_split(b, most - piece);     /* where it cannot be, it goes whole */
         piece += b->length;
-        if (piece < PIECE)
+        if (piece < most)
             continue;
         mark_behind(b, c->progress, piece);
         c->marked += piece;
@@ -386,7 +390,7 @@ static apr_status_t count(ap_filter_t *f, apr_bucket_brigade *bb)
         if (b->length != (apr_size_t)-1)
             c->passed += b->length;
     if (c->passed - before > PIECE)
-        mark_pieces(c, f->r->connection, bb);
+        mark_pieces(c, f->r->connection, bb, c->passed - before);
     if (first && (left = length_known(f->r)) >= 0) {
         /* over HTTP/1 the headers come by themselves */
         c->known = 1;

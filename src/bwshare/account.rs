@@ -99,7 +99,12 @@ impl Account {
         self.paid_ns[SEEN] = end_ns;
     }
 
-    /// Does nobody owe anything here?
+    /// Does a client owe files or bytes? That it was seen is no debt.
+    pub fn owes(&self, now_ns: u64) -> bool {
+        self.owed_ns(FILES, now_ns) != 0 || self.owed_ns(BYTES, now_ns) != 0
+    }
+
+    /// Is there nothing to be kept here?
     pub fn is_free(&self, now_ns: u64) -> bool {
         self.paid_ns.iter().all(|paid| *paid <= now_ns)
     }

@@ -90,14 +90,14 @@ impl Horizons {
         })
     }
 
-    /// So many bytes; below zero: fewer were sent than were charged. What is given back is never
-    /// more than was charged, whatever the rate has been steered to meanwhile.
+    /// So many bytes; below zero: fewer were sent than were charged, by these same limits: what is
+    /// given back costs what it was charged.
     pub fn charge(&self, account: &mut Account, bytes: i64, now_ns: u64) {
         for (i, lane) in self.lanes().iter().enumerate() {
-            let units = bytes.unsigned_abs() as f64;
+            let cost_ns = lane.cost_ns(bytes.unsigned_abs() as f64 / self.factors[i]);
             match bytes < 0 {
-                true => account.give_back(i, lane.cost_ns(units)),
-                false => account.charge(i, lane.cost_ns(units / self.factors[i]), now_ns),
+                true => account.give_back(i, cost_ns),
+                false => account.charge(i, cost_ns, now_ns),
             }
         }
     }
@@ -143,6 +143,17 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_was_not_sent_is_given_back_at_the_price_it_was_charged() {
+        let limits = [(1000.0, 1.0), (100.0, 60.0)];
+        let horizons = Horizons::new(&limits, 0.5).steered([1.0, 0.25, 1.0]);
+        let (mut aborted, mut short) = (Account::EMPTY, Account::EMPTY);
+        horizons.charge(&mut aborted, 1_000_000, SECOND_NS);
+        horizons.charge(&mut aborted, -999_000, SECOND_NS);
+        horizons.charge(&mut short, 1000, SECOND_NS);
+        assert_eq!(aborted, short);
     }
 
     #[test]

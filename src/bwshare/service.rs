@@ -138,7 +138,12 @@ impl Service {
     }
 
     fn steer(&mut self, terms: &Terms<'_>) {
-        let rates: Vec<f64> = terms.horizons.lanes().iter().map(|l| l.rate()).collect();
+        let lanes = terms.horizons.lanes();
+        let mut rates = [0.0; HORIZONS];
+        for (rate, lane) in rates.iter_mut().zip(lanes) {
+            *rate = lane.rate();
+        }
+        let rates = rates.get(..lanes.len()).unwrap_or(&[]);
         // Longest first: no rate is lowered below the next longer one's.
         for longer in (1..rates.len()).rev() {
             let (wanted, achieved) = (terms.shares[longer - 1], self.share(longer - 1));

@@ -236,7 +236,11 @@ impl Stripe {
     /// Entries in debt.
     pub fn in_debt(&self, now_ns: u64) -> usize {
         let all = self.entries.iter().flatten();
-        all.filter(|entry| !entry.account.is_free(now_ns)).count()
+        all.filter(|entry| match entry.key & 1 {
+            0 => entry.account.owes(now_ns),
+            _ => !entry.account.is_free(now_ns),
+        })
+        .count()
     }
 
     /// Every entry in debt, for a table of another size.

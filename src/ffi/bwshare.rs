@@ -15,9 +15,9 @@ use super::process;
 use super::setup::{arguments, told};
 use super::text::{lend, text};
 use crate::bwshare::client::{Client, Prefixes, WIDE};
-use crate::bwshare::horizons::Horizons;
+use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
-use crate::bwshare::service::Terms;
+use crate::bwshare::service::{Service, Terms};
 use crate::bwshare::table::{CLIENTS, Counts};
 use crate::bwshare::visit::{Reason, Visit};
 use crate::conf::{BwDirective, BwShareConf};
@@ -244,7 +244,7 @@ impl Charged<'_> {
             limit,
             v,
             now_ns: now_ns(),
-            steered: limit.service.map(|service| steered(bw, limit, service)),
+            steered: limit.service.map(|_| steered(limit, v.lowered)),
         })
     }
 
@@ -328,9 +328,10 @@ impl Charged<'_> {
     }
 }
 
+/// As they were when the request began: what it gives back has the price of what it took.
 #[inline(never)]
-fn steered(bw: &BwShare, limit: &Limit, service: usize) -> Box<[Limits; 2]> {
-    let factors = bw.debts.factors(service);
+fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
+    let factors = lowered.map(|lowered| Service::factor(lowered.into()));
     Box::new(limit.limits.map(|limits| Limits {
         horizons: limits.horizons.steered(factors),
         ..limits
@@ -349,6 +350,9 @@ pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int
         };
         let client = Client::of(*address, limit.prefixes, limit.scope, &bw.secret);
         (v.key, v.wide) = (client.key, client.wide.unwrap_or(0));
+        if let Some(service) = limit.service {
+            v.lowered = bw.debts.lowered(service);
+        }
         let answered = Charged::of(v).and_then(|charged| charged.enter(&client));
         let Some((answer, reason)) = answered else {
             v.key = 0; // no lock to be had: it passes, and nobody is charged

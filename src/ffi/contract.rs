@@ -350,10 +350,12 @@ pub struct nap_visit {
     pub wait_us: u64,
     pub debt: u32,
     pub status: u32,
+    pub lowered: [u32; 3usize],
+    pub spare: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 40usize];
+    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 56usize];
     ["Alignment of nap_visit"][::std::mem::align_of::<nap_visit>() - 8usize];
     ["Offset of field: nap_visit::limits"][::std::mem::offset_of!(nap_visit, limits) - 0usize];
     ["Offset of field: nap_visit::flags"][::std::mem::offset_of!(nap_visit, flags) - 4usize];
@@ -362,6 +364,8 @@ const _: () = {
     ["Offset of field: nap_visit::wait_us"][::std::mem::offset_of!(nap_visit, wait_us) - 24usize];
     ["Offset of field: nap_visit::debt"][::std::mem::offset_of!(nap_visit, debt) - 32usize];
     ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
+    ["Offset of field: nap_visit::lowered"][::std::mem::offset_of!(nap_visit, lowered) - 40usize];
+    ["Offset of field: nap_visit::spare"][::std::mem::offset_of!(nap_visit, spare) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -147,9 +147,15 @@ impl Debts {
     /// What each rate of the limits of this service is multiplied by.
     #[inline]
     pub fn factors(&self, service: usize) -> [f64; HORIZONS] {
+        let lowered = self.lowered(service);
+        lowered.map(|lowered| Service::factor(lowered.into()))
+    }
+
+    /// The same, in millionths taken off.
+    pub fn lowered(&self, service: usize) -> [u32; HORIZONS] {
         let lowered = self.services.lowered.get(service);
-        lowered.map_or([1.0; HORIZONS], |lowered| {
-            std::array::from_fn(|i| Service::factor(lowered[i].load(Relaxed).into()))
+        lowered.map_or([0; HORIZONS], |lowered| {
+            std::array::from_fn(|i| lowered[i].load(Relaxed))
         })
     }
 
