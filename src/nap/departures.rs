@@ -31,7 +31,7 @@ pub struct Departures {
     times: [Micros; RING],
     /// Departures ever recorded, modulo 2^32.
     next: u32,
-    /// Departures of the present busy period still to be left out.
+    /// Departures of the cold server still to be left out, and one; zero: nobody has run yet.
     cold: u32,
 }
 
@@ -51,10 +51,9 @@ impl Departures {
     pub fn begin(&mut self, now: Micros, running: u32) {
         self.end();
         self.busy_since = now.max(Micros(1));
-        self.cold = match self.known_intervals {
-            0 => running.saturating_sub(1),
-            _ => 0,
-        };
+        if self.cold == 0 {
+            self.cold = running.max(1);
+        }
     }
 
     /// An access has left Run Ready while others waited; outside a busy period nothing happens.
@@ -62,7 +61,7 @@ impl Departures {
         if self.busy_since == Micros::ZERO {
             return;
         }
-        if self.cold != 0 {
+        if self.cold > 1 {
             self.cold -= 1;
             return;
         }
