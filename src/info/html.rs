@@ -90,8 +90,7 @@ impl<'a> GateHtml<'a> {
 
     /// Tickets in their prime window that are served or put off by now.
     fn settled(&self) -> u64 {
-        let promise = &self.gate.promise;
-        promise.presented.saturating_sub(u64::from(promise.waiting))
+        self.gate.promise.settled()
     }
 }
 

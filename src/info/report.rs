@@ -427,6 +427,11 @@ impl GateLine {
 }
 
 impl Promise {
+    /// Tickets presented in their prime window whose holders are served or put off by now.
+    pub fn settled(&self) -> u64 {
+        self.presented.saturating_sub(u64::from(self.waiting))
+    }
+
     fn of(gate: &GateShot) -> Promise {
         let counts = &gate.counts;
         // Who still waits has been neither served nor put off.

@@ -96,8 +96,7 @@ fn promises(said: &mut String, gate: &GateLine) {
         _ => "tickets",
     };
     write!(said, "; {} {tickets} out", promise.outstanding).ok();
-    let settled = promise.presented.saturating_sub(u64::from(promise.waiting));
-    match (settled, promise.kept) {
+    match (promise.settled(), promise.kept) {
         (0, _) => said.push_str(", none presented in time so far"),
         (1, 1) => said.push_str(", the one presented so far was kept"),
         (n, kept) if kept >= n => {
@@ -144,14 +143,16 @@ fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
         found.push(format!(
             "{name}: {} of {} tickets presented in time were turned away, because no worker was \
              left to wait on.",
-            promise.broken, promise.presented
+            promise.broken,
+            promise.settled()
         ));
     }
     if promise.deferred > 0 {
         found.push(format!(
             "{name}: {} of {} tickets presented in time were put off, with a ticket that goes \
              before all others: the server has become slower than it was when they were sold.",
-            promise.deferred, promise.presented
+            promise.deferred,
+            promise.settled()
         ));
     }
     if let Some(wanted) = wait.wanted.filter(|&wanted| wanted > wait.workers_allow) {
