@@ -428,19 +428,12 @@ fn horizons_limit_and_their_service_is_shown() {
                     BwShareHorizon 50 8h 0.5";
     let httpd = site(horizons).start();
     // 180,000 bytes in an hour's bucket and 720,000 in that of eight: four of 50,000 and a little.
-    let mut refused = None;
-    for _ in 0..20 {
-        let answer = get(&httpd, "192.0.2.1", "/large.bin");
-        if answer.status == 429 && answer.text().contains("more data") {
-            refused = Some(retry_after(&answer));
-            if refused > Some(2) {
-                break;
-            }
-        }
-        std::thread::sleep(Duration::from_millis(300));
-    }
+    let mut answers = (0..20).map(|_| get(&httpd, "192.0.2.1", "/large.bin"));
+    let refused = answers.find(|answer| answer.status == 429);
+    let refused = refused.expect("refused in the end");
+    assert!(refused.text().contains("more data"), "{refused:?}");
     // An hour's rate is 100 a second, its bucket pays off half of that.
-    let wait = refused.expect("refused in the end");
+    let wait = retry_after(&refused);
     assert!((100..2_000).contains(&wait), "{wait}");
     let info = httpd.get("/bwshare-info?json").json();
     let limits = &info["limits"][0];
