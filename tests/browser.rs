@@ -25,8 +25,7 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
         held.release();
         browser.until_shows("the application");
         assert_eq!(httpd.asked(), ["GET x=1 "]);
-        let info = httpd.get("/nap-info?json").json();
-        let promise = &info["rooms"][0]["gates"][0]["promise"];
+        let promise = &httpd.gate()["promise"];
         assert_eq!(promise["sold"], 1, "{promise}");
         assert_eq!(promise["outstanding"], 0, "{promise}");
     });
@@ -175,8 +174,7 @@ fn three_tabs_with_one_ticket_are_let_in_once_by_take_over() {
         wait_until("one is let in", Duration::from_secs(20), || {
             !httpd.asked().is_empty()
         });
-        let info = httpd.get("/nap-info?json").json();
-        let promise = &info["rooms"][0]["gates"][0]["promise"];
+        let promise = &httpd.gate()["promise"];
         assert_eq!(
             (&promise["presented"], &promise["broken"]),
             (&1.into(), &0.into()),
@@ -201,15 +199,12 @@ fn a_reload_while_waiting_keeps_the_place() {
         // The page that waits is the one before; loading it anew stops that request and sends another.
         browser.run("location.reload()");
         wait_until("the first was let go", Duration::from_secs(20), || {
-            let info = httpd.get("/nap-info?json").json();
-            let counts = &info["rooms"][0]["gates"][0]["counts"];
-            counts["re_access"] == 2 && httpd.waiting() == 1
+            httpd.gate()["counts"]["re_access"] == 2 && httpd.waiting() == 1
         });
         held.release();
         browser.until_shows("the application");
         assert_eq!(httpd.asked(), ["GET  "]);
-        let info = httpd.get("/nap-info?json").json();
-        let promise = &info["rooms"][0]["gates"][0]["promise"];
+        let promise = &httpd.gate()["promise"];
         assert_eq!(
             (&promise["kept"], &promise["broken"]),
             (&1.into(), &0.into()),

@@ -4,8 +4,9 @@
 mod httpd;
 
 use httpd::http2::Http2;
+use httpd::ticket::Ticket;
 use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -42,31 +43,10 @@ fn charged() -> Builder {
     site().config("<Location /cgi-bin/app>\nBwShare On\n</Location>")
 }
 
-struct Ticket {
-    token: String,
-    issued: Instant,
-    from: f64,
-}
-
-fn ticket(refused: &Answer) -> Ticket {
+fn ticket(httpd: &Httpd) -> Ticket {
+    let refused = httpd.get("/cgi-bin/app");
     assert_eq!(refused.status, 503, "{refused:?}");
-    let window = refused.header("nap-ticket-window").expect("a ticket");
-    let from = window
-        .split(", ")
-        .find_map(|part| part.strip_prefix("from="));
-    Ticket {
-        token: refused.header("nap-ticket").expect("a ticket").to_string(),
-        issued: Instant::now(),
-        from: from.and_then(|s| s.parse().ok()).expect("seconds"),
-    }
-}
-
-impl Ticket {
-    /// His time has come: he obeys the clock.
-    fn wait(&self) {
-        let at = self.issued + Duration::from_secs_f64(self.from + 0.01);
-        std::thread::sleep(at.saturating_duration_since(Instant::now()));
-    }
+    Ticket::of(&refused)
 }
 
 fn with(httpd: &Httpd, token: &str) -> Answer {
@@ -82,7 +62,7 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
     for_each_mpm(|mpm| {
         let httpd = charged().mpm(mpm).start();
         let held = httpd.hold("full", 1);
-        let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd.get("/cgi-bin/app"))).collect();
+        let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd)).collect();
         let refused = httpd.get("/cgi-bin/app");
         assert_eq!(refused.status, 429, "he has had his six: {refused:?}");
         assert_eq!(
@@ -98,7 +78,7 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
             "debts come before rooms"
         );
         for ticket in &tickets {
-            ticket.wait();
+            ticket.until_prime();
             let kept = with(&httpd, &ticket.token);
             assert_eq!(kept.status, 200, "in debt, and let in: {kept:?}");
             assert_eq!(with(&httpd, &ticket.token).status, 429, "used is used");
@@ -120,9 +100,9 @@ fn a_ticket_of_one_room_does_not_excuse_in_another() {
         .config("<Location /cgi-bin/other>\nNapUse other\nBwShare On\n</Location>")
         .start();
     let held = httpd.hold("full", 1);
-    let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd.get("/cgi-bin/app"))).collect();
+    let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd)).collect();
     held.release();
-    tickets[0].wait();
+    tickets[0].until_prime();
     let head = [("Nap-Ticket", tickets[0].token.as_str())];
     let other = httpd.request("GET", "/cgi-bin/other", &head, b"");
     assert_eq!(other.status, 429, "{other:?}");

@@ -5,17 +5,9 @@
 
 mod httpd;
 
+use httpd::app::ROOM;
 use httpd::held::Held;
 use httpd::{Answer, Builder, Httpd};
-
-const ROOM: &str = "<NapRoom site>
-NapRunReady 1
-NapWaitMax 2s
-NapWaitLimit 0
-NapReAccess 4
-NapSlotPeriod 1s
-NapTicketsPerClient 1000
-</NapRoom>";
 
 fn site(config: &str) -> Builder {
     Httpd::builder()

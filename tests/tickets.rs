@@ -6,9 +6,10 @@
 mod httpd;
 
 use httpd::held::Held;
+use httpd::ticket::Ticket;
 use httpd::{Answer, Builder, Httpd, crowd, for_each_mpm, long, wait_until};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -45,53 +46,6 @@ fn site_with(terms: &str) -> Builder {
         .access_log_format(
             "%U%q %>s %{nap-group}n %{nap-ticket-fate}n %{nap-ticket}n \"%r\" %{Referer}i",
         )
-}
-
-/// Spans from its issue, in seconds.
-struct Ticket {
-    token: String,
-    issued: Instant,
-    from: f64,
-    prime: f64,
-    until: f64,
-}
-
-impl Ticket {
-    fn of(answer: &Answer) -> Ticket {
-        let issued = Instant::now();
-        let window = answer
-            .header("nap-ticket-window")
-            .unwrap_or_else(|| panic!("no ticket in {answer:?}"));
-        let value = |name: &str| {
-            let part = window.split(", ").find_map(|part| part.strip_prefix(name));
-            part.and_then(|v| v.parse().ok()).expect("seconds")
-        };
-        Ticket {
-            token: answer.header("nap-ticket").expect("a ticket").to_string(),
-            issued,
-            from: value("from="),
-            prime: value("prime="),
-            until: value("until="),
-        }
-    }
-
-    fn cookie(&self) -> String {
-        format!("nap-site={}", self.token)
-    }
-
-    /// Sleeps until this much past a time of the ticket: its holder obeys the clock.
-    fn sleep_until(&self, span: f64) {
-        let at = self.issued + Duration::from_secs_f64(span);
-        sleep(at.saturating_duration_since(Instant::now()));
-    }
-
-    fn until_prime(&self) {
-        self.sleep_until(self.from + 0.01);
-    }
-
-    fn until_tail(&self) {
-        self.sleep_until(self.prime + 0.05);
-    }
 }
 
 fn buy(httpd: &Httpd) -> Ticket {

@@ -3,15 +3,17 @@
 
 use super::{Builder, Httpd};
 
-const ROOM: &str = "<NapRoom site>
+/// One runs, newcomers do not wait, and there is a ticket for everybody.
+pub const ROOM: &str = "<NapRoom site>
 NapRunReady 1
 NapWaitMax 2s
 NapWaitLimit 0
 NapReAccess 4
 NapSlotPeriod 1s
 NapTicketsPerClient 1000
-</NapRoom>
-<Location /cgi-bin>\nNapUse site\n</Location>
+</NapRoom>";
+
+const PLACES: &str = "<Location /cgi-bin>\nNapUse site\n</Location>
 # The form itself is not scheduled.
 <Location /form>\nNapUse None\n</Location>";
 
@@ -31,7 +33,11 @@ impl Builder {
     /// The same, with further lines in its room.
     pub fn app_with(self, lines: &str) -> Self {
         let room = ROOM.replace("</NapRoom>", &format!("{lines}\n</NapRoom>"));
-        self.nap().holding().config(&room).cgi("app", APP)
+        self.nap()
+            .holding()
+            .config(&room)
+            .config(PLACES)
+            .cgi("app", APP)
     }
 
     /// With a form at `/form/`.

@@ -23,6 +23,7 @@ mod process;
 pub mod robot;
 mod room;
 mod sanitizer;
+pub mod ticket;
 mod visitors;
 
 pub use answer::Answer;

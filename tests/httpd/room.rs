@@ -1,5 +1,6 @@
 //! What the module says of a room, of its JSON the part that tests of faults ask for.
 
+use super::Httpd;
 use serde_json::Value;
 
 /// A room of one gate, and the children.
@@ -41,5 +42,12 @@ impl Room {
                 .map(|child| number(&child["running"]) + number(&child["waiting"]))
                 .sum(),
         }
+    }
+}
+
+impl Httpd {
+    /// What `/nap-info` says of the only gate there is.
+    pub fn gate(&self) -> Value {
+        self.get("/nap-info?json").json()["rooms"][0]["gates"][0].take()
     }
 }
