@@ -4,7 +4,7 @@ CARGO  ?= cargo
 CC     ?= cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
-CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter
+CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter $(TARGET)/cgi/work $(TARGET)/cgi/backend
 PRELOAD := $(TARGET)/preload/die_holding.so
 # What the sanitized module goes through: suites that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
@@ -15,8 +15,9 @@ STRICT := -std=gnu11 -Wall -Wextra -Werror
 THREADS := 4
 
 .NOTPARALLEL:
-.PHONY: all help setup setup-all module programs cgi install demo demo-paper test test-all bench \
-        check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind test-httpd test-docker clean
+.PHONY: all help setup setup-all module programs cgi install demo demo-balancer demo-paper demo-shop test test-all bench \
+        papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
+        test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -27,7 +28,7 @@ setup: ## install what building and testing needs, where something is missing
 	@tests/setup.sh build test
 
 setup-all: # and what the long tests and the benches need
-	@tests/setup.sh build test bench browser
+	@tests/setup.sh build test bench browser shop
 
 # One symbol leaves the module: with more, two Rust modules in one server would clash.
 module: ## build target/release/mod_nap.so
@@ -47,9 +48,11 @@ cgi: $(CGI) $(PRELOAD) # the CGI programs of the demo and of the tests
 
 $(TARGET)/cgi/board: demo/board.c
 $(TARGET)/cgi/counter: tests/cgi/counter.c
+$(TARGET)/cgi/work: demo/work.c
+$(TARGET)/cgi/backend: demo/backend.c
 $(CGI):
 	@mkdir -p $(@D)
-	$(CC) -O2 $(STRICT) -o $@ $<
+	$(CC) -O2 $(STRICT) -o $@ $< -lpthread
 
 $(PRELOAD): tests/preload/die_holding.c
 	@mkdir -p $(@D)
@@ -67,12 +70,36 @@ install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
 	@demo/demo.sh $(TARGET)
 
+demo-shop: setup module programs ## a shop of seven pages with and without the module, until Ctrl-C
+	@tests/setup.sh shop
+	@demo/shop/demo.sh $(TARGET)
+
+demo-balancer: setup module cgi ## four backends behind lbmethod=nap, to be broken by a word, until Ctrl-C
+	@demo/balancer.sh $(TARGET)
+
 # The paper's own size is POSTS=50: half an hour.
 POSTS ?= 10
 demo-paper: setup-all module programs cgi ## the paper's experiment: its tables and figures, into target/demo-paper
 	$(CARGO) bench --locked --bench paper -- posts=$(POSTS)
 
-test: setup check-format test-pure test-room module check-bindings test-httpd ## everything that must hold, under ten minutes warm
+.PHONY: demo-sqs
+demo-sqs: setup-all module programs cgi ## the SQS paper's experiment with the shop: its figures, into target/sessions
+	$(CARGO) bench --locked --bench sessions -- $(SESSIONS)
+
+# All in virtual time: some seconds. The figures are committed as SVG.
+papers: programs ## docs/papers.md: the papers' experiments with the code that runs in httpd
+	$(TARGET)/release/nap-sim paper all --out docs
+	rm -f docs/img/papers/*.png
+
+# The same seed gives the same report: what differs is a change nobody has looked at.
+check-papers: programs
+	@$(TARGET)/release/nap-sim paper all --out $(TARGET)/papers >$(TARGET)/papers.log 2>&1 || \
+	  { cat $(TARGET)/papers.log; exit 1; }
+	@for made in papers.md $$(cd docs && ls img/papers/*.svg); do \
+	  cmp $(TARGET)/papers/$$made docs/$$made || \
+	    { echo "docs/$$made is not what nap-sim prints: look at the difference, then make papers"; exit 1; }; done
+
+test: setup check-format test-pure test-room check-papers module check-bindings test-httpd ## everything that must hold, under ten minutes warm
 
 check-format:
 	$(CARGO) fmt --check
@@ -134,6 +161,28 @@ bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; cro
 	$(CARGO) bench --locked --bench scenarios
 	$(CARGO) bench --locked --bench instructions
 	$(CARGO) bench --locked --bench debts
+	$(CARGO) bench --locked --bench balancer
 
 clean: ## remove what was built
 	$(CARGO) clean
+
+# ---- Packages -------------------------------------------------------------------------------------
+
+.PHONY: man deb test-package docker-test
+
+man: programs # manual pages of the programs, from what they say of themselves
+	@mkdir -p $(TARGET)/man
+	help2man -N --name='visitors for a site behind mod_nap' -o $(TARGET)/man/nap-load.1 $(TARGET)/release/nap-load
+	help2man -N --name='mod_nap in virtual time' -o $(TARGET)/man/nap-sim.1 $(TARGET)/release/nap-sim
+
+deb: ## a Debian package, in target/deb/
+	@mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
+	DEB_DIR=$(abspath $(TARGET)/deb) fakeroot debian/rules binary
+	@debian/rules clean >/dev/null && ls $(TARGET)/deb/*.deb
+
+test-all: test-package
+
+test-package: cgi # the Debian package: lintian, and its life in a clean Debian root
+	@tests/package.sh
+
+docker-test: test-docker ## the image: crowds from another container, a killed backend, a restart with tickets

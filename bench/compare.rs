@@ -12,16 +12,14 @@
 //! itself is not what limits: the same crowd where others compute as well.
 
 mod board;
+mod haproxy;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
 use board::{LIMIT, figure, median};
-use httpd::{Builder, Httpd, Mpm, made, wait_until};
+use haproxy::HaProxy;
+use httpd::{Builder, Mpm, made};
 use serde_json::Value;
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::time::Duration;
 
 /// A figure of one run: heading, JSON pointer into nap-load's report, decimals.
 type Column = (&'static str, &'static str, usize);
@@ -142,10 +140,8 @@ impl Way {
         let server = (self.server)(mpm, work);
         let has_room = server.has_nap();
         let httpd = board::start(server)?;
-        let haproxy = self.haproxy.then(|| HaProxy::start(&httpd));
-        let port = haproxy
-            .as_ref()
-            .map_or(httpd.port(), |haproxy| haproxy.port);
+        let haproxy = self.haproxy.then(|| HaProxy::start(&httpd, LIMIT, BOUND));
+        let port = haproxy.as_ref().map_or(httpd.port(), HaProxy::port);
         let (clients, posts) = (crowd.clients.to_string(), crowd.posts.to_string());
         let seed = (round + 1).to_string();
         let options = [
@@ -165,60 +161,6 @@ impl Way {
             &report,
         );
         Some(report)
-    }
-}
-
-/// HAProxy in front of a server, with the limit and the queue that mod_nap has.
-struct HaProxy {
-    process: Child,
-    port: u16,
-    config: PathBuf,
-}
-
-impl HaProxy {
-    fn start(httpd: &Httpd) -> HaProxy {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
-        let port = listener
-            .local_addr()
-            .expect("a bound socket has an address")
-            .port();
-        drop(listener);
-        let config = httpd.root().join("haproxy.cfg");
-        let text = format!(
-            "global\n  maxconn 4096\ndefaults\n  mode http\n  retries 0\n  option httpclose\n  \
-             timeout connect 5s\n  timeout client 300s\n  timeout server 300s\n  timeout queue 4s\n\
-             listen board\n  bind 127.0.0.1:{port} backlog 2048\n  \
-             server httpd 127.0.0.1:{} maxconn {LIMIT}\n",
-            httpd.port()
-        );
-        std::fs::write(&config, text).expect("the ServerRoot takes a file");
-        let program = ["/usr/sbin/haproxy", "/usr/local/sbin/haproxy"];
-        let program = program
-            .into_iter()
-            .find(|p| Path::new(p).exists())
-            .unwrap_or("haproxy");
-        let process = Command::new(program)
-            .args(["-db", "-q", "-f"])
-            .arg(&config)
-            .spawn()
-            .expect("haproxy is installed: `make setup-all`");
-        let haproxy = HaProxy {
-            process,
-            port,
-            config,
-        };
-        wait_until("HAProxy listens", Duration::from_secs(10), || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        haproxy
-    }
-}
-
-impl Drop for HaProxy {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_file(&self.config);
     }
 }
 

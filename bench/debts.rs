@@ -98,6 +98,9 @@ fn segment() -> Segment {
         places: 1,
         stripes: stripes_for(CLIENTS, 1),
         trace_sets: 1,
+        executors: 0,
+        flights: 0,
+        session_sets: 0,
     };
     Segment::anonymous(dims).expect("shared memory")
 }

@@ -15,12 +15,11 @@
 //! ```
 
 mod board;
-mod figure;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
-use figure::{Panel, Point};
 use httpd::{Builder, Mpm, made};
+use mod_nap::sim::plot::{Figure, Panel, Point};
 use serde_json::Value;
 use std::path::Path;
 
@@ -173,14 +172,19 @@ fn main() {
     print!("\n{text}");
     std::fs::write(folder.join("tables.md"), &text).expect("target takes a file");
 
-    let panels: Vec<Panel> = met
-        .iter()
-        .map(|(row, _, csv)| Panel {
-            title: row.title,
-            points: served(csv),
-        })
-        .collect();
-    for path in figure::draw(&panels, BOUND_S, &folder) {
+    let panels = met.iter().map(|(row, _, csv)| {
+        Panel::new(row.title, "seconds of the run", "response time (s)")
+            .dots("", served(csv))
+            .level(BOUND_S, "bound 4 s")
+    });
+    let figure = Figure {
+        name: "responses".to_string(),
+        alt: String::new(),
+        panels: panels.collect(),
+        alike: true,
+    };
+    let drawn = figure.draw(&folder).unwrap_or_else(|e| board::stop(&e));
+    for path in drawn {
         println!("{}", path.display());
     }
 }

@@ -1,6 +1,8 @@
 /* mod_nap.c: the module's table of contents. The record, then every hook with its reason to be
  * where it is; the bodies are in the files that mod_nap.h lists.
  */
+#include <mod_status.h>
+
 #include "mod_nap.h"
 
 static void nap_hooks(apr_pool_t *p);
@@ -15,11 +17,6 @@ module AP_MODULE_DECLARE_DATA nap_module = {
     nap_hooks,
     AP_MODULE_FLAG_NONE
 };
-
-/* Before every other module's hook, mod_log_forensic's REALLY_FIRST too. */
-#define NAP_FIRST (APR_HOOK_REALLY_FIRST - 10)
-/* After every other module's hook. */
-#define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
 
 static void nap_hooks(apr_pool_t *p)
 {
@@ -41,6 +38,7 @@ static void nap_hooks(apr_pool_t *p)
      * authorization that a refused visitor has passed already, or not come to. */
     ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
     ap_hook_handler(nap_page_handler, NULL, NULL, APR_HOOK_MIDDLE);
+    APR_OPTIONAL_HOOK(ap, status_hook, nap_server_status, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with
      * NapAdmit early, before a costly login (nap_access_hook_early: few sites pay for asking). */
@@ -48,6 +46,7 @@ static void nap_hooks(apr_pool_t *p)
 
     /* The answer, and its end. Notes must be there before mod_log_config looks; an answer sent is
      * over whatever a log does. */
+    nap_session_register();
     nap_access_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(nap_access_end, NULL, NULL, NAP_FIRST);

@@ -3,11 +3,16 @@
  *   mod_nap.c     table of contents: module record, hooks
  *   nap_conf.c    directives, <NapRoom>, check_config
  *   nap_server.c  parent and child: segment, keys, logs
+ *   nap_pages.c   NapPage: which of a room's pages an access asks for
+ *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
+ *   nap_control.c nap-control: an administrator's form
  *   nap_bwshare.c mod_bwshare: directives, the charge, refusals, its handlers
+ *   nap_telepoll.c TelePolling: its directive, a poll, the headers of its answer
+ *   nap_balancer.c OXTHAS: two methods for mod_proxy_balancer
  *
  * nap.h is the contract with the core. Whatever goes wrong here, the request passes.
  */
@@ -35,6 +40,11 @@ APLOG_USE_MODULE(nap);
  * would be set up for all of them. */
 #define NAP_SELDOM __attribute__((noinline, cold))
 
+/* Before every other module's hook, mod_log_forensic's REALLY_FIRST too. */
+#define NAP_FIRST (APR_HOOK_REALLY_FIRST - 10)
+/* After every other module's hook. */
+#define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
+
 /* NapEngine; NAP_UNSET: nobody said, which means On. */
 enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
 
@@ -45,12 +55,30 @@ typedef struct nap_own_page {
     uint32_t number;                 /* in the core; NAP_NONE: it is not to be had */
 } nap_own_page;
 
+/* A page of a room: a class of accesses with a gate of its own. */
+typedef struct nap_page {
+    nap_room_conf conf;              /* what it leaves unset is its room's */
+    const ap_directive_t *where;
+    const ap_regex_t *regex;         /* NULL: `prefix` says it all */
+    const char *prefix;              /* what a path must begin with to be worth a look */
+    size_t prefix_len;
+    unsigned exact : 1;              /* ... and end with */
+    unsigned query : 1;              /* path and query are looked at */
+    const char *shared;              /* room=: its gate is that room's page of the same name */
+    struct nap_room *owner;          /* the room whose gate it is: that, or its own */
+    int index;                       /* of the gate; -1: there is none, the room's own is taken */
+} nap_page;
+
 /* A room. NapUse may name it before its section is read: then `section` is still NULL. */
 typedef struct nap_room {
     nap_room_conf conf;
     const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
     const ap_directive_t *used;      /* the first NapUse that names it */
     apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
+    apr_array_header_t *pages;       /* of nap_page *, in order; NULL: none */
+    const nap_page *starts;          /* NapSession start=; NULL: whatever page is asked for */
+    const nap_page *ends;            /* end=; NULL: none */
+    apr_array_header_t *uses;        /* of const ap_directive_t *: every NapUse that names it */
     const char *cookie;              /* part of its ticket cookie's name: worth a closer look */
     const char *remark;              /* to be said at start */
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
@@ -69,7 +97,9 @@ typedef struct nap_site {
     const char *log_name;            /* a path, or "|command" */
     apr_file_t *log;                 /* NapTicketLog, open from post_config on */
     const char *ticket_path;         /* NapTicketPath, or its default */
+    const char *control_path;        /* NapControl; NULL: Off */
     int admits_early;                /* the hook of NapAdmit early is there */
+    int has_sessions;                /* those of NapSession are */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
 } nap_site;
@@ -82,6 +112,8 @@ typedef struct nap_dir {
     int ticket_status;
     const nap_own_page *own_page;
     struct nap_bwshare *bwshare;     /* nap_bwshare.c */
+    const struct nap_event *event;   /* nap_telepoll.c */
+    struct nap_oxthas *oxthas;       /* nap_balancer.c */
 } nap_dir;
 
 /* An access at the chain's first request, and the ticket page at its own request. */
@@ -89,12 +121,16 @@ typedef struct nap_handle {
     request_rec *first;              /* the chain's first request */
     request_rec *refused;            /* the request that got the 503; NULL: none */
     nap_room *room;                  /* the room of the chain's first request that lies in one */
+    const request_rec *named;        /* that request: by what it asks for the page is told */
     const nap_dir *dir;              /* the settings that go with it */
+    const nap_page *scheduled;       /* the page it asks for; NULL: none of those with a name */
+    const nap_room *owner;           /* whose gate and tickets: `room`, or who shares the page */
     const char *method;              /* as received: an ErrorDocument's is GET */
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
     const char *form_length;
     nap_visit *bwshare;              /* refused for its client's debts; NULL: not so */
+    nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
@@ -146,6 +182,7 @@ void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp);
+int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what);
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
 
 /* nap_server.c */
@@ -157,6 +194,16 @@ void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, m
 int nap_server_tick(apr_pool_t *p, server_rec *s);
 int nap_server_stopping(void);
 
+/* nap_pages.c */
+nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const char *regex,
+                        const char *option, const char **err);
+nap_page *nap_page_named(const nap_room *room, const char *name);
+const nap_page *nap_page_asked(const nap_room *room, const request_rec *r);
+const char *nap_page_regex(cmd_parms *cmd, nap_page *page, const char *title, const char *text);
+int nap_page_matches(const nap_page *page, const request_rec *r);
+int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p);
+size_t nap_pages_gates(const nap_room *room);
+
 /* nap_access.c */
 void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
@@ -166,9 +213,19 @@ int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);
 
+/* nap_session.c */
+const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv);
+int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p);
+int nap_session_starts(const nap_handle *h);
+void nap_session_hook(void);
+void nap_session_register(void);
+
 /* nap_form.c */
 void nap_form_note(request_rec *r, nap_handle *h);
 void nap_form_read(nap_request *q, nap_handle *h, request_rec *r);
+
+/* nap_control.c */
+int nap_control_handler(request_rec *r);
 
 /* nap_bwshare.c */
 extern const char nap_bwshare_page_name[];
@@ -183,6 +240,20 @@ void nap_bwshare_start(server_rec *s);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);
 
+/* nap_telepoll.c */
+const char *nap_telepoll_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+void nap_telepoll_begin(apr_pool_t *p);
+int nap_telepoll_used(void);
+void nap_telepoll_start(apr_pool_t *p);
+
+/* nap_balancer.c */
+struct nap_oxthas *nap_oxthas_merge(apr_pool_t *p, struct nap_oxthas *b, struct nap_oxthas *a);
+const char *nap_oxthas_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+const char *nap_oxthas_activity(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+void nap_balancer_begin(apr_pool_t *pconf);
+uint32_t nap_balancer_members(server_rec *s);
+void nap_balancer_start(server_rec *s, uint32_t members);
+
 /* nap_page.c */
 int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
@@ -190,5 +261,6 @@ int nap_query_take(request_rec *r);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
+int nap_server_status(request_rec *r, int flags);
 
 #endif

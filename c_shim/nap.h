@@ -55,7 +55,11 @@ typedef enum nap_directive {
     NAP_TICKET_PATH,
     NAP_TABLES,
     NAP_ADMIT,
-    NAP_KEEP_FORM
+    NAP_KEEP_FORM,
+    NAP_SESSION,            /* without start= and end=: regular expressions are the shim's */
+    NAP_SESSION_START,
+    NAP_SESSION_QUEUE,
+    NAP_POLL
 } nap_directive;
 
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
@@ -63,13 +67,15 @@ typedef enum nap_directive {
 #define NAP_PAPER (-3)
 #define NAP_OFF (-4)
 
-/* A room as configured. Every number is NAP_UNSET until a directive sets it; conf_room_finish
- * puts the defaults in. */
+/* A room as configured, or one of its pages. Every number is NAP_UNSET until a directive sets it;
+ * conf_room_finish puts the defaults in. */
 typedef struct nap_room_conf {
     char name[NAP_NAME_MAX + 1];
+    char page[NAP_NAME_MAX + 1];        /* empty: the room itself, and what matches none of its pages */
     char cookie[NAP_NAME_MAX + 1];      /* empty: nap-<room>, under TLS __Host-nap-<room> */
     char cookie_attributes[256];        /* further attributes, as written after "; " */
-    int64_t run_ready;                  /* n or NAP_AUTO */
+    int64_t run_ready;                  /* n, NAP_AUTO or NAP_PAPER; after finish what it begins with */
+    int64_t beside;                     /* shim sets: permits of the room's other gates, together */
     int64_t wait_max_us;                /* the bound */
     int64_t wait_limit;                 /* n, NAP_AUTO or NAP_PAPER */
     int64_t re_access;                  /* n or NAP_AUTO */
@@ -86,11 +92,29 @@ typedef struct nap_room_conf {
     int64_t ticket_bind;                /* 0 none, 1 client prefix */
     int64_t admit_early;                /* 1: admission in access_checker */
     int64_t schedule_static;            /* 1: files of the default handler too (shim: NapStatic) */
-    int64_t run_ready_min;              /* bounds for run_ready NAP_AUTO; UNSET: none */
+    int64_t run_ready_law;              /* after finish: 0 fixed, 1 our law, 2 the paper's */
+    int64_t run_ready_own;              /* 1: the work is done elsewhere, so its own progress counts */
+    int64_t run_ready_min;              /* bounds for run_ready NAP_AUTO and NAP_PAPER */
     int64_t run_ready_max;
-    int64_t run_ready_history;          /* accesses the page scheduler will look at */
+    int64_t run_ready_history;          /* intervals that the paper's law looks back */
     int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
+    int64_t poll_base_us;               /* holders ask no oftener where they stand */
+    int64_t poll_rate;                  /* all of them together, a second */
+    int64_t poll_mode;                  /* 0 level, 1 relevel, 2 concentrate */
+    int64_t poll_k;                     /* concentrate: into the first 1/k of the base interval */
+    int64_t poll_form;                  /* 0 smooth, 1 paper */
     char form_charset[NAP_NAME_MAX + 1]; /* of forms that are not UTF-8; empty: none are kept */
+    char session_cookie[NAP_NAME_MAX + 1]; /* the application's; empty: one of ours */
+    int64_t session;                    /* 1: the room has sessions */
+    int64_t session_idle_us;            /* nothing has come for so long: it is over */
+    int64_t session_parallel;           /* accesses of one that wait or run at once */
+    int64_t session_start;              /* the interval, NAP_AUTO or NAP_PAPER */
+    int64_t session_queue;              /* n or NAP_AUTO */
+    int64_t start_threshold;            /* mean page queue, millionths */
+    int64_t start_inc_us;
+    int64_t start_dec_us;
+    int64_t start_min_us;
+    int64_t start_max_us;
 } nap_room_conf;
 
 /* Directives of mod_bwshare that the core parses. */
@@ -128,6 +152,43 @@ typedef struct nap_bw_conf {
     int64_t link;               /* bytes a second that the site's line carries */
 } nap_bw_conf;
 
+/* What is polled, as configured; conf_event puts the defaults in. */
+typedef struct nap_event_conf {
+    char name[NAP_NAME_MAX + 1];
+    int64_t base_us;            /* Ta */
+    int64_t rate;               /* N0: accesses a second, millionths */
+    int64_t mode;               /* 0 level, 1 relevel, 2 concentrate */
+    int64_t form;               /* 0 smooth, 1 paper */
+    int64_t k;
+    int64_t m;                  /* phase: event m of M */
+    int64_t of;
+    int64_t index;              /* in the segment; -1: not there */
+} nap_event_conf;
+
+#define NAP_EVENTS_MAX 64
+
+/* Directives of OXTHAS that the core parses. */
+typedef enum nap_ox_directive {
+    NAP_OX_BANDS = 1,
+    NAP_OX_HISTORY,
+    NAP_OX_PENALTY,
+    NAP_OX_TIMEOUT,
+    NAP_OX_RETRY
+} nap_ox_directive;
+
+/* How a balancer chooses, as configured; NAP_UNSET until set. */
+typedef struct nap_ox_conf {
+    int64_t bands;              /* N of OXTHAS-N */
+    int64_t split;              /* 0 integer, 1 equal, 2 capacity */
+    int64_t history;            /* observations that count */
+    int64_t alpha;              /* millionths */
+    int64_t timeout_us;         /* NAP_UNSET: the worker's own */
+    int64_t step_us;
+    int64_t min_us;
+    int64_t retry;              /* how often a request may be done again elsewhere */
+    int64_t backoff_us;         /* before the first probe of a member that has failed */
+} nap_ox_conf;
+
 /* The server as configured and as the MPM runs it. */
 typedef struct nap_server_conf {
     int64_t reserve;            /* workers kept free, a number; NAP_UNSET: reserve_percent counts */
@@ -143,6 +204,8 @@ typedef struct nap_server_conf {
     uint32_t max_workers;       /* MaxRequestWorkers */
     uint32_t threaded;          /* 0 on prefork */
     uint32_t cores;             /* online */
+    uint32_t members;           /* of balancers that OXTHAS chooses for; 0: none */
+    uint32_t spare;
 } nap_server_conf;
 
 /* ---- An access ---------------------------------------------------------------------------- */
@@ -165,15 +228,18 @@ typedef enum nap_give_up {
 #define NAP_FLAG_SECONDARY 1u   /* shim sets: a stream of mod_http2 on that module's own threads */
 #define NAP_FLAG_DRY_RUN 2u     /* shim sets: decide and count, but let everything pass */
 #define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
+#define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
+#define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
 
 /* One access; lives on the pool of the chain's first request, zeroed by the shim.
  * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
  * request parked without its thread can be resumed by another. */
 typedef struct nap_access {
-    uint32_t room;        /* shim sets: index from room_index */
+    uint32_t room;        /* shim sets: index from room_index, of the room or of the page it asks for */
     uint32_t gate;        /* indices in the segment; which of them are good, `state` says */
-    uint32_t session;     /* room for the systems to come: session, executor, debt */
-    uint32_t executor;
+    uint32_t home;        /* shim sets: one-based index of the room itself if it has sessions; 0: it has none */
+    uint32_t session;     /* one-based; 0: it is no access of a member's */
+    uint32_t executor;    /* room for the systems to come: executor, debt */
     uint32_t debt;
     uint32_t permit;
     uint32_t place;
@@ -187,6 +253,7 @@ typedef struct nap_access {
     uint64_t granted_us;  /* Run Ready since */
     uint64_t predicted_us;/* predicted response time stored at admission */
     uint64_t until_us;    /* the deadline guard fires here */
+    uint64_t alarm_us;    /* it must look again here at the latest; 0: when it is woken */
     uint64_t waited_us;   /* shim reads (log note) */
     uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form; the first word zero: none,
                            * and only that word is zeroed by the shim */
@@ -207,6 +274,15 @@ typedef struct nap_visit {
     uint32_t lowered[3];  /* core's own: the horizons' rates as it began, in millionths off */
     uint32_t spare;
 } nap_visit;
+
+/* What a poll is told. */
+typedef struct nap_poll {
+    uint64_t wait_us;     /* Tw */
+    uint64_t period;      /* its number */
+    int64_t event;        /* its index */
+    uint32_t tally;       /* 1: it came in the part of the period in which data is counted */
+    uint32_t spare;
+} nap_poll;
 
 /* What the core needs to know of a request once it is not the trivial case. */
 typedef struct nap_request {
@@ -247,10 +323,59 @@ typedef struct nap_form {
     nap_str content_type;
 } nap_form;
 
+/* A member of a balancer that may be given work. */
+typedef struct nap_member {
+    uint64_t key;               /* a hash of the two names */
+    nap_str balancer;
+    nap_str name;
+    uint32_t factor;            /* its load factor, per cent */
+    uint32_t executor;          /* core's own */
+} nap_member;
+
+#define NAP_OX_OXTHAS 1u
+#define NAP_OX_NAP 2u
+
+/* A request that a balancer is to hand to one of its members; lives on its pool, zeroed by the
+ * shim. */
+typedef struct nap_task {
+    uint32_t law;               /* shim sets: NAP_OX_OXTHAS or NAP_OX_NAP */
+    uint32_t may_probe;         /* shim sets: 1: it can be done again elsewhere */
+    uint64_t body;              /* shim sets: bytes of the request's body */
+    uint64_t own_timeout_us;    /* shim sets: of the workers, where OxthasTimeout does not say */
+    uint64_t size;              /* core's own */
+    uint64_t owner;
+    uint64_t began_us;
+    uint64_t timeout_us;        /* shim reads, of the attempt that is under way */
+    uint32_t flight;
+    uint32_t activity;
+    uint32_t probe;             /* shim reads: it finds out whether the member is well again */
+    uint32_t under_way;         /* 1: ox_end must follow */
+} nap_task;
+
+/* How an attempt ended. */
+typedef enum nap_ox_end {
+    NAP_OX_ANSWERED = 0,
+    NAP_OX_CONNECT,             /* there was no connection to be had */
+    NAP_OX_TIMED_OUT,
+    NAP_OX_BROKEN,              /* the connection broke before an answer */
+    NAP_OX_STATUS,              /* a 5xx */
+    NAP_OX_GIVEN_UP             /* nothing can be said: the client went, or was at fault */
+} nap_ox_end;
+
+/* A form that came to nap-control. */
+typedef struct nap_control {
+    nap_form source;            /* without a Referer */
+    nap_str nonce;              /* X-Nap-Control */
+    nap_str body;
+} nap_control;
+
 /* ---- What the core may call -------------------------------------------------------------- */
 
-/* Rooms of one configuration; each takes up to two megabytes of shared memory. */
+/* Rooms of one configuration, and gates of all their pages; each gate takes up to two megabytes of
+ * shared memory. */
 #define NAP_ROOMS_MAX 256
+#define NAP_GATES_MAX 512
+#define NAP_PAGES_MAX 16      /* gates of one room's pages: 15 named ones beside its own */
 
 #define NAP_LOG_ERROR 3
 #define NAP_LOG_WARN 4
@@ -291,6 +416,10 @@ typedef struct nap_core {
 
     /* -- configuration; errors are sentences in err[NAP_ERR_MAX], return 0 = good -- */
     void (*conf_room_init)(nap_room_conf *room, nap_str name);
+    /* a page of `room`, which may still be read: its name is all it has */
+    int (*conf_page_init)(nap_room_conf *page, const nap_room_conf *room, nap_str name, char *err);
+    /* what the page leaves unset is its room's; before either is finished */
+    void (*conf_page_over)(nap_room_conf *page, const nap_room_conf *room);
     int (*conf_room)(nap_room_conf *room, nap_directive which, const nap_str *argv, size_t argc, char *err);
     void (*conf_server_init)(nap_server_conf *server);
     int (*conf_server)(nap_server_conf *server, nap_directive which, const nap_str *argv, size_t argc, char *err);
@@ -303,11 +432,12 @@ typedef struct nap_core {
     /* make or take over the segment; *segment is what an earlier load of the module left (base
      * NULL: nothing). state_file may be empty. children_uid: who must be unable to swap the file. */
     int (*segment_open)(nap_segment *segment, const nap_server_conf *server, size_t rooms,
-                        nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
-    /* this configuration has a room of that name; said of all rooms before the first room_index, so
-     * that no new room takes over its entry */
-    void (*room_keep)(nap_str name);
-    /* enter a finished room into the segment (by name; limits change in place); its index or -1 */
+                        size_t gates, nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
+    /* this configuration has a room of that name, or that page of it (page empty: the room); said of
+     * all before the first room_index, so that no new one takes over its entry */
+    void (*room_keep)(nap_str name, nap_str page);
+    /* enter a finished room, later its pages, into the segment (by name; limits change in place): the
+     * index of its gate for nap_access.room, or -1 */
     int (*room_index)(const nap_room_conf *room, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
     int (*ticket_keys)(nap_str text, char *err);
@@ -330,6 +460,9 @@ typedef struct nap_core {
 
     /* -- an access -- */
     nap_verdict (*try_enter)(nap_access *a);
+    /* the same in a room with sessions, with the first Cookie header. NAP_MORE with `session` set: a
+     * member, who has to wait; without: none that this header tells */
+    nap_verdict (*try_member)(nap_access *a, nap_str cookies);
     nap_verdict (*enter)(nap_access *a, const nap_request *q);
     /* up to timeout_us: NAP_WAIT = still waiting */
     nap_verdict (*wait)(nap_access *a, uint64_t timeout_us, const nap_request *q);
@@ -342,8 +475,11 @@ typedef struct nap_core {
     void (*leave)(nap_access *a);
     /* headers of a refusal, through the host, on the refused request */
     void (*refusal)(nap_access *a, const nap_request *q);
-    /* headers of an admitted access that redeemed a ticket (the cookie's deletion) */
+    /* headers of an admitted access that redeemed a ticket (the cookie's deletion) or began a session */
     void (*redeemed)(nap_access *a, const nap_request *q);
+    /* the answer of a member's access, or of one that began a session, is about to be sent: the
+     * Set-Cookie headers it has, and whether the session is over with it */
+    void (*answered)(nap_access *a, const nap_request *q, const nap_str *set, size_t n, int over);
     /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
     int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
     /* what the page would say, as variables: for an ErrorDocument of the administrator's own */
@@ -353,14 +489,24 @@ typedef struct nap_core {
     /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
      * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
     int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);
+    /* where the holder of the ticket that q brings stands, and when he is to ask again */
+    void (*status)(const nap_request *q);
     /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */
     nap_str (*reason_name)(const nap_access *a);
     size_t (*ticket_id)(const nap_access *a, char out[17]);
 
     /* -- pages for the administrator -- */
-    void (*info)(const nap_request *q, int json);
+    /* form: 0 a page, 1 JSON, 2 advice; control: NapControl's path, or empty; own: the page's own */
+    void (*info)(const nap_request *q, int form, nap_str control, nap_str own);
+    /* nap-control: carry it out, and tell what was done (back: where the browser is to go, or
+     * empty) or why not. Returns a status */
+    int (*control)(const nap_control *c, char said[NAP_ERR_MAX], char back[NAP_ERR_MAX]);
     /* the page in the state that the query names, or without one the list of states */
     void (*preview)(const nap_request *q, nap_str query);
+    /* nap-metrics: all figures for Prometheus */
+    void (*metrics)(void *r);
+    /* our section of /server-status, or the lines of its ?auto form */
+    void (*server_status)(void *r, int lines);
 
     /* -- mod_bwshare -- */
     void (*conf_bw_init)(nap_bw_conf *conf);
@@ -387,6 +533,32 @@ typedef struct nap_core {
     void (*bw_info)(const nap_request *q, int trace, nap_str args);
     /* bwshare-mine: what who asks owes by limits of this index */
     void (*bw_mine)(const nap_request *q, uint32_t limits, nap_str args);
+
+    /* -- TelePolling -- */
+    int (*conf_event)(nap_event_conf *event, const nap_str *argv, size_t argc, char *err);
+    /* the parent, before start: these events are in force, with what was reserved in them; each is
+     * told its index */
+    void (*events_start)(nap_event_conf *const *events, size_t n);
+    /* an access to the event of this index. 0: there is none */
+    int (*poll)(int64_t event, nap_poll *p);
+    /* its answer begins, so long after the request came */
+    void (*polled)(int64_t event, uint64_t took_us);
+
+    /* -- OXTHAS -- */
+    void (*conf_ox_init)(nap_ox_conf *conf);
+    int (*conf_ox)(nap_ox_conf *conf, nap_ox_directive which, const nap_str *argv, size_t argc, char *err);
+    /* *into: its own settings, below's where it has none */
+    void (*conf_ox_over)(nap_ox_conf *into, const nap_ox_conf *below);
+    /* the parent, before start: there are tables for so many members; says so. 0: there are none */
+    int (*ox_start)(void);
+    /* which of these members is to do it; -1: the core cannot tell. ox_end must follow, unless -1 */
+    int (*ox_choose)(nap_task *t, const nap_ox_conf *conf, nap_str activity, nap_member *members, size_t n);
+    /* this member does it whatever its state (a sticky session) */
+    void (*ox_go)(nap_task *t, const nap_ox_conf *conf, nap_str activity, nap_member *member);
+    /* the attempt has ended; of its time, aside_us went by while the client was sent to */
+    void (*ox_end)(nap_task *t, const nap_ox_conf *conf, nap_ox_end end, uint64_t bytes, uint64_t aside_us);
+    /* how often a request of these settings may be done again */
+    uint32_t (*ox_retries)(const nap_ox_conf *conf);
 } nap_core;
 
 /* The only symbol of the core that the shim links to. */

@@ -87,7 +87,8 @@ static nap_str header(request_rec *r, const char *name)
 static uint32_t own_page(const nap_handle *h, const request_rec *r)
 {
     const nap_dir *dir = h->dir ? h->dir : nap_dir_of(r);
-    const nap_own_page *page = dir->own_page ? dir->own_page : h->room ? h->room->own_page : NULL;
+    const nap_own_page *page = dir->own_page ? dir->own_page : h->owner ? h->owner->own_page
+                             : h->room ? h->room->own_page : NULL;
 
     return page ? page->number : NAP_NONE;
 }
@@ -120,8 +121,8 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     q->ticket_status = HTTP_SERVICE_UNAVAILABLE;
     if (h->dir && h->dir->ticket_status != NAP_UNSET)
         q->ticket_status = h->dir->ticket_status;
-    else if (h->room && h->room->ticket_status != NAP_UNSET)
-        q->ticket_status = h->room->ticket_status;
+    else if (h->owner && h->owner->ticket_status != NAP_UNSET)
+        q->ticket_status = h->owner->ticket_status;
 }
 
 /* ---- Waiting ---------------------------------------------------------------------------------- */
@@ -260,7 +261,7 @@ static NAP_SELDOM int carries_ticket(request_rec *r, const nap_handle *h)
         return 1;
     cookie = apr_table_get(r->headers_in, "Cookie");
     /* several Cookie headers are rare; the core sorts them out */
-    return cookie && (ap_strstr_c(cookie, h->room->cookie) || h->first->proto_num >= 2000);
+    return cookie && (ap_strstr_c(cookie, h->owner->cookie) || h->first->proto_num >= 2000);
 }
 
 /* The page, or httpd's own way by the ErrorDocument: the site's where there is one, ours where one
@@ -330,6 +331,39 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     return DECLINED;
 }
 
+/* The access asks for a page that has a gate of its own. Where there are sessions tickets are the
+ * room's, whosesoever the page is. */
+static __attribute__((noinline)) void name_page(nap_handle *h)
+{
+    const nap_page *page = nap_page_asked(h->room, h->named);
+
+    if (!page || page->index < 0)
+        return;
+    h->scheduled = page;
+    if (h->room->conf.session != 1)
+        h->owner = page->owner;
+    h->access.room = (uint32_t)page->index;
+}
+
+/* In a room with sessions: most are members'. What is neither a member's nor wants to start a session
+ * goes to its page as in any room. */
+static nap_verdict try_session(request_rec *r, nap_handle *h)
+{
+    nap_access *a = &h->access;
+    const char *cookies = apr_table_get(h->first->headers_in, "Cookie");
+    nap_verdict verdict;
+
+    a->home = (uint32_t)h->room->index + 1;
+    verdict = nap_the_core->try_member(a, nap_str_of(cookies));
+    if (verdict != NAP_MORE || a->session)
+        return verdict;
+    if (nap_session_starts(h))
+        a->flags |= NAP_FLAG_STARTS;
+    else if (!carries_ticket(r, h))
+        return nap_the_core->try_enter(a);
+    return NAP_MORE;
+}
+
 /* The access enters its room: once. */
 static int enter(request_rec *r, nap_handle *h)
 {
@@ -337,10 +371,16 @@ static int enter(request_rec *r, nap_handle *h)
     nap_verdict verdict;
 
     h->entered = 1;
+    h->owner = h->room;
     a->room = (uint32_t)h->room->index;
+    if (h->room->pages)
+        name_page(h);
     a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
                (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
-    verdict = nap_the_core->try_enter(a);
+    if (h->room->conf.session == 1 && !(a->flags & NAP_FLAG_DRY_RUN))
+        verdict = try_session(r, h);
+    else
+        verdict = nap_the_core->try_enter(a);
     if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
         return run(h);
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
@@ -358,6 +398,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
         return h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
     if (!h->room) {
         h->room = dir->room;
+        h->named = r;
         h->dir = dir;
     }
     /* mod_rewrite in a directory: what it makes of the request comes by here again */
@@ -521,13 +562,16 @@ static void note(request_rec *r, const char *name, const char *value)
 }
 
 /* For who waited, was refused or had a ticket. */
-static void notes(request_rec *r, const nap_access *a)
+static void notes(request_rec *r, const nap_handle *h)
 {
+    const nap_access *a = &h->access;
     static const char *const groups[] = { "none", "run", "wait", "re-access", "next-wait" };
     nap_str reason;
     char id[17];
     size_t len;
 
+    if (h->scheduled)
+        note(r, "nap-page", h->scheduled->conf.page);
     note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
     note(r, "nap-wait", a->waited_us < 1000 ? "0.000"
          : apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
@@ -546,7 +590,7 @@ static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
     if (h->holds)
         end(h);
     if (h->noted)
-        notes(r, &h->access);
+        notes(r, h);
     return DECLINED;
 }
 

@@ -17,6 +17,7 @@ nap_room nap_no_room;             /* NapUse None */
 const nap_dir nap_dir_unset = { .engine = NAP_UNSET, .ticket_status = NAP_UNSET };
 
 static nap_room *room_open;       /* the <NapRoom> being read */
+static nap_page *page_open;       /* the <NapPage> in it */
 
 /* ---- Where settings live ------------------------------------------------------------------ */
 
@@ -47,6 +48,8 @@ void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
     MERGE(ticket_status, NAP_UNSET);
     MERGE(own_page, NULL);
     dir->bwshare = nap_bwshare_merge(p, b->bwshare, a->bwshare);
+    MERGE(event, NULL);
+    dir->oxthas = nap_oxthas_merge(p, b->oxthas, a->oxthas);
     return dir;
 }
 
@@ -63,6 +66,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     site->ticket_path = "/.nap/ticket";
     nap_the_site = site;
     room_open = NULL;
+    page_open = NULL;
     if (!core || core->abi != NAP_ABI) {
         ap_log_perror(APLOG_MARK, APLOG_ERR, 0, plog,
                       "mod_nap: shim and core do not belong together (%d, %d): nothing is "
@@ -71,6 +75,8 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     }
     nap_the_core = core;
     nap_bwshare_begin();
+    nap_telepoll_begin(pconf);
+    nap_balancer_begin(pconf);
     if (core)
         core->conf_server_init(&site->conf);
     return OK;
@@ -115,6 +121,13 @@ static const char *inside_only(cmd_parms *cmd)
                                            cmd->cmd->name);
 }
 
+/* Of a room as a whole, not of one of its pages. */
+static const char *room_only(cmd_parms *cmd)
+{
+    return page_open ? apr_psprintf(cmd->pool, "%s does not belong inside <NapPage>",
+                                    cmd->cmd->name) : inside_only(cmd);
+}
+
 static const char *whole_server_only(cmd_parms *cmd)
 {
     const char *err = outside_only(cmd);
@@ -139,11 +152,27 @@ static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const ar
 
     if (err || !nap_the_core)
         return err;
-    if (nap_the_core->conf_room(&room_open->conf, which, words(cmd->pool, argc, argv), argc, why))
+    if (nap_the_core->conf_room(page_open ? &page_open->conf : &room_open->conf, which,
+                                words(cmd->pool, argc, argv), argc, why))
         return why;
     if (room_open->conf.admit_early == 1)
         nap_access_hook_early();
     return NULL;
+}
+
+/* NapSession [cookie=] [start=] [end=] [idle=] [parallel=] */
+static const char *set_session(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    char **rest = apr_pmemdup(cmd->pool, argv, (argc + 1) * sizeof *argv);
+    const char *err = room_only(cmd);
+
+    if (!err)
+        err = nap_session_patterns(cmd, room_open, &argc, rest);
+    if (!err)
+        err = set_room(cmd, conf, argc, rest);
+    if (!err)
+        nap_session_hook();
+    return err;
 }
 
 static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const argv[])
@@ -193,14 +222,21 @@ static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
     dir->room = room_named(cmd, name, &err);
     if (dir->room && !dir->room->used)
         dir->room->used = cmd->directive;
+    if (dir->room && !dir->room->uses)
+        dir->room->uses = apr_array_make(cmd->pool, 2, sizeof cmd->directive);
+    if (dir->room)
+        APR_ARRAY_PUSH(dir->room->uses, const ap_directive_t *) = cmd->directive;
     return err;
 }
 
 static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg)
 {
+    const char *err = room_open ? room_only(cmd) : NULL;
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
     int status = nap_the_core ? nap_the_core->conf_status(nap_str_of(arg), why) : 503;
 
+    if (err)
+        return err;
     if (status < 0)
         return why;
     *(room_open ? &room_open->ticket_status : &nap_dir_set(cmd, conf)->ticket_status) = status;
@@ -230,7 +266,10 @@ static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
 {
     static const nap_own_page built_in = { NULL, NULL, NAP_NONE };
     const char *path = ap_server_root_relative(cmd->pool, arg);
+    const char *err = room_open ? room_only(cmd) : NULL;
 
+    if (err)
+        return err;
     if (!*arg || !path)
         return apr_psprintf(cmd->pool, "NapTicketPage: \"%.60s\" is not a path", arg);
     *(room_open ? &room_open->own_page : &nap_dir_set(cmd, conf)->own_page) =
@@ -240,7 +279,7 @@ static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
 
 static const char *set_static(cmd_parms *cmd, void *conf, int on)
 {
-    const char *err = inside_only(cmd);
+    const char *err = room_only(cmd);
 
     if (!err)
         room_open->conf.schedule_static = on != 0;
@@ -249,7 +288,7 @@ static const char *set_static(cmd_parms *cmd, void *conf, int on)
 
 static const char *set_exempt(cmd_parms *cmd, void *conf, const char *arg)
 {
-    const char *err = inside_only(cmd);
+    const char *err = room_only(cmd);
     const ap_expr_info_t *expr;
 
     if (err)
@@ -279,33 +318,54 @@ static const char *set_path(cmd_parms *cmd, void *conf, const char *arg)
     return NULL;
 }
 
+/* The switch is the path, so that no .htaccess can put the handler somewhere else. */
+static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
+{
+    const char *err = whole_server_only(cmd);
+    int off = !strcasecmp(arg, "off");
+
+    if (!err && !off && (*arg != '/' || !arg[1] || strlen(arg) > 200 || strpbrk(arg, "?#%\\ \"<>")))
+        err = apr_psprintf(cmd->pool, "NapControl: \"%.60s\" is neither Off nor a path, e.g. "
+                           "/nap-control, of at most 200 plain characters", arg);
+    if (!err)
+        nap_the_site->control_path = off ? NULL : arg;
+    return err;
+}
+
 /* ---- <NapRoom name> ------------------------------------------------------------------------ */
 
 /* httpd would apply a stranger's directive in here to the whole server, without a word. */
 static const char *only_ours(cmd_parms *cmd, const char *name)
 {
     for (const ap_directive_t *d = cmd->directive->first_child; d; d = d->next) {
-        if (ap_cstr_casecmpn(d->directive, "Nap", 3)) {
+        if (ap_cstr_casecmpn(d->directive, "Nap", 3) && ap_cstr_casecmp(d->directive, "<NapPage")) {
             cmd->err_directive = d;
-            return apr_psprintf(cmd->pool, "<NapRoom %s>: %s does not belong inside", name,
-                                d->directive);
+            return apr_psprintf(cmd->pool, "%s %s>: %s does not belong inside",
+                                cmd->directive->directive, name, d->directive);
         }
     }
     return NULL;
 }
 
+/* A section's arguments, without the ">"; NULL: there is none. */
+static const char *section_args(cmd_parms *cmd, const char *arg)
+{
+    const char *end = ap_strrchr_c(arg, '>');
+
+    return end && !end[1] ? apr_pstrmemdup(cmd->temp_pool, arg, end - arg) : NULL;
+}
+
 static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
 {
     const char *err = ap_check_cmd_context(cmd, GLOBAL_ONLY), *name;
-    const char *end = ap_strrchr_c(arg, '>');
 
     if (err)
         return err;
     if (room_open)
         return "<NapRoom>: does not belong inside <NapRoom>";
-    if (!end || end[1])
+    arg = section_args(cmd, arg);
+    if (!arg)
         return "<NapRoom>: wants a name and a \">\"";
-    arg = apr_pstrmemdup(cmd->temp_pool, arg, end - arg);
     name = ap_getword_conf(cmd->pool, &arg);
     if (*arg)
         return "<NapRoom>: wants one name and nothing else";
@@ -324,6 +384,38 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
     return err;
 }
 
+/* ---- NapPage name regex [room=], <NapPage name regex> ---------------------------------------- */
+
+static const char *set_page(cmd_parms *cmd, void *conf, const char *name, const char *regex,
+                            const char *option)
+{
+    const char *err = room_only(cmd);
+
+    if (!err)
+        nap_page_make(cmd, room_open, name, regex, option, &err);
+    return err;
+}
+
+static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
+{
+    const char *err = room_only(cmd), *name, *regex;
+
+    if (err)
+        return err;
+    arg = section_args(cmd, arg);
+    name = arg ? ap_getword_conf(cmd->pool, &arg) : "";
+    regex = arg ? ap_getword_conf(cmd->pool, &arg) : "";
+    if (!*regex || *arg)
+        return "<NapPage>: wants a name, a regular expression and a \">\"";
+    page_open = nap_page_make(cmd, room_open, name, regex, NULL, &err);
+    if (!err)
+        err = only_ours(cmd, name);
+    if (!err)
+        err = ap_walk_config(cmd->directive->first_child, cmd, cmd->context);
+    page_open = NULL;
+    return err;
+}
+
 /* ---- The table ------------------------------------------------------------------------------ */
 
 #define ANYWHERE (RSRC_CONF | ACCESS_CONF)   /* not .htaccess */
@@ -336,6 +428,8 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
 
 #define BWSHARE(name, which, where, help) \
     AP_INIT_TAKE_ARGV(name, nap_bwshare_set, (void *)(intptr_t)which, where, help)
+#define OXTHAS(name, which, help) \
+    AP_INIT_TAKE_ARGV(name, nap_oxthas_set, (void *)(intptr_t)which, ANYWHERE, help)
 
 const command_rec nap_directives[] = {
     AP_INIT_TAKE1("NapEngine", set_engine, NULL, ANYWHERE,
@@ -345,6 +439,11 @@ const command_rec nap_directives[] = {
     AP_INIT_TAKE1("NapUse", set_use, NULL, ANYWHERE,
                   "the room these URLs lie in, or None; the last merged one wins"),
 
+    AP_INIT_TAKE23("NapPage", set_page, NULL, RSRC_CONF,
+                   "a page with a gate of its own: its name, a regular expression for its URLs, and "
+                   "perhaps room=, whose page of this name it is"),
+    AP_INIT_RAW_ARGS("<NapPage", section_page, NULL, RSRC_CONF,
+                     "the same, with settings of its own"),
     AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
                   "requests for which this expression is true are never scheduled"),
     AP_INIT_FLAG("NapStatic", set_static, NULL, RSRC_CONF,
@@ -377,9 +476,17 @@ const command_rec nap_directives[] = {
     ROOM("NapTicketCookie", NAP_TICKET_COOKIE, "the ticket cookie's name, then its attributes"),
     ROOM("NapTicketBind", NAP_TICKET_BIND,
          "none, or prefix: a ticket is good only from the network it was issued to"),
+    AP_INIT_TAKE_ARGV("NapSession", set_session, (void *)NAP_SESSION, RSRC_CONF,
+                      "visitors come in sessions: cookie= the application's own, start= and end= "
+                      "which URLs, idle= and parallel="),
+    ROOM("NapSessionStart", NAP_SESSION_START,
+         "how often a session may start: auto, paper, or an interval; threshold= inc= dec= min= max="),
+    ROOM("NapSessionQueue", NAP_SESSION_QUEUE, "how many may wait to start one: auto, or a number"),
     ROOM("NapKeepForm", NAP_KEEP_FORM,
          "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off; and the "
          "charset of forms that are not UTF-8"),
+    ROOM("NapPoll", NAP_POLL,
+         "how often holders ask where they stand: base=10s rate=500 mode=level k=2 form=smooth"),
     AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
                   "status of a refusal's page: 503, 429 or 200"),
     AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,
@@ -389,6 +496,8 @@ const command_rec nap_directives[] = {
            "workers kept free of waiting requests: a number, or n% of every child's"),
     SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
     SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
+    AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
+                  "Off, or the path at which nap-control answers"),
     PATH("NapStateFile", state_file, "a file that keeps tickets over a full restart"),
     PATH("NapTicketKey", key_file, "a file of keys, one \"id hex\" a line: the first signs"),
     PATH("NapTicketLog", log_name, "a file or \"|command\" that gets one line a ticket"),
@@ -416,12 +525,29 @@ const command_rec nap_directives[] = {
     BWSHARE("BW_tx2debt_max", NAP_BW_TX2_MAX, RSRC_CONF, "the maximum of BwShareBytes"),
     AP_INIT_TAKE_ARGV("BW_throttle_off", nap_bwshare_off, NULL, ANYWHERE,
                       "BwShare Off; with 0, BwShare On"),
+
+    AP_INIT_TAKE_ARGV("TelePoll", nap_telepoll_set, NULL, ANYWHERE,
+                      "an event's name, or None: who polls these URLs is told when to come again; "
+                      "base= rate= mode= k= phase= form="),
+
+    OXTHAS("OxthasBands", NAP_OX_BANDS,
+           "so many of the best members share the work by its size; integer, equal or capacity"),
+    OXTHAS("OxthasHistory", NAP_OX_HISTORY, "observations that a member is judged by"),
+    AP_INIT_TAKE_ARGV("OxthasActivity", nap_oxthas_activity, NULL, ANYWHERE,
+                      "a kind of request: its name, a regular expression of paths, and members= "
+                      "who alone may be given it"),
+    OXTHAS("OxthasPenalty", NAP_OX_PENALTY,
+           "alpha: a member's capacity counts as c / (1 + alpha R) after R failures"),
+    OXTHAS("OxthasTimeout", NAP_OX_TIMEOUT,
+           "how long to wait before a request goes to another member; step= min= after failures"),
+    OXTHAS("OxthasRetry", NAP_OX_RETRY,
+           "how often a request goes to another member; backoff= before a failed one is probed"),
     { .name = NULL }
 };
 
 /* ---- check_config ---------------------------------------------------------------------------- */
 
-static int complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what)
+int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what)
 {
     if (where)
         what = apr_psprintf(p, "%s line %d: %s", where->filename, where->line_num, what);
@@ -435,8 +561,10 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     int rc;
 
     if (!room->section)
-        return complain(s, p, room->used,
+        return nap_complain(s, p, room->used,
                         apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->conf.name));
+    if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: they take over from it */
+        return !OK;
     rc = nap_the_core->conf_room_finish(&room->conf, &nap_the_site->conf, err);
     if (rc == 1) {
         room->remark = err;
@@ -445,7 +573,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     /* the default name and its __Host- form both contain this */
     room->cookie = room->conf.cookie[0] ? room->conf.cookie
                                         : apr_pstrcat(p, "nap-", room->conf.name, NULL);
-    return rc ? complain(s, p, room->section, err) : OK;
+    return rc ? nap_complain(s, p, room->section, err) : nap_session_check(s, room, p);
 }
 
 /* The state file's place, without touching the file: a directory that the children's user could
@@ -461,12 +589,12 @@ static int state_check(server_rec *s, apr_pool_t *p)
         return OK;
     rv = apr_stat(&info, dir, APR_FINFO_TYPE | APR_FINFO_OWNER | APR_FINFO_PROT, p);
     if ((rv && !APR_STATUS_IS_INCOMPLETE(rv)) || info.filetype != APR_DIR)
-        return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
+        return nap_complain(s, p, NULL, apr_psprintf(p, "NapStateFile: %s is not a directory", dir));
     if (geteuid() == 0 && ap_unixd_config.user_id != 0 &&
         (info.user == ap_unixd_config.user_id ||
          (info.group == ap_unixd_config.group_id && (info.protection & APR_GWRITE)) ||
          (info.protection & APR_WWRITE)))
-        return complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
+        return nap_complain(s, p, NULL, apr_psprintf(p, "NapStateFile: the children's user can write the "
                                               "directory %s; use one that only root can write",
                                               dir));
     return OK;
@@ -476,7 +604,7 @@ static int keys_check(server_rec *s, apr_pool_t *p)
 {
     const char *why = nap_keys_check(nap_the_site->key_file, p);
 
-    return why ? complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
+    return why ? nap_complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
                                                    nap_the_site->key_file, why)) : OK;
 }
 
@@ -493,7 +621,7 @@ static int own_pages_check(server_rec *s, apr_pool_t *p)
         const nap_own_page *page = APR_ARRAY_IDX(pages, i, nap_own_page *);
 
         if (nap_the_core->page_check(nap_str_of(page->path), err))
-            return complain(s, p, page->where, apr_pstrcat(p, "NapTicketPage: ", err, NULL));
+            return nap_complain(s, p, page->where, apr_pstrcat(p, "NapTicketPage: ", err, NULL));
     }
     return OK;
 }
@@ -501,6 +629,7 @@ static int own_pages_check(server_rec *s, apr_pool_t *p)
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
     nap_site *site = nap_the_site;
+    size_t gates = 0;
     int rc = OK;
 
     if (!nap_the_core || !site)
@@ -509,13 +638,21 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;
     if (site->in_order->nelts > NAP_ROOMS_MAX) {
-        complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
+        nap_complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
                                               site->in_order->nelts, NAP_ROOMS_MAX));
         rc = HTTP_INTERNAL_SERVER_ERROR;
     }
     for (int i = 0; i < site->in_order->nelts; i++)
         if (room_check(s, APR_ARRAY_IDX(site->in_order, i, nap_room *), pconf) != OK)
             rc = HTTP_INTERNAL_SERVER_ERROR;
+        else
+            gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
+    if (gates > NAP_GATES_MAX) {
+        nap_complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms and pages are too many "
+                                                  "together; use at most %d", (int)gates,
+                                                  NAP_GATES_MAX));
+        rc = HTTP_INTERNAL_SERVER_ERROR;
+    }
     if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK ||
         own_pages_check(s, ptemp) != OK)
         rc = HTTP_INTERNAL_SERVER_ERROR;

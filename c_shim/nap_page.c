@@ -8,6 +8,7 @@
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
+#include <mod_status.h>
 
 #include "mod_nap.h"
 
@@ -157,6 +158,20 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
     return nap_page_answer(r, bb);
 }
 
+/* nap-status: where the holder of a ticket stands. */
+static int status_page(request_rec *r)
+{
+    apr_bucket_brigade *bb;
+    nap_request q;
+
+    if (r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = nap_page_open(r);
+    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
+    nap_the_core->status(&q);
+    return nap_page_answer(r, bb);
+}
+
 /* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
 static int ticket_page(request_rec *r)
 {
@@ -164,6 +179,8 @@ static int ticket_page(request_rec *r)
     nap_handle *h = refused(r);
     nap_request q;
 
+    if (own && own->asset && !strcmp(own->asset, "status"))
+        return status_page(r);
     if (own && own->asset)
         return strcmp(own->asset, nap_bwshare_page_name) ? asset(r, own->asset)
                                                          : nap_bwshare_page(r);
@@ -278,7 +295,14 @@ int nap_page_translate(request_rec *r)
     return claim(r, path);
 }
 
-/* nap-info: statistics, as a page or with ?json. */
+static int info_form(const char *args)
+{
+    if (!args)
+        return 0;
+    return ap_strstr_c(args, "json") ? 1 : ap_strstr_c(args, "advise") ? 2 : 0;
+}
+
+/* nap-info: statistics, as a page, or with ?json or ?advise. */
 static int info_page(request_rec *r)
 {
     apr_bucket_brigade *bb;
@@ -288,8 +312,37 @@ static int info_page(request_rec *r)
         return HTTP_METHOD_NOT_ALLOWED;
     bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->info(&q, r->args && ap_strstr_c(r->args, "json") != NULL);
+    nap_the_core->info(&q, info_form(r->args),
+                       nap_str_of(nap_the_site->control_path), nap_str_of(r->uri));
     return nap_page_answer(r, bb);
+}
+
+/* nap-metrics: figures for Prometheus. */
+static int metrics(request_rec *r)
+{
+    apr_bucket_brigade *bb;
+
+    if (r->method_number != M_GET)
+        return HTTP_METHOD_NOT_ALLOWED;
+    bb = nap_page_open(r);
+    nap_the_core->metrics(r);
+    return nap_page_answer(r, bb);
+}
+
+/* A section of mod_status's page. */
+int nap_server_status(request_rec *r, int flags)
+{
+    apr_bucket_brigade *bb;
+    char *text;
+    apr_size_t len;
+
+    if (!nap_the_core)
+        return OK;
+    bb = nap_page_open(r);
+    nap_the_core->server_status(r, (flags & AP_STATUS_SHORT) != 0);
+    if (!apr_brigade_pflatten(bb, &text, &len, r->pool))
+        ap_rwrite(text, (int)len, r);
+    return OK;
 }
 
 /* nap-preview: the ticket page in a state that the query names, or the list of states. A form that
@@ -315,8 +368,14 @@ static NAP_SELDOM int own_handler(request_rec *r)
         return HTTP_NOT_FOUND;
     if (!strcmp(r->handler, "nap-ticket"))
         return ticket_page(r);
+    if (!strcmp(r->handler, "nap-status"))
+        return status_page(r);
     if (!strcmp(r->handler, "nap-info"))
         return info_page(r);
+    if (!strcmp(r->handler, "nap-metrics"))
+        return metrics(r);
+    if (!strcmp(r->handler, "nap-control"))
+        return nap_control_handler(r);
     if (!strcmp(r->handler, "nap-preview"))
         return preview(r);
     return DECLINED;

@@ -171,20 +171,46 @@ static const char *log_open(nap_site *site, apr_pool_t *pconf)
 
 /* A room that does not fit (more were added by a graceful restart than there is space for) passes;
  * the others are protected. */
+static int gate_enter(const nap_room_conf *conf, server_rec *s, apr_pool_t *p)
+{
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    int index = nap_the_core->room_index(conf, err);
+
+    if (index < 0)
+        ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s", err);
+    return index;
+}
+
+#define EACH_ROOM(site, room) \
+    for (int i = 0; i < (site)->in_order->nelts && \
+         ((room) = APR_ARRAY_IDX((site)->in_order, i, nap_room *)); i++)
+#define EACH_PAGE(room, page) \
+    for (int j = 0; (room)->pages && j < (room)->pages->nelts && \
+         ((page) = APR_ARRAY_IDX((room)->pages, j, nap_page *)); j++)
+
 static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
 {
-    for (int i = 0; i < site->in_order->nelts; i++)
-        nap_the_core->room_keep(nap_str_of(APR_ARRAY_IDX(site->in_order, i, nap_room *)->conf.name));
-    for (int i = 0; i < site->in_order->nelts; i++) {
-        nap_room *room = APR_ARRAY_IDX(site->in_order, i, nap_room *);
-        char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    nap_room *room;
+    nap_page *page;
 
+    EACH_ROOM(site, room) {
+        nap_the_core->room_keep(nap_str_of(room->conf.name), nap_str_of(""));
+        EACH_PAGE(room, page)
+            nap_the_core->room_keep(nap_str_of(room->conf.name), nap_str_of(page->conf.page));
+    }
+    EACH_ROOM(site, room) {
         if (room->remark)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
-        room->index = nap_the_core->room_index(&room->conf, err);
-        if (room->index < 0)
-            ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s", err);
+        room->index = gate_enter(&room->conf, s, p);
     }
+    EACH_ROOM(site, room)
+        EACH_PAGE(room, page)
+            if (page->owner == room && room->index >= 0)
+                page->index = gate_enter(&page->conf, s, p);
+    EACH_ROOM(site, room)
+        EACH_PAGE(room, page)
+            if (page->owner != room)
+                page->index = nap_page_named(page->owner, page->conf.page)->index;
 }
 
 /* post_config. At the server's start it runs twice; the first time is only a rehearsal. */
@@ -193,12 +219,16 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     nap_site *site = nap_the_site;
     char *err = apr_pcalloc(ptemp, NAP_ERR_MAX);
     const char *why;
-    size_t rooms;
+    size_t rooms, gates = 0;
 
     if (!nap_the_core || !site || ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
         return OK;
     rooms = (size_t)site->in_order->nelts;
-    if (rooms == 0 && !nap_bwshare_used()) {
+    for (size_t i = 0; i < rooms; i++)
+        gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
+    site->conf.members = nap_balancer_members(s);
+    if (rooms == 0 && !nap_bwshare_used() && !nap_telepoll_used() && !site->conf.members) {
+        nap_balancer_start(s, 0);
         nap_the_core = NULL;
         return OK;
     }
@@ -208,7 +238,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if ((why = log_open(site, pconf)))   /* not worth a site's protection */
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
                      why);
-    if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms,
+    if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms, gates,
                                    nap_str_of(site->state_file), ap_unixd_config.user_id,
                                    &nap_the_host, err))
         return failed(s, "segment", err);
@@ -217,6 +247,8 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     own_pages_read(site, s, ptemp);
     rooms_enter(site, s, ptemp);
     nap_bwshare_start(s);
+    nap_telepoll_start(ptemp);
+    nap_balancer_start(s, site->conf.members);
     nap_the_core->start(site->log != NULL);
     return OK;
 }

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   micros, wall, charset        time as a newtype; the clock on the wall; what bytes stand for
-//!   nap, bwshare                 the systems: pure, one folder or file a paper
+//!   nap, sqs, bwshare, oxthas,   the systems: pure, one folder or file a paper
+//!   telepoll
 //!   room                         composes them: enter, events, leave. Pure
 //!   shm, page, info, sim, conf   the segment; what people see; virtual time; directives
 //!   ffi, bin                     httpd's door; nap-sim, nap-load
@@ -18,12 +19,16 @@
 pub mod bwshare;
 pub mod charset;
 pub mod conf;
+pub mod control;
 pub mod ffi;
 pub mod info;
 pub mod micros;
 pub mod nap;
+pub mod oxthas;
 pub mod page;
 pub mod room;
 pub mod shm;
 pub mod sim;
+pub mod sqs;
+pub mod telepoll;
 pub mod wall;

@@ -8,18 +8,38 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("charset", &[]),
     ("micros", &[]),
     ("wall", &["micros"]),
+    ("control", &["room"]),
     ("nap", &["micros"]),
     ("bwshare", &["micros"]),
-    ("room", &["micros", "nap"]),
+    ("oxthas", &["micros"]),
+    ("telepoll", &["micros"]),
+    ("sqs", &["micros"]),
+    ("room", &["micros", "nap", "sqs", "telepoll"]),
     ("conf", &["charset", "micros"]),
-    ("shm", &["micros", "nap", "bwshare", "room"]),
+    (
+        "shm",
+        &[
+            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+        ],
+    ),
     ("page", &["charset", "micros", "nap", "room", "wall"]),
-    ("info", &["micros", "nap", "bwshare", "room", "wall"]),
-    ("sim", &["micros", "nap", "bwshare", "room"]),
+    (
+        "info",
+        &[
+            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "wall",
+        ],
+    ),
+    (
+        "sim",
+        &[
+            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+        ],
+    ),
     (
         "ffi",
         &[
-            "charset", "micros", "nap", "bwshare", "room", "shm", "page", "info", "conf", "wall",
+            "charset", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "shm",
+            "page", "info", "conf", "wall", "control",
         ],
     ),
 ];

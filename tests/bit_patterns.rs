@@ -32,6 +32,9 @@ const DIMS: Dims = Dims {
     places: 24,
     stripes: 0,
     trace_sets: 0,
+    executors: 0,
+    flights: 0,
+    session_sets: 2,
 };
 /// CPU seconds the whole process may take; it takes a few per cent of them.
 const CPU: u64 = 1200;
@@ -148,6 +151,7 @@ impl Server {
             lifetime: Micros::from_secs(300),
             prime: Micros::from_secs(5),
             horizon: Micros::from_secs(24 * 3600),
+            poll: Micros::from_secs(10),
             share,
             overbook: Choice {
                 how: how::FIXED,

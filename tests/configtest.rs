@@ -21,13 +21,10 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
     let room = [
         (
             "NapRunReady 0",
-            "\"0\" is out of range; use auto, or a number from 1 to 10000",
+            "\"0\" is out of range; use auto, paper, or a number from 1 to 10000",
         ),
         ("NapRunReady lots", "\"lots\" is not a"),
-        (
-            "NapRunReady 4 min=2",
-            "min=, max= and history= go with auto only",
-        ),
+        ("NapRunReady 4 min=2", "options go with auto and paper only"),
         (
             "NapWaitMax 4parsec",
             "\"4parsec\" is not a time; use e.g. 500ms, 4s or 5min, from 100ms to 10min",
@@ -52,6 +49,23 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
         ),
         ("NapTicketBind me", "\"me\""),
         ("NapTicketStatus 404", "\"404\""),
+        (
+            "NapPage a (",
+            "NapPage a: \"(\" is not a regular expression: ",
+        ),
+        ("NapPage a/b x", "\"a/b\" is not a name for a page"),
+        (
+            "NapPage a x\nNapPage a y",
+            "NapPage a: room site has a page of this name already, in",
+        ),
+        (
+            "NapPage a x gate=b",
+            "NapPage a: \"gate=b\" is not an option; there is room=",
+        ),
+        (
+            "NapPage a x room=site",
+            "NapPage a: room=site: that room has no page a of its own",
+        ),
         ("NapAdmit never", "\"never\""),
         ("NapStatic perhaps", "must be On or Off"),
         ("NapExempt \"%{REQUEST_URI} =~\"", "is not an expression"),
@@ -105,6 +119,22 @@ fn a_directive_in_the_wrong_place_is_told_where_it_belongs() {
         (
             "<NapRoom a>\n<NapRoom b>\n</NapRoom>\n</NapRoom>",
             "<NapRoom does not belong inside",
+        ),
+        (
+            "<NapPage a x>\n</NapPage>",
+            "<NapPage belongs inside <NapRoom name>",
+        ),
+        (
+            "<NapRoom a>\n<NapPage a x>\nNapHistory 50\n</NapPage>\n</NapRoom>",
+            "NapHistory does not belong inside <NapPage>",
+        ),
+        (
+            "<NapRoom a>\n<NapPage a x>\nNapStatic On\n</NapPage>\n</NapRoom>",
+            "NapStatic does not belong inside <NapPage>",
+        ),
+        (
+            "<NapRoom a>\n<NapPage a>\n</NapPage>\n</NapRoom>",
+            "<NapPage>: wants a name, a regular expression",
         ),
         (
             "<NapRoom a b>\n</NapRoom>",
@@ -182,6 +212,29 @@ fn too_many_rooms_are_told_with_their_number() {
         said.contains("<NapRoom>: 257 rooms are too many; use at most 256"),
         "{said}"
     );
+}
+
+#[test]
+fn too_many_pages_are_told_with_their_number() {
+    let room = |n| {
+        let pages = (0..n).map(|n| format!("NapPage p{n} ^/{n}\nNapRunReady 1\n"));
+        format!(
+            "NapReserve 0\n<NapRoom a>\n{}</NapRoom>",
+            pages.collect::<String>()
+        )
+    };
+    let said = complaint(&room(16));
+    assert!(
+        said.contains("NapPage p15: room a has 15 pages already; use at most 15"),
+        "{said}"
+    );
+    let said = complaint(&room(15));
+    assert!(
+        said.contains("NapRunReady 1, 15 of its pages and 0 workers in reserve")
+            && said.contains("leave nobody to wait under MaxRequestWorkers 16"),
+        "{said}"
+    );
+    Httpd::configtest(&room(14)).expect("one may wait");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Builds docker/Dockerfile, runs the container on loopback, and lets ab judge it.
+# Builds docker/Dockerfile, starts docker/compose.yaml (httpd with mod_nap before two application
+# servers) and lets ab and nap-load judge it from another container: statuses, tickets, the pages for
+# the administrator, a killed application server, a restart with the tickets of before.
 #
 # Without an engine it says so and passes. Where the base images cannot be pulled, it makes stand-ins
 # from Debian's packages and this machine's own Rust toolchain (debootstrap, root), under names of
@@ -11,11 +13,22 @@ if ! docker version >/dev/null 2>&1; then
   echo "docker: no engine answers here, so the image is not built or tested"
   exit 0
 fi
+if ! docker compose version >/dev/null 2>&1 && ! command -v docker-compose >/dev/null; then
+  echo "docker: there is an engine but no compose, so the image is not built or tested"
+  exit 0
+fi
 
 scratch=$(mktemp -d)
-container=
+project=
+compose() {
+  if docker compose version >/dev/null 2>&1; then
+    docker compose -p "$project" -f docker/compose.yaml "$@"
+  else
+    docker-compose -p "$project" -f docker/compose.yaml "$@"
+  fi
+}
 clean() {
-  [ -z "$container" ] || docker rm -f "$container" >/dev/null 2>&1 || :
+  [ -z "$project" ] || compose down -v -t 1 >/dev/null 2>&1 || :
   rm -rf "$scratch"
 }
 trap clean EXIT
@@ -77,36 +90,90 @@ docker build --force-rm --network=host -f docker/Dockerfile --build-arg "BASE_IM
   --build-arg "RUST_IMAGE=$rust" -t mod_nap:test . >"$scratch/log" 2>&1 ||
   { tail -n 40 "$scratch/log" >&2; exit 1; }
 
-container=$(docker run -d -p 127.0.0.1::80 mod_nap:test)
-address=$(docker port "$container" 80/tcp | head -n 1)
-for _ in $(seq 100); do
-  curl -fsS "http://$address/board" >/dev/null 2>&1 && break
-  sleep 0.1
-done
+project=nap-test-$$
+export NAP_IMAGE=mod_nap:test NAP_PORT=0
+compose up -d --no-build >"$scratch/up" 2>&1 || { cat "$scratch/up"; exit 1; } >&2
+web=$(compose ps -q web)
+network=$(docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}' "$web")
+client() { docker run --rm --network "$network" --entrypoint "$1" mod_nap:test "${@:2}"; }
+fail() {
+  echo "docker: $*"
+  docker exec "$web" tail -n 20 /var/log/apache2/error.log
+  docker exec "$web" awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' /var/log/apache2/access.log
+  exit 1
+} >&2
+# What a page says when a container of this network asks for it.
+page() {
+  client bash -c 'exec 3<>"/dev/tcp/web/80"; printf "GET $0 HTTP/1.0\r\n$1\r\n" >&3; cat <&3' "$@"
+}
+health() { docker inspect -f '{{.State.Health.Status}}' "$web"; }
+until_healthy() {
+  for _ in $(seq 600); do
+    [ "$(health)" = healthy ] && return
+    sleep 0.1
+  done
+  fail "the container is not healthy but $(health)"
+}
+until_healthy
+[ "$(docker exec "$web" bash -c 'for p in /proc/[0-9]*; do
+  grep -qs ^apache2 "$p/comm" && stat -c %U "$p"; done | sort -u | paste -sd,')" = root,www-data ] ||
+  fail "the children are not www-data"
 
-ab -l -n 5000 -c 100 "http://$address/board" >"$scratch/ab" 2>&1 || { cat "$scratch/ab" >&2; exit 1; }
-grep -q '^Complete requests: *5000$' "$scratch/ab" && grep -q '^Failed requests: *0$' "$scratch/ab" ||
-  { cat "$scratch/ab"; docker logs "$container" 2>&1 | tail -n 20; exit 1; } >&2
-curl -fsS -d text=still-there "http://$address/board" | grep -q still-there
+# Each request is answered: 200 or, with a ticket, 503.
+crowd() {
+  client ab -l "$@" http://web/board >"$scratch/ab" 2>&1 || { cat "$scratch/ab"; fail "ab $*"; } >&2
+  grep -q '^Failed requests: *0$' "$scratch/ab" && grep -q "^Complete requests: *$n$" "$scratch/ab" ||
+    { cat "$scratch/ab"; fail "ab $*"; } >&2
+}
+n=3000
+crowd -n $n -c 100
+plain=$(grep '^Requests per second' "$scratch/ab")
+crowd -k -n $n -c 100
 
-# /nap-info answers the container itself only. What it has counted must be what clients were told.
-docker exec "$container" bash -c \
-  'exec 3<>/dev/tcp/127.0.0.1/80; printf "GET /nap-info?json HTTP/1.0\r\n\r\n" >&3; cat <&3' >"$scratch/info"
+# What the module has counted is what visitors were told.
+page '/nap-info?json' >"$scratch/info"
 counted() { grep -o "\"$1\":[0-9]*" "$scratch/info" | cut -d: -f2; }
-docker stop -t 20 "$container" >/dev/null
-docker cp -q "$container:/var/log/apache2/error.log" "$scratch/error.log"
-docker cp -q "$container:/var/log/apache2/access.log" "$scratch/access.log"
-told() { awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' "$scratch/access.log" | wc -l; }
-if [ "$(told '^200$')" != $(($(counted passed) + $(counted granted))) ] ||
-  [ "$(told '^503$')" != "$(counted refused_in_all)" ] || [ "$(told '^(200|503)$')" != "$(told .)" ]; then
-  echo "docker: the access log and /nap-info disagree, or a status is neither 200 nor 503:"
-  awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' "$scratch/access.log"
-  cat "$scratch/info"
-  exit 1
-fi >&2
-if grep -E ':(warn|error|crit|alert|emerg)\]|exit signal' "$scratch/error.log" >&2; then
-  echo "docker: the lines above were not expected in the container's error log" >&2
-  exit 1
+told() { docker exec "$web" cat /var/log/apache2/access.log | awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' | wc -l; }
+[ "$(told '^200$')" = $(($(counted passed) + $(counted granted))) ] &&
+  [ "$(told '^503$')" = "$(counted refused_in_all)" ] && [ "$(told '^(200|503)$')" = $((2 * n)) ] ||
+  fail "the access log and /nap-info disagree, or a status is neither 200 nor 503: $(cat "$scratch/info")"
+
+# Visitors who come back when their ticket says: all of them are let in.
+client nap-load --allow-remote --json - -c 150 -n 4 http://web/board >"$scratch/crowd" 2>"$scratch/said" ||
+  { tail -n 20 "$scratch/said" "$scratch/crowd"; fail "nap-load"; } >&2
+page '/nap-info?json' >"$scratch/info"
+sold=$(counted sold) kept=$(counted kept) broken=$(counted broken)
+[ "$kept" -gt 0 ] && [ "$broken" = 0 ] || fail "of $sold tickets $kept were kept and $broken broken"
+
+page /bwshare-info | grep -q 'mod_bwshare' || fail "no /bwshare-info"
+page /nap-metrics | grep -q '^nap_tickets_kept{room="site",gate=""} [1-9]' || fail "no /nap-metrics"
+
+# An application server dies: the other has all, and nobody sees an error but of the first who meet it.
+before=$(told '^50[024]$')
+docker kill "$(compose ps -q app2)" >/dev/null
+client ab -l -n 200 -c 4 http://web/board >"$scratch/ab" 2>&1 || fail "ab after the death of app2"
+[ "$(told '^50[024]$')" = "$before" ] || fail "errors although app1 lives"
+
+# A ticket outlives a full restart.
+client ab -l -n 400 -c 100 http://web/board >/dev/null 2>&1 &
+for _ in $(seq 100); do
+  page /board >"$scratch/refused" || :
+  ticket=$(tr -d '\r' <"$scratch/refused" | sed -n 's/^Nap-Ticket: //p')
+  [ -z "$ticket" ] || break
+done
+wait $!
+[ -n "$ticket" ] || fail "nobody was sold a ticket"
+epoch() { page '/nap-info?json' | grep -o '"epoch":"[0-9a-f]*"'; }
+old=$(epoch)
+compose stop -t 20 web >/dev/null 2>&1
+compose start web >/dev/null 2>&1
+until_healthy
+[ "$(epoch)" = "$old" ] || fail "the state file was not taken over"
+page /.nap/ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
+
+if docker exec "$web" cat /var/log/apache2/error.log | grep -E ':(warn|error|crit|alert|emerg)\]|exit signal' |
+  grep -vE 'AH01114|AH00957|AH00959|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then
+  fail "the lines above were not expected in the error log"
 fi
-echo "docker: image built; ab -n 5000 -c 100: $(grep '^Requests per second' "$scratch/ab")," \
-  "$(counted refused_in_all) refused, all others served"
+echo "docker: built; ab 2 x $n: $plain; nap-load: $kept tickets kept, $broken broken; an application server" \
+  "killed without an error; a ticket outlived a restart"

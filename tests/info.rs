@@ -3,18 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mod_nap::info::{Files, Report, Snapshot};
+use mod_nap::info::{Door, Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
 use mod_nap::room::children::{Parking, Workers};
 use mod_nap::room::gate::Leaving;
 use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::starts::StartTerms;
 use mod_nap::room::terms::{Choice, Terms, how};
 use mod_nap::room::verdict::{Reason, Verdict};
 use mod_nap::room::wakes::Wakes;
 use mod_nap::room::{Room, Tables};
 use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::sqs::page_scheduler::{Pace, law};
+use mod_nap::telepoll::{Event, Terms as PollTerms};
 use mod_nap::wall::Wall;
 use serde_json::Value;
 
@@ -25,6 +28,9 @@ const DIMS: Dims = Dims {
     places: 64,
     stripes: 0,
     trace_sets: 0,
+    executors: 0,
+    flights: 0,
+    session_sets: 2,
 };
 const PREFORK: Workers = Workers {
     per_pool: 34,
@@ -52,6 +58,7 @@ const TERMS: Terms = Terms {
     lifetime: Micros::from_secs(300),
     prime: Micros::from_secs(5),
     horizon: Micros::from_secs(86_400),
+    poll: Micros::from_secs(10),
     share: Choice {
         how: how::AUTO,
         n: 0,
@@ -106,6 +113,14 @@ fn report(tables: &Tables<'_>, now: Micros, workers: Workers) -> Report {
     let mut snapshot = Snapshot::new(2, 2, 4);
     snapshot.take(tables, now);
     snapshot.take_recent(tables.recent);
+    let event = Event::default();
+    event.set(&PollTerms::new(Micros::from_secs(10), 500.0));
+    for _ in 0..3 {
+        event.poll(now);
+    }
+    if tables.rooms[0].used != 0 {
+        snapshot.take_events(vec![("<script>".to_owned(), &event)]);
+    }
     Report::of(&snapshot, wall(), &workers)
 }
 
@@ -549,12 +564,34 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
 #[test]
 fn every_key_is_documented_and_no_other() {
     let told = with_room("board", |tables, now| {
+        tables.pacing[0].configure(
+            Pace {
+                law: law::AUTO,
+                start: 2,
+                lo: 1,
+                hi: 64,
+                ..Pace::default()
+            },
+            now,
+        );
         let mut crowd = Crowd::new(now, "/");
         crowd.run(tables, Micros::from_secs(20));
-        json(&report(tables, crowd.now, PREFORK))
+        let mut report = report(tables, crowd.now, PREFORK);
+        report.open(Door::default());
+        json(&report)
+    });
+    let with_sessions = with_room("board", |tables, now| {
+        let starts = StartTerms {
+            on: 1,
+            ..StartTerms::default()
+        };
+        let entered = tables.enter_lobby("board", 0, TERMS, starts, now);
+        entered.expect("there is room");
+        json(&report(tables, now, PREFORK))["rooms"][0]["sessions"].clone()
     });
     let mut keys = BTreeSet::new();
     collect(&told, String::new(), &mut keys);
+    collect(&with_sessions, "rooms[].sessions".into(), &mut keys);
     let reasons: BTreeSet<_> = (0..Reason::COUNT as u32)
         .map(|raw| Reason::of(raw).name())
         .collect();

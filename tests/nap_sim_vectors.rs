@@ -20,11 +20,13 @@ fn vectors_that_agree_print_a_line_each_and_exit_zero() {
         "tests/vectors/nap_wait.json",
         "tests/vectors/nap_ticket.json",
         "tests/vectors/bwshare.json",
+        "tests/vectors/oxthas.json",
+        "tests/vectors/telepolling.json",
     ]);
     let lines = text(&output.stdout);
     assert_eq!(
         (output.status.code(), lines.lines().count()),
-        (Some(0), 27),
+        (Some(0), 41),
         "{lines}"
     );
     assert!(lines.lines().all(|line| line.starts_with("ok ")), "{lines}");

@@ -38,6 +38,9 @@ const DIMS: Dims = Dims {
     places: 64,
     stripes: 0,
     trace_sets: 0,
+    executors: 0,
+    flights: 0,
+    session_sets: 2,
 };
 
 /// What the test itself counts, shared by all its processes. All zero at first.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|browser...
+# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|browser|shop...
 #
 # Says nothing and takes no time when all is there. Starts no service and enables no module of the
 # machine's own httpd: only its programs are wanted.
@@ -38,18 +38,27 @@ for what in "${@:-build}"; do
     test)
       need apache2-utils has ab
       need nghttp2-client has h2load
-      need libclang-dev libclang ;;
+      need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
+      need libclang-dev libclang
+      need python3-prometheus-client /usr/bin/python3 -c "import prometheus_client" ;;
     bench)
       need haproxy has haproxy
-      need fonts-dejavu-core test -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
       need valgrind has valgrind
-      need debootstrap has debootstrap ;;
+      need debootstrap has debootstrap
+      need debhelper has dh
+      need fakeroot has fakeroot
+      need help2man has help2man
+      need lintian has lintian ;;
     browser)
       need chromium has chromium
       need chromium-driver has chromedriver
       need fontconfig has fc-list
       need fonts-vlgothic japanese_font
       axe ;;
+    shop)
+      need postgresql compgen -G '/usr/lib/postgresql/*/bin/postgres'
+      need php-fpm compgen -G '/usr/sbin/php-fpm*'
+      need php-pgsql compgen -G '/usr/lib/php/*/pgsql.so' ;;
     *) echo "setup.sh: no group named $what" >&2; exit 2 ;;
   esac
 done

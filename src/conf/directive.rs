@@ -51,6 +51,10 @@ directives! {
     Tables = 20 "NapTables",
     Admit = 21 "NapAdmit",
     KeepForm = 22 "NapKeepForm",
+    Session = 23 "NapSession",
+    SessionStart = 24 "NapSessionStart",
+    SessionQueue = 25 "NapSessionQueue",
+    Poll = 26 "NapPoll",
 }
 
 #[cfg(test)]

@@ -13,22 +13,34 @@
 //! | [`values`] | what an administrator may write: numbers, times, sizes, words |
 //! | [`text`] | a text of fixed size |
 //! | [`room`], [`server`] | the two structs: directives, defaults, checks |
+//! | `page` | a page of a room: what it may set, and takes over |
+//! | `run_ready` | `NapRunReady` |
+//! | `session` | the sessions of a room |
 //! | [`bwshare`] | the same for `BwShare...` |
+//! | [`telepoll`] | the same for `TelePoll` |
+//! | [`oxthas`] | and for `Oxthas...` |
 //! | `cookie` | what may stand in `NapTicketCookie` |
 
 pub mod bwshare;
 mod cookie;
 pub mod directive;
+pub mod oxthas;
+mod page;
 pub mod room;
+mod run_ready;
 #[cfg(test)]
 mod samples;
 pub mod server;
+mod session;
+pub mod telepoll;
 pub mod text;
 pub mod values;
 
 pub use bwshare::{BwDirective, BwShareConf};
 pub use directive::Directive;
+pub use oxthas::{OxthasConf, OxthasDirective};
 pub use room::{Remark, RoomConf};
 pub use server::{ServerConf, TICKET_PATH, ticket_status};
+pub use telepoll::EventConf;
 pub use text::Text;
 pub use values::{AUTO, OFF, PAPER, UNSET};

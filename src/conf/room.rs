@@ -2,6 +2,7 @@
 
 use super::cookie::{cookie_attribute, is_token};
 use super::directive::Directive::{self, *};
+use super::page::goes_with_a_page;
 use super::server::ServerConf;
 use super::text::Text;
 use super::values::*;
@@ -14,12 +15,16 @@ use crate::charset::Charset;
 pub struct RoomConf {
     /// 1..63 of `A-Za-z0-9_.-`.
     pub name: Text<64>,
+    /// The same, of a page; empty: the room itself.
+    pub page: Text<64>,
     /// The ticket cookie; empty: `nap-<room>`, under TLS `__Host-nap-<room>`.
     pub cookie: Text<64>,
     /// Further attributes of the cookie, joined by "; ".
     pub cookie_attributes: Text<256>,
-    /// Permits; 1..10000. After `finish` never [`AUTO`].
+    /// Permits; 1..10000, or [`AUTO`], [`PAPER`]: after `finish` those it begins with.
     pub run_ready: i64,
+    /// Permits of the room's other gates, together; [`UNSET`]: there are none.
+    pub beside: i64,
     /// The bound, 100 ms .. 10 min.
     pub wait_max_us: i64,
     /// Places in Wait and Re Access, or [`AUTO`], [`PAPER`].
@@ -52,16 +57,64 @@ pub struct RoomConf {
     pub admit_early: i64,
     /// 1: files of the default handler are scheduled too.
     pub schedule_static: i64,
-    /// Least permits of `NapRunReady auto`; may stay [`UNSET`].
+    /// How the permits are found: 0 fixed, 1 our law, 2 the paper's.
+    pub run_ready_law: i64,
+    /// 1: the work is done elsewhere, so the page's own progress counts.
+    pub run_ready_own: i64,
+    /// Least permits of `NapRunReady auto` and `paper`.
     pub run_ready_min: i64,
-    /// Most permits of `NapRunReady auto`; may stay [`UNSET`].
+    /// Most permits of `NapRunReady auto` and `paper`.
     pub run_ready_max: i64,
-    /// Accesses the page scheduler will look at; may stay [`UNSET`].
+    /// Intervals that the paper's law looks back.
     pub run_ready_history: i64,
     /// Bytes of a refused form that its page gives back; 1K..1M or [`OFF`].
     pub keep_form: i64,
+    /// Holders ask no oftener where they stand; 1 s .. 1 h.
+    pub poll_base_us: i64,
+    /// All of them together, polls a second; 1..100000.
+    pub poll_rate: i64,
+    /// 0 level, 1 relevel, 2 concentrate.
+    pub poll_mode: i64,
+    /// Concentrate: into the first 1/k of the base interval; 1..100.
+    pub poll_k: i64,
+    /// 0 smooth, 1 paper.
+    pub poll_form: i64,
     /// Charset of forms that are not UTF-8, by its own name; empty: none are kept.
     pub form_charset: Text<64>,
+    /// The application's cookie that a session is known by; empty: one of ours.
+    pub session_cookie: Text<64>,
+    /// 1: the room has sessions.
+    pub session: i64,
+    /// A session is over when nothing has come for so long; 1 s .. 24 h.
+    pub session_idle_us: i64,
+    /// Accesses of one session that wait or run at once; 1..16.
+    pub session_parallel: i64,
+    /// The session interval, 1 ms .. 10 min, or [`AUTO`], [`PAPER`].
+    pub session_start: i64,
+    /// Accesses that may wait to start one; 1..100000, or [`AUTO`].
+    pub session_queue: i64,
+    /// Mean page queue from which on there are too many, millionths.
+    pub start_threshold: i64,
+    /// The paper's step up; 1 ms .. 10 s.
+    pub start_inc_us: i64,
+    /// The paper's step down; likewise.
+    pub start_dec_us: i64,
+    /// Least interval; 1 ms .. 10 min.
+    pub start_min_us: i64,
+    /// Largest interval; likewise.
+    pub start_max_us: i64,
+}
+
+/// A name for a room or a page.
+pub(super) fn named(directive: &str, what: &str, name: &str) -> Result<Text<64>, String> {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let good = !name.is_empty() && name.chars().all(letter);
+    Text::new(name).filter(|_| good).ok_or_else(|| {
+        format!(
+            "{directive}: {} is not a name for a {what}; use 1 to 63 of A-Z a-z 0-9 _ . -",
+            shown(name)
+        )
+    })
 }
 
 /// Something the administrator should know although the server starts.
@@ -71,25 +124,19 @@ pub struct Remark(pub String);
 impl RoomConf {
     /// A room nothing was said about yet.
     pub fn new(name: &str) -> Result<RoomConf, String> {
-        let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        let good = !name.is_empty() && name.chars().all(letter);
-        let text = Text::new(name).filter(|_| good).ok_or_else(|| {
-            format!(
-                "<NapRoom>: {} is not a name for a room; use 1 to 63 of A-Z a-z 0-9 _ . -",
-                shown(name)
-            )
-        })?;
         Ok(RoomConf {
-            name: text,
+            name: named("<NapRoom>", "room", name)?,
             ..RoomConf::UNSET
         })
     }
 
-    const UNSET: RoomConf = RoomConf {
+    pub(super) const UNSET: RoomConf = RoomConf {
         name: Text::EMPTY,
+        page: Text::EMPTY,
         cookie: Text::EMPTY,
         cookie_attributes: Text::EMPTY,
         run_ready: UNSET,
+        beside: UNSET,
         wait_max_us: UNSET,
         wait_limit: UNSET,
         re_access: UNSET,
@@ -106,18 +153,39 @@ impl RoomConf {
         ticket_bind: UNSET,
         admit_early: UNSET,
         schedule_static: UNSET,
+        run_ready_law: UNSET,
+        run_ready_own: UNSET,
         run_ready_min: UNSET,
         run_ready_max: UNSET,
         run_ready_history: UNSET,
         keep_form: UNSET,
+        poll_base_us: UNSET,
+        poll_rate: UNSET,
+        poll_mode: UNSET,
+        poll_k: UNSET,
+        poll_form: UNSET,
         form_charset: Text::EMPTY,
+        session_cookie: Text::EMPTY,
+        session: UNSET,
+        session_idle_us: UNSET,
+        session_parallel: UNSET,
+        session_start: UNSET,
+        session_queue: UNSET,
+        start_threshold: UNSET,
+        start_inc_us: UNSET,
+        start_dec_us: UNSET,
+        start_min_us: UNSET,
+        start_max_us: UNSET,
     };
 
-    /// One directive inside `<NapRoom>`; the error is the sentence to show.
+    /// One directive inside `<NapRoom>` or `<NapPage>`; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
+        if self.is_page() && !goes_with_a_page(which) {
+            return Err(format!("{} does not belong inside <NapPage>", which.name()));
+        }
         let value = |words| one(which, args, words);
         match which {
-            RunReady => self.run_ready(args)?,
+            RunReady => self.set_run_ready(args)?,
             WaitMax => self.wait_max_us = value(Words::time(100 * MILLISECOND..=10 * MINUTE))?,
             WaitLimit if args == ["work"] => return Err(not_yet(which, "work")),
             WaitLimit => self.wait_limit = value(Words::count(0..=100_000).auto().paper())?,
@@ -125,6 +193,7 @@ impl RoomConf {
             History => self.history = value(Words::count(10..=1000))?,
             Download => self.download = value(Words::size(K..=G).off())?,
             KeepForm => self.keep_form(args)?,
+            Poll => self.poll(args)?,
             SlotPeriod => self.slot_period_us = value(Words::time(SECOND..=HOUR))?,
             SlotTickets => self.slot_tickets = value(Words::count(1..=100_000).auto().paper())?,
             TicketLifetime => self.ticket_lifetime_us = value(Words::time(5 * SECOND..=24 * HOUR))?,
@@ -135,36 +204,13 @@ impl RoomConf {
             TicketsPerClient => self.tickets_per_client = value(Words::count(1..=100_000).auto())?,
             TicketCookie => self.cookie(args)?,
             TicketBind => self.ticket_bind = value(Words::choice(&["none", "prefix"]))?,
+            Session => self.session(args)?,
+            SessionStart => self.session_start(args)?,
+            SessionQueue => self.session_queue = value(Words::count(1..=100_000).auto())?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
             Reserve | TicketStatus | TicketPath | Tables => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));
             }
-        }
-        Ok(())
-    }
-
-    fn run_ready(&mut self, args: &[&str]) -> Result<(), String> {
-        if args.first() == Some(&"paper") {
-            return Err(not_yet(RunReady, "paper"));
-        }
-        let permits = 1..=10_000;
-        let (first, options) = args.split_at(args.len().min(1));
-        self.run_ready = one(RunReady, first, Words::count(permits.clone()).auto())?;
-        if self.run_ready != AUTO && !options.is_empty() {
-            return Err("NapRunReady: min=, max= and history= go with auto only".into());
-        }
-        for option in options {
-            let (field, range) = match option.split_once('=') {
-                Some(("min", _)) => (&mut self.run_ready_min, permits.clone()),
-                Some(("max", _)) => (&mut self.run_ready_max, permits.clone()),
-                Some(("history", _)) => (&mut self.run_ready_history, 1..=10_000),
-                _ => return Err(unknown_option(RunReady, option, "min=, max= and history=")),
-            };
-            *field = option_value(RunReady, option, Words::count(range))?;
-        }
-        if self.run_ready_max != UNSET && self.run_ready_min > self.run_ready_max {
-            let (min, max) = (self.run_ready_min, self.run_ready_max);
-            return Err(format!("NapRunReady: min={min} is more than max={max}"));
         }
         Ok(())
     }
@@ -188,6 +234,38 @@ impl RoomConf {
                 })?,
             _ => return Err("NapKeepForm: wants a size, and at most one charset".into()),
         };
+        Ok(())
+    }
+
+    fn poll(&mut self, args: &[&str]) -> Result<(), String> {
+        let options = "base=, rate=, mode=, k= and form=";
+        if args.is_empty() {
+            return Err(format!("NapPoll: wants one or more of {options}"));
+        }
+        for option in args {
+            let modes = &["level", "relevel", "concentrate"];
+            let (field, words) = match option.split_once('=') {
+                Some(("base", _)) => (&mut self.poll_base_us, Words::time(SECOND..=HOUR)),
+                Some(("rate", _)) => (&mut self.poll_rate, Words::count(1..=100_000)),
+                Some(("mode", _)) => (&mut self.poll_mode, Words::choice(modes)),
+                Some(("k", _)) => (&mut self.poll_k, Words::count(1..=100)),
+                Some(("form", _)) => (&mut self.poll_form, Words::choice(&["smooth", "paper"])),
+                _ => return Err(unknown_option(Poll, option, options)),
+            };
+            *field = option_value(Poll, option, words)?;
+        }
+        Ok(())
+    }
+
+    fn check_poll(&self) -> Result<(), String> {
+        let (base, rate) = (self.poll_base_us, self.poll_rate);
+        if base.saturating_mul(rate) < 2 * SECOND {
+            return Err(format!(
+                "{}: NapPoll base={} rate={rate} leaves room for one poll; base times rate is 2 or more",
+                self.title(),
+                Time(base)
+            ));
+        }
         Ok(())
     }
 
@@ -223,6 +301,11 @@ impl RoomConf {
             (&mut self.history, 100),
             (&mut self.download, M),
             (&mut self.keep_form, 64 * K),
+            (&mut self.poll_base_us, 10 * SECOND),
+            (&mut self.poll_rate, 500),
+            (&mut self.poll_mode, 0),
+            (&mut self.poll_k, 2),
+            (&mut self.poll_form, 0),
             (&mut self.slot_period_us, 10 * SECOND),
             (&mut self.slot_tickets, AUTO),
             (&mut self.ticket_share_ppm, AUTO),
@@ -235,6 +318,8 @@ impl RoomConf {
             or_default(field, default);
         }
         self.check_times()?;
+        self.finish_sessions()?;
+        self.check_poll()?;
         Ok(remark)
     }
 
@@ -282,8 +367,8 @@ impl RoomConf {
         for (shorter, a, longer, b) in ordered {
             if a > b {
                 return Err(format!(
-                    "room {}: {} {} is longer than {} {}",
-                    self.name.as_str(),
+                    "{}: {} {} is longer than {} {}",
+                    self.title(),
                     shorter.name(),
                     Time(a),
                     longer.name(),
@@ -300,45 +385,35 @@ impl RoomConf {
         let reserve = server.reserve();
         let workers = i64::from(server.max_workers);
         let known = workers > 0;
-        let auto = matches!(self.run_ready, UNSET | AUTO);
-        if auto {
-            let wish = 4.max(2 * i64::from(server.cores));
-            let min = self.run_ready_min.max(1);
-            let max = if self.run_ready_max == UNSET {
-                i64::MAX
-            } else {
-                self.run_ready_max
-            };
-            let fits = if known {
-                workers.saturating_sub(reserve + 1).max(min)
-            } else {
-                max
-            };
-            self.run_ready = wish.max(min).min(max).min(fits);
-        }
+        let auto = self.begin_run_ready(workers, reserve, server.cores);
         let wanted = self.workers_wanted(reserve);
-        if known && self.run_ready.saturating_add(reserve) >= workers {
+        let beside = self.beside.max(0);
+        let running = self.run_ready.saturating_add(beside);
+        if known && running.saturating_add(reserve) >= workers {
             return Err(format!(
-                "room {}: NapRunReady {}{} and {} leave nobody to wait under MaxRequestWorkers \
+                "{}: NapRunReady {}{}{} and {} leave nobody to wait under MaxRequestWorkers \
                  {workers}; this room wants MaxRequestWorkers {wanted}",
-                self.name.as_str(),
+                self.title(),
                 self.run_ready,
-                if auto { " (auto)" } else { "" },
+                auto,
+                match beside {
+                    0 => String::new(),
+                    n => format!(", {n} of its pages"),
+                },
                 server.reserve_in_words(),
             ));
         }
         let of_all = (known && wanted > workers).then(|| {
-            let waiting = workers - reserve - self.run_ready;
+            let waiting = workers - reserve - running;
             format!(
-                "MaxRequestWorkers {workers} lets at most {waiting} wait beside {} running and \
+                "MaxRequestWorkers {workers} lets at most {waiting} wait beside {running} running and \
                  {reserve} in reserve; this room wants MaxRequestWorkers {wanted}",
-                self.run_ready
             )
         });
-        let of_one = server.threads_remark(self.run_ready as u32);
+        let of_one = server.threads_remark(running as u32);
         let said: Vec<String> = of_all.into_iter().chain(of_one).collect();
-        let name = self.name.as_str();
-        Ok((!said.is_empty()).then(|| Remark(format!("room {name}: {}", said.join(". ")))))
+        let title = self.title();
+        Ok((!said.is_empty()).then(|| Remark(format!("{title}: {}", said.join(". ")))))
     }
 
     /// Running, waiting and in reserve. Before anything is measured, those who can wait are taken
@@ -349,6 +424,7 @@ impl RoomConf {
             _ => self.run_ready.saturating_mul(self.wait_max_us) / (250 * MILLISECOND),
         };
         self.run_ready
+            .saturating_add(self.beside.max(0))
             .saturating_add(waiting)
             .saturating_add(reserve)
     }
@@ -381,12 +457,22 @@ mod tests {
         assert_eq!(room.finish(&server(400, 25)), Ok(None));
         let want = RoomConf {
             run_ready: 4,
+            run_ready_law: 1,
+            run_ready_own: 0,
+            run_ready_min: 1,
+            run_ready_max: 200,
+            run_ready_history: 5,
             wait_max_us: 4 * SECOND,
             wait_limit: AUTO,
             re_access: AUTO,
             history: 100,
             download: M,
             keep_form: 64 * K,
+            poll_base_us: 10 * SECOND,
+            poll_rate: 500,
+            poll_mode: 0,
+            poll_k: 2,
+            poll_form: 0,
             slot_period_us: 10 * SECOND,
             slot_tickets: AUTO,
             ticket_lifetime_us: 5 * MINUTE,
@@ -398,33 +484,10 @@ mod tests {
             ticket_bind: 0,
             admit_early: 0,
             schedule_static: 0,
+            session: 0,
             ..RoomConf::new("shop").expect("a good name")
         };
         assert_eq!(room, want);
-    }
-
-    #[test]
-    fn run_ready_auto_follows_cores_options_and_workers() {
-        let run_ready = |line: &str, cores, workers| {
-            let mut room = room();
-            room.directive(RunReady, &line.split(' ').collect::<Vec<_>>())
-                .expect("a good line");
-            let server = ServerConf {
-                cores,
-                ..server(workers, 1)
-            };
-            room.finish(&server).map(|_| room.run_ready)
-        };
-        assert_eq!(run_ready("auto", 1, 400), Ok(4));
-        assert_eq!(run_ready("auto", 16, 400), Ok(32));
-        assert_eq!(run_ready("auto max=8", 16, 400), Ok(8));
-        assert_eq!(run_ready("auto min=12", 2, 400), Ok(12));
-        assert_eq!(
-            run_ready("auto", 64, 20),
-            Ok(17),
-            "2 in reserve, 1 may wait"
-        );
-        assert!(run_ready("auto", 2, 1).is_err());
     }
 
     #[test]
@@ -450,6 +513,30 @@ mod tests {
         let two = "NapKeepForm: wants a size, and at most one charset";
         assert_eq!(set("64k sjis utf-8"), Err(two.into()));
         assert!(set("").is_err());
+    }
+
+    #[test]
+    fn polls_have_a_base_interval_and_a_rate_that_make_sense_together() {
+        let set = |line: &str| {
+            let mut room = room();
+            let words: Vec<_> = line.split_whitespace().collect();
+            room.directive(Poll, &words)?;
+            room.finish(&server(400, 25))?;
+            Ok::<_, String>((room.poll_base_us, room.poll_rate, room.poll_mode))
+        };
+        assert_eq!(set("base=20s mode=relevel"), Ok((20 * SECOND, 500, 1)));
+        assert_eq!(set("rate=9 k=3 form=paper"), Ok((10 * SECOND, 9, 0)));
+        for (line, word) in [
+            ("", "base=, rate="),
+            ("base=500ms", "1s"),
+            ("rate=0", "1 "),
+            ("mode=often", "concentrate"),
+            ("pace=3", "pace"),
+            ("base=1s rate=1", "room for one poll"),
+        ] {
+            let told = set(line).expect_err(line);
+            assert!(told.contains("NapPoll") && told.contains(word), "{told}");
+        }
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct ServerConf {
     pub threaded: u32,
     /// Processors online.
     pub cores: u32,
+    /// Members of balancers that OXTHAS chooses for.
+    pub members: u32,
+    /// None.
+    pub spare: u32,
 }
 
 /// Default of `NapTicketPath`.
@@ -56,6 +60,8 @@ impl ServerConf {
             max_workers: 0,
             threaded: 0,
             cores: 0,
+            members: 0,
+            spare: 0,
         }
     }
 

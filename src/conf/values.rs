@@ -281,13 +281,15 @@ mod tests {
         let table: &[Row] = &[
             ("NapRunReady 10", |r| r.run_ready, 10),
             ("NapRunReady auto", |r| r.run_ready, AUTO),
+            ("NapRunReady paper", |r| r.run_ready, PAPER),
             (
-                "NapRunReady auto min=3 max=20 history=50",
+                "NapRunReady paper min=3 max=20 history=50",
                 |r| r.run_ready_max,
                 20,
             ),
             ("NapRunReady auto min=3", |r| r.run_ready_min, 3),
-            ("NapRunReady auto history=50", |r| r.run_ready_history, 50),
+            ("NapRunReady paper history=50", |r| r.run_ready_history, 50),
+            ("NapRunReady auto progress=own", |r| r.run_ready_own, 1),
             ("NapWaitMax 4", |r| r.wait_max_us, 4_000_000),
             ("NapWaitMax 500ms", |r| r.wait_max_us, 500_000),
             ("NapWaitMax 2.5s", |r| r.wait_max_us, 2_500_000),
@@ -343,11 +345,11 @@ mod tests {
             ),
             (
                 "NapRunReady 0",
-                "NapRunReady: \"0\" is out of range; use auto, or a number from 1 to 10000",
+                "NapRunReady: \"0\" is out of range; use auto, paper, or a number from 1 to 10000",
             ),
             (
-                "NapRunReady paper",
-                "NapRunReady: \"paper\" is not available yet; use auto or a number",
+                "NapRunReady auto history=9",
+                "NapRunReady: \"history=9\" is not an option; there are min=, max= and progress=",
             ),
             (
                 "NapWaitLimit work",
@@ -355,7 +357,7 @@ mod tests {
             ),
             (
                 "NapRunReady 4 min=2",
-                "NapRunReady: min=, max= and history= go with auto only",
+                "NapRunReady: options go with auto and paper only",
             ),
             (
                 "NapRunReady auto min=5 max=4",
@@ -363,7 +365,7 @@ mod tests {
             ),
             (
                 "NapRunReady auto low=1",
-                "NapRunReady: \"low=1\" is not an option; there are min=, max= and history=",
+                "NapRunReady: \"low=1\" is not an option; there are min=, max= and progress=",
             ),
             (
                 "NapRunReady auto min=",
@@ -425,7 +427,15 @@ mod tests {
         let numeric = Directive::ALL.iter().filter(|d| {
             !matches!(
                 d,
-                TicketCookie | TicketBind | TicketStatus | TicketPath | Tables | Admit | Reserve
+                TicketCookie
+                    | TicketBind
+                    | TicketStatus
+                    | TicketPath
+                    | Tables
+                    | Admit
+                    | Reserve
+                    | Session
+                    | Poll
             )
         });
         for which in numeric {

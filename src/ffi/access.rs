@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::contract::{
-    NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS, NAP_REFUSE,
-    NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
+    NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS,
+    NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
-use super::process::{self, Alive, Process, RoomSetup, Setup};
+use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
+use super::session::{self, carried};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::{Ticket, cookies};
@@ -21,6 +22,7 @@ use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::places::wake;
 use crate::room::recent::{Answer, How};
+use crate::room::stay::Stay;
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
 
@@ -53,6 +55,8 @@ pub struct Here<'a> {
     pub process: &'static Process,
     pub setup: &'static Setup,
     pub room: &'static RoomSetup,
+    /// The room itself, if it has sessions.
+    pub home: Option<&'static RoomSetup>,
     pub alive: &'static Alive,
     pub a: &'a mut nap_access,
 }
@@ -69,21 +73,35 @@ impl<'a> Here<'a> {
             process: process::process()?,
             setup,
             room: setup.rooms.get(a.room as usize)?,
+            home: match a.home {
+                0 => None,
+                home => setup.rooms.get(home as usize - 1),
+            },
             alive: process::alive()?,
             a,
         })
     }
 
-    fn has(&self, flag: u32) -> bool {
+    pub(super) fn has(&self, flag: u32) -> bool {
         self.a.flags & flag != 0
     }
 
-    fn owner(&self) -> Owner {
+    pub(super) fn is_secondary(&self) -> bool {
+        self.has(NAP_FLAG_SECONDARY)
+    }
+
+    /// The sessions of its room, and that room.
+    pub(super) fn sessions(&self) -> Option<(&'static RoomSetup, &'static SessionSetup)> {
+        let home = self.home?;
+        Some((home, home.sessions.as_ref()?))
+    }
+
+    pub(super) fn owner(&self) -> Owner {
         Owner(self.a.token)
     }
 
     /// Workers that wait: httpd's own, or mod_http2's.
-    fn waiters(&self) -> &'static AtomicU32 {
+    pub(super) fn waiters(&self) -> &'static AtomicU32 {
         if self.has(NAP_FLAG_SECONDARY) {
             &self.alive.child.secondary
         } else {
@@ -98,13 +116,13 @@ impl<'a> Here<'a> {
             .segment
             .locked(|tables, now, wakes| {
                 tables
-                    .gate(self.room.gate, now, wakes)
+                    .gate(self.a.gate, now, wakes)
                     .map(|mut v| act(&mut v))
             })
             .flatten()
     }
 
-    fn runs(&mut self, permit: u32, now: Micros) -> nap_verdict {
+    pub(super) fn runs(&mut self, permit: u32, now: Micros) -> nap_verdict {
         let a = &mut *self.a;
         a.state = state::RUNNING;
         a.permit = permit;
@@ -117,12 +135,14 @@ impl<'a> Here<'a> {
         NAP_RUN
     }
 
-    fn passes(&mut self) -> nap_verdict {
+    pub(super) fn passes(&mut self) -> nap_verdict {
+        leave_session(self);
         self.a.state = state::NEW;
         NAP_PASS
     }
 
     fn refused(&mut self, refusal: &Refusal) -> nap_verdict {
+        leave_session(self);
         self.a.state = state::REFUSED;
         self.a.group = group::NEXT_WAIT;
         self.a.reason = refusal.reason as u32;
@@ -134,6 +154,26 @@ impl<'a> Here<'a> {
             .saturating_sub(self.a.entered_us);
         put_ticket(self.a, refusal.ticket.as_ref(), refusal.retry_after);
         NAP_REFUSE
+    }
+
+    /// Where it stands in its room now, and when it has to look again at the latest.
+    pub(super) fn stands(&mut self, stay: &Stay, alarm: Option<Micros>) {
+        put_stay(self.a, stay);
+        self.a.alarm_us = alarm.map_or(0, |alarm| alarm.0.max(1));
+    }
+
+    /// Act on a verdict of a room with sessions; what was redeemed at its session gate stays so.
+    pub(super) fn told_redeeming(
+        &mut self,
+        verdict: Option<Verdict>,
+        redeemed: Option<Ticket>,
+    ) -> nap_verdict {
+        let now = self.process.segment.now();
+        let told = self.told(verdict, now);
+        if told == NAP_RUN || (told == NAP_WAIT && redeemed.is_some()) {
+            put_ticket(self.a, redeemed.as_ref(), Micros::ZERO);
+        }
+        told
     }
 
     /// Act on a verdict of the gate. None (no lock to be had): fail open.
@@ -157,6 +197,51 @@ impl<'a> Here<'a> {
             }
         }
     }
+}
+
+/// Where an access stands in a room with sessions; none: its room has none.
+pub(super) fn stay_of(here: &Here<'_>) -> Option<Stay> {
+    let (_, sessions) = here.sessions()?;
+    Some(Stay {
+        room: sessions.room,
+        lobby: sessions.lobby,
+        page: here.room.gate,
+        gate: here.a.gate,
+        session: here.a.session,
+        begun: here.has(NAP_FLAG_BEGUN),
+    })
+}
+
+pub(super) fn put_stay(a: &mut nap_access, stay: &Stay) {
+    (a.gate, a.session) = (stay.gate, stay.session);
+    a.flags &= !NAP_FLAG_BEGUN;
+    if stay.begun {
+        a.flags |= NAP_FLAG_BEGUN;
+    }
+}
+
+/// It is an access of its session's no more.
+#[inline]
+fn leave_session(here: &mut Here<'_>) {
+    if here.a.session != 0 {
+        leave_it(here);
+    }
+}
+
+#[inline(never)]
+fn leave_it(here: &mut Here<'_>) {
+    let Some(mut stay) = stay_of(here) else {
+        return;
+    };
+    let (owner, granted) = (here.owner(), Micros(here.a.granted_us));
+    here.process.segment.locked_sessions(|members, now| {
+        let work = match granted {
+            Micros::ZERO => Micros::ZERO,
+            granted => now - granted,
+        };
+        members.leave(&mut stay, owner, work, now);
+    });
+    put_stay(here.a, &stay);
 }
 
 /// The ticket issued or redeemed, in `nap_access.ticket`; word 0 is 0 without one.
@@ -255,6 +340,42 @@ impl Carried {
     }
 }
 
+/// The tickets that the request carries, each with the room, or page, it is of.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSetup, Ticket)> {
+    let tls = usize::from(q.tls != 0);
+    // SAFETY: nap.h: n_cookies strings, each borrowed for the call.
+    let (headers, others) = unsafe {
+        let headers = match q.cookies.is_null() {
+            true => &[],
+            false => std::slice::from_raw_parts(q.cookies, q.n_cookies),
+        };
+        (headers, [bytes(q.ticket_header), bytes(q.ticket_query)])
+    };
+    let mut found = Vec::new();
+    for ticket in others
+        .iter()
+        .filter_map(|t| Ticket::open(t, &setup.keys).ok())
+    {
+        let room = setup.rooms.iter().find(|room| room.sells(&ticket));
+        found.extend(room.map(|room| (room, ticket)));
+    }
+    for room in &setup.rooms {
+        let name = room.cookie[tls].as_bytes();
+        // SAFETY: as above.
+        let texts = headers
+            .iter()
+            .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
+        let tickets = texts
+            .take(8)
+            .filter_map(|t| Ticket::open(t, &setup.keys).ok());
+        found.extend(tickets.filter(|t| room.sells(t)).map(|t| (room, t)));
+    }
+    found
+}
+
 /// Does the request carry a ticket of this room in its prime window, which nobody has used?
 ///
 /// # Safety
@@ -280,7 +401,7 @@ pub unsafe fn holds_prime(
 }
 
 /// Hashes of a client's prefix, /32 or /64, and of the wider one, /24 or /48.
-fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
+pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
     let v4 = client.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let lengths = if v4 { [16, 15] } else { [8, 6] };
     lengths.map(|length| {
@@ -357,7 +478,7 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             return NAP_PASS;
         };
         // SAFETY: nap.h's promise.
-        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        let carried = unsafe { carried(&here, q) };
         if here.a.state == state::RUNNING {
             let arrival = arrival(&here, q, &carried, Parking::Nobody);
             let redeemed = here.gate(|view| view.redeem_running(&arrival)).flatten();
@@ -369,6 +490,10 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             return here.passes();
         }
         let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
+        if let Some(stay) = stay_of(&here) {
+            // SAFETY: nap.h's promise.
+            return unsafe { session::enter(&mut here, q, stay, &mut arrival) };
+        }
         let (process, waiters) = (here.process, here.waiters());
         let secondary = here.has(NAP_FLAG_SECONDARY);
         let answer = here.gate(|view| {
@@ -412,17 +537,33 @@ pub unsafe extern "C" fn wait(
         let Some(word) = segment.wake_word(place) else {
             return here.passes();
         };
-        let left = (until - segment.now()).min(Micros(timeout_us));
+        let alarm = match here.a.alarm_us {
+            0 => until,
+            alarm => until.min(Micros(alarm)),
+        };
+        let left = (alarm - segment.now()).min(Micros(timeout_us));
         if word.load(Relaxed) == wake::WAITING && left > Micros::ZERO {
             futex::wait(word, wake::WAITING, Duration::from_micros(left.0));
         }
         segment.tick_if_due();
-        if word.load(Relaxed) == wake::WAITING && segment.now() < until {
+        let stay = stay_of(&here);
+        // Who waits for his turn may have become the next without being told by the word.
+        let in_lobby = stay.is_some_and(|stay| stay.gate == stay.lobby);
+        if word.load(Relaxed) == wake::WAITING && segment.now() < until && !in_lobby {
             return NAP_WAIT;
         }
         // SAFETY: nap.h's promise.
-        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        let carried = unsafe { carried(&here, q) };
         let arrival = arrival(&here, q, &carried, Parking::Nobody);
+        if let Some(stay) = stay {
+            // SAFETY: nap.h's promise.
+            let told = unsafe { session::look_up(&mut here, stay, &mut until, &arrival) };
+            return match told {
+                Some(told) => told,
+                None if segment.now() < until => NAP_WAIT,
+                None => NAP_PASS,
+            };
+        }
         let verdict = here.gate(|view| view.look_up(place, &mut until, &arrival));
         here.a.until_us = until.0;
         match verdict {
@@ -464,14 +605,24 @@ pub unsafe extern "C" fn give_up(
         if why != NAP_STOPPING {
             here.gate(|view| view.gone(place, owner));
             here.waiters().fetch_sub(1, Relaxed);
+            leave_session(&mut here);
             here.a.state = state::LEFT;
             here.a.reason = Reason::None as u32;
             return NAP_REFUSE;
         }
         // SAFETY: nap.h's promise.
-        let carried = unsafe { Carried::of(q, here.setup, here.room) };
+        let carried = unsafe { carried(&here, q) };
         let arrival = arrival(&here, q, &carried, Parking::Nobody);
-        let verdict = here.gate(|view| view.stopping(place, &arrival));
+        let verdict = match stay_of(&here) {
+            Some(mut stay) => {
+                let told = here.process.segment.locked(|tables, now, wakes| {
+                    tables.stop_stay(&mut stay, place, &arrival, now, wakes)
+                });
+                here.stands(&stay, None);
+                told.flatten()
+            }
+            None => here.gate(|view| view.stopping(place, &arrival)),
+        };
         here.waiters().fetch_sub(1, Relaxed);
         let now = here.process.segment.now();
         here.told(verdict, now)
@@ -481,8 +632,10 @@ pub unsafe extern "C" fn give_up(
 /// Its turn came when nobody was there any more to answer: nothing has run.
 fn turned_down(here: &mut Here<'_>) -> nap_verdict {
     let (permit, owner, entered) = (here.a.permit, here.owner(), Micros(here.a.entered_us));
-    let ticket = ticket_of(here.a).0;
+    // What was redeemed at a session gate has begun a session, and is spent.
+    let ticket = ticket_of(here.a).0.filter(|_| here.home.is_none());
     here.gate(|view| view.gone_granted(permit, owner, entered, ticket));
+    leave_session(here);
     here.alive.child.running.fetch_sub(1, Relaxed);
     here.a.state = state::LEFT;
     here.a.granted_us = 0;
@@ -506,10 +659,11 @@ pub unsafe extern "C" fn first_byte(a: *mut nap_access) {
 pub unsafe extern "C" fn detach(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let Some(here) = unsafe { Here::new(a) }
+        if let Some(mut here) = unsafe { Here::new(a) }
             && here.a.state == state::RUNNING
         {
             give_back_seldom(&here);
+            leave_session(&mut here);
             here.a.state = state::DETACHED;
         }
     });
@@ -524,19 +678,20 @@ fn give_back_seldom(here: &Here<'_>) {
 pub unsafe extern "C" fn leave(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        let Some(here) = (unsafe { Here::new(a) }) else {
+        let Some(mut here) = (unsafe { Here::new(a) }) else {
             return;
         };
         match here.a.state {
             state::RUNNING => {
                 give_back(&here);
+                leave_session(&mut here);
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             state::DETACHED => {
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             // The request ended under its wait (a panic, a killed thread): nobody else would.
-            state::WAITING => leave_place(&here),
+            state::WAITING => leave_place(&mut here),
             _ => {}
         }
         here.a.state = state::LEFT;
@@ -544,10 +699,11 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
 }
 
 #[cold]
-fn leave_place(here: &Here<'_>) {
+fn leave_place(here: &mut Here<'_>) {
     let (place, owner) = (here.a.place, here.owner());
     here.gate(|view| view.gone(place, owner));
     here.waiters().fetch_sub(1, Relaxed);
+    leave_session(here);
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.
@@ -585,7 +741,8 @@ fn note_answer(here: &Here<'_>, now: Micros) {
 #[cold]
 fn give_back_locked(here: &Here<'_>) {
     let a = &*here.a;
-    let ticket = ticket_of(a).0;
+    // A ticket of the session gate is none of the page's.
+    let ticket = ticket_of(a).0.filter(|_| here.home.is_none());
     let leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),

@@ -9,15 +9,22 @@ pub const NAP_AUTO: i32 = -2;
 pub const NAP_PAPER: i32 = -3;
 pub const NAP_OFF: i32 = -4;
 pub const NAP_BW_HORIZONS: u32 = 3;
+pub const NAP_EVENTS_MAX: u32 = 64;
 pub const NAP_FLAG_SECONDARY: u32 = 1;
 pub const NAP_FLAG_DRY_RUN: u32 = 2;
 pub const NAP_FLAG_TICKETS: u32 = 4;
+pub const NAP_FLAG_STARTS: u32 = 8;
+pub const NAP_FLAG_BEGUN: u32 = 16;
 pub const NAP_BW_DRY: u32 = 1;
 pub const NAP_BW_EXCUSED: u32 = 2;
 pub const NAP_FORM_NONE: u32 = 0;
 pub const NAP_FORM_READ: u32 = 1;
 pub const NAP_FORM_LOST: u32 = 2;
+pub const NAP_OX_OXTHAS: u32 = 1;
+pub const NAP_OX_NAP: u32 = 2;
 pub const NAP_ROOMS_MAX: u32 = 256;
+pub const NAP_GATES_MAX: u32 = 512;
+pub const NAP_PAGES_MAX: u32 = 16;
 pub const NAP_LOG_ERROR: u32 = 3;
 pub const NAP_LOG_WARN: u32 = 4;
 pub const NAP_LOG_NOTICE: u32 = 5;
@@ -67,14 +74,20 @@ pub const NAP_TICKET_PATH: nap_directive = 19;
 pub const NAP_TABLES: nap_directive = 20;
 pub const NAP_ADMIT: nap_directive = 21;
 pub const NAP_KEEP_FORM: nap_directive = 22;
+pub const NAP_SESSION: nap_directive = 23;
+pub const NAP_SESSION_START: nap_directive = 24;
+pub const NAP_SESSION_QUEUE: nap_directive = 25;
+pub const NAP_POLL: nap_directive = 26;
 pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct nap_room_conf {
     pub name: [::std::os::raw::c_char; 64usize],
+    pub page: [::std::os::raw::c_char; 64usize],
     pub cookie: [::std::os::raw::c_char; 64usize],
     pub cookie_attributes: [::std::os::raw::c_char; 256usize],
     pub run_ready: i64,
+    pub beside: i64,
     pub wait_max_us: i64,
     pub wait_limit: i64,
     pub re_access: i64,
@@ -91,65 +104,122 @@ pub struct nap_room_conf {
     pub ticket_bind: i64,
     pub admit_early: i64,
     pub schedule_static: i64,
+    pub run_ready_law: i64,
+    pub run_ready_own: i64,
     pub run_ready_min: i64,
     pub run_ready_max: i64,
     pub run_ready_history: i64,
     pub keep_form: i64,
+    pub poll_base_us: i64,
+    pub poll_rate: i64,
+    pub poll_mode: i64,
+    pub poll_k: i64,
+    pub poll_form: i64,
     pub form_charset: [::std::os::raw::c_char; 64usize],
+    pub session_cookie: [::std::os::raw::c_char; 64usize],
+    pub session: i64,
+    pub session_idle_us: i64,
+    pub session_parallel: i64,
+    pub session_start: i64,
+    pub session_queue: i64,
+    pub start_threshold: i64,
+    pub start_inc_us: i64,
+    pub start_dec_us: i64,
+    pub start_min_us: i64,
+    pub start_max_us: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 616usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 888usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
+    ["Offset of field: nap_room_conf::page"][::std::mem::offset_of!(nap_room_conf, page) - 64usize];
     ["Offset of field: nap_room_conf::cookie"]
-        [::std::mem::offset_of!(nap_room_conf, cookie) - 64usize];
+        [::std::mem::offset_of!(nap_room_conf, cookie) - 128usize];
     ["Offset of field: nap_room_conf::cookie_attributes"]
-        [::std::mem::offset_of!(nap_room_conf, cookie_attributes) - 128usize];
+        [::std::mem::offset_of!(nap_room_conf, cookie_attributes) - 192usize];
     ["Offset of field: nap_room_conf::run_ready"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready) - 384usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready) - 448usize];
+    ["Offset of field: nap_room_conf::beside"]
+        [::std::mem::offset_of!(nap_room_conf, beside) - 456usize];
     ["Offset of field: nap_room_conf::wait_max_us"]
-        [::std::mem::offset_of!(nap_room_conf, wait_max_us) - 392usize];
+        [::std::mem::offset_of!(nap_room_conf, wait_max_us) - 464usize];
     ["Offset of field: nap_room_conf::wait_limit"]
-        [::std::mem::offset_of!(nap_room_conf, wait_limit) - 400usize];
+        [::std::mem::offset_of!(nap_room_conf, wait_limit) - 472usize];
     ["Offset of field: nap_room_conf::re_access"]
-        [::std::mem::offset_of!(nap_room_conf, re_access) - 408usize];
+        [::std::mem::offset_of!(nap_room_conf, re_access) - 480usize];
     ["Offset of field: nap_room_conf::history"]
-        [::std::mem::offset_of!(nap_room_conf, history) - 416usize];
+        [::std::mem::offset_of!(nap_room_conf, history) - 488usize];
     ["Offset of field: nap_room_conf::download"]
-        [::std::mem::offset_of!(nap_room_conf, download) - 424usize];
+        [::std::mem::offset_of!(nap_room_conf, download) - 496usize];
     ["Offset of field: nap_room_conf::slot_period_us"]
-        [::std::mem::offset_of!(nap_room_conf, slot_period_us) - 432usize];
+        [::std::mem::offset_of!(nap_room_conf, slot_period_us) - 504usize];
     ["Offset of field: nap_room_conf::slot_tickets"]
-        [::std::mem::offset_of!(nap_room_conf, slot_tickets) - 440usize];
+        [::std::mem::offset_of!(nap_room_conf, slot_tickets) - 512usize];
     ["Offset of field: nap_room_conf::ticket_lifetime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_lifetime_us) - 448usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_lifetime_us) - 520usize];
     ["Offset of field: nap_room_conf::ticket_prime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_prime_us) - 456usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_prime_us) - 528usize];
     ["Offset of field: nap_room_conf::ticket_horizon_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_horizon_us) - 464usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_horizon_us) - 536usize];
     ["Offset of field: nap_room_conf::ticket_share_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_share_ppm) - 472usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_share_ppm) - 544usize];
     ["Offset of field: nap_room_conf::overbook_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, overbook_ppm) - 480usize];
+        [::std::mem::offset_of!(nap_room_conf, overbook_ppm) - 552usize];
     ["Offset of field: nap_room_conf::tickets_per_client"]
-        [::std::mem::offset_of!(nap_room_conf, tickets_per_client) - 488usize];
+        [::std::mem::offset_of!(nap_room_conf, tickets_per_client) - 560usize];
     ["Offset of field: nap_room_conf::ticket_bind"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_bind) - 496usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_bind) - 568usize];
     ["Offset of field: nap_room_conf::admit_early"]
-        [::std::mem::offset_of!(nap_room_conf, admit_early) - 504usize];
+        [::std::mem::offset_of!(nap_room_conf, admit_early) - 576usize];
     ["Offset of field: nap_room_conf::schedule_static"]
-        [::std::mem::offset_of!(nap_room_conf, schedule_static) - 512usize];
+        [::std::mem::offset_of!(nap_room_conf, schedule_static) - 584usize];
+    ["Offset of field: nap_room_conf::run_ready_law"]
+        [::std::mem::offset_of!(nap_room_conf, run_ready_law) - 592usize];
+    ["Offset of field: nap_room_conf::run_ready_own"]
+        [::std::mem::offset_of!(nap_room_conf, run_ready_own) - 600usize];
     ["Offset of field: nap_room_conf::run_ready_min"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_min) - 520usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_min) - 608usize];
     ["Offset of field: nap_room_conf::run_ready_max"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 528usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 616usize];
     ["Offset of field: nap_room_conf::run_ready_history"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 536usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 624usize];
     ["Offset of field: nap_room_conf::keep_form"]
-        [::std::mem::offset_of!(nap_room_conf, keep_form) - 544usize];
+        [::std::mem::offset_of!(nap_room_conf, keep_form) - 632usize];
+    ["Offset of field: nap_room_conf::poll_base_us"]
+        [::std::mem::offset_of!(nap_room_conf, poll_base_us) - 640usize];
+    ["Offset of field: nap_room_conf::poll_rate"]
+        [::std::mem::offset_of!(nap_room_conf, poll_rate) - 648usize];
+    ["Offset of field: nap_room_conf::poll_mode"]
+        [::std::mem::offset_of!(nap_room_conf, poll_mode) - 656usize];
+    ["Offset of field: nap_room_conf::poll_k"]
+        [::std::mem::offset_of!(nap_room_conf, poll_k) - 664usize];
+    ["Offset of field: nap_room_conf::poll_form"]
+        [::std::mem::offset_of!(nap_room_conf, poll_form) - 672usize];
     ["Offset of field: nap_room_conf::form_charset"]
-        [::std::mem::offset_of!(nap_room_conf, form_charset) - 552usize];
+        [::std::mem::offset_of!(nap_room_conf, form_charset) - 680usize];
+    ["Offset of field: nap_room_conf::session_cookie"]
+        [::std::mem::offset_of!(nap_room_conf, session_cookie) - 744usize];
+    ["Offset of field: nap_room_conf::session"]
+        [::std::mem::offset_of!(nap_room_conf, session) - 808usize];
+    ["Offset of field: nap_room_conf::session_idle_us"]
+        [::std::mem::offset_of!(nap_room_conf, session_idle_us) - 816usize];
+    ["Offset of field: nap_room_conf::session_parallel"]
+        [::std::mem::offset_of!(nap_room_conf, session_parallel) - 824usize];
+    ["Offset of field: nap_room_conf::session_start"]
+        [::std::mem::offset_of!(nap_room_conf, session_start) - 832usize];
+    ["Offset of field: nap_room_conf::session_queue"]
+        [::std::mem::offset_of!(nap_room_conf, session_queue) - 840usize];
+    ["Offset of field: nap_room_conf::start_threshold"]
+        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 848usize];
+    ["Offset of field: nap_room_conf::start_inc_us"]
+        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 856usize];
+    ["Offset of field: nap_room_conf::start_dec_us"]
+        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 864usize];
+    ["Offset of field: nap_room_conf::start_min_us"]
+        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 872usize];
+    ["Offset of field: nap_room_conf::start_max_us"]
+        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 880usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {
@@ -223,6 +293,85 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct nap_event_conf {
+    pub name: [::std::os::raw::c_char; 64usize],
+    pub base_us: i64,
+    pub rate: i64,
+    pub mode: i64,
+    pub form: i64,
+    pub k: i64,
+    pub m: i64,
+    pub of: i64,
+    pub index: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_event_conf"][::std::mem::size_of::<nap_event_conf>() - 128usize];
+    ["Alignment of nap_event_conf"][::std::mem::align_of::<nap_event_conf>() - 8usize];
+    ["Offset of field: nap_event_conf::name"]
+        [::std::mem::offset_of!(nap_event_conf, name) - 0usize];
+    ["Offset of field: nap_event_conf::base_us"]
+        [::std::mem::offset_of!(nap_event_conf, base_us) - 64usize];
+    ["Offset of field: nap_event_conf::rate"]
+        [::std::mem::offset_of!(nap_event_conf, rate) - 72usize];
+    ["Offset of field: nap_event_conf::mode"]
+        [::std::mem::offset_of!(nap_event_conf, mode) - 80usize];
+    ["Offset of field: nap_event_conf::form"]
+        [::std::mem::offset_of!(nap_event_conf, form) - 88usize];
+    ["Offset of field: nap_event_conf::k"][::std::mem::offset_of!(nap_event_conf, k) - 96usize];
+    ["Offset of field: nap_event_conf::m"][::std::mem::offset_of!(nap_event_conf, m) - 104usize];
+    ["Offset of field: nap_event_conf::of"][::std::mem::offset_of!(nap_event_conf, of) - 112usize];
+    ["Offset of field: nap_event_conf::index"]
+        [::std::mem::offset_of!(nap_event_conf, index) - 120usize];
+};
+impl Default for nap_event_conf {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+pub const NAP_OX_BANDS: nap_ox_directive = 1;
+pub const NAP_OX_HISTORY: nap_ox_directive = 2;
+pub const NAP_OX_PENALTY: nap_ox_directive = 3;
+pub const NAP_OX_TIMEOUT: nap_ox_directive = 4;
+pub const NAP_OX_RETRY: nap_ox_directive = 5;
+pub type nap_ox_directive = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_ox_conf {
+    pub bands: i64,
+    pub split: i64,
+    pub history: i64,
+    pub alpha: i64,
+    pub timeout_us: i64,
+    pub step_us: i64,
+    pub min_us: i64,
+    pub retry: i64,
+    pub backoff_us: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_ox_conf"][::std::mem::size_of::<nap_ox_conf>() - 72usize];
+    ["Alignment of nap_ox_conf"][::std::mem::align_of::<nap_ox_conf>() - 8usize];
+    ["Offset of field: nap_ox_conf::bands"][::std::mem::offset_of!(nap_ox_conf, bands) - 0usize];
+    ["Offset of field: nap_ox_conf::split"][::std::mem::offset_of!(nap_ox_conf, split) - 8usize];
+    ["Offset of field: nap_ox_conf::history"]
+        [::std::mem::offset_of!(nap_ox_conf, history) - 16usize];
+    ["Offset of field: nap_ox_conf::alpha"][::std::mem::offset_of!(nap_ox_conf, alpha) - 24usize];
+    ["Offset of field: nap_ox_conf::timeout_us"]
+        [::std::mem::offset_of!(nap_ox_conf, timeout_us) - 32usize];
+    ["Offset of field: nap_ox_conf::step_us"]
+        [::std::mem::offset_of!(nap_ox_conf, step_us) - 40usize];
+    ["Offset of field: nap_ox_conf::min_us"][::std::mem::offset_of!(nap_ox_conf, min_us) - 48usize];
+    ["Offset of field: nap_ox_conf::retry"][::std::mem::offset_of!(nap_ox_conf, retry) - 56usize];
+    ["Offset of field: nap_ox_conf::backoff_us"]
+        [::std::mem::offset_of!(nap_ox_conf, backoff_us) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct nap_server_conf {
     pub reserve: i64,
     pub reserve_percent: i64,
@@ -237,10 +386,12 @@ pub struct nap_server_conf {
     pub max_workers: u32,
     pub threaded: u32,
     pub cores: u32,
+    pub members: u32,
+    pub spare: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 328usize];
+    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 336usize];
     ["Alignment of nap_server_conf"][::std::mem::align_of::<nap_server_conf>() - 8usize];
     ["Offset of field: nap_server_conf::reserve"]
         [::std::mem::offset_of!(nap_server_conf, reserve) - 0usize];
@@ -268,6 +419,10 @@ const _: () = {
         [::std::mem::offset_of!(nap_server_conf, threaded) - 320usize];
     ["Offset of field: nap_server_conf::cores"]
         [::std::mem::offset_of!(nap_server_conf, cores) - 324usize];
+    ["Offset of field: nap_server_conf::members"]
+        [::std::mem::offset_of!(nap_server_conf, members) - 328usize];
+    ["Offset of field: nap_server_conf::spare"]
+        [::std::mem::offset_of!(nap_server_conf, spare) - 332usize];
 };
 impl Default for nap_server_conf {
     fn default() -> Self {
@@ -292,6 +447,7 @@ pub type nap_give_up = ::std::os::raw::c_uint;
 pub struct nap_access {
     pub room: u32,
     pub gate: u32,
+    pub home: u32,
     pub session: u32,
     pub executor: u32,
     pub debt: u32,
@@ -307,38 +463,42 @@ pub struct nap_access {
     pub granted_us: u64,
     pub predicted_us: u64,
     pub until_us: u64,
+    pub alarm_us: u64,
     pub waited_us: u64,
     pub ticket: [u64; 16usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 224usize];
+    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 240usize];
     ["Alignment of nap_access"][::std::mem::align_of::<nap_access>() - 8usize];
     ["Offset of field: nap_access::room"][::std::mem::offset_of!(nap_access, room) - 0usize];
     ["Offset of field: nap_access::gate"][::std::mem::offset_of!(nap_access, gate) - 4usize];
-    ["Offset of field: nap_access::session"][::std::mem::offset_of!(nap_access, session) - 8usize];
+    ["Offset of field: nap_access::home"][::std::mem::offset_of!(nap_access, home) - 8usize];
+    ["Offset of field: nap_access::session"][::std::mem::offset_of!(nap_access, session) - 12usize];
     ["Offset of field: nap_access::executor"]
-        [::std::mem::offset_of!(nap_access, executor) - 12usize];
-    ["Offset of field: nap_access::debt"][::std::mem::offset_of!(nap_access, debt) - 16usize];
-    ["Offset of field: nap_access::permit"][::std::mem::offset_of!(nap_access, permit) - 20usize];
-    ["Offset of field: nap_access::place"][::std::mem::offset_of!(nap_access, place) - 24usize];
-    ["Offset of field: nap_access::state"][::std::mem::offset_of!(nap_access, state) - 28usize];
-    ["Offset of field: nap_access::flags"][::std::mem::offset_of!(nap_access, flags) - 32usize];
-    ["Offset of field: nap_access::group"][::std::mem::offset_of!(nap_access, group) - 36usize];
-    ["Offset of field: nap_access::reason"][::std::mem::offset_of!(nap_access, reason) - 40usize];
-    ["Offset of field: nap_access::queue"][::std::mem::offset_of!(nap_access, queue) - 44usize];
-    ["Offset of field: nap_access::token"][::std::mem::offset_of!(nap_access, token) - 48usize];
+        [::std::mem::offset_of!(nap_access, executor) - 16usize];
+    ["Offset of field: nap_access::debt"][::std::mem::offset_of!(nap_access, debt) - 20usize];
+    ["Offset of field: nap_access::permit"][::std::mem::offset_of!(nap_access, permit) - 24usize];
+    ["Offset of field: nap_access::place"][::std::mem::offset_of!(nap_access, place) - 28usize];
+    ["Offset of field: nap_access::state"][::std::mem::offset_of!(nap_access, state) - 32usize];
+    ["Offset of field: nap_access::flags"][::std::mem::offset_of!(nap_access, flags) - 36usize];
+    ["Offset of field: nap_access::group"][::std::mem::offset_of!(nap_access, group) - 40usize];
+    ["Offset of field: nap_access::reason"][::std::mem::offset_of!(nap_access, reason) - 44usize];
+    ["Offset of field: nap_access::queue"][::std::mem::offset_of!(nap_access, queue) - 48usize];
+    ["Offset of field: nap_access::token"][::std::mem::offset_of!(nap_access, token) - 56usize];
     ["Offset of field: nap_access::entered_us"]
-        [::std::mem::offset_of!(nap_access, entered_us) - 56usize];
+        [::std::mem::offset_of!(nap_access, entered_us) - 64usize];
     ["Offset of field: nap_access::granted_us"]
-        [::std::mem::offset_of!(nap_access, granted_us) - 64usize];
+        [::std::mem::offset_of!(nap_access, granted_us) - 72usize];
     ["Offset of field: nap_access::predicted_us"]
-        [::std::mem::offset_of!(nap_access, predicted_us) - 72usize];
+        [::std::mem::offset_of!(nap_access, predicted_us) - 80usize];
     ["Offset of field: nap_access::until_us"]
-        [::std::mem::offset_of!(nap_access, until_us) - 80usize];
+        [::std::mem::offset_of!(nap_access, until_us) - 88usize];
+    ["Offset of field: nap_access::alarm_us"]
+        [::std::mem::offset_of!(nap_access, alarm_us) - 96usize];
     ["Offset of field: nap_access::waited_us"]
-        [::std::mem::offset_of!(nap_access, waited_us) - 88usize];
-    ["Offset of field: nap_access::ticket"][::std::mem::offset_of!(nap_access, ticket) - 96usize];
+        [::std::mem::offset_of!(nap_access, waited_us) - 104usize];
+    ["Offset of field: nap_access::ticket"][::std::mem::offset_of!(nap_access, ticket) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -366,6 +526,25 @@ const _: () = {
     ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
     ["Offset of field: nap_visit::lowered"][::std::mem::offset_of!(nap_visit, lowered) - 40usize];
     ["Offset of field: nap_visit::spare"][::std::mem::offset_of!(nap_visit, spare) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_poll {
+    pub wait_us: u64,
+    pub period: u64,
+    pub event: i64,
+    pub tally: u32,
+    pub spare: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_poll"][::std::mem::size_of::<nap_poll>() - 32usize];
+    ["Alignment of nap_poll"][::std::mem::align_of::<nap_poll>() - 8usize];
+    ["Offset of field: nap_poll::wait_us"][::std::mem::offset_of!(nap_poll, wait_us) - 0usize];
+    ["Offset of field: nap_poll::period"][::std::mem::offset_of!(nap_poll, period) - 8usize];
+    ["Offset of field: nap_poll::event"][::std::mem::offset_of!(nap_poll, event) - 16usize];
+    ["Offset of field: nap_poll::tally"][::std::mem::offset_of!(nap_poll, tally) - 24usize];
+    ["Offset of field: nap_poll::spare"][::std::mem::offset_of!(nap_poll, spare) - 28usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -476,6 +655,102 @@ impl Default for nap_form {
     }
 }
 #[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nap_member {
+    pub key: u64,
+    pub balancer: nap_str,
+    pub name: nap_str,
+    pub factor: u32,
+    pub executor: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_member"][::std::mem::size_of::<nap_member>() - 48usize];
+    ["Alignment of nap_member"][::std::mem::align_of::<nap_member>() - 8usize];
+    ["Offset of field: nap_member::key"][::std::mem::offset_of!(nap_member, key) - 0usize];
+    ["Offset of field: nap_member::balancer"]
+        [::std::mem::offset_of!(nap_member, balancer) - 8usize];
+    ["Offset of field: nap_member::name"][::std::mem::offset_of!(nap_member, name) - 24usize];
+    ["Offset of field: nap_member::factor"][::std::mem::offset_of!(nap_member, factor) - 40usize];
+    ["Offset of field: nap_member::executor"]
+        [::std::mem::offset_of!(nap_member, executor) - 44usize];
+};
+impl Default for nap_member {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_task {
+    pub law: u32,
+    pub may_probe: u32,
+    pub body: u64,
+    pub own_timeout_us: u64,
+    pub size: u64,
+    pub owner: u64,
+    pub began_us: u64,
+    pub timeout_us: u64,
+    pub flight: u32,
+    pub activity: u32,
+    pub probe: u32,
+    pub under_way: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_task"][::std::mem::size_of::<nap_task>() - 72usize];
+    ["Alignment of nap_task"][::std::mem::align_of::<nap_task>() - 8usize];
+    ["Offset of field: nap_task::law"][::std::mem::offset_of!(nap_task, law) - 0usize];
+    ["Offset of field: nap_task::may_probe"][::std::mem::offset_of!(nap_task, may_probe) - 4usize];
+    ["Offset of field: nap_task::body"][::std::mem::offset_of!(nap_task, body) - 8usize];
+    ["Offset of field: nap_task::own_timeout_us"]
+        [::std::mem::offset_of!(nap_task, own_timeout_us) - 16usize];
+    ["Offset of field: nap_task::size"][::std::mem::offset_of!(nap_task, size) - 24usize];
+    ["Offset of field: nap_task::owner"][::std::mem::offset_of!(nap_task, owner) - 32usize];
+    ["Offset of field: nap_task::began_us"][::std::mem::offset_of!(nap_task, began_us) - 40usize];
+    ["Offset of field: nap_task::timeout_us"]
+        [::std::mem::offset_of!(nap_task, timeout_us) - 48usize];
+    ["Offset of field: nap_task::flight"][::std::mem::offset_of!(nap_task, flight) - 56usize];
+    ["Offset of field: nap_task::activity"][::std::mem::offset_of!(nap_task, activity) - 60usize];
+    ["Offset of field: nap_task::probe"][::std::mem::offset_of!(nap_task, probe) - 64usize];
+    ["Offset of field: nap_task::under_way"][::std::mem::offset_of!(nap_task, under_way) - 68usize];
+};
+pub const NAP_OX_ANSWERED: nap_ox_end = 0;
+pub const NAP_OX_CONNECT: nap_ox_end = 1;
+pub const NAP_OX_TIMED_OUT: nap_ox_end = 2;
+pub const NAP_OX_BROKEN: nap_ox_end = 3;
+pub const NAP_OX_STATUS: nap_ox_end = 4;
+pub const NAP_OX_GIVEN_UP: nap_ox_end = 5;
+pub type nap_ox_end = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nap_control {
+    pub source: nap_form,
+    pub nonce: nap_str,
+    pub body: nap_str,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_control"][::std::mem::size_of::<nap_control>() - 128usize];
+    ["Alignment of nap_control"][::std::mem::align_of::<nap_control>() - 8usize];
+    ["Offset of field: nap_control::source"][::std::mem::offset_of!(nap_control, source) - 0usize];
+    ["Offset of field: nap_control::nonce"][::std::mem::offset_of!(nap_control, nonce) - 96usize];
+    ["Offset of field: nap_control::body"][::std::mem::offset_of!(nap_control, body) - 112usize];
+};
+impl Default for nap_control {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_host {
     pub err_header: ::std::option::Option<
@@ -557,6 +832,17 @@ pub struct nap_core {
     pub abi: u32,
     pub conf_room_init:
         ::std::option::Option<unsafe extern "C" fn(room: *mut nap_room_conf, name: nap_str)>,
+    pub conf_page_init: ::std::option::Option<
+        unsafe extern "C" fn(
+            page: *mut nap_room_conf,
+            room: *const nap_room_conf,
+            name: nap_str,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub conf_page_over: ::std::option::Option<
+        unsafe extern "C" fn(page: *mut nap_room_conf, room: *const nap_room_conf),
+    >,
     pub conf_room: ::std::option::Option<
         unsafe extern "C" fn(
             room: *mut nap_room_conf,
@@ -594,13 +880,14 @@ pub struct nap_core {
             segment: *mut nap_segment,
             server: *const nap_server_conf,
             rooms: usize,
+            gates: usize,
             state_file: nap_str,
             children_uid: u32,
             host: *const nap_host,
             err: *mut ::std::os::raw::c_char,
         ) -> ::std::os::raw::c_int,
     >,
-    pub room_keep: ::std::option::Option<unsafe extern "C" fn(name: nap_str)>,
+    pub room_keep: ::std::option::Option<unsafe extern "C" fn(name: nap_str, page: nap_str)>,
     pub room_index: ::std::option::Option<
         unsafe extern "C" fn(
             room: *const nap_room_conf,
@@ -631,6 +918,9 @@ pub struct nap_core {
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
+    pub try_member: ::std::option::Option<
+        unsafe extern "C" fn(a: *mut nap_access, cookies: nap_str) -> nap_verdict,
+    >,
     pub enter: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> nap_verdict,
     >,
@@ -655,6 +945,15 @@ pub struct nap_core {
         ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request)>,
     pub redeemed:
         ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request)>,
+    pub answered: ::std::option::Option<
+        unsafe extern "C" fn(
+            a: *mut nap_access,
+            q: *const nap_request,
+            set: *const nap_str,
+            n: usize,
+            over: ::std::os::raw::c_int,
+        ),
+    >,
     pub page: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> ::std::os::raw::c_int,
     >,
@@ -670,14 +969,31 @@ pub struct nap_core {
             body: *mut nap_str,
         ) -> ::std::os::raw::c_int,
     >,
+    pub status: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request)>,
     pub reason_name: ::std::option::Option<unsafe extern "C" fn(a: *const nap_access) -> nap_str>,
     pub ticket_id: ::std::option::Option<
         unsafe extern "C" fn(a: *const nap_access, out: *mut ::std::os::raw::c_char) -> usize,
     >,
     pub info: ::std::option::Option<
-        unsafe extern "C" fn(q: *const nap_request, json: ::std::os::raw::c_int),
+        unsafe extern "C" fn(
+            q: *const nap_request,
+            form: ::std::os::raw::c_int,
+            control: nap_str,
+            own: nap_str,
+        ),
+    >,
+    pub control: ::std::option::Option<
+        unsafe extern "C" fn(
+            c: *const nap_control,
+            said: *mut ::std::os::raw::c_char,
+            back: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
     >,
     pub preview: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, query: nap_str)>,
+    pub metrics: ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void)>,
+    pub server_status: ::std::option::Option<
+        unsafe extern "C" fn(r: *mut ::std::os::raw::c_void, lines: ::std::os::raw::c_int),
+    >,
     pub conf_bw_init: ::std::option::Option<unsafe extern "C" fn(conf: *mut nap_bw_conf)>,
     pub conf_bw: ::std::option::Option<
         unsafe extern "C" fn(
@@ -716,83 +1032,168 @@ pub struct nap_core {
     pub bw_mine: ::std::option::Option<
         unsafe extern "C" fn(q: *const nap_request, limits: u32, args: nap_str),
     >,
+    pub conf_event: ::std::option::Option<
+        unsafe extern "C" fn(
+            event: *mut nap_event_conf,
+            argv: *const nap_str,
+            argc: usize,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub events_start:
+        ::std::option::Option<unsafe extern "C" fn(events: *const *mut nap_event_conf, n: usize)>,
+    pub poll: ::std::option::Option<
+        unsafe extern "C" fn(event: i64, p: *mut nap_poll) -> ::std::os::raw::c_int,
+    >,
+    pub polled: ::std::option::Option<unsafe extern "C" fn(event: i64, took_us: u64)>,
+    pub conf_ox_init: ::std::option::Option<unsafe extern "C" fn(conf: *mut nap_ox_conf)>,
+    pub conf_ox: ::std::option::Option<
+        unsafe extern "C" fn(
+            conf: *mut nap_ox_conf,
+            which: nap_ox_directive,
+            argv: *const nap_str,
+            argc: usize,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub conf_ox_over: ::std::option::Option<
+        unsafe extern "C" fn(into: *mut nap_ox_conf, below: *const nap_ox_conf),
+    >,
+    pub ox_start: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
+    pub ox_choose: ::std::option::Option<
+        unsafe extern "C" fn(
+            t: *mut nap_task,
+            conf: *const nap_ox_conf,
+            activity: nap_str,
+            members: *mut nap_member,
+            n: usize,
+        ) -> ::std::os::raw::c_int,
+    >,
+    pub ox_go: ::std::option::Option<
+        unsafe extern "C" fn(
+            t: *mut nap_task,
+            conf: *const nap_ox_conf,
+            activity: nap_str,
+            member: *mut nap_member,
+        ),
+    >,
+    pub ox_end: ::std::option::Option<
+        unsafe extern "C" fn(
+            t: *mut nap_task,
+            conf: *const nap_ox_conf,
+            end: nap_ox_end,
+            bytes: u64,
+            aside_us: u64,
+        ),
+    >,
+    pub ox_retries: ::std::option::Option<unsafe extern "C" fn(conf: *const nap_ox_conf) -> u32>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 384usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 544usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
         [::std::mem::offset_of!(nap_core, conf_room_init) - 8usize];
-    ["Offset of field: nap_core::conf_room"][::std::mem::offset_of!(nap_core, conf_room) - 16usize];
+    ["Offset of field: nap_core::conf_page_init"]
+        [::std::mem::offset_of!(nap_core, conf_page_init) - 16usize];
+    ["Offset of field: nap_core::conf_page_over"]
+        [::std::mem::offset_of!(nap_core, conf_page_over) - 24usize];
+    ["Offset of field: nap_core::conf_room"][::std::mem::offset_of!(nap_core, conf_room) - 32usize];
     ["Offset of field: nap_core::conf_server_init"]
-        [::std::mem::offset_of!(nap_core, conf_server_init) - 24usize];
+        [::std::mem::offset_of!(nap_core, conf_server_init) - 40usize];
     ["Offset of field: nap_core::conf_server"]
-        [::std::mem::offset_of!(nap_core, conf_server) - 32usize];
+        [::std::mem::offset_of!(nap_core, conf_server) - 48usize];
     ["Offset of field: nap_core::conf_status"]
-        [::std::mem::offset_of!(nap_core, conf_status) - 40usize];
+        [::std::mem::offset_of!(nap_core, conf_status) - 56usize];
     ["Offset of field: nap_core::conf_room_finish"]
-        [::std::mem::offset_of!(nap_core, conf_room_finish) - 48usize];
+        [::std::mem::offset_of!(nap_core, conf_room_finish) - 64usize];
     ["Offset of field: nap_core::segment_open"]
-        [::std::mem::offset_of!(nap_core, segment_open) - 56usize];
-    ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 64usize];
+        [::std::mem::offset_of!(nap_core, segment_open) - 72usize];
+    ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 80usize];
     ["Offset of field: nap_core::room_index"]
-        [::std::mem::offset_of!(nap_core, room_index) - 72usize];
+        [::std::mem::offset_of!(nap_core, room_index) - 88usize];
     ["Offset of field: nap_core::ticket_keys"]
-        [::std::mem::offset_of!(nap_core, ticket_keys) - 80usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys) - 96usize];
     ["Offset of field: nap_core::page_check"]
-        [::std::mem::offset_of!(nap_core, page_check) - 88usize];
-    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 96usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 104usize];
+        [::std::mem::offset_of!(nap_core, page_check) - 104usize];
+    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 112usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 120usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 112usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 120usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 128usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 136usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 128usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 144usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 136usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 152usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 144usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 152usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 160usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 168usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 160usize];
+    ["Offset of field: nap_core::try_member"]
+        [::std::mem::offset_of!(nap_core, try_member) - 168usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 176usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 184usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 192usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 176usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 184usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 192usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 200usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 208usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 216usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 200usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 208usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 216usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 224usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 232usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 240usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 248usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 224usize];
+        [::std::mem::offset_of!(nap_core, variables) - 256usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 232usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 240usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 264usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 272usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 280usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 248usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 288usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 256usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 264usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 272usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 296usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 304usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 312usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 320usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 328usize];
+    ["Offset of field: nap_core::server_status"]
+        [::std::mem::offset_of!(nap_core, server_status) - 336usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 280usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 288usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 344usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 352usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 296usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 360usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 304usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 312usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 320usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 368usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 376usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 384usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 328usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 336usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 392usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 400usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 344usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 352usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 408usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 416usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 360usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 368usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 376usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 424usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 432usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 440usize];
+    ["Offset of field: nap_core::conf_event"]
+        [::std::mem::offset_of!(nap_core, conf_event) - 448usize];
+    ["Offset of field: nap_core::events_start"]
+        [::std::mem::offset_of!(nap_core, events_start) - 456usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 464usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 472usize];
+    ["Offset of field: nap_core::conf_ox_init"]
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 480usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 488usize];
+    ["Offset of field: nap_core::conf_ox_over"]
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 496usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 504usize];
+    ["Offset of field: nap_core::ox_choose"]
+        [::std::mem::offset_of!(nap_core, ox_choose) - 512usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 520usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 528usize];
+    ["Offset of field: nap_core::ox_retries"]
+        [::std::mem::offset_of!(nap_core, ox_retries) - 536usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

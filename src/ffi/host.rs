@@ -105,6 +105,11 @@ impl Answer<'_> {
     /// Content type, then body.
     pub fn body(&self, content_type: &str, body: &str) {
         self.text(self.host.0.content_type, content_type);
+        self.more(body);
+    }
+
+    /// More of the body.
+    pub fn more(&self, body: &str) {
         self.text(self.host.0.write, body);
     }
 }

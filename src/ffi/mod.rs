@@ -9,21 +9,34 @@
 //! | `process` | what this process knows: the segment, the rooms, its own life |
 //! | `setup` | directives, and the parent's work at start |
 //! | `access` | an access: enter, wait, leave |
+//! | `session` | an access in a room with sessions: its cookie, its answer |
 //! | `ticket_log` | NapTicketLog's records |
 //! | `bwshare` | a client's debts: limits, the charge, refusals and pages |
+//! | `pacing` | limits that move themselves, in the log |
+//! | `telepoll` | what is polled: events in force, a poll |
+//! | `oxthas` | a balancer's choice, and what became of it |
 //! | `pages` | refusals and pages for the administrator |
 //! | `preview` | the ticket page as visitors would see it |
+//! | `control` | what an administrator's form asks for |
+//! | `metrics` | figures for Prometheus and for `/server-status` |
 //!
 //! There is no logic here: what is decided is decided in [`crate::room`].
 
 mod access;
 mod bwshare;
+mod control;
 mod guard;
 mod host;
+mod metrics;
+mod oxthas;
+mod pacing;
 mod pages;
 mod preview;
 mod process;
+mod session;
 mod setup;
+mod status;
+mod telepoll;
 mod text;
 mod ticket_log;
 
@@ -33,11 +46,15 @@ mod contract;
 
 use contract::{NAP_ABI, nap_core};
 
+pub use setup::terms;
+
 /// The functions, in the order of nap.h. A signature that differs from the header's does not
 /// compile.
 static CORE: nap_core = nap_core {
     abi: NAP_ABI,
     conf_room_init: Some(setup::conf_room_init),
+    conf_page_init: Some(setup::conf_page_init),
+    conf_page_over: Some(setup::conf_page_over),
     conf_room: Some(setup::conf_room),
     conf_server_init: Some(setup::conf_server_init),
     conf_server: Some(setup::conf_server),
@@ -55,6 +72,7 @@ static CORE: nap_core = nap_core {
     segment_close: Some(setup::segment_close),
     child_init: Some(setup::child_init),
     try_enter: Some(access::try_enter),
+    try_member: Some(session::try_member),
     enter: Some(access::enter),
     wait: Some(access::wait),
     give_up: Some(access::give_up),
@@ -63,14 +81,19 @@ static CORE: nap_core = nap_core {
     leave: Some(access::leave),
     refusal: Some(pages::refusal),
     redeemed: Some(pages::redeemed),
+    answered: Some(session::answered),
     page: Some(pages::page),
     variables: Some(pages::variables),
     form_wanted: Some(pages::form_wanted),
     asset: Some(pages::asset),
+    status: Some(status::status),
     reason_name: Some(pages::reason_name),
     ticket_id: Some(pages::ticket_id),
     info: Some(pages::info),
+    control: Some(control::control),
     preview: Some(preview::preview),
+    metrics: Some(metrics::metrics),
+    server_status: Some(metrics::server_status),
     conf_bw_init: Some(bwshare::conf_bw_init),
     conf_bw: Some(bwshare::conf_bw),
     conf_bw_over: Some(bwshare::conf_bw_over),
@@ -84,6 +107,18 @@ static CORE: nap_core = nap_core {
     bw_debt_name: Some(bwshare::bw_debt_name),
     bw_info: Some(bwshare::bw_info),
     bw_mine: Some(bwshare::bw_mine),
+    conf_event: Some(telepoll::conf_event),
+    events_start: Some(telepoll::events_start),
+    poll: Some(telepoll::poll),
+    polled: Some(telepoll::polled),
+    conf_ox_init: Some(oxthas::conf_ox_init),
+    conf_ox: Some(oxthas::conf_ox),
+    conf_ox_over: Some(oxthas::conf_ox_over),
+    ox_start: Some(oxthas::ox_start),
+    ox_choose: Some(oxthas::ox_choose),
+    ox_go: Some(oxthas::ox_go),
+    ox_end: Some(oxthas::ox_end),
+    ox_retries: Some(oxthas::ox_retries),
 };
 
 /// The table; the one symbol of the core that the shim links to.

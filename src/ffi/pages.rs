@@ -8,10 +8,12 @@ use super::contract::{NAP_FORM_LOST, NAP_FORM_READ, nap_access, nap_form, nap_re
 use super::guard::{guard, log_seldom};
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
+use super::session::{self, ticketing};
 use super::text::{bytes, lend, text};
 use super::ticket_log;
 use crate::charset::Charset;
-use crate::info::{Files, Report, Snapshot};
+use crate::control;
+use crate::info::{Balancers, Door, Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
@@ -20,9 +22,11 @@ use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
 use crate::page::{self, POLICY, Page, Rendered, render};
+use crate::room::control::Control;
 use crate::room::history::Fate;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
+use crate::telepoll::ticket_interval;
 use crate::wall::{Wall, hex};
 
 pub(super) fn wall_now() -> Wall {
@@ -54,7 +58,13 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request, wall: Wall) -> Page<'a> {
+unsafe fn page_of<'a>(
+    here: &'a Here<'_>,
+    token: &'a str,
+    notice: &'a str,
+    q: &nap_request,
+    wall: Wall,
+) -> Page<'a> {
     let (ticket, retry_after) = ticket_of(here.a);
     let now = here.process.segment.now();
     Page {
@@ -67,7 +77,14 @@ unsafe fn page_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request, wall:
         // SAFETY: the caller's promise.
         path: unsafe { text(q.ticket_path) },
         sent: Sent::Nothing,
+        notice,
+        ask: None,
     }
+}
+
+/// What is set by hand for who is refused here.
+fn notice(room: &RoomSetup) -> String {
+    room.control.map(Control::notice).unwrap_or_default()
 }
 
 fn sealed(ticket: Option<&Ticket>, setup: &Setup) -> String {
@@ -85,9 +102,10 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
         // SAFETY: nap.h's promise.
-        let page = unsafe { page_of(&here, &token, q, Wall::default()) };
+        let page = unsafe { page_of(&here, &token, "", q, Wall::default()) };
         let answer = here.process.host.answer(q.r);
-        headers(&page, &cookie(here.room, q), q.origin.len != 0, |h| {
+        let room = ticketing(&here);
+        headers(&page, &cookie(room, q), q.origin.len != 0, |h| {
             put(&answer, h)
         });
         ticket_log::issued(&here, q);
@@ -97,14 +115,15 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
 pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return;
         };
         if ticket_of(here.a).0.is_some() {
             let answer = here.process.host.answer(q.r);
-            delete_cookie(&cookie(here.room, q), |h| put(&answer, h));
+            delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
             ticket_log::redeemed(&here);
         }
+        session::begun(&mut here, q);
     });
 }
 
@@ -131,10 +150,11 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
         let Some(here) = here.filter(|here| here.a.state == state::REFUSED) else {
             return own_ticket(q, format, language);
         };
+        let notice = notice(here.room);
         // SAFETY: nap.h's promises.
         let (mut page, form) = unsafe {
             (
-                page_of(&here, text(q.issued), q, wall_now()),
+                page_of(&here, text(q.issued), &notice, q, wall_now()),
                 form_of(here.room, q),
             )
         };
@@ -143,10 +163,21 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
             (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
             _ => Sent::Nothing,
         };
+        if format == Format::Html {
+            page.ask = first_ask(&here);
+        }
         let answer = here.process.host.answer(q.r);
         say(&answer, own_page(here.setup, q), &page, format, language);
         q.ticket_status as c_int
     })
+}
+
+/// When the page of who waits asks first: it has its turn among those who ask.
+fn first_ask(here: &Here<'_>) -> Option<Micros> {
+    let start = ticket_of(here.a).0?.start;
+    let now = here.process.segment.now();
+    let poll = here.room.permits.calls.asks.poll(now)?;
+    Some(ticket_interval(start - now, poll.wait))
 }
 
 /// The form that came with the refused request.
@@ -190,9 +221,10 @@ pub unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
             return;
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
+        let notice = notice(here.room);
         // SAFETY: nap.h's promises.
         let (mut page, (_, language), method) = unsafe {
-            let page = page_of(&here, &token, q, wall_now());
+            let page = page_of(&here, &token, &notice, q, wall_now());
             (page, wishes(q), bytes(q.method))
         };
         if method == b"POST" {
@@ -231,6 +263,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
         Some((room, good))
     });
     let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
+    let notice = brought.map_or(String::new(), |(room, _)| notice(room));
     let ticket = brought.map(|(_, ticket)| page::Ticket::of(&ticket, &token, now));
     let page = Page {
         reason: Reason::None,
@@ -242,6 +275,8 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
         // SAFETY: nap.h: q's strings are live for the call.
         path: unsafe { text(q.ticket_path) },
         sent: Sent::Nothing,
+        notice: &notice,
+        ask: None,
     };
     let answer = process.host.answer(q.r);
     answer.set(c"Cache-Control", "no-store, private");
@@ -337,16 +372,21 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
     })
 }
 
-pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
+pub unsafe extern "C" fn info(q: *const nap_request, form: c_int, control: nap_str, own: nap_str) {
     guard((), || {
         // SAFETY: nap.h's promise.
         let (Some(process), Some(q)) = (process::process(), unsafe { q.as_ref() }) else {
             return;
         };
-        let report = report(process);
+        let mut report = report(process);
+        // SAFETY: nap.h's promise.
+        let (control, own) = unsafe { (text(control), text(own)) };
+        if !control.is_empty() {
+            report.open(door(process, control, own));
+        }
         let answer = process.host.answer(q.r);
         answer.set(c"Cache-Control", "no-store");
-        match json {
+        match form {
             0 => {
                 // SAFETY: nap.h's promise.
                 let path = unsafe { text(q.ticket_path) };
@@ -360,9 +400,19 @@ pub unsafe extern "C" fn info(q: *const nap_request, json: c_int) {
                 answer.set(c"Content-Security-Policy", POLICY);
                 answer.body("text/html; charset=utf-8", &report.to_html(files));
             }
-            _ => answer.body("application/json", &report.to_json()),
+            1 => answer.body("application/json", &report.to_json()),
+            _ => answer.body("text/plain; charset=utf-8", &report.to_advice()),
         }
     });
+}
+
+fn door(process: &Process, path: &str, back: &str) -> Door {
+    let unix_s = wall_now().unix.secs_floor();
+    Door {
+        path: path.to_owned(),
+        nonce: control::nonce(&process.segment.head().secret, unix_s),
+        back: back.to_owned(),
+    }
 }
 
 /// All rooms as they are now; under the lock numbers are only copied.
@@ -375,5 +425,13 @@ pub fn report(process: &Process) -> Report {
         snapshot.locked = segment.now() - now;
     });
     snapshot.take_recent(segment.recent());
-    Report::of(&snapshot, wall_now(), &segment.workers())
+    snapshot.take_events(super::telepoll::events(segment));
+    snapshot.take_controls(segment.controls());
+    let report = Report::of(&snapshot, wall_now(), &segment.workers());
+    let Some(tables) = segment.balancing() else {
+        return report;
+    };
+    let mut balancers = Balancers::new(tables.sizes()[0]);
+    tables.with(|engine| balancers.take(engine, segment.now()));
+    report.with_balancers(&balancers)
 }

@@ -11,9 +11,10 @@ use once_cell::sync::OnceCell;
 
 use super::host::Host;
 use crate::conf::RoomConf;
-use crate::nap::ticket::Keys;
+use crate::nap::ticket::{Keys, Ticket};
 use crate::page::own::Own;
 use crate::room::children::Child;
+use crate::room::control::Control;
 use crate::room::owner::{Life, Owner};
 use crate::room::permits::Permits;
 use crate::room::recent::Recent;
@@ -29,7 +30,7 @@ pub struct Process {
 
 /// A configuration in force.
 pub struct Setup {
-    /// Rooms by the index the shim was told.
+    /// Rooms and their pages, by the index the shim was told.
     pub rooms: Vec<RoomSetup>,
     /// Keys of ticket signatures.
     pub keys: Keys,
@@ -41,20 +42,47 @@ pub struct Setup {
     pub ticket_log: bool,
 }
 
-/// A room in force.
+/// A room in force, for what matches none of its pages; or one of its pages.
 pub struct RoomSetup {
     /// As configured.
     pub conf: RoomConf,
+    /// Index of the room itself.
+    pub room: usize,
     /// Its page gate.
     pub gate: u32,
     /// Run Ready of that gate.
     pub permits: &'static Permits,
     /// The last minutes of that gate.
     pub recent: Option<&'static Recent>,
+    /// What is set for it by hand.
+    pub control: Option<&'static Control>,
     /// Name of the ticket cookie without and with TLS.
     pub cookie: [String; 2],
+    /// Hashes of the room's name and the page's, as its tickets have them.
+    pub hashes: [u32; 2],
     /// How long after its end a ticket's cookie is still of use, microseconds.
     pub grace_us: u64,
+    /// Of a room that has sessions.
+    pub sessions: Option<SessionSetup>,
+}
+
+/// The sessions of a room in force.
+pub struct SessionSetup {
+    /// Index of the room in the segment.
+    pub room: u32,
+    /// Its session gate.
+    pub lobby: u32,
+    /// Name of the cookie that tells a member, without and with TLS.
+    pub cookie: [String; 2],
+    /// It is one of ours.
+    pub own: bool,
+}
+
+impl RoomSetup {
+    /// Is the ticket one of this gate's?
+    pub fn sells(&self, ticket: &Ticket) -> bool {
+        self.hashes == [ticket.room, ticket.gate]
+    }
 }
 
 /// A child process that serves.

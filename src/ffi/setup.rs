@@ -11,7 +11,8 @@ use super::contract::{
 };
 use super::guard::guard;
 use super::host::Host;
-use super::process::{self, RoomSetup, Setup};
+use super::pacing;
+use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::text::{put_error, text};
 use super::ticket_log;
 use crate::bwshare::table::stripes_for;
@@ -19,14 +20,18 @@ use crate::bwshare::trace::ROWS;
 use crate::conf::bwshare::{CLIENTS, TRACE};
 use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
 use crate::micros::Micros;
-use crate::nap::ticket::{Key, Keys};
+use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
 use crate::room::children::Workers;
 use crate::room::naming::{Entered, LetGo};
 use crate::room::permits::PERMITS;
+use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
+use crate::sqs::page_scheduler::{Pace, law};
+use crate::sqs::sessions::sets_for;
+use crate::telepoll::{self, Form, Mode};
 
 /// Holds two structs to the same size and each of the fields, which are all of them, to the same
 /// place.
@@ -42,18 +47,24 @@ macro_rules! same_layout {
     };
 }
 
+pub(super) use same_layout;
+
 same_layout!(RoomConf as nap_room_conf:
-    name cookie cookie_attributes run_ready wait_max_us wait_limit re_access history download
+    name page cookie cookie_attributes run_ready beside wait_max_us wait_limit re_access history download
     slot_period_us slot_tickets ticket_lifetime_us ticket_prime_us ticket_horizon_us
     ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
-    run_ready_min run_ready_max run_ready_history
-    keep_form form_charset);
+    run_ready_law run_ready_own run_ready_min run_ready_max run_ready_history
+    keep_form poll_base_us poll_rate poll_mode poll_k poll_form form_charset
+    session_cookie session session_idle_us session_parallel session_start
+    session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
-    server_limit thread_limit threads_per_child max_workers threaded cores);
+    server_limit thread_limit threads_per_child max_workers threaded cores members spare);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
+    /// Processors there are.
+    cores: u32,
     rooms: Vec<RoomSetup>,
     keys: Option<Keys>,
     pages: Vec<Own>,
@@ -63,6 +74,8 @@ static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
 
 /// Rooms and gates there may be beyond those of the first configuration, for graceful restarts.
 const SPARE: usize = 8;
+/// Sessions remembered by default: 4 MB, and none of it is touched before there are some.
+const SESSIONS: u64 = 16 << 10;
 
 /// # Safety
 /// nap.h: `room` is live and ours for the call, or null.
@@ -110,6 +123,35 @@ pub unsafe extern "C" fn conf_room_init(room: *mut nap_room_conf, name: nap_str)
         let (room, name) = unsafe { (room_conf(room), text(name)) };
         if let (Some(room), Ok(fresh)) = (room, RoomConf::new(name)) {
             *room = fresh;
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_page_init(
+    page: *mut nap_room_conf,
+    room: *const nap_room_conf,
+    name: nap_str,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises; the room is only read, and another.
+        let (page, room, name) =
+            unsafe { (room_conf(page), room_conf(room.cast_mut()), text(name)) };
+        let (Some(page), Some(room)) = (page, room) else {
+            return -1;
+        };
+        let made = RoomConf::new_page(room, name).map(|fresh| *page = fresh);
+        // SAFETY: nap.h's promise.
+        unsafe { told(made, err) }
+    })
+}
+
+pub unsafe extern "C" fn conf_page_over(page: *mut nap_room_conf, room: *const nap_room_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promises; the room is only read, and another.
+        let (page, room) = unsafe { (room_conf(page), room_conf(room.cast_mut())) };
+        if let (Some(page), Some(room)) = (page, room) {
+            page.over(room);
         }
     });
 }
@@ -215,6 +257,7 @@ pub unsafe extern "C" fn segment_open(
     segment: *mut nap_segment,
     server: *const nap_server_conf,
     rooms: usize,
+    gates: usize,
     state_path: nap_str,
     children_uid: u32,
     host: *const nap_host,
@@ -232,7 +275,14 @@ pub unsafe extern "C" fn segment_open(
         let Some((((handle, server), host), path)) = given else {
             return -1;
         };
-        let result = open(handle, server, rooms, path, children_uid, &host).map(|segment| {
+        let result = open(
+            handle,
+            dims(server, rooms, gates),
+            path,
+            children_uid,
+            &host,
+        )
+        .map(|segment| {
             if !process::begin(segment, host) {
                 host.log(
                     NAP_LOG_ERROR,
@@ -246,6 +296,7 @@ pub unsafe extern "C" fn segment_open(
             *DRAFT
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {
+                cores: server.cores,
                 rooms: Vec::new(),
                 keys: None,
                 pages: Vec::new(),
@@ -258,13 +309,11 @@ pub unsafe extern "C" fn segment_open(
 
 fn open(
     handle: &mut nap_segment,
-    server: &ServerConf,
-    rooms: usize,
+    dims: Dims,
     path: &str,
     children_uid: u32,
     host: &Host,
 ) -> Result<Segment, String> {
-    let dims = dims(server, rooms);
     if !handle.base.is_null() {
         // SAFETY: what the shim keeps came from an earlier load's segment_open in this process,
         // and nothing ever unmaps it.
@@ -318,7 +367,8 @@ fn open(
     Ok(segment)
 }
 
-fn dims(server: &ServerConf, rooms: usize) -> Dims {
+fn dims(server: &ServerConf, rooms: usize, gates: usize) -> Dims {
+    let gates = gates.max(rooms).saturating_add(SPARE) as u32;
     let rooms = rooms.saturating_add(SPARE) as u32;
     let threads = server.thread_limit.max(server.threads_per_child).max(1);
     let from_mpm = server
@@ -330,6 +380,10 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
         _ => from_mpm.clamp(64, 1 << 20),
     };
     let [stripes, trace_sets] = debt_dims(server);
+    let sessions = match server.table_sessions {
+        n if n > 0 => n as u64,
+        _ => SESSIONS,
+    };
     Dims {
         // Graceful restarts run two generations side by side.
         children: server
@@ -338,10 +392,21 @@ fn dims(server: &ServerConf, rooms: usize) -> Dims {
             .saturating_mul(2)
             .min(u32::from(u16::MAX)),
         rooms,
-        gates: rooms,
+        gates,
         places: waiters,
         stripes,
         trace_sets,
+        session_sets: sets_for(sessions),
+        executors: executors(server),
+        flights: from_mpm.saturating_add(64),
+    }
+}
+
+/// Entries for the members that balancers have, and as many that a graceful restart may bring.
+fn executors(server: &ServerConf) -> u32 {
+    match server.members {
+        0 => 0,
+        n => n.saturating_mul(2).saturating_add(8).clamp(16, 1024),
     }
 }
 
@@ -372,15 +437,15 @@ fn next_generation(segment: &Segment) -> u32 {
     segment.head().generation.load(Relaxed).wrapping_add(1)
 }
 
-pub unsafe extern "C" fn room_keep(name: nap_str) {
+pub unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        let name = unsafe { text(name) };
+        let (name, page) = unsafe { (text(name), text(page)) };
         if let Some(process) = process::process() {
             let generation = next_generation(&process.segment);
             process
                 .segment
-                .locked(|tables, _, _| tables.keep_room(name, generation));
+                .locked(|tables, _, _| tables.keep_room(name, page, generation));
         }
     });
 }
@@ -396,67 +461,122 @@ pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char
         else {
             return -1;
         };
-        let segment = &process.segment;
-        let run_ready = conf.run_ready.clamp(1, PERMITS as i64) as u32;
-        let terms = terms(conf, segment.workers().places(run_ready));
-        let (name, generation) = (conf.name.as_str(), next_generation(segment));
-        let entered = segment
-            .locked(|tables, now, wakes| tables.enter_room(name, generation, terms, now, wakes))
-            .flatten()
-            .and_then(|entered| Some((entered, segment.permits(entered.gate)?)));
-        let Some((Entered { gate, let_go }, permits)) = entered else {
-            let message = format!(
-                "room {name}: the tables are full until a full restart; it is not scheduled"
-            );
+        match enter(conf, draft, process) {
+            Ok(index) => index as c_int,
             // SAFETY: nap.h's promise.
-            return unsafe { told(Err(message), err) };
-        };
-        if let Some(LetGo { room, tickets }) = let_go {
-            let line = format!(
-                "room {name} has taken over the entry of room {}, which is configured no more; \
-                 {tickets} of its tickets were still out",
-                room.name()
-            );
-            process.host.log(NAP_LOG_NOTICE, &line);
+            Err(message) => unsafe { told(Err(message), err) },
         }
-        let cookie = match conf.cookie.as_str() {
-            "" => [format!("nap-{name}"), format!("__Host-nap-{name}")],
-            own => [own.to_owned(), own.to_owned()],
-        };
-        let grace_us = terms.grace().0;
-        draft.rooms.push(RoomSetup {
-            conf: *conf,
-            gate,
-            permits,
-            recent: process.segment.recent().get(gate as usize),
-            cookie,
-            grace_us,
-        });
-        (draft.rooms.len() - 1) as c_int
     })
 }
 
-/// A room's settings as its gate wants them.
-fn terms(conf: &RoomConf, parked: u32) -> Terms {
-    let micros = |us: i64| Micros(us.max(0) as u64);
-    let choice = |value: i64| match value {
-        AUTO => Choice {
-            how: how::AUTO,
-            n: 0,
-        },
-        PAPER => Choice {
-            how: how::PAPER,
-            n: 0,
-        },
-        OFF => Choice {
-            how: how::OFF,
-            n: 0,
-        },
-        n => Choice {
-            how: how::FIXED,
-            n: n.clamp(0, i64::from(u32::MAX)) as u32,
-        },
+/// A room, or a page of one that has been entered before, into the tables: its index.
+fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize, String> {
+    let segment = &process.segment;
+    let running = conf.run_ready_max.saturating_add(conf.beside.max(0));
+    let running = running.clamp(1, i64::from(u32::MAX)) as u32;
+    let terms = terms(conf, segment.workers().places(running));
+    let settings = (terms, pace(conf));
+    let (name, page) = (conf.name.as_str(), conf.page.as_str());
+    let generation = next_generation(segment);
+    let entered = segment.locked(|tables, now, wakes| match page {
+        "" => tables.enter_room(name, generation, settings, now, wakes),
+        page => {
+            let gate = tables.enter_page(name, page, generation, settings, now)?;
+            Some(Entered { gate, let_go: None })
+        }
+    });
+    let entered = entered
+        .flatten()
+        .and_then(|entered| Some((entered, segment.permits(entered.gate)?)));
+    let Some((Entered { gate, let_go }, permits)) = entered else {
+        let goes = match page {
+            "" => "it is not scheduled",
+            _ => "it goes with the room's own gate",
+        };
+        let title = conf.title();
+        return Err(format!(
+            "{title}: the tables are full until a full restart; {goes}"
+        ));
     };
+    if let Some(LetGo { room, tickets }) = let_go {
+        let line = format!(
+            "room {name} has taken over the entry of room {}, which is configured no more; \
+             {tickets} of its tickets were still out",
+            room.name()
+        );
+        process.host.log(NAP_LOG_NOTICE, &line);
+    }
+    let own = draft
+        .rooms
+        .iter()
+        .position(|room| room.conf.name == conf.name);
+    permits.calls.asks.set(&poll_terms(conf));
+    draft.rooms.push(RoomSetup {
+        conf: *conf,
+        room: own.unwrap_or(draft.rooms.len()),
+        gate,
+        permits,
+        recent: segment.recent().get(gate as usize),
+        control: segment.controls().get(gate as usize),
+        cookie: cookies(conf),
+        hashes: [name_hash(name), name_hash(page)],
+        grace_us: terms.grace().0,
+        sessions: None,
+    });
+    Ok(draft.rooms.len() - 1)
+}
+
+/// How those are spread who ask where they stand.
+fn poll_terms(conf: &RoomConf) -> telepoll::Terms {
+    let base = Micros(u64::try_from(conf.poll_base_us).unwrap_or(0));
+    telepoll::Terms {
+        mode: match conf.poll_mode {
+            1 => Mode::Relevel,
+            2 => Mode::Concentrate,
+            _ => Mode::Level,
+        },
+        form: match conf.poll_form {
+            1 => Form::Paper,
+            _ => Form::Smooth,
+        },
+        k: conf.poll_k.clamp(1, 100) as u16,
+        ..telepoll::Terms::new(base, conf.poll_rate.max(1) as f64)
+    }
+}
+
+/// The ticket cookie's name without and with TLS. Tickets of two pages live side by side; `~` is in no
+/// room's name.
+fn cookies(conf: &RoomConf) -> [String; 2] {
+    let name = conf.name.as_str();
+    let page = match conf.page.as_str() {
+        "" => String::new(),
+        page => format!("~{page}"),
+    };
+    match conf.cookie.as_str() {
+        "" => [
+            format!("nap-{name}{page}"),
+            format!("__Host-nap-{name}{page}"),
+        ],
+        own => [format!("{own}{page}"), format!("{own}{page}")],
+    }
+}
+
+fn micros(us: i64) -> Micros {
+    Micros(us.max(0) as u64)
+}
+
+fn choice(value: i64) -> Choice {
+    let of = |how, n| Choice { how, n };
+    match value {
+        AUTO => of(how::AUTO, 0),
+        PAPER => of(how::PAPER, 0),
+        OFF => of(how::OFF, 0),
+        n => of(how::FIXED, n.clamp(0, i64::from(u32::MAX)) as u32),
+    }
+}
+
+/// A room's settings as its gate wants them.
+pub fn terms(conf: &RoomConf, parked: u32) -> Terms {
     Terms {
         bound: micros(conf.wait_max_us),
         run_ready: conf.run_ready.clamp(1, PERMITS as i64) as u32,
@@ -468,11 +588,29 @@ fn terms(conf: &RoomConf, parked: u32) -> Terms {
         lifetime: micros(conf.ticket_lifetime_us),
         prime: micros(conf.ticket_prime_us),
         horizon: micros(conf.ticket_horizon_us),
+        poll: micros(conf.poll_base_us),
         share: choice(conf.ticket_share_ppm),
         overbook: choice(conf.overbook_ppm),
         per_client: choice(conf.tickets_per_client),
         bind: u32::from(conf.ticket_bind > 0),
         parked,
+    }
+}
+
+/// How its permits are found.
+fn pace(conf: &RoomConf) -> Pace {
+    let permits = |n: i64| n.clamp(1, PERMITS as i64) as u32;
+    Pace {
+        law: match conf.run_ready_law {
+            1 => law::AUTO,
+            2 => law::PAPER,
+            _ => law::FIXED,
+        },
+        own: u32::from(conf.run_ready_own == 1),
+        start: permits(conf.run_ready),
+        lo: permits(conf.run_ready_min),
+        hi: permits(conf.run_ready_max),
+        history: conf.run_ready_history.clamp(1, 50) as u32,
     }
 }
 
@@ -541,15 +679,17 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
             .take();
-        let (Some(draft), Some(process)) = (draft, process::process()) else {
+        let (Some(mut draft), Some(process)) = (draft, process::process()) else {
             return;
         };
+        enter_sessions(&mut draft, process);
         let head = process.segment.head();
         let keys = draft
             .keys
             .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
         let Some(keys) = keys else { return };
         head.generation.fetch_add(1, SeqCst);
+        process.segment.locked(|tables, _, _| tables.share_places());
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
@@ -561,6 +701,66 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             ticket_log: ticket_log != 0,
         });
     });
+}
+
+/// Session gates, once all pages are in the tables.
+fn enter_sessions(draft: &mut Draft, process: &Process) {
+    let (segment, cores) = (&process.segment, draft.cores);
+    let generation = next_generation(segment);
+    let rooms = draft.rooms.iter_mut();
+    for room in rooms.filter(|room| !room.conf.is_page()) {
+        let conf = &room.conf;
+        let name = conf.name.as_str();
+        if conf.session != 1 {
+            segment.locked(|tables, _, _| tables.close_lobby(name));
+            continue;
+        }
+        let running = conf.run_ready.saturating_add(conf.beside.max(0));
+        let running = running.clamp(1, i64::from(u32::MAX)) as u32;
+        let terms = Terms {
+            wait_limit: choice(conf.session_queue),
+            re_access: choice(AUTO),
+            ..terms(conf, segment.workers().places(running))
+        };
+        let starts = start_terms(conf, cores);
+        let entered = segment
+            .locked(|tables, now, _| tables.enter_lobby(name, generation, terms, starts, now));
+        let Some((room_index, lobby)) = entered.flatten() else {
+            let line = format!(
+                "room {name}: the tables are full until a full restart; it has no sessions"
+            );
+            process.host.log(NAP_LOG_ERROR, &line);
+            continue;
+        };
+        let cookie = conf.session_cookie.as_str();
+        room.sessions = Some(SessionSetup {
+            room: room_index,
+            lobby,
+            // No ticket's begins like this, and no room's name has a "~".
+            cookie: match cookie {
+                "" => [format!("naps~{name}"), format!("__Host-naps~{name}")],
+                own => [own.to_owned(), own.to_owned()],
+            },
+            own: cookie.is_empty(),
+        });
+    }
+}
+
+fn start_terms(conf: &RoomConf, cores: u32) -> StartTerms {
+    let Choice { how, .. } = choice(conf.session_start);
+    StartTerms {
+        on: 1,
+        how,
+        parallel: conf.session_parallel.clamp(1, 16) as u32,
+        cores,
+        idle: micros(conf.session_idle_us),
+        interval: micros(conf.session_start),
+        threshold: conf.start_threshold.max(0) as u64,
+        inc: micros(conf.start_inc_us),
+        dec: micros(conf.start_dec_us),
+        min: micros(conf.start_min_us),
+        max: micros(conf.start_max_us),
+    }
 }
 
 pub unsafe extern "C" fn child_gone(pid: c_int) {
@@ -577,6 +777,7 @@ pub unsafe extern "C" fn tick() {
             // Without rooms nobody else notes the time that a full restart goes on from.
             process.segment.tick_if_due();
             ticket_log::expire(process, setup);
+            pacing::log_moves(process);
         }
     });
 }

@@ -54,22 +54,22 @@ struct HorizonLine {
 /// What all clients owe together.
 #[derive(Clone, Debug, Serialize)]
 pub struct DebtReport {
-    version: &'static str,
-    time: String,
-    limits: Vec<LimitLine>,
-    requests: u64,
-    bytes: u64,
-    refused: Vec<(&'static str, u64)>,
-    refused_in_all: u64,
-    would_be_refused: u64,
-    excused: u64,
-    clients_in_debt: usize,
-    clients_capacity: usize,
-    debts_lost: u64,
-    trace_rows: usize,
-    clients_not_shown: u64,
+    pub(super) version: &'static str,
+    pub(super) time: String,
+    pub(super) limits: Vec<LimitLine>,
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) refused: Vec<(&'static str, u64)>,
+    pub(super) refused_in_all: u64,
+    pub(super) would_be_refused: u64,
+    pub(super) excused: u64,
+    pub(super) clients_in_debt: usize,
+    pub(super) clients_capacity: usize,
+    pub(super) debts_lost: u64,
+    pub(super) trace_rows: usize,
+    pub(super) clients_not_shown: u64,
     /// Of the requests inside all longer horizons, the share inside this one; shortest first.
-    horizon_shares: Vec<Option<f64>>,
+    pub(super) horizon_shares: Vec<Option<f64>>,
 }
 
 /// A client of the trace, and what it owes now.

@@ -158,12 +158,18 @@ impl Scale {
 
     /// A line through values that lie side by side.
     pub fn line(self, name: &'static str, values: &[u32], filled: bool) -> Line {
+        let values: Vec<f64> = values.iter().copied().map(f64::from).collect();
+        self.curve(name, &values, filled)
+    }
+
+    /// The same, of values that are not whole.
+    pub fn curve(self, name: &'static str, values: &[f64], filled: bool) -> Line {
         let last = values.len().saturating_sub(1).max(1) as f64;
         let points: Vec<String> = (0_u32..)
             .zip(values)
             .map(|(i, &value)| {
                 let x = 100.0 * f64::from(i) / last;
-                let y = 100.0 * (1.0 - self.part(f64::from(value)));
+                let y = 100.0 * (1.0 - self.part(value));
                 format!("{},{}", short(x), short(y))
             })
             .collect();

@@ -1,9 +1,10 @@
-//! The four charts of a gate: who waits, throughput, response times as in the paper's figure 6, and
-//! tickets by slot.
+//! The charts of a gate: who waits, throughput, response times as in the paper's figure 6, tickets by
+//! slot, and where it finds itself the Run Ready limit over time, as in figure 10 of SQS's paper.
 
 use super::chart::{Chart, Key, Line, Mark, Scale, Sign, Tick, short, x_tick};
 use super::minutes::Minutes;
 use super::report::{GateLine, SlotLine};
+use super::sessions::SessionsLine;
 use super::time_of_day;
 use crate::micros::Micros;
 
@@ -14,11 +15,76 @@ const SLOTS: usize = 36;
 
 /// All of them; `id` is unique to the gate.
 pub(super) fn of(gate: &GateLine, id: &str) -> Vec<Chart> {
-    vec![
+    let mut charts = vec![
         queue(gate, format!("{id}-queue")),
         throughput(gate, format!("{id}-throughput")),
         responses(gate, format!("{id}-responses")),
         tickets(gate, format!("{id}-tickets")),
+    ];
+    if gate.run_ready.law != "fixed" {
+        charts.push(run_ready(gate, format!("{id}-run-ready")));
+    }
+    charts
+}
+
+/// A room's session interval and the mean queue of its pages, as in the SQS paper's figure 9.
+pub(super) fn of_sessions(
+    sessions: &SessionsLine,
+    minutes: Option<&Minutes>,
+    id: &str,
+) -> Vec<Chart> {
+    let xs = minutes.map(minutes_along).unwrap_or_default();
+    // A second in which nobody looked is like the one before.
+    let known = |seconds: &[Option<f64>]| -> Vec<f64> {
+        let mut last = 0.0;
+        let held = |second: &Option<f64>| {
+            last = second.unwrap_or(last);
+            last
+        };
+        seconds.iter().map(held).collect()
+    };
+    let intervals = known(&sessions.minutes.interval_s);
+    let queues = known(&sessions.minutes.page_queue);
+    let top = |values: &[f64], least: f64| values.iter().copied().fold(least, f64::max);
+    let (longest, fullest) = (top(&intervals, sessions.interval_s), top(&queues, 0.0));
+    let (seconds, places) = (Scale::to(longest, 0.001), Scale::to(fullest, 0.5));
+    vec![
+        Chart {
+            id: format!("{id}-interval"),
+            title: "Session interval",
+            said: format!(
+                "A session may start every {} s, at most every {} s in these five minutes.",
+                short(sessions.interval_s),
+                short(longest)
+            ),
+            keys: vec![Key::new(Sign::Line("limit"), "seconds between two starts")],
+            ys: seconds.ys(" s"),
+            xs: xs.clone(),
+            lines: vec![seconds.curve("limit", &intervals, false)],
+            ..Chart::default()
+        },
+        Chart {
+            id: format!("{id}-page-queue"),
+            title: "Mean page queue",
+            said: format!(
+                "{} wait at a page in the mean now, at most {} in these five minutes.",
+                short(queues.last().copied().unwrap_or(0.0)),
+                short(fullest)
+            ),
+            keys: vec![Key::new(
+                Sign::Line("queue"),
+                "mean length of the page queues",
+            )],
+            ys: places.ys(""),
+            xs,
+            lines: vec![places.curve("queue", &queues, true)],
+            empty: if fullest == 0.0 {
+                "no page had a queue"
+            } else {
+                ""
+            },
+            ..Chart::default()
+        },
     ]
 }
 
@@ -83,6 +149,32 @@ fn queue(gate: &GateLine, id: String) -> Chart {
         xs: minutes_along(minutes),
         lines,
         empty: if longest == 0 { "nobody waited" } else { "" },
+        ..Chart::default()
+    }
+}
+
+fn run_ready(gate: &GateLine, id: String) -> Chart {
+    let (limits, running) = (&gate.run_ready.limit_recent, &gate.recent.running);
+    let least = limits.iter().copied().min().unwrap_or(0);
+    let highest = most(limits);
+    let scale = Scale::to(f64::from(highest.max(most(running))), 1.0);
+    Chart {
+        id,
+        title: "Run Ready limit over time",
+        said: format!(
+            "The limit is {}; in these five minutes it was {least} to {highest}.",
+            gate.run_ready.limit
+        ),
+        keys: vec![
+            Key::new(Sign::Line("served"), "running"),
+            Key::new(Sign::Line("limit"), "Run Ready limit"),
+        ],
+        ys: scale.ys(""),
+        xs: minutes_along(&gate.recent),
+        lines: vec![
+            scale.line("served", running, true),
+            scale.line("limit", limits, false),
+        ],
         ..Chart::default()
     }
 }

@@ -5,6 +5,7 @@ use askama::Template;
 use super::chart::Chart;
 use super::minutes::Minutes;
 use super::report::{GateLine, Report, RoomLine};
+use super::sessions::SessionsLine;
 use super::{charts, time_of_day};
 
 /// Addresses of the page's own style, script and icon.
@@ -46,15 +47,37 @@ impl Report {
 struct RoomHtml<'a> {
     id: String,
     name: &'a str,
+    sessions: Option<SessionsHtml<'a>>,
     gates: Vec<GateHtml<'a>>,
 }
 
+/// Its sessions.
+#[derive(Template)]
+#[template(path = "info/sessions.html")]
+struct SessionsHtml<'a> {
+    sessions: &'a SessionsLine,
+    charts: Vec<Chart>,
+}
+
 impl<'a> RoomHtml<'a> {
+    /// The gate that tells what is set by hand for the room.
+    fn first(&self) -> Option<&GateLine> {
+        self.gates.first().map(|gate| gate.gate)
+    }
+
     fn of(room: &'a RoomLine, at: u32) -> RoomHtml<'a> {
         let gates = (1..).zip(&room.gates);
         RoomHtml {
             id: format!("room-{at}"),
             name: &room.name,
+            sessions: room.sessions.as_ref().map(|sessions| {
+                let minutes = room.gates.first().map(|gate| &gate.recent);
+                let id = format!("room-{at}-sessions");
+                SessionsHtml {
+                    sessions,
+                    charts: charts::of_sessions(sessions, minutes, &id),
+                }
+            }),
             gates: gates
                 .map(|(n, gate)| GateHtml::of(gate, &room.name, format!("room-{at}-{n}")))
                 .collect(),

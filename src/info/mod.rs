@@ -4,26 +4,37 @@
 //!   Snapshot::new          sets memory aside                         before the lock
 //!   Snapshot::take         copies plain numbers, nothing else        under the lock
 //!   Snapshot::take_recent  copies the last minutes                   after it
+//!   Snapshot::take_events  and how busy events are
 //!   Report::of             figures, ratios, sentences: why, summary
-//!   to_json, to_html (html, charts, chart), line_for_start
+//!   to_json, to_html (html, charts, chart), line_for_start, to_metrics, to_server_status,
+//!   to_advice
 //! ```
 //!
 //! [`Report`]'s field names are the keys of `/nap-info?json`, and this is the only place that has
 //! them; `docs/nap-info.md` explains each, and a test holds it to that.
 
+mod advice;
+mod balancers;
 mod bwshare;
 mod chart;
 mod charts;
+mod events;
 mod html;
+mod metrics;
 mod minutes;
+mod pacing;
 mod report;
+mod server_status;
+mod sessions;
 mod snapshot;
 mod summary;
 mod why;
 
+pub use balancers::Balancers;
 pub use bwshare::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 pub use html::Files;
-pub use report::Report;
+pub use metrics::METRICS;
+pub use report::{Door, Report};
 pub use snapshot::Snapshot;
 
 /// The time of day in a date and time.

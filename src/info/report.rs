@@ -6,8 +6,12 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::balancers::{BalancerLine, Balancers};
+use super::events::EventLine;
 use super::minutes::{Answers, Minutes};
-use super::snapshot::{ChildShot, GateShot, RecentShot, Snapshot};
+use super::pacing::RunReady;
+use super::sessions::SessionsLine;
+use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
 use super::summary::{self, State};
 use super::why;
 use crate::micros::Micros;
@@ -33,10 +37,27 @@ pub struct Report {
     pub(super) epoch: String,
     pub(super) node: u8,
     pub(super) attention: Vec<String>,
+    pub(super) control: Option<Door>,
     pub(super) workers: WorkersLine,
     pub(super) children: Vec<ChildLine>,
     pub(super) rooms: Vec<RoomLine>,
+    pub(super) events: Vec<EventLine>,
     pub(super) tickets: Vec<TicketLine>,
+    /// Explained in docs/oxthas.md.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) balancers: Vec<BalancerLine>,
+}
+
+/// Where `nap-control` is, if it is switched on.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Door {
+    /// Its address.
+    pub path: String,
+    /// What must come with what is sent there.
+    pub nonce: String,
+    /// Address of the page this is.
+    #[serde(skip)]
+    pub back: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -69,6 +90,7 @@ pub(super) struct ChildLine {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RoomLine {
     pub name: String,
+    pub sessions: Option<SessionsLine>,
     pub gates: Vec<GateLine>,
 }
 
@@ -81,18 +103,23 @@ pub(super) struct GateLine {
     pub wait: Wait,
     pub speed: Speed,
     pub promise: Promise,
+    pub calls: Calls,
     pub recent: Minutes,
     pub answers: Answers,
     pub slots_why: String,
     pub slots: Vec<SlotLine>,
     pub counts: Counts,
     pub settings: Settings,
+    pub by_hand: ByHand,
 }
 
+/// What an administrator has set.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct RunReady {
-    pub limit: u32,
-    pub running: u32,
+pub(super) struct ByHand {
+    pub admits: &'static str,
+    pub limit: Option<u32>,
+    pub notice: String,
+    pub revoked: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -119,6 +146,15 @@ pub(super) struct Speed {
     pub line_intercept_s: Option<f64>,
     pub line_slope_s: Option<f64>,
     pub rho: f64,
+}
+
+/// The early call.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Calls {
+    pub asked: u64,
+    pub called: u64,
+    pub came: u64,
+    pub silent: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -211,6 +247,12 @@ pub(super) struct TicketLine {
 }
 
 impl Report {
+    /// The same with what is known of balancer members.
+    pub fn with_balancers(mut self, balancers: &Balancers) -> Report {
+        self.balancers = balancers.lines();
+        self
+    }
+
     /// What `snapshot` shows; `wall` is the clock when it was taken.
     pub fn of(snapshot: &Snapshot, wall: Wall, workers: &Workers) -> Report {
         let clock = Clock {
@@ -221,8 +263,14 @@ impl Report {
         let rooms: Vec<RoomLine> = snapshot
             .rooms
             .iter()
-            .map(|room| RoomLine {
+            .enumerate()
+            .map(|(at, room)| RoomLine {
                 name: room.name().to_owned(),
+                sessions: snapshot
+                    .sessions
+                    .get(at)
+                    .and_then(Option::as_ref)
+                    .map(SessionsLine::of),
                 gates: gates_of(room, snapshot)
                     .map(|(gate, name)| GateLine::of(gate, name, snapshot, &wanted, clock))
                     .collect(),
@@ -240,6 +288,7 @@ impl Report {
             epoch: format!("{:016x}", snapshot.epoch),
             node: snapshot.node,
             attention: Vec::new(),
+            control: None,
             workers: WorkersLine::of(&snapshot.children, workers, wanted),
             children: snapshot
                 .children
@@ -256,10 +305,19 @@ impl Report {
                 })
                 .collect(),
             rooms,
+            events: (snapshot.events.iter())
+                .map(|(name, level)| EventLine::of(name, level))
+                .collect(),
+            balancers: Vec::new(),
             tickets: tickets.collect(),
         };
         report.attention = summary::attention(&report);
         report
+    }
+
+    /// Show the way to `nap-control`.
+    pub fn open(&mut self, door: Door) {
+        self.control = Some(door);
     }
 
     /// `/nap-info?json`.
@@ -316,19 +374,17 @@ impl Clock {
     }
 }
 
-/// A room's gates with their names; the gate of a room without pages has none.
+/// A room's gates with their names; its own gate has none.
 fn gates_of<'a>(
     room: &'a Room,
     snapshot: &'a Snapshot,
 ) -> impl Iterator<Item = (&'a GateShot, String)> {
-    let mut page = 0;
     room.gates().filter_map(move |at| {
         let gate = snapshot.gates.iter().find(|gate| gate.at == at)?;
-        page += u32::from(gate.kind == 1);
-        let name = match (gate.kind, room.n_pages) {
+        let name = match (gate.kind, gate.page.name()) {
             (2, _) => "session".to_owned(),
-            (_, 0 | 1) => String::new(),
-            _ => format!("page {page}"),
+            (_, "") => String::new(),
+            (_, page) => format!("page {page}"),
         };
         Some((gate, name))
     })
@@ -385,10 +441,7 @@ impl GateLine {
             name,
             state: "",
             summary: String::new(),
-            run_ready: RunReady {
-                limit: gate.permits,
-                running: gate.running,
-            },
+            run_ready: RunReady::of(gate, snapshot.pacing_of(gate.at), clock),
             wait: Wait {
                 limit: gate.limit,
                 wanted: gate.wanted,
@@ -412,17 +465,38 @@ impl GateLine {
                 rho: rounded(gate.rho),
             },
             promise: Promise::of(gate),
+            calls: Calls {
+                asked: gate.asked,
+                called: gate.called.called,
+                came: gate.called.came,
+                silent: gate.called.silent,
+            },
             recent: Minutes::of(recent, gate, clock),
             answers: Answers::of(recent, clock),
             slots_why: why::slot_tickets(gate),
             slots: own.map(|(_, slot)| SlotLine::of(slot, clock)).collect(),
             counts: Counts::of(gate),
             settings: Settings::of(&gate.terms),
+            by_hand: ByHand::of(gate, snapshot),
         };
         let state = State::of(&line);
         line.state = state.word();
         line.summary = summary::sentence(state, &line);
         line
+    }
+}
+
+impl ByHand {
+    fn of(gate: &GateShot, snapshot: &Snapshot) -> ByHand {
+        let mut shots = snapshot.gates.iter().zip(&snapshot.controls);
+        let own = shots.find(|(shot, _)| shot.at == gate.at);
+        let own = own.map_or_else(ControlShot::default, |(_, own)| own.clone());
+        ByHand {
+            admits: own.mode.name(),
+            limit: own.limit,
+            notice: own.notice,
+            revoked: own.revoked,
+        }
     }
 }
 

@@ -5,20 +5,29 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::sessions::SessionShot;
 use crate::micros::Micros;
 use crate::nap::slots::Slot;
 use crate::nap::wait_limit::Line as Regression;
+use crate::room::calls::Called;
+use crate::room::control::{Control, Mode};
 use crate::room::counts::Counts;
 use crate::room::gate::Gate;
 use crate::room::history::Record;
+use crate::room::page::Page;
 use crate::room::permits::Permits;
 use crate::room::places::Line;
 use crate::room::recent::{ANSWERS, Answer, Meter, Recent};
 use crate::room::terms::Terms;
 use crate::room::{Room, Tables};
+use crate::sqs::page_scheduler::PageScheduler;
+use crate::telepoll::Event;
+use crate::telepoll::event::Level;
 
 /// Open slots shown of a gate, the oldest first.
 const SLOTS: usize = 200;
+/// Gates of which it is shown how their limits move.
+const PACING: usize = 64;
 /// Tickets shown, the newest first.
 const TICKETS: usize = 50;
 /// Seconds shown of the last minutes; the second in which the snapshot is taken is not over.
@@ -34,13 +43,21 @@ pub struct Snapshot {
     pub(super) epoch: u64,
     pub(super) node: u8,
     pub(super) rooms: Vec<Room>,
+    /// Of each of them that has sessions: one for each of `rooms`, or none at all.
+    pub(super) sessions: Vec<Option<SessionShot>>,
     pub(super) gates: Vec<GateShot>,
+    /// The schedulers of those gates that move their limits, with the index of the gate.
+    pub(super) pacing: Vec<(u32, PageScheduler)>,
     /// With the index of the gate.
     pub(super) slots: Vec<(u32, Slot)>,
     pub(super) tickets: Vec<Record>,
     pub(super) children: Vec<ChildShot>,
     /// One for each of `gates`, or none at all.
     pub(super) recent: Vec<RecentShot>,
+    /// By name.
+    pub(super) events: Vec<(String, Level)>,
+    /// One for each of `gates`, or none at all.
+    pub(super) controls: Vec<ControlShot>,
 }
 
 /// One gate.
@@ -48,6 +65,7 @@ pub struct Snapshot {
 pub(super) struct GateShot {
     pub at: u32,
     pub kind: u32,
+    pub page: Page,
     pub terms: Terms,
     pub counts: Counts,
     /// L as the rule asks for it; none: not known yet.
@@ -72,6 +90,9 @@ pub(super) struct GateShot {
     pub permits: u32,
     pub running: u32,
     pub outstanding: u32,
+    pub called: Called,
+    /// Times that holders asked where they stand.
+    pub asked: u64,
     /// Got in without the lock.
     pub passed: u64,
 }
@@ -88,6 +109,15 @@ pub(super) struct RecentShot {
     pub sold: Vec<Option<u32>>,
     pub redeemed: Vec<Option<u32>>,
     pub answers: Vec<Answer>,
+}
+
+/// What is set by hand.
+#[derive(Clone, Default, Debug)]
+pub(super) struct ControlShot {
+    pub mode: Mode,
+    pub limit: Option<u32>,
+    pub notice: String,
+    pub revoked: u64,
 }
 
 /// One child.
@@ -108,11 +138,15 @@ impl Snapshot {
             epoch: 0,
             node: 0,
             rooms: Vec::with_capacity(rooms),
+            sessions: Vec::with_capacity(rooms),
             gates: Vec::with_capacity(gates),
+            pacing: Vec::with_capacity(gates.min(PACING)),
             slots: Vec::with_capacity(gates.saturating_mul(SLOTS)),
             tickets: Vec::with_capacity(TICKETS),
             children: Vec::with_capacity(children),
             recent: Vec::new(),
+            events: Vec::new(),
+            controls: Vec::new(),
         }
     }
 
@@ -121,12 +155,23 @@ impl Snapshot {
         (self.now, self.epoch, self.node) = (now, tables.epoch, tables.node);
         let rooms = tables.rooms.iter().filter(|room| room.used != 0);
         refill(&mut self.rooms, rooms.copied());
+        let starts = tables.rooms.iter().zip(tables.starts.iter());
+        let starts = starts
+            .filter(|(room, _)| room.used != 0)
+            .map(|(_, starts)| (starts.terms.on != 0).then(|| SessionShot::of(starts, now)));
+        refill(&mut self.sessions, starts);
         let gates = tables.gates.iter().zip(tables.permits).zip(0_u32..);
         let used = gates.filter(|((gate, _), _)| gate.kind != 0);
         let shots = used
             .clone()
             .map(|((gate, permits), at)| shot(gate, permits, at, tables, now));
         refill(&mut self.gates, shots);
+        let moving = (0_u32..).zip(tables.pacing.iter());
+        let moving = moving.filter(|(at, page)| {
+            let gate = tables.gates.get(*at as usize);
+            page.moves_itself() && gate.is_some_and(|gate| gate.kind != 0)
+        });
+        refill(&mut self.pacing, moving.map(|(at, page)| (at, *page)));
         let slots = used.flat_map(|((gate, _), at)| {
             gate.slots
                 .open_slots()
@@ -146,6 +191,12 @@ impl Snapshot {
 }
 
 impl Snapshot {
+    /// The scheduler of a gate that moves its limit.
+    pub(super) fn pacing_of(&self, gate: u32) -> Option<&PageScheduler> {
+        let found = self.pacing.iter().find(|(at, _)| *at == gate)?;
+        Some(&found.1)
+    }
+
     /// After the lock: the last minutes of the gates, which are written and read without it.
     pub fn take_recent(&mut self, recent: &[Recent]) {
         let now = self.now;
@@ -154,6 +205,36 @@ impl Snapshot {
             of_gate.map_or_else(RecentShot::default, |recent| RecentShot::of(recent, now))
         });
         self.recent = shots.collect();
+    }
+
+    /// After the lock: how busy events are, which are written and read without it.
+    pub fn take_events(&mut self, events: Vec<(String, &Event)>) {
+        let now = self.now;
+        self.events = (events.into_iter())
+            .filter_map(|(name, event)| Some((name, event.level(now)?)))
+            .collect();
+    }
+}
+
+impl Snapshot {
+    /// After the lock: what is set by hand, which is read without it.
+    pub fn take_controls(&mut self, controls: &[Control]) {
+        let shots = self.gates.iter().map(|gate| {
+            let of_gate = controls.get(gate.at as usize);
+            of_gate.map_or_else(ControlShot::default, ControlShot::of)
+        });
+        self.controls = shots.collect();
+    }
+}
+
+impl ControlShot {
+    fn of(control: &Control) -> ControlShot {
+        ControlShot {
+            mode: control.mode(),
+            limit: control.limit(),
+            notice: control.notice(),
+            revoked: control.n_revoked(),
+        }
     }
 }
 
@@ -204,13 +285,18 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
     GateShot {
         at,
         kind: gate.kind,
+        page: tables
+            .pages
+            .get(at as usize)
+            .copied()
+            .unwrap_or(Page::EMPTY),
         terms: gate.terms,
         counts: gate.counts,
         wanted: gate.limit_wanted(),
         limit: gate.limit_in_force(),
         source: gate.source_word(),
         line: gate.line(),
-        throughput: gate.departures.throughput(),
+        throughput: gate.throughput(),
         service_mean_s: permits.residence.mean_s(),
         service_p95: permits.residence.p95(),
         rho: gate.conformal.rho(),
@@ -222,6 +308,8 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
         permits: permits.limit(),
         running: permits.running(),
         outstanding: permits.outstanding(),
+        called: permits.calls.counts(),
+        asked: permits.calls.asks.level(now).map_or(0, |level| level.polls),
         passed: permits.passed.load(Relaxed),
     }
 }

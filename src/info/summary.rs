@@ -139,6 +139,13 @@ pub(super) fn attention(report: &Report) -> Vec<String> {
 fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
     let mut found = Vec::new();
     let (wait, promise, counts) = (&gate.wait, &gate.promise, &gate.counts);
+    match gate.by_hand.admits {
+        "closed" => found.push(format!("{name} is closed by hand: nobody is let in.")),
+        "tickets" => found.push(format!(
+            "{name} lets in ticket holders only, by hand: everybody else is given a ticket."
+        )),
+        _ => {}
+    }
     if promise.broken > 0 {
         found.push(format!(
             "{name}: {} of {} tickets presented in time were turned away, because no worker was \

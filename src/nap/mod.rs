@@ -13,8 +13,9 @@
 //! | [`departures`] | X, departures per second of the busy period | | 1.2 |
 //! | [`residence`] | S, how long an access runs | 5.2 | 1.2, 1.3 |
 //! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
-//! | [`ticket_states`] | sold, waiting, running or done: two bits a ticket | 4.2.2 | 2.7 |
+//! | [`ticket_states`] | sold, called, waiting or used: two bits a ticket | 4.2.2 | 2.7 |
 //! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
+//! | [`early_call`] | who is told to come before his time | 3 | 2.6 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
 //! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
 //! | [`ticket`] | what a ticket says, its signature, its id; cookies and queries | 5.2 | 2.7 |
@@ -24,6 +25,7 @@
 
 pub mod client_caps;
 pub mod departures;
+pub mod early_call;
 pub mod ends;
 pub mod ledger;
 #[cfg(test)]

@@ -39,6 +39,11 @@ impl Residence {
         }
     }
 
+    /// Residences ever recorded, modulo 2^32.
+    pub fn recorded(&self) -> u32 {
+        self.written.load(Relaxed)
+    }
+
     /// No residences any more.
     pub fn empty(&self) {
         self.written.store(0, Relaxed);

@@ -378,6 +378,26 @@ impl Slots {
             .filter(|slot| slot.closed == 0)
     }
 
+    /// The places that are sold and start after `after`, in order: start, and where the state is.
+    pub fn sold_after(&self, after: Micros) -> impl Iterator<Item = (Micros, u32)> {
+        let open = self.open_slots().filter(move |slot| slot.end() > after);
+        open.flat_map(move |slot| {
+            let first = slot.index_from(after + Micros(1));
+            let sold = (first..slot.places())
+                .filter(|index| self.sold.is_sold(slot.base.wrapping_add(*index)));
+            sold.filter_map(|index| Some((slot.start_of(index), slot.position(index)?)))
+        })
+    }
+
+    /// Where the states of a slot's tickets are, be it open or just closed.
+    pub fn sold_of(&self, seq: u32) -> impl Iterator<Item = u32> {
+        let places = self
+            .slot(seq)
+            .into_iter()
+            .flat_map(|slot| (0..slot.places()).map(|index| slot.base.wrapping_add(index)));
+        places.filter(|position| self.sold.is_sold(*position))
+    }
+
     /// Where a ticket's state is; none: its slot is closed or never was.
     pub fn position(&self, seq: u32, index: u32) -> Option<u32> {
         self.slot(seq)

@@ -78,10 +78,20 @@ impl Ticket {
     pub const REBOOKED: u8 = 2;
     /// Its holder came after the end once and was treated as late.
     pub const GRACE_USED: u8 = 4;
+    /// Its holder was called, and came before its time. Never sealed: said of one that is redeemed.
+    pub const CALLED: u8 = 8;
 
     /// Whether a flag is set.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
+    }
+
+    /// As it was sealed.
+    pub fn plain(self) -> Ticket {
+        Ticket {
+            flags: self.flags & !Ticket::CALLED,
+            ..self
+        }
     }
 
     /// The ticket as text, signed.
@@ -188,6 +198,16 @@ impl Key {
     /// The number tickets name it by.
     pub fn id(&self) -> u8 {
         self.id
+    }
+
+    /// A text that nobody without the key can make, different for different words.
+    pub fn mark(&self, words: &[u64]) -> String {
+        let mut mac = self.sign(b"session");
+        for word in words {
+            mac.update(&word.to_be_bytes());
+        }
+        let bytes = mac.finalize().into_bytes();
+        URL_SAFE_NO_PAD.encode(bytes.get(..24).unwrap_or_default())
     }
 
     fn sign(&self, body: &[u8]) -> Hmac<Sha256> {

@@ -11,17 +11,17 @@ pub const TICKETS: u32 = 1 << 20;
 const PER_WORD: u32 = u32::BITS / 2;
 const WORDS: usize = (TICKETS / PER_WORD) as usize;
 
-/// What became of a ticket (ALGORITHMS 2.7). Presented while `Running` or `Done`, it is used.
+/// What became of a ticket (ALGORITHMS 2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Sold and not yet presented, or presented and left before it ran.
     Sold = 0,
     /// Its holder has a place; presented again it takes over that place.
     Waiting = 1,
-    /// Its holder has a permit.
-    Running = 2,
-    /// Used up.
-    Done = 3,
+    /// Sold, and its holder has been told to come now: its window began with that (2.6).
+    Called = 2,
+    /// Its holder has a permit, or had one: presented again, it is used.
+    Used = 3,
 }
 
 /// Two bits a ticket. Written and read under the gate's lock.
@@ -42,8 +42,8 @@ impl TicketStates {
         match self.words.get(word).map_or(0, |bits| bits >> shift & 3) {
             0 => State::Sold,
             1 => State::Waiting,
-            2 => State::Running,
-            _ => State::Done,
+            2 => State::Called,
+            _ => State::Used,
         }
     }
 
@@ -98,6 +98,13 @@ impl SoldPlaces {
             }
             index += n;
         }
+    }
+
+    /// Whether the place at a position is sold.
+    pub fn is_sold(&self, position: u32) -> bool {
+        let word = (position % TICKETS / u32::BITS) as usize;
+        let bits = self.words.get(word).copied().unwrap_or(0);
+        bits >> (position % u32::BITS) & 1 == 1
     }
 
     /// The first index from `index` on that is not sold, in the run of `len` from `base`; `len`
@@ -162,7 +169,7 @@ impl Runs {
 mod tests {
     use super::*;
 
-    const ALL: [State; 4] = [State::Sold, State::Waiting, State::Running, State::Done];
+    const ALL: [State; 4] = [State::Sold, State::Waiting, State::Called, State::Used];
 
     #[test]
     fn neighbours_keep_their_state() {
@@ -171,9 +178,9 @@ mod tests {
         for (n, &position) in positions.iter().enumerate() {
             states.set(position, ALL[n % 4]);
         }
-        states.set(16, State::Done);
+        states.set(16, State::Used);
         states.set(16, State::Waiting);
-        let expected = [State::Sold, State::Waiting, State::Running];
+        let expected = [State::Sold, State::Waiting, State::Called];
         assert_eq!([0, 1, 15].map(|p| states.state(p)), expected);
         let expected = [State::Waiting, State::Sold, State::Waiting];
         assert_eq!([16, 17, TICKETS - 1].map(|p| states.state(p)), expected);

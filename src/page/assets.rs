@@ -19,6 +19,7 @@ pub struct Asset {
 const CSS: &str = include_str!("../../templates/assets/nap.css");
 const JS: &str = include_str!("../../templates/assets/nap.js");
 const SVG: &str = include_str!("../../templates/assets/icon.svg");
+const WORKER_JS: &str = include_str!("../../templates/assets/nap-worker.js");
 const INFO_CSS: &str = include_str!("../../templates/assets/info.css");
 const INFO_JS: &str = include_str!("../../templates/assets/info.js");
 
@@ -44,6 +45,14 @@ pub static ICON: Asset = Asset {
     address: text(&const { address::<27>(b"icon.svg?v=", SVG) }),
 };
 
+/// The clock of the ticket page's script: hidden tabs stop their own.
+pub static WORKER: Asset = Asset {
+    name: "nap-worker.js",
+    content_type: "text/javascript; charset=utf-8",
+    body: WORKER_JS,
+    address: text(&const { address::<32>(b"nap-worker.js?v=", WORKER_JS) }),
+};
+
 /// `/nap-info`'s style.
 pub static INFO_STYLE: Asset = Asset {
     name: "info.css",
@@ -59,7 +68,7 @@ pub static INFO_SCRIPT: Asset = Asset {
     address: text(&const { address::<26>(b"info.js?v=", INFO_JS) }),
 };
 
-const ASSETS: [&Asset; 5] = [&STYLE, &SCRIPT, &ICON, &INFO_STYLE, &INFO_SCRIPT];
+const ASSETS: [&Asset; 6] = [&STYLE, &SCRIPT, &WORKER, &ICON, &INFO_STYLE, &INFO_SCRIPT];
 
 impl Asset {
     /// The file of that name.

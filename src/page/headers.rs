@@ -86,6 +86,27 @@ pub fn delete_cookie(cookie: &Cookie<'_>, mut put: impl FnMut(Header<'_>)) {
     });
 }
 
+/// Tells `put` the header that sets the cookie of a session, or without a value deletes it. It lasts
+/// as long as the browser: when the session is over, the server knows.
+pub fn session_cookie(name: &str, value: Option<&str>, tls: bool, put: impl FnOnce(Header<'_>)) {
+    let mut text = String::with_capacity(96);
+    text.push_str(name);
+    text.push('=');
+    text.push_str(value.unwrap_or(""));
+    if value.is_none() {
+        text.push_str("; Max-Age=0");
+    }
+    text.push_str("; Path=/; HttpOnly; SameSite=Lax");
+    if tls {
+        text.push_str("; Secure");
+    }
+    put(Header {
+        name: c"Set-Cookie",
+        value: &text,
+        add: true,
+    });
+}
+
 impl Cookie<'_> {
     /// Appends a Set-Cookie value; without a ticket the cookie is deleted, for which name, domain
     /// and path must be the same.
@@ -147,6 +168,8 @@ mod tests {
             room: "board",
             path: "/.nap/ticket",
             sent: crate::page::form::Sent::Nothing,
+            notice: "",
+            ask: None,
         }
     }
 

@@ -13,6 +13,7 @@
 //! | [`preview`] | a list of them |
 //! | [`owed`] | what a visitor sees of his own debts |
 //! | [`slow_down`] | the page of who owes too much |
+//! | [`status`] | what who asks where he stands is told |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
 //! The words are in `templates/`, a folder a language; all values are escaped by the template
@@ -31,6 +32,7 @@ mod problem;
 pub mod sale;
 pub mod sample;
 pub mod slow_down;
+pub mod status;
 
 use askama::Template;
 use serde::{Serialize, Serializer};
@@ -40,7 +42,7 @@ use crate::nap::ticket;
 use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
-use assets::{ICON, SCRIPT, STYLE};
+use assets::{ICON, SCRIPT, STYLE, WORKER};
 use form::Sent;
 
 /// The Content-Security-Policy a page is sent with.
@@ -66,6 +68,10 @@ pub struct Page<'a> {
     pub path: &'a str,
     /// The form that was refused.
     pub sent: Sent<'a>,
+    /// What the administrator has to say; empty: nothing.
+    pub notice: &'a str,
+    /// When its script first asks whether he may come earlier; none: it does not ask.
+    pub ask: Option<Micros>,
 }
 
 /// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
@@ -159,6 +165,15 @@ impl Page<'_> {
     /// The same for a script, in milliseconds.
     fn return_ms(&self) -> u64 {
         self.retry_after.0.div_ceil(1000).max(1000)
+    }
+
+    /// The first time that a script asks, in milliseconds.
+    fn ask_ms(&self) -> Option<u64> {
+        let ticket = self.ticket.filter(|ticket| ticket.from > Micros::ZERO);
+        ticket
+            .and(self.ask)
+            .filter(|_| self.returns())
+            .map(|ask| ask.0.div_ceil(1000))
     }
 
     /// Does it return by itself? The ticket page opened by hand has nowhere to return to.
@@ -395,6 +410,8 @@ mod tests {
             room: "board",
             path: "/.nap/ticket",
             sent: Sent::Nothing,
+            notice: "",
+            ask: None,
         }
     }
 

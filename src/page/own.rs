@@ -67,6 +67,7 @@ const VALUES: &[Named] = &[
     ("controls", |view| html(part!(view, Controls))),
     ("title", |view| part!(view, Title).into()),
     ("why", |view| part!(view, Why).into()),
+    ("notice", |view| view.page.notice.into()),
     ("language", |view| view.language.tag().into()),
     ("reason", |view| view.page.reason.name().into()),
     ("promise", |view| view.promise.name().into()),

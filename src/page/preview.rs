@@ -35,6 +35,7 @@ const STATES: &[(&str, &str)] = &[
     ("No ticket: sold out", "reason=sold-out&promise=none"),
     ("No ticket: not a page", "reason=not-sold&promise=none"),
     ("Taken over", "reason=taken-over&promise=none"),
+    ("Closed by hand", "reason=closed&promise=none"),
     ("Asked for by hand", "reason=&promise=soon"),
     ("Asked for by hand, no ticket", "reason=&promise=none"),
 ];

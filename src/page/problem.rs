@@ -16,6 +16,8 @@ struct Problem<'a> {
     reason: &'static str,
     /// None: nobody was refused, and there is no ticket to come back with.
     retry_after: Option<Seconds>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    notice: &'a str,
     ticket: Option<ProblemTicket<'a>>,
 }
 
@@ -56,6 +58,7 @@ pub fn to_json(page: &Page<'_>, promise: Promise, language: Language) -> String 
         ),
         reason: page.reason.name(),
         retry_after: (page.returns() || ticket.is_some()).then(|| Seconds::ceil(page.retry_after)),
+        notice: page.notice,
         ticket,
     };
     serde_json::to_string(&problem).unwrap_or_default()

@@ -144,6 +144,7 @@ impl Sample {
             until: until - gone,
         };
         Page {
+            ask: None,
             reason: self.reason,
             ticket: (self.promise != Promise::None).then_some(ticket),
             retry_after: from - gone,
@@ -160,6 +161,7 @@ impl Sample {
                 SampleForm::Kept(form) => Sent::Kept(form),
                 SampleForm::Lost => Sent::Lost,
             },
+            notice: "",
         }
     }
 }

@@ -14,28 +14,35 @@
 //!
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. Here: the data, time passing, serving,
-//! leaving and sweeping; the rest by noun: `entering`, `standing` of a ticket, `redeeming`,
-//! `waiting`, `limit`, `refusing`, `selling`.
+//! leaving and sweeping; the rest by noun: `entering`, `members`, `standing` of a ticket,
+//! `redeeming`, `calling`, `waiting`, `limit`, `refusing`, `selling`.
 
+mod calling;
 mod entering;
 mod limit;
+mod members;
 mod redeeming;
 mod refusing;
 mod selling;
 mod standing;
 mod waiting;
 
+pub use members::{PAGE, SESSION, TURN};
+
+use super::control::{Control, Mode};
 use super::counts::Counts;
 use super::history::History;
 use super::owner::{Life, Owner};
 use super::permits::Permits;
 use super::places::{Line, Places, Queue, wake};
 use super::recent::{Answer, How, Recent};
+use super::starts::Starts;
 use super::terms::{Terms, how};
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
+use crate::nap::early_call::EarlyCall;
 use crate::nap::ledger::{Ledger, claim_of};
 use crate::nap::returns::Returns;
 use crate::nap::share::Share;
@@ -81,6 +88,10 @@ pub struct Gate {
     pub fresh: u32,
     /// Slot the votes on phi are counted for.
     share_slot: u32,
+    /// Of a page gate: the session gate of its room, one-based, where tickets are sold instead; 0 =
+    /// there is none.
+    pub lobby: u32,
+    _pad: u32,
     /// The regression line in force, as f64 bits.
     slope: u64,
     intercept: u64,
@@ -102,6 +113,8 @@ pub struct Gate {
     pub returns: Returns,
     /// phi.
     pub share: Share,
+    /// Who may be called before his time.
+    pub early_call: EarlyCall,
     /// Ids of re-booked tickets of another epoch.
     unknown: [u64; UNKNOWN],
     /// Statistics.
@@ -141,6 +154,10 @@ pub struct GateView<'a> {
     pub permits: &'a Permits,
     /// Its last minutes.
     pub recent: Option<&'a Recent>,
+    /// A session gate's turns; page gates have none.
+    pub starts: Option<&'a mut Starts>,
+    /// What is set for it by hand.
+    pub control: Option<&'a Control>,
     /// All places.
     pub places: Places<'a>,
     /// The issue history.
@@ -169,7 +186,7 @@ impl GateView<'_> {
         self.permits.residence.record(self.now - leaving.granted);
         self.note_answer(leaving);
         self.gate
-            .set_state(leaving.slot, leaving.index, State::Done);
+            .set_state(leaving.slot, leaving.index, State::Used);
         if !self.gate.queue.is_empty() {
             self.gate.departures.record(self.now);
             self.gate.fresh = 1;
@@ -231,9 +248,33 @@ impl GateView<'_> {
     /// The once-a-second part of [`GateView::tick`].
     pub fn tick_slowly(&mut self) {
         self.tick();
+        self.fix_limit();
         let freed = self.permits.free_long(self.now - LONG_ANSWER);
         self.gate.counts.long += u64::from(freed);
         self.serve();
+        self.look_round();
+    }
+
+    /// Whom it lets in.
+    pub(super) fn mode(&self) -> Mode {
+        self.control.map_or(Mode::Open, Control::mode)
+    }
+
+    /// An order has been carried out: it holds from now on, for the lock-free way in too.
+    pub fn ordered(&mut self) {
+        match self.control.and_then(Control::limit) {
+            Some(_) => self.fix_limit(),
+            None => self.permits.set_limit(self.gate.terms.run_ready),
+        }
+        self.serve();
+    }
+
+    fn fix_limit(&self) {
+        if let Some(limit) = self.control.and_then(Control::limit)
+            && limit != self.permits.limit()
+        {
+            self.permits.set_limit(limit);
+        }
     }
 
     /// Permits free and accesses waiting: bring them together, first come first served.
@@ -242,7 +283,7 @@ impl GateView<'_> {
             let Some(entry) = self.places.place(at).copied() else {
                 break;
             };
-            let Some(permit) = self.permits.claim_in_turn(entry.owner) else {
+            let Some(permit) = self.claim(entry.owner) else {
                 break;
             };
             self.places.unlink(&mut self.gate.queue, at);
@@ -251,11 +292,12 @@ impl GateView<'_> {
             }
             self.gate.counts.granted += 1;
             self.gate.counts.kept += u64::from(entry.prime);
-            self.gate.set_state(entry.slot, entry.index, State::Running);
+            self.gate.set_state(entry.slot, entry.index, State::Used);
             self.wake(at, wake::GRANTED);
             self.refill_wait();
         }
         self.publish_waiting();
+        self.tell_next();
     }
 
     /// Who is served next. In the paper's static form Re Access is served through Wait alone; all
@@ -323,6 +365,8 @@ impl Gate {
         decided: 0,
         fresh: 0,
         share_slot: 0,
+        lobby: 0,
+        _pad: 0,
         slope: 0,
         intercept: 0,
         samples: WaitHistory::EMPTY,
@@ -334,6 +378,7 @@ impl Gate {
         states: TicketStates::EMPTY,
         returns: Returns::EMPTY,
         share: Share::EMPTY,
+        early_call: EarlyCall::EMPTY,
         unknown: [0; UNKNOWN],
         counts: Counts::EMPTY,
     };
@@ -361,6 +406,8 @@ impl Gate {
             decided,
             fresh,
             share_slot,
+            lobby,
+            _pad: _,
             slope,
             intercept,
             samples,
@@ -372,11 +419,13 @@ impl Gate {
             states: _,
             returns,
             share,
+            early_call,
             unknown,
             counts,
         } = self;
         for word in [
             room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, share_slot,
+            lobby,
         ] {
             *word = 0;
         }
@@ -387,7 +436,7 @@ impl Gate {
         ledger.empty();
         slots.begin_after(0);
         slot_shares.empty();
-        *returns = Returns::EMPTY;
+        (*returns, *early_call) = (Returns::EMPTY, EarlyCall::EMPTY);
         unknown.fill(0);
         *counts = Counts::EMPTY;
     }

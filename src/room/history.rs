@@ -30,6 +30,8 @@ pub enum Fate {
     Broken = 5,
     /// Over, grace included, and not redeemed.
     Expired = 6,
+    /// Let in before its time, because it was called.
+    Called = 7,
 }
 
 impl Fate {
@@ -42,13 +44,16 @@ impl Fate {
             4 => Fate::Deferred,
             5 => Fate::Broken,
             6 => Fate::Expired,
+            7 => Fate::Called,
             _ => Fate::Sold,
         }
     }
 
     /// What became of a ticket that was redeemed by an access that came at `entered`.
     pub fn of_redeemed(ticket: &Ticket, entered: Micros) -> Fate {
-        if entered < ticket.start {
+        if ticket.has(Ticket::CALLED) {
+            Fate::Called
+        } else if entered < ticket.start {
             Fate::Early
         } else if entered < ticket.prime_end {
             Fate::Redeemed
@@ -67,6 +72,7 @@ impl Fate {
             Fate::Deferred => "deferred",
             Fate::Broken => "broken",
             Fate::Expired => "expired",
+            Fate::Called => "called",
         }
     }
 }

@@ -5,9 +5,14 @@
 //! | [`gate`] | one gate, a noun a file: the access as a state machine |
 //! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
+//! | [`calls`] | the early call, as far as it is looked at without the lock |
 //! | [`children`] | workers: who may wait where |
-//! | [`naming`] | rooms by name, begun and let go |
+//! | [`naming`] | rooms and pages by name, begun and let go |
+//! | [`page`] | a gate as a page of its room |
+//! | `pacing` | limits that find themselves, and the places that are left |
+//! | [`stay`], [`starts`] | rooms with sessions: members and starters; when the next may start |
 //! | [`terms`] | settings in force |
+//! | [`control`] | what is set by hand |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
 //! | [`history`], [`counts`], [`recent`] | what is remembered for pages and logs |
 //!
@@ -15,28 +20,40 @@
 
 pub mod arrival;
 pub mod atomic;
+pub mod calls;
 pub mod children;
+pub mod control;
 pub mod counts;
 pub mod gate;
 pub mod history;
 pub mod naming;
 pub mod owner;
+mod pacing;
+pub mod page;
 pub mod permits;
 pub mod places;
 pub mod recent;
+pub mod starts;
+pub mod stay;
 pub mod terms;
 pub mod verdict;
 pub mod wakes;
 
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
-use children::Child;
+use crate::sqs::page_scheduler::{Pacer, PageScheduler};
+use crate::sqs::sessions::Sessions;
+use children::{Child, Workers};
+use control::Control;
+use gate::SESSION;
 use gate::{Gate, GateView};
 use history::{History, Record};
 use owner::Life;
+use page::Page;
 use permits::Permits;
 use places::{Places, Queue};
 use recent::Recent;
+use starts::Starts;
 use wakes::Wakes;
 
 /// Page gates a room may have.
@@ -80,8 +97,7 @@ impl Default for Room {
 impl Room {
     /// Its name as text.
     pub fn name(&self) -> &str {
-        let len = self.name.iter().position(|&b| b == 0).unwrap_or(NAME);
-        std::str::from_utf8(&self.name[..len]).unwrap_or("?")
+        page::text(&self.name)
     }
 
     /// The gate for accesses that match no other page.
@@ -89,12 +105,18 @@ impl Room {
         self.pages[0].checked_sub(1)
     }
 
+    /// Its page gates.
+    pub fn page_gates(&self) -> impl Iterator<Item = u32> + use<'_> {
+        let pages = self.pages.iter().take((self.n_pages as usize).min(PAGES));
+        pages.filter_map(|gate| gate.checked_sub(1))
+    }
+
     /// All its gates: the session gate first, then the pages.
     pub fn gates(&self) -> impl Iterator<Item = u32> + use<'_> {
-        let pages = self.pages.iter().take((self.n_pages as usize).min(PAGES));
-        std::iter::once(&self.session_gate)
-            .chain(pages)
-            .filter_map(|gate| gate.checked_sub(1))
+        self.session_gate
+            .checked_sub(1)
+            .into_iter()
+            .chain(self.page_gates())
     }
 }
 
@@ -107,16 +129,30 @@ pub struct Tables<'a> {
     pub gates: &'a mut [Gate],
     /// Run Ready of each gate.
     pub permits: &'a [Permits],
+    /// Each gate as a page; empty in a segment from before there were any.
+    pub pages: &'a mut [Page],
+    /// The limit of each, where it finds itself.
+    pub pacing: &'a mut [PageScheduler],
+    /// Whose turn it is; none in a segment from before there were any.
+    pub pacer: Option<&'a mut Pacer>,
     /// Places of all gates.
     pub places: Places<'a>,
     /// The last minutes of each gate; empty in a segment from before there were any.
     pub recent: &'a [Recent],
+    /// Sessions' starts, by room; empty in a segment from before there were any.
+    pub starts: &'a mut [Starts],
+    /// Who is in a session, of all rooms.
+    pub sessions: Sessions<'a>,
+    /// What is set by hand for each gate; empty in a segment from before there was anything.
+    pub controls: &'a [Control],
     /// Issue history.
     pub history: &'a mut History,
     /// Live tickets a client.
     pub clients: &'a mut ClientCaps,
     /// Children.
     pub children: &'a [Child],
+    /// Workers of the server.
+    pub workers: Workers,
     /// Random number of this state's life.
     pub epoch: u64,
     /// This server's number among several front ends.
@@ -131,11 +167,18 @@ impl Tables<'_> {
         now: Micros,
         wakes: &'t mut Wakes,
     ) -> Option<GateView<'t>> {
+        let gate = self.gates.get_mut(at as usize)?;
+        let starts = match gate.kind {
+            SESSION => Some(self.starts.get_mut(gate.room as usize)?),
+            _ => None,
+        };
         Some(GateView {
-            gate: self.gates.get_mut(at as usize)?,
+            gate,
+            starts,
             at,
             permits: self.permits.get(at as usize)?,
             recent: self.recent.get(at as usize),
+            control: self.controls.get(at as usize),
             places: Places {
                 head: &mut *self.places.head,
                 entries: &mut *self.places.entries,
@@ -173,6 +216,8 @@ impl Tables<'_> {
         for life in strangers.into_iter().flatten() {
             self.sweep(life, now, wakes);
         }
+        self.share_places();
+        self.tick_sessions(now);
         self.each_gate(now, wakes, |view| view.tick_slowly());
     }
 
@@ -220,6 +265,7 @@ impl Tables<'_> {
         let mut queues: Vec<&mut Queue> =
             self.gates.iter_mut().map(|gate| &mut gate.queue).collect();
         self.places.mend(&mut queues);
+        self.count_sessions();
         self.each_gate(now, wakes, |view| view.mended());
     }
 
@@ -229,6 +275,8 @@ impl Tables<'_> {
         self.check_counts();
         self.each_gate(now, wakes, |view| view.begin_anew());
         self.places.clear();
+        self.sessions.begin_anew();
+        self.count_sessions();
     }
 
     fn each_gate(

@@ -1,26 +1,31 @@
-//! Rooms by name: found again at each restart, or begun in a free entry of the tables.
+//! Rooms and their pages by name: found again at each restart, or begun in a free entry of the tables.
 //!
 //! Rooms that the configuration no longer names keep their entries, so that their tickets are good
-//! when they come back. When no entry is free a new room takes over the one that is missed least:
-//! empty of accesses, and of live tickets if there is such a one; of these the one named longest
-//! ago. Children of the generation before may still send an access there: it is scheduled by the new
-//! room, and its tickets are another room's.
+//! when they come back; so do pages. When no entry is free a new room takes over the one that is
+//! missed least: empty of accesses, and of live tickets if there is such a one; of these the one
+//! named longest ago. A new page takes over a page likewise, of its own room if that has as many as
+//! may be. Children of the generation before may still send an access there: it is scheduled by the
+//! new one, and its tickets are another's.
 //!
 //! A gate is more than a megabyte: it is emptied where it stands.
 
 use std::cmp::Reverse;
 
+use super::gate::{PAGE, SESSION};
+use super::page::{Page, padded};
 use super::places::Place;
+use super::starts::StartTerms;
 use super::terms::Terms;
 use super::wakes::Wakes;
-use super::{NAME, Room, Tables};
+use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::nap::ticket::name_hash;
+use crate::sqs::page_scheduler::{Pace, PageScheduler};
 
-/// A room in the tables.
+/// A room or a page in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Entered {
-    /// Its page gate.
+    /// Its gate.
     pub gate: u32,
     /// The room whose entry it has taken over.
     pub let_go: Option<LetGo>,
@@ -35,14 +40,24 @@ pub struct LetGo {
     pub tickets: u32,
 }
 
+/// What a session gate is called; no page can be.
+const LOBBY: &str = "/session";
+
+/// How little a gate or a room is missed: without live tickets first, then those named longest ago.
+type Missed = (bool, Reverse<u32>);
+
 impl Tables<'_> {
-    /// The configuration of this generation names the room: nobody takes over its entry. To be
-    /// said of all rooms before the first is entered.
-    pub fn keep_room(&mut self, name: &str, generation: u32) {
-        if let Some(at) = self.room_named(name)
-            && let Some(room) = self.rooms.get_mut(at)
+    /// The configuration of this generation names the room, and that page of it (empty: only the
+    /// room): nobody takes over its entry. To be said of all before the first is entered.
+    pub fn keep_room(&mut self, name: &str, page: &str, generation: u32) {
+        let Some(at) = self.room_named(name) else {
+            return;
+        };
+        self.rooms[at].generation = generation;
+        if let Some(gate) = self.page_named(at, page)
+            && let Some(page) = self.pages.get_mut(gate as usize)
         {
-            room.generation = generation;
+            page.generation = generation;
         }
     }
 
@@ -52,7 +67,7 @@ impl Tables<'_> {
         &mut self,
         name: &str,
         generation: u32,
-        terms: Terms,
+        (terms, pace): (Terms, Pace),
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<Entered> {
@@ -68,9 +83,111 @@ impl Tables<'_> {
         let room = self.rooms.get_mut(at)?;
         room.generation = generation;
         let gate = room.page_gate()?;
-        self.gates.get_mut(gate as usize)?.terms = terms;
-        self.permits.get(gate as usize)?.set_limit(terms.run_ready);
+        self.put_in_force(gate, generation, (terms, pace), now)?;
         Some(Entered { gate, let_go })
+    }
+
+    /// The page of this name in the room, which is in the tables, begun if it is not there; its
+    /// settings change in place. None: the tables, or the room, are full of pages that are named by
+    /// this generation or in use.
+    pub fn enter_page(
+        &mut self,
+        name: &str,
+        page: &str,
+        generation: u32,
+        (terms, pace): (Terms, Pace),
+        now: Micros,
+    ) -> Option<u32> {
+        let at = self.room_named(name)?;
+        let gate = match self.page_named(at, page) {
+            Some(gate) => gate,
+            None => self.begin_page(at, page, generation, now)?,
+        };
+        self.put_in_force(gate, generation, (terms, pace), now)?;
+        Some(gate)
+    }
+
+    /// The room, all pages of which are in the tables, has sessions: its index and its session gate,
+    /// begun if it is not there; settings change in place. None: the tables are full.
+    pub fn enter_lobby(
+        &mut self,
+        name: &str,
+        generation: u32,
+        terms: Terms,
+        starts: StartTerms,
+        now: Micros,
+    ) -> Option<(u32, u32)> {
+        let at = self.room_named(name)?;
+        let known = self.rooms.get(at)?.session_gate.checked_sub(1);
+        let is_lobby =
+            |gate: &u32| self.names(*gate, at) && self.gates[*gate as usize].kind == SESSION;
+        let gate = match known.filter(is_lobby) {
+            Some(gate) => gate,
+            None => {
+                if self.free_gate().is_none() {
+                    let stale = self.page_least_missed(generation, |_| true)?;
+                    self.let_page_go(stale, now);
+                }
+                let gate = self.begin_gate(at, name, LOBBY)?;
+                self.gates.get_mut(gate as usize)?.kind = SESSION;
+                self.rooms.get_mut(at)?.session_gate = gate + 1;
+                self.starts.get_mut(at)?.empty();
+                self.sessions.forget_room(at as u32);
+                gate
+            }
+        };
+        self.put_in_force(gate, generation, (terms, Pace::default()), now)?;
+        self.starts.get_mut(at)?.set(starts);
+        self.tell_pages(at, gate + 1);
+        Some((at as u32, gate))
+    }
+
+    /// The room has no sessions: its pages sell tickets themselves.
+    pub fn close_lobby(&mut self, name: &str) {
+        let Some(at) = self.room_named(name) else {
+            return;
+        };
+        self.tell_pages(at, 0);
+        if let Some(starts) = self.starts.get_mut(at) {
+            starts.terms.on = 0;
+        }
+    }
+
+    fn tell_pages(&mut self, at: usize, lobby: u32) {
+        let pages: Vec<u32> = self.gates_of(at).collect();
+        for page in pages {
+            if let Some(gate) = self.gates.get_mut(page as usize)
+                && gate.kind == PAGE
+            {
+                gate.lobby = lobby;
+            }
+        }
+    }
+
+    fn put_in_force(
+        &mut self,
+        gate: u32,
+        generation: u32,
+        (terms, pace): (Terms, Pace),
+        now: Micros,
+    ) -> Option<()> {
+        if let Some(page) = self.pages.get_mut(gate as usize) {
+            page.generation = generation;
+        }
+        let in_force = &mut self.gates.get_mut(gate as usize)?.terms;
+        let parked = match in_force.parked {
+            // As they are shared out among all gates, until they are anew.
+            n if n > 0 => n.min(terms.parked),
+            _ => terms.parked,
+        };
+        *in_force = Terms { parked, ..terms };
+        // A limit that finds itself goes on from where it was.
+        let pacing = self.pacing.get_mut(gate as usize);
+        let limit = pacing.map_or(terms.run_ready, |page| page.configure(pace, now));
+        let fixed = self.controls.get(gate as usize).and_then(|own| own.limit());
+        let limit = fixed.unwrap_or(limit);
+        self.permits.get(gate as usize)?.set_limit(limit);
+        Some(())
     }
 
     fn room_named(&self, name: &str) -> Option<usize> {
@@ -78,23 +195,89 @@ impl Tables<'_> {
             .find(|&at| self.gate_of(at).is_some() && self.rooms[at].name() == name)
     }
 
+    /// The gate of that page of the room at `at`; empty: its own.
+    fn page_named(&self, at: usize, page: &str) -> Option<u32> {
+        let hash = name_hash(page);
+        self.gates_of(at)
+            .find(|&gate| self.gates[gate as usize].gate_hash == hash)
+    }
+
     /// The page gate of the room at `at`, which must name that room in turn; None: there is no room,
     /// or what a ruined state file has left of one.
     fn gate_of(&self, at: usize) -> Option<u32> {
         let room = self.rooms.get(at).filter(|room| room.used != 0)?;
-        let gate = room.page_gate()?;
-        let back = self.gates.get(gate as usize)?;
-        (back.kind != 0 && back.room as usize == at).then_some(gate)
+        room.page_gate().filter(|&gate| self.names(gate, at))
+    }
+
+    fn names(&self, gate: u32, room: usize) -> bool {
+        let back = self.gates.get(gate as usize);
+        back.is_some_and(|back| back.kind != 0 && back.room as usize == room)
+    }
+
+    /// All gates of the room at `at`, if there is one, that name it in turn.
+    fn gates_of(&self, at: usize) -> impl Iterator<Item = u32> {
+        let room = self.rooms.get(at).filter(|_| self.gate_of(at).is_some());
+        let gates = room.into_iter().flat_map(Room::gates);
+        gates.filter(move |&gate| self.names(gate, at))
     }
 
     /// A new room in a free entry.
     fn begin_room(&mut self, name: &str) -> Option<usize> {
         let at = (0..self.rooms.len()).find(|&at| self.gate_of(at).is_none())?;
-        let free = |gate: &usize| {
-            let room = self.gates[*gate].room as usize;
-            self.gate_of(room) != Some(*gate as u32)
+        let gate = self.begin_gate(at, name, "")?;
+        let mut room = Room {
+            used: 1,
+            n_pages: 1,
+            name: padded(name),
+            ..Room::default()
         };
-        let gate = (0..self.gates.len()).find(free)?;
+        room.pages[0] = gate + 1;
+        *self.rooms.get_mut(at)? = room;
+        Some(at)
+    }
+
+    /// A new page of the room at `at`: in a free gate, or in that of a page that is not missed.
+    fn begin_page(&mut self, at: usize, page: &str, generation: u32, now: Micros) -> Option<u32> {
+        if self.free_page(at).is_none() {
+            let stale = self.page_least_missed(generation, |room| room == at)?;
+            self.let_page_go(stale, now);
+        }
+        if self.free_gate().is_none() {
+            let stale = self.page_least_missed(generation, |_| true)?;
+            self.let_page_go(stale, now);
+        }
+        let place = self.free_page(at)?;
+        let name = *self.rooms.get(at)?;
+        let gate = self.begin_gate(at, name.name(), page)?;
+        let room = self.rooms.get_mut(at)?;
+        *room.pages.get_mut(place)? = gate + 1;
+        room.n_pages = room.n_pages.max(place as u32 + 1);
+        self.pages.get_mut(gate as usize)?.begin(page, generation);
+        Some(gate)
+    }
+
+    /// A place for another page in the room at `at`.
+    fn free_page(&self, at: usize) -> Option<usize> {
+        let pages = &self.rooms.get(at)?.pages;
+        let taken = |entry: u32| {
+            entry
+                .checked_sub(1)
+                .is_some_and(|gate| self.names(gate, at))
+        };
+        (1..pages.len()).find(|&i| !taken(pages[i]))
+    }
+
+    /// A gate that no room has.
+    fn free_gate(&self) -> Option<usize> {
+        (0..self.gates.len()).find(|&gate| {
+            let room = self.gates[gate].room as usize;
+            !self.gates_of(room).any(|used| used as usize == gate)
+        })
+    }
+
+    /// A gate for the room at `at`, as if never used.
+    fn begin_gate(&mut self, at: usize, room: &str, page: &str) -> Option<u32> {
+        let gate = self.free_gate()?;
         // Used tickets of an earlier room of this name, in whatever gate, must not come to life.
         let last = self.gates.iter().map(|gate| gate.slots.last()).max();
         let (permits, begun) = (self.permits.get(gate)?, self.gates.get_mut(gate)?);
@@ -104,21 +287,20 @@ impl Tables<'_> {
             if let Some(recent) = self.recent.get(gate) {
                 recent.empty();
             }
+            if let Some(control) = self.controls.get(gate) {
+                control.empty();
+            }
+        }
+        if let Some(page) = self.pages.get_mut(gate) {
+            *page = Page::EMPTY;
+        }
+        if let Some(page) = self.pacing.get_mut(gate) {
+            *page = PageScheduler::EMPTY;
         }
         begun.slots.begin_after(last.unwrap_or(0));
-        (begun.kind, begun.room) = (1, at as u32);
-        (begun.room_hash, begun.gate_hash) = (name_hash(name), name_hash(""));
-        let mut room = Room {
-            used: 1,
-            n_pages: 1,
-            ..Room::default()
-        };
-        room.pages[0] = gate as u32 + 1;
-        for (to, from) in room.name.iter_mut().take(NAME - 1).zip(name.bytes()) {
-            *to = from;
-        }
-        *self.rooms.get_mut(at)? = room;
-        Some(at)
+        (begun.kind, begun.room) = (PAGE, at as u32);
+        (begun.room_hash, begun.gate_hash) = (name_hash(room), name_hash(page));
+        Some(gate as u32)
     }
 
     /// Of the rooms another generation named last, and in which nobody runs or waits: the one
@@ -127,13 +309,36 @@ impl Tables<'_> {
         self.each_gate(now, wakes, |view| view.tick());
         let stale = (0..self.rooms.len()).filter_map(|at| {
             let age = generation.wrapping_sub(self.rooms.get(at)?.generation);
-            let gate = self
-                .gate_of(at)
-                .filter(|&gate| age != 0 && self.is_empty(gate))?;
-            let tickets = self.permits.get(gate as usize)?.outstanding();
-            Some(((tickets != 0, Reverse(age)), at))
+            self.gate_of(at).filter(|_| age != 0)?;
+            if !self.gates_of(at).all(|gate| self.is_empty(gate)) {
+                return None;
+            }
+            let missed: Missed = (self.tickets_of(at) != 0, Reverse(age));
+            Some((missed, at))
         });
         stale.min().map(|(_, at)| at)
+    }
+
+    /// The same of pages: where it is, as (room, gate).
+    fn page_least_missed(
+        &self,
+        generation: u32,
+        of: impl Fn(usize) -> bool,
+    ) -> Option<(usize, u32)> {
+        let rooms = (0..self.rooms.len()).filter(|&at| of(at));
+        let is_page = |gate: &u32| self.gates[*gate as usize].kind == PAGE;
+        let pages_of = |at| self.gates_of(at).filter(is_page).skip(1);
+        let pages = rooms.flat_map(|at| pages_of(at).map(move |gate| (at, gate)));
+        let stale = pages.filter_map(|(at, gate)| {
+            let age = generation.wrapping_sub(self.pages.get(gate as usize)?.generation);
+            if age == 0 || !self.is_empty(gate) {
+                return None;
+            }
+            let tickets = self.permits.get(gate as usize)?.outstanding();
+            let missed: Missed = (tickets != 0, Reverse(age));
+            Some((missed, (at, gate)))
+        });
+        stale.min().map(|(_, page)| page)
     }
 
     fn is_empty(&self, gate: u32) -> bool {
@@ -143,19 +348,38 @@ impl Tables<'_> {
             && !self.places.entries.iter().any(waits)
     }
 
+    /// Live tickets of all gates of the room at `at`.
+    fn tickets_of(&self, at: usize) -> u32 {
+        let permits = self
+            .gates_of(at)
+            .filter_map(|gate| self.permits.get(gate as usize));
+        permits.fold(0, |sum, permits| sum.saturating_add(permits.outstanding()))
+    }
+
     fn let_go(&mut self, at: usize, now: Micros) -> Option<LetGo> {
-        let gate = self.gate_of(at)?;
-        let room = self.rooms.get_mut(at)?;
-        let tickets = self.permits.get(gate as usize)?.outstanding();
-        let gone = LetGo {
-            room: *room,
-            tickets,
-        };
-        *room = Room::default();
+        let tickets = self.tickets_of(at);
+        let room = *self.rooms.get(at)?;
+        for gate in room.gates() {
+            if self.names(gate, at) {
+                self.forget(gate, now);
+            }
+        }
+        *self.rooms.get_mut(at)? = Room::default();
+        Some(LetGo { room, tickets })
+    }
+
+    fn let_page_go(&mut self, (at, gate): (usize, u32), now: Micros) {
+        self.forget(gate, now);
+        if let Some(room) = self.rooms.get_mut(at) {
+            let entries = room.pages.iter_mut().filter(|entry| **entry == gate + 1);
+            entries.for_each(|entry| *entry = 0);
+        }
+    }
+
+    fn forget(&mut self, gate: u32, now: Micros) {
         let clients = &mut *self.clients;
         self.history
             .forget_gate(gate, now, |record| clients.used(record.serial, record.end));
-        Some(gone)
     }
 }
 
@@ -164,20 +388,36 @@ mod tests {
     use super::*;
     use crate::nap::client_caps::ClientCaps;
     use crate::nap::slots;
+    use crate::room::children::Workers;
     use crate::room::gate::Gate;
     use crate::room::history::{Fate, History, NO_GATE, Record};
     use crate::room::owner::{Life, Owner};
     use crate::room::permits::Permits;
     use crate::room::places::{Places, PlacesHead};
     use crate::room::recent::Recent;
+    use crate::sqs::sessions::Sessions;
 
     const NOW: Micros = Micros::from_secs(1000);
+
+    fn settings(run_ready: u32) -> (Terms, Pace) {
+        let terms = Terms {
+            run_ready,
+            ..Terms::EMPTY
+        };
+        let pace = Pace {
+            start: run_ready,
+            ..Pace::default()
+        };
+        (terms, pace)
+    }
 
     /// Tables for two rooms, and no places.
     struct Boxes {
         rooms: [Room; 2],
         gates: Box<[Gate]>,
         permits: [Permits; 2],
+        pages: [Page; 2],
+        pacing: Box<[PageScheduler]>,
         recent: Box<[Recent]>,
         head: PlacesHead,
         history: Box<History>,
@@ -190,6 +430,8 @@ mod tests {
                 rooms: [Room::default(); 2],
                 gates: Gate::unused(2),
                 permits: Default::default(),
+                pages: [Page::EMPTY; 2],
+                pacing: Box::new([PageScheduler::EMPTY; 2]),
                 recent: Box::new([Recent::default(), Recent::default()]),
                 head: PlacesHead::default(),
                 history: Box::default(),
@@ -202,15 +444,22 @@ mod tests {
                 rooms: &mut self.rooms,
                 gates: &mut self.gates,
                 permits: &self.permits,
+                pages: &mut self.pages,
+                pacing: &mut self.pacing,
+                pacer: None,
                 recent: &self.recent,
+                controls: &[],
                 places: Places {
                     head: &mut self.head,
                     entries: &mut [],
                     wakes: &[],
                 },
+                starts: &mut [],
+                sessions: Sessions { sets: &mut [] },
                 history: &mut self.history,
                 clients: &mut self.clients,
                 children: &[],
+                workers: Workers::default(),
                 epoch: 7,
                 node: 0,
             }
@@ -221,15 +470,11 @@ mod tests {
         fn configure(&mut self, generation: u32, names: &[&str]) -> Vec<Option<(u32, String)>> {
             let mut tables = self.tables();
             for name in names {
-                tables.keep_room(name, generation);
+                tables.keep_room(name, "", generation);
             }
-            let terms = Terms {
-                run_ready: 3,
-                ..Terms::EMPTY
-            };
             let mut enter = |name: &&str| {
                 let wakes = &mut Wakes::default();
-                let entered = tables.enter_room(name, generation, terms, NOW, wakes)?;
+                let entered = tables.enter_room(name, generation, settings(3), NOW, wakes)?;
                 let gone = entered.let_go.map(|gone| gone.room.name().to_owned());
                 Some((entered.gate, gone.unwrap_or_default()))
             };
@@ -331,6 +576,41 @@ mod tests {
         let known = |gate: &Gate| gate.slots.position(slot, 0).is_some();
         assert!(!boxes.gates.iter().any(known));
         assert!(boxes.sell(1) > slot);
+    }
+
+    #[test]
+    fn pages_are_found_by_name_and_taken_over_when_they_are_named_no_more() {
+        let mut boxes = Boxes::new();
+        // A configuration of one room with this page, entered as at a start or restart.
+        let enter = |boxes: &mut Boxes, generation, page: &str| {
+            let mut tables = boxes.tables();
+            tables.keep_room("a", "", generation);
+            tables.keep_room("a", page, generation);
+            let wakes = &mut Wakes::default();
+            tables.enter_room("a", generation, settings(3), NOW, wakes)?;
+            tables.enter_page("a", page, generation, settings(5), NOW)
+        };
+        assert_eq!(enter(&mut boxes, 1, "buy"), Some(1));
+        assert_eq!(boxes.pages[1].name(), "buy");
+        assert_eq!(boxes.permits[1].limit(), 5);
+        assert_eq!(boxes.permits[0].limit(), 3);
+        assert_eq!(boxes.rooms[0].gates().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(enter(&mut boxes, 2, "buy"), Some(1));
+        // Another page: the one that is missed no more goes, but not while somebody runs in it.
+        let runs = Owner::new(Life { child: 0, epoch: 1 }, 1);
+        let permit = boxes.permits[1].claim(runs).expect("free");
+        assert_eq!(enter(&mut boxes, 3, "search"), None);
+        boxes.permits[1].release(permit, runs);
+        assert_eq!(enter(&mut boxes, 4, "search"), Some(1));
+        assert_eq!(boxes.pages[1].name(), "search");
+        assert_ne!(boxes.gates[1].gate_hash, name_hash("buy"));
+        // A new room takes over the gates of the old one, its pages' too.
+        assert_eq!(
+            boxes.configure(5, &["b", "c"]),
+            [entered(0, "a"), entered(1, "")]
+        );
+        assert_eq!(boxes.pages[1].name(), "");
+        assert_eq!(boxes.rooms[0].n_pages, 1);
     }
 
     #[test]

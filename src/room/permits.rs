@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::atomic::{AtomicU32, AtomicU64};
+use super::calls::Calls;
 use super::owner::{Life, Owner};
 use crate::micros::Micros;
 use crate::nap::residence::Residence;
@@ -51,6 +52,8 @@ pub struct Permits {
     pub passed: AtomicU64,
     /// Residences in Run Ready, any entry path.
     pub residence: Residence,
+    /// Who is called before his time.
+    pub calls: Calls,
     entries: [Permit; PERMITS],
 }
 
@@ -252,6 +255,7 @@ impl Permits {
         }
         self.passed.store(0, Relaxed);
         self.residence.empty();
+        self.calls.empty();
     }
 
     /// Permits held now.
@@ -279,6 +283,7 @@ impl Default for Permits {
             _pad: 0,
             passed: AtomicU64::new(0),
             residence: Residence::default(),
+            calls: Calls::default(),
             entries: std::array::from_fn(|_| Permit::default()),
         }
     }

@@ -89,7 +89,8 @@ pub struct Place {
     pub index: u32,
     /// Its number in the issue history.
     pub serial: u32,
-    pub(super) _pad: u32,
+    /// Its session's index, one-based: a member; 0 = it has none.
+    pub session: u32,
     /// Its window (to put the claim back when the visitor leaves before he ran): its start,
     pub start: Micros,
     /// the end of its prime part,
@@ -209,14 +210,14 @@ impl Places<'_> {
         }
     }
 
-    /// The newest in Wait who did not come with a ticket in its prime window.
+    /// The newest in Wait who is no member and did not come with a ticket in its prime window.
     pub fn last_newcomer(&self, queue: &Queue) -> Option<u32> {
         let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
         std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
             .take(self.entries.len())
             .find(|&at| {
                 self.place(at)
-                    .is_some_and(|place| place.prime == 0 && place.linked == 1)
+                    .is_some_and(|p| p.prime == 0 && p.session == 0 && p.linked == 1)
             })
     }
 

@@ -66,6 +66,12 @@ fn second(time: Micros) -> u64 {
     time.secs_floor() & 0xffff_ffff
 }
 
+impl Default for Meter {
+    fn default() -> Self {
+        Meter::new()
+    }
+}
+
 impl Meter {
     const fn new() -> Meter {
         Meter([const { AtomicU64::new(0) }; SECONDS])
@@ -104,7 +110,7 @@ impl Meter {
     }
 
     /// `value` now.
-    fn set(&self, now: Micros, value: u32) {
+    pub(super) fn set(&self, now: Micros, value: u32) {
         let second = second(now);
         self.cell(second)
             .store(second << 32 | u64::from(value), Relaxed);

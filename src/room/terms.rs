@@ -51,6 +51,8 @@ pub struct Terms {
     pub prime: Micros,
     /// How far ahead tickets are sold.
     pub horizon: Micros,
+    /// Ta: holders ask no oftener where they stand.
+    pub poll: Micros,
     /// phi, parts per million.
     pub share: Choice,
     /// Overbooking factor, parts per million.
@@ -80,6 +82,7 @@ impl Terms {
         lifetime: Micros::ZERO,
         prime: Micros::ZERO,
         horizon: Micros::ZERO,
+        poll: Micros::ZERO,
         share: Choice::EMPTY,
         overbook: Choice::EMPTY,
         per_client: Choice::EMPTY,

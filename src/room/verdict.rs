@@ -31,6 +31,25 @@ pub struct Seat {
     pub re_access: bool,
 }
 
+/// Where a holder stands who asks without coming in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// His time has not come.
+    Wait,
+    /// His time has come, or he is called: he is let in at once.
+    Now,
+    /// An access with his ticket waits or is about to run.
+    In,
+    /// Later than his prime window: he is let in, or re-booked ahead of every newcomer.
+    Late,
+    /// The ticket has been used.
+    Used,
+    /// Its time, grace included, is over.
+    Over,
+    /// A ticket for another room, or another client.
+    Elsewhere,
+}
+
 /// A refusal carries the answer to "when again?".
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal {
@@ -78,11 +97,13 @@ pub enum Reason {
     Stopping = 14,
     /// Images, scripts and prefetches get no ticket.
     NotSold = 15,
+    /// The room is closed by hand.
+    Closed = 16,
 }
 
 impl Reason {
     /// Reasons there are.
-    pub const COUNT: usize = 16;
+    pub const COUNT: usize = 17;
 
     const ALL: [Reason; Reason::COUNT] = [
         Reason::None,
@@ -101,6 +122,7 @@ impl Reason {
         Reason::SoldOut,
         Reason::Stopping,
         Reason::NotSold,
+        Reason::Closed,
     ];
 
     /// The reason a stored number means.
@@ -130,6 +152,7 @@ impl Reason {
             Reason::SoldOut => "sold-out",
             Reason::Stopping => "stopping",
             Reason::NotSold => "not-sold",
+            Reason::Closed => "closed",
         }
     }
 }

@@ -6,11 +6,13 @@
 //! | [`lock`] | a robust, process-shared mutex: "the owner died" is a result |
 //! | [`futex`] | sleeping on a wake word, and waking |
 //! | [`clock`] | inside time: `CLOCK_BOOTTIME` plus the segment's offset |
+//! | [`debts`], [`balancing`] | mod_bwshare's tables and OXTHAS's, under locks of their own |
 //! | [`state_file`] | the file behind a segment that outlives the server |
 //! | [`shared`] | which types may live here |
 //!
 //! Everything here is integers and arrays, indices instead of pointers, all zero is empty.
 
+pub mod balancing;
 pub mod clock;
 pub mod debts;
 pub mod futex;

@@ -3,22 +3,27 @@
 //! ```text
 //!  0 ┌───────────────────────────────────────────────────────────────────────────┐
 //!    │ Head: magic, layout, size, epoch, clock offset, keys, lock, generation,   │
-//!    │       workers, directory [Section; 16]                                    │
+//!    │       workers, directory [Section; 32]                                    │
 //!    ├───────────────────────────────────────────────────────────────────────────┤ each section
 //!    │ children [Child]     atomics: pid, epoch, workers in use                  │ begins at a
 //!    │ permits  [Permits]   atomics: Run Ready, one entry a gate                 │ multiple of 64
 //!    │ wakes    [AtomicU32] the words waiters sleep on, one a place              │
 //!    │ recent   [Recent]    atomics: the last minutes, one entry (36 KiB) a gate │
+//!    │ polls    [Event]     atomics: of the site's own events, then one a gate   │
+//!    │ controls [Control]   atomics: what is set by hand, one entry a gate       │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the lock ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ rooms [Room]   gates [Gate]   places head [1]   places [Place]            │
-//!    │ history [1]    clients [1]                                                │
+//!    │ history [1]    clients [1]    pages [Page]    pacing [PageScheduler]      │
+//!    │ pacer [1]    starts [Starts]   sessions [SessionSet]                      │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]   services [1]      │
+//!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the desk's ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
+//!    │ desk [1]   executors [Executor]   flights [Flight]                        │
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! A section is found by its kind; one whose version or entry size differs is not ours to read.
-//! Systems to come (sessions, executors, polls) add kinds, not layouts.
+//! Systems to come (executors) add kinds, not layouts.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -27,6 +32,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use super::balancing::Desk;
 use super::debts::Services;
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
@@ -35,24 +41,38 @@ use crate::bwshare::table::Stripe;
 use crate::bwshare::trace::TraceSet;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
+use crate::oxthas::executor::Executor;
+use crate::oxthas::flight::Flight;
 use crate::room::children::{Child, Workers};
+use crate::room::control::Control;
 use crate::room::gate::Gate;
 use crate::room::history::History;
 use crate::room::owner::Life;
+use crate::room::page::Page;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
 use crate::room::recent::Recent;
+use crate::room::starts::Starts;
+use crate::room::stay::Membership;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
+use crate::sqs::page_scheduler::{Pacer, PageScheduler};
+use crate::sqs::sessions::{SessionSet, Sessions};
+use crate::telepoll::Event;
 
 /// First word of a segment: "mod_nap" and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 /// Layout of [`Head`]; sections carry versions of their own.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// Version of every section: raised when a type in it changes its meaning but not its size.
 const VERSION: u32 = 2;
 /// Sections the directory has room for.
-const SECTIONS: usize = 16;
+const SECTIONS: usize = 32;
+/// The layout before, which is taken over: its directory, in the same place, had fewer.
+const LAYOUT_BEFORE: (u32, usize) = (1, 16);
+
+/// Events of the site's own (`TelePoll`) that there is space for.
+const EVENTS: u32 = 64;
 
 /// What a section holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +106,26 @@ pub enum Kind {
     Trace = 13,
     /// How well the horizons of clients are served.
     Services = 14,
+    /// Each gate as a page of its room.
+    Pages = 15,
+    /// The limit of each that finds itself.
+    Pacing = 20,
+    /// Whose turn it is to move it.
+    Pacer = 21,
+    /// What is polled.
+    Polls = 17,
+    /// What OXTHAS keeps beside its tables, and their lock.
+    Desk = 24,
+    /// Members of balancers.
+    Executors = 25,
+    /// Requests that they have been given.
+    Flights = 26,
+    /// When sessions may be started in each room.
+    Starts = 18,
+    /// Who is in a session.
+    Sessions = 19,
+    /// What is set by hand for each gate.
+    Controls = 40,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -119,6 +159,12 @@ pub struct Dims {
     pub stripes: u32,
     /// Trace sets that go with each of them.
     pub trace_sets: u32,
+    /// Members of balancers; 0: there are no tables for them.
+    pub executors: u32,
+    /// Requests they may have been given at a time.
+    pub flights: u32,
+    /// Sets of sessions.
+    pub session_sets: u32,
 }
 
 /// The segment's head. Written by the parent alone, but for the atomics.
@@ -151,6 +197,16 @@ pub struct Head {
     _pad2: u32,
     lock: Lock,
     directory: [Section; SECTIONS],
+}
+
+impl Head {
+    fn directory(&self) -> &[Section] {
+        let n = match self.layout {
+            layout if layout == LAYOUT_BEFORE.0 => LAYOUT_BEFORE.1,
+            _ => SECTIONS,
+        };
+        &self.directory[..n]
+    }
 }
 
 /// A segment this process has mapped. Copies are the same segment.
@@ -228,6 +284,24 @@ impl Dims {
                 size_of::<Services>(),
                 u32::from(self.stripes > 0),
             ),
+            (Kind::Pages, size_of::<Page>(), self.gates),
+            (Kind::Pacing, size_of::<PageScheduler>(), self.gates),
+            (Kind::Pacer, size_of::<Pacer>(), 1),
+            (
+                Kind::Polls,
+                size_of::<Event>(),
+                EVENTS.saturating_add(self.gates),
+            ),
+            (Kind::Desk, size_of::<Desk>(), u32::from(self.executors > 0)),
+            (Kind::Executors, size_of::<Executor>(), self.executors),
+            (
+                Kind::Flights,
+                size_of::<Flight>(),
+                if self.executors > 0 { self.flights } else { 0 },
+            ),
+            (Kind::Starts, size_of::<Starts>(), self.rooms),
+            (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
+            (Kind::Controls, size_of::<Control>(), self.gates),
         ];
         for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
             *section = Section {
@@ -312,7 +386,8 @@ impl Segment {
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
         head.magic.store(MAGIC, SeqCst);
-        self.debts().map_or(Ok(()), |debts| debts.init())
+        self.debts().map_or(Ok(()), |debts| debts.init())?;
+        self.balancing().map_or(Ok(()), |tables| tables.init())
     }
 
     /// Is this a whole segment, with the tables `dims` asks for?
@@ -324,10 +399,10 @@ impl Segment {
         if head.magic.load(SeqCst) != MAGIC {
             return Err(SegmentError::Torn("not a segment of mod_nap"));
         }
-        if head.layout != LAYOUT || head.size > self.size as u64 {
+        if ![LAYOUT, LAYOUT_BEFORE.0].contains(&head.layout) || head.size > self.size as u64 {
             return Err(SegmentError::Torn("of another layout or cut short"));
         }
-        let whole = head.directory.iter().filter(|s| s.kind != 0).all(|s| {
+        let whole = head.directory().iter().filter(|s| s.kind != 0).all(|s| {
             let bytes = u64::from(s.entry).saturating_mul(u64::from(s.count));
             s.offset.is_multiple_of(64) && s.offset.saturating_add(bytes) <= head.size
         });
@@ -335,7 +410,7 @@ impl Segment {
             return Err(SegmentError::Torn("its directory points outside"));
         }
         match dims {
-            Some(dims) if dims.plan().0 != head.directory => Err(SegmentError::Differs),
+            Some(dims) if dims.plan().0 != head.directory() => Err(SegmentError::Differs),
             _ => Ok(()),
         }
     }
@@ -351,7 +426,7 @@ impl Segment {
     fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
         let found = self
             .head()
-            .directory
+            .directory()
             .iter()
             .find(|s| s.kind == kind as u32)?;
         (found.version == VERSION && found.entry as usize == entry).then_some(*found)
@@ -413,6 +488,23 @@ impl Segment {
     /// The last minutes of each gate; empty in a segment from before there were any.
     pub fn recent(&self) -> &'static [Recent] {
         self.atomics(Kind::Recent)
+    }
+
+    /// What the site lets poll by `TelePoll`; empty in a segment from before there was any.
+    pub fn events(&self) -> &'static [Event] {
+        let polls: &[Event] = self.atomics(Kind::Polls);
+        polls.get(..EVENTS as usize).unwrap_or(&[])
+    }
+
+    /// The polls of those who hold tickets of a gate.
+    pub fn ticket_polls(&self, gate: u32) -> Option<&'static Event> {
+        self.atomics(Kind::Polls)
+            .get((EVENTS as usize).saturating_add(gate as usize))
+    }
+
+    /// What is set by hand for each gate; empty in a segment from before there was anything.
+    pub fn controls(&self) -> &'static [Control] {
+        self.atomics(Kind::Controls)
     }
 
     /// The children.
@@ -485,6 +577,9 @@ impl Segment {
             child.pid.store(0, SeqCst);
             if let Some(life) = life {
                 self.locked(|tables, now, wakes| tables.sweep(life, now, wakes));
+                self.balancing()
+                    .into_iter()
+                    .for_each(|tables| tables.sweep(life));
             }
         }
     }
@@ -514,12 +609,38 @@ impl Segment {
                 self.head().seen.store(now.0, Relaxed);
                 tables.tick(now, &mut wakes);
             }
+            tables.pace_if_due(now, &mut wakes);
             let result = act(&mut tables, now, &mut wakes);
             std::mem::forget(mend);
             result
         };
         self.wake(&wakes);
         Some(result)
+    }
+
+    /// The same, where nothing but who is in a session is looked at or changed: most accesses of
+    /// members come here, twice each.
+    pub fn locked_sessions<R>(
+        &self,
+        act: impl FnOnce(&mut Membership<'_>, Micros) -> R,
+    ) -> Option<R> {
+        let held = match self.head().lock.take()? {
+            Taken::Good(held) => held,
+            Taken::OwnerDied(held) => {
+                let mut wakes = Wakes::default();
+                self.tables(&held)?.mend(self.now(), &mut wakes);
+                self.wake(&wakes);
+                held
+            }
+        };
+        let mut membership = Membership {
+            starts: self.locked_section(Kind::Starts, &held),
+            sessions: Sessions {
+                sets: self.locked_section(Kind::Sessions, &held),
+            },
+            children: self.atomics(Kind::Children),
+        };
+        Some(act(&mut membership, self.now()))
     }
 
     /// Do the once-a-second work if nobody has in the last second.
@@ -541,15 +662,24 @@ impl Segment {
             rooms: self.locked_section(Kind::Rooms, held),
             gates: self.locked_section(Kind::Gates, held),
             permits: self.atomics(Kind::Permits),
+            pages: self.locked_section(Kind::Pages, held),
+            pacing: self.locked_section(Kind::Pacing, held),
+            pacer: self.locked_section(Kind::Pacer, held).first_mut(),
             places: Places {
                 head: self.locked_section(Kind::PlacesHead, held).first_mut()?,
                 entries: self.locked_section::<Place>(Kind::Places, held),
                 wakes: self.atomics(Kind::Wakes),
             },
             recent: self.atomics(Kind::Recent),
+            starts: self.locked_section(Kind::Starts, held),
+            sessions: Sessions {
+                sets: self.locked_section(Kind::Sessions, held),
+            },
+            controls: self.atomics(Kind::Controls),
             history: self.locked_section(Kind::History, held).first_mut()?,
             clients: self.locked_section(Kind::Clients, held).first_mut()?,
             children: self.atomics(Kind::Children),
+            workers: self.workers(),
             epoch: head.epoch,
             node: head.node.load(Relaxed) as u8,
         })
@@ -584,6 +714,7 @@ impl Segment {
             .init()
             .map_err(std::io::Error::from_raw_os_error)?;
         self.debts().map_or(Ok(()), |debts| debts.init())?;
+        self.balancing().map_or(Ok(()), |tables| tables.renew())?;
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }
@@ -602,13 +733,23 @@ impl Segment {
         to.seen.store(from.seen.load(Relaxed), Relaxed);
         let generation = from.generation.load(Relaxed);
         to.generation.store(generation, Relaxed);
-        let keyed =
-            [Kind::DebtLocks, Kind::Debts, Kind::Trace, Kind::Services].map(|kind| kind as u32);
-        let plain = |s: &&Section| s.kind != 0 && !keyed.contains(&s.kind);
+        // Debts are taken over by their keys; what is known of balancer members is of the minutes
+        // before, and stays behind.
+        let apart = [
+            Kind::DebtLocks,
+            Kind::Debts,
+            Kind::Trace,
+            Kind::Services,
+            Kind::Desk,
+            Kind::Executors,
+            Kind::Flights,
+        ]
+        .map(|kind| kind as u32);
+        let plain = |s: &&Section| s.kind != 0 && !apart.contains(&s.kind);
         for new in to.directory.iter().filter(plain) {
             let like =
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
-            let Some(known) = from.directory.iter().find(like) else {
+            let Some(known) = from.directory().iter().find(like) else {
                 continue;
             };
             let bytes = new.entry as usize * new.count.min(known.count) as usize;
@@ -665,6 +806,9 @@ mod tests {
             places: 4,
             stripes: 0,
             trace_sets: 0,
+            executors: 0,
+            flights: 0,
+            session_sets: 0,
         };
         let segment = Segment::anonymous(dims).expect("shared memory");
         let life = segment.child_starts(1).expect("room");
@@ -725,5 +869,27 @@ mod tests {
         let his = segment.locked(|tables, _, _| tables.places.place(seat.place).map(|p| p.permit));
         permits.release(his.flatten().expect("granted"), Owner::new(life, 3));
         assert_eq!(permits.running(), 0, "all three have left");
+    }
+    #[test]
+    fn each_gate_and_each_event_has_polls_of_its_own() {
+        let dims = Dims {
+            children: 1,
+            rooms: 1,
+            gates: 2,
+            places: 1,
+            stripes: 0,
+            trace_sets: 0,
+            executors: 0,
+            flights: 0,
+            session_sets: 0,
+        };
+        let segment = Segment::anonymous(dims).expect("shared memory");
+        let gates = [0, 1].map(|gate| segment.ticket_polls(gate).expect("a gate"));
+        let all: Vec<&Event> = segment.events().iter().chain(gates).collect();
+        for (n, event) in all.iter().enumerate() {
+            assert_eq!(event.owner.swap(n as u64 + 1, Relaxed), 0);
+        }
+        assert_eq!(all.len(), 66);
+        assert!(segment.ticket_polls(2).is_none());
     }
 }

@@ -3,11 +3,17 @@
 use crate::nap::client_caps::ClientCaps;
 use crate::room::Room;
 use crate::room::children::Child;
+use crate::room::control::Control;
 use crate::room::gate::Gate;
 use crate::room::history::History;
+use crate::room::page::Page;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, PlacesHead};
 use crate::room::recent::Recent;
+use crate::room::starts::Starts;
+use crate::sqs::page_scheduler::{Pacer, PageScheduler};
+use crate::sqs::sessions::SessionSet;
+use crate::telepoll::Event;
 use std::sync::atomic::AtomicU32;
 
 /// Types that may be put over shared memory another process, or an older server, has written.
@@ -35,5 +41,19 @@ unsafe impl Shared for Place {}
 unsafe impl Shared for History {}
 // SAFETY: repr(C), integers and integer arrays only.
 unsafe impl Shared for ClientCaps {}
+// SAFETY: repr(C), integers and arrays of atomics only, floats as bits and checked on reading.
+unsafe impl Shared for Starts {}
+// SAFETY: repr(C), integers and integer arrays only.
+unsafe impl Shared for SessionSet {}
+// SAFETY: repr(C), atomics only.
+unsafe impl Shared for Control {}
 // SAFETY: repr(C), atomics only.
 unsafe impl Shared for Recent {}
+// SAFETY: repr(C), integers and integer arrays only.
+unsafe impl Shared for Page {}
+// SAFETY: repr(C), integers and integer arrays only, floats as bits and checked on reading.
+unsafe impl Shared for PageScheduler {}
+// SAFETY: repr(C), integers only.
+unsafe impl Shared for Pacer {}
+// SAFETY: repr(C), atomics only, and integers that nobody touches.
+unsafe impl Shared for Event {}

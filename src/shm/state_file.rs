@@ -202,6 +202,9 @@ mod tests {
         places: 16,
         stripes: 3,
         trace_sets: 1,
+        executors: 0,
+        flights: 0,
+        session_sets: 0,
     };
 
     struct Dir(PathBuf);

@@ -6,13 +6,16 @@
 
 use super::crowd::Manners;
 use super::rng::Rng;
-use super::server::{Law, Service};
+use super::server::{Curve, Law, Service};
 use super::setup::{Arrivals, Faults, Setup};
 use super::world::World;
+use crate::bwshare::horizons::Horizons;
+use crate::bwshare::limits::{Lane, Limits, Rule};
 use crate::micros::Micros;
 use crate::room::children::Workers;
 use crate::room::counts::Counts;
 use crate::room::terms::{Choice, Terms, how};
+use crate::sqs::page_scheduler::Pace;
 
 /// What a check came to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -27,12 +30,18 @@ pub struct Tally {
     pub sold: u64,
     /// presented in their prime window,
     pub presented: u64,
+    /// called before it,
+    pub called: u64,
     /// put off by the deadline guard,
     pub deferred: u64,
     /// twice,
     pub deferred_twice: u64,
     /// not let in, for want of a worker.
     pub broken: u64,
+    /// Requests refused because their address owed too much,
+    pub slowed: u64,
+    /// let in all the same for their ticket.
+    pub excused: u64,
 }
 
 impl Tally {
@@ -50,9 +59,12 @@ impl Tally {
         self.served += world.figures.served.n() as u64;
         self.sold += sold;
         self.presented += presented;
+        self.called += world.state().permits().calls.counts().called;
         self.deferred += deferred;
         self.deferred_twice += deferred_twice;
         self.broken += broken;
+        self.slowed += world.figures.slowed;
+        self.excused += world.figures.excused;
     }
 }
 
@@ -123,11 +135,13 @@ pub fn random(seed: u64) -> Setup {
         _ => Arrivals::Within(Micros::from_millis(rng.below(5000))),
     };
     let calm = rng.chance(0.3);
-    Setup {
+    let mut setup = Setup {
         seed,
         terms: terms(rng, bound, c),
+        pace: Pace::default(),
         workers,
         cores,
+        curve: Curve::default(),
         service,
         shift: None,
         clients,
@@ -135,9 +149,20 @@ pub fn random(seed: u64) -> Setup {
         arrivals,
         manners: manners(rng),
         faults: if calm { Faults::default() } else { faults(rng) },
+        verbs: Vec::new(),
+        counted_from: Micros::ZERO,
         wake: Micros(rng.below(1000)),
+        debts: rng.chance(0.25).then(|| debts(rng)),
+        unguarded: false,
         uncontrolled: false,
+    };
+    // Drawn apart, so that the other worlds stay what they were.
+    let rng = &mut Rng::new(seed, 78);
+    if rng.chance(0.4) {
+        setup.pace = pace(rng, c, &setup.workers);
+        setup.faults.limits = 0.0;
     }
+    setup
 }
 
 /// Between the two, small numbers as likely as great ones.
@@ -172,6 +197,18 @@ fn workers(rng: &mut Rng, c: u32) -> Workers {
         reserve: per_pool.div_ceil(10),
         threaded: 1,
         pools,
+    }
+}
+
+fn pace(rng: &mut Rng, c: u32, workers: &Workers) -> Pace {
+    let half = workers.per_pool.saturating_mul(workers.pools) / 2;
+    Pace {
+        law: 1 + rng.below(2) as u32,
+        own: rng.below(2) as u32,
+        start: c,
+        lo: 1,
+        hi: (c + rng.below(20) as u32).min(half).max(c),
+        history: 0,
     }
 }
 
@@ -230,6 +267,7 @@ fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {
         lifetime,
         prime: secs(rng, 0.5, 10.0).min(lifetime),
         horizon: secs(rng, 60.0, 86_400.0),
+        poll: Micros::from_secs(10),
         share: if rng.chance(0.7) {
             auto
         } else {
@@ -242,6 +280,21 @@ fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {
     }
 }
 
+fn debts(rng: &mut Rng) -> Limits {
+    let files = Lane::new(between(rng, 1.0, 20.0), between(rng, 0.02, 2.0), true);
+    let bytes = Lane::new(between(rng, 5e3, 5e5), between(rng, 1e3, 1e6), false);
+    Limits {
+        files,
+        bytes,
+        rule: match rng.chance(0.8) {
+            true => Rule::Exact,
+            false => Rule::Literal,
+        },
+        refused: some(rng, 1.0),
+        horizons: Horizons::new(&[], 0.5),
+    }
+}
+
 fn manners(rng: &mut Rng) -> Manners {
     Manners {
         no_show: some(rng, 0.5),
@@ -251,6 +304,8 @@ fn manners(rng: &mut Rng) -> Manners {
         second_tab: some(rng, 0.3),
         fake: some(rng, 0.3),
         unsold: some(rng, 0.2),
+        asks: some(rng, 1.0),
+        deaf: some(rng, 0.5),
         addresses: if rng.chance(0.8) {
             0
         } else {
@@ -259,6 +314,7 @@ fn manners(rng: &mut Rng) -> Manners {
         reaction: Micros::from_millis(rng.below(1000)),
         lateness: Micros::from_secs(rng.below(100)),
         think: Micros::from_millis(if rng.chance(0.5) { 0 } else { rng.below(5000) }),
+        patience: Micros::from_secs(if rng.chance(0.8) { 0 } else { rng.below(90) }),
     }
 }
 
@@ -285,6 +341,44 @@ mod tests {
             .and_then(|seed| seed.parse().ok());
         let tally = worlds(seed.unwrap_or(1), 8_000).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(tally.sold > 200 && tally.presented > 50, "{tally:?}");
+    }
+
+    #[test]
+    fn limits_that_move_break_no_promise_and_are_exact() {
+        let (mut tally, mut moved, mut seed) = (Tally::default(), 0, 1);
+        while moved < 12 {
+            let setup = random(seed);
+            if setup.pace.law != 0 {
+                let failure = world(seed, 2000, &mut tally);
+                failure.unwrap_or_else(|failure| panic!("{failure}"));
+                moved += 1;
+            }
+            seed += 1;
+        }
+        assert!(tally.served > 500, "{tally:?}");
+    }
+
+    #[test]
+    fn debts_break_no_promise() {
+        let mut setup = Setup {
+            posts: 4,
+            clients: 200,
+            ..Setup::default()
+        };
+        setup.manners.addresses = 20;
+        setup.debts = Some(Limits {
+            files: Lane::new(3.0, 0.1, true),
+            bytes: Lane::new(1e6, 1e5, false),
+            rule: Rule::Exact,
+            refused: 0.0,
+            horizons: Horizons::new(&[], 0.5),
+        });
+        setup.service.mean_s = 0.1;
+        let mut world = World::new(setup, true);
+        while world.step() {}
+        assert_eq!(world.failure(), None);
+        let f = &world.figures;
+        assert!(f.slowed > 100 && f.excused > 10 && f.broken == 0, "{f:?}");
     }
 
     #[test]

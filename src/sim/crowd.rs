@@ -22,6 +22,10 @@ pub struct Manners {
     pub fake: f64,
     /// Images and prefetches among the requests.
     pub unsold: f64,
+    /// Visitors whose page asks from time to time whether they may come earlier.
+    pub asks: f64,
+    /// Calls that nobody hears.
+    pub deaf: f64,
     /// Addresses the visitors come from; 0: each has his own.
     pub addresses: u32,
     /// The obedient come up to this long after the time they were told.
@@ -30,6 +34,9 @@ pub struct Manners {
     pub lateness: Micros,
     /// Pause after an answer before the next post.
     pub think: Micros,
+    /// Who is told of a time that is later than his patience, counted from his first request, gives
+    /// that post up: exponential with this mean; 0: he waits as long as it takes.
+    pub patience: Micros,
 }
 
 impl Default for Manners {
@@ -42,10 +49,13 @@ impl Default for Manners {
             second_tab: 0.0,
             fake: 0.0,
             unsold: 0.0,
+            asks: 0.0,
+            deaf: 0.0,
             addresses: 0,
             reaction: Micros::from_millis(200),
             lateness: Micros::from_secs(30),
             think: Micros::ZERO,
+            patience: Micros::ZERO,
         }
     }
 }
@@ -62,6 +72,10 @@ pub struct Client {
     pub hash: [u64; 2],
     /// Comes ten times a second.
     pub hammers: bool,
+    /// How long he waits in all; zero: for ever.
+    pub patience: Micros,
+    /// His page asks where he stands.
+    pub asks: bool,
     /// Number of the post he is at.
     pub post: u32,
     /// When he began it.
@@ -79,6 +93,8 @@ pub struct Client {
 pub enum Move {
     /// Come again at that time.
     Retry(Micros),
+    /// Ask from time to time; come again when told, or at that time.
+    Ask(Micros),
     /// Let the ticket lapse; begin another post at that time.
     Abandon(Micros),
 }
@@ -99,6 +115,11 @@ impl Client {
             address,
             hash,
             hammers: rng.chance(manners.hammer),
+            patience: match manners.patience {
+                Micros::ZERO => Micros::ZERO,
+                mean => Micros::from_secs_f64(rng.exponential(mean.as_secs_f64())).max(Micros(1)),
+            },
+            asks: manners.asks > 0.0 && rng.chance(manners.asks),
             post: 0,
             begun: Micros::ZERO,
             jar: None,
@@ -121,6 +142,10 @@ impl Client {
         }
         let up_to = |most: Micros, rng: &mut Rng| Micros(rng.below(most.0));
         let told = (now + refusal.retry_after).max(now + Micros(1));
+        if self.patience != Micros::ZERO && told - self.begun > self.patience {
+            self.jar = None;
+            return Move::Abandon(now + Micros::from_secs(5) + up_to(Micros::from_secs(25), rng));
+        }
         let Some(ticket) = refusal.ticket else {
             return Move::Retry(told + up_to(manners.reaction, rng));
         };
@@ -131,6 +156,10 @@ impl Client {
         if rng.chance(manners.late) {
             return Move::Retry(ticket.prime_end.max(now) + up_to(manners.lateness, rng));
         }
-        Move::Retry(told + up_to(manners.reaction, rng))
+        let due = told + up_to(manners.reaction, rng);
+        match self.asks {
+            true => Move::Ask(due),
+            false => Move::Retry(due),
+        }
     }
 }

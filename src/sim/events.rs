@@ -10,6 +10,8 @@ use crate::micros::Micros;
 pub enum Event {
     /// A visitor sends his request, with what is in his jar.
     Come(u32),
+    /// A visitor's page asks where he stands.
+    Ask(u32),
     /// The same ticket from a second tab, if that visitor's access still waits.
     SecondTab(u32),
     /// A waiter looks up: woken, or at his deadline.
@@ -20,6 +22,8 @@ pub enum Event {
     Done(u64),
     /// The once-a-second work.
     Tick,
+    /// Limits that find themselves are looked at.
+    Pace,
     /// A child is killed.
     Kill,
     /// The parent has noticed that the child with this entry and epoch is dead.
@@ -32,6 +36,8 @@ pub enum Event {
     Speed,
     /// The machine sleeps: time passes and nobody runs.
     Suspend,
+    /// The verb of this number is due.
+    Verb(u32),
     /// A process died under the lock, having changed nothing: the tables are mended.
     Mend,
 }

@@ -19,6 +19,11 @@ impl Sample {
         self.0.push(span.as_secs_f64());
     }
 
+    /// As they came.
+    pub fn values(&self) -> &[f64] {
+        &self.0
+    }
+
     /// How many.
     pub fn n(&self) -> usize {
         self.0.len()
@@ -68,11 +73,22 @@ impl Sample {
     }
 }
 
+/// Somebody was called before his time; since the beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// When.
+    pub at: Micros,
+    /// When his ticket starts.
+    pub start: Micros,
+}
+
 /// A run as its visitors saw it.
 #[derive(Clone, Default, Debug)]
 pub struct Figures {
     /// Request to answer, of requests that got their page.
     pub served: Sample,
+    /// When each of these came, since the beginning.
+    pub came: Sample,
     /// Work begun to work done, of the same: S.
     pub residence: Sample,
     /// First request of a post to its page, tickets and all.
@@ -85,6 +101,10 @@ pub struct Figures {
     pub tries: u64,
     /// New tickets received.
     pub tickets: u64,
+    /// Times that pages asked where their holders stand.
+    pub asks: u64,
+    /// Those who were called.
+    pub calls: Vec<Call>,
     /// Refusals that gave no ticket.
     pub without: u64,
     /// Tickets presented for the first time in their prime window,
@@ -97,6 +117,10 @@ pub struct Figures {
     pub deferred: u64,
     /// not let in.
     pub broken: u64,
+    /// Requests refused because their address owed too much,
+    pub slowed: u64,
+    /// let in all the same for their ticket.
+    pub excused: u64,
     /// Posts given up (no-shows).
     pub abandoned: u64,
     /// Last page, since the beginning.

@@ -14,7 +14,7 @@ use crate::room::children::Parking;
 use crate::room::owner::Owner;
 use crate::room::places::wake;
 use crate::room::terms::{Terms, how};
-use crate::room::verdict::{Reason, Refusal, Seat, Verdict};
+use crate::room::verdict::{Reason, Refusal, Seat, Turn, Verdict};
 
 /// Slot and index: one ticket.
 type Key = (u32, u32);
@@ -35,6 +35,8 @@ enum Held {
 struct Fact {
     ticket: Ticket,
     held: Held,
+    /// Its holder was called then: good from there on.
+    called: Option<Micros>,
     /// Its holder left before he ran: its claim came back without being asked for.
     returned: bool,
 }
@@ -155,7 +157,9 @@ impl Oracle {
     }
 
     fn claim(&self, ticket: &Ticket) -> (Micros, Micros) {
-        claim_of(ticket.start, ticket.prime_end, self.bound_of(ticket))
+        let (from, to) = claim_of(ticket.start, ticket.prime_end, self.bound_of(ticket));
+        let called = self.fact(ticket).and_then(|fact| fact.called);
+        (called.map_or(from, |called| called.min(from)), to)
     }
 
     fn bound_of(&self, ticket: &Ticket) -> Micros {
@@ -169,6 +173,23 @@ impl Oracle {
         self.claim(ticket).0 <= now && now < ticket.prime_end
     }
 
+    /// An access's address owed too much; `excused`: it was let in for its ticket's sake; `again`: it
+    /// had waited as long as it was told.
+    pub fn slowed_down(&mut self, tickets: &[Ticket], excused: bool, again: bool, now: Micros) {
+        let facts = || tickets.iter().filter_map(|ticket| self.fact(ticket));
+        let prime = facts().any(|f| f.held == Held::Sold && self.in_time(&f.ticket, now));
+        let waits = facts().any(|f| matches!(f.held, Held::Place(_)) && now < f.ticket.prime_end);
+        self.must(excused || !prime, || {
+            format!("refused for its debts with a ticket in its prime window: {tickets:?}")
+        });
+        self.must(!excused || prime || waits, || {
+            format!("let in, whatever it owes, with {tickets:?}")
+        });
+        self.must(!again, || {
+            "refused for its debts though it waited as long as it was told".to_owned()
+        });
+    }
+
     /// The gate has answered an access that came. Look at [`Oracle::grants`] first.
     pub fn answered(&mut self, asked: &Asked<'_>, verdict: &Verdict, now: Micros) {
         let Asked {
@@ -178,6 +199,7 @@ impl Oracle {
             redeemed,
             ..
         } = *asked;
+        let redeemed = redeemed.map(Ticket::plain);
         let held = |held: &dyn Fn(&Fact) -> bool| {
             tickets
                 .iter()
@@ -251,7 +273,8 @@ impl Oracle {
 
     fn sits(&mut self, asked: &Asked<'_>, seat: &Seat, prime: Option<Ticket>, now: Micros) {
         let Asked { id, parking, .. } = *asked;
-        let ticket = seat.redeemed.filter(|t| t.epoch == self.epoch);
+        let ticket = seat.redeemed.map(Ticket::plain);
+        let ticket = ticket.filter(|t| t.epoch == self.epoch);
         let key = ticket.map(|t| (t.slot, t.index));
         self.turns += 1;
         let claimed = ticket.filter(|_| seat.re_access);
@@ -344,6 +367,7 @@ impl Oracle {
         let fact = Fact {
             ticket,
             held: Held::Sold,
+            called: None,
             returned: false,
         };
         self.facts.insert(key, fact);
@@ -358,6 +382,27 @@ impl Oracle {
         let sound = now < until && waiter.until < until && until <= waiter.deadline;
         waiter.until = until;
         self.must(sound, || format!("access {id} at {now:?}: until {until:?}"));
+    }
+
+    /// The gate has told a holder who asked where he stands.
+    pub fn asked(&mut self, ticket: &Ticket, turn: Turn, state: &State, now: Micros) {
+        let Some(fact) = self.fact(ticket).copied() else {
+            return;
+        };
+        let (in_time, sold) = (self.in_time(ticket, now), fact.held == Held::Sold);
+        self.must(!(sold && in_time) || turn == Turn::Now, || {
+            format!("{fact:?} asks at {now:?} and is told {turn:?}")
+        });
+        if turn != Turn::Now || in_time {
+            return;
+        }
+        let mark = state.gate().early_call.mark();
+        self.must(sold && ticket.start <= mark, || {
+            format!("{fact:?} is called at {now:?} out of turn: {mark:?}")
+        });
+        if let Some(fact) = self.facts.get_mut(&(ticket.slot, ticket.index)) {
+            fact.called = Some(now);
+        }
     }
 
     /// The gate has answered a waiter who looked up.

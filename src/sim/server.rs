@@ -44,10 +44,41 @@ impl Service {
     }
 }
 
+/// What the processors do of their work when so many jobs share them: caches, locks and swapping
+/// make it less (or more) than all. Straight between its points, level beyond them; none: all.
+#[derive(Clone, Default, Debug, PartialEq)]
+pub struct Curve(Vec<(f64, f64)>);
+
+impl Curve {
+    /// Through (jobs, share of the work) with the jobs rising and the shares above 0.
+    pub fn new(points: Vec<(f64, f64)>) -> Result<Curve, String> {
+        let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        let good = |&(jobs, share): &(f64, f64)| jobs >= 0.0 && share > 0.0 && share.is_finite();
+        match rising && points.iter().all(good) {
+            true => Ok(Curve(points)),
+            false => Err("numbers of jobs that rise, each with a share above 0".to_owned()),
+        }
+    }
+
+    fn at(&self, jobs: usize) -> f64 {
+        let jobs = jobs as f64;
+        let after = self.0.partition_point(|(at, _)| *at < jobs);
+        match (
+            after.checked_sub(1).and_then(|before| self.0.get(before)),
+            self.0.get(after),
+        ) {
+            (Some((a, low)), Some((b, high))) => low + (high - low) * (jobs - a) / (b - a),
+            (Some((_, share)), None) | (None, Some((_, share))) => *share,
+            (None, None) => 1.0,
+        }
+    }
+}
+
 /// Jobs and the processors they share. Work is reckoned in nanoseconds of one processor.
 #[derive(Debug)]
 pub struct Server {
     cores: f64,
+    curve: Curve,
     speed: f64,
     /// Work that a job present since the beginning would have got.
     given: f64,
@@ -61,12 +92,18 @@ impl Server {
     pub fn new(cores: f64) -> Server {
         Server {
             cores,
+            curve: Curve::default(),
             speed: 1.0,
             given: 0.0,
             at: Micros::ZERO,
             jobs: BTreeMap::new(),
             ends: BTreeSet::new(),
         }
+    }
+
+    /// The same, which loses or gains with the number of jobs.
+    pub fn with_curve(self, curve: Curve) -> Server {
+        Server { curve, ..self }
     }
 
     /// Job `id` begins.
@@ -96,9 +133,9 @@ impl Server {
         Some(id)
     }
 
-    /// When the next job will be done if nothing changes.
+    /// When the next job will be done if nothing changes; none: never.
     pub fn next_done(&self) -> Option<Micros> {
-        let &(end, _) = self.ends.first()?;
+        let &(end, _) = self.ends.first().filter(|_| self.rate() > 0.0)?;
         let left_us = (end as f64 - self.given) / (self.rate() * 1e3);
         Some(self.at + Micros(left_us.ceil() as u64))
     }
@@ -120,7 +157,8 @@ impl Server {
     }
 
     fn rate(&self) -> f64 {
-        self.speed * (self.cores / self.jobs.len().max(1) as f64).min(1.0)
+        let jobs = self.jobs.len();
+        self.speed * self.curve.at(jobs) * (self.cores / jobs.max(1) as f64).min(1.0)
     }
 
     fn advance(&mut self, now: Micros) {
@@ -153,6 +191,24 @@ mod tests {
         assert_eq!(server.next_done(), Some(second(12)));
         assert_eq!(server.done(second(12)), Some(1));
         assert_eq!(server.done(second(14)), Some(2));
+    }
+
+    #[test]
+    fn a_curve_slows_many_down_and_a_dead_server_finishes_nothing() {
+        let second = Micros::from_secs;
+        let curve = Curve::new(vec![(1.0, 1.0), (5.0, 0.5)]).expect("it rises");
+        let mut server = Server::new(1.0).with_curve(curve.clone());
+        for (jobs, share) in [(0, 1.0), (1, 1.0), (3, 0.75), (5, 0.5), (50, 0.5)] {
+            assert_eq!(curve.at(jobs), share, "{jobs}");
+        }
+        (0..5).for_each(|id| server.begin(id, 1.0, second(0)));
+        assert_eq!(server.next_done(), Some(second(10)));
+        server.set_speed(0.0, second(5));
+        assert_eq!(server.next_done(), None);
+        assert_eq!(server.done(second(100)), None);
+        server.set_speed(1.0, second(100));
+        assert_eq!(server.next_done(), Some(second(105)));
+        assert!(Curve::new(vec![(5.0, 1.0), (1.0, 0.5)]).is_err());
     }
 
     #[test]

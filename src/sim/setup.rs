@@ -1,18 +1,48 @@
 //! [`Setup`]: what a simulated world is made of.
 
+use std::sync::Arc;
+
 use super::crowd::Manners;
-use super::server::{Law, Service};
+use super::server::{Curve, Law, Service};
+use crate::bwshare::limits::Limits;
 use crate::micros::Micros;
 use crate::room::children::Workers;
 use crate::room::terms::{Choice, Terms, how};
+use crate::sqs::page_scheduler::Pace;
 
 /// When visitors come for the first time.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Arrivals {
     /// All within this span: the flash crowd of the paper.
     Within(Micros),
     /// So many a second, independently of each other.
     Rate(f64),
+    /// Each as it is written, whatever [`Setup::clients`] and [`Setup::posts`] say.
+    Script(Arc<[Visit]>),
+}
+
+/// A visitor of a script.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Visit {
+    /// When he comes for the first time, since the beginning.
+    pub at: Micros,
+    /// Accesses he wants.
+    pub posts: u32,
+    /// Work of each of them in seconds of one processor; none: as [`Setup::service`] says.
+    pub work_s: Option<f64>,
+}
+
+/// Something that goes wrong at a time of its own.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Verb {
+    /// A child is killed.
+    Kill,
+    /// All children end and begin anew over the kept state.
+    Restart,
+    /// The application runs at this speed, 1 = as at first; 0: it answers nothing any more.
+    Speed(f64),
+    /// The clock goes on by so much, and nobody runs meanwhile: the machine slept.
+    Sleep(Micros),
 }
 
 /// What goes wrong, each so many times a second on average.
@@ -39,10 +69,14 @@ pub struct Setup {
     pub seed: u64,
     /// The gate's settings; `parked` follows from the workers.
     pub terms: Terms,
+    /// How Run Ready's limit is found.
+    pub pace: Pace,
     /// The server's workers.
     pub workers: Workers,
     /// Processors the application has.
     pub cores: f64,
+    /// What they do when many share them.
+    pub curve: Curve,
     /// Work of an access.
     pub service: Service,
     /// From this time on the server runs at this speed (1 = as before).
@@ -55,10 +89,18 @@ pub struct Setup {
     pub arrivals: Arrivals,
     /// How they behave.
     pub manners: Manners,
-    /// What goes wrong.
+    /// What goes wrong, by chance,
     pub faults: Faults,
+    /// and what goes wrong when, since the beginning.
+    pub verbs: Vec<(Micros, Verb)>,
+    /// Who came before this time, since the beginning, is in no figure; they begin here.
+    pub counted_from: Micros,
     /// A woken waiter takes up to this long to look.
     pub wake: Micros,
+    /// What an address may owe; None: no debts.
+    pub debts: Option<Limits>,
+    /// Nobody is put off at his deadline: the paper's module had no such guard.
+    pub unguarded: bool,
     /// The room is bypassed: whoever comes runs at once (the uncontrolled server).
     pub uncontrolled: bool,
 }
@@ -81,12 +123,14 @@ impl Default for Setup {
                 lifetime: Micros::from_secs(300),
                 prime: Micros::from_secs(5),
                 horizon: Micros::from_secs(24 * 3600),
+                poll: Micros::from_secs(10),
                 share: auto,
                 overbook: auto,
                 per_client: auto,
                 bind: 0,
                 parked: 0,
             },
+            pace: Pace::default(),
             workers: Workers {
                 per_pool: 64,
                 reserve: 7,
@@ -94,6 +138,7 @@ impl Default for Setup {
                 pools: 10,
             },
             cores: 1.0,
+            curve: Curve::default(),
             service: Service {
                 mean_s: 0.0148,
                 law: Law::Lognormal(0.35),
@@ -104,7 +149,11 @@ impl Default for Setup {
             arrivals: Arrivals::Within(Micros::from_secs(1)),
             manners: Manners::default(),
             faults: Faults::default(),
+            verbs: Vec::new(),
+            counted_from: Micros::ZERO,
             wake: Micros(100),
+            debts: None,
+            unguarded: false,
             uncontrolled: false,
         }
     }
@@ -116,6 +165,7 @@ impl Setup {
     pub fn is_untroubled(&self) -> bool {
         self.shift.is_none()
             && self.faults == Faults::default()
+            && self.verbs.is_empty()
             && self.terms.run_ready <= self.workers.per_pool / 2
     }
 
@@ -141,7 +191,7 @@ impl Setup {
             && laws.iter().all(|law| law.how == how::AUTO)
     }
 
-    /// The laws of the paper: its line, a static Re Access as long as Wait, its slots.
+    /// The laws of the paper: its line, its slots, no deadline guard.
     pub fn as_in_the_paper(mut self) -> Setup {
         let paper = Choice {
             how: how::PAPER,
@@ -149,6 +199,7 @@ impl Setup {
         };
         self.terms.wait_limit = paper;
         self.terms.slot_tickets = paper;
+        self.unguarded = true;
         self
     }
 }

@@ -7,16 +7,25 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::ticket::name_hash;
-use crate::room::children::Child;
-use crate::room::gate::{Gate, GateView};
+use crate::room::children::{Child, Workers};
+use crate::room::control::Control;
+use crate::room::gate::{Gate, GateView, PAGE, SESSION};
 use crate::room::history::History;
 use crate::room::owner::Life;
+use crate::room::page::Page;
 use crate::room::permits::Permits;
 use crate::room::places::{Place, Places, PlacesHead};
 use crate::room::recent::Recent;
+use crate::room::starts::{StartTerms, Starts};
 use crate::room::terms::Terms;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
+use crate::sqs::page_scheduler::{Pace, Pacer, PageScheduler};
+use crate::sqs::sessions::{SessionSet, Sessions};
+use crate::telepoll;
+
+/// Polls a second, at most.
+const POLLS: f64 = 500.0;
 
 /// One room with one gate, and all that belongs to it.
 pub struct State {
@@ -24,9 +33,17 @@ pub struct State {
     gates: Box<[Gate]>,
     permits: Arc<[Permits]>,
     recent: Box<[Recent]>,
+    controls: Box<[Control]>,
     head: PlacesHead,
     entries: Vec<Place>,
     wakes: Vec<AtomicU32>,
+    pacing: Box<[PageScheduler]>,
+    pacer: Pacer,
+    /// Workers of the server; none: places are not shared out.
+    pub workers: Workers,
+    pages: Vec<Page>,
+    starts: [Starts; 1],
+    sets: Vec<SessionSet>,
     history: Box<History>,
     clients: Box<ClientCaps>,
     /// The children.
@@ -47,10 +64,17 @@ impl State {
             }],
             gates: Gate::unused(1),
             permits: Arc::new([Permits::default()]),
+            pacing: Box::new([PageScheduler::EMPTY]),
+            pacer: Pacer::EMPTY,
+            workers: Workers::default(),
+            pages: vec![Page::EMPTY],
             recent: Box::new([Recent::default()]),
+            controls: Box::new([Control::default()]),
             head: PlacesHead::default(),
             entries: vec![Place::default(); places],
             wakes: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            starts: [Starts::default()],
+            sets: Vec::new(),
             history: Box::default(),
             clients: Box::new(ClientCaps::EMPTY),
             children: (0..children).map(|_| Child::default()).collect(),
@@ -62,7 +86,59 @@ impl State {
         (gate.kind, gate.room_hash, gate.gate_hash) = (1, name_hash("sim"), name_hash(""));
         gate.terms = terms;
         state.permits[0].set_limit(terms.run_ready);
+        let polls = telepoll::Terms::new(terms.poll, POLLS);
+        state.permits[0].calls.asks.set(&polls);
         state
+    }
+
+    /// A room with sessions: pages with these settings, and a session gate, which is the last gate.
+    pub fn with_sessions(
+        pages: &[Terms],
+        lobby: Terms,
+        starts: StartTerms,
+        places: usize,
+        epoch: u64,
+    ) -> State {
+        let n = pages.len() + 1;
+        let mut state = State::new(lobby, places, 1, epoch);
+        state.gates = Gate::unused(n);
+        state.permits = (0..n).map(|_| Permits::default()).collect();
+        state.recent = (0..n).map(|_| Recent::default()).collect();
+        state.pages = vec![Page::EMPTY; n];
+        state.sets = vec![SessionSet::default(); 256];
+        state.rooms[0].session_gate = n as u32;
+        state.rooms[0].n_pages = pages.len() as u32;
+        for (at, terms) in pages.iter().chain([&lobby]).enumerate() {
+            let gate = &mut state.gates[at];
+            let is_lobby = at + 1 == n;
+            gate.kind = if is_lobby { SESSION } else { PAGE };
+            gate.lobby = if is_lobby { 0 } else { n as u32 };
+            gate.room_hash = name_hash("sim");
+            gate.gate_hash = name_hash(&at.to_string());
+            gate.terms = *terms;
+            state.permits[at].set_limit(terms.run_ready);
+            if !is_lobby {
+                state.rooms[0].pages[at] = at as u32 + 1;
+            }
+        }
+        state.starts[0].set(starts);
+        state
+    }
+
+    /// The room's starts, to look at.
+    pub fn starts(&self) -> &Starts {
+        &self.starts[0]
+    }
+
+    /// All gates, to look at.
+    pub fn gates(&self) -> &[Gate] {
+        &self.gates
+    }
+
+    /// Run Ready's limit finds itself, and places are shared out as these workers allow.
+    pub fn pace(&mut self, pace: Pace, workers: Workers, now: Micros) {
+        self.workers = workers;
+        self.permits[0].set_limit(self.pacing[0].configure(pace, now));
     }
 
     /// The gate, to look at.
@@ -105,15 +181,24 @@ impl State {
             rooms: &mut self.rooms,
             gates: &mut self.gates,
             permits: &self.permits,
+            pages: &mut self.pages,
+            pacing: &mut self.pacing,
+            pacer: Some(&mut self.pacer),
             recent: &self.recent,
+            controls: &self.controls,
             places: Places {
                 head: &mut self.head,
                 entries: &mut self.entries,
                 wakes: &self.wakes,
             },
+            starts: &mut self.starts,
+            sessions: Sessions {
+                sets: &mut self.sets,
+            },
             history: &mut self.history,
             clients: &mut self.clients,
             children: &self.children,
+            workers: self.workers,
             epoch: self.epoch,
             node: 0,
         };

@@ -1,7 +1,9 @@
 //! Stories: short scripts against one gate, most of them faults that a random world once found.
 
+mod calls;
 mod caps;
 mod restarts;
+mod verbs;
 
 use super::state::State;
 use crate::micros::Micros;
@@ -33,6 +35,7 @@ fn terms(wait_limit: Choice) -> Terms {
         lifetime: secs(60),
         prime: secs(5),
         horizon: secs(3600),
+        poll: secs(10),
         parked: 20,
         ..Terms::EMPTY
     }

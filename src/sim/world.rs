@@ -4,16 +4,19 @@
 //! first, parking decided in each child, a waiter looks up when woken or at his deadline, a dead
 //! child's things are swept when its parent notices. Only the clock and the network are missing.
 
+mod asking;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::crowd::{Client, Move};
+use super::debtors::{Debtors, Slow};
 use super::events::{Event, Events};
 use super::figures::Figures;
 use super::oracle::{Asked, Oracle};
 use super::rng::Rng;
 use super::server::Server;
-use super::setup::{Arrivals, Setup};
+use super::setup::{Arrivals, Setup, Verb, Visit};
 use super::state::State;
 use crate::micros::Micros;
 use crate::nap::ledger::early;
@@ -24,10 +27,13 @@ use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::room::wakes::Wakes;
+use crate::sqs::page_scheduler::{PERIOD, law};
 
 /// The world begins here: not at zero, which means "never".
 const BEGINNING: Micros = Micros::from_secs(1000);
 const SECRET: [u8; 16] = *b"nobody will know";
+/// Bytes of a page.
+const PAGE: i64 = 5000;
 /// A visitor whose connection broke comes again within so long.
 const RECONNECT: Micros = Micros::from_secs(1);
 
@@ -42,6 +48,8 @@ struct Request {
     sell: bool,
     /// It presents, for the first time, a ticket in its prime window.
     prime: bool,
+    /// Of a visitor who waits already.
+    second: bool,
 }
 
 /// An access: a request that has a worker.
@@ -70,6 +78,16 @@ struct Visitor {
     current: u32,
     /// The last ticket he presented in its prime window.
     presented: u64,
+    /// What he wants.
+    visit: Visit,
+    /// He is in the figures.
+    counted: bool,
+    /// He has been told that there is no ticket.
+    told_none: bool,
+    /// The last one he was called with.
+    called: u64,
+    /// When he comes if nobody calls him.
+    due: Micros,
 }
 
 /// A world. Same setup, same run.
@@ -89,6 +107,7 @@ pub struct World {
     backlog: VecDeque<Request>,
     visitors: Vec<Visitor>,
     oracle: Option<Oracle>,
+    debtors: Option<Debtors>,
     serial: u32,
     reckoned: u64,
     here: u32,
@@ -98,13 +117,16 @@ pub struct World {
     pub digest: u64,
     /// What visitors saw.
     pub figures: Figures,
+    /// The same of those who are in no figure.
+    before: Figures,
 }
 
 impl World {
     /// A world about to begin; with an oracle that watches it, if wanted.
     pub fn new(mut setup: Setup, watched: bool) -> World {
         let workers = setup.workers;
-        setup.terms.parked = workers.places(setup.terms.run_ready);
+        let most = setup.terms.run_ready.max(setup.pace.hi);
+        setup.terms.parked = workers.places(most);
         let pools = if workers.threaded != 0 {
             workers.pools
         } else {
@@ -125,18 +147,20 @@ impl World {
             manners: Rng::new(setup.seed, 2),
             faults: Rng::new(setup.seed, 3),
             delays: Rng::new(setup.seed, 4),
-            server: Server::new(setup.cores),
+            server: Server::new(setup.cores).with_curve(setup.curve.clone()),
             alive: Vec::new(),
             accesses: BTreeMap::new(),
             backlog: VecDeque::new(),
             visitors: Vec::new(),
             oracle,
+            debtors: setup.debts.map(Debtors::new),
             serial: 0,
             reckoned: 0,
             here: 0,
             happened: 0,
             digest: 0,
             figures: Figures::default(),
+            before: Figures::default(),
             state,
             setup,
         };
@@ -144,28 +168,66 @@ impl World {
         (0..pools).for_each(|_| world.child_begins());
         world.invite();
         world.foretell();
+        if world.setup.pace.law != law::FIXED {
+            let pace = world.setup.pace;
+            world.state.pace(pace, workers, BEGINNING);
+            world.events.at(BEGINNING, Event::Pace);
+        }
         world
     }
 
     fn invite(&mut self) {
-        let mut at = BEGINNING;
-        for n in 0..self.setup.clients {
-            at = match self.setup.arrivals {
-                Arrivals::Within(span) => BEGINNING + Micros(self.manners.below(span.0.max(1))),
+        let arrivals = self.setup.arrivals.clone();
+        let scripted = |n: u32| match &arrivals {
+            Arrivals::Script(visits) => visits.get(n as usize).copied(),
+            _ => None,
+        };
+        self.here = match &arrivals {
+            Arrivals::Script(visits) => visits.len() as u32,
+            _ => self.setup.clients,
+        };
+        let mut at = Micros::ZERO;
+        for n in 0..self.here {
+            at = match &arrivals {
+                Arrivals::Within(span) => Micros(self.manners.below(span.0.max(1))),
                 Arrivals::Rate(rate) => {
                     at + Micros::from_secs_f64(self.manners.exponential(1.0 / rate))
                 }
+                Arrivals::Script(_) => Micros::ZERO,
             };
+            let posts = self.setup.posts;
+            let visit = scripted(n).unwrap_or(Visit {
+                at,
+                posts,
+                work_s: None,
+            });
             let mut client = Client::new(n, &self.setup.manners, &mut self.manners);
-            client.begun = at;
+            client.begun = BEGINNING + visit.at;
+            self.events.at(client.begun, Event::Come(n));
             self.visitors.push(Visitor {
                 client,
                 current: u32::MAX,
                 presented: 0,
+                visit,
+                counted: visit.at >= self.setup.counted_from,
+                told_none: false,
+                called: 0,
+                due: Micros::ZERO,
             });
-            self.events.at(at, Event::Come(n));
         }
-        self.here = self.setup.clients;
+    }
+
+    /// Where what this visitor sees is noted.
+    fn figures_of(&mut self, client: u32) -> &mut Figures {
+        match self.visitors.get(client as usize) {
+            Some(visitor) if visitor.counted => &mut self.figures,
+            _ => &mut self.before,
+        }
+    }
+
+    /// Since the figures begin.
+    fn since_counted(&self, at: Micros) -> Micros {
+        at - (BEGINNING + self.setup.counted_from)
     }
 
     fn foretell(&mut self) {
@@ -173,6 +235,9 @@ impl World {
             .at(BEGINNING + Micros::from_secs(1), Event::Tick);
         if let Some((at, _)) = self.setup.shift {
             self.events.at(BEGINNING + at, Event::Speed);
+        }
+        for (n, (at, _)) in (0..).zip(&self.setup.verbs) {
+            self.events.at(BEGINNING + *at, Event::Verb(n));
         }
         for event in [
             Event::Kill,
@@ -219,6 +284,12 @@ impl World {
         self.oracle.as_ref()?.failure.as_deref()
     }
 
+    /// Visitors who have been told at least once that there is no ticket.
+    pub fn told_no_ticket(&self) -> usize {
+        let told = self.visitors.iter().filter(|visitor| visitor.told_none);
+        told.count()
+    }
+
     /// Accesses that came while no worker was free.
     pub fn backlog(&self) -> usize {
         self.backlog.len()
@@ -257,6 +328,7 @@ impl World {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Come(client) => self.comes(client, false),
+            Event::Ask(client) => self.asks(client),
             Event::SecondTab(id) => {
                 if let Some(access) = self.accesses.get(&id).filter(|a| !a.running) {
                     self.comes(access.request.client, true);
@@ -274,6 +346,10 @@ impl World {
                 self.locked_tick();
                 self.events.at(self.now + Micros::from_secs(1), Event::Tick);
             }
+            Event::Pace => {
+                self.paces();
+                self.events.at(self.now + PERIOD, Event::Pace);
+            }
             Event::Buried(child, epoch) => {
                 if self
                     .state
@@ -284,17 +360,7 @@ impl World {
                     self.child_begins();
                 }
             }
-            Event::Kill => {
-                let n = self.faults.below(self.alive.len() as u64) as usize;
-                if let Some(&child) = self.alive.get(n)
-                    && let Some(life) = self.state.life(child)
-                {
-                    self.alive.swap_remove(n);
-                    self.dies(child);
-                    let noticed = self.now + Micros(self.faults.below(1_000_000));
-                    self.events.at(noticed, Event::Buried(child, life.epoch));
-                }
-            }
+            Event::Kill => self.kill(),
             Event::Restart => self.restarts(),
             Event::Limit => {
                 let c = f64::from(self.setup.terms.run_ready);
@@ -324,17 +390,19 @@ impl World {
                         0.2 + 1.8 * self.faults.unit()
                     }
                 };
-                self.server.set_speed(speed, self.now);
-                self.reckon();
+                self.runs_at(speed);
             }
             Event::Suspend => {
-                self.now = self.now + Micros(self.faults.below(20_000_000));
-                self.server.sleep(self.now);
-                self.reckon();
-                if let Some(oracle) = &mut self.oracle {
-                    oracle.slept = self.now;
-                }
+                let span = Micros(self.faults.below(20_000_000));
+                self.sleeps(span);
             }
+            Event::Verb(n) => match self.setup.verbs.get(n as usize) {
+                Some((_, Verb::Kill)) => self.kill(),
+                Some((_, Verb::Restart)) => self.restarts(),
+                Some(&(_, Verb::Speed(speed))) => self.runs_at(speed),
+                Some(&(_, Verb::Sleep(span))) => self.sleeps(span),
+                None => {}
+            },
             Event::Mend => {
                 let now = self.now;
                 let ((), wakes) = self.state.locked(|tables, wakes| tables.mend(now, wakes));
@@ -350,6 +418,50 @@ impl World {
             && let Some(request) = self.backlog.pop_front()
         {
             self.accepted(request, child);
+        }
+    }
+
+    /// Some child.
+    fn kill(&mut self) {
+        let n = self.faults.below(self.alive.len() as u64) as usize;
+        if let Some(&child) = self.alive.get(n)
+            && let Some(life) = self.state.life(child)
+        {
+            self.alive.swap_remove(n);
+            self.dies(child);
+            let noticed = self.now + Micros(self.faults.below(1_000_000));
+            self.events.at(noticed, Event::Buried(child, life.epoch));
+        }
+    }
+
+    fn runs_at(&mut self, speed: f64) {
+        self.server.set_speed(speed, self.now);
+        self.reckon();
+    }
+
+    /// The clock goes on and nobody runs.
+    fn sleeps(&mut self, span: Micros) {
+        self.now = self.now + span;
+        self.server.sleep(self.now);
+        self.reckon();
+        if let Some(oracle) = &mut self.oracle {
+            oracle.slept = self.now;
+        }
+    }
+
+    fn paces(&mut self) {
+        let (now, before) = (self.now, self.state.permits().limit());
+        let ((), wakes) = self
+            .state
+            .locked(|tables, wakes| tables.pace_if_due(now, wakes));
+        self.wake(&wakes);
+        let limit = self.state.permits().limit();
+        if limit != before
+            && let Some(oracle) = &mut self.oracle
+        {
+            oracle.limit_changed(limit);
+            // Whoever waits has been served at once.
+            oracle.raised = false;
         }
     }
 
@@ -401,14 +513,14 @@ impl World {
         }
         let prime = client.jar.is_some_and(|ticket| {
             let from = ticket.start - early(self.setup.terms.bound);
-            let now = from <= self.now && self.now < ticket.prime_end;
+            let begun = from <= self.now || visitor.called == ticket.id;
+            let now = begun && self.now < ticket.prime_end;
             let first = visitor.presented != ticket.id;
             if now {
                 visitor.presented = ticket.id;
             }
             now && first && !second
         });
-        self.figures.tries += 1;
         let request = Request {
             client: n,
             post: client.post,
@@ -417,7 +529,9 @@ impl World {
             forged,
             sell: !rng.chance(manners.unsold),
             prime,
+            second,
         };
+        self.figures_of(n).tries += 1;
         match self.idle_child() {
             Some(child) => self.accepted(request, child),
             None => self.backlog.push_back(request),
@@ -432,14 +546,19 @@ impl World {
             ..
         } = access;
         let response = self.now - request.sent;
-        self.figures.served.push(response);
-        self.figures.residence.push(self.now - *granted);
-        self.figures.span = self.elapsed();
+        let residence = self.now - *granted;
+        let in_time = response <= self.setup.terms.bound;
+        let [came, span] = [request.sent, self.now].map(|at| self.since_counted(at));
+        let figures = self.figures_of(request.client);
+        figures.served.push(response);
+        figures.came.push(came);
+        figures.residence.push(residence);
+        figures.span = span;
         if request.prime {
-            self.figures.presented += 1;
-            match response <= self.setup.terms.bound {
-                true => self.figures.kept += 1,
-                false => self.figures.slow += 1,
+            figures.presented += 1;
+            match in_time {
+                true => figures.kept += 1,
+                false => figures.slow += 1,
             }
         }
         let Some(visitor) = self.visitors.get_mut(request.client as usize) else {
@@ -453,7 +572,8 @@ impl World {
         if client.post != request.post || client.finished.is_some() {
             return;
         }
-        self.figures.total.push(self.now - client.begun);
+        let total = self.now - client.begun;
+        self.figures_of(request.client).total.push(total);
         self.next_post(request.client, self.now + self.setup.manners.think);
     }
 
@@ -463,41 +583,52 @@ impl World {
         };
         let client = &mut visitor.client;
         client.post += 1;
-        if client.post < self.setup.posts {
+        if client.post < visitor.visit.posts {
             client.begun = at;
             self.events.at(at, Event::Come(n));
             return;
         }
         client.finished = Some(self.now);
         self.here -= 1;
-        self.figures.finished.push(self.now - BEGINNING);
+        let finished = self.since_counted(self.now);
+        self.figures_of(n).finished.push(finished);
     }
 
     fn refused(&mut self, id: u32, request: &Request, refusal: &Refusal) {
         if request.prime && refusal.reason != Reason::TakenOver {
-            self.figures.presented += 1;
+            let figures = self.figures_of(request.client);
+            figures.presented += 1;
             match refusal.reason {
-                Reason::Deferred => self.figures.deferred += 1,
-                _ => self.figures.broken += 1,
+                Reason::Deferred => figures.deferred += 1,
+                _ => figures.broken += 1,
             }
         }
         let Some(visitor) = self.visitors.get_mut(request.client as usize) else {
             return;
         };
         let fresh = refusal.ticket.filter(|t| !request.tickets.contains(t));
+        let figures = match visitor.counted {
+            true => &mut self.figures,
+            false => &mut self.before,
+        };
         if let Some(ticket) = fresh {
-            self.figures.tickets += 1;
-            self.figures.ticket_wait.push(ticket.start - self.now);
+            figures.tickets += 1;
+            figures.ticket_wait.push(ticket.start - self.now);
         }
-        self.figures.without += u64::from(refusal.ticket.is_none());
+        figures.without += u64::from(refusal.ticket.is_none());
+        visitor.told_none |= refusal.ticket.is_none();
         let client = &mut visitor.client;
         if visitor.current != id || client.post != request.post || client.finished.is_some() {
             return;
         }
         match client.refused(refusal, &self.setup.manners, self.now, &mut self.manners) {
             Move::Retry(at) => self.events.at(at, Event::Come(request.client)),
+            Move::Ask(at) => {
+                visitor.due = at;
+                self.asks_later(request.client);
+            }
             Move::Abandon(at) => {
-                self.figures.abandoned += 1;
+                figures.abandoned += 1;
                 self.next_post(request.client, at);
             }
         }
@@ -523,9 +654,6 @@ impl World {
         let Some(life) = self.state.life(child) else {
             return;
         };
-        if let Some(visitor) = self.visitors.get_mut(request.client as usize) {
-            visitor.current = id;
-        }
         let owner = Owner::new(life, id);
         let mut access = Access {
             request,
@@ -542,6 +670,12 @@ impl World {
             predicted: Micros::ZERO,
             redeemed: None,
         };
+        if self.is_slowed_down(&access) {
+            return;
+        }
+        if let Some(visitor) = self.visitors.get_mut(access.request.client as usize) {
+            visitor.current = id;
+        }
         if self.setup.uncontrolled {
             return self.runs(id, access);
         }
@@ -552,7 +686,7 @@ impl World {
                 let (redeemed, _) = self.ask(&access, Parking::Nobody, |view, arrival| {
                     view.redeem_running(arrival)
                 });
-                access.redeemed = redeemed;
+                access.redeemed = redeemed.map(Ticket::plain);
             }
             self.tell_oracle(
                 id,
@@ -574,7 +708,7 @@ impl World {
         match verdict {
             Verdict::Run(permit) => {
                 access.permit = permit;
-                access.redeemed = redeemed;
+                access.redeemed = redeemed.map(Ticket::plain);
                 self.runs(id, access);
             }
             Verdict::Wait(seat) => {
@@ -582,12 +716,51 @@ impl World {
                 access.waited = true;
                 (access.place, access.until) = (seat.place, seat.until);
                 (access.queue, access.predicted) = (seat.queue, seat.predicted);
-                access.redeemed = seat.redeemed;
+                access.redeemed = seat.redeemed.map(Ticket::plain);
                 self.waits(id, access);
             }
             Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
         }
         self.wake(&wakes);
+    }
+
+    /// Does its address owe too much? A ticket in its prime window is let in all the same.
+    fn is_slowed_down(&mut self, access: &Access) -> bool {
+        let n = access.request.client as usize;
+        let address = self.visitors[n].client.address;
+        let Some(slow) = self
+            .debtors
+            .as_mut()
+            .and_then(|debtors| debtors.enters(address, self.now).err())
+        else {
+            return false;
+        };
+        let (excused, _) = self.ask(access, Parking::Nobody, |view, arrival| {
+            let mut tickets = arrival.tickets.iter();
+            tickets.any(|ticket| view.is_prime(ticket, arrival.bind()))
+        });
+        if let Some(oracle) = &mut self.oracle {
+            oracle.slowed_down(&access.request.tickets, excused, slow.again, self.now);
+        }
+        match (excused, &mut self.debtors) {
+            (true, Some(debtors)) => {
+                debtors.excused(address, self.now);
+                self.figures.excused += 1;
+            }
+            _ => self.comes_later(&access.request, slow),
+        }
+        !excused
+    }
+
+    fn comes_later(&mut self, request: &Request, slow: Slow) {
+        self.figures.slowed += 1;
+        let client = &self.visitors[request.client as usize].client;
+        if request.second || client.post != request.post || client.finished.is_some() {
+            return;
+        }
+        let late = Micros(self.manners.below(self.setup.manners.reaction.0.max(1)));
+        let at = self.now + slow.wait + late;
+        self.events.at(at, Event::Come(request.client));
     }
 
     fn tell_oracle(
@@ -615,7 +788,9 @@ impl World {
     fn waits(&mut self, id: u32, access: Access) {
         let manners = &self.setup.manners;
         let rng = &mut self.manners;
-        self.events.at(access.until, Event::Look(id));
+        if !self.setup.unguarded {
+            self.events.at(access.until, Event::Look(id));
+        }
         let span = (access.until - self.now).0.max(1);
         if rng.chance(manners.give_up) {
             self.events
@@ -632,8 +807,10 @@ impl World {
         access.running = true;
         access.granted = self.now;
         self.child(access.child).running.fetch_add(1, Relaxed);
-        self.server
-            .begin(id, self.setup.service.draw(&mut self.work), self.now);
+        let visitor = self.visitors.get(access.request.client as usize);
+        let work_s = visitor.and_then(|visitor| visitor.visit.work_s);
+        let work_s = work_s.unwrap_or_else(|| self.setup.service.draw(&mut self.work));
+        self.server.begin(id, work_s, self.now);
         self.accesses.insert(id, access);
         self.reckon();
     }
@@ -695,6 +872,10 @@ impl World {
             self.gives_back(&access);
         }
         self.child(access.child).running.fetch_sub(1, Relaxed);
+        if let Some(debtors) = &mut self.debtors {
+            let client = &self.visitors[access.request.client as usize].client;
+            debtors.sent(client.address, PAGE, self.now);
+        }
         self.served(&access);
     }
 

@@ -1,4 +1,5 @@
-// The ticket page: counts down, and once, when the time has come, comes back or sends its form again.
+// The ticket page: counts down and asks from time to time whether there is room; once, when it is
+// called or its time has come, it comes back or sends its form again.
 (function () {
   "use strict";
   var page = document.getElementById("nap");
@@ -13,12 +14,17 @@
   var form = document.getElementById("nap-form"), sure = document.getElementById("nap-sure");
   var mark = "nap-sent-" + page.dataset.mark, lost = document.getElementById("nap-lost");
   var title = document.title, timer = 0, done = false, told = first;
+  var asks = window.fetch && page.dataset.ask, nextAsk = Number(page.dataset.askMs) || Infinity;
+  var asking = false, answered = false, missed = 0, byHeader = false, worker = null, alarm = 0;
+  var used = document.getElementById("nap-used"), ics = document.getElementById("nap-ics");
 
   // A computer that slept stops one of the clocks; set by hand, the other jumps. Too early is
   // harmless: the ticket stays as good as it was.
-  function left() {
-    return due - Math.max(performance.now() - began, Date.now() - beganDate);
+  function elapsed() {
+    return Math.max(performance.now() - began, Date.now() - beganDate);
   }
+
+  function left() { return due - elapsed(); }
 
   function two(n) { return (n < 10 ? "0" : "") + n; }
 
@@ -52,7 +58,7 @@
   function address() {
     var url = new URL(location.href);
     url.hash = "";
-    if (page.dataset.ticket && !cookiesWork()) {
+    if (page.dataset.ticket && (byHeader || !cookiesWork())) {
       var rest = url.search.slice(1).split("&").filter(function (part) {
         return part && part.indexOf("nap-ticket=") !== 0;
       });
@@ -91,6 +97,11 @@
   }
 
   function comeBack() {
+    if (done || page.dataset.stopped || lost) return;
+    go();
+  }
+
+  function go() {
     if (done) return;
     if (form) return send();
     done = true;
@@ -102,7 +113,7 @@
     clearTimeout(timer);
     if (done) return;
     var ms = left();
-    if (ms <= 0 && !page.dataset.stopped && !lost) return comeBack();
+    if (ms <= 0) ring();
     var now = written(ms);
     clocks.forEach(function (one, i) { one.textContent = texts[i].replace(first, now); });
     document.title = title.replace(first, now);
@@ -110,6 +121,128 @@
     if (ms > 0) timer = setTimeout(look, Math.min(ms, ms % 1000 + 5));
   }
 
+  // -- Asking where he stands --
+
+  // A worker's timers go on while the tab is hidden.
+  function setAlarm(ms) {
+    if (worker) return worker.postMessage(Math.max(ms, 0));
+    clearTimeout(alarm);
+    alarm = setTimeout(ring, Math.min(Math.max(ms, 0), 60000));
+  }
+
+  function setNext() {
+    if (done || page.dataset.stopped) return;
+    var next = left() > 0 ? Math.min(left(), nextAsk - elapsed()) : nextAsk - elapsed();
+    if (next < Infinity) setAlarm(next + 5);
+  }
+
+  // Time to ask, or to come: who comes asks first, so that a page without a network stays one.
+  function ring() {
+    if (done || page.dataset.stopped) return;
+    if (left() <= 0 && !asks) return comeBack();
+    if (asks && !asking && (elapsed() >= nextAsk || (left() <= 0 && nextAsk === Infinity))) ask();
+    else setNext();
+  }
+
+  function ask() {
+    var abort = window.AbortController && new AbortController();
+    var patience = setTimeout(function () { if (abort) abort.abort(); }, 8000);
+    var wish = { cache: "no-store", credentials: "same-origin", headers: {} };
+    if (byHeader) wish.headers["Nap-Ticket"] = page.dataset.ticket;
+    if (abort) wish.signal = abort.signal;
+    asking = true;
+    nextAsk = Infinity;
+    fetch(asks, wish).then(function (answer) {
+      return answer.ok ? answer.json() : {};
+    }).then(function (status) { return status; }, function () { return null; })
+      .then(function (status) {
+        clearTimeout(patience);
+        asking = false;
+        heard(status);
+        look();
+        setNext();
+      });
+  }
+
+  function heard(status) {
+    if (done || page.dataset.stopped) return;
+    if (!status) {
+      // No network. One that never answered may be a filter in the browser: not to be waited for.
+      missed += 1;
+      if (!answered && missed >= 3) asks = null;
+      nextAsk = elapsed() + Math.min(10000, 1000 * Math.pow(2, missed));
+      return;
+    }
+    missed = 0;
+    switch (status.state) {
+      case "wait":
+        due = elapsed() + 1000 * status.from;
+        nextAsk = elapsed() + 1000 * status.ask * (1 + Math.random() / 20);
+        if (nextAsk >= due) nextAsk = Infinity;
+        break;
+      case "in":
+        nextAsk = elapsed() + 1000 * status.ask;
+        break;
+      case "now":
+      case "late":
+      case "over":
+        return comeBack();
+      case "none":
+        if (!answered && !byHeader && page.dataset.ticket) {
+          // The cookie was not kept.
+          byHeader = true;
+          nextAsk = elapsed();
+          return;
+        }
+        return usedUp();
+      case "used":
+        return usedUp();
+      default:
+        asks = null;
+        nextAsk = Infinity;
+    }
+    answered = true;
+  }
+
+  // By another tab: to come back would be to stand in line once more.
+  function usedUp() {
+    page.dataset.stopped = "1";
+    if (stop) stop.hidden = true;
+    if (auto) auto.hidden = true;
+    if (used) used.hidden = false;
+  }
+
+  function startAsking() {
+    if (!asks) return;
+    try {
+      worker = new Worker(page.dataset.worker);
+      worker.onmessage = ring;
+      worker.onerror = function () { worker = null; setNext(); };
+    } catch (blocked) {
+      worker = null;
+    }
+    var sooner = document.getElementById("nap-asks");
+    if (sooner) sooner.hidden = false;
+    setNext();
+  }
+
+  function stamp(ms) { return new Date(ms).toISOString().replace(/[-:]|[.][0-9]+/g, ""); }
+
+  // For the calendar of who has long to wait.
+  function entry() {
+    var lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//mod_nap//ticket//EN", "BEGIN:VEVENT",
+      "UID:" + page.dataset.mark, "DTSTAMP:" + stamp(Date.now()),
+      "DTSTART:" + stamp(Date.now() + left()), "DURATION:PT5M",
+      "SUMMARY:" + ics.dataset.summary + " " + location.host, "URL:" + address(),
+      "BEGIN:VALARM", "ACTION:DISPLAY", "DESCRIPTION:" + ics.dataset.summary, "TRIGGER:-PT1M",
+      "END:VALARM", "END:VEVENT", "END:VCALENDAR", ""];
+    return URL.createObjectURL(new Blob([lines.join("\r\n")], { type: "text/calendar" }));
+  }
+
+  if (ics && left() >= 600000) {
+    ics.hidden = false;
+    ics.addEventListener("click", function () { ics.href = entry(); });
+  }
   if (stop) {
     stop.hidden = false;
     stop.addEventListener("click", function () {
@@ -123,7 +256,7 @@
   [].forEach.call(document.querySelectorAll("[data-go]"), function (link) {
     link.addEventListener("click", function (event) {
       event.preventDefault();
-      comeBack();
+      go();
     });
   });
   if (form) {
@@ -138,6 +271,10 @@
     if (remembered() || isOld()) ask();
   }
   document.addEventListener("visibilitychange", look);
+  window.addEventListener("online", function () {
+    if (asks && missed) nextAsk = elapsed();
+    ring();
+  });
   window.addEventListener("pageshow", function (event) {
     if (event.persisted && done) {
       done = false;
@@ -147,4 +284,5 @@
   });
   window.addEventListener("focus", look);
   look();
+  startAsking();
 })();

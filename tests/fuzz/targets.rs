@@ -147,6 +147,9 @@ pub fn state_file(data: &[u8]) {
         places: 4,
         stripes: 0,
         trace_sets: 0,
+        executors: 0,
+        flights: 0,
+        session_sets: 2,
     };
     let name = format!("nap-fuzz-{}", std::process::id());
     let dir = std::env::temp_dir().join(name);

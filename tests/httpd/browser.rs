@@ -88,6 +88,21 @@ impl Browser {
         handle
     }
 
+    /// The tab in which commands act now.
+    pub fn handle(&self) -> String {
+        let url = format!("{}/window", self.session);
+        let answer = super::answer::ask("GET", &url, &[], b"").json();
+        answer["value"].as_str().expect("a handle").to_owned()
+    }
+
+    /// The tab's network, there or not.
+    pub fn network(&self, there: bool) {
+        self.devtools("Network.enable", &json!({}));
+        let state = json!({"offline": !there, "latency": 0, "downloadThroughput": -1,
+            "uploadThroughput": -1});
+        self.devtools("Network.emulateNetworkConditions", &state);
+    }
+
     /// The tab in which the next commands act.
     pub fn switch_to(&self, handle: &str) {
         self.tell("/window", &json!({"handle": handle}));

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection, on a thread of its own; closed when this goes.
 pub struct Http2 {
-    requests: mpsc::UnboundedSender<(String, oneshot::Sender<Answer>)>,
+    requests: mpsc::UnboundedSender<(String, String, oneshot::Sender<Answer>)>,
 }
 
 /// A request under way; dropped, its stream is reset and the connection lives on.
@@ -21,7 +21,7 @@ pub struct Stream(oneshot::Receiver<Answer>);
 
 impl Http2 {
     pub fn open(httpd: &Httpd) -> Http2 {
-        let (requests, mut asked) = mpsc::unbounded_channel::<(String, oneshot::Sender<_>)>();
+        let (requests, mut asked) = mpsc::unbounded_channel::<(_, _, oneshot::Sender<_>)>();
         let port = httpd.port();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -30,8 +30,8 @@ impl Http2 {
                 .expect("a runtime");
             runtime.block_on(async {
                 let sender = connect(port).await;
-                while let Some((path, reply)) = asked.recv().await {
-                    tokio::spawn(run(sender.clone(), port, path, reply));
+                while let Some((path, cookie, reply)) = asked.recv().await {
+                    tokio::spawn(run(sender.clone(), port, path, cookie, reply));
                 }
             });
         });
@@ -40,8 +40,14 @@ impl Http2 {
 
     /// Sends a request on a stream of its own.
     pub fn ask(&self, path: &str) -> Stream {
+        self.ask_with(path, "")
+    }
+
+    /// The same with this cookie.
+    pub fn ask_with(&self, path: &str, cookie: &str) -> Stream {
         let (reply, answer) = oneshot::channel();
-        let sent = self.requests.send((path.to_string(), reply));
+        let asked = (path.to_string(), cookie.to_string(), reply);
+        let sent = self.requests.send(asked);
         sent.expect("the connection is open");
         Stream(answer)
     }
@@ -72,10 +78,14 @@ async fn run(
     mut sender: SendRequest<Empty<Bytes>>,
     port: u16,
     path: String,
+    cookie: String,
     mut reply: oneshot::Sender<Answer>,
 ) {
     let answer = async {
-        let request = hyper::Request::get(format!("http://127.0.0.1:{port}{path}"));
+        let mut request = hyper::Request::get(format!("http://127.0.0.1:{port}{path}"));
+        if !cookie.is_empty() {
+            request = request.header("cookie", cookie);
+        }
         let request = request.body(Empty::new()).expect("a well-formed request");
         let (head, body) = sender.send_request(request).await.ok()?.into_parts();
         let headers = head.headers.iter();

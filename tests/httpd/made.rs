@@ -30,6 +30,8 @@ pub fn look_for(name: &str) -> Result<PathBuf, String> {
     let sources: &[&str] = match name {
         "cgi/board" => &["demo/board.c"],
         "cgi/counter" => &["tests/cgi/counter.c"],
+        "cgi/work" => &["demo/work.c"],
+        "cgi/backend" => &["demo/backend.c"],
         "preload/die_holding.so" => &["tests/preload"],
         "release/nap-load" => &["src/bin/nap-load"],
         "release/mod_nap.so" => &["src", "c_shim", "build.rs", "Cargo.lock"],

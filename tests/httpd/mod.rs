@@ -10,6 +10,7 @@
 
 mod answer;
 pub mod app;
+pub mod backends;
 pub mod browser;
 mod builder;
 mod config;
@@ -23,10 +24,12 @@ mod process;
 pub mod robot;
 mod room;
 mod sanitizer;
+pub mod shop;
 pub mod ticket;
 mod visitors;
+mod work;
 
-pub use answer::Answer;
+pub use answer::{Answer, ask};
 pub use builder::Builder;
 pub use config::Mpm;
 pub use counter::Counter;

@@ -46,13 +46,6 @@ pub struct Args {
     /// No new posts (closed) or visitors (open) after this; those begun are finished [open: 60s]
     #[arg(long, value_name = "TIME", value_parser = positive_time, help_heading = "Load")]
     pub duration: Option<Micros>,
-    /// Hard stop: the run ends here, whatever is still under way
-    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = positive_time,
-          help_heading = "Load")]
-    pub stop: Micros,
-    /// Seed of everything random [default: NAP_SEED, else random; printed]
-    #[arg(long, value_name = "N", help_heading = "Load")]
-    pub seed: Option<u64>,
 
     /// Obey Retry-After alone, not the ticket's time
     #[arg(long, help_heading = "Visitors")]
@@ -76,18 +69,6 @@ pub struct Args {
     /// N more visitors who read a long answer slowly, over and over
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_read, help_heading = "Visitors")]
     pub slow_read: Option<SlowRead>,
-    /// Wait after a 503 that says nothing, and after an error
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_time,
-          help_heading = "Visitors")]
-    pub retry: Micros,
-    /// Within which a presented ticket must be answered to count as kept (NapWaitMax)
-    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_time,
-          help_heading = "Visitors")]
-    pub bound: Micros,
-    /// Where visitors come from: each its own /24, all one address, or N behind each address
-    /// [default: distinct on 127.0.0.0/8, else one]
-    #[arg(long, value_name = "distinct|one|N", value_parser = source, help_heading = "Visitors")]
-    pub source: Option<Source>,
 
     /// GET instead of POST
     #[arg(long, help_heading = "HTTP", conflicts_with_all = ["post_bytes", "form"])]
@@ -110,6 +91,39 @@ pub struct Args {
     /// Which form of the answer to prefer
     #[arg(long, value_enum, default_value = "html", help_heading = "HTTP")]
     pub accept: Accept,
+    /// Give up a try after this
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive_time,
+          help_heading = "HTTP")]
+    pub timeout: Micros,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// What every way to visit has.
+#[derive(clap::Args, Debug)]
+pub struct Common {
+    /// Hard stop: the run ends here, whatever is still under way
+    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = positive_time,
+          help_heading = "Load")]
+    pub stop: Micros,
+    /// Seed of everything random [default: NAP_SEED, else random; printed]
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    pub seed: Option<u64>,
+
+    /// Wait after a 503 that says nothing, and after an error
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_time,
+          help_heading = "Visitors")]
+    pub retry: Micros,
+    /// Within which a presented ticket must be answered to count as kept (NapWaitMax)
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_time,
+          help_heading = "Visitors")]
+    pub bound: Micros,
+    /// Where visitors come from: each its own /24, all one address, or N behind each address
+    /// [default: distinct on 127.0.0.0/8, else one]
+    #[arg(long, value_name = "distinct|one|N", value_parser = source, help_heading = "Visitors")]
+    pub source: Option<Source>,
+
     /// A further request header (repeatable)
     #[arg(long, value_name = "NAME: VALUE", help_heading = "HTTP")]
     pub header: Vec<String>,
@@ -119,10 +133,6 @@ pub struct Args {
     /// A new connection for every try
     #[arg(long, help_heading = "HTTP", conflicts_with = "h2c")]
     pub no_keepalive: bool,
-    /// Give up a try after this
-    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive_time,
-          help_heading = "HTTP")]
-    pub timeout: Micros,
     /// Allow a target that is not this machine
     #[arg(long, help_heading = "HTTP")]
     pub allow_remote: bool,
@@ -183,7 +193,7 @@ pub enum Source {
     Behind(u32),
 }
 
-fn time(text: &str) -> Result<Micros, String> {
+pub fn time(text: &str) -> Result<Micros, String> {
     let split = text
         .find(|c: char| c.is_ascii_alphabetic())
         .unwrap_or(text.len());
@@ -206,7 +216,7 @@ fn time(text: &str) -> Result<Micros, String> {
 
 const TIME: &str = "a time is a number with a unit, as in 500ms, 4s, 5min";
 
-fn positive_time(text: &str) -> Result<Micros, String> {
+pub fn positive_time(text: &str) -> Result<Micros, String> {
     match time(text)? {
         Micros::ZERO => Err("must be more than zero".to_owned()),
         some => Ok(some),

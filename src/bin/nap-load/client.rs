@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use http_body_util::Full;
 use hyper::header::{COOKIE, HeaderValue};
@@ -13,48 +12,31 @@ use hyper::{Request, Uri};
 use mod_nap::micros::Micros;
 
 use crate::args::Present;
+use crate::clock::{Clock, span};
 use crate::jar::Jar;
 use crate::plan::{Behaviour, Move, Plan};
 use crate::tally::{Outcome, Served, Tally, Try};
-use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Refusal, Ticket, cookies, understand};
+use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Ticket, cookies, understand};
 use crate::wire::{Fault, Reply, Wire};
 use mod_nap::sim::rng::Rng;
 
 /// What all visitors share.
 pub struct World {
     pub plan: Plan,
-    pub began: Instant,
+    pub clock: Clock,
     pub tally: RefCell<Tally>,
 }
 
 impl World {
-    /// The time of the run.
-    pub fn now(&self) -> Micros {
-        self.point(Instant::now())
-    }
-
-    fn point(&self, at: Instant) -> Micros {
-        Micros(u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX))
-    }
-
     /// Pause until `at`, and note how late we woke.
     pub async fn pause_until(&self, at: Micros) {
-        if at <= self.now() {
-            return;
-        }
-        tokio::time::sleep_until((self.began + span(at)).into()).await;
-        self.tally.borrow_mut().woke(at, self.now());
+        self.clock.pause_until(at, &self.tally).await;
     }
 
     /// No new posts and visitors any more at `now`?
     pub fn closing(&self, now: Micros) -> bool {
         self.plan.duration.is_some_and(|duration| now >= duration)
     }
-}
-
-/// A [`Micros`] span for the clock.
-pub fn span(time: Micros) -> Duration {
-    Duration::from_micros(time.0)
 }
 
 /// One visitor, from his arrival at `start` to the end of his last post.
@@ -100,20 +82,24 @@ impl Visitor {
         let think = self.world.plan.think.as_secs_f64();
         for post in 0..self.world.plan.posts {
             // Who was to come in time may come, even if the clock woke him a little late.
-            let now = if post == 0 { start } else { self.world.now() };
+            let now = if post == 0 {
+                start
+            } else {
+                self.world.clock.now()
+            };
             if self.world.closing(now) {
                 break;
             }
             if post > 0 && think > 0.0 {
                 let pause = Micros::from_secs_f64(think * (0.5 + self.rng.unit()));
-                self.world.pause_until(self.world.now() + pause).await;
+                self.world.pause_until(self.world.clock.now() + pause).await;
             }
             self.post(post).await;
         }
         self.world
             .tally
             .borrow_mut()
-            .finish(self.number, self.world.now());
+            .finish(self.number, self.world.clock.now());
     }
 
     async fn post(&mut self, post: u32) {
@@ -123,18 +109,18 @@ impl Visitor {
             tally.posts.started += 1;
             tally.open_posts += 1;
         }
-        let began = world.now();
+        let began = world.clock.now();
         let (mut number, mut deferrals, mut was_late) = (0, 0, false);
         loop {
             number += 1;
-            let sent = world.now();
+            let sent = world.clock.now();
             let group = self
                 .ticket
                 .as_ref()
                 .map_or(Group::Newcomer, |ticket| ticket.group(sent));
             was_late |= group == Group::Late;
             let result = self.attempt().await;
-            let now = world.now();
+            let now = world.clock.now();
             let a = Place {
                 post,
                 number,
@@ -216,7 +202,7 @@ impl Visitor {
             .patience(self.behaviour)
             .filter(|p| *p < plan.timeout);
         let limit = span(patience.unwrap_or(plan.timeout));
-        let result = tokio::time::timeout(limit, self.wire.exchange(plan, request)).await;
+        let result = tokio::time::timeout(limit, self.wire.exchange(&plan.route, request)).await;
         let mut tally = world.tally.borrow_mut();
         tally.opened += self.wire.opened - before.0;
         tally.resent += self.wire.resent - before.1;
@@ -266,7 +252,8 @@ impl Visitor {
                         }
                         let retry_after = refusal.retry_after;
                         let (reason, torn) = (refusal.reason, refusal.torn);
-                        let (told, is_new) = self.take(refusal, world.point(reply.heard));
+                        let (told, is_new) =
+                            refusal.hand_over(&mut self.ticket, world.clock.point(reply.heard));
                         let ticket = if told { self.ticket.as_ref() } else { None };
                         let outcome = Outcome::Refused {
                             status,
@@ -304,26 +291,6 @@ impl Visitor {
         after
     }
 
-    /// Take the ticket of a refusal heard at `heard`, or learn that ours is worth nothing.
-    /// Returns whether there is one, and whether it is another than the one in hand.
-    fn take(&mut self, refusal: Refusal, heard: Micros) -> (bool, bool) {
-        let Some(offer) = refusal.offer else {
-            if refusal.reason.voids_ticket() {
-                self.ticket = None;
-            }
-            return (false, false);
-        };
-        let mut ticket = Ticket::new(offer, heard);
-        let same = self.ticket.take().filter(|held| held.id == ticket.id);
-        let is_new = same.is_none();
-        if let Some(held) = same {
-            ticket.issued = held.issued;
-            ticket.presented = held.presented;
-        }
-        self.ticket = Some(ticket);
-        (true, is_new)
-    }
-
     fn forget_ticket(&mut self) {
         if let Some(cookie) = self.ticket.take().and_then(|ticket| ticket.cookie) {
             self.jar.remove(&cookie);
@@ -338,16 +305,12 @@ impl Visitor {
                 self.ticket.as_ref().and_then(|t| t.cookie.as_deref())
             }
         };
-        self.jar.header(self.world.now(), but)
+        self.jar.header(self.world.clock.now(), but)
     }
 
     fn uri(&self) -> Uri {
         let plan = &self.world.plan;
-        let target = if plan.h2c {
-            &plan.target.uri
-        } else {
-            &plan.target.path
-        };
+        let target = plan.target.uri(plan.route.h2c);
         match &self.ticket {
             Some(ticket) if plan.present == Present::Query => with_ticket(target, &ticket.token),
             _ => target.clone(),

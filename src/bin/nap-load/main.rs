@@ -2,13 +2,17 @@
 //!
 //! The experiment of the NAP-Web paper's chapter 6 as a program: a crowd posts to a board, waits as
 //! its tickets say, and counts what it was promised and what it got. One thread, so that half of a
-//! small machine is left to the server. `docs/nap-load.md` explains options and output.
+//! small machine is left to the server. `nap-load sessions` is the SQS paper's experiment: [`sessions`].
+//! `docs/nap-load.md` explains options and output.
 
 mod args;
 mod client;
+mod clock;
 mod jar;
+mod output;
 mod plan;
 mod report;
+mod sessions;
 mod slow;
 mod stats;
 mod tally;
@@ -16,12 +20,11 @@ mod ticket;
 mod wire;
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, error::ErrorKind};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -33,60 +36,33 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 
 use crate::args::{Args, Arrivals};
-use crate::client::{World, span, visit};
+use crate::client::{World, visit};
+use crate::clock::{Clock, span};
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::report::Report;
 use crate::slow::{SlowBook, all_begun, read_slowly};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let (json, csv) = (args.json.clone(), args.csv.clone());
-    let plan = seed(args.seed).and_then(|seed| Plan::check(args, seed));
-    let plan = match plan {
-        Ok(plan) => plan,
-        Err(error) => Args::command()
-            .error(ErrorKind::ValueValidation, error)
-            .exit(),
-    };
-    match run_and_report(plan, json.as_deref(), csv.as_deref()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("nap-load: {error}");
-            ExitCode::FAILURE
-        }
+    // A URL has a scheme, so no crowd's target is called so.
+    let mut words = std::env::args_os().peekable();
+    let program = words.next();
+    match words.peek().is_some_and(|word| word == "sessions") {
+        true => sessions::main(words),
+        false => crowd_main(program.into_iter().chain(words)),
     }
 }
 
-/// False when not one post was served.
-fn run_and_report(plan: Plan, json: Option<&Path>, csv: Option<&Path>) -> Result<bool, String> {
-    let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    // Before the run, so that a wrong name is not found out after it.
-    let create = |path: &Path| File::create(path).map_err(|e| named(path, e));
-    let to_stdout = json == Some(Path::new("-"));
-    let json = match json.filter(|_| !to_stdout) {
-        Some(path) => Some((path, create(path)?)),
-        None => None,
-    };
-    let rows: Option<Box<dyn Write>> = match csv {
-        Some(path) => Some(Box::new(BufWriter::with_capacity(1 << 16, create(path)?))),
-        None => None,
-    };
-    raise_file_limit();
-    let (report, written) = run(plan, rows).map_err(|e| format!("cannot run: {e}"))?;
-    let text = serde_json::to_string_pretty(&report).map_err(|e| e.to_string())?;
-    match to_stdout {
-        true => println!("{text}"),
-        false => print!("{}", report.table()),
+fn crowd_main(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let args = Args::parse_from(words);
+    let (json, csv) = (args.common.json.clone(), args.common.csv.clone());
+    let plan = seed(args.common.seed).and_then(|seed| Plan::check(args, seed));
+    match plan {
+        Ok(plan) => output::end(output::write(json, csv, |rows| run(plan, rows))),
+        Err(error) => Args::command()
+            .error(ErrorKind::ValueValidation, error)
+            .exit(),
     }
-    if let Some((path, mut file)) = json {
-        writeln!(file, "{text}").map_err(|e| named(path, e))?;
-    }
-    if let (Some(path), Err(error)) = (csv, written) {
-        return Err(named(path, error));
-    }
-    Ok(report.posts.served > 0)
 }
 
 /// The run's seed: the option's, NAP_SEED's, or a random one.
@@ -108,26 +84,31 @@ fn raise_file_limit() {
     }
 }
 
-/// The run, and how writing the CSV went.
-fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
+/// Do it on a runtime of one thread, with the signals that end a run with a report.
+fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
     // Blocked before the runtime exists, so that an interrupt still leads to a report.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
     signals.thread_block()?;
     let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    raise_file_limit();
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()?;
-    let local = LocalSet::new();
+    Ok(LocalSet::new().block_on(&runtime, run(&signals)))
+}
+
+/// The run, and how writing the CSV went.
+fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
     let tally = Tally::new(plan.bound, csv);
-    local.block_on(&runtime, async {
+    on_runtime(async |signals| {
         let slow = Rc::new(RefCell::new(SlowBook::default()));
         let world = World {
             plan,
-            began: Instant::now(),
+            clock: Clock::begin(),
             tally: RefCell::new(tally),
         };
         let world = head_start(world, &slow).await;
@@ -136,14 +117,14 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
         let ended = tokio::select! {
             () = crowd(&world) => "done",
             () = tokio::time::sleep(span(world.plan.stop)) => "stopped",
-            () = interrupted(&signals) => "interrupted",
+            () = interrupted(signals) => "interrupted",
         };
-        let times = (world.now(), cpu_time() - cpu);
+        let times = (world.clock.now(), cpu_time() - cpu);
         bar.finish_and_clear();
         let mut tally = world.tally.replace(Tally::new(world.plan.bound, None));
         let written = tally.flush();
         let slow = world.plan.slow.as_ref().map(|_| slow.borrow().clone());
-        Ok((Report::new(&world.plan, tally, slow, ended, times), written))
+        (Report::new(&world.plan, tally, slow, ended, times), written)
     })
 }
 
@@ -165,7 +146,7 @@ async fn head_start(mut world: World, book: &Rc<RefCell<SlowBook>>) -> Rc<World>
         ));
     }
     all_begun(book, PATIENCE).await;
-    world.began = Instant::now();
+    world.clock = Clock::begin();
     Rc::new(world)
 }
 
@@ -229,22 +210,11 @@ fn cpu_time() -> Micros {
     micros(usage.user_time()) + micros(usage.system_time())
 }
 
-/// A bar on a terminal's stderr, nothing elsewhere.
 fn progress(world: &Rc<World>) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = match world.plan.crowd {
-        Crowd::Closed { .. } => {
-            ProgressBar::new(u64::from(world.plan.clients) * u64::from(world.plan.posts))
-        }
-        Crowd::Open { .. } => ProgressBar::no_length(),
-    };
-    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
-    let form = "{elapsed} {wide_bar} {pos}/{len} served, {per_sec} {msg}";
-    if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
-    }
+    let bar = bar(match world.plan.crowd {
+        Crowd::Closed { .. } => Some(u64::from(world.plan.clients) * u64::from(world.plan.posts)),
+        Crowd::Open { .. } => None,
+    });
     let (world, shown) = (world.clone(), bar.clone());
     spawn_local(async move {
         while !shown.is_finished() {
@@ -260,5 +230,19 @@ fn progress(world: &Rc<World>) -> ProgressBar {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     });
+    bar
+}
+
+/// A bar on a terminal's stderr, nothing elsewhere.
+fn bar(length: Option<u64>) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
+    bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(5));
+    let form = "{elapsed} {wide_bar} {pos}/{len} served, {per_sec} {msg}";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
     bar
 }

@@ -11,7 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 use mod_nap::micros::Micros;
 
-use crate::args::{Accept, Args, Arrivals, Manner, Present, SlowRead, Source};
+use crate::args::{Accept, Args, Arrivals, Common, Manner, Present, SlowRead, Source};
 use crate::ticket::{Group, Ticket};
 use mod_nap::sim::rng::Rng;
 
@@ -72,6 +72,15 @@ const SHORTEST_PAUSE: Micros = Micros::from_millis(10);
 const LATENESS: Micros = Micros::from_secs(30);
 
 impl Manners {
+    /// All are obedient.
+    pub fn obedient(retry: Micros) -> Self {
+        Manners {
+            others: [None; 5],
+            obey_retry_after: false,
+            retry,
+        }
+    }
+
     /// The behaviours of `n` visitors: exact shares, in an order that is the seed's.
     pub fn deal(&self, n: u32, seed: u64) -> Vec<Behaviour> {
         let mut hands = vec![Behaviour::Obedient; n as usize];
@@ -177,13 +186,21 @@ pub enum Crowd {
 pub struct Target {
     pub address: SocketAddr,
     /// Absolute, as HTTP/2 needs it.
-    pub uri: Uri,
+    pub whole: Uri,
     /// Path and query, as HTTP/1 needs it.
-    pub path: Uri,
+    path: Uri,
+}
+
+/// How a visitor's connections are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub address: SocketAddr,
+    pub h2c: bool,
+    pub keepalive: bool,
 }
 
 impl Target {
-    fn parse(url: &str, allow_remote: bool) -> Result<Self, String> {
+    pub fn parse(url: &str, allow_remote: bool) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|e| format!("{url}: {e}"))?;
         match uri.scheme_str() {
             Some("http") => {}
@@ -212,7 +229,29 @@ impl Target {
             .path_and_query()
             .cloned()
             .map_or_else(Uri::default, Uri::from);
-        Ok(Target { address, uri, path })
+        Ok(Target {
+            address,
+            whole: uri,
+            path,
+        })
+    }
+
+    /// How a request names it: HTTP/2 needs the whole.
+    pub fn uri(&self, h2c: bool) -> &Uri {
+        if h2c { &self.whole } else { &self.path }
+    }
+
+    /// Where its visitors come from.
+    pub fn source(&self, given: Option<Source>) -> Result<Source, String> {
+        match (given, self.can_spread()) {
+            (Some(Source::One), _) | (None, false) => Ok(Source::One),
+            (None, true) => Ok(Source::Distinct),
+            (Some(given), true) => Ok(given),
+            (Some(_), false) => Err(format!(
+                "--source: only a target in 127.0.0.0/8 can be visited from many addresses, not {}",
+                self.address.ip()
+            )),
+        }
     }
 
     fn can_spread(&self) -> bool {
@@ -241,15 +280,14 @@ pub struct Plan {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub present: Present,
-    pub h2c: bool,
-    pub keepalive: bool,
+    pub route: Route,
     pub timeout: Micros,
 }
 
 impl Plan {
     /// Check the command line; the error is a sentence for the user.
     pub fn check(args: Args, seed: u64) -> Result<Self, String> {
-        let target = Target::parse(&args.url, args.allow_remote)?;
+        let target = Target::parse(&args.url, args.common.allow_remote)?;
         let others = [
             args.impatient,
             args.hammer,
@@ -263,17 +301,7 @@ impl Plan {
                 "the shares add up to {sum}, more than all visitors"
             ));
         }
-        let source = match (args.source, target.can_spread()) {
-            (Some(Source::One), _) | (None, false) => Source::One,
-            (None, true) => Source::Distinct,
-            (Some(given), true) => given,
-            (Some(_), false) => {
-                return Err(format!(
-                    "--source: only a target in 127.0.0.0/8 can be visited from many addresses, not {}",
-                    target.address.ip()
-                ));
-            }
-        };
+        let source = target.source(args.common.source)?;
         let crowd = match args.open {
             Some(rate) => Crowd::Open {
                 rate,
@@ -284,7 +312,7 @@ impl Plan {
         let open = args.open.is_some();
         let slow = match &args.slow_read {
             Some(slow) => {
-                let target = Target::parse(&slow.url, args.allow_remote)?;
+                let target = Target::parse(&slow.url, args.common.allow_remote)?;
                 Some((slow.clone(), target))
             }
             None => None,
@@ -293,26 +321,30 @@ impl Plan {
             true => Bytes::new(),
             false => form(&args.form, args.post_bytes as usize)?,
         };
+        let mut headers = args.common.request_headers(&target, args.accept)?;
+        if !args.get {
+            headers.entry(header::CONTENT_TYPE).or_insert(FORM);
+        }
+        let route = args.common.route(&target);
         Ok(Plan {
-            headers: request_headers(&args, &target)?,
+            headers,
             method: if args.get { Method::GET } else { Method::POST },
             manners: Manners {
                 others,
                 obey_retry_after: args.retry_after,
-                retry: args.retry,
+                retry: args.common.retry,
             },
             clients: args.clients.unwrap_or(if open { 10_000 } else { 100 }),
             posts: args.posts.unwrap_or(if open { 1 } else { 10 }),
             duration: args.duration.or(open.then_some(Micros::from_secs(60))),
-            label: args.label,
+            label: args.common.label,
             url: args.url,
             think: args.think,
-            stop: args.stop,
-            bound: args.bound,
-            retry: args.retry,
+            stop: args.common.stop,
+            bound: args.common.bound,
+            retry: args.common.retry,
             present: args.present,
-            h2c: args.h2c,
-            keepalive: !args.no_keepalive,
+            route,
             timeout: args.timeout,
             target,
             crowd,
@@ -325,17 +357,24 @@ impl Plan {
 
     /// The address visitor `i` comes from; `None` leaves it to the kernel.
     pub fn address(&self, i: u32) -> Option<Ipv4Addr> {
-        match self.source {
-            Source::Distinct => Some(loopback(i)),
-            Source::One => None,
-            Source::Behind(n) => Some(loopback(i / n)),
-        }
+        self.source.address(i)
     }
 
     /// The address slow reader `i` comes from.
     pub fn slow_address(&self, i: u32) -> Option<Ipv4Addr> {
         let (_, target) = self.slow.as_ref()?;
         (self.source != Source::One && target.can_spread()).then(|| slow_loopback(i))
+    }
+}
+
+impl Source {
+    /// The address visitor `i` comes from; `None` leaves it to the kernel.
+    pub fn address(self, i: u32) -> Option<Ipv4Addr> {
+        match self {
+            Source::Distinct => Some(loopback(i)),
+            Source::One => None,
+            Source::Behind(n) => Some(loopback(i / n)),
+        }
     }
 }
 
@@ -365,35 +404,46 @@ fn form(begin: &str, size: usize) -> Result<Bytes, String> {
     Ok(body.into())
 }
 
-fn request_headers(args: &Args, target: &Target) -> Result<HeaderMap, String> {
-    let mut headers = HeaderMap::new();
-    if !args.h2c {
-        let authority = target.uri.authority().map_or("", |a| a.as_str());
-        let host = HeaderValue::from_str(authority).map_err(|e| format!("{}: {e}", args.url))?;
-        headers.insert(header::HOST, host);
+impl Common {
+    pub fn route(&self, target: &Target) -> Route {
+        Route {
+            address: target.address,
+            h2c: self.h2c,
+            keepalive: !self.no_keepalive,
+        }
     }
-    let agent = concat!("nap-load/", env!("CARGO_PKG_VERSION"));
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
-    let accept = match args.accept {
-        Accept::Html => "text/html,*/*;q=0.8",
-        Accept::Json => "application/json",
-    };
-    headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-    if !args.get {
-        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        headers.insert(header::CONTENT_TYPE, form);
+
+    /// The head of every request.
+    pub fn request_headers(&self, target: &Target, accept: Accept) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        if !self.h2c {
+            let authority = target.whole.authority().map_or("", |a| a.as_str());
+            let host =
+                HeaderValue::from_str(authority).map_err(|e| format!("{}: {e}", target.whole))?;
+            headers.insert(header::HOST, host);
+        }
+        let agent = concat!("nap-load/", env!("CARGO_PKG_VERSION"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(agent));
+        let accept = match accept {
+            Accept::Html => "text/html,*/*;q=0.8",
+            Accept::Json => "application/json",
+        };
+        headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        if self.no_keepalive {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        for line in &self.header {
+            let wrong = || format!("--header: {line:?} is not \"Name: value\"");
+            let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+            let name: HeaderName = name.trim().parse().map_err(|_| wrong())?;
+            headers.insert(name, value.trim().parse().map_err(|_| wrong())?);
+        }
+        Ok(headers)
     }
-    if args.no_keepalive {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    for line in &args.header {
-        let wrong = || format!("--header: {line:?} is not \"Name: value\"");
-        let (name, value) = line.split_once(':').ok_or_else(wrong)?;
-        let name: HeaderName = name.trim().parse().map_err(|_| wrong())?;
-        headers.insert(name, value.trim().parse().map_err(|_| wrong())?);
-    }
-    Ok(headers)
 }
+
+/// What a posted form is called.
+pub const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@ use std::fmt::Write;
 use mod_nap::micros::Micros;
 use serde::Serialize;
 
+use crate::output::Findings;
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::slow::SlowBook;
 use crate::stats::{Summary, jain};
@@ -128,6 +129,45 @@ pub struct Generator {
     pub lag_max_s: f64,
 }
 
+impl Generator {
+    pub fn new(tally: &Tally, elapsed: Micros, cpu: Micros) -> Self {
+        Generator {
+            cpu_share: ratio(cpu.as_secs_f64(), elapsed.as_secs_f64()),
+            cpu_s: cpu.as_secs_f64(),
+            lag_mean_s: ratio(tally.lag_sum.as_secs_f64(), tally.wakes as f64),
+            lag_max_s: tally.lag_max.as_secs_f64(),
+        }
+    }
+
+    pub fn write_line(&self, out: &mut String) -> std::fmt::Result {
+        let alarm = if self.cpu_share > 0.7 {
+            "  <- overloaded: its own queueing is in the times"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "nap-load itself      {:>9.1}% of a core, clock late by {:.4} s mean, {:.3} s max{alarm}",
+            self.cpu_share * 100.0,
+            self.lag_mean_s,
+            self.lag_max_s
+        )
+    }
+}
+
+impl Findings for Report {
+    fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+
+    fn fruitful(&self) -> bool {
+        self.posts.served > 0
+    }
+}
+
 impl Report {
     /// Sum up. `elapsed` and `cpu` are of the run without the slow readers' head start.
     pub fn new(
@@ -207,12 +247,7 @@ impl Report {
                 turned_away: tally.turned_away,
             },
             slow_readers: slow,
-            generator: Generator {
-                cpu_share: ratio(cpu.as_secs_f64(), elapsed.as_secs_f64()),
-                cpu_s: cpu.as_secs_f64(),
-                lag_mean_s: ratio(tally.lag_sum.as_secs_f64(), tally.wakes as f64),
-                lag_max_s: tally.lag_max.as_secs_f64(),
-            },
+            generator: Generator::new(&tally, elapsed, cpu),
             wait_told: Summary::of(tally.told),
             wait_observed: Summary::of(tally.waited),
             posts: Posts {
@@ -223,14 +258,6 @@ impl Report {
             promises: tally.promises,
             errors: tally.errors,
         }
-    }
-
-    /// The tables.
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = self.write_table(&mut text);
-        text
     }
 
     fn write_table(&self, out: &mut String) -> std::fmt::Result {
@@ -328,19 +355,7 @@ impl Report {
                 slow.readers, slow.reading, slow.bytes, slow.whole, slow.refused, slow.errors
             )?;
         }
-        let g = &self.generator;
-        let alarm = if g.cpu_share > 0.7 {
-            "  <- overloaded: its own queueing is in the times"
-        } else {
-            ""
-        };
-        writeln!(
-            out,
-            "nap-load itself      {:>9.1}% of a core, clock late by {:.4} s mean, {:.3} s max{alarm}",
-            g.cpu_share * 100.0,
-            g.lag_mean_s,
-            g.lag_max_s
-        )
+        self.generator.write_line(out)
     }
 
     fn write_tickets(&self, out: &mut String) -> std::fmt::Result {

@@ -12,7 +12,7 @@ use mod_nap::micros::Micros;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::client::span;
+use crate::clock::span;
 use crate::plan::Target;
 use crate::wire::connect;
 
@@ -76,14 +76,14 @@ async fn read_once(
     rate: u32,
     began: &mut bool,
 ) -> std::io::Result<bool> {
-    let mut stream = connect(target, source, Some(RECEIVE_BUFFER)).await?;
+    let mut stream = connect(target.address, source, Some(RECEIVE_BUFFER)).await?;
     let host = target
-        .uri
+        .whole
         .authority()
         .map_or("", |authority| authority.as_str());
     let ask = format!(
         "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: nap-load-slow\r\nConnection: close\r\n\r\n",
-        target.path
+        target.uri(false)
     );
     stream.write_all(ask.as_bytes()).await?;
     let mut buffer = vec![0; RECEIVE_BUFFER as usize];

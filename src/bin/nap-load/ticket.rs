@@ -148,6 +148,28 @@ pub struct Refusal {
     pub torn: bool,
 }
 
+impl Refusal {
+    /// Put the ticket it brings, heard at `heard`, into the visitor's hand, or take away one that it
+    /// says is worth nothing. Returns whether it brought one, and whether another than was held.
+    pub fn hand_over(self, hand: &mut Option<Ticket>, heard: Micros) -> (bool, bool) {
+        let Some(offer) = self.offer else {
+            if self.reason.voids_ticket() {
+                *hand = None;
+            }
+            return (false, false);
+        };
+        let mut ticket = Ticket::new(offer, heard);
+        let same = hand.take().filter(|held| held.id == ticket.id);
+        let is_new = same.is_none();
+        if let Some(held) = same {
+            ticket.issued = held.issued;
+            ticket.presented = held.presented;
+        }
+        *hand = Some(ticket);
+        (true, is_new)
+    }
+}
+
 /// A ticket as the answer describes it; spans from its sending.
 #[derive(Debug)]
 pub struct Offer {

@@ -6,7 +6,7 @@
 //! do (RFC 9110, 9.2.2). If that took its time the server may have died over it: counted apart.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
@@ -18,7 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 
-use crate::plan::{Plan, Target};
+use crate::plan::Route;
 use crate::ticket::is_refusal;
 
 /// What came back.
@@ -93,7 +93,7 @@ impl Wire {
     /// Send a request, read the whole answer.
     pub async fn exchange(
         &mut self,
-        plan: &Plan,
+        route: &Route,
         request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, Fault> {
         loop {
@@ -105,13 +105,13 @@ impl Wire {
             let reused = kept.is_some();
             let mut link = match kept {
                 Some(link) => link,
-                None => self.open(plan).await?,
+                None => self.open(route).await?,
             };
             let sent = Instant::now();
             let failure = match link.send(request()).await {
                 Ok(response) => match read(response).await {
                     Ok(reply) => {
-                        self.link = plan.keepalive.then_some(link);
+                        self.link = route.keepalive.then_some(link);
                         return Ok(reply);
                     }
                     Err(error) => return Err(fault(&error)),
@@ -127,22 +127,22 @@ impl Wire {
         }
     }
 
-    async fn open(&mut self, plan: &Plan) -> Result<Link, Fault> {
-        let stream = connect(&plan.target, self.source, None)
+    async fn open(&mut self, route: &Route) -> Result<Link, Fault> {
+        let stream = connect(route.address, self.source, None)
             .await
             .map_err(|e| connect_fault(&e))?;
         self.opened += 1;
-        Link::over(stream, plan.h2c).await.map_err(|e| fault(&e))
+        Link::over(stream, route.h2c).await.map_err(|e| fault(&e))
     }
 }
 
-/// A TCP connection to `target` from `source`, its receive buffer limited if asked for.
+/// A TCP connection to `address` from `source`, its receive buffer limited if asked for.
 pub async fn connect(
-    target: &Target,
+    address: SocketAddr,
     source: Option<Ipv4Addr>,
     receive_buffer: Option<u32>,
 ) -> io::Result<TcpStream> {
-    let socket = match target.address.is_ipv4() {
+    let socket = match address.is_ipv4() {
         true => TcpSocket::new_v4()?,
         false => TcpSocket::new_v6()?,
     };
@@ -152,7 +152,7 @@ pub async fn connect(
     if let Some(source) = source {
         socket.bind((source, 0).into())?;
     }
-    let stream = socket.connect(target.address).await?;
+    let stream = socket.connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }

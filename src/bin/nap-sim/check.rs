@@ -31,16 +31,20 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(tally) => {
             println!(
                 "{} events in {} worlds: everything promised was kept.\n\
-                 {} pages, {} tickets; of {} presented in their prime window {} were put off \
-                 ({} twice, by faults or long jobs), {} found no worker to wait on.",
+                 {} pages, {} tickets, {} called early; of {} presented in their prime window {} \
+                 were put off ({} twice, by faults or long jobs), {} found no worker to wait on; {} \
+                 requests were told to slow down, {} were let in for their ticket.",
                 tally.events,
                 tally.worlds,
                 tally.served,
                 tally.sold,
+                tally.called,
                 tally.presented,
                 tally.deferred,
                 tally.deferred_twice,
                 tally.broken,
+                tally.slowed,
+                tally.excused,
             );
             ExitCode::SUCCESS
         }

@@ -1,4 +1,4 @@
-//! `nap-sim`: the room in virtual time, and the reference vectors.
+//! `nap-sim`: the room in virtual time, the papers' experiments, and the reference vectors.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
-mod nap;
+mod paper;
+mod scale;
 mod vectors;
+mod what_if;
 
 #[derive(Parser)]
 #[command(name = "nap-sim", version, about = "mod_nap in virtual time")]
@@ -18,8 +20,13 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The paper's experiment in virtual time: response times, tickets, promises kept
-    Nap(Box<nap::Options>),
+    /// Any room, crowd, server and fault: what visitors would see
+    #[command(alias = "nap")]
+    WhatIf(Box<what_if::Options>),
+    /// The papers' experiments: their tables and figures, the papers' numbers beside ours
+    Paper(paper::Options),
+    /// Crowds of more and more visitors: events a second, and what becomes of them
+    Scale(scale::Options),
     /// Random worlds with faults, watched: what was promised must be kept
     #[command(after_help = "Exit status: 0 all holds, 1 something does not (its seed is printed).")]
     Check(check::Options),
@@ -34,7 +41,9 @@ enum Command {
 
 fn main() -> ExitCode {
     match Args::parse().command {
-        Command::Nap(options) => nap::run(&options),
+        Command::WhatIf(options) => what_if::run(&options),
+        Command::Paper(options) => paper::run(&options),
+        Command::Scale(options) => scale::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Vectors { files } => vectors::run(&files),
     }

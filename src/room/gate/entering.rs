@@ -4,13 +4,14 @@
 //! whatever the limit says, and only the lack of a worker can break the promise.
 
 use super::GateView;
+use super::redeeming::To;
 use super::selling::Sale;
 use super::standing::Standing;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
+use crate::room::control::Mode;
 use crate::room::history::Fate;
 use crate::room::places::{Line, Place, wake};
 use crate::room::terms::how;
@@ -27,18 +28,24 @@ impl GateView<'_> {
             return verdict;
         }
         let live = ticket.filter(|_| standing >= Standing::Early);
-        if self.gate.queue.is_empty()
-            && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
+        let mode = self.mode();
+        if mode == Mode::Closed {
+            return self.refuse_closed(live, arrival);
+        }
+        let outside = mode == Mode::Tickets && standing < Standing::Tail;
+        if !outside
+            && self.gate.queue.is_empty()
+            && let Some(permit) = self.claim(arrival.owner)
         {
             self.gate.counts.passed += 1;
-            self.redeem(live, standing, State::Running);
+            self.redeem(live, standing, To::Run);
             return Verdict::Run(permit);
         }
         self.refresh_limit();
         self.refill_wait();
         let prime = standing == Standing::Prime;
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
-        if !guard && self.fits_newcomer(arrival) {
+        if !guard && !outside && self.fits_newcomer(arrival) {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         match (standing, ticket) {
@@ -64,7 +71,7 @@ impl GateView<'_> {
         match standing {
             // A second tab beside a waiting one: this one runs, that one keeps its place.
             Standing::Waits(_) => None,
-            _ => self.redeem(live, standing, State::Running),
+            _ => self.redeem(live, standing, To::Run),
         }
     }
 
@@ -139,9 +146,13 @@ impl GateView<'_> {
     pub(super) fn break_promise(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
         self.gate.counts.broken += 1;
         self.history.settle(ticket.serial, Fate::Broken, self.now);
+        if self.now < self.before_claim(ticket.slot, ticket.start) {
+            // Called: his own time is still to come, and he stays called.
+            return self.refuse(Reason::Broken, Some(ticket), self.spread(arrival));
+        }
         match self.sell(Sale::Guard, arrival) {
             Some(again) => {
-                self.redeem(Some(ticket), Standing::Prime, State::Done);
+                self.redeem(Some(ticket), Standing::Prime, To::Nothing);
                 self.refuse_with(Reason::Broken, Some(again), arrival)
             }
             None => self.refuse(Reason::Broken, Some(ticket), self.spread(arrival)),
@@ -202,7 +213,7 @@ impl GateView<'_> {
             let running = self.permits.limit();
             self.gate.departures.begin(self.now, running);
         }
-        let redeemed = self.redeem(ticket, standing, State::Waiting);
+        let redeemed = self.redeem(ticket, standing, To::Wait);
         let re_access = line != Line::Wait;
         let counts = &mut self.gate.counts;
         *(if re_access {

@@ -2,7 +2,7 @@
 //!
 //! X, S and the line come from finished accesses; workers bound what the law wants.
 
-use super::{Gate, GateView};
+use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
 use crate::room::places::wake;
@@ -18,6 +18,9 @@ const NEAR_THE_BOUND: f64 = 0.9;
 impl GateView<'_> {
     /// X, S and L as they are known now.
     pub(super) fn refresh_limit(&mut self) {
+        if self.refresh_starts() {
+            return;
+        }
         let terms = self.gate.terms;
         let parked = terms.parked;
         match terms.wait_limit.how {
@@ -148,9 +151,18 @@ impl Gate {
     /// Accesses a second that may be counted on to leave the queue: X divided by rho; 0 before X
     /// is known.
     pub(super) fn drain(&self) -> f64 {
-        match self.departures.throughput() {
+        match self.throughput() {
+            Some(x) if self.kind == SESSION => x,
             Some(x) if self.decided != 0 => x / self.conformal.rho(),
             _ => 0.0,
+        }
+    }
+
+    /// X: departures a second while the queue is not empty; at a session gate, starts.
+    pub fn throughput(&self) -> Option<f64> {
+        match self.kind {
+            SESSION => self.line().map(|line| 1.0 / line.slope),
+            _ => self.departures.throughput(),
         }
     }
 

@@ -4,11 +4,23 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
+use crate::nap::ledger::claim_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::history::Fate;
 use crate::room::places::Place;
+
+/// What the ticket is redeemed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum To {
+    /// To run at once.
+    Run,
+    /// A place in the queue.
+    Wait,
+    /// Another ticket.
+    Nothing,
+}
 
 impl GateView<'_> {
     /// His claim and slot place are free at once; his ticket is spent.
@@ -16,7 +28,7 @@ impl GateView<'_> {
         &mut self,
         ticket: Option<Ticket>,
         standing: Standing,
-        state: State,
+        to: To,
     ) -> Option<Ticket> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
@@ -25,29 +37,43 @@ impl GateView<'_> {
             self.redeemed = Some(Ticket { slot: 0, ..ticket });
             return self.redeemed;
         }
-        self.redeemed = Some(ticket);
         let gate = &mut *self.gate;
+        let called = gate.state(ticket.slot, ticket.index) == Some(State::Called);
+        let state = match to {
+            To::Wait => State::Waiting,
+            To::Run | To::Nothing => State::Used,
+        };
         gate.set_state(ticket.slot, ticket.index, state);
-        let (from, to) = gate.claim_of(ticket.slot, ticket.start, ticket.prime_end);
-        gate.ledger.unclaim(from, to);
+        let (from, until) = gate.claim_of(ticket.slot, ticket.start, ticket.prime_end);
+        let before_time = called && self.now < from;
+        gate.ledger
+            .unclaim(if called { self.now } else { from }, until);
+        self.redeemed = Some(Ticket {
+            flags: ticket.flags | if before_time { Ticket::CALLED } else { 0 },
+            ..ticket
+        });
+        if called {
+            self.permits.calls.note_came();
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
         self.clients.used(ticket.serial, ticket.end);
         let fate = match standing {
+            Standing::Prime if before_time => Fate::Called,
             Standing::Prime => Fate::Redeemed,
             Standing::Early => Fate::Early,
             _ => Fate::Late,
         };
         match fate {
-            Fate::Redeemed => gate.counts.presented += 1,
+            Fate::Redeemed | Fate::Called => gate.counts.presented += 1,
             Fate::Early => gate.counts.redeemed_early += 1,
             _ => gate.counts.late += 1,
         }
         // In the prime window and let in without waiting: kept on the spot.
-        gate.counts.kept += u64::from(fate == Fate::Redeemed && state == State::Running);
-        let settled = match (fate, state) {
+        gate.counts.kept += u64::from(standing == Standing::Prime && to == To::Run);
+        let settled = match (fate, to) {
             (Fate::Late, _) => slots::Fate::Late,
-            (_, State::Done) => slots::Fate::Broken,
+            (_, To::Nothing) => slots::Fate::Broken,
             _ => slots::Fate::Redeemed,
         };
         gate.slots.settle(ticket.slot, settled);
@@ -55,7 +81,7 @@ impl GateView<'_> {
         if let Some(recent) = self.recent {
             recent.note_redemption(self.now);
         }
-        Some(ticket)
+        self.redeemed
     }
 
     /// Left before he ran: sold again in the same window, with all it claims. Should that be more
@@ -66,9 +92,15 @@ impl GateView<'_> {
         let Some(position) = gate.slots.position(entry.slot, entry.index) else {
             return false;
         };
-        gate.states.set(position, State::Sold);
         let (from, to) = gate.claim_of(entry.slot, entry.start, entry.prime_end);
-        gate.ledger.claim(from, to);
+        let called = self.is_before_time(entry);
+        let gate = &mut *self.gate;
+        let state = if called { State::Called } else { State::Sold };
+        gate.states.set(position, state);
+        gate.ledger.claim(if called { self.now } else { from }, to);
+        if called {
+            self.permits.calls.note_gone();
+        }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let (fate, count) = if entry.prime != 0 {
@@ -83,5 +115,12 @@ impl GateView<'_> {
         gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
         true
+    }
+
+    /// Was it good before its time, as only one that is called?
+    pub(super) fn is_before_time(&self, entry: &Place) -> bool {
+        let bound = self.gate.bound_of(entry.slot);
+        let (from, _) = claim_of(entry.start, entry.prime_end, bound);
+        entry.prime != 0 && entry.slot != 0 && entry.entered < from
     }
 }

@@ -1,17 +1,25 @@
 //! Refusing: with a new ticket, with the visitor's own again, or honestly with none.
 
 use super::GateView;
+use super::redeeming::To;
 use super::selling::Sale;
 use super::standing::Standing;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Refusal, Verdict};
 
 impl GateView<'_> {
     pub(super) fn refuse_newcomer(&mut self, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
+        if !self.gate.sells() {
+            // The session gate has the word, and counts it.
+            return Verdict::Refuse(Box::new(Refusal {
+                reason,
+                ticket: None,
+                retry_after: self.spread(arrival),
+            }));
+        }
         if !arrival.sell {
             return self.refuse(Reason::NotSold, None, self.spread(arrival));
         }
@@ -36,8 +44,19 @@ impl GateView<'_> {
         if self.now >= old.end {
             ticket.flags |= Ticket::GRACE_USED;
         }
-        self.redeem(Some(old), Standing::Tail, State::Done);
+        self.redeem(Some(old), Standing::Tail, To::Nothing);
         self.refuse_with(reason, Some(ticket), arrival)
+    }
+
+    /// Closed by hand: a ticket stays what it is, and none is sold.
+    pub(super) fn refuse_closed(
+        &mut self,
+        ticket: Option<Ticket>,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        let begins = ticket.map_or(Micros::ZERO, |ticket| ticket.start - self.now);
+        let retry_after = self.spread(arrival).max(begins);
+        self.refuse(Reason::Closed, ticket, retry_after)
     }
 
     pub(super) fn refuse_with(

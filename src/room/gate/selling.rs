@@ -131,6 +131,9 @@ impl GateView<'_> {
     /// A slot is over, grace included: who has not come is counted.
     pub(super) fn close_slot(&mut self, closed: slots::Closed) {
         self.gate.returns.record_slot(closed.sold, closed.expired);
+        if self.permits.calls.counts().called != 0 {
+            self.permits.calls.note_silent(self.never_came(closed.seq));
+        }
         self.gate.counts.expired += u64::from(closed.expired);
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(closed.expired));
@@ -174,7 +177,7 @@ impl Gate {
         let capacity = match terms.slot_tickets.how {
             how::FIXED => terms.slot_tickets.n.max(1),
             how::PAPER => slots::capacity(period_s, service.unwrap_or(1.0), 1, 1.0, 1.0),
-            _ => match (self.departures.throughput(), service) {
+            _ => match (self.throughput(), service) {
                 (Some(x), _) => slots::capacity_from_rate(period_s, x, ETA, phi),
                 (None, Some(s)) => slots::capacity(period_s, s, c, ETA, phi),
                 // Not one access has finished: most sites serve a page in an eighth of the bound.

@@ -66,6 +66,9 @@ impl GateView<'_> {
         if self.now >= ticket.end + grace {
             return Standing::Expired;
         }
+        if self.control.is_some_and(|own| own.is_revoked(ticket.id)) {
+            return Standing::Used;
+        }
         if !known {
             let seen = self.gate.unknown[ticket.id as usize % UNKNOWN] == ticket.id;
             return if seen {
@@ -79,8 +82,9 @@ impl GateView<'_> {
             None => Standing::Expired,
             Some(State::Sold) if self.now < in_time => Standing::Early,
             Some(State::Sold) if self.now < ticket.prime_end => Standing::Prime,
-            Some(State::Sold) => Standing::Tail,
-            Some(State::Waiting | State::Running | State::Done) => Standing::Used,
+            Some(State::Called) if self.now < ticket.prime_end => Standing::Prime,
+            Some(State::Sold | State::Called) => Standing::Tail,
+            Some(State::Waiting | State::Used) => Standing::Used,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
+use crate::room::control::Mode;
 use crate::room::history::Fate;
 use crate::room::owner::Owner;
 use crate::room::places::{Line, Place, wake};
@@ -75,6 +76,10 @@ impl GateView<'_> {
         let service = self.permits.residence.mean_s().unwrap_or(0.0);
         let response = self.now - entry.entered + Micros::from_secs_f64(service);
         self.learn(response, entry.predicted);
+        if self.is_before_time(&entry) {
+            // Called and put off: his own time is still to come, and no other is better.
+            return self.hand_back(&entry, Reason::Full, arrival);
+        }
         let reason = match entry.prime {
             0 => Reason::Full,
             _ => Reason::Deferred,
@@ -106,6 +111,9 @@ impl GateView<'_> {
         reason: Reason,
         arrival: &Arrival<'_>,
     ) -> Verdict {
+        if !self.gate.sells() && entry.slot == 0 {
+            return self.refuse_newcomer(reason, arrival);
+        }
         let ticket = self.sell(Sale::Guard, arrival);
         if entry.slot == 0 {
             return self.refuse_with(reason, ticket, arrival);
@@ -113,7 +121,7 @@ impl GateView<'_> {
         let Some(ticket) = ticket else {
             return self.hand_back(entry, reason, arrival);
         };
-        self.gate.set_state(entry.slot, entry.index, State::Done);
+        self.gate.set_state(entry.slot, entry.index, State::Used);
         if reason == Reason::Deferred {
             self.gate.slots.unsettle(entry.slot, slots::Fate::Redeemed);
             self.gate.slots.settle(entry.slot, slots::Fate::Deferred);
@@ -169,7 +177,8 @@ impl GateView<'_> {
         }
         self.gate.counts.gone += 1;
         if let Some(ticket) = ticket {
-            let prime = Fate::of_redeemed(&ticket, entered) == Fate::Redeemed;
+            let fate = Fate::of_redeemed(&ticket, entered);
+            let prime = matches!(fate, Fate::Redeemed | Fate::Called);
             let kept = &mut self.gate.counts.kept;
             *kept = kept.saturating_sub(u64::from(prime));
             self.unredeem(&Place {
@@ -190,11 +199,15 @@ impl GateView<'_> {
     /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline;
     /// for those it has put off once, at the deadline itself.
     pub(super) fn until(&self, place: &Place) -> Micros {
-        if place.line == Line::Guard as u32 {
+        if place.line == Line::Guard as u32 || place.session != 0 {
             return place.deadline;
         }
         let half = Micros((place.deadline - place.entered).0 / 2);
-        let margin = self.permits.residence.p95().unwrap_or(Micros(half.0 / 2));
+        let margin = match &self.starts {
+            // A turn takes no time; its page does.
+            Some(_) => Micros(half.0 / 5),
+            None => self.permits.residence.p95().unwrap_or(Micros(half.0 / 2)),
+        };
         place.deadline - margin.min(half)
     }
 
@@ -214,7 +227,7 @@ impl GateView<'_> {
         let granted = self.places.wake_word(place) == wake::GRANTED;
         self.vacate(place);
         if granted {
-            self.permits.release(entry.permit, entry.owner);
+            self.give_back(entry.permit, entry.owner);
             let kept = &mut self.gate.counts.kept;
             *kept = kept.saturating_sub(u64::from(entry.prime));
         }
@@ -245,7 +258,9 @@ impl GateView<'_> {
             self.gate.queued_until = Micros::ZERO;
             self.gate.departures.end();
         }
-        self.permits.set_waiting(waiting);
+        // Who is let in by hand goes through the lock.
+        let by_hand = u32::from(self.mode() != Mode::Open);
+        self.permits.set_waiting(waiting.max(by_hand));
         if let Some(recent) = self.recent {
             recent.note_queue(self.now, waiting, self.gate.limit_in_force());
         }

@@ -1,0 +1,555 @@
+//! The experiment of the SQS paper's section 4, scaled to one small machine: clients go through the
+//! shop's seven pages with think time and a browser's patience, met in five ways in one run.
+//!
+//! No control; page schedulers alone, which find their limits and refuse nobody; the session limit
+//! alone, static, in the application, the best of those given; SQS; HAProxy with a limit, the best of
+//! those given, and a queue as long as the clients' patience. Each meets each number of clients with
+//! a shop of its own. Prints a Markdown table a number of clients, and leaves in target/sessions
+//! nap-load's reports, the tables, and the paper's figures: sessions per second and failures within
+//! sessions against clients (4, 5, 8, 11 to 16), how long sessions took (6, 7), SQS's session queue
+//! and limits over time (9, 10). Options:
+//!
+//! ```text
+//! cargo bench --bench sessions -- [clients=30,60,90,120] [sessions=3] [think=1s] [law=fixed|exponential]
+//!     [timeout=10s] [stop=5min] [static=8,16,32] [maxconn=4,8,16] [bound=4s] [rounds=3]
+//!     [only=SQS] [seed=1]
+//! ```
+//!
+//! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
+//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax. Some minutes:
+//! `clients=10,40 sessions=1 static=16 maxconn=8`.
+
+#[allow(dead_code, reason = "the board is another bench's")]
+mod board;
+mod haproxy;
+#[path = "../tests/httpd/mod.rs"]
+mod httpd;
+
+use board::figure;
+use haproxy::HaProxy;
+use httpd::shop::{PAGES, Shop};
+use httpd::{Builder, Httpd, Mpm, SetOnDrop, made};
+use mod_nap::sim::plot::{Figure, Panel, Point};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The search's place among the pages.
+const HEAVY: usize = 4;
+/// How often the room is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A figure of a run: heading, JSON pointer into nap-load's report, decimals.
+type Column = (&'static str, &'static str, usize);
+
+const COLUMNS: [Column; 11] = [
+    ("sessions/s", RATE, 2),
+    ("completed", "/sessions/completed", 0),
+    ("unfinished", "/sessions/unfinished", 0),
+    ("failures within", FAILURES, 0),
+    ("of them at the search", "/heavy_failures", 0),
+    ("search p95 s", HEAVY_P95, 2),
+    ("session mean s", "/completion/mean", 1),
+    ("p99 s", "/completion/p99", 1),
+    ("failures at page 1", "/first_page_failures", 0),
+    ("tickets of page 1", "/tickets/issued", 0),
+    ("kept", "/kept_share", 3),
+];
+const RATE: &str = "/throughput/whole";
+const FAILURES: &str = "/mid_session_failures";
+const HEAVY_P95: &str = "/heavy_p95";
+
+/// A way to meet the clients.
+struct Way {
+    name: &'static str,
+    /// The room's lines, where there is one.
+    room: Option<fn() -> String>,
+    /// The option that names the numbers to try, and what they are.
+    tries: Option<(&'static str, &'static str)>,
+    /// What such a number is.
+    number: Number,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Number {
+    None,
+    /// Visits at once that the application allows.
+    Visits,
+    /// HAProxy's connections to the server.
+    Connections,
+}
+
+const SQS: &str = "SQS";
+const PAGES_ONLY: &str = "page schedulers";
+
+const WAYS: [Way; 5] = [
+    Way {
+        name: "no control",
+        room: None,
+        tries: None,
+        number: Number::None,
+    },
+    Way {
+        name: PAGES_ONLY,
+        room: Some(|| page_schedulers("NapWaitMax 10min\nNapWaitLimit 10000\n")),
+        tries: None,
+        number: Number::None,
+    },
+    Way {
+        name: "session limit",
+        room: None,
+        tries: Some(("static=", "8,16,32")),
+        number: Number::Visits,
+    },
+    Way {
+        name: SQS,
+        room: Some(|| {
+            page_schedulers(&format!(
+                "NapSession cookie=shop start=^/shop/login$ end=^/shop/logout$ idle=120s\n\
+                 NapWaitMax {}\n",
+                bound()
+            ))
+        }),
+        tries: None,
+        number: Number::None,
+    },
+    Way {
+        name: "HAProxy",
+        room: None,
+        tries: Some(("maxconn=", "4,8,16")),
+        number: Number::Connections,
+    },
+];
+
+/// How long somebody waits to start a session before he is given a ticket.
+fn bound() -> String {
+    board::option("bound=", "4s")
+}
+
+/// A page a gate.
+fn page_schedulers(lines: &str) -> String {
+    let names = PAGES.map(|page| {
+        let path = page.trim_start_matches("POST:");
+        path.split_once('?').map_or(path, |(path, _)| path)
+    });
+    let pages = names.map(|path| format!("NapPage {} ^{path}$\n", &path["/shop/".len()..]));
+    format!("NapRunReady auto\n{lines}{}", pages.concat())
+}
+
+/// What all runs have.
+struct Crowd {
+    sessions: String,
+    think: String,
+    law: String,
+    timeout: String,
+    stop: String,
+    rounds: String,
+    seed: String,
+}
+
+/// What came of a way with a number of clients.
+struct Met {
+    clients: u32,
+    report: Value,
+    room: Watched,
+}
+
+/// What was seen of a room, where there is one.
+#[derive(Default)]
+struct Watched {
+    gates: BTreeMap<String, Vec<Seen>>,
+    /// Seconds of the run, seconds from one session's start to the next.
+    interval: Vec<Point>,
+}
+
+/// A gate at a moment, in seconds of the run.
+struct Seen {
+    at: f64,
+    limit: f64,
+    queue: f64,
+}
+
+fn main() {
+    board::require_what_make_builds();
+    let crowd = Crowd {
+        sessions: board::option("sessions=", "3"),
+        think: board::option("think=", "1s"),
+        law: board::option("law=", "fixed"),
+        timeout: match board::option("timeout=", "10s").as_str() {
+            "none" => "10min".to_string(),
+            some => some.to_string(),
+        },
+        stop: board::option("stop=", "5min"),
+        rounds: board::option("rounds=", "3"),
+        seed: board::option("seed=", "1"),
+    };
+    let clients = numbers("clients=", "30,60,90,120");
+    let only = board::option("only=", "");
+    let folder = made::directory("sessions");
+    let mut all: Vec<(&Way, Vec<Met>)> = Vec::new();
+    for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
+        match way.meet_all(&crowd, &clients, &folder) {
+            Some(met) => all.push((way, met)),
+            None => eprintln!("{}: left out", way.name),
+        }
+    }
+
+    let mut text = crowd.said();
+    for (at, clients) in clients.iter().enumerate() {
+        text += &table(*clients, all.iter().map(|(way, met)| (way.name, &met[at])));
+    }
+    text += &judged(&all);
+    let reports = all.iter().flat_map(|(_, met)| met).map(|met| &met.report);
+    text += &format!(
+        "\nnap-load itself used {:.0} % of one core.\n",
+        100.0 * board::load_share(reports)
+    );
+    print!("\n{text}");
+    std::fs::write(folder.join("tables.md"), &text).expect("target takes a file");
+    for path in figures(&all, &folder) {
+        println!("{}", path.display());
+    }
+}
+
+/// The numbers of an option.
+fn numbers(name: &str, otherwise: &str) -> Vec<u32> {
+    let given = board::option(name, otherwise);
+    let numbers: Result<Vec<u32>, _> = given.split(',').map(str::parse).collect();
+    match numbers {
+        Ok(numbers) if !numbers.contains(&0) => numbers,
+        _ => board::stop(&format!("{name}{given}: whole numbers from 1 are meant")),
+    }
+}
+
+impl Crowd {
+    fn said(&self) -> String {
+        format!(
+            "{} sessions a client, think {} {}, timeout {}, bound {}, {} rounds a search, seed {}.\n",
+            self.sessions,
+            self.think,
+            self.law,
+            self.timeout,
+            bound(),
+            self.rounds,
+            self.seed
+        )
+    }
+}
+
+impl Way {
+    /// Every number of clients; None where the module cannot do it.
+    fn meet_all(&self, crowd: &Crowd, clients: &[u32], folder: &Path) -> Option<Vec<Met>> {
+        let number = match self.tries {
+            None => 0,
+            // The best is the best with the most clients.
+            Some((option, otherwise)) => {
+                let most = clients.iter().copied().max()?;
+                let mut tried: Vec<(f64, u32)> = Vec::new();
+                let numbers = numbers(option, otherwise);
+                for &number in numbers.iter().filter(|_| numbers.len() > 1) {
+                    let met = self.meet(crowd, most, number, folder)?;
+                    tried.push((figure(&met.report, RATE).unwrap_or(0.0), number));
+                }
+                let best = tried.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+                best.map_or(numbers[0], |(_, number)| number)
+            }
+        };
+        let meet = |clients: &u32| self.meet(crowd, *clients, number, folder);
+        clients.iter().map(meet).collect()
+    }
+
+    fn meet(&self, crowd: &Crowd, clients: u32, number: u32, folder: &Path) -> Option<Met> {
+        let mut label = format!("{} {clients} clients", self.name);
+        if self.number != Number::None {
+            label += &format!(" {number} at once");
+        }
+        eprintln!("{label}");
+        let visits = if self.number == Number::Visits {
+            number
+        } else {
+            0
+        };
+        let shop = Shop::start(&[
+            ("SHOP_ROUNDS", &crowd.rounds),
+            ("SHOP_SESSIONS", &visits.to_string()),
+        ]);
+        let httpd = board::start(self.server(&shop))?;
+        let front = (self.number == Number::Connections).then(|| {
+            let patience = crowd.timeout.split(',').next().unwrap_or_default();
+            HaProxy::start(&httpd, number, patience)
+        });
+        let port = front.as_ref().map_or(httpd.port(), HaProxy::port);
+        let (mut report, room) = self.send(crowd, clients, &label, port, &httpd);
+        add_heavy(&mut report);
+        board::keep(folder, &label, &report);
+        Some(Met {
+            clients,
+            report,
+            room,
+        })
+    }
+
+    fn server(&self, shop: &Shop) -> Builder {
+        let server = Httpd::builder()
+            .mpm(Mpm::Event)
+            .workers(3, 256)
+            .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 600")
+            .shop(shop)
+            .expect_log("AH00045:", "a busy machine takes its time to stop")
+            .expect_log("AH00046:", "PHP still works for clients that have left")
+            .expect_log("AH00468:", "event's own race for sockets at a stop")
+            .expect_log("[proxy_fcgi:error]", "PHP has no place left")
+            .expect_log("[proxy:error]", "PHP has no place left")
+            .expect_log("AH00484:", "all workers wait for PHP")
+            .expect_log("wants MaxRequestWorkers", "no bound to speak of");
+        match self.room {
+            None => server,
+            Some(lines) => server
+                .nap()
+                .config(&format!("<NapRoom shop>\n{}</NapRoom>", lines()))
+                .config("<Location /shop>\nNapUse shop\n</Location>")
+                .config("<Location /nap-info>\nSetHandler nap-info\nRequire local\n</Location>"),
+        }
+    }
+
+    fn send(
+        &self,
+        crowd: &Crowd,
+        clients: u32,
+        label: &str,
+        port: u16,
+        httpd: &Httpd,
+    ) -> (Value, Watched) {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = self.room.map(|_| scope.spawn(|| watch(httpd, &over)));
+            let report = {
+                // However it ends, the watch ends with it.
+                let _over = SetOnDrop(&over);
+                nap_load(crowd, clients, label, port)
+            };
+            let room = watch.map(|watch| watch.join().expect("looking does not fail"));
+            (report, room.unwrap_or_default())
+        })
+    }
+}
+
+fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
+    let (clients, bound) = (clients.to_string(), bound());
+    let options = [
+        ["--label", label],
+        ["--clients", &clients],
+        ["--sessions", &crowd.sessions],
+        ["--think", &crowd.think],
+        ["--think-law", &crowd.law],
+        ["--timeout", &crowd.timeout],
+        ["--stop", &crowd.stop],
+        ["--seed", &crowd.seed],
+        ["--bound", &bound],
+        ["--json", "-"],
+    ];
+    // A run in which no session comes to its end is a result, too.
+    let output = Command::new(made::file("release/nap-load"))
+        .arg("sessions")
+        .args(options.concat())
+        .arg(format!("http://127.0.0.1:{port}"))
+        .args(PAGES)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("nap-load runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&said).unwrap_or_else(|e| board::stop(&format!("{label}: {e}: {said}")))
+}
+
+/// What the heavy page says, where a pointer finds it.
+fn add_heavy(report: &mut Value) {
+    let page = report["pages"][HEAVY].clone();
+    let failures = page["failures"].as_object();
+    let sum: u64 = failures.map_or(0, |kinds| kinds.values().filter_map(Value::as_u64).sum());
+    report["heavy_failures"] = sum.into();
+    report["heavy_p95"] = page["response"]["p95"].clone();
+}
+
+/// Looks at the room until it is over: limit and queue of each gate.
+fn watch(httpd: &Httpd, over: &AtomicBool) -> Watched {
+    let begun = Instant::now();
+    let mut room = Watched::default();
+    while !over.load(Relaxed) {
+        let answer = httpd.get("/nap-info?json");
+        let info: Value = serde_json::from_slice(answer.body.as_ref()).unwrap_or_default();
+        let now = begun.elapsed().as_secs_f64();
+        let interval = figure(&info, "/rooms/0/sessions/interval_s");
+        room.interval
+            .extend(interval.map(|interval| (now, interval)));
+        for gate in info["rooms"][0]["gates"].as_array().into_iter().flatten() {
+            let name = gate["name"].as_str().unwrap_or_default().to_string();
+            let figure = |pointer| figure(gate, pointer).unwrap_or(0.0);
+            room.gates.entry(name).or_default().push(Seen {
+                at: now,
+                limit: figure("/run_ready/limit"),
+                queue: figure("/wait/queue"),
+            });
+        }
+        std::thread::sleep(LOOK);
+    }
+    room
+}
+
+fn table<'a>(clients: u32, met: impl Iterator<Item = (&'a str, &'a Met)>) -> String {
+    let headings = COLUMNS.map(|(heading, ..)| heading).join(" | ");
+    let mut text = format!(
+        "\n{clients} clients:\n\n| | {headings} |\n|---|{}\n",
+        "---:|".repeat(COLUMNS.len())
+    );
+    for (name, met) in met {
+        let cells = COLUMNS.map(|(_, pointer, decimals)| {
+            figure(&met.report, pointer).map_or("–".into(), |value| format!("{value:.decimals$}"))
+        });
+        text += &format!("| {name} | {} |\n", cells.join(" | "));
+    }
+    text
+}
+
+/// What the experiment is to show, of SQS against each other way, with the most clients.
+fn judged(all: &[(&Way, Vec<Met>)]) -> String {
+    let rate = |met: &Met| figure(&met.report, RATE).unwrap_or(0.0);
+    let Some((_, sqs)) = all.iter().find(|(way, _)| way.name == SQS) else {
+        return String::new();
+    };
+    let Some(last) = sqs.iter().max_by_key(|met| met.clients) else {
+        return String::new();
+    };
+    let failures: f64 = sqs
+        .iter()
+        .filter_map(|met| figure(&met.report, FAILURES))
+        .sum();
+    let best = sqs.iter().map(rate).fold(0.0, f64::max);
+    let mut text = format!(
+        "\nSQS: {failures:.0} failures within sessions in all; with {} clients {:.2} of its own best",
+        last.clients,
+        rate(last) / best
+    );
+    for (way, met) in all.iter().filter(|(way, _)| way.name != SQS) {
+        let other = met.iter().find(|met| met.clients == last.clients);
+        let Some(other) = other else { continue };
+        let p95 = |met: &Met| figure(&met.report, HEAVY_P95).unwrap_or(0.0);
+        text += &format!(
+            "; {:.2} of {}'s sessions/s, {:.2} of its search p95",
+            rate(last) / rate(other),
+            way.name,
+            p95(last) / p95(other)
+        );
+    }
+    text + ".\n"
+}
+
+fn figures(all: &[(&Way, Vec<Met>)], folder: &Path) -> Vec<PathBuf> {
+    let over_clients = |pointer: &str, title: &str, y: &str| {
+        all.iter()
+            .fold(Panel::new(title, "clients", y), |panel, (way, met)| {
+                let point = |met: &Met| Some((met.clients.into(), figure(&met.report, pointer)?));
+                let mut points: Vec<Point> = met.iter().filter_map(point).collect();
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                panel.line(way.name, points)
+            })
+    };
+    let mut figures = vec![Figure {
+        name: "sessions".to_string(),
+        alt:
+            "Sessions per second, failures within sessions and times of the search against clients"
+                .to_string(),
+        panels: vec![
+            over_clients(
+                RATE,
+                "Sessions per second (the paper's figures 4, 5, 11, 13, 15)",
+                "sessions/s",
+            ),
+            over_clients(
+                FAILURES,
+                "Failures within sessions (its figures 8, 12, 14, 16)",
+                "failures",
+            ),
+            over_clients(HEAVY_P95, "95 % of the searches served took no longer", "s"),
+        ],
+        alike: false,
+    }];
+
+    let met = all.first().map(|(_, met)| met.iter().enumerate());
+    let distribution = |(at, first): (usize, &Met)| {
+        let title = format!(
+            "How long sessions took, {} clients (its 6, 7)",
+            first.clients
+        );
+        let empty = Panel::new(&title, "seconds from the first try at page 1", "sessions");
+        all.iter().fold(empty, |panel, (way, met)| {
+            panel.line(way.name, curve(&met[at].report))
+        })
+    };
+    figures.push(Figure {
+        name: "completion".to_string(),
+        alt: "How many sessions took no longer than so many seconds".to_string(),
+        panels: met.into_iter().flatten().map(distribution).collect(),
+        alike: false,
+    });
+
+    for name in [SQS, PAGES_ONLY] {
+        let met = all.iter().find(|(way, _)| way.name == name);
+        let last = met.and_then(|(_, met)| met.iter().max_by_key(|met| met.clients));
+        figures.extend(last.map(|met| over_time(name, met)));
+    }
+    let drawn = figures.iter().filter(|figure| !figure.panels.is_empty());
+    let drawn = drawn.map(|figure| figure.draw(folder).unwrap_or_else(|e| board::stop(&e)));
+    drawn.flatten().collect()
+}
+
+fn curve(report: &Value) -> Vec<Point> {
+    let points = report["completion_curve"].as_array().into_iter().flatten();
+    let point = |pair: &Value| Some((pair[0].as_f64()?, pair[1].as_f64()?));
+    points.filter_map(point).collect()
+}
+
+/// Limits and queues of a way's gates.
+fn over_time(name: &str, met: &Met) -> Figure {
+    let panel = |title: &str, y, value: fn(&Seen) -> f64| {
+        let title = format!("{name}, {} clients: {title}", met.clients);
+        // The light pages are all alike, as in the paper.
+        let shown = ["page login", "page search", "session"];
+        let gates = met
+            .room
+            .gates
+            .iter()
+            .filter(|(gate, _)| shown.contains(&gate.as_str()));
+        gates.fold(
+            Panel::new(&title, "seconds of the run", y),
+            |panel, (gate, seen)| {
+                panel.line(
+                    gate,
+                    seen.iter().map(|seen| (seen.at, value(seen))).collect(),
+                )
+            },
+        )
+    };
+    let mut panels = vec![
+        panel("limits (the paper's figure 10)", "at once", |seen| {
+            seen.limit
+        }),
+        panel("queues (its figure 9)", "waiting", |seen| seen.queue),
+    ];
+    if !met.room.interval.is_empty() {
+        let title = format!(
+            "{name}, {} clients: the session interval (its figure 9)",
+            met.clients
+        );
+        let empty = Panel::new(&title, "seconds of the run", "s");
+        panels.push(empty.line("interval", met.room.interval.clone()));
+    }
+    Figure {
+        name: name.replace(' ', "-").to_lowercase() + "-over-time",
+        alt: format!("Limits, queues and interval of {name} over time"),
+        panels,
+        alike: false,
+    }
+}

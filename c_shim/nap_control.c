@@ -1,0 +1,85 @@
+/* nap_control.c: nap-control, which an administrator's form is sent to.
+ *
+ * It answers at NapControl's path alone, whatever an .htaccess says, and to POST alone; who may ask is
+ * the business of the <Location> there. The core looks at the origin and the nonce.
+ */
+#include "mod_nap.h"
+
+#define BODY_MAX 8192
+
+/* The whole body, or NULL: it is longer than any form of ours, or did not come. */
+static const char *body_of(request_rec *r, apr_size_t *len)
+{
+    char *buf = apr_palloc(r->pool, BODY_MAX + 1);
+
+    *len = 0;
+    if (ap_setup_client_block(r, REQUEST_CHUNKED_DECHUNK))
+        return NULL;
+    if (!ap_should_client_block(r))
+        return buf;
+    while (*len <= BODY_MAX) {
+        long got = ap_get_client_block(r, buf + *len, BODY_MAX + 1 - *len);
+
+        if (got < 0)
+            return NULL;
+        if (got == 0)
+            return buf;
+        *len += (apr_size_t)got;
+    }
+    return NULL;
+}
+
+static int is_browser(request_rec *r)
+{
+    const char *accept = apr_table_get(r->headers_in, "Accept");
+
+    return accept && ap_strstr_c(accept, "text/html");
+}
+
+/* What was done goes to the log, and so does what was not. */
+static int answer(request_rec *r, int status, const char *said, const char *back)
+{
+    const char *who = r->user ? r->user : "nobody who said his name";
+
+    ap_log_rerror(APLOG_MARK, status == HTTP_OK ? APLOG_NOTICE : APLOG_WARNING, 0, r,
+                  "mod_nap: nap-control (%s): %s%s", who, status == HTTP_OK ? "" : "not done: ", said);
+    apr_table_setn(r->err_headers_out, "Cache-Control", "no-store");
+    if (status == HTTP_OK && *back && is_browser(r)) {
+        apr_table_setn(r->headers_out, "Location", apr_pstrdup(r->pool, back));
+        return HTTP_SEE_OTHER;
+    }
+    r->status = status;
+    ap_set_content_type(r, "text/plain; charset=utf-8");
+    apr_table_setn(r->err_headers_out, "X-Content-Type-Options", "nosniff");
+    ap_rprintf(r, "%s\n", said);
+    return OK;
+}
+
+int nap_control_handler(request_rec *r)
+{
+    const char *path = nap_the_site->control_path;
+    char *said = apr_pcalloc(r->pool, NAP_ERR_MAX), *back = apr_pcalloc(r->pool, NAP_ERR_MAX);
+    apr_size_t len;
+    nap_control c = {
+        .source = {
+            .fetch_site = nap_str_of(apr_table_get(r->headers_in, "Sec-Fetch-Site")),
+            .origin = nap_str_of(apr_table_get(r->headers_in, "Origin")),
+            .scheme = nap_str_of(ap_http_scheme(r)),
+            .host = nap_str_of(apr_table_get(r->headers_in, "Host")),
+            .content_type = nap_str_of(apr_table_get(r->headers_in, "Content-Type")),
+        },
+        .nonce = nap_str_of(apr_table_get(r->headers_in, "X-Nap-Control")),
+    };
+
+    if (!path || strcmp(r->uri, path))
+        return HTTP_NOT_FOUND;
+    if (r->method_number != M_POST) {
+        ap_allow_standard_methods(r, REPLACE_ALLOW, M_POST, -1);
+        return HTTP_METHOD_NOT_ALLOWED;
+    }
+    c.body.ptr = body_of(r, &len);
+    c.body.len = len;
+    if (!c.body.ptr)
+        return HTTP_REQUEST_ENTITY_TOO_LARGE;
+    return answer(r, nap_the_core->control(&c, said, back), said, back);
+}

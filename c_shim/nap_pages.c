@@ -1,0 +1,205 @@
+/* nap_pages.c: NapPage. Which of a room's pages an access asks for.
+ *
+ * A page is known by a regular expression over the path as httpd has decoded it, or over path and
+ * query where the expression mentions a question mark. The first that matches in the order of the
+ * file is it; what matches none belongs to the room's own gate. Most expressions begin with "^" and
+ * plain letters, and many have nothing else: those are compared before a regular expression is run,
+ * which costs more than everything else an admitted access does here.
+ */
+#include "mod_nap.h"
+
+/* ---- The directive ---------------------------------------------------------------------------- */
+
+nap_page *nap_page_named(const nap_room *room, const char *name)
+{
+    for (int i = 0; room->pages && i < room->pages->nelts; i++) {
+        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+
+        if (!strcmp(page->conf.page, name))
+            return page;
+    }
+    return NULL;
+}
+
+/* What every match begins with, taken off the front of the expression; *rest: what comes after. With
+ * an alternative in it there may be no such thing. */
+static char *prefix_of(apr_pool_t *p, const char *regex, const char **rest)
+{
+    char *prefix = apr_palloc(p, strlen(regex) + 1), *to = prefix;
+    const char *from = regex + 1;
+
+    *rest = regex;
+    *prefix = '\0';
+    if (*regex != '^' || strchr(regex, '|'))
+        return prefix;
+    while (*from && !strchr("^$.[]()*+?{}\\", *from))
+        *to++ = *from++;
+    if (to > prefix && *from && strchr("*+?{", *from)) {   /* these belong to the letter before */
+        to--;
+        from--;
+    }
+    *to = '\0';
+    *rest = from;
+    return prefix;
+}
+
+/* Of a page, or of what starts or ends a session; title: what a complaint begins with. */
+const char *nap_page_regex(cmd_parms *cmd, nap_page *page, const char *title, const char *text)
+{
+    ap_regex_t *regex = apr_pcalloc(cmd->pool, sizeof *regex);
+    char why[120];
+    const char *rest;
+    int rc = ap_regcomp(regex, text, AP_REG_EXTENDED | AP_REG_NOSUB);
+
+    if (rc) {
+        ap_regerror(rc, regex, why, sizeof why);
+        return apr_psprintf(cmd->pool, "%s: \"%.60s\" is not a regular expression: %s", title, text,
+                            why);
+    }
+    page->prefix = prefix_of(cmd->pool, text, &rest);
+    page->prefix_len = strlen(page->prefix);
+    page->exact = !strcmp(rest, "$");
+    page->query = ap_strstr_c(text, "\\?") || ap_strstr_c(text, "[?");
+    if (*rest)
+        page->regex = regex;
+    return NULL;
+}
+
+/* A page of the room; on error NULL and *err. option: room=, or NULL. */
+nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const char *regex,
+                        const char *option, const char **err)
+{
+    nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+
+    if (nap_the_core &&
+        nap_the_core->conf_page_init(&page->conf, &room->conf, nap_str_of(name), why))
+        *err = why;
+    else if (nap_page_named(room, name))
+        *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has a page of this name already, in %s "
+                            "line %d", name, room->conf.name,
+                            nap_page_named(room, name)->where->filename,
+                            nap_page_named(room, name)->where->line_num);
+    else if (room->pages && room->pages->nelts == NAP_PAGES_MAX - 1)
+        *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has %d pages already; use at most %d",
+                            name, room->conf.name, NAP_PAGES_MAX - 1, NAP_PAGES_MAX - 1);
+    else if (option && (ap_cstr_casecmpn(option, "room=", 5) || !option[5]))
+        *err = apr_psprintf(cmd->pool, "NapPage %s: \"%.60s\" is not an option; there is room=",
+                            name, option);
+    else
+        *err = nap_page_regex(cmd, page, apr_psprintf(cmd->pool, "NapPage %s", name), regex);
+    if (*err)
+        return NULL;
+    page->where = cmd->directive;
+    page->shared = option ? option + 5 : NULL;
+    page->owner = room;
+    page->index = -1;
+    if (!room->pages)
+        room->pages = apr_array_make(cmd->pool, 4, sizeof page);
+    APR_ARRAY_PUSH(room->pages, nap_page *) = page;
+    return page;
+}
+
+/* ---- check_config ------------------------------------------------------------------------------ */
+
+/* room=: whose page it is. */
+static const char *owner_find(nap_page *page, apr_pool_t *p)
+{
+    nap_room *owner = apr_hash_get(nap_the_site->rooms, page->shared, APR_HASH_KEY_STRING);
+    const nap_page *own = owner ? nap_page_named(owner, page->conf.page) : NULL;
+
+    if (!own || own->shared)
+        return apr_psprintf(p, "NapPage %s: room=%s: that room has no page %s of its own",
+                            page->conf.page, page->shared, page->conf.page);
+    page->owner = owner;
+    return NULL;
+}
+
+/* Everyone's workers run the others' accesses too. */
+static void beside_set(nap_room *room)
+{
+    int64_t all = 0;
+
+    for (int i = 0; i < room->pages->nelts; i++)
+        if (!APR_ARRAY_IDX(room->pages, i, nap_page *)->shared)
+            all += APR_ARRAY_IDX(room->pages, i, nap_page *)->conf.run_ready;
+    room->conf.beside = all;
+    for (int i = 0; i < room->pages->nelts; i++) {
+        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+
+        page->conf.beside = all - page->conf.run_ready;
+    }
+}
+
+/* The room's pages, before the room is finished. */
+int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
+{
+    for (int i = 0; room->pages && i < room->pages->nelts; i++) {
+        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+        char *err = apr_pcalloc(p, NAP_ERR_MAX);
+        const char *why = NULL;
+
+        if (page->shared) {
+            why = owner_find(page, p);
+        }
+        else {
+            nap_the_core->conf_page_over(&page->conf, &room->conf);
+            if (nap_the_core->conf_room_finish(&page->conf, &nap_the_site->conf, err) < 0)
+                why = err;
+        }
+        if (why)
+            return nap_complain(s, p, page->where, why);
+    }
+    if (room->pages)
+        beside_set(room);
+    return OK;
+}
+
+/* Gates the room takes: its own, one for its sessions and one for each page that is not another room's. */
+size_t nap_pages_gates(const nap_room *room)
+{
+    size_t gates = 1 + (room->conf.session == 1);
+
+    for (int i = 0; room->pages && i < room->pages->nelts; i++)
+        gates += !APR_ARRAY_IDX(room->pages, i, nap_page *)->shared;
+    return gates;
+}
+
+/* ---- An access ---------------------------------------------------------------------------------- */
+
+static int matches(const nap_page *page, const char *path, size_t len)
+{
+    if (len < page->prefix_len || memcmp(path, page->prefix, page->prefix_len))
+        return 0;
+    if (!page->regex || (page->exact && len == page->prefix_len))
+        return 1;
+    return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
+}
+
+/* Does r ask for this one? As it was asked for: see nap_page_asked. */
+int nap_page_matches(const nap_page *page, const request_rec *r)
+{
+    const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri;
+
+    if (page->query && r->args)
+        path = apr_pstrcat(r->pool, path, "?", r->args, NULL);
+    return matches(page, path, strlen(path));
+}
+
+/* The room's page that r asks for, NULL: none of those with a name. As it was asked for: mod_dir and
+ * mod_rewrite change r->uri, not what was parsed. */
+const nap_page *nap_page_asked(const nap_room *room, const request_rec *r)
+{
+    const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri, *whole = NULL;
+    size_t len = strlen(path);
+
+    for (int i = 0; i < room->pages->nelts; i++) {
+        const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
+
+        if (page->query && r->args && !whole)
+            whole = apr_pstrcat(r->pool, path, "?", r->args, NULL);
+        if (page->query && r->args ? matches(page, whole, strlen(whole)) : matches(page, path, len))
+            return page;
+    }
+    return NULL;
+}

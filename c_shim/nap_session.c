@@ -1,0 +1,191 @@
+/* nap_session.c: NapSession. What starts and what ends a session, and what an answer says of it.
+ *
+ * The core knows who is in a session; by what its client is known it has to be told. So the answers
+ * of a room with sessions pass a filter once, before their headers are made: there the application
+ * has set its cookie, or said that the session is over.
+ */
+#include <apr_fnmatch.h>
+
+#include "mod_nap.h"
+
+#define COOKIES_MAX 8       /* Set-Cookie headers looked at */
+
+static ap_filter_rec_t *answer_filter;
+
+/* ---- The directive ---------------------------------------------------------------------------- */
+
+static const char *pattern(cmd_parms *cmd, const nap_page **to, const char *option)
+{
+    nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
+    const char *equals = ap_strchr_c(option, '=');
+    const char *title = apr_psprintf(cmd->pool, "NapSession: %.*s", (int)(equals - option), option);
+
+    *to = page;
+    if (!equals[1])
+        return apr_pstrcat(cmd->pool, title, "= wants a regular expression", NULL);
+    return nap_page_regex(cmd, page, title, equals + 1);
+}
+
+/* start= and end=; the rest is put back into argv for the core, and *argc says how many. */
+const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv)
+{
+    int n = 0;
+
+    for (int i = 0; i < *argc; i++) {
+        const char *err = NULL;
+
+        if (!ap_cstr_casecmpn(argv[i], "start=", 6))
+            err = pattern(cmd, &room->starts, argv[i]);
+        else if (!ap_cstr_casecmpn(argv[i], "end=", 4))
+            err = pattern(cmd, &room->ends, argv[i]);
+        else
+            argv[n++] = argv[i];
+        if (err)
+            return err;
+    }
+    *argc = n;
+    return NULL;
+}
+
+/* ---- check_config ------------------------------------------------------------------------------ */
+
+/* The path of the <Location> that a NapUse stands in; NULL: it cannot be told what lies there. */
+static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
+{
+    const ap_directive_t *section = use->parent;
+    const char *args;
+    char *path, *end;
+
+    if (!section || ap_cstr_casecmp(section->directive, "<Location"))
+        return NULL;
+    args = section->args;
+    path = ap_getword_conf(p, &args);
+    end = strrchr(path, '>');
+    if (end && !end[1])
+        *end = '\0';
+    return path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
+}
+
+/* Can a URL that begins like this lie in the room? */
+static int lies_there(const nap_room *room, const nap_page *page, apr_pool_t *p)
+{
+    for (int i = 0; room->uses && i < room->uses->nelts; i++) {
+        const char *path = location_of(APR_ARRAY_IDX(room->uses, i, const ap_directive_t *), p);
+
+        if (!path || !strncmp(path, page->prefix, strlen(path) < page->prefix_len
+                                                  ? strlen(path) : page->prefix_len))
+            return 1;
+    }
+    return !room->uses;
+}
+
+/* A session that nothing can start would shut everybody out. */
+int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
+{
+    const char *what = room->starts && !lies_there(room, room->starts, p) ? "start"
+                     : room->ends && !lies_there(room, room->ends, p) ? "end" : NULL;
+
+    if (!what || room->conf.session != 1)
+        return OK;
+    return nap_complain(s, p, room->section,
+                        apr_psprintf(p, "room %s: NapSession: %s= matches nothing in the room: URLs "
+                                     "that begin with %s lie in no <Location> with NapUse %s",
+                                     room->conf.name, what, what[0] == 's' ? room->starts->prefix
+                                     : room->ends->prefix, room->conf.name));
+}
+
+/* ---- An access --------------------------------------------------------------------------------- */
+
+int nap_session_starts(const nap_handle *h)
+{
+    return !h->room->starts || nap_page_matches(h->room->starts, h->named);
+}
+
+static int add(void *sets, const char *key, const char *value)
+{
+    apr_array_header_t *to = sets;
+
+    if (to->nelts < COOKIES_MAX)
+        APR_ARRAY_PUSH(to, nap_str) = nap_str_of(value);
+    return 1;
+}
+
+/* `Nap-Session: end` is for us. */
+static int is_over(request_rec *r, const nap_handle *h)
+{
+    const char *word = apr_table_get(r->headers_out, "Nap-Session");
+    int over;
+
+    if (!word)
+        word = apr_table_get(r->err_headers_out, "Nap-Session");
+    over = word && !ap_cstr_casecmp(word, "end");
+    if (word) {
+        apr_table_unset(r->headers_out, "Nap-Session");
+        apr_table_unset(r->err_headers_out, "Nap-Session");
+    }
+    return over || (h->access.session && h->room->ends && r->status < HTTP_BAD_REQUEST &&
+                    nap_page_matches(h->room->ends, h->named));
+}
+
+static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_header_t *sets, int over)
+{
+    nap_request q;
+
+    nap_request_fill(&q, h, r);
+    nap_the_core->answered(&h->access, &q, sets ? (const nap_str *)sets->elts : NULL,
+                           sets ? (size_t)sets->nelts : 0, over);
+}
+
+/* The application's cookie; ours is in err_headers_out, too, and of another name. */
+static apr_array_header_t *set_cookies(request_rec *r)
+{
+    apr_array_header_t *sets = NULL;
+
+    if (apr_table_get(r->headers_out, "Set-Cookie") ||
+        apr_table_get(r->err_headers_out, "Set-Cookie")) {
+        sets = apr_array_make(r->pool, COOKIES_MAX, sizeof(nap_str));
+        apr_table_do(add, sets, r->headers_out, "Set-Cookie", NULL);
+        apr_table_do(add, sets, r->err_headers_out, "Set-Cookie", NULL);
+    }
+    return sets;
+}
+
+static apr_status_t answer(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    request_rec *r = f->r;
+    nap_handle *h = f->ctx;
+    int over = is_over(r, h);
+
+    ap_remove_output_filter(f);
+    if (h->access.session) {
+        apr_array_header_t *sets = h->room->conf.session_cookie[0] ? set_cookies(r) : NULL;
+
+        if (over || sets || (h->access.flags & NAP_FLAG_BEGUN))
+            tell(r, h, sets, over);
+    }
+    return ap_pass_brigade(f->next, bb);
+}
+
+static void insert(request_rec *r)
+{
+    nap_handle *h = r->main ? NULL : nap_handle_at(nap_first(r));
+
+    if (h && h->access.home)
+        ap_add_output_filter_handle(answer_filter, h, r, r->connection);
+}
+
+/* While the configuration is read, as nap_access_hook_early. */
+void nap_session_hook(void)
+{
+    if (nap_the_site->has_sessions)
+        return;
+    nap_the_site->has_sessions = 1;
+    ap_hook_insert_filter(insert, NULL, NULL, APR_HOOK_LAST);
+    ap_hook_insert_error_filter(insert, NULL, NULL, APR_HOOK_LAST);
+}
+
+/* In front of what makes the headers, behind what still changes them. */
+void nap_session_register(void)
+{
+    answer_filter = ap_register_output_filter("NAP_SESSION", answer, NULL, AP_FTYPE_PROTOCOL - 1);
+}

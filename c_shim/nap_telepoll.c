@@ -1,0 +1,204 @@
+/* nap_telepoll.c: TelePolling of the site's own polled URLs.
+ *
+ * An access to a URL with `TelePoll event` is counted in the last fixup, after authorization and
+ * after admission to its room, whatever its method: a poll may bring data. Whoever makes the answer
+ * finds in its environment which part of the period it came in. When the answer begins it gets its
+ * headers, where the site has set none of its own: TelePoll-Interval, Retry-After, and for pages that
+ * people look at Refresh.
+ *
+ * The hooks are registered while the configuration is read, by the first TelePoll: a site that does
+ * not use this pays nothing.
+ */
+#include <util_filter.h>
+
+#include "mod_nap.h"
+
+/* An event; those of one name are one. */
+typedef struct nap_event {
+    nap_event_conf conf;
+    const ap_directive_t *where;     /* the first TelePoll that names it */
+} nap_event;
+
+static const nap_event no_event = { .conf.index = -1 };   /* TelePoll None */
+static apr_array_header_t *events;   /* of nap_event * */
+static ap_filter_rec_t *head_filter;
+
+static void hook_in(void);
+
+/* ---- Settings --------------------------------------------------------------------------------- */
+
+/* Once per reading of the configuration. */
+void nap_telepoll_begin(apr_pool_t *p)
+{
+    events = apr_array_make(p, 4, sizeof(nap_event *));
+}
+
+int nap_telepoll_used(void)
+{
+    return events->nelts > 0;
+}
+
+static nap_event *event_named(const char *name)
+{
+    for (int i = 0; i < events->nelts; i++) {
+        nap_event *event = APR_ARRAY_IDX(events, i, nap_event *);
+
+        if (!strcmp(event->conf.name, name))
+            return event;
+    }
+    return NULL;
+}
+
+const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    nap_dir *dir = nap_dir_set(cmd, conf);
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+    nap_str *words = apr_palloc(cmd->pool, (argc + 1) * sizeof *words);
+    nap_event *event, *known;
+
+    if (!nap_the_core)
+        return NULL;
+    if (argc == 1 && !strcasecmp(argv[0], "none")) {
+        dir->event = &no_event;
+        return NULL;
+    }
+    for (int i = 0; i < argc; i++)
+        words[i] = nap_str_of(argv[i]);
+    event = apr_pcalloc(cmd->pool, sizeof *event);
+    if (nap_the_core->conf_event(&event->conf, words, argc, why))
+        return why;
+    known = event_named(event->conf.name);
+    if (known && memcmp(&known->conf, &event->conf, sizeof event->conf))
+        return apr_psprintf(cmd->pool, "TelePoll: event %s has other settings in %s line %d; an "
+                            "event has one level", event->conf.name, known->where->filename,
+                            known->where->line_num);
+    if (!known && events->nelts == NAP_EVENTS_MAX)
+        return apr_psprintf(cmd->pool, "TelePoll: event %s is one too many; use at most %d",
+                            event->conf.name, NAP_EVENTS_MAX);
+    dir->event = known ? known : event;
+    if (known)
+        return NULL;
+    event->where = cmd->directive;
+    if (events->nelts == 0)
+        hook_in();
+    APR_ARRAY_PUSH(events, nap_event *) = event;
+    return NULL;
+}
+
+/* The parent at start: events have an index before anybody polls. Those that are configured no more
+ * are let go. */
+void nap_telepoll_start(apr_pool_t *p)
+{
+    nap_event_conf **confs = apr_pcalloc(p, (events->nelts + 1) * sizeof *confs);
+
+    for (int i = 0; i < events->nelts; i++)
+        confs[i] = &APR_ARRAY_IDX(events, i, nap_event *)->conf;
+    nap_the_core->events_start(confs, events->nelts);
+}
+
+/* ---- A request -------------------------------------------------------------------------------- */
+
+/* For the application: data is brought or counted now, and in which period. */
+static void environment(request_rec *r, const nap_poll *poll)
+{
+    apr_table_setn(r->subprocess_env, "TELEPOLL_PHASE", poll->tally ? "tally" : "collect");
+    apr_table_setn(r->subprocess_env, "TELEPOLL_PERIOD",
+                   apr_psprintf(r->pool, "%" APR_UINT64_T_FMT, (apr_uint64_t)poll->period));
+}
+
+static int is_counted(const request_rec *r)
+{
+    int m = r->method_number;
+
+    return !r->main && m != M_OPTIONS && m != M_CONNECT && m != M_TRACE &&
+           !(r->prev && r->prev->status != HTTP_OK);
+}
+
+/* Behind the last fixup: of a chain of redirects the first request that lies in an event. */
+static int telepoll_access(request_rec *r)
+{
+    const nap_event *event = nap_dir_of(r)->event;
+    nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
+    nap_poll *poll;
+
+    if (h && h->poll && !r->main) {
+        environment(r, h->poll);
+        return DECLINED;
+    }
+    if (!event || event->conf.index < 0 || !nap_the_core || !is_counted(r))
+        return DECLINED;
+    poll = apr_palloc(r->pool, sizeof *poll);
+    if (!nap_the_core->poll(event->conf.index, poll))
+        return DECLINED;
+    nap_handle_make(nap_first(r))->poll = poll;
+    environment(r, poll);
+    return DECLINED;
+}
+
+/* ---- Its answer ------------------------------------------------------------------------------- */
+
+static int is_set(const request_rec *r, const char *name)
+{
+    return apr_table_get(r->headers_out, name) || apr_table_get(r->err_headers_out, name);
+}
+
+/* A page that somebody looks at, and not what its script fetches. */
+static int is_looked_at(const request_rec *r)
+{
+    const char *dest;
+
+    if (r->status != HTTP_OK || r->method_number != M_GET || !r->content_type ||
+        ap_cstr_casecmpn(r->content_type, "text/html", 9))
+        return 0;
+    dest = apr_table_get(r->headers_in, "Sec-Fetch-Dest");
+    return !dest || !strcmp(dest, "document") || !strcmp(dest, "iframe") || !strcmp(dest, "frame");
+}
+
+/* In whole seconds rounded up: who obeys them comes no sooner than who obeys the milliseconds. */
+static void head(request_rec *r, const nap_poll *poll)
+{
+    apr_uint64_t ms = (poll->wait_us + 999) / 1000;
+    const char *seconds = apr_psprintf(r->pool, "%" APR_UINT64_T_FMT, (ms + 999) / 1000);
+
+    if (!is_set(r, "TelePoll-Interval"))
+        apr_table_setn(r->headers_out, "TelePoll-Interval",
+                       apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d", ms / 1000,
+                                    (int)(ms % 1000)));
+    if (ap_is_HTTP_REDIRECT(r->status))
+        return;
+    if (!is_set(r, "Retry-After"))
+        apr_table_setn(r->headers_out, "Retry-After", seconds);
+    if (is_looked_at(r) && !is_set(r, "Refresh"))
+        apr_table_setn(r->headers_out, "Refresh", seconds);
+    if (apr_table_get(r->headers_in, "Origin"))
+        apr_table_mergen(r->headers_out, "Access-Control-Expose-Headers",
+                         "TelePoll-Interval, Retry-After");
+}
+
+static apr_status_t head_first(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    const nap_poll *poll = f->ctx;
+    apr_time_t took = apr_time_now() - nap_first(f->r)->request_time;
+
+    nap_the_core->polled(poll->event, took > 0 ? (apr_uint64_t)took : 0);
+    head(f->r, poll);
+    ap_remove_output_filter(f);
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* Also of an answer that an error makes: its filters are new ones. */
+static void telepoll_head(request_rec *r)
+{
+    const nap_handle *h = r->main ? NULL : nap_handle_at(nap_first(r));
+
+    if (h && h->poll)
+        ap_add_output_filter_handle(head_filter, h->poll, r, r->connection);
+}
+
+static void hook_in(void)
+{
+    ap_hook_fixups(telepoll_access, NULL, NULL, NAP_LAST + 1);
+    ap_hook_insert_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
+    ap_hook_insert_error_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
+    head_filter = ap_register_output_filter("TELEPOLL", head_first, NULL, AP_FTYPE_RESOURCE);
+}

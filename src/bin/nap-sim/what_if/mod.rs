@@ -1,0 +1,471 @@
+//! `nap-sim what-if`: any room, crowd, server and fault in virtual time; without options the NAP-Web
+//! paper's experiment (chapter 6).
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use mod_nap::micros::Micros;
+use mod_nap::room::children::Workers;
+use mod_nap::room::terms::{Choice, how};
+use mod_nap::sim::figures::Figures;
+use mod_nap::sim::report::{Report, Table, number, percent};
+use mod_nap::sim::rng::Rng;
+use mod_nap::sim::server::{Curve, Law};
+use mod_nap::sim::setup::{Arrivals, Setup};
+use mod_nap::sim::world::World;
+
+use course::Course;
+use script::Script;
+
+mod access_log;
+mod conf;
+mod course;
+mod script;
+mod words;
+
+/// A world; as it stands, the NAP-Web paper's experiment in a room as it is by default.
+#[derive(Args)]
+pub struct Options {
+    /// Take the room of an httpd configuration file, as httpd would; the options below go before it
+    #[arg(long, value_name = "FILE", help_heading = "Room")]
+    conf: Option<PathBuf>,
+    /// Which of its rooms
+    #[arg(long, requires = "conf", help_heading = "Room")]
+    room: Option<String>,
+    /// Run Ready's limit [default: 10]
+    #[arg(long, help_heading = "Room")]
+    limit: Option<u32>,
+    /// Bound, seconds [default: 4]
+    #[arg(long, help_heading = "Room")]
+    bound: Option<f64>,
+    /// Wait limit: auto, paper or a number
+    #[arg(long, value_parser = choice, help_heading = "Room")]
+    law: Option<Choice>,
+    /// Tickets a slot: auto, paper or a number
+    #[arg(long, value_parser = choice, help_heading = "Room")]
+    slots: Option<Choice>,
+    /// Re Access: auto (by the ledger) or a number on top of Wait
+    #[arg(long, value_parser = choice, help_heading = "Room")]
+    re_access: Option<Choice>,
+    /// Share of the capacity sold as tickets: auto or 0..1
+    #[arg(long, help_heading = "Room")]
+    share: Option<f64>,
+    /// Prime window, seconds [default: the bound or 5]
+    #[arg(long, help_heading = "Room")]
+    prime: Option<f64>,
+    /// From a ticket's start to its end, seconds [default: 300]
+    #[arg(long, help_heading = "Room")]
+    lifetime: Option<f64>,
+    /// Slot period, seconds [default: 10]
+    #[arg(long, help_heading = "Room")]
+    period: Option<f64>,
+    /// Without the deadline guard, as the paper's module was
+    #[arg(long, help_heading = "Room")]
+    unguarded: bool,
+    /// Let everybody in at once, as if there were no module
+    #[arg(long, help_heading = "Room")]
+    uncontrolled: bool,
+
+    /// Who comes when and what goes wrong when, a line each (docs/nap-sim.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["clients", "posts", "within", "rate"], help_heading = "Visitors")]
+    script: Option<PathBuf>,
+    /// Visitors
+    #[arg(long, default_value_t = 600, help_heading = "Visitors")]
+    clients: u32,
+    /// Pages each of them wants
+    #[arg(long, default_value_t = 50, help_heading = "Visitors")]
+    posts: u32,
+    /// All come first within this many seconds ...
+    #[arg(long, default_value_t = 1.0, help_heading = "Visitors")]
+    within: f64,
+    /// ... or so many a second
+    #[arg(long, conflicts_with = "within", help_heading = "Visitors")]
+    rate: Option<f64>,
+    /// Pause of a visitor between a page and his next post, seconds
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    think: f64,
+    /// Who would have to wait longer than this in all, seconds, gives that page up (a mean)
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    patience: f64,
+    /// Share of tickets nobody comes back with
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    no_show: f64,
+    /// Share of tickets presented after their prime window ...
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    late: f64,
+    /// ... within so many seconds
+    #[arg(long, default_value_t = 30.0, help_heading = "Visitors")]
+    lateness: f64,
+    /// Share of visitors who come ten times a second whatever they are told
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    hammer: f64,
+    /// They share so many addresses (0: each has his own)
+    #[arg(long, default_value_t = 0, help_heading = "Visitors")]
+    addresses: u32,
+    /// Share of waits broken off
+    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    give_up: f64,
+    /// The obedient come up to so many seconds after the time they were told
+    #[arg(long, default_value_t = 0.2, help_heading = "Visitors")]
+    reaction: f64,
+
+    /// Processors
+    #[arg(long, default_value_t = 1.0, help_heading = "Server")]
+    cores: f64,
+    /// Processor time of a page, milliseconds
+    #[arg(long, default_value_t = 14.8, help_heading = "Server")]
+    service_ms: f64,
+    /// Its coefficient of variation (lognormal; 0: all alike)
+    #[arg(long, default_value_t = 0.35, help_heading = "Server")]
+    cv: f64,
+    /// SHARE:MS, a second kind of pages
+    #[arg(long, value_parser = pair, help_heading = "Server")]
+    mix: Option<(f64, f64)>,
+    /// JOBS:SHARE,..: what the processors do of their work when so many jobs share them
+    #[arg(long, value_parser = pair, value_delimiter = ',', help_heading = "Server")]
+    curve: Vec<(f64, f64)>,
+    /// SECONDS:SPEED, the server changes its speed (0.2: five times slower)
+    #[arg(long, value_parser = pair, help_heading = "Server")]
+    shift: Option<(f64, f64)>,
+    /// Children [default: 10]
+    #[arg(long, help_heading = "Server")]
+    children: Option<u32>,
+    /// Workers of a child [default: 64]
+    #[arg(long, help_heading = "Server")]
+    threads: Option<u32>,
+    /// Children killed a second
+    #[arg(long, default_value_t = 0.0, help_heading = "Server")]
+    kills: f64,
+
+    /// Everything random comes from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the room's state every so many seconds
+    #[arg(long)]
+    every: Option<f64>,
+    /// One line, tab-separated, for tables of many runs
+    #[arg(long, conflicts_with = "out")]
+    line: bool,
+    /// Into this folder: what-if.md, and its figure as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn choice(text: &str) -> Result<Choice, String> {
+    let (how, n) = match text {
+        "auto" => (how::AUTO, 0),
+        "paper" => (how::PAPER, 0),
+        n => (
+            how::FIXED,
+            n.parse()
+                .map_err(|_| "auto, paper or a whole number".to_owned())?,
+        ),
+    };
+    Ok(Choice { how, n })
+}
+
+fn pair(text: &str) -> Result<(f64, f64), String> {
+    let parts = text
+        .split_once(':')
+        .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parts.ok_or_else(|| "two numbers with a colon between".to_owned())
+}
+
+impl Options {
+    fn setup(&self) -> Result<(Setup, Vec<String>), String> {
+        let mut setup = Setup {
+            seed: self.seed,
+            ..Setup::default()
+        };
+        let remarks = self.room(&mut setup)?;
+        let secs = Micros::from_secs_f64;
+        setup.clients = self.clients;
+        setup.posts = self.posts;
+        setup.arrivals = match self.rate {
+            Some(rate) => Arrivals::Rate(rate),
+            None => Arrivals::Within(secs(self.within)),
+        };
+        if let Some(file) = &self.script {
+            let script = Script::read(file, &mut Rng::new(self.seed, 0))?;
+            setup.arrivals = Arrivals::Script(script.visits.into());
+            setup.verbs = script.verbs;
+        }
+        setup.uncontrolled = self.uncontrolled;
+        setup.unguarded = self.unguarded;
+        setup.cores = self.cores;
+        setup.curve = Curve::new(self.curve.clone()).map_err(|why| format!("--curve: {why}"))?;
+        setup.service.mean_s = self.service_ms / 1e3;
+        setup.service.law = match (self.mix, self.cv) {
+            (Some((share, ms)), _) => Law::Mix(share, ms / 1e3),
+            (None, 0.0) => Law::Fixed,
+            (None, cv) => Law::Lognormal(cv),
+        };
+        setup.shift = self.shift.map(|(at, speed)| (secs(at), speed));
+        setup.faults.kills = self.kills;
+
+        let manners = &mut setup.manners;
+        manners.no_show = self.no_show;
+        manners.late = self.late;
+        manners.lateness = secs(self.lateness);
+        manners.hammer = self.hammer;
+        manners.addresses = self.addresses;
+        manners.give_up = self.give_up;
+        manners.think = secs(self.think);
+        manners.reaction = secs(self.reaction);
+        manners.patience = secs(self.patience);
+        Ok((setup, remarks))
+    }
+
+    /// The room and its workers: what the file says, and before it what the options say.
+    fn room(&self, setup: &mut Setup) -> Result<Vec<String>, String> {
+        let mut remarks = Vec::new();
+        if let Some(file) = &self.conf {
+            let read = conf::read(file, self.room.as_deref(), self.cores.ceil() as u32)?;
+            setup.terms = read.terms;
+            setup.workers = read.workers.unwrap_or(setup.workers);
+            remarks = read.remarks;
+        }
+        let secs = Micros::from_secs_f64;
+        if self.children.is_some() || self.threads.is_some() {
+            let (pools, per_pool) = (self.children.unwrap_or(10), self.threads.unwrap_or(64));
+            setup.workers = Workers {
+                pools,
+                per_pool,
+                reserve: per_pool.div_ceil(10),
+                ..setup.workers
+            };
+        }
+        let terms = &mut setup.terms;
+        terms.run_ready = self.limit.unwrap_or(terms.run_ready);
+        if let Some(bound) = self.bound {
+            terms.bound = secs(bound);
+            terms.prime = secs(bound.max(5.0));
+        }
+        for (own, given) in [
+            (&mut terms.prime, self.prime),
+            (&mut terms.lifetime, self.lifetime),
+            (&mut terms.slot_period, self.period),
+        ] {
+            *own = given.map_or(*own, secs);
+        }
+        terms.lifetime = terms.lifetime.max(terms.prime);
+        terms.wait_limit = self.law.unwrap_or(terms.wait_limit);
+        terms.slot_tickets = self.slots.unwrap_or(terms.slot_tickets);
+        terms.re_access = self.re_access.unwrap_or(terms.re_access);
+        if let Some(share) = self.share {
+            terms.share = Choice {
+                how: how::FIXED,
+                n: (share * 1e6) as u32,
+            };
+        }
+        Ok(remarks)
+    }
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    match simulate(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("nap-sim: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn simulate(options: &Options) -> Result<(), String> {
+    let (setup, remarks) = options.setup()?;
+    for remark in remarks {
+        eprintln!("nap-sim: {remark}");
+    }
+    let bound = setup.terms.bound.as_secs_f64();
+    let mut world = World::new(setup, false);
+    let mut course = Course::default();
+    let mut due = 0.0;
+    while world.step() {
+        course.look(&world);
+        if let Some(every) = options.every
+            && world.elapsed().as_secs_f64() >= due
+        {
+            println!("{}", moment(&world));
+            due += every;
+        }
+    }
+    let figures = &world.figures;
+    match &options.out {
+        None if options.line => println!("{}", line(figures, bound)),
+        None => print!("{}", tables(&world, bound)),
+        Some(folder) => {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            let command = format!("nap-sim {}", words.join(" "));
+            let report = report(&world, &course, bound, &command);
+            std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+            let page = folder.join("what-if.md");
+            std::fs::write(&page, report.markdown(Some(".")))
+                .map_err(|e| format!("{}: {e}", page.display()))?;
+            println!("{}", page.display());
+            for figure in report.figures() {
+                for path in figure.draw(folder)? {
+                    println!("{}", path.display());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tables and the course of the run.
+fn report(world: &World, course: &Course, bound: f64, command: &str) -> Report {
+    let f = &world.figures;
+    let mut report = Report::new("What if");
+    let mut waits = Table::new(
+        "Seconds",
+        command,
+        &["mean", "median", "p99", "longest", "over the bound"],
+    );
+    for (name, sample) in [
+        ("request to page", &f.served),
+        ("first request to page, tickets and all", &f.total),
+        ("refusal to the time on the ticket", &f.ticket_wait),
+    ] {
+        let cells = [
+            sample.mean(),
+            sample.quantile(0.5),
+            sample.quantile(0.99),
+            sample.max(),
+        ];
+        let cells = cells.map(|s| number(s, 2)).into_iter();
+        waits.row(name, cells.chain([percent(sample.above(bound))]));
+    }
+    report.table(waits);
+    let presented = f.presented.max(1) as f64;
+    let mut counts = Table::new("What became of them", command, &["", "share"]);
+    let in_time = f.served.n() as f64 * (1.0 - f.served.above(bound));
+    for (name, n, of) in [
+        ("pages", f.served.n() as f64, f64::NAN),
+        ("pages within the bound", in_time, f.served.n() as f64),
+        ("requests", f.tries as f64, f64::NAN),
+        (
+            "told that there is no ticket",
+            f.without as f64,
+            f.tries as f64,
+        ),
+        ("tickets", f.tickets as f64, f64::NAN),
+        ("pages given up", f.abandoned as f64, f64::NAN),
+        (
+            "tickets presented in their prime window",
+            f.presented as f64,
+            f64::NAN,
+        ),
+        ("... page within the bound", f.kept as f64, presented),
+        ("... page later", f.slow as f64, presented),
+        (
+            "... put off by the deadline guard",
+            f.deferred as f64,
+            presented,
+        ),
+        ("... not let in", f.broken as f64, presented),
+    ] {
+        counts.row(name, [number(n, 0), percent(n / of)]);
+    }
+    report.table(counts);
+    let span = f.span.as_secs_f64().max(1e-9);
+    report.text(&format!(
+        "Goodput {:.2} pages a second within the bound, {:.2} in all, over {:.1} s.",
+        in_time / span,
+        f.throughput(),
+        f.span.as_secs_f64(),
+    ));
+    report.figure(course.figure(bound), command);
+    report
+}
+
+/// The room as it stands.
+fn moment(world: &World) -> String {
+    let (gate, permits) = (world.state().gate(), world.state().permits());
+    format!(
+        "{:7.1} s  X {:6.1}  S {:.3}  rho {:.2}  {:9}  L {:4}  q {:4}  tickets {:5}  phi {:.2}  \
+         put off {:3}",
+        world.elapsed().as_secs_f64(),
+        gate.departures.throughput().unwrap_or(0.0),
+        permits.residence.mean_s().unwrap_or(0.0),
+        gate.conformal.rho(),
+        gate.source_word(),
+        gate.limit,
+        gate.queue.len(),
+        permits.outstanding(),
+        gate.share.phi(),
+        gate.counts.deferred,
+    )
+}
+
+fn line(f: &Figures, bound: f64) -> String {
+    format!(
+        "X {:.2}\tmean {:.2}\tvar {:.2}\tp99 {:.2}\tmax {:.2}\tover {:.2}%\tlimit {:.2}\t\
+         total {:.2}\tworst {:.1}\tjain {:.4}\ttries {:.2}\ttickets {}\twait {:.1}\tkept {:.4}\t\
+         slow {}\tdeferred {:.2}%\tbroken {}\twithout {}",
+        f.throughput(),
+        f.served.mean(),
+        f.served.variance(),
+        f.served.quantile(0.99),
+        f.served.max(),
+        100.0 * f.served.above(bound),
+        bound + f.residence.quantile(0.99),
+        f.total.mean(),
+        f.total.max(),
+        f.finished.jain(),
+        f.tries_per_post(),
+        f.tickets,
+        f.ticket_wait.mean(),
+        f.kept as f64 / f.presented.max(1) as f64,
+        f.slow,
+        100.0 * f.deferred as f64 / f.presented.max(1) as f64,
+        f.broken,
+        f.without,
+    )
+}
+
+fn tables(world: &World, bound: f64) -> String {
+    let f = &world.figures;
+    let counts = world.state().gate().counts;
+    let share = |n: u64| 100.0 * n as f64 / f.presented.max(1) as f64;
+    format!(
+        "Response times of pages (paper, Table 1: mean 3.92 s, variance 0.51, longest 4.98)\n\
+         \x20 pages {}  mean {:.2} s  variance {:.2}  p99 {:.2}  longest {:.2}  \
+         over the bound {:.2} %  (bound + p99 of service {:.2})\n\
+         With the wait for tickets (paper, Table 2: 2532 tickets, mean 8.88 s, longest 76.2)\n\
+         \x20 mean {:.2} s  p99 {:.2}  longest {:.2}  requests a page {:.2}  \
+         Jain of finishing times {:.4}\n\
+         \x20 tickets {}  mean wait {:.2} s  longest {:.2}  refused without {}  given up {}\n\
+         Prime tickets presented {}: page within the bound {:.2} %, later {:.2} %, \
+         put off {:.2} %, broken {}; put off twice {}\n\
+         Throughput {:.2}/s over {:.1} s; mean L {:.1}, mean queue {:.1}\n",
+        f.served.n(),
+        f.served.mean(),
+        f.served.variance(),
+        f.served.quantile(0.99),
+        f.served.max(),
+        100.0 * f.served.above(bound),
+        bound + f.residence.quantile(0.99),
+        f.total.mean(),
+        f.total.quantile(0.99),
+        f.total.max(),
+        f.tries_per_post(),
+        f.finished.jain(),
+        f.tickets,
+        f.ticket_wait.mean(),
+        f.ticket_wait.max(),
+        f.without,
+        f.abandoned,
+        f.presented,
+        share(f.kept),
+        share(f.slow),
+        share(f.deferred),
+        f.broken,
+        counts.deferred_twice,
+        f.throughput(),
+        f.span.as_secs_f64(),
+        f.limit / f.seconds.max(1e-9),
+        f.queued / f.seconds.max(1e-9),
+    )
+}

@@ -1,0 +1,278 @@
+//! [`OxthasConf`]: what `Oxthas...` directives say. `OxthasActivity` is the shim's, as it needs
+//! httpd's regular expressions.
+
+use super::values::{HOUR, MILLISECOND, MINUTE, SECOND, Time, UNSET, Words, shown};
+
+/// Directives of OXTHAS; numbers as in `nap_ox_directive` of nap.h.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OxthasDirective {
+    Bands = 1,
+    History,
+    Penalty,
+    Timeout,
+    Retry,
+}
+
+use OxthasDirective::*;
+
+/// Settings of a balancer; `nap_ox_conf`. [`UNSET`] until a directive sets them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxthasConf {
+    /// N of OXTHAS-N.
+    pub bands: i64,
+    /// How sizes are cut: 0 integer, 1 equal, 2 capacity.
+    pub split: i64,
+    /// Observations that count.
+    pub history: i64,
+    /// Millionths.
+    pub alpha: i64,
+    /// T of an executor without failures; `UNSET`: the worker's own.
+    pub timeout_us: i64,
+    /// beta; `UNSET`: a tenth of T.
+    pub step_us: i64,
+    /// T's floor; `UNSET`: a tenth of T.
+    pub min_us: i64,
+    /// How often a request may be done again elsewhere.
+    pub retry: i64,
+    /// Before the first probe of an executor that has failed.
+    pub backoff_us: i64,
+}
+
+impl OxthasDirective {
+    /// The directive with this number in `nap_ox_directive`.
+    pub fn from_number(number: u32) -> Option<OxthasDirective> {
+        let all = [Bands, History, Penalty, Timeout, Retry];
+        all.into_iter().find(|which| *which as u32 == number)
+    }
+
+    /// As the administrator writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bands => "OxthasBands",
+            History => "OxthasHistory",
+            Penalty => "OxthasPenalty",
+            Timeout => "OxthasTimeout",
+            Retry => "OxthasRetry",
+        }
+    }
+
+    fn read(self, arg: &str, words: &Words) -> Result<i64, String> {
+        let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
+        words.read(arg).map_err(bad)
+    }
+
+    /// The value of `name=value`, if it is of that name.
+    fn option(self, arg: &str, name: &str, words: &Words) -> Option<Result<i64, String>> {
+        let value = arg.strip_prefix(name)?.strip_prefix('=')?;
+        let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
+        Some(words.read(value).map_err(bad))
+    }
+}
+
+impl OxthasConf {
+    /// Nothing said yet.
+    pub const UNSET: OxthasConf = OxthasConf {
+        bands: UNSET,
+        split: UNSET,
+        history: UNSET,
+        alpha: UNSET,
+        timeout_us: UNSET,
+        step_us: UNSET,
+        min_us: UNSET,
+        retry: UNSET,
+        backoff_us: UNSET,
+    };
+
+    /// One directive; the error is the sentence to show.
+    pub fn directive(&mut self, which: OxthasDirective, args: &[&str]) -> Result<(), String> {
+        let one = |words: Words| match args {
+            [arg] => which.read(arg, &words),
+            _ => Err(format!("{}: wants {}", which.name(), words.hint())),
+        };
+        match which {
+            Bands => self.bands(args),
+            History => one(Words::count(1..=100)).map(|n| self.history = n),
+            Penalty => one(Words::share(0, 100)).map(|alpha| self.alpha = alpha),
+            Timeout => self.timeout(args),
+            Retry => self.retry(args),
+        }
+    }
+
+    fn bands(&mut self, args: &[&str]) -> Result<(), String> {
+        let splits = Words::choice(&["integer", "equal", "capacity"]);
+        let (n, split) = match args {
+            [n] => (n, 0),
+            [n, split] => (n, Bands.read(split, &splits)?),
+            _ => {
+                return Err(
+                    "OxthasBands: wants a number from 1 to 64, then perhaps integer, equal or \
+                     capacity"
+                        .into(),
+                );
+            }
+        };
+        (self.bands, self.split) = (Bands.read(n, &Words::count(1..=64))?, split);
+        Ok(())
+    }
+
+    fn timeout(&mut self, args: &[&str]) -> Result<(), String> {
+        let wants = "OxthasTimeout: wants a time, then perhaps step= and min= with times";
+        let (init, options) = args.split_first().ok_or(wants)?;
+        let init = Timeout.read(init, &Words::time(10 * MILLISECOND..=HOUR))?;
+        let (mut step, mut min) = (UNSET, UNSET);
+        for arg in options {
+            let of = |name, from| Timeout.option(arg, name, &Words::time(from..=HOUR));
+            match (of("step", 0), of("min", MILLISECOND)) {
+                (Some(value), _) => step = value?,
+                (_, Some(value)) => min = value?,
+                _ => return Err(format!("{wants}, not {}", shown(arg))),
+            }
+        }
+        if min > init {
+            return Err(format!(
+                "OxthasTimeout: min={} is longer than the time itself, {}",
+                Time(min),
+                Time(init)
+            ));
+        }
+        (self.timeout_us, self.step_us, self.min_us) = (init, step, min);
+        Ok(())
+    }
+
+    fn retry(&mut self, args: &[&str]) -> Result<(), String> {
+        let wants = "OxthasRetry: wants a number from 0 to 10, then perhaps backoff= with a time";
+        let (n, options) = args.split_first().ok_or(wants)?;
+        let n = Retry.read(n, &Words::count(0..=10))?;
+        let words = Words::time(10 * MILLISECOND..=MINUTE);
+        let backoff = match options {
+            [] => UNSET,
+            [arg] => Retry
+                .option(arg, "backoff", &words)
+                .ok_or_else(|| format!("{wants}, not {}", shown(arg)))??,
+            _ => return Err(wants.into()),
+        };
+        (self.retry, self.backoff_us) = (n, backoff);
+        Ok(())
+    }
+
+    /// These settings where they are set, `below` where not. What one directive sets goes together.
+    pub fn over(&self, below: &OxthasConf) -> OxthasConf {
+        let pick = |own: i64| if own == UNSET { below } else { self };
+        let (bands, timeout, retry) = (pick(self.bands), pick(self.timeout_us), pick(self.retry));
+        OxthasConf {
+            bands: bands.bands,
+            split: bands.split,
+            history: pick(self.history).history,
+            alpha: pick(self.alpha).alpha,
+            timeout_us: timeout.timeout_us,
+            step_us: timeout.step_us,
+            min_us: timeout.min_us,
+            retry: retry.retry,
+            backoff_us: retry.backoff_us,
+        }
+    }
+
+    /// The same with defaults where nothing is set; `own_us`: the worker's own timeout.
+    pub fn with_defaults(&self, own_us: i64) -> OxthasConf {
+        let or = |value: i64, default: i64| if value < 0 { default } else { value };
+        let timeout_us = or(self.timeout_us, own_us.clamp(10 * MILLISECOND, HOUR));
+        OxthasConf {
+            bands: or(self.bands, 3),
+            split: or(self.split, 0),
+            history: or(self.history, 50),
+            alpha: or(self.alpha, 1_000_000),
+            timeout_us,
+            step_us: or(self.step_us, timeout_us / 10),
+            min_us: or(self.min_us, timeout_us / 10),
+            retry: or(self.retry, 2),
+            backoff_us: or(self.backoff_us, SECOND / 4),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(line: &str) -> Result<OxthasConf, String> {
+        let mut conf = OxthasConf::UNSET;
+        let mut words = line.split(' ').filter(|word| !word.is_empty());
+        let name = words.next().expect("a name");
+        let which = (1..=5)
+            .filter_map(OxthasDirective::from_number)
+            .find(|which| which.name() == name)
+            .expect("a directive");
+        conf.directive(which, &words.collect::<Vec<_>>())?;
+        Ok(conf)
+    }
+
+    #[test]
+    fn values_are_read() {
+        let bands = set("OxthasBands 2 Equal").expect("good");
+        assert_eq!((bands.bands, bands.split), (2, 1));
+        assert_eq!(set("OxthasBands 5").map(|c| (c.bands, c.split)), Ok((5, 0)));
+        assert_eq!(set("OxthasHistory 20").map(|c| c.history), Ok(20));
+        assert_eq!(set("OxthasPenalty 0.5").map(|c| c.alpha), Ok(500_000));
+        let timeout = set("OxthasTimeout 2s min=500ms step=100ms").expect("good");
+        assert_eq!(
+            [timeout.timeout_us, timeout.step_us, timeout.min_us],
+            [2_000_000, 100_000, 500_000]
+        );
+        let retry = set("OxthasRetry 1 backoff=1s").expect("good");
+        assert_eq!((retry.retry, retry.backoff_us), (1, 1_000_000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_range() {
+        for (line, said) in [
+            (
+                "OxthasBands 0",
+                "OxthasBands: \"0\" is out of range; use a number from 1 to 64",
+            ),
+            (
+                "OxthasBands 3 odd",
+                "OxthasBands: \"odd\" is not known; use integer, equal, or capacity",
+            ),
+            ("OxthasBands", "OxthasBands: wants a number from 1 to 64"),
+            ("OxthasHistory 101", "a number from 1 to 100"),
+            ("OxthasPenalty -1", "OxthasPenalty: \"-1\" is not a number"),
+            ("OxthasTimeout 0", "OxthasTimeout: \"0\" is out of range"),
+            (
+                "OxthasTimeout 1s min=0",
+                "OxthasTimeout: \"min=0\" is out of range",
+            ),
+            (
+                "OxthasTimeout 1s min=2s",
+                "min=2s is longer than the time itself, 1s",
+            ),
+            (
+                "OxthasTimeout 1s max=2s",
+                "step= and min= with times, not \"max=2s\"",
+            ),
+            ("OxthasTimeout", "OxthasTimeout: wants a time"),
+            ("OxthasRetry 11", "a number from 0 to 10"),
+            (
+                "OxthasRetry 1 pause=1s",
+                "backoff= with a time, not \"pause=1s\"",
+            ),
+            ("OxthasRetry 1 backoff=0", "\"backoff=0\" is out of range"),
+        ] {
+            let error = set(line).expect_err(line);
+            assert!(error.contains(said), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn settings_of_one_directive_go_together() {
+        let below = set("OxthasTimeout 10s step=2s").expect("good");
+        let own = set("OxthasTimeout 1s").expect("good");
+        let both = own.over(&below).with_defaults(60 * SECOND);
+        assert_eq!([both.timeout_us, both.step_us], [1_000_000, 100_000]);
+        assert_eq!(OxthasConf::UNSET.over(&below), below);
+        let plain = OxthasConf::UNSET.with_defaults(60 * SECOND);
+        assert_eq!([plain.timeout_us, plain.min_us], [60_000_000, 6_000_000]);
+    }
+}

@@ -1,0 +1,216 @@
+//! `NapSession`, `NapSessionStart`, `NapSessionQueue`: the sessions of a room.
+//!
+//! What begins and what ends one (`start=`, `end=`) are regular expressions, which httpd compiles:
+//! they stay with the shim.
+
+use super::cookie::is_token;
+use super::directive::Directive::{Session, SessionQueue, SessionStart};
+use super::room::RoomConf;
+use super::text::Text;
+use super::values::*;
+
+/// Millionths of a queue.
+const ONE: i64 = 1_000_000;
+
+impl RoomConf {
+    pub(super) fn session(&mut self, args: &[&str]) -> Result<(), String> {
+        self.session = 1;
+        for option in args {
+            match option.split_once('=') {
+                Some(("cookie", name)) => {
+                    let good = !name.is_empty() && name.bytes().all(is_token);
+                    self.session_cookie = Text::new(name).filter(|_| good).ok_or_else(|| {
+                        format!(
+                            "NapSession: cookie={} is not a cookie's name; use 1 to 63 letters, \
+                             digits or any of !#$%&'*+-.^_`|~ (RFC 6265)",
+                            shown(name)
+                        )
+                    })?;
+                }
+                Some(("idle", _)) => {
+                    let times = Words::time(SECOND..=24 * HOUR);
+                    self.session_idle_us = option_value(Session, option, times)?;
+                }
+                Some(("parallel", _)) => {
+                    self.session_parallel = option_value(Session, option, Words::count(1..=16))?;
+                }
+                _ => {
+                    let known = "cookie=, start=, end=, idle= and parallel=";
+                    return Err(unknown_option(Session, option, known));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn session_start(&mut self, args: &[&str]) -> Result<(), String> {
+        let (first, options) = args.split_at(args.len().min(1));
+        let words = Words::time(MILLISECOND..=10 * MINUTE).auto().paper();
+        self.session_start = one(SessionStart, first, words)?;
+        if self.session_start >= 0 && !options.is_empty() {
+            let which = "threshold=, inc=, dec=, min= and max= go with auto or paper";
+            return Err(format!("NapSessionStart: {which}"));
+        }
+        for option in options {
+            let paper = self.session_start == PAPER;
+            let step = Words::time(MILLISECOND..=10 * SECOND);
+            let range = Words::time(MILLISECOND..=10 * MINUTE);
+            let (field, words) = match option.split_once('=') {
+                Some(("threshold", _)) => (&mut self.start_threshold, Words::share(0, 1000)),
+                Some(("inc" | "dec", _)) if !paper => {
+                    return Err("NapSessionStart: inc= and dec= go with paper only".into());
+                }
+                Some(("inc", _)) => (&mut self.start_inc_us, step),
+                Some(("dec", _)) => (&mut self.start_dec_us, step),
+                Some(("min", _)) => (&mut self.start_min_us, range),
+                Some(("max", _)) => (&mut self.start_max_us, range),
+                _ => {
+                    let known = "threshold=, inc=, dec=, min= and max=";
+                    return Err(unknown_option(SessionStart, option, known));
+                }
+            };
+            *field = option_value(SessionStart, option, words)?;
+        }
+        Ok(())
+    }
+
+    /// Defaults, and what only makes sense together.
+    pub(super) fn finish_sessions(&mut self) -> Result<(), String> {
+        let title = self.title();
+        for (field, which) in [
+            (self.session_start, SessionStart),
+            (self.session_queue, SessionQueue),
+        ] {
+            if self.session != 1 && field != UNSET {
+                return Err(format!(
+                    "{title}: {} says something of sessions, and the room has none; say NapSession",
+                    which.name()
+                ));
+            }
+        }
+        or_default(&mut self.session, 0);
+        if self.session == 0 {
+            return Ok(());
+        }
+        or_default(&mut self.session_start, AUTO);
+        let paper = self.session_start == PAPER;
+        let given = self.start_min_us;
+        for (field, default) in [
+            (&mut self.session_idle_us, 30 * MINUTE),
+            (&mut self.session_parallel, 8),
+            (&mut self.session_queue, AUTO),
+            (&mut self.start_threshold, 5 * ONE),
+            (&mut self.start_inc_us, 10 * MILLISECOND),
+            (&mut self.start_dec_us, 10 * MILLISECOND),
+            (
+                &mut self.start_min_us,
+                if paper { 20 * MILLISECOND } else { MILLISECOND },
+            ),
+            (&mut self.start_max_us, (10 * SECOND).max(given)),
+        ] {
+            or_default(field, default);
+        }
+        if self.start_min_us > self.start_max_us {
+            return Err(format!(
+                "{title}: NapSessionStart: min={} is more than max={}",
+                Time(self.start_min_us),
+                Time(self.start_max_us)
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conf::Directive;
+    use crate::conf::samples::{room, server, set};
+
+    fn said(lines: &[&str]) -> Result<RoomConf, String> {
+        let mut shop = room();
+        for line in lines {
+            let mut words = line.split(' ');
+            let name = words.next().expect("a name");
+            let which = Directive::ALL.iter().find(|d| d.name() == name);
+            shop.directive(*which.expect("known"), &words.collect::<Vec<_>>())?;
+        }
+        shop.finish(&server(400, 25))?;
+        Ok(shop)
+    }
+
+    #[test]
+    fn a_room_has_no_sessions_unless_it_is_said_and_then_the_defaults() {
+        assert_eq!(said(&[]).expect("good").session, 0);
+        let shop = said(&["NapSession"]).expect("good");
+        assert_eq!((shop.session, shop.session_cookie.as_str()), (1, ""));
+        assert_eq!(shop.session_idle_us, 30 * MINUTE);
+        assert_eq!((shop.session_parallel, shop.session_start), (8, AUTO));
+        assert_eq!(shop.start_threshold, 5 * ONE);
+        assert_eq!((shop.start_min_us, shop.start_max_us), (1_000, 10 * SECOND));
+    }
+
+    #[test]
+    fn what_is_said_is_taken() {
+        let shop = said(&[
+            "NapSession cookie=PHPSESSID idle=10min parallel=6",
+            "NapSessionStart paper threshold=2.5 inc=20ms dec=5ms min=50ms max=20s",
+            "NapSessionQueue 40",
+        ])
+        .expect("good");
+        assert_eq!(shop.session_cookie.as_str(), "PHPSESSID");
+        assert_eq!(shop.session_idle_us, 10 * MINUTE);
+        assert_eq!((shop.session_parallel, shop.session_queue), (6, 40));
+        assert_eq!(shop.start_threshold, 2_500_000);
+        assert_eq!((shop.start_inc_us, shop.start_dec_us), (20_000, 5_000));
+        assert_eq!(
+            set("NapSessionStart 500ms", |r| r.session_start),
+            Ok(500_000)
+        );
+    }
+
+    #[test]
+    fn nonsense_is_told_in_a_sentence() {
+        let cases: [(&[&str], &str); 8] = [
+            (
+                &["NapSessionQueue 5"],
+                "room shop: NapSessionQueue says something of sessions, and the room has none; say \
+                 NapSession",
+            ),
+            (
+                &["NapSession cookie=a;b"],
+                "NapSession: cookie=\"a;b\" is not a cookie's name; use 1 to 63 letters, digits or \
+                 any of !#$%&'*+-.^_`|~ (RFC 6265)",
+            ),
+            (
+                &["NapSession parallel=17"],
+                "NapSession: \"parallel=17\" is out of range; use a number from 1 to 16",
+            ),
+            (
+                &["NapSession", "NapSessionStart auto inc=5ms"],
+                "NapSessionStart: inc= and dec= go with paper only",
+            ),
+            (
+                &["NapSession", "NapSessionStart 1s max=5s"],
+                "NapSessionStart: threshold=, inc=, dec=, min= and max= go with auto or paper",
+            ),
+            (
+                &["NapSession", "NapSessionStart auto min=2s max=1s"],
+                "room shop: NapSessionStart: min=2s is more than max=1s",
+            ),
+            (
+                &["NapSession", "NapSessionStart 0ms"],
+                "NapSessionStart: \"0ms\" is out of range; use auto, paper, or e.g. 500ms, 4s or \
+                 5min, from 1ms to 10min",
+            ),
+            (
+                &["NapSession idle=1000h"],
+                "NapSession: \"idle=1000h\" is out of range; use e.g. 500ms, 4s or 5min, from 1s to 24h",
+            ),
+        ];
+        for (lines, sentence) in cases {
+            let said = said(lines).map(drop);
+            assert_eq!(said, Err(sentence.into()), "{lines:?}");
+        }
+    }
+}

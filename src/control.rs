@@ -1,0 +1,271 @@
+//! `nap-control`: what an administrator's form asks for, and the nonce that goes with it.
+//!
+//! A request counts when it comes from a page of this very origin (the caller looks at that) and
+//! brings the nonce that `/nap-info` shows: what nobody can know who cannot read that page. A nonce is
+//! a MAC of the time, so that every child knows it and none remembers it.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::room::control::{Mode, NOTICE, Order};
+use crate::room::permits::PERMITS;
+
+/// A nonce is shown for so long, and good for as long again.
+const NONCE_S: u64 = 600;
+/// Its bytes, of which it shows two digits each.
+const NONCE: usize = 16;
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Command {
+    /// With a room; none: with all of them.
+    Room(Option<String>, Order),
+    /// A client owes nothing any more.
+    Forgive(Ipv6Addr),
+}
+
+/// A form as it was sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sent {
+    /// What it asks for. Err: what is wrong with it.
+    pub command: Result<Command, String>,
+    /// Its nonce; empty: none.
+    pub nonce: String,
+    /// Where the browser is to go then: a path on this server.
+    pub back: Option<String>,
+}
+
+impl Sent {
+    /// The fields of an urlencoded form.
+    pub fn parse(body: &[u8]) -> Sent {
+        let fields: Vec<_> = form_urlencoded::parse(body).take(16).collect();
+        let field = |wanted: &str| {
+            let found = fields.iter().find(|(name, _)| name == wanted);
+            found.map_or("", |(_, value)| value.trim())
+        };
+        let back = field("back");
+        // A path alone: "//host" and "/\host" would lead elsewhere.
+        let here = back.starts_with('/') && !back[1..].starts_with(['/', '\\']);
+        let plain = back.bytes().all(|b| b.is_ascii_graphic());
+        Sent {
+            command: command(field),
+            nonce: field("nonce").to_owned(),
+            back: (here && plain).then(|| back.to_owned()),
+        }
+    }
+}
+
+fn command<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
+    let room = |order| match field("room") {
+        "" => Err("room: which?".to_owned()),
+        name => Ok(Command::Room(Some(name.to_owned()), order)),
+    };
+    match field("do") {
+        "open" => room(Order::Admit(Mode::Open)),
+        "tickets" => room(Order::Admit(Mode::Tickets)),
+        "close" => room(Order::Admit(Mode::Closed)),
+        "limit" => room(Order::Limit(limit(field("limit"))?)),
+        "notice" => room(Order::Notice(notice(field("notice"))?)),
+        "revoke" => Ok(Command::Room(None, Order::Revoke(ticket(field("ticket"))?))),
+        "forgive" => Ok(Command::Forgive(client(field("client"))?)),
+        other => Err(format!(
+            "do: {other:?} is none of open, tickets, close, limit, notice, revoke, forgive"
+        )),
+    }
+}
+
+fn limit(text: &str) -> Result<Option<u32>, String> {
+    if text.is_empty() || text == "configured" {
+        return Ok(None);
+    }
+    let n = text.parse().ok();
+    let n = n.filter(|n| (1..=PERMITS as u32).contains(n));
+    n.map(Some).ok_or_else(|| {
+        format!("limit: {text:?} is not a number from 1 to {PERMITS}, or \"configured\"")
+    })
+}
+
+fn notice(text: &str) -> Result<String, String> {
+    if text.len() > NOTICE || text.contains(char::is_control) {
+        return Err(format!("notice: one line of at most {NOTICE} bytes"));
+    }
+    Ok(text.to_owned())
+}
+
+fn ticket(text: &str) -> Result<u64, String> {
+    let id = (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok());
+    id.flatten()
+        .filter(|&id| id != 0)
+        .ok_or_else(|| "ticket: its id has 16 hexadecimal digits".to_owned())
+}
+
+fn client(text: &str) -> Result<Ipv6Addr, String> {
+    match text.parse() {
+        Ok(IpAddr::V4(v4)) => Ok(v4.to_ipv6_mapped()),
+        Ok(IpAddr::V6(v6)) => Ok(v6),
+        Err(_) => Err(format!("client: {text:?} is not an address")),
+    }
+}
+
+impl Command {
+    /// As the log and the answer tell it.
+    pub fn sentence(&self) -> String {
+        match self {
+            Command::Room(room, order) => {
+                let of = match room {
+                    Some(room) => format!("room {room}"),
+                    None => "all rooms".to_owned(),
+                };
+                match order {
+                    Order::Admit(Mode::Open) => format!("{of} is open"),
+                    Order::Admit(Mode::Tickets) => {
+                        format!("{of} lets in ticket holders and gives tickets to everybody else")
+                    }
+                    Order::Admit(Mode::Closed) => format!("{of} is closed"),
+                    Order::Limit(Some(n)) => format!("{of} runs {n} at once"),
+                    Order::Limit(None) => format!("{of} runs as many at once as configured"),
+                    Order::Notice(text) if text.is_empty() => format!("{of} has no notice"),
+                    Order::Notice(text) => format!("{of} has the notice {text:?}"),
+                    Order::Revoke(id) => format!("ticket {id:016x} is revoked"),
+                }
+            }
+            Command::Forgive(client) => {
+                let client = client
+                    .to_ipv4_mapped()
+                    .map_or(IpAddr::V6(*client), IpAddr::V4);
+                format!("client {client} owes nothing")
+            }
+        }
+    }
+}
+
+fn mac(secret: &[u8], window: u64) -> Hmac<Sha256> {
+    // HMAC takes a key of any length.
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length is good");
+    mac.update(b"nap-control");
+    mac.update(&window.to_be_bytes());
+    mac
+}
+
+/// The nonce that is shown now.
+pub fn nonce(secret: &[u8], unix_s: u64) -> String {
+    let full = mac(secret, unix_s / NONCE_S).finalize().into_bytes();
+    full.iter()
+        .take(NONCE)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Is it one that was shown in the last ten minutes?
+pub fn is_good(nonce: &str, secret: &[u8], unix_s: u64) -> bool {
+    let digits = nonce.as_bytes().chunks(2).map(|two| {
+        let two = std::str::from_utf8(two).ok()?;
+        u8::from_str_radix(two, 16).ok()
+    });
+    let Some(bytes) = digits.collect::<Option<Vec<u8>>>() else {
+        return false;
+    };
+    let now = unix_s / NONCE_S;
+    bytes.len() == NONCE
+        && [now, now.saturating_sub(1)]
+            .into_iter()
+            .any(|window| mac(secret, window).verify_truncated_left(&bytes).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(body: &str) -> Result<Command, String> {
+        Sent::parse(body.as_bytes()).command
+    }
+
+    #[test]
+    fn a_form_says_what_is_to_be_done() {
+        let room = |order| Ok(Command::Room(Some("site".to_owned()), order));
+        let cases = [
+            ("do=close&room=site", room(Order::Admit(Mode::Closed))),
+            ("do=tickets&room=+site", room(Order::Admit(Mode::Tickets))),
+            ("room=site&do=open", room(Order::Admit(Mode::Open))),
+            ("do=limit&room=site&limit=12", room(Order::Limit(Some(12)))),
+            ("do=limit&room=site&limit=", room(Order::Limit(None))),
+            (
+                "do=notice&room=site&notice=Back+soon%21",
+                room(Order::Notice("Back soon!".to_owned())),
+            ),
+            (
+                "do=revoke&ticket=00000000000beaD1",
+                Ok(Command::Room(None, Order::Revoke(0xbead1))),
+            ),
+            (
+                "do=forgive&client=192.0.2.1",
+                Ok(Command::Forgive("::ffff:192.0.2.1".parse().expect("v6"))),
+            ),
+            (
+                "do=forgive&client=2001:db8::1",
+                Ok(Command::Forgive("2001:db8::1".parse().expect("v6"))),
+            ),
+        ];
+        for (body, command) in cases {
+            assert_eq!(parsed(body), command, "{body}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told() {
+        let cases = [
+            ("", "do: \"\" is none of"),
+            ("do=close", "room: which?"),
+            ("do=limit&room=site&limit=0", "limit: \"0\" is not"),
+            ("do=limit&room=site&limit=1025", "limit: \"1025\" is not"),
+            ("do=notice&room=site&notice=a%0Ab", "notice: one line"),
+            ("do=revoke&ticket=bead", "ticket: its id"),
+            ("do=revoke&ticket=0000000000000000", "ticket: its id"),
+            ("do=forgive&client=me", "client: \"me\" is not"),
+        ];
+        for (body, words) in cases {
+            let said = parsed(body).expect_err(body);
+            assert!(said.starts_with(words), "{body}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_way_back_is_on_this_server() {
+        let back = |to: &str| Sent::parse(format!("back={to}").as_bytes()).back;
+        assert_eq!(back("/nap-info"), Some("/nap-info".to_owned()));
+        for elsewhere in [
+            "",
+            "//evil",
+            "/%5Cevil",
+            "https://evil",
+            "/a%0d%0aX:y",
+            "nap",
+        ] {
+            assert_eq!(back(elsewhere), None, "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn a_nonce_is_good_for_ten_minutes_and_a_while() {
+        let (secret, now) = ([7; 16], 1_769_828_400);
+        let shown = nonce(&secret, now);
+        assert_eq!(shown.len(), 32);
+        for later in [0, NONCE_S] {
+            assert!(is_good(&shown, &secret, now + later));
+        }
+        assert!(!is_good(&shown, &secret, now + 2 * NONCE_S));
+        assert!(!is_good(&shown, &[8; 16], now));
+        for bad in [
+            "",
+            "00",
+            &shown[2..],
+            &format!("{shown}00"),
+            &"zz".repeat(16),
+            "é",
+        ] {
+            assert!(!is_good(bad, &secret, now), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `nap-control`: an administrator's form, carried out.
+
+use std::ffi::{c_char, c_int};
+
+use super::bwshare;
+use super::contract::nap_control;
+use super::guard::guard;
+use super::pages::wall_now;
+use super::process::{self, Process};
+use super::text::{bytes, put_error};
+use crate::control::{Command, Sent, is_good};
+use crate::page::form::{Encoding, Source};
+
+/// A status and what is to be said.
+type Outcome = (c_int, String);
+
+pub unsafe extern "C" fn control(
+    c: *const nap_control,
+    said: *mut c_char,
+    back: *mut c_char,
+) -> c_int {
+    guard(500, || {
+        // SAFETY: nap.h's promise.
+        let (Some(process), Some(c)) = (process::process(), unsafe { c.as_ref() }) else {
+            return 500;
+        };
+        // SAFETY: nap.h's promise: the strings are live for the call.
+        let (sent, header, trusted) = unsafe {
+            let source = Source {
+                fetch_site: bytes(c.source.fetch_site),
+                origin: bytes(c.source.origin),
+                referer: b"",
+                scheme: bytes(c.source.scheme),
+                host: bytes(c.source.host),
+            };
+            let plain = Encoding::of(bytes(c.source.content_type)) == Some(Encoding::Urlencoded);
+            (
+                Sent::parse(bytes(c.body)),
+                String::from_utf8_lossy(bytes(c.nonce)).into_owned(),
+                (source.is_same_origin(), plain),
+            )
+        };
+        let (status, words) = outcome(process, &sent, &header, trusted);
+        let way = sent.back.filter(|_| status == 200).unwrap_or_default();
+        // SAFETY: nap.h's promise: room for NAP_ERR_MAX bytes each.
+        unsafe {
+            put_error(said, &words);
+            put_error(back, &way);
+        }
+        status
+    })
+}
+
+fn outcome(process: &Process, sent: &Sent, header: &str, trusted: (bool, bool)) -> Outcome {
+    let (same_origin, urlencoded) = trusted;
+    if !same_origin {
+        return (
+            403,
+            "it does not come from a page of this origin (Sec-Fetch-Site, Origin)".to_owned(),
+        );
+    }
+    let nonce = match header {
+        "" => sent.nonce.as_str(),
+        header => header,
+    };
+    let secret = &process.segment.head().secret;
+    if !is_good(nonce, secret, wall_now().unix.secs_floor()) {
+        return (
+            403,
+            "its nonce is missing, wrong or over; /nap-info shows a new one".to_owned(),
+        );
+    }
+    if !urlencoded {
+        return (
+            415,
+            "only application/x-www-form-urlencoded is read".to_owned(),
+        );
+    }
+    match &sent.command {
+        Err(why) => (400, why.clone()),
+        Ok(command) => carry_out(process, command),
+    }
+}
+
+fn carry_out(process: &Process, command: &Command) -> Outcome {
+    match command {
+        Command::Room(room, order) => {
+            let room = room.as_deref();
+            let done = process
+                .segment
+                .locked(|tables, now, wakes| tables.order(room, order, now, wakes));
+            match done {
+                Some(true) => (200, command.sentence()),
+                Some(false) => (404, "room: there is no such room".to_owned()),
+                None => (503, "the lock cannot be had; please try again".to_owned()),
+            }
+        }
+        Command::Forgive(client) => match bwshare::forgive(client.octets()) {
+            true => (200, command.sentence()),
+            false => (200, format!("{}; there was no debt", command.sentence())),
+        },
+    }
+}

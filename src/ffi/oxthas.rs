@@ -1,0 +1,318 @@
+//! OXTHAS: settings, the choice of a balancer's member, the end of an attempt.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::contract::{
+    NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_OX_ANSWERED, NAP_OX_BROKEN, NAP_OX_CONNECT, NAP_OX_NAP,
+    NAP_OX_STATUS, NAP_OX_TIMED_OUT, nap_member, nap_ox_conf, nap_ox_directive, nap_ox_end,
+    nap_str, nap_task,
+};
+use super::guard::guard;
+use super::process::{self, Process};
+use super::setup::{arguments, told};
+use super::text::text;
+use crate::conf::{OxthasConf, OxthasDirective};
+use crate::micros::Micros;
+use crate::oxthas::bands::Split;
+use crate::oxthas::choice::{Ask, Member};
+use crate::oxthas::engine::{End, Engine, Law, Terms};
+use crate::oxthas::executor::name_hash;
+use crate::oxthas::history::Span;
+use crate::oxthas::penalty::Failure;
+use crate::oxthas::{MEMBERS, flight};
+use crate::shm::balancing::Balancing;
+
+const _: () = {
+    assert!(size_of::<OxthasConf>() == size_of::<nap_ox_conf>());
+    assert!(align_of::<OxthasConf>() == align_of::<nap_ox_conf>());
+};
+
+/// # Safety
+/// nap.h: `conf` is live and ours for the call, or null.
+unsafe fn ox_conf<'a>(conf: *mut nap_ox_conf) -> Option<&'a mut OxthasConf> {
+    // SAFETY: both are the same number of i64 in the same order, of which every value is good;
+    // liveness and exclusivity are the caller's promise.
+    unsafe { conf.cast::<OxthasConf>().as_mut() }
+}
+
+/// The same, only read.
+///
+/// # Safety
+/// nap.h: `conf` is live for the call, or null.
+unsafe fn settings(conf: *const nap_ox_conf) -> OxthasConf {
+    // SAFETY: as above; only read.
+    unsafe { conf.cast::<OxthasConf>().as_ref() }.map_or(OxthasConf::UNSET, |conf| *conf)
+}
+
+pub unsafe extern "C" fn conf_ox_init(conf: *mut nap_ox_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(conf) = unsafe { ox_conf(conf) } {
+            *conf = OxthasConf::UNSET;
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_ox(
+    conf: *mut nap_ox_conf,
+    which: nap_ox_directive,
+    argv: *const nap_str,
+    argc: usize,
+    err: *mut c_char,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        let (conf, args) = unsafe { (ox_conf(conf), arguments(argv, argc)) };
+        let result = match (conf, OxthasDirective::from_number(which)) {
+            (Some(conf), Some(which)) => conf.directive(which, &args),
+            _ => Err("unknown directive".into()),
+        };
+        // SAFETY: nap.h's promise.
+        unsafe { told(result, err) }
+    })
+}
+
+pub unsafe extern "C" fn conf_ox_over(into: *mut nap_ox_conf, below: *const nap_ox_conf) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (into, below) = unsafe { (ox_conf(into), settings(below)) };
+        if let Some(into) = into {
+            *into = into.over(&below);
+        }
+    });
+}
+
+pub unsafe extern "C" fn ox_retries(conf: *const nap_ox_conf) -> u32 {
+    guard(0, || {
+        // SAFETY: nap.h's promise.
+        let conf = unsafe { settings(conf) }.with_defaults(0);
+        conf.retry.clamp(0, 10) as u32
+    })
+}
+
+pub unsafe extern "C" fn ox_start() -> c_int {
+    guard(0, || {
+        let Some(process) = process::process() else {
+            return 0;
+        };
+        let Some(tables) = process.segment.balancing() else {
+            let line = "lbmethod oxthas and nap take effect at a full restart: the shared memory \
+                        of the one that runs has no tables for them";
+            process.host.log(NAP_LOG_WARN, line);
+            return 0;
+        };
+        let [executors, flights] = tables.sizes();
+        let line = format!(
+            "lbmethod oxthas and nap: tables for {executors} balancer members and {flights} \
+             requests at a time"
+        );
+        process.host.log(NAP_LOG_NOTICE, &line);
+        1
+    })
+}
+
+/// Settings as the law wants them.
+fn terms(conf: &OxthasConf, own_timeout_us: u64) -> Terms {
+    let conf = conf.with_defaults(i64::try_from(own_timeout_us).unwrap_or(i64::MAX));
+    let micros = |us: i64| Micros(us.max(0) as u64);
+    Terms {
+        bands: conf.bands.clamp(1, 64) as u32,
+        split: Split::from_number(conf.split),
+        span: Span {
+            window: conf.history.clamp(1, 100) as u32,
+            ..Terms::ours(Micros::ZERO).span
+        },
+        alpha: conf.alpha.max(0) as f64 / 1e6,
+        step: micros(conf.step_us),
+        min: micros(conf.min_us),
+        pause: micros(conf.backoff_us).max(Micros(1)),
+        ..Terms::ours(micros(conf.timeout_us))
+    }
+}
+
+/// Random bits, good enough for ties: Weyl's sequence, mixed, from where this process began.
+fn random() -> u64 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    let step = 0x9e37_79b9_7f4a_7c15;
+    let mut state = STATE.fetch_add(step, Relaxed);
+    if state == 0 {
+        let mut seed = [0; 8];
+        getrandom::fill(&mut seed).ok();
+        state = u64::from_le_bytes(seed) | 1;
+        STATE.store(state, Relaxed);
+    }
+    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A request's work, and where it is kept.
+struct Work<'a> {
+    t: &'a mut nap_task,
+    conf: OxthasConf,
+    process: &'static Process,
+    tables: Balancing,
+}
+
+impl<'a> Work<'a> {
+    /// # Safety
+    /// nap.h: `t` is live and ours for the call, `conf` live; or null.
+    unsafe fn of(t: *mut nap_task, conf: *const nap_ox_conf) -> Option<Work<'a>> {
+        let process = process::process()?;
+        let tables = process.segment.balancing()?;
+        // SAFETY: the caller's promises.
+        let (t, conf) = unsafe { (t.as_mut()?, settings(conf)) };
+        Some(Work {
+            t,
+            conf,
+            process,
+            tables,
+        })
+    }
+
+    /// The attempt as it begins; its members are still to come.
+    fn ask<'t>(&mut self, engine: &mut Engine<'_>, activity: &str, terms: &'t Terms) -> Ask<'t> {
+        let now = self.process.segment.now();
+        self.t.activity = engine.activity(name_hash(activity.as_bytes()), activity);
+        self.t.size = engine.about(self.t.activity).sizes.of(self.t.body);
+        self.t.owner = process::alive().map_or(1, |alive| alive.next_owner().0);
+        self.t.began_us = now.0;
+        Ask {
+            members: &[],
+            activity: self.t.activity,
+            size: self.t.size,
+            law: match self.t.law {
+                NAP_OX_NAP => Law::Nap,
+                _ => Law::Oxthas,
+            },
+            terms,
+            may_probe: self.t.may_probe == 1,
+            owner: self.t.owner,
+            now,
+            random: random(),
+        }
+    }
+
+    fn under_way(&mut self, flight: u32, timeout: Micros, probe: bool) {
+        self.t.flight = flight;
+        self.t.timeout_us = timeout.0;
+        self.t.probe = u32::from(probe);
+        self.t.under_way = 1;
+    }
+}
+
+/// The executor that a member is; none: the table is full.
+///
+/// # Safety
+/// nap.h: the member's strings are live.
+unsafe fn executor(engine: &mut Engine<'_>, member: &nap_member, now: Micros) -> Option<u32> {
+    // SAFETY: the caller's promise.
+    let names = unsafe { [text(member.balancer), text(member.name)] };
+    engine.executor(member.key, names, now)
+}
+
+pub unsafe extern "C" fn ox_choose(
+    t: *mut nap_task,
+    conf: *const nap_ox_conf,
+    activity: nap_str,
+    members: *mut nap_member,
+    n: usize,
+) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        let Some(mut work) = (unsafe { Work::of(t, conf) }) else {
+            return -1;
+        };
+        if members.is_null() {
+            return -1;
+        }
+        // SAFETY: nap.h's promises: n members, ours for the call.
+        let (members, activity) =
+            unsafe { (std::slice::from_raw_parts_mut(members, n), text(activity)) };
+        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let tables = work.tables;
+        let chosen = tables.with(|engine| {
+            let ask = work.ask(engine, activity, &terms);
+            let mut known = [Member {
+                executor: u32::MAX,
+                factor: 0,
+            }; MEMBERS];
+            for (known, member) in known.iter_mut().zip(members.iter_mut()) {
+                // SAFETY: nap.h's promise.
+                let executor = unsafe { executor(engine, member, ask.now) };
+                member.executor = executor.unwrap_or(u32::MAX);
+                (known.executor, known.factor) = (member.executor, member.factor);
+            }
+            engine.choose(&Ask {
+                members: &known[..members.len().min(MEMBERS)],
+                ..ask
+            })
+        });
+        let Some(chosen) = chosen.flatten() else {
+            return -1;
+        };
+        work.under_way(chosen.flight, chosen.timeout, chosen.probe);
+        chosen.member as c_int
+    })
+}
+
+pub unsafe extern "C" fn ox_go(
+    t: *mut nap_task,
+    conf: *const nap_ox_conf,
+    activity: nap_str,
+    member: *mut nap_member,
+) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (work, member) = unsafe { (Work::of(t, conf), member.as_mut()) };
+        let (Some(mut work), Some(member)) = (work, member) else {
+            return;
+        };
+        // SAFETY: nap.h's promise.
+        let activity = unsafe { text(activity) };
+        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let tables = work.tables;
+        let gone = tables.with(|engine| {
+            let ask = work.ask(engine, activity, &terms);
+            // SAFETY: nap.h's promise.
+            let executor = unsafe { executor(engine, member, ask.now) };
+            engine.go_to(executor.unwrap_or(u32::MAX), &ask)
+        });
+        if let Some((flight, timeout)) = gone {
+            work.under_way(flight, timeout, false);
+        }
+    });
+}
+
+pub unsafe extern "C" fn ox_end(
+    t: *mut nap_task,
+    conf: *const nap_ox_conf,
+    end: nap_ox_end,
+    bytes: u64,
+    aside_us: u64,
+) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let Some(work) = (unsafe { Work::of(t, conf) }) else {
+            return;
+        };
+        if std::mem::take(&mut work.t.under_way) != 1 || work.t.flight == flight::NONE {
+            return;
+        }
+        let now = work.process.segment.now();
+        let took = now - Micros(work.t.began_us);
+        let end = match end {
+            NAP_OX_ANSWERED => End::Answered(took - Micros(aside_us), bytes),
+            NAP_OX_CONNECT => End::Failed(Failure::Connect, took),
+            NAP_OX_TIMED_OUT => End::Failed(Failure::Timeout, took),
+            NAP_OX_BROKEN => End::Failed(Failure::Broken, took),
+            NAP_OX_STATUS => End::Failed(Failure::Status, took),
+            _ => End::GivenUp,
+        };
+        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let (flight, owner) = (work.t.flight, work.t.owner);
+        work.tables
+            .with(|engine| engine.end(flight, owner, end, &terms, now));
+    });
+}

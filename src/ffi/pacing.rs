@@ -1,0 +1,59 @@
+//! Limits that move themselves, told to the error log at level debug: by the parent, every few
+//! seconds.
+
+use std::sync::Mutex;
+
+use super::contract::NAP_LOG_DEBUG;
+use super::process::Process;
+use crate::sqs::page_scheduler::{Move, Why};
+
+/// Moves told at a time; of more the newest are missing until the next.
+const BATCH: usize = 64;
+
+/// How many moves of each gate have been told.
+static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// Tell what limits have been set since the last time.
+pub fn log_moves(process: &Process) {
+    let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let gates = process.segment.room_counts()[1];
+    told.resize(gates, 0);
+    let mut moves: Vec<(u32, Move)> = Vec::with_capacity(BATCH);
+    process.segment.locked(|tables, _, _| {
+        for ((at, page), told) in (0_u32..).zip(tables.pacing.iter()).zip(told.iter_mut()) {
+            for step in page.moves_since(*told) {
+                if moves.len() == BATCH {
+                    return;
+                }
+                moves.push((at, step));
+            }
+            *told = page.moves();
+        }
+    });
+    for (at, step) in moves {
+        let title = process.segment.locked(|tables, _, _| {
+            let gate = tables.gates.get(at as usize)?;
+            let room = *tables.rooms.get(gate.room as usize)?;
+            Some((room, *tables.pages.get(at as usize)?))
+        });
+        let Some((room, page)) = title.flatten() else {
+            continue;
+        };
+        let page = match page.name() {
+            "" => String::new(),
+            name => format!(" page {name}"),
+        };
+        let why = Why::of(step.why).word();
+        let gains = step
+            .elasticity()
+            .map_or(String::new(), |e| format!(", elasticity {e:.2}"));
+        let line = format!(
+            "room {}{page}: run ready {} ({why}{gains}, {:.1}/s before) {:.1} s ago",
+            room.name(),
+            step.limit,
+            f64::from(step.per_ks) / 1e3,
+            (process.segment.now() - step.at).as_secs_f64()
+        );
+        process.host.log(NAP_LOG_DEBUG, &line);
+    }
+}

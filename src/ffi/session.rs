@@ -1,0 +1,330 @@
+//! An access in a room with sessions: told by its cookie, seen to its answer. Its waits are those of
+//! any access ([`super::access`]).
+
+use std::ffi::c_int;
+
+use super::access::{Carried, Here, put_stay, stay_of};
+use super::contract::{
+    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access, nap_request,
+    nap_str, nap_verdict,
+};
+use super::guard::guard;
+use super::process::{Process, RoomSetup, SessionSetup, Setup};
+use super::text::bytes;
+use crate::micros::Micros;
+use crate::nap::ticket::{cookies, name_hash};
+use crate::page::headers::session_cookie;
+use crate::room::arrival::Arrival;
+use crate::room::starts::End;
+use crate::room::stay::{Asks, Stay};
+use crate::room::verdict::Verdict;
+
+/// Cookies of the session's name that are looked at: one of an upper path may come along.
+const LOOKED_AT: usize = 4;
+
+/// What stands in the table for a cookie of this room: nobody outside can choose collisions.
+fn key(setup: &Setup, room: &RoomSetup, value: &[u8]) -> u64 {
+    use std::hash::Hasher;
+    // SipHash-1-3 over a secret, as clients' prefixes.
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(&setup.secret);
+    hasher.write_u32(name_hash(room.conf.name.as_str()));
+    hasher.write(value);
+    hasher.finish().max(1)
+}
+
+/// Keys of the cookies that these headers have of the session's name: how many, and they.
+fn keys<'q>(
+    headers: impl Iterator<Item = &'q [u8]>,
+    setup: &Setup,
+    room: &RoomSetup,
+    sessions: &SessionSetup,
+) -> ([u64; LOOKED_AT], usize) {
+    let (mut keys, mut n) = ([0; LOOKED_AT], 0);
+    let [plain, tls] = &sessions.cookie;
+    for header in headers {
+        for name in [plain, tls].into_iter().take(1 + usize::from(plain != tls)) {
+            for value in cookies(header, name.as_bytes()).filter(|value| !value.is_empty()) {
+                if let Some(next) = keys.get_mut(n) {
+                    *next = key(setup, room, value);
+                    n += 1;
+                }
+            }
+        }
+    }
+    (keys, n)
+}
+
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> {
+    let headers = match q.cookies.is_null() {
+        true => &[],
+        // SAFETY: nap.h: n_cookies strings.
+        false => unsafe { std::slice::from_raw_parts(q.cookies, q.n_cookies) },
+    };
+    // SAFETY: each is borrowed for the call.
+    headers.iter().map(|header| unsafe { bytes(*header) })
+}
+
+pub unsafe extern "C" fn try_member(a: *mut nap_access, header: nap_str) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promises.
+        let (here, header) = unsafe { (Here::new(a), bytes(header)) };
+        let Some(mut here) = here else {
+            return NAP_PASS;
+        };
+        let (Some(home), owner) = (here.home, here.alive.next_owner()) else {
+            return NAP_PASS;
+        };
+        let Some(sessions) = &home.sessions else {
+            return NAP_PASS;
+        };
+        let (keys, n) = keys(std::iter::once(header), here.setup, home, sessions);
+        here.a.gate = here.room.gate;
+        here.a.token = owner.0;
+        if n == 0 {
+            here.a.entered_us = here.process.segment.now().0;
+            return NAP_MORE;
+        }
+        let entered = here.process.segment.locked_sessions(|members, now| {
+            let keys = keys.get(..n).unwrap_or_default();
+            (members.enter(sessions.room, keys, owner, now), now)
+        });
+        let Some((session, now)) = entered else {
+            return NAP_PASS;
+        };
+        here.a.entered_us = now.0;
+        here.a.session = session;
+        if session == 0 {
+            return NAP_MORE;
+        }
+        match here.room.permits.claim(owner) {
+            Some(permit) => {
+                let permits = here.room.permits;
+                permits
+                    .passed
+                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                here.runs(permit, now)
+            }
+            None => NAP_MORE,
+        }
+    })
+}
+
+/// [`super::access::enter`] in a room with sessions.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub(super) unsafe fn enter(
+    here: &mut Here<'_>,
+    q: &nap_request,
+    mut stay: Stay,
+    arrival: &mut Arrival<'_>,
+) -> nap_verdict {
+    let Some((home, sessions)) = here.sessions() else {
+        return here.passes();
+    };
+    let (keys, n) = match q.n_cookies {
+        // try_member() has looked at it.
+        0 | 1 => Default::default(),
+        // SAFETY: the caller's promise.
+        _ => unsafe { keys(cookie_headers(q), here.setup, home, sessions) },
+    };
+    let asks = Asks {
+        keys: keys.get(..n).unwrap_or_default(),
+        starts: here.has(NAP_FLAG_STARTS),
+    };
+    let (process, waiters, secondary) = (here.process, here.waiters(), here.is_secondary());
+    let entered = process.segment.locked(|tables, now, wakes| {
+        let (segment, life) = (&process.segment, arrival.owner.life());
+        let (workers, children) = (segment.workers(), segment.children());
+        arrival.parking = workers.parking_in(children, life, secondary);
+        arrival.left = workers.left(children, life);
+        let (verdict, redeemed) = tables.enter_stay(&mut stay, asks, arrival, now, wakes);
+        let mut alarm = None;
+        if let Some(Verdict::Wait(seat)) = &verdict {
+            waiters.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            alarm = tables.alarm_of(&stay, seat.place, now, wakes);
+        }
+        (verdict, redeemed, alarm)
+    });
+    let Some((verdict, redeemed, alarm)) = entered else {
+        return here.passes();
+    };
+    here.stands(&stay, alarm);
+    here.told_redeeming(verdict, redeemed)
+}
+
+/// A look at a place in a room with sessions; `None`: no lock to be had.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub(super) unsafe fn look_up(
+    here: &mut Here<'_>,
+    mut stay: Stay,
+    until: &mut Micros,
+    arrival: &Arrival<'_>,
+) -> Option<nap_verdict> {
+    let (place, process, waiters) = (here.a.place, here.process, here.waiters());
+    let (verdict, alarm) = process.segment.locked(|tables, now, wakes| {
+        let at = stay.gate;
+        let verdict = tables.look_up_stay(&mut stay, place, until, arrival, now, wakes);
+        let place = match &verdict {
+            Some(Verdict::Wait(seat)) => seat.place,
+            // A member who found no place on his page: he passes.
+            None if stay.gate != at => return (Some(None), None),
+            None => place,
+            _ => return (verdict.map(Some), None),
+        };
+        let alarm = tables.alarm_of(&stay, place, now, wakes);
+        (verdict.map(Some), alarm)
+    })?;
+    here.stands(&stay, alarm);
+    let Some(verdict) = verdict else {
+        here.a.until_us = until.0;
+        return Some(NAP_WAIT);
+    };
+    if !matches!(verdict, Some(Verdict::Wait(_))) {
+        waiters.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    let redeemed = super::access::ticket_of(here.a).0;
+    Some(here.told_redeeming(verdict, redeemed))
+}
+
+/// The cookie of ours that tells the members of the session that this access has begun. Its text is
+/// a signature, so nobody can make one; and what is not in the table is worth nothing.
+pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
+    let Some((home, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
+        return;
+    };
+    if !here.has(NAP_FLAG_BEGUN) {
+        return;
+    }
+    let Some(signing) = here.setup.keys.signing() else {
+        return;
+    };
+    let epoch = here.process.segment.head().epoch;
+    let text = signing.mark(&[
+        epoch,
+        here.a.token,
+        here.a.entered_us,
+        u64::from(sessions.room),
+    ]);
+    let tls = q.tls != 0;
+    let name = &sessions.cookie[usize::from(tls)];
+    let answer = here.process.host.answer(q.r);
+    session_cookie(name, Some(&text), tls, |header| {
+        answer.add(header.name, header.value);
+    });
+    let key = key(here.setup, home, text.as_bytes());
+    name_it(here, key);
+}
+
+fn name_it(here: &mut Here<'_>, key: u64) {
+    let Some(mut stay) = stay_of(here) else {
+        return;
+    };
+    let owner = here.owner();
+    let named = here
+        .process
+        .segment
+        .locked_sessions(|members, now| members.name(&mut stay, owner, key, now));
+    if named.is_some() {
+        put_stay(here.a, &stay);
+    }
+}
+
+pub unsafe extern "C" fn answered(
+    a: *mut nap_access,
+    q: *const nap_request,
+    set: *const nap_str,
+    n: usize,
+    over: c_int,
+) {
+    guard((), || {
+        // SAFETY: nap.h's promises.
+        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return;
+        };
+        let Some((home, sessions)) = here.sessions() else {
+            return;
+        };
+        if here.a.session == 0 {
+            return;
+        }
+        let set = match set.is_null() {
+            true => &[],
+            // SAFETY: nap.h: n strings, each borrowed for the call.
+            false => unsafe { std::slice::from_raw_parts(set, n) },
+        };
+        if !sessions.own {
+            let name = sessions.cookie[0].as_bytes();
+            // SAFETY: as above.
+            let mut values = set.iter().filter_map(|header| unsafe {
+                let pair = bytes(*header).split(|byte| *byte == b';').next()?;
+                cookies(pair, name).next()
+            });
+            let given = values
+                .rfind(|value| !value.is_empty() && *value != b"deleted")
+                .map(|value| key(here.setup, home, value));
+            // SAFETY: nap.h's promise.
+            let (brought, n) = unsafe { keys(cookie_headers(q), here.setup, home, sessions) };
+            let brought = brought.first().copied().filter(|_| n > 0);
+            let begun = here.has(NAP_FLAG_BEGUN);
+            if let Some(key) = given.or(brought.filter(|_| begun)) {
+                name_it(&mut here, key);
+            }
+        }
+        if over != 0
+            && let Some(mut stay) = stay_of(&here)
+        {
+            let (owner, granted) = (here.owner(), Micros(here.a.granted_us));
+            here.process.segment.locked_sessions(|members, now| {
+                members.end(&mut stay, owner, now - granted, End::Finished);
+            });
+            put_stay(here.a, &stay);
+            if sessions.own {
+                let tls = q.tls != 0;
+                let name = &sessions.cookie[usize::from(tls)];
+                let answer = here.process.host.answer(q.r);
+                session_cookie(name, None, tls, |h| answer.add(h.name, h.value));
+            }
+        }
+    });
+}
+
+/// Is the request a member's, of this room or (None) of any?
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub(super) unsafe fn is_member(
+    q: &nap_request,
+    process: &Process,
+    setup: &Setup,
+    room: &RoomSetup,
+) -> bool {
+    let Some(sessions) = &room.sessions else {
+        return false;
+    };
+    // SAFETY: the caller's promise.
+    let (keys, n) = unsafe { keys(cookie_headers(q), setup, room, sessions) };
+    let keys = keys.get(..n).unwrap_or_default();
+    let known = process.segment.locked_sessions(|members, now| {
+        let knows = |key: &u64| members.sessions.knows(*key, sessions.room, now);
+        keys.iter().any(knows)
+    });
+    !keys.is_empty() && known == Some(true)
+}
+
+/// The tickets of a room with sessions are its session gate's, in the room's own cookie.
+pub(super) fn ticketing<'a>(here: &Here<'a>) -> &'static RoomSetup {
+    here.sessions().map_or(here.room, |(home, _)| home)
+}
+
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub(super) unsafe fn carried(here: &Here<'_>, q: &nap_request) -> Carried {
+    // SAFETY: the caller's promise.
+    unsafe { Carried::of(q, here.setup, ticketing(here)) }
+}

@@ -1,0 +1,157 @@
+//! `/nap-info?advise`: a configuration from what was measured, for who let the module look on
+//! (`NapEngine DryRun`) before he lets it decide.
+//!
+//! What is known then: how long an access takes, how many ran at once, how many more there would have
+//! been. What a limit would do to the throughput is not known before there is one, so nothing is
+//! advised that the application has not been seen to bear.
+
+use std::fmt::Write as _;
+
+use super::report::{GateLine, Report};
+
+/// Finished accesses before anything is advised.
+const ENOUGH: u64 = 100;
+/// Run Ready over the most that was seen.
+const MARGIN: f64 = 1.25;
+/// The least to run at once.
+const RUN_READY_MIN: u32 = 4;
+/// Seconds a visitor may wait, where an access does not take longer itself.
+const BOUND_S: f64 = 4.0;
+
+/// What to write for one gate.
+struct Advice {
+    run_ready: u32,
+    bound_s: f64,
+    /// Accesses a second then.
+    throughput: f64,
+    /// Places to wait then.
+    places: u32,
+}
+
+impl Report {
+    /// As a part of httpd's configuration, with the reasons as comments.
+    pub fn to_advice(&self) -> String {
+        let mut text = format!(
+            "# mod_nap's advice, {}, from what it has seen.\n",
+            self.time
+        );
+        let mut workers = Some(0_u32);
+        for room in &self.rooms {
+            for gate in &room.gates {
+                let advice = Advice::of(gate);
+                workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
+                    let busy = one.run_ready.saturating_add(one.places);
+                    sum.saturating_add(busy)
+                });
+                // Writing to a string does not fail.
+                tell(&mut text, &room.name, gate, advice.as_ref()).ok();
+            }
+        }
+        match workers.filter(|_| !self.rooms.is_empty()) {
+            Some(busy) => self.tell_workers(&mut text, busy),
+            None => text.push_str("\n# Leave NapEngine DryRun until every room has been used.\n"),
+        }
+        text
+    }
+
+    fn tell_workers(&self, text: &mut String, busy: u32) {
+        let (own, max) = (&self.workers, self.workers.max_request_workers);
+        let usable = own.per_child.saturating_sub(own.reserve).max(1);
+        let wanted = match own.per_child {
+            0 | 1 => busy.saturating_add(own.reserve),
+            per_child => busy.div_ceil(usable).saturating_mul(per_child),
+        };
+        let words = match wanted <= max {
+            true => format!("{wanted} workers are wanted; MaxRequestWorkers {max} is enough."),
+            false => format!(
+                "{wanted} workers are wanted: raise MaxRequestWorkers from {max}, or fewer may wait and \
+                 more are given tickets."
+            ),
+        };
+        let end = "# Tickets outlive a full restart with NapStateFile.\nNapEngine On";
+        writeln!(text, "\n# {words}\n{end}").ok();
+    }
+}
+
+impl Advice {
+    /// None: too little has been seen.
+    fn of(gate: &GateLine) -> Option<Advice> {
+        let seen = gate.counts.passed.saturating_add(gate.counts.granted);
+        let mean_s = gate.speed.service_mean_s.filter(|mean_s| *mean_s > 0.0)?;
+        if seen < ENOUGH {
+            return None;
+        }
+        let run_ready = match gate.counts.dry_run {
+            0 => (f64::from(peak(gate)) * MARGIN).ceil() as u32,
+            // It was not enough; whether the application liked what came besides is not known.
+            _ => gate.run_ready.limit,
+        };
+        let run_ready = run_ready.clamp(RUN_READY_MIN, gate.run_ready.limit.max(RUN_READY_MIN));
+        let p95_s = gate.speed.service_p95_s.unwrap_or(mean_s);
+        let bound_s = (2.0 * p95_s).ceil().clamp(BOUND_S, 600.0);
+        let throughput = f64::from(run_ready) / mean_s;
+        let places = throughput * (bound_s - p95_s).max(0.0);
+        Some(Advice {
+            run_ready,
+            bound_s,
+            throughput,
+            places: places.min(1e6) as u32,
+        })
+    }
+}
+
+/// Most that ran at once, as far as the last minutes know.
+fn peak(gate: &GateLine) -> u32 {
+    let recent = gate.recent.running.iter().copied().max();
+    recent.unwrap_or(0).max(gate.run_ready.running)
+}
+
+fn tell(
+    text: &mut String,
+    room: &str,
+    gate: &GateLine,
+    advice: Option<&Advice>,
+) -> std::fmt::Result {
+    let (counts, speed) = (&gate.counts, &gate.speed);
+    let seen = counts.passed.saturating_add(counts.granted);
+    writeln!(text)?;
+    if !gate.name.is_empty() {
+        writeln!(text, "# {}:", gate.name)?;
+    }
+    let Some(advice) = advice else {
+        return writeln!(
+            text,
+            "# Room {room}: {seen} accesses were seen, and {ENOUGH} are wanted before anything is advised."
+        );
+    };
+    let lasted = |s: Option<f64>| s.map_or("an unknown time".to_owned(), |s| format!("{s:.3} s"));
+    writeln!(
+        text,
+        "# Room {room}: {seen} accesses were seen, each {} on average, 95 of 100 within {};",
+        lasted(speed.service_mean_s),
+        lasted(speed.service_p95_s),
+    )?;
+    match counts.dry_run {
+        0 => writeln!(
+            text,
+            "# at most {} ran at once lately, and none would have had to wait.",
+            peak(gate)
+        )?,
+        more => writeln!(
+            text,
+            "# {more} more would have waited or been refused, as {} ran. If the application was quick \
+             all the same,\n# raise NapRunReady and look again.",
+            gate.run_ready.limit
+        )?,
+    }
+    writeln!(
+        text,
+        "# These limits serve up to {:.0} a second and let {} wait; who comes beyond is given a ticket.",
+        advice.throughput, advice.places
+    )?;
+    writeln!(
+        text,
+        "<NapRoom {room}>\n    NapRunReady {}\n    NapWaitMax {}s\n</NapRoom>",
+        advice.run_ready, advice.bound_s
+    )
+}

@@ -1,0 +1,226 @@
+//! [`Balancers`]: what OXTHAS knows of balancer members, copied under its lock and told after it.
+//!
+//! The keys of the JSON form are explained in `docs/oxthas.md`.
+
+use serde::Serialize;
+
+use crate::micros::Micros;
+use crate::oxthas::engine::Engine;
+use crate::oxthas::executor::{Cell, Executor, Name};
+use crate::oxthas::penalty::Failure;
+
+/// Activities of a member that are shown, those with most work first.
+const ROWS: usize = 8;
+
+/// Plain copies of what is shown.
+pub struct Balancers {
+    now: Micros,
+    rows: Vec<Row>,
+}
+
+/// One member and activity.
+#[derive(Clone, Copy)]
+struct Row {
+    balancer: Name,
+    member: Name,
+    activity: Name,
+    capacity: Option<f64>,
+    member_open: u32,
+    open: u32,
+    failures: u32,
+    barred: bool,
+    answers: u64,
+    timeouts: u64,
+    failed: u64,
+    last_failure: u32,
+    failed_at: Micros,
+}
+
+/// A balancer.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct BalancerLine {
+    pub name: String,
+    pub members: Vec<MemberLine>,
+}
+
+/// One of its members.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MemberLine {
+    pub name: String,
+    pub open: u32,
+    pub activities: Vec<ActivityLine>,
+}
+
+/// Its work of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ActivityLine {
+    pub name: String,
+    pub capacity_per_s: Option<f64>,
+    pub open: u32,
+    pub failures_since_success: u32,
+    pub barred: bool,
+    pub answers: u64,
+    /// Of all answers to this activity in the balancer.
+    pub share: f64,
+    pub timeouts: u64,
+    pub other_failures: u64,
+    pub last_failure: Option<&'static str>,
+    pub last_failure_ago_s: Option<f64>,
+}
+
+impl Balancers {
+    /// With memory for so many members; nothing is taken yet.
+    pub fn new(members: usize) -> Balancers {
+        Balancers {
+            now: Micros::ZERO,
+            rows: Vec::with_capacity(members.saturating_mul(ROWS)),
+        }
+    }
+
+    /// Under the lock: plain numbers are copied, as many as there is memory for.
+    pub fn take(&mut self, engine: &Engine<'_>, now: Micros) {
+        self.now = now;
+        let activities = &engine.head.activities;
+        for executor in engine.executors.iter().filter(|e| e.key != 0) {
+            let cells = executor.cells.iter().zip(activities).zip(0..);
+            let worked = |cell: &Cell| cell.answers | cell.timeouts | cell.failures != 0;
+            let used = cells.filter(|((cell, _), _)| cell.open > 0 || worked(cell));
+            for ((cell, activity), at) in used.take(ROWS) {
+                if self.rows.len() == self.rows.capacity() {
+                    return;
+                }
+                self.rows.push(row(executor, cell, activity.name, at));
+            }
+        }
+    }
+
+    pub(super) fn lines(&self) -> Vec<BalancerLine> {
+        let mut balancers: Vec<BalancerLine> = Vec::new();
+        for row in &self.rows {
+            let balancer = entry(
+                &mut balancers,
+                row.balancer.text(),
+                |line| &line.name,
+                |name| BalancerLine {
+                    name,
+                    members: Vec::new(),
+                },
+            );
+            let member = entry(
+                &mut balancer.members,
+                row.member.text(),
+                |line| &line.name,
+                |name| MemberLine {
+                    name,
+                    open: row.member_open,
+                    activities: Vec::new(),
+                },
+            );
+            member.activities.push(self.line(row));
+        }
+        balancers
+            .iter_mut()
+            .for_each(|b| b.members.sort_by(|x, y| x.name.cmp(&y.name)));
+        balancers.sort_by(|x, y| x.name.cmp(&y.name));
+        balancers
+    }
+
+    fn line(&self, row: &Row) -> ActivityLine {
+        let alike = |other: &&Row| {
+            (other.balancer.text(), other.activity.text())
+                == (row.balancer.text(), row.activity.text())
+        };
+        let all = self.rows.iter().filter(alike).map(|other| other.answers);
+        let all = all.fold(0, u64::saturating_add);
+        let last_failure = Failure::from_number(row.last_failure);
+        ActivityLine {
+            name: match row.activity.text() {
+                name if name.is_empty() => "other".into(),
+                name => name,
+            },
+            capacity_per_s: row.capacity,
+            open: row.open,
+            failures_since_success: row.failures,
+            barred: row.barred,
+            answers: row.answers,
+            share: row.answers as f64 / all.max(1) as f64,
+            timeouts: row.timeouts,
+            other_failures: row.failed,
+            last_failure: last_failure.map(Failure::word),
+            last_failure_ago_s: last_failure.map(|_| (self.now - row.failed_at).as_secs_f64()),
+        }
+    }
+}
+
+fn row(executor: &Executor, cell: &Cell, activity: Name, at: u32) -> Row {
+    Row {
+        balancer: executor.balancer,
+        member: executor.name,
+        activity,
+        capacity: cell.history.capacity(),
+        member_open: executor.open,
+        open: cell.open,
+        failures: executor.failures(at),
+        barred: executor.penalty.bars() || cell.penalty.bars(),
+        answers: cell.answers,
+        timeouts: cell.timeouts,
+        failed: cell.failures,
+        last_failure: cell.last_failure,
+        failed_at: cell.failed_at,
+    }
+}
+
+/// The entry of this name, made if there is none.
+fn entry<T>(
+    all: &mut Vec<T>,
+    name: String,
+    name_of: impl Fn(&T) -> &String,
+    make: impl FnOnce(String) -> T,
+) -> &mut T {
+    let at = all.iter().position(|line| *name_of(line) == name);
+    let at = at.unwrap_or_else(|| {
+        all.push(make(name));
+        all.len() - 1
+    });
+    &mut all[at]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oxthas::engine::Head;
+    use crate::oxthas::flight::Flight;
+
+    #[test]
+    fn a_member_s_work_is_told_by_balancer_and_activity() {
+        let mut head = Box::new(Head::EMPTY);
+        let (mut executors, mut flights) = (vec![Executor::EMPTY; 3], vec![Flight::default(); 2]);
+        let mut engine = Engine {
+            head: &mut head,
+            executors: &mut executors,
+            flights: &mut flights,
+        };
+        let api = engine.activity(5, "api");
+        for (key, name) in [(2, "http://b"), (1, "http://a")] {
+            let at = engine.executor(key, ["balancer://work", name], Micros(1));
+            let executor = &mut engine.executors[at.expect("room") as usize];
+            executor.cell_mut(api).answers = key;
+            executor.cell_mut(0).timeouts = 1;
+            executor.cell_mut(0).last_failure = Failure::Timeout.number();
+        }
+        let mut balancers = Balancers::new(3);
+        balancers.take(&engine, Micros::from_secs(5));
+        let lines = balancers.lines();
+        assert_eq!(lines.len(), 1);
+        let members: Vec<_> = lines[0].members.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(members, ["http://a", "http://b"]);
+        let of_b = &lines[0].members[1].activities;
+        assert_eq!(
+            (of_b[0].name.as_str(), of_b[1].name.as_str()),
+            ("other", "api")
+        );
+        assert_eq!(of_b[0].last_failure, Some("timeout"));
+        assert_eq!(of_b[0].last_failure_ago_s, Some(5.0));
+        assert_eq!(of_b[1].share, 2.0 / 3.0);
+    }
+}

@@ -1,0 +1,464 @@
+//! [`Engine`]: all executors of one front end, and the work it has under way.
+//!
+//! ```text
+//!   choose ─► a member, a flight, its timeout ─► end: answered | failed | given up
+//! ```
+//!
+//! Everything is found by index, and no index is believed: the tables are shared with processes that
+//! may die half way through a write.
+
+use super::choice::{self, Ask, Choice};
+use super::executor::{Activity, Cell, Executor, Name};
+use super::flight::{self, Flight};
+use super::history::Span;
+use super::penalty::{self, Failure, Penalty};
+use super::{ACTIVITIES, bands::Split};
+use crate::micros::Micros;
+
+/// Which law chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// The paper's OXTHAS-N.
+    Oxthas,
+    /// The least (W + s) / c'.
+    Nap,
+    /// Whoever, as the paper's simulations begin.
+    Random,
+}
+
+/// Settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// N: so many of the best executors share the work by its size.
+    pub bands: u32,
+    /// How the sizes are cut.
+    pub split: Split,
+    /// Which observations count.
+    pub span: Span,
+    /// c' = c / (1 + alpha R).
+    pub alpha: f64,
+    /// T of an executor without failures.
+    pub timeout: Micros,
+    /// beta: by so much it is shorter for each failure.
+    pub step: Micros,
+    /// T's floor.
+    pub min: Micros,
+    /// Before the first probe of an executor that has failed; zero: it is not barred, as in the paper.
+    pub pause: Micros,
+    /// Of a million choices, so many are random: what is not tried is not known.
+    pub explore_ppm: u32,
+    /// An executor that has had no work for so long is tried; zero: never.
+    pub stale: Micros,
+    /// Executors that nothing is known of are tried first.
+    pub unseen_first: bool,
+}
+
+impl Terms {
+    /// As the paper has it; times are its steps, each a second.
+    pub fn paper() -> Terms {
+        Terms {
+            bands: 3,
+            split: Split::Integer,
+            span: Span {
+                window: super::history::HISTORY as u32,
+                age: Micros::ZERO,
+            },
+            alpha: 0.0,
+            timeout: Micros::MAX,
+            step: Micros::ZERO,
+            min: Micros::ZERO,
+            pause: Micros::ZERO,
+            explore_ppm: 0,
+            stale: Micros::ZERO,
+            unseen_first: false,
+        }
+    }
+
+    /// As we have it, with timeouts of this length.
+    pub fn ours(timeout: Micros) -> Terms {
+        Terms {
+            bands: 3,
+            split: Split::Integer,
+            span: Span {
+                window: 50,
+                age: Micros::from_secs(10),
+            },
+            alpha: 1.0,
+            timeout,
+            step: Micros(timeout.0 / 10),
+            min: Micros(timeout.0 / 10),
+            pause: Micros::from_millis(250),
+            explore_ppm: 10_000,
+            stale: Micros::from_secs(2),
+            unseen_first: true,
+        }
+    }
+}
+
+/// What is not in the tables. All zero: no flight was ever used, no activity has a name.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// The first free flight, plus one; 0: none among those used.
+    free: u32,
+    /// Flights that were ever used.
+    used: u32,
+    /// Attempts, ever: their numbers.
+    attempts: u32,
+    _pad: u32,
+    /// Kinds of work.
+    pub activities: [Activity; ACTIVITIES],
+}
+
+impl Head {
+    /// Of an engine that has done nothing.
+    pub const EMPTY: Head = Head {
+        free: 0,
+        used: 0,
+        attempts: 0,
+        _pad: 0,
+        activities: [Activity::EMPTY; ACTIVITIES],
+    };
+}
+
+/// The tables, while this process has them to itself.
+pub struct Engine<'a> {
+    /// What is not in the tables.
+    pub head: &'a mut Head,
+    /// Executors, found by their keys.
+    pub executors: &'a mut [Executor],
+    /// Work under way.
+    pub flights: &'a mut [Flight],
+}
+
+/// What was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// Which of the members that were offered.
+    pub member: usize,
+    /// Its flight, or [`flight::NONE`].
+    pub flight: u32,
+    /// How long to wait for the answer.
+    pub timeout: Micros,
+    /// It finds out whether the executor is well again.
+    pub probe: bool,
+}
+
+/// How a flight ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Answered after so long, with so many bytes.
+    Answered(Micros, u64),
+    /// It failed after so long.
+    Failed(Failure, Micros),
+    /// Nothing can be said: the client went, or the request was at fault.
+    GivenUp,
+}
+
+impl Engine<'_> {
+    /// The executor with this key, now in the table if it was not; None: the table is full of others
+    /// that have work under way.
+    pub fn executor(&mut self, key: u64, names: [&str; 2], now: Micros) -> Option<u32> {
+        let key = key.max(1);
+        let n = self.executors.len();
+        let home = (key % n.max(1) as u64) as usize;
+        let mut oldest: Option<usize> = None;
+        for at in (home..n).chain(0..home) {
+            match self.executors[at].key {
+                0 => return Some(self.adopt(at, key, names, now)),
+                known if known == key => {
+                    self.executors[at].seen_at = now;
+                    return Some(at as u32);
+                }
+                _ => {}
+            }
+            let executor = &self.executors[at];
+            let older = |than: usize| executor.seen_at < self.executors[than].seen_at;
+            if executor.open == 0 && oldest.is_none_or(older) {
+                oldest = Some(at);
+            }
+        }
+        Some(self.adopt(oldest?, key, names, now))
+    }
+
+    fn adopt(&mut self, at: usize, key: u64, [balancer, name]: [&str; 2], now: Micros) -> u32 {
+        let executor = &mut self.executors[at];
+        // Field by field: an executor is too large for a copy on the stack.
+        executor.cells.fill(Cell::EMPTY);
+        executor.key = key;
+        (executor.balancer, executor.name) = (Name::new(balancer), Name::new(name));
+        (executor.seen_at, executor.penalty) = (now, Penalty::NONE);
+        (executor.expected_us, executor.open) = (0, 0);
+        at as u32
+    }
+
+    /// The activity of this name, given a number if it has none yet; 0: there are too many.
+    pub fn activity(&mut self, hash: u64, name: &str) -> u32 {
+        let hash = hash.max(1);
+        let own = &mut self.head.activities;
+        let found = (1..ACTIVITIES).find(|at| own[*at].hash == hash || own[*at].hash == 0);
+        let Some(at) = found else { return 0 };
+        if own[at].hash == 0 {
+            own[at] = Activity {
+                hash,
+                name: Name::new(name),
+                ..Activity::EMPTY
+            };
+        }
+        at as u32
+    }
+
+    /// What is known of an activity; of one that there is not, what is known of all others.
+    pub fn about(&mut self, activity: u32) -> &mut Activity {
+        let at = activity as usize;
+        &mut self.head.activities[if at < ACTIVITIES { at } else { 0 }]
+    }
+
+    /// Which of these members is to do it. None: there are none.
+    pub fn choose(&mut self, ask: &Ask<'_>) -> Option<Chosen> {
+        let Choice { member, probe } = choice::choose(self, ask)?;
+        let executor = ask.members[member].executor;
+        let flight = self.depart(executor, ask, probe);
+        Some(Chosen {
+            member,
+            flight,
+            timeout: self.timeout(executor, ask.activity, ask.terms),
+            probe,
+        })
+    }
+
+    /// Work goes to this executor whatever its state, as a sticky session does.
+    pub fn go_to(&mut self, executor: u32, ask: &Ask<'_>) -> (u32, Micros) {
+        let flight = self.depart(executor, ask, false);
+        (flight, self.timeout(executor, ask.activity, ask.terms))
+    }
+
+    /// T of this executor for this activity.
+    pub fn timeout(&self, executor: u32, activity: u32, terms: &Terms) -> Micros {
+        let Some(executor) = self.executors.get(executor as usize) else {
+            return terms.timeout;
+        };
+        let slowest = executor.cell(activity).history.slowest();
+        let failures = executor.failures(activity);
+        penalty::timeout(terms.timeout, terms.step, terms.min, failures, slowest)
+    }
+
+    fn depart(&mut self, at: u32, ask: &Ask<'_>, probe: bool) -> u32 {
+        let Some(executor) = self.executors.get_mut(at as usize) else {
+            return flight::NONE;
+        };
+        let number = self.head.attempts.wrapping_add(1).max(1);
+        self.head.attempts = number;
+        let capacity = executor.cell(ask.activity).history.capacity();
+        let expected_us = capacity.map_or(0, |c| (ask.size as f64 / c * 1e6) as u64);
+        let own = Flight {
+            owner: ask.owner.max(1),
+            at: ask.now,
+            size: ask.size,
+            expected_us,
+            executor: at,
+            activity: ask.activity,
+            probe: u32::from(probe),
+            number,
+            ..Flight::default()
+        };
+        let Some(flight) = take(self.head, self.flights, own) else {
+            return flight::NONE;
+        };
+        executor.open = executor.open.saturating_add(1);
+        executor.expected_us = executor.expected_us.saturating_add(expected_us);
+        let mark = flight.saturating_add(1);
+        let bars = executor.penalty.bars();
+        let cell = executor.cell_mut(ask.activity);
+        cell.open = cell.open.saturating_add(1);
+        cell.work = cell.work.saturating_add(ask.size);
+        cell.expected_us = cell.expected_us.saturating_add(expected_us);
+        if probe {
+            cell.penalty.probe = mark;
+            if bars {
+                executor.penalty.probe = mark;
+            }
+        }
+        flight
+    }
+
+    /// The number of a flight's attempt, by which a late answer is known.
+    pub fn number(&self, flight: u32) -> u32 {
+        let own = self.flights.get(flight as usize);
+        own.map_or(0, |flight| flight.number)
+    }
+
+    /// A flight of this owner has ended. Nothing happens if it is not his, or ended before.
+    pub fn end(&mut self, flight: u32, owner: u64, end: End, terms: &Terms, now: Micros) {
+        let Some(own) = self.land(flight, owner) else {
+            return;
+        };
+        let probe = own.probe == 1;
+        if let End::Answered(_, bytes) = end {
+            let sizes = &mut self.about(own.activity).sizes;
+            sizes.note(own.size);
+            sizes.answered(bytes);
+        }
+        let Some(executor) = self.executors.get_mut(own.executor as usize) else {
+            return;
+        };
+        match end {
+            End::Answered(time, _) => {
+                let cell = executor.cell_mut(own.activity);
+                cell.answers = cell.answers.saturating_add(1);
+                cell.history.note(own.size, time, now, terms.span);
+                (cell.penalty, cell.observed_at) = (Penalty::NONE, now);
+                executor.penalty = Penalty::NONE;
+            }
+            End::Failed(failure, after) => {
+                let [of_cell, of_all] = failure.points();
+                executor.penalty.fail(of_all, probe, terms.pause, now);
+                let cell = executor.cell_mut(own.activity);
+                cell.penalty.fail(of_cell, probe, terms.pause, now);
+                (cell.last_failure, cell.failed_at) = (failure.number(), now);
+                match failure {
+                    Failure::Timeout => {
+                        cell.timeouts = cell.timeouts.saturating_add(1);
+                        cell.observed_at = now;
+                        let history = &mut cell.history;
+                        history.provisional(own.size, after, own.number, now, terms.span);
+                    }
+                    _ => cell.failures = cell.failures.saturating_add(1),
+                }
+            }
+            End::GivenUp => {}
+        }
+    }
+
+    /// The answer to an attempt that had timed out has come after all: paper 4.3.
+    pub fn late(
+        &mut self,
+        [executor, activity]: [u32; 2],
+        (number, size, time): (u32, u64, Micros),
+        terms: &Terms,
+        now: Micros,
+    ) {
+        self.about(activity).sizes.note(size);
+        self.restore(executor);
+        let Some(executor) = self.executors.get_mut(executor as usize) else {
+            return;
+        };
+        let cell = executor.cell_mut(activity);
+        cell.answers = cell.answers.saturating_add(1);
+        cell.history.answered(size, time, number, now, terms.span);
+        cell.observed_at = now;
+    }
+
+    /// R and T of this executor are as they were before it failed.
+    pub fn restore(&mut self, executor: u32) {
+        let Some(executor) = self.executors.get_mut(executor as usize) else {
+            return;
+        };
+        executor.penalty = Penalty::NONE;
+        for cell in executor.cells.iter_mut() {
+            cell.penalty = Penalty::NONE;
+        }
+    }
+
+    /// Whoever had these flights is dead.
+    pub fn sweep(&mut self, is_dead: impl Fn(u64) -> bool) {
+        for at in 0..self.flights.len().min(self.head.used as usize) {
+            let owner = self.flights[at].owner;
+            if owner != 0 && is_dead(owner) {
+                self.land(at as u32, owner);
+            }
+        }
+    }
+
+    /// Take a flight out of all that counts it.
+    fn land(&mut self, at: u32, owner: u64) -> Option<Flight> {
+        let own = *self.flights.get(at as usize)?;
+        if own.owner == 0 || own.owner != owner.max(1) {
+            return None;
+        }
+        self.flights[at as usize] = Flight {
+            next: self.head.free,
+            ..Flight::default()
+        };
+        self.head.free = at.saturating_add(1);
+        if let Some(executor) = self.executors.get_mut(own.executor as usize) {
+            executor.open = executor.open.saturating_sub(1);
+            executor.expected_us = executor.expected_us.saturating_sub(own.expected_us);
+            let mark = at.saturating_add(1);
+            if executor.penalty.probe == mark {
+                executor.penalty.probe = 0;
+            }
+            let cell = executor.cell_mut(own.activity);
+            cell.open = cell.open.saturating_sub(1);
+            cell.work = cell.work.saturating_sub(own.size);
+            cell.expected_us = cell.expected_us.saturating_sub(own.expected_us);
+            if cell.penalty.probe == mark {
+                cell.penalty.probe = 0;
+            }
+        }
+        Some(own)
+    }
+
+    /// After somebody died in here, or all who were here before are gone: what is counted is counted
+    /// anew, from the flights whose owners live.
+    pub fn mend(&mut self, is_dead: impl Fn(u64) -> bool) {
+        // Pages that nobody has used stay untouched.
+        for executor in self.executors.iter_mut().filter(|e| e.key != 0) {
+            (executor.open, executor.expected_us, executor.penalty.probe) = (0, 0, 0);
+            for cell in executor.cells.iter_mut() {
+                (cell.open, cell.work, cell.expected_us, cell.penalty.probe) = (0, 0, 0, 0);
+            }
+        }
+        self.head.used = self.head.used.min(self.flights.len() as u32);
+        self.head.free = 0;
+        for at in (0..self.head.used).rev() {
+            let own = self.flights[at as usize];
+            if own.owner == 0 || is_dead(own.owner) {
+                self.flights[at as usize] = Flight {
+                    next: self.head.free,
+                    ..Flight::default()
+                };
+                self.head.free = at + 1;
+                continue;
+            }
+            if let Some(executor) = self.executors.get_mut(own.executor as usize) {
+                executor.open = executor.open.saturating_add(1);
+                executor.expected_us = executor.expected_us.saturating_add(own.expected_us);
+                let cell = executor.cell_mut(own.activity);
+                cell.open = cell.open.saturating_add(1);
+                cell.work = cell.work.saturating_add(own.size);
+                cell.expected_us = cell.expected_us.saturating_add(own.expected_us);
+                if own.probe == 1 {
+                    cell.penalty.probe = at + 1;
+                }
+            }
+        }
+    }
+
+    /// Is the flight that this mark names a probe that is still out? One that is not is forgotten.
+    pub(super) fn probe_is_out(&self, mark: u32) -> bool {
+        let flight = mark
+            .checked_sub(1)
+            .and_then(|at| self.flights.get(at as usize));
+        flight.is_some_and(|flight| flight.owner != 0 && flight.probe == 1)
+    }
+}
+
+/// Put it where there is room.
+fn take(head: &mut Head, flights: &mut [Flight], own: Flight) -> Option<u32> {
+    if let Some(at) = head.free.checked_sub(1)
+        && let Some(place) = flights.get_mut(at as usize)
+        && place.owner == 0
+    {
+        head.free = place.next;
+        *place = own;
+        return Some(at);
+    }
+    // The list is empty, or something has been written over it.
+    head.free = 0;
+    let at = head.used.min(flights.len() as u32);
+    let place = flights.get_mut(at as usize)?;
+    *place = own;
+    head.used = at + 1;
+    Some(at)
+}

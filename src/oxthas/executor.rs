@@ -1,0 +1,169 @@
+//! [`Executor`]: a balancer member as this engine knows it, with a [`Cell`] for each activity.
+
+use super::ACTIVITIES;
+use super::history::History;
+use super::penalty::Penalty;
+use super::sizes::Sizes;
+use crate::micros::Micros;
+
+/// Bytes of a name that are kept.
+pub const NAME: usize = 96;
+
+/// A name, cut to what there is room for. All zero: none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Name([u8; NAME]);
+
+impl Name {
+    /// None.
+    pub const EMPTY: Name = Name([0; NAME]);
+
+    /// The first bytes of this one.
+    pub fn new(name: &str) -> Name {
+        let mut own = Name::EMPTY;
+        for (to, from) in own.0.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        own
+    }
+
+    /// To be read; what is not text is marked.
+    pub fn text(&self) -> String {
+        let len = self.0.iter().position(|b| *b == 0).unwrap_or(NAME);
+        String::from_utf8_lossy(&self.0[..len]).into_owned()
+    }
+}
+
+/// A name's hash (FNV-1a).
+pub fn name_hash(name: &[u8]) -> u64 {
+    name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// An executor's work for one activity. All zero: it had none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// What was observed.
+    pub history: History,
+    /// Failures of this activity there.
+    pub penalty: Penalty,
+    /// Size of what is under way.
+    pub work: u64,
+    /// What of it was thought to take how long, microseconds.
+    pub expected_us: u64,
+    /// Pieces under way.
+    pub open: u32,
+    /// The last failure, a [`Failure`](super::penalty::Failure)'s number; 0: never.
+    pub last_failure: u32,
+    /// When that was.
+    pub failed_at: Micros,
+    /// The last answer or timeout.
+    pub observed_at: Micros,
+    /// Answers, ever.
+    pub answers: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Other failures.
+    pub failures: u64,
+}
+
+impl Cell {
+    /// Never had work.
+    pub const EMPTY: Cell = Cell {
+        history: History::EMPTY,
+        penalty: Penalty::NONE,
+        work: 0,
+        expected_us: 0,
+        open: 0,
+        last_failure: 0,
+        failed_at: Micros::ZERO,
+        observed_at: Micros::ZERO,
+        answers: 0,
+        timeouts: 0,
+        failures: 0,
+    };
+}
+
+/// One executor. All zero: nobody's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Executor {
+    /// Who it is: a hash of the two names, never 0.
+    pub key: u64,
+    /// The balancer that it is a member of.
+    pub balancer: Name,
+    /// The member.
+    pub name: Name,
+    /// When it was last looked at.
+    pub seen_at: Micros,
+    /// What is under way was thought to take so long, microseconds.
+    pub expected_us: u64,
+    /// Pieces under way.
+    pub open: u32,
+    pub(super) _pad: u32,
+    /// Failures of all its activities since any of them succeeded.
+    pub penalty: Penalty,
+    /// By activity.
+    pub cells: [Cell; ACTIVITIES],
+}
+
+impl Executor {
+    /// Nobody's.
+    pub const EMPTY: Executor = Executor {
+        key: 0,
+        balancer: Name::EMPTY,
+        name: Name::EMPTY,
+        seen_at: Micros::ZERO,
+        expected_us: 0,
+        open: 0,
+        _pad: 0,
+        penalty: Penalty::NONE,
+        cells: [Cell::EMPTY; ACTIVITIES],
+    };
+
+    /// The cell of this activity; whatever number it is, there is one.
+    pub fn cell(&self, activity: u32) -> &Cell {
+        let at = activity as usize;
+        &self.cells[if at < ACTIVITIES { at } else { 0 }]
+    }
+
+    /// The same, to be written.
+    pub fn cell_mut(&mut self, activity: u32) -> &mut Cell {
+        let at = activity as usize;
+        &mut self.cells[if at < ACTIVITIES { at } else { 0 }]
+    }
+
+    /// R for this activity: its own failures, or those of the executor as a whole.
+    pub fn failures(&self, activity: u32) -> u32 {
+        let own = self.cell(activity).penalty.failures;
+        own.max(self.penalty.failures)
+    }
+}
+
+/// A kind of work. All zero: none; the first of them is all that have no other.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Activity {
+    /// Hash of its name, never 0; 0: free.
+    pub hash: u64,
+    /// As configured, or a path's first segment.
+    pub name: Name,
+    /// How large such work is.
+    pub sizes: Sizes,
+    /// Choices since one was made to look at an executor that had long had no work.
+    pub since: u32,
+    pub(super) _pad: u32,
+}
+
+impl Activity {
+    /// None.
+    pub const EMPTY: Activity = Activity {
+        hash: 0,
+        name: Name::EMPTY,
+        sizes: Sizes::EMPTY,
+        since: 0,
+        _pad: 0,
+    };
+}

@@ -1,0 +1,128 @@
+//! What the holder of a ticket is told who asks where he stands (`nap-status`), as JSON.
+
+use serde::Serialize;
+
+use super::Seconds;
+use crate::micros::Micros;
+use crate::room::verdict::Turn;
+use crate::wall::hex;
+
+/// Where a holder stands. Spans are from now; zero where that time has passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Status<'a> {
+    /// None: he brought no ticket that is one.
+    pub turn: Option<Turn>,
+    /// His ticket's name in pages and logs.
+    pub id: u64,
+    /// Name of the room.
+    pub room: &'a str,
+    /// Until its prime window begins: the latest he is told to come.
+    pub from: Micros,
+    /// Until the prime window ends.
+    pub prime: Micros,
+    /// Until all ends.
+    pub until: Micros,
+    /// When to ask again; none: not any more.
+    pub ask: Option<Micros>,
+}
+
+#[derive(Serialize)]
+struct Told<'a> {
+    state: &'static str,
+    /// Come now.
+    call: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ticket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    room: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prime: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ask: Option<Seconds>,
+}
+
+impl Status<'_> {
+    /// Is he to come now?
+    pub fn calls(&self) -> bool {
+        matches!(self.turn, Some(Turn::Now | Turn::Late))
+    }
+
+    /// In a word.
+    pub fn state(&self) -> &'static str {
+        match self.turn {
+            None => "none",
+            Some(Turn::Wait) => "wait",
+            Some(Turn::Now) => "now",
+            Some(Turn::In) => "in",
+            Some(Turn::Late) => "late",
+            Some(Turn::Used) => "used",
+            Some(Turn::Over) => "over",
+            Some(Turn::Elsewhere) => "elsewhere",
+        }
+    }
+
+    /// The answer's body.
+    pub fn to_json(&self) -> String {
+        let known = self.turn.is_some();
+        let told = Told {
+            state: self.state(),
+            call: self.calls(),
+            ticket: known.then(|| hex(self.id).to_string()),
+            room: known.then_some(self.room),
+            from: known.then(|| Seconds::ceil(self.from)),
+            prime: known.then(|| Seconds::floor(self.prime)),
+            until: known.then(|| Seconds::floor(self.until)),
+            ask: self.ask.map(Seconds::ceil),
+        };
+        serde_json::to_string(&told).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_told_his_times_and_who_is_none_nothing() {
+        let waits = Status {
+            turn: Some(Turn::Wait),
+            id: 0xbead,
+            room: "board",
+            from: Micros(61_000_001),
+            prime: Micros(66_000_999),
+            until: Micros(361_000_999),
+            ask: Some(Micros(15_250_000)),
+        };
+        assert_eq!(
+            waits.to_json(),
+            r#"{"state":"wait","call":false,"ticket":"000000000000bead","room":"board","from":61.001,"prime":66.0,"until":361.0,"ask":15.25}"#
+        );
+        let none = Status {
+            turn: None,
+            ask: None,
+            ..waits
+        };
+        assert_eq!(none.to_json(), r#"{"state":"none","call":false}"#);
+    }
+
+    #[test]
+    fn who_is_called_and_who_is_late_are_to_come() {
+        let calls = [Turn::Now, Turn::Late, Turn::Wait, Turn::In, Turn::Used].map(|turn| {
+            let status = Status {
+                turn: Some(turn),
+                id: 0,
+                room: "",
+                from: Micros::ZERO,
+                prime: Micros::ZERO,
+                until: Micros::ZERO,
+                ask: None,
+            };
+            status.calls()
+        });
+        assert_eq!(calls, [true, true, false, false, false]);
+    }
+}

@@ -1,0 +1,119 @@
+//! Calling: who holds a ticket asks where he stands, and is told to come before his time when there
+//! is room (ALGORITHMS.md 2.6).
+//!
+//! A call widens the prime window to [now, s+g): it never breaks one. The claim grows with it before
+//! the answer is sent, and only out of places that nobody else is promised.
+
+use super::GateView;
+use super::standing::Standing;
+use crate::micros::Micros;
+use crate::nap::early_call::Facts;
+use crate::nap::ledger::early;
+use crate::nap::ticket::Ticket;
+use crate::nap::ticket_states::State;
+use crate::room::terms::how;
+use crate::room::verdict::Turn;
+
+/// Sold places looked at in one look, at most: it runs under the lock.
+const STEPS: usize = 1 << 14;
+
+impl GateView<'_> {
+    /// Has Run Ready room, and who may be called for it?
+    pub fn look_round(&mut self) {
+        if self.permits.outstanding() == 0 && self.gate.early_call.mark() <= self.now {
+            return;
+        }
+        let facts = self.call_facts();
+        if !self.gate.early_call.look(&facts) {
+            return;
+        }
+        let gate = &mut *self.gate;
+        let (slots, states) = (&gate.slots, &gate.states);
+        let from = gate.early_call.silent().max(self.now);
+        let starts = slots
+            .sold_after(from)
+            .take(STEPS)
+            .filter(|(_, position)| states.state(*position) == State::Sold)
+            .map(|(start, _)| start);
+        gate.early_call.advance(&facts, starts);
+        self.permits.calls.set_up_to(gate.early_call.mark());
+    }
+
+    /// A holder asks where he stands; he may be called. `bind`: of his client.
+    pub fn asked(&mut self, ticket: &Ticket, bind: u32) -> Turn {
+        self.tick();
+        match self.standing(ticket, bind) {
+            Standing::Early if self.call(ticket) => Turn::Now,
+            Standing::Early => Turn::Wait,
+            Standing::Prime => Turn::Now,
+            Standing::Waits(_) => Turn::In,
+            Standing::Tail | Standing::Unknown => Turn::Late,
+            Standing::Used => Turn::Used,
+            Standing::Expired => Turn::Over,
+            Standing::Elsewhere => Turn::Elsewhere,
+        }
+    }
+
+    /// One whose time has not come: is he called now?
+    fn call(&mut self, ticket: &Ticket) -> bool {
+        let early_call = &self.gate.early_call;
+        if ticket.start > early_call.mark() || !early_call.is_calling(self.now) {
+            return false;
+        }
+        let facts = self.call_facts();
+        let until = self.before_claim(ticket.slot, ticket.start);
+        let places = self.gate.places();
+        let gate = &mut *self.gate;
+        let fits = self.now.secs_floor() >= until.secs_floor()
+            || gate
+                .ledger
+                .fits(self.now, until, places.saturating_sub(facts.queued));
+        if !fits || !gate.early_call.may_call(&facts, ticket.start) {
+            return false;
+        }
+        gate.ledger.claim(self.now, until);
+        gate.set_state(ticket.slot, ticket.index, State::Called);
+        gate.early_call.called(&facts);
+        self.permits.calls.note_called();
+        true
+    }
+
+    /// Up to where the claim of one who is called grows: the whole second his own begins with.
+    pub(super) fn before_claim(&self, slot: u32, start: Micros) -> Micros {
+        let claim = start - early(self.gate.bound_of(slot));
+        Micros::from_secs(claim.secs_floor())
+    }
+
+    /// Of the tickets of a slot that has closed, those that were called and never presented.
+    pub(super) fn never_came(&self, slot: u32) -> u32 {
+        let called = |position: &u32| self.gate.states.state(*position) == State::Called;
+        self.gate.slots.sold_of(slot).filter(called).count() as u32
+    }
+
+    fn call_facts(&self) -> Facts {
+        let gate = &*self.gate;
+        let (queued, limit) = (gate.queue.len(), self.permits.limit());
+        let free = match queued {
+            0 => limit.saturating_sub(self.permits.running()),
+            _ => 0,
+        };
+        let service = self.permits.residence.mean_s();
+        let guess = service.unwrap_or(gate.terms.bound.as_secs_f64() / 8.0);
+        let rate = gate.departures.throughput();
+        Facts {
+            now: self.now,
+            free,
+            permits: limit,
+            queued,
+            limit: match gate.terms.wait_limit.how {
+                how::AUTO if gate.decided == 0 => limit,
+                _ => gate.limit,
+            },
+            claims: gate
+                .ledger
+                .max_claims(self.now, self.now + gate.terms.bound),
+            rate: rate.unwrap_or(f64::from(limit) / guess.max(1e-3)),
+            poll: gate.terms.poll,
+        }
+    }
+}

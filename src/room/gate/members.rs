@@ -1,0 +1,155 @@
+//! The two kinds of gates of a room with sessions (DESIGN.md, "Sessions and the ledger").
+//!
+//! The *session gate* gives out turns instead of permits ([`Starts`](crate::room::starts::Starts));
+//! all else, the ledger, tickets, bound and guard, it has like any gate. The *page gates* hold
+//! members, whom nothing refuses, and accesses without a session that fit beside them.
+
+use super::standing::Standing;
+use super::{Gate, GateView};
+use crate::micros::Micros;
+use crate::room::arrival::Arrival;
+use crate::room::owner::Owner;
+use crate::room::places::{Line, Place, wake};
+use crate::room::terms::how;
+use crate::room::verdict::{Seat, Verdict};
+use crate::sqs::interval::{PATIENCE, queue_bound};
+
+/// A session gate has no permits: what a turn is called in a verdict.
+pub const TURN: u32 = u32::MAX;
+/// A member has no deadline: this is far away.
+const FOR_EVER: Micros = Micros::from_secs(365 * 24 * 3600);
+
+impl GateView<'_> {
+    /// A permit, or at a session gate the turn that is due.
+    pub(super) fn claim(&mut self, owner: Owner) -> Option<u32> {
+        match &mut self.starts {
+            Some(starts) => starts.take(self.now).then_some(TURN),
+            None => self.permits.claim_in_turn(owner),
+        }
+    }
+
+    /// Granted, and left before he began: to the next.
+    pub(super) fn give_back(&mut self, permit: u32, owner: Owner) {
+        match &mut self.starts {
+            Some(starts) => starts.give_back(),
+            None => {
+                self.permits.release(permit, owner);
+            }
+        }
+    }
+
+    /// The session queue's bound: what the interval can serve within patience, and the bound.
+    pub(super) fn refresh_starts(&mut self) -> bool {
+        let Some(starts) = &self.starts else {
+            return false;
+        };
+        let terms = self.gate.terms;
+        let interval_s = starts.interval.seconds();
+        self.gate.wanted = match terms.wait_limit.how {
+            how::FIXED => terms.wait_limit.n,
+            _ => queue_bound(PATIENCE.min(terms.bound), interval_s),
+        };
+        self.gate.limit = self.gate.wanted.min(terms.parked);
+        // The last of q waits q intervals, and the one that the turn takes.
+        (self.gate.slope, self.gate.intercept) = (interval_s.to_bits(), interval_s.to_bits());
+        self.gate.decided = 1;
+        true
+    }
+
+    /// Who is next sleeps until his turn is due; the others need not look before they are told.
+    pub(super) fn tell_next(&mut self) {
+        let Some(next) = self.next() else { return };
+        let Some(starts) = &mut self.starts else {
+            return;
+        };
+        if starts.told != next.saturating_add(1) {
+            starts.told = next.saturating_add(1);
+            self.wakes.push(next);
+        }
+    }
+
+    /// When the waiter on `place` has to look again, woken or not; None: when he is woken.
+    pub fn alarm(&self, place: u32) -> Option<Micros> {
+        let starts = self.starts.as_ref()?;
+        (self.next() == Some(place)).then_some(starts.due)
+    }
+
+    /// A member comes to a page. None: no place is left to wait on, let him pass.
+    pub fn enter_member(&mut self, arrival: &Arrival<'_>, session: u32) -> Option<Verdict> {
+        self.tick();
+        if self.gate.queue.is_empty()
+            && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
+        {
+            self.gate.counts.passed += 1;
+            return Some(Verdict::Run(permit));
+        }
+        self.refresh_limit();
+        let queue = self.gate.queue.len();
+        let deadline = self.now + FOR_EVER;
+        let place = Place {
+            owner: arrival.owner,
+            gate: self.at,
+            line: Line::Wait as u32,
+            entered: self.now,
+            deadline,
+            queue,
+            predicted: match self.gate.decided {
+                0 => Micros::ZERO,
+                _ => self.predict(queue),
+            },
+            session: session.max(1),
+            ..Place::default()
+        };
+        // As in seat(): raised before the permits are looked at again.
+        self.permits.set_waiting(queue.saturating_add(1));
+        let Some(at) = self.places.push(&mut self.gate.queue, Line::Wait, place) else {
+            self.publish_waiting();
+            return None;
+        };
+        if queue == 0 {
+            let running = self.permits.limit();
+            self.gate.departures.begin(self.now, running);
+        }
+        self.gate.counts.waited += 1;
+        self.serve();
+        if self.places.wake_word(at) == wake::GRANTED
+            && let Some(permit) = self.places.place(at).map(|p| p.permit)
+        {
+            self.places.free(at);
+            return Some(Verdict::Run(permit));
+        }
+        Some(Verdict::Wait(Seat {
+            place: at,
+            until: deadline,
+            queue,
+            predicted: place.predicted,
+            redeemed: None,
+            re_access: false,
+        }))
+    }
+
+    /// Does the access bring a ticket of this gate that is worth something?
+    pub fn is_expected(&self, arrival: &Arrival<'_>) -> bool {
+        self.best_ticket(arrival).0 >= Standing::Early
+    }
+
+    /// The page gate of a room with sessions has no place for an access without one: this gate, the
+    /// session gate, tells it when it may start one.
+    pub fn refuse_for_page(&mut self, arrival: &Arrival<'_>) -> Verdict {
+        self.tick();
+        self.refresh_limit();
+        self.refuse_newcomer(crate::room::verdict::Reason::Full, arrival)
+    }
+}
+
+impl Gate {
+    /// Are tickets sold, and bounds kept, at this gate? Not at the pages of a room with sessions.
+    pub(super) fn sells(&self) -> bool {
+        self.kind == SESSION || self.lobby == 0
+    }
+}
+
+/// [`Gate::kind`] of a page gate.
+pub const PAGE: u32 = 1;
+/// [`Gate::kind`] of a session gate.
+pub const SESSION: u32 = 2;

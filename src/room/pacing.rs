@@ -1,0 +1,154 @@
+//! Limits that find themselves, and the places beside them.
+//!
+//! The [`Pacer`](crate::sqs::page_scheduler::Pacer) decides; here it is shown what the gates have
+//! counted, and its limits are put in force. Whoever runs takes a worker from those who wait, and a
+//! place that is promised by one gate's ticket must not be promised by another's: once a second the
+//! places that workers allow are shared out among the gates. Each keeps what its queue and its tickets
+//! claim; what is left over is divided evenly, so a gate with a crowd has most of it within seconds.
+
+use super::control::Control;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::Tables;
+use super::gate::Gate;
+use super::page::Page;
+use super::permits::Permits;
+use super::terms::{Choice, how};
+use super::wakes::Wakes;
+use crate::micros::Micros;
+use crate::sqs::page_scheduler::{Look, PageScheduler};
+
+/// Permits that limits which find themselves have together at most, unless they were told (`max=`):
+/// half of the workers, and no more than this (ALGORITHMS.md 3.3).
+const MOST: u32 = 256;
+
+impl Tables<'_> {
+    /// Move limits, if it is time to.
+    pub fn pace_if_due(&mut self, now: Micros, wakes: &mut Wakes) {
+        let due = self.pacer.as_ref().is_some_and(|pacer| pacer.is_due(now));
+        if due && self.pace(now) {
+            self.each_gate(now, wakes, |view| view.serve());
+        }
+    }
+
+    /// True: a limit is another.
+    fn pace(&mut self, now: Micros) -> bool {
+        let budget = self.budget();
+        let Some(pacer) = self.pacer.as_mut() else {
+            return false;
+        };
+        pacer.budget = budget;
+        let (gates, permits, controls) = (&*self.gates, self.permits, self.controls);
+        let look = |at: usize| {
+            let (gate, permits) = (gates.get(at)?, permits.get(at)?);
+            (gate.kind != 0).then(|| look_at(permits))
+        };
+        let mut moved = false;
+        pacer.look(self.pacing, now, look, |at, limit| {
+            let by_hand = controls.get(at).and_then(Control::limit);
+            if let Some(permits) = permits.get(at).filter(|_| by_hand.is_none()) {
+                permits.set_limit(limit);
+                moved = true;
+            }
+        });
+        moved
+    }
+
+    /// What limits that find themselves may have together.
+    fn budget(&self) -> u32 {
+        let workers = self.workers.per_pool.saturating_mul(self.workers.pools);
+        let moving = self.pacing.iter().filter(|page| page.moves_itself());
+        let (begins, told) = moving.fold((0_u32, 0), |(begins, told), page| {
+            (
+                begins.saturating_add(page.pace.start),
+                page.pace.hi.max(told),
+            )
+        });
+        match workers {
+            0 => 0,
+            workers => MOST.min(workers / 2).max(begins).max(told),
+        }
+    }
+
+    /// Share out the places that workers allow.
+    pub fn share_places(&mut self) {
+        if self.workers.per_pool == 0 {
+            return;
+        }
+        let generation = self.rooms.iter().map(|room| room.generation).max();
+        let in_force = |at: usize, pages: &[Page]| {
+            pages
+                .get(at)
+                .is_some_and(|page| Some(page.generation) == generation)
+        };
+        let fixed = |page: &&PageScheduler| !page.moves_itself();
+        let used = |at: usize, gates: &[Gate]| gates.get(at).is_some_and(|gate| gate.kind != 0);
+        let runs = self.pacing.iter().enumerate();
+        let runs = runs.filter(|(at, _)| used(*at, self.gates) && in_force(*at, self.pages));
+        let (mut running, mut moving, mut n) = (0_u32, false, 0_u32);
+        for (_, page) in runs {
+            n += 1;
+            match fixed(&page) {
+                true => running = running.saturating_add(page.pace.start),
+                false => moving = true,
+            }
+        }
+        if n == 0 {
+            return;
+        }
+        if moving {
+            running = running.saturating_add(self.budget());
+        }
+        let places = self.workers.places(running);
+        let needs = |gate: &Gate, permits: &Permits| gate.places_needed(permits);
+        let all = self
+            .gates
+            .iter()
+            .zip(self.permits)
+            .filter(|(gate, _)| gate.kind != 0);
+        let needed = all.fold(0_u32, |sum, (gate, permits)| {
+            sum.saturating_add(needs(gate, permits))
+        });
+        let each = places.saturating_sub(needed) / n;
+        for (at, (gate, permits)) in self.gates.iter_mut().zip(self.permits).enumerate() {
+            if gate.kind != 0 {
+                let more = if in_force(at, self.pages) { each } else { 0 };
+                gate.terms.parked = needs(gate, permits).saturating_add(more).min(places);
+            }
+        }
+    }
+}
+
+impl Gate {
+    /// Places that its queue takes and its tickets may claim, and those that a fixed wait limit asks
+    /// for.
+    fn places_needed(&self, permits: &Permits) -> u32 {
+        let fixed = |choice: Choice| match choice.how {
+            how::FIXED => choice.n,
+            _ => 0,
+        };
+        let told = fixed(self.terms.wait_limit).saturating_add(fixed(self.terms.re_access));
+        let claims = match permits.outstanding() {
+            0 => 0,
+            _ => self.claims_ahead(),
+        };
+        self.queue.len().saturating_add(claims).max(told)
+    }
+
+    /// The most claims at any time to come.
+    fn claims_ahead(&self) -> u32 {
+        let end = self.slots.open_slots().map(|slot| slot.end()).max();
+        let end = end.unwrap_or(Micros::ZERO) + self.terms.lifetime + self.terms.bound;
+        self.ledger.max_claims(Micros::ZERO, end)
+    }
+}
+
+fn look_at(permits: &Permits) -> Look {
+    Look {
+        finished: permits.residence.recorded(),
+        passed: permits.passed.load(Relaxed) as u32,
+        running: permits.running(),
+        waiting: permits.waiting(),
+        residence_s: permits.residence.mean_s().unwrap_or(0.0),
+    }
+}

@@ -1,0 +1,305 @@
+//! [`Starts`]: how often sessions may be started in a room, and what has become of them.
+//!
+//! The session gate's permits are turns: one an interval ([`Interval`]), to whoever has waited
+//! longest. A turn that nobody takes is not saved up: after a quiet time there is one, not many.
+
+use super::recent::Meter;
+use super::terms::how;
+use crate::micros::Micros;
+use crate::sqs::demand::Demand;
+use crate::sqs::interval::{Interval, Law, PaperLaw, RateLaw};
+use crate::sqs::sessions::{Limits, Session};
+
+/// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
+/// wake on the microsecond.
+const SLACK: Micros = Micros::from_millis(50);
+/// Of the rate that was fed forward, what a step adds at least.
+const STEP: f64 = 0.05;
+
+/// Settings of a room's sessions. All zero = it has none. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct StartTerms {
+    /// 1: the room has sessions.
+    pub on: u32,
+    /// [`how`] the interval is found.
+    pub how: u32,
+    /// Accesses of one session that may wait or run at once.
+    pub parallel: u32,
+    /// Processors the first rate is for.
+    pub cores: u32,
+    /// A session is over when nothing has come for so long.
+    pub idle: Micros,
+    /// The interval, where it is fixed.
+    pub interval: Micros,
+    /// Mean page queue from which on there are too many sessions, millionths.
+    pub threshold: u64,
+    /// The paper's steps up and down.
+    pub inc: Micros,
+    /// See `inc`.
+    pub dec: Micros,
+    /// Least and largest interval.
+    pub min: Micros,
+    /// See `min`.
+    pub max: Micros,
+}
+
+impl StartTerms {
+    /// No sessions.
+    pub const EMPTY: StartTerms = StartTerms {
+        on: 0,
+        how: 0,
+        parallel: 0,
+        cores: 0,
+        idle: Micros::ZERO,
+        interval: Micros::ZERO,
+        threshold: 0,
+        inc: Micros::ZERO,
+        dec: Micros::ZERO,
+        min: Micros::ZERO,
+        max: Micros::ZERO,
+    };
+
+    /// What the table of sessions is told.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            idle: self.idle,
+            parallel: self.parallel,
+        }
+    }
+}
+
+/// What has happened since the room began; all saturate.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct StartCounts {
+    /// Sessions started.
+    pub started: u64,
+    /// Finished: by an end page or by the application's word.
+    pub finished: u64,
+    /// Over because nothing came any more.
+    pub idle: u64,
+    /// Started, and the answer gave them no cookie to be known by: over with their first access.
+    pub unnamed: u64,
+    /// Started when the table had no place: not protected.
+    pub unplaced: u64,
+    /// Accesses beyond `parallel=`, taken for strangers'.
+    pub busy: u64,
+    /// Accesses of members.
+    pub members: u64,
+    /// Members let pass without a permit, for no place was left to wait on.
+    pub passed: u64,
+    /// Members refused; the server was going down.
+    pub failed: u64,
+}
+
+/// The starts of one room. All zero = it has no sessions. Under the lock.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Starts {
+    /// Settings in force.
+    pub terms: StartTerms,
+    /// The session interval.
+    pub interval: Interval,
+    /// Next turn.
+    pub due: Micros,
+    /// When the interval was last looked at.
+    stepped: Micros,
+    /// What a session asks of the server.
+    pub demand: Demand,
+    /// Sessions in the table.
+    pub live: u32,
+    /// Who has been told that the next turn is his: the place, one-based.
+    pub(super) told: u32,
+    /// Statistics.
+    pub counts: StartCounts,
+    /// The interval in force, second by second, in 0.1 ms.
+    pub intervals: Meter,
+    /// Mean length of the page queues, in hundredths.
+    pub queues: Meter,
+}
+
+/// How a session came to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// By an end page, or by the application's word.
+    Finished,
+    /// Nothing came any more.
+    Idle,
+    /// Nobody can be known as its member.
+    Unnamed,
+}
+
+impl Starts {
+    /// The settings come into force.
+    pub fn set(&mut self, terms: StartTerms) {
+        self.terms = terms;
+        if !self.interval.is_begun() {
+            self.interval = Interval::of(1.0 / Demand::first_rate(terms.cores));
+        }
+        if terms.how == how::FIXED {
+            self.interval.step(&self.law(), 0.0, false);
+        }
+        self.told = 0;
+    }
+
+    /// How the interval moves.
+    fn law(&self) -> Law {
+        let terms = &self.terms;
+        let threshold = terms.threshold as f64 / 1e6;
+        let (min, max) = (terms.min.as_secs_f64(), terms.max.as_secs_f64());
+        match terms.how {
+            how::FIXED => Law::Fixed(terms.interval.as_secs_f64()),
+            how::PAPER => Law::Paper(PaperLaw {
+                threshold,
+                inc: terms.inc.as_secs_f64(),
+                dec: terms.dec.as_secs_f64(),
+                min,
+                max,
+            }),
+            _ => {
+                let law = RateLaw::default();
+                let fed = self.demand.rate(terms.cores).unwrap_or(0.0);
+                Law::Rate(RateLaw {
+                    lo: threshold * law.lo / law.hi,
+                    hi: threshold,
+                    add: law.add.max(STEP * fed),
+                    min: 1.0 / max,
+                    max: 1.0 / min,
+                    ..law
+                })
+            }
+        }
+    }
+
+    /// Once a second: the mean queue of the pages now, and whether somebody waits to start.
+    pub fn tick(&mut self, now: Micros, queue: f64, wanted: bool) {
+        if self.stepped > now {
+            self.stepped = now;
+        }
+        if now - self.stepped < Micros::from_secs(1) && self.stepped > Micros::ZERO {
+            return;
+        }
+        self.stepped = now;
+        let before = self.interval;
+        if self.terms.how == how::AUTO
+            && let Some(rate) = self.demand.feed(self.terms.cores)
+        {
+            self.interval.raise(rate);
+        }
+        self.interval.step(&self.law(), queue, wanted);
+        if self.interval != before {
+            // The next turn comes by the interval in force, and its holder sleeps until then.
+            self.due = self.due.min(now + self.interval.micros());
+            self.told = 0;
+        }
+        let tenths = (self.interval.seconds() * 1e4).round() as u32;
+        self.intervals.set(now, tenths);
+        self.queues.set(now, (queue * 100.0).round() as u32);
+    }
+
+    /// Take the turn that is due.
+    pub fn take(&mut self, now: Micros) -> bool {
+        let interval = self.interval.micros();
+        self.due = self.due.min(now + interval);
+        if self.due > now {
+            return false;
+        }
+        self.due = self.due.max(now - SLACK.min(interval)) + interval;
+        true
+    }
+
+    /// Nobody has begun with the turn that was taken.
+    pub fn give_back(&mut self) {
+        self.due = self.due - self.interval.micros();
+        self.told = 0;
+    }
+
+    /// A session is over.
+    pub fn note_end(&mut self, session: &Session, how: End) {
+        self.live = self.live.saturating_sub(1);
+        let counts = &mut self.counts;
+        let count = match how {
+            End::Finished => &mut counts.finished,
+            End::Idle => &mut counts.idle,
+            End::Unnamed => &mut counts.unnamed,
+        };
+        *count = count.saturating_add(1);
+        if how != End::Unnamed {
+            self.demand.learn(session.work.as_secs_f64());
+        }
+    }
+
+    /// As if never used, for another room.
+    pub fn empty(&mut self) {
+        *self = Starts::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn starts(interval: Micros) -> Starts {
+        let mut starts = Starts::default();
+        starts.set(StartTerms {
+            on: 1,
+            how: how::FIXED,
+            interval,
+            ..StartTerms::EMPTY
+        });
+        starts
+    }
+
+    fn at(ms: u64) -> Micros {
+        Micros::from_secs(1000) + Micros::from_millis(ms)
+    }
+
+    #[test]
+    fn a_turn_comes_each_interval_and_is_not_saved_up() {
+        let mut starts = starts(Micros::from_millis(500));
+        let taken: Vec<bool> = [0, 0, 440, 450, 940, 951, 9000, 9000, 9400, 9460]
+            .into_iter()
+            .map(|ms| starts.take(at(ms)))
+            .collect();
+        let expected = [
+            true, false, false, true, false, true, true, false, false, true,
+        ];
+        assert_eq!(taken, expected);
+    }
+
+    #[test]
+    fn a_turn_given_back_is_due_again() {
+        let mut starts = starts(Micros::from_millis(500));
+        assert!(starts.take(at(0)) && !starts.take(at(1)));
+        starts.give_back();
+        assert!(starts.take(at(2)));
+    }
+
+    #[test]
+    fn the_first_rate_is_half_of_the_processors_until_more_is_known() {
+        let mut starts = Starts::default();
+        let terms = StartTerms {
+            on: 1,
+            cores: 2,
+            threshold: 5_000_000,
+            min: Micros::from_millis(1),
+            max: Micros::from_secs(60),
+            ..StartTerms::EMPTY
+        };
+        starts.set(terms);
+        assert_eq!(starts.interval.seconds(), 1.0);
+        let mut over = Session::default();
+        over.work = Micros::from_millis(50);
+        (0..8).for_each(|_| starts.note_end(&over, End::Finished));
+        starts.tick(at(0), 0.0, false);
+        assert_eq!(starts.interval.rate(), 20.0);
+        // Steps are a part of what was fed; the paper's tenth would take minutes.
+        starts.tick(at(1000), 0.0, true);
+        assert_eq!(starts.interval.rate().round(), 21.0);
+        starts.tick(at(2000), 9.0, true);
+        assert!(starts.interval.rate() < 18.0);
+        assert_eq!(starts.intervals.at(at(2000)), Some(560));
+        assert_eq!(starts.queues.at(at(2000)), Some(900));
+    }
+}

@@ -1,0 +1,377 @@
+//! [`Stay`]: an access in a room with sessions, from its coming to its end (paper 3; DESIGN.md,
+//! "Sessions and the ledger").
+//!
+//! ```text
+//!   member ────────────────────────────────────────────► its page: Run or Wait, never refused
+//!   wants to start, or ──► session gate ── its turn ──► a session begins, and on to its page
+//!   brings a ticket        └─ no place: a ticket
+//!   neither ───────────► its page, if it fits beside members ── else a ticket of the session gate
+//! ```
+//!
+//! A session that begins is in the table at once, under a key that nobody can present; the answer
+//! of its first access tells by what its client will be known ([`Tables::name_session`]).
+
+use super::Tables;
+use super::arrival::Arrival;
+use super::children::Child;
+use super::owner::{Life, Owner};
+use super::starts::{End, Starts};
+use super::verdict::{Reason, Verdict};
+use super::wakes::Wakes;
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::sqs::sessions::{Sessions, Way};
+
+/// In so many parts the table is gone through, one a second.
+const PARTS: u64 = 16;
+
+/// Where an access stands in a room with sessions.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Stay {
+    /// Index of the room.
+    pub room: u32,
+    /// Its session gate.
+    pub lobby: u32,
+    /// The gate of the page it asks for.
+    pub page: u32,
+    /// The one of the two it stands at.
+    pub gate: u32,
+    /// Its session's index, one-based; 0 = it has none.
+    pub session: u32,
+    /// It has begun the session, and nobody can be known as its member yet.
+    pub begun: bool,
+}
+
+/// What an access says of sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Asks<'a> {
+    /// Keys of what it presents.
+    pub keys: &'a [u64],
+    /// It asks for a page that starts a session.
+    pub starts: bool,
+}
+
+/// Does the child of this owner live?
+fn lives(children: &[Child], owner: u64) -> bool {
+    let life: Life = Owner(owner).life();
+    let child = children.get(life.child as usize);
+    child.and_then(|child| child.life(life.child as usize)) == Some(life)
+}
+
+/// The tables that tell a member, borrowed under the lock without the others.
+pub struct Membership<'a> {
+    /// Starts, by room.
+    pub starts: &'a mut [Starts],
+    /// Who is in a session.
+    pub sessions: Sessions<'a>,
+    /// Children.
+    pub children: &'a [Child],
+}
+
+impl Membership<'_> {
+    /// The session that `owner` is an access of from now on, one-based; 0: it is no member.
+    pub fn enter(&mut self, room: u32, keys: &[u64], owner: Owner, now: Micros) -> u32 {
+        let Some(starts) = self.starts.get_mut(room as usize) else {
+            return 0;
+        };
+        let (limits, children) = (starts.terms.limits(), self.children);
+        for key in keys {
+            let alive = |owner| lives(children, owner);
+            match self.sessions.enter(*key, room, owner.0, limits, now, alive) {
+                Way::In(at) => {
+                    starts.counts.members = starts.counts.members.saturating_add(1);
+                    return at.saturating_add(1);
+                }
+                Way::Busy => starts.counts.busy = starts.counts.busy.saturating_add(1),
+                Way::Over(session) => starts.note_end(&session, End::Idle),
+                Way::Unknown => {}
+            }
+        }
+        0
+    }
+
+    /// The access is over, after so long in Run Ready. A session that it has begun and that nobody
+    /// can be known by ends with it.
+    pub fn leave(&mut self, stay: &mut Stay, owner: Owner, work: Micros, now: Micros) {
+        let Some(at) = stay.session.checked_sub(1) else {
+            return;
+        };
+        match stay.begun {
+            false => self.sessions.leave(at, owner.0, work, now),
+            true => self.end(stay, owner, work, End::Unnamed),
+        }
+        (stay.session, stay.begun) = (0, false);
+    }
+
+    /// The session is over.
+    pub fn end(&mut self, stay: &mut Stay, owner: Owner, work: Micros, how: End) {
+        let ended = stay
+            .session
+            .checked_sub(1)
+            .and_then(|at| self.sessions.end_of(at, owner.0));
+        (stay.session, stay.begun) = (0, false);
+        let Some(mut session) = ended else { return };
+        session.work = session.work + work;
+        if let Some(starts) = self.starts.get_mut(stay.room as usize) {
+            starts.note_end(&session, how);
+        }
+    }
+
+    /// Its client will present this key: of the session that has begun, or anew.
+    pub fn name(&mut self, stay: &mut Stay, owner: Owner, key: u64, now: Micros) {
+        let Some(at) = stay.session.checked_sub(1) else {
+            return;
+        };
+        if !stay.begun {
+            return self.sessions.rename(at, owner.0, key, now);
+        }
+        stay.begun = false;
+        let bound = self.sessions.bind(at, owner.0, key, now);
+        stay.session = bound.map_or(0, |at| at.saturating_add(1));
+        if bound.is_none()
+            && let Some(starts) = self.starts.get_mut(stay.room as usize)
+        {
+            // He is in a session of this name already, or there is no place.
+            starts.live = starts.live.saturating_sub(1);
+            starts.counts.unplaced = starts.counts.unplaced.saturating_add(1);
+        }
+    }
+}
+
+impl Tables<'_> {
+    /// Starts, sessions and children.
+    pub fn membership(&mut self) -> Membership<'_> {
+        Membership {
+            starts: &mut *self.starts,
+            sessions: Sessions {
+                sets: &mut *self.sessions.sets,
+            },
+            children: self.children,
+        }
+    }
+
+    /// An access comes. None: no place is left for a member to wait on, let him pass. With the
+    /// ticket it has redeemed.
+    pub fn enter_stay(
+        &mut self,
+        stay: &mut Stay,
+        asks: Asks<'_>,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> (Option<Verdict>, Option<Ticket>) {
+        if stay.session == 0 {
+            let room = stay.room;
+            stay.session = self.membership().enter(room, asks.keys, arrival.owner, now);
+        }
+        if stay.session != 0 {
+            return (self.on_to_page(stay, arrival, now, wakes), None);
+        }
+        let lobby = self.gate(stay.lobby, now, wakes);
+        let expected = lobby.is_some_and(|lobby| lobby.is_expected(arrival));
+        if !asks.starts && !expected {
+            stay.gate = stay.page;
+            let page = self.gate(stay.page, now, wakes);
+            let Some((verdict, redeemed)) = page.map(|mut page| {
+                let verdict = page.enter(arrival);
+                (verdict, page.redeemed)
+            }) else {
+                return (None, None);
+            };
+            return (
+                Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
+                redeemed,
+            );
+        }
+        stay.gate = stay.lobby;
+        let Some((verdict, redeemed)) = self.gate(stay.lobby, now, wakes).map(|mut lobby| {
+            lobby.serve();
+            let verdict = lobby.enter(arrival);
+            (verdict, lobby.redeemed)
+        }) else {
+            return (None, None);
+        };
+        match verdict {
+            Verdict::Run(_) => (self.begin_session(stay, arrival, now, wakes), redeemed),
+            verdict => (Some(verdict), redeemed),
+        }
+    }
+
+    /// A waiter looks up, woken or not: [`GateView::look_up`](super::gate::GateView::look_up). Who
+    /// has his turn goes on to his page, and may have to wait there.
+    pub fn look_up_stay(
+        &mut self,
+        stay: &mut Stay,
+        place: u32,
+        until: &mut Micros,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<Verdict> {
+        let verdict = {
+            let mut view = self.gate(stay.gate, now, wakes)?;
+            if stay.gate == stay.lobby {
+                view.serve();
+            }
+            view.look_up(place, until, arrival)?
+        };
+        match verdict {
+            Verdict::Run(_) if stay.gate == stay.lobby => {
+                self.begin_session(stay, arrival, now, wakes)
+            }
+            verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
+        }
+    }
+
+    /// When a waiter has to look again at the latest, if before he is woken.
+    pub fn alarm_of(
+        &mut self,
+        stay: &Stay,
+        place: u32,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<Micros> {
+        self.gate(stay.gate, now, wakes)?.alarm(place)
+    }
+
+    /// The server goes down under a waiter.
+    pub fn stop_stay(
+        &mut self,
+        stay: &mut Stay,
+        place: u32,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<Verdict> {
+        let verdict = self.gate(stay.gate, now, wakes)?.stopping(place, arrival);
+        if stay.session != 0
+            && let Some(starts) = self.starts.get_mut(stay.room as usize)
+            && matches!(verdict, Verdict::Refuse(_))
+        {
+            starts.counts.failed = starts.counts.failed.saturating_add(1);
+        }
+        match verdict {
+            Verdict::Run(_) if stay.gate == stay.lobby => {
+                self.begin_session(stay, arrival, now, wakes)
+            }
+            verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
+        }
+    }
+
+    /// What a page gate refuses is no member, and is told by the session gate when to come.
+    fn tell_stranger(
+        &mut self,
+        stay: &Stay,
+        verdict: Verdict,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Verdict {
+        let untold = stay.gate == stay.page
+            && stay.session == 0
+            && matches!(&verdict, Verdict::Refuse(refusal)
+                if refusal.ticket.is_none() && refusal.reason != Reason::TakenOver);
+        match self.gate(stay.lobby, now, wakes) {
+            Some(mut lobby) if untold => lobby.refuse_for_page(arrival),
+            _ => verdict,
+        }
+    }
+
+    /// His turn: a session begins, and he goes on to his page.
+    fn begin_session(
+        &mut self,
+        stay: &mut Stay,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<Verdict> {
+        if let Some(starts) = self.starts.get_mut(stay.room as usize) {
+            // A key that no hash of a text comes to but by chance; the owner is the only one.
+            let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let (idle, counts) = (starts.terms.idle, &mut starts.counts);
+            counts.started = counts.started.saturating_add(1);
+            let begun = self
+                .sessions
+                .start(key, stay.room, arrival.owner.0, idle, now);
+            match begun {
+                Some(at) => {
+                    (stay.session, stay.begun) = (at.saturating_add(1), true);
+                    starts.live = starts.live.saturating_add(1);
+                }
+                None => counts.unplaced = counts.unplaced.saturating_add(1),
+            }
+        }
+        self.on_to_page(stay, arrival, now, wakes)
+    }
+
+    /// A member, or one whose session begins, at his page.
+    fn on_to_page(
+        &mut self,
+        stay: &mut Stay,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<Verdict> {
+        stay.gate = stay.page;
+        let verdict = self
+            .gate(stay.page, now, wakes)
+            .and_then(|mut page| page.enter_member(arrival, stay.session));
+        if verdict.is_none()
+            && let Some(starts) = self.starts.get_mut(stay.room as usize)
+        {
+            starts.counts.passed = starts.counts.passed.saturating_add(1);
+        }
+        verdict
+    }
+
+    /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
+    pub(super) fn tick_sessions(&mut self, now: Micros) {
+        for (room, starts) in self.rooms.iter().zip(self.starts.iter_mut()) {
+            let lobby = room.session_gate.checked_sub(1);
+            let Some(lobby) = lobby.and_then(|at| self.gates.get(at as usize)) else {
+                continue;
+            };
+            if starts.terms.on == 0 {
+                continue;
+            }
+            let pages = room.page_gates();
+            let (mut sum, mut n) = (0.0, 0.0);
+            for page in pages.filter_map(|at| self.gates.get(at as usize)) {
+                sum += f64::from(page.queue.len());
+                n += 1.0;
+            }
+            starts.tick(
+                now,
+                if n > 0.0 { sum / n } else { 0.0 },
+                !lobby.queue.is_empty(),
+            );
+        }
+        let part = (now.secs_floor() % PARTS) as usize;
+        let size = self.sessions.sets.len().div_ceil(PARTS as usize);
+        let (starts, children) = (&mut *self.starts, self.children);
+        self.sessions.reap(
+            part * size..(part + 1) * size,
+            now,
+            |owner| lives(children, owner),
+            |session| {
+                let room = session.room.wrapping_sub(1) as usize;
+                if let Some(starts) = starts.get_mut(room) {
+                    starts.note_end(session, End::Idle);
+                }
+            },
+        );
+    }
+
+    /// How many sessions each room has, counted.
+    pub(super) fn count_sessions(&mut self) {
+        for starts in self.starts.iter_mut() {
+            starts.live = 0;
+        }
+        for session in self.sessions.all() {
+            let room = session.room.wrapping_sub(1) as usize;
+            if let Some(starts) = self.starts.get_mut(room) {
+                starts.live = starts.live.saturating_add(1);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! [`Debtors`]: mod_bwshare in front of the room, as the shim has it: asked before the room is, and a
+//! ticket in its prime window is charged but not refused.
+
+use std::collections::BTreeMap;
+
+use crate::bwshare::SECOND_NS;
+use crate::bwshare::client::{Client, Prefixes};
+use crate::bwshare::limits::{Answer, Limits};
+use crate::bwshare::table::{Stripe, stripe_of};
+use crate::micros::Micros;
+
+const SECRET: [u8; 16] = *b"nobody will tell";
+/// Clients they have room for: 16 x 266.
+const STRIPES: usize = 16;
+
+/// What a visitor who owes too much is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// To wait so long.
+    pub wait: Micros,
+    /// He did wait as long as he was told before, and nothing was charged to his address since.
+    pub again: bool,
+}
+
+/// What all visitors owe.
+pub struct Debtors {
+    limits: Limits,
+    stripes: Vec<Stripe>,
+    /// When each may come again, as long as he is charged nothing more.
+    told_ns: BTreeMap<u64, u64>,
+}
+
+impl Debtors {
+    /// Nobody owes anything yet.
+    pub fn new(limits: Limits) -> Debtors {
+        Debtors {
+            limits,
+            stripes: vec![Stripe::EMPTY; STRIPES],
+            told_ns: BTreeMap::new(),
+        }
+    }
+
+    /// One more request from this address. Err: it may not be answered yet.
+    pub fn enters(&mut self, address: [u8; 16], now: Micros) -> Result<(), Slow> {
+        let (key, now_ns) = (key_of(address), nanoseconds(now));
+        let limits = self.limits;
+        match self.stripe(key).enter(key, &limits, now_ns) {
+            Answer::Pass => {
+                self.told_ns.remove(&key);
+                Ok(())
+            }
+            Answer::Refuse { wait_ns, .. } => {
+                let told = self.told_ns.get(&key).copied();
+                let again = told.is_some_and(|told_ns| told_ns <= now_ns);
+                match limits.refused == 0.0 {
+                    true => self.told_ns.insert(key, now_ns.saturating_add(wait_ns)),
+                    false => self.told_ns.remove(&key),
+                };
+                let wait = Micros(wait_ns.div_ceil(SECOND_NS / 1_000_000));
+                Err(Slow { wait, again })
+            }
+        }
+    }
+
+    /// He is let in all the same.
+    pub fn excused(&mut self, address: [u8; 16], now: Micros) {
+        let (key, limits) = (key_of(address), self.limits);
+        self.stripe(key).charge_file(key, &limits, nanoseconds(now));
+        self.told_ns.remove(&key);
+    }
+
+    /// He has been sent so many bytes.
+    pub fn sent(&mut self, address: [u8; 16], bytes: i64, now: Micros) {
+        let (key, limits) = (key_of(address), self.limits);
+        self.stripe(key)
+            .charge_bytes(key, &limits, bytes, nanoseconds(now));
+        self.told_ns.remove(&key);
+    }
+
+    fn stripe(&mut self, key: u64) -> &mut Stripe {
+        &mut self.stripes[stripe_of(key, STRIPES)]
+    }
+}
+
+fn key_of(address: [u8; 16]) -> u64 {
+    Client::of(address, Prefixes::DEFAULT, 0, &SECRET).key
+}
+
+fn nanoseconds(now: Micros) -> u64 {
+    now.0.saturating_mul(SECOND_NS / 1_000_000)
+}

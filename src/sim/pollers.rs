@@ -1,0 +1,291 @@
+//! [`Setup`]: clients that poll one event as they are told, in virtual time, against a server that
+//! takes a while for each poll.
+//!
+//! The event is the one that httpd has; the server answers one poll after the other, and somebody
+//! else may take part of its time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::rng::Rng;
+use crate::micros::Micros;
+use crate::telepoll::{Event, Terms, ticket_interval};
+
+/// Clients, what they poll, and who serves them.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The event's.
+    pub terms: Terms,
+    /// How many poll.
+    pub clients: u32,
+    /// They begin at random within so many seconds ...
+    pub begin_s: f64,
+    /// ... unless it is said when.
+    pub begin_at_s: Vec<f64>,
+    /// Mean delay of the network, each way, seconds.
+    pub delay_s: f64,
+    /// They wait up to this share longer than told, as the ticket page does.
+    pub longer: f64,
+    /// What a poll takes the server, seconds.
+    pub service_s: f64,
+    /// From and until when somebody else takes this share of the server.
+    pub hog: Option<(f64, f64, f64)>,
+    /// They wait with tickets, of which so many begin a second, and poll as the ticket page does.
+    pub tickets_per_s: Option<f64>,
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// How long it is watched, seconds.
+    pub for_s: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Polled {
+    /// Polls that reached the server, a number a second.
+    pub asked: Vec<u32>,
+    /// Answers, a number a second.
+    pub answered: Vec<u32>,
+    /// T0 at the end of each second, in seconds.
+    pub unit_s: Vec<f64>,
+    /// Of few clients each access: when, whose, what it was told, R or Q.
+    pub accesses: Vec<Access>,
+    /// The longest that an answer took, seconds, in each second.
+    pub slowest_s: Vec<f64>,
+}
+
+/// One access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Access {
+    /// When it came, seconds.
+    pub at_s: f64,
+    /// Who.
+    pub client: u32,
+    /// Tw, seconds.
+    pub wait_s: f64,
+    /// R, or Q.
+    pub ahead: i64,
+}
+
+/// Accesses are written down one by one of at most so many clients.
+const FEW: u32 = 100;
+/// Before it there is time for what a first period needs: it begins at a whole number of them.
+const EPOCH_PERIODS: u64 = 1000;
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            terms: Terms::new(Micros::from_secs(10), 500.0),
+            clients: 1000,
+            begin_s: 5.0,
+            begin_at_s: Vec::new(),
+            delay_s: 0.0,
+            longer: 0.0,
+            service_s: 0.0,
+            hog: None,
+            tickets_per_s: None,
+            seed: 1,
+            for_s: 600,
+        }
+    }
+}
+
+impl Setup {
+    /// Runs it.
+    pub fn run(&self) -> Polled {
+        let event = Event::default();
+        event.set(&self.terms);
+        let mut rng = Rng::new(self.seed, 0);
+        let epoch_us = self.terms.base.0.saturating_mul(EPOCH_PERIODS);
+        let seconds = self.for_s as usize;
+        let mut polled = Polled {
+            asked: vec![0; seconds],
+            answered: vec![0; seconds],
+            unit_s: vec![0.0; seconds],
+            slowest_s: vec![0.0; seconds],
+            accesses: Vec::new(),
+        };
+        let micros = |s: f64| Micros::from_secs_f64(s).0;
+        let mut due: BinaryHeap<Reverse<(u64, u32)>> = (0..self.clients)
+            .map(|client| {
+                let given = self.begin_at_s.get(client as usize).copied();
+                let begin = given.unwrap_or_else(|| rng.unit() * self.begin_s);
+                Reverse((micros(begin), client))
+            })
+            .collect();
+        let end_us = micros(f64::from(self.for_s));
+        let mut free_us = 0;
+        while let Some(Reverse((at_us, client))) = due.pop() {
+            if at_us >= end_us {
+                break;
+            }
+            let second = (at_us / 1_000_000) as usize;
+            polled.asked[second] += 1;
+            let begins_us = at_us.max(free_us);
+            let answered_us = begins_us + micros(self.takes_s(begins_us as f64 / 1e6));
+            free_us = answered_us;
+            let now = Micros(epoch_us + begins_us);
+            let Some(told) = event.poll(now) else { break };
+            let took = Micros(answered_us - at_us);
+            event.answered(Micros(epoch_us + answered_us), took);
+            if let Some(answered) = polled.answered.get_mut((answered_us / 1_000_000) as usize) {
+                *answered += 1;
+            }
+            let slowest = &mut polled.slowest_s[second];
+            *slowest = slowest.max(took.as_secs_f64());
+            polled.unit_s[second] = event
+                .level(now)
+                .map_or(0.0, |level| level.t0_ns as f64 / 1e9);
+            if self.clients <= FEW {
+                polled.accesses.push(Access {
+                    at_s: at_us as f64 / 1e6,
+                    client,
+                    wait_s: told.wait.as_secs_f64(),
+                    ahead: told.ahead,
+                });
+            }
+            let wait = Micros((told.wait.0 as f64 * (1.0 + rng.unit() * self.longer)) as u64);
+            let next = match self.tickets_per_s {
+                None => Some(wait),
+                Some(rate) => {
+                    let start_us = micros(self.begin_s + f64::from(client) / rate);
+                    let left = Micros(start_us.saturating_sub(answered_us));
+                    // At its start it asks for the page itself.
+                    Some(ticket_interval(left, wait)).filter(|next| *next < left)
+                }
+            };
+            if let Some(next) = next {
+                let delay = match self.delay_s > 0.0 {
+                    true => rng.exponential(self.delay_s) + rng.exponential(self.delay_s),
+                    false => 0.0,
+                };
+                due.push(Reverse((answered_us + next.0 + micros(delay), client)));
+            }
+        }
+        polled
+    }
+
+    fn takes_s(&self, now_s: f64) -> f64 {
+        match self.hog {
+            Some((from, until, share)) if (from..until).contains(&now_s) => {
+                self.service_s / (1.0 - share)
+            }
+            _ => self.service_s,
+        }
+    }
+}
+
+impl Polled {
+    /// The most polls a second in any window of so many seconds, from a second on.
+    pub fn most(&self, window_s: usize, from_s: usize) -> f64 {
+        let all = self.asked.get(from_s..).unwrap_or(&[]);
+        let most = all
+            .windows(window_s)
+            .map(|window| window.iter().sum::<u32>())
+            .max();
+        f64::from(most.unwrap_or(0)) / window_s as f64
+    }
+
+    /// Polls a second in the mean, in seconds from and until.
+    pub fn mean(&self, from_s: usize, until_s: usize) -> f64 {
+        let all = self.asked.get(from_s..until_s).unwrap_or(&[]);
+        f64::from(all.iter().sum::<u32>()) / all.len().max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telepoll::Mode;
+
+    /// No window of five seconds and no second has more than they may, after the first period.
+    fn is_level(setup: &Setup, unit_s: f64) {
+        let polled = setup.run();
+        let from = (setup.begin_s + setup.terms.base.as_secs_f64()).ceil() as usize;
+        let (five, one) = (polled.most(5, from), polled.most(1, from));
+        assert!(five <= 1.15 / unit_s, "{five} in five seconds, {setup:?}");
+        let second = 1.0 / unit_s + 4.0 * (1.0 / unit_s).sqrt();
+        assert!(one <= second, "{one} of {second} in a second, {setup:?}");
+    }
+
+    #[test]
+    fn a_crowd_polls_no_faster_than_it_may_however_large_it_is() {
+        for clients in [500, 5_000, 20_000] {
+            for (delay_s, longer) in [(0.0, 0.0), (0.05, 0.05)] {
+                let setup = Setup {
+                    clients,
+                    delay_s,
+                    longer,
+                    for_s: 240,
+                    ..Setup::default()
+                };
+                is_level(&setup, setup.terms.floor_ns as f64 / 1e9);
+            }
+        }
+    }
+
+    #[test]
+    fn ticket_pages_poll_no_faster_than_they_may() {
+        let setup = Setup {
+            clients: 20_000,
+            delay_s: 0.05,
+            longer: 0.05,
+            tickets_per_s: Some(40.0),
+            for_s: 540,
+            ..Setup::default()
+        };
+        // Some come at times of their own, later than told: so many as rate= says, and not a tenth
+        // less, may come in a single second.
+        is_level(&setup, 1.0 / 500.0);
+    }
+
+    /// The paper's figure 3.
+    #[test]
+    fn two_clients_are_spread_over_the_period_in_the_third() {
+        let polled = Setup {
+            terms: Terms {
+                mode: Mode::Relevel,
+                slack_ppm: 1_000_000,
+                floor_ns: 15_000_000_000,
+                ..Terms::new(Micros::from_secs(60), 1.0)
+            },
+            clients: 2,
+            begin_at_s: vec![5.0, 10.0],
+            for_s: 240,
+            ..Setup::default()
+        }
+        .run();
+        let third: Vec<f64> = (polled.accesses.iter())
+            .filter(|access| (120.0..180.0).contains(&access.at_s))
+            .map(|access| access.at_s)
+            .collect();
+        assert_eq!(third.len(), 2, "{:?}", polled.accesses);
+        assert!((third[1] - third[0] - 30.0).abs() < 1e-3, "{third:?}");
+    }
+
+    #[test]
+    fn a_hog_lowers_the_rate_to_what_is_served_and_it_is_back_within_three_periods() {
+        for clients in [2_000, 8_000] {
+            let setup = Setup {
+                clients,
+                service_s: 0.001,
+                hog: Some((100.0, 130.0, 0.9)),
+                for_s: 240,
+                ..Setup::default()
+            };
+            let polled = setup.run();
+            let before = polled.mean(60, 100);
+            let during = polled.mean(124, 130);
+            assert!(
+                during <= 125.0,
+                "{clients}: {during} are asked, 100 can be served"
+            );
+            let period = (f64::from(clients) / before).max(10.0).ceil() as usize;
+            let after = polled.mean(130 + 3 * period, 130 + 4 * period);
+            assert!(
+                after >= 0.9 * before,
+                "{clients}: {before} before, {after} after: {:?}",
+                &polled.asked[95..]
+            );
+        }
+    }
+}

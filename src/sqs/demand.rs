@@ -1,0 +1,114 @@
+//! [`Demand`]: what a session asks of the server, learnt from sessions that are over: the sum of
+//! the residences of its accesses. It is fed forward once, so that a server whose sessions are
+//! light need not be found out in steps of a tenth of a session a second (ALGORITHMS.md 3.4).
+//!
+//! Residence is longer than the processor's work where pages share it, so the rate that follows is
+//! too low rather than too high.
+
+/// Sessions that must be over before their mean is believed.
+const ENOUGH: u32 = 8;
+/// Part of the processors that the sessions of the first rate may use.
+const SHARE: f64 = 0.5;
+/// Of a session of which nothing is known, seconds (the paper's own is 0.58).
+const GUESS_S: f64 = 1.0;
+/// Weight of the latest session in the mean, once there are many.
+const ALPHA: f64 = 0.05;
+
+/// Mean work of a session. All zero = nothing known. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Seconds, as bits of an f64.
+    mean: u64,
+    /// Sessions it is of; saturates.
+    sessions: u32,
+    /// 1: it has been fed forward.
+    fed: u32,
+}
+
+impl Demand {
+    /// Nothing known.
+    pub const EMPTY: Demand = Demand {
+        mean: 0,
+        sessions: 0,
+        fed: 0,
+    };
+
+    /// A session is over that has used this many seconds of Run Ready.
+    pub fn learn(&mut self, work_s: f64) {
+        if !work_s.is_finite() || work_s <= 0.0 {
+            return;
+        }
+        self.sessions = self.sessions.saturating_add(1);
+        let weight = ALPHA.max(1.0 / f64::from(self.sessions));
+        let mean = self.mean();
+        self.mean = (mean + weight * (work_s - mean)).to_bits();
+    }
+
+    fn mean(&self) -> f64 {
+        let mean = f64::from_bits(self.mean);
+        if mean.is_finite() && mean > 0.0 {
+            mean
+        } else {
+            0.0
+        }
+    }
+
+    /// Mean work of a session in seconds, once enough are over.
+    pub fn mean_s(&self) -> Option<f64> {
+        (self.sessions >= ENOUGH && self.mean() > 0.0).then(|| self.mean())
+    }
+
+    /// Starts a second to begin with, on so many processors.
+    pub fn first_rate(cores: u32) -> f64 {
+        SHARE * f64::from(cores.max(1)) / GUESS_S
+    }
+
+    /// The rate that what is known speaks for.
+    pub fn rate(&self, cores: u32) -> Option<f64> {
+        Some(SHARE * f64::from(cores.max(1)) / self.mean_s()?)
+    }
+
+    /// The same, told once.
+    pub fn feed(&mut self, cores: u32) -> Option<f64> {
+        let rate = self.rate(cores).filter(|_| self.fed == 0)?;
+        self.fed = 1;
+        Some(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_is_told_once_when_enough_sessions_are_over() {
+        let mut demand = Demand::EMPTY;
+        for _ in 0..ENOUGH - 1 {
+            demand.learn(0.25);
+            assert_eq!(demand.feed(2), None);
+        }
+        demand.learn(0.25);
+        assert_eq!(demand.feed(2), Some(4.0));
+        assert_eq!(demand.feed(2), None);
+        for _ in 0..200 {
+            demand.learn(1.0);
+        }
+        assert!(demand.mean_s().is_some_and(|mean| mean > 0.99));
+    }
+
+    #[test]
+    fn what_is_no_number_teaches_nothing_and_ruins_nothing() {
+        let mut demand = Demand {
+            mean: u64::MAX,
+            sessions: u32::MAX,
+            fed: 0,
+        };
+        for work in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
+            demand.learn(work);
+        }
+        assert_eq!(demand.feed(2), None);
+        demand.learn(0.5);
+        assert!(demand.mean_s().is_some_and(|mean| mean > 0.0));
+    }
+}

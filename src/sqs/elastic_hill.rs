@@ -1,0 +1,486 @@
+//! [`ElasticHill`]: the default law of `NapRunReady auto` (ALGORITHMS.md 3.3).
+//!
+//! The paper steps by one and looks whether throughput rose. One count of N finished accesses is off
+//! by 1/sqrt(N), so near the top, where a step changes next to nothing, that is a walk by noise. Here
+//! the limit goes to and fro between b/g and b g, and what is estimated is the elasticity
+//! e = d ln X / d ln n: 1 below saturation, 0 at the top, negative where accesses are in each other's
+//! way; it has no scale, so one constant does for any machine. b moves when e is known to lie on one
+//! side of beta, the knee a little below the top.
+//!
+//! ```text
+//!   Start  double until doubling gains less than 2^0.3 ─► Probe
+//!   Probe  pairs (lo, hi), (hi, lo), ... ─┬─ e > beta for sure ─► b up ───┐
+//!            ▲                            ├─ e < beta for sure ─► b down ─┤
+//!            └────────────────────────────┴───────────────────────────────┘
+//!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
+//! ```
+//!
+//! Two things are not in 3.3. Where limits are small a step is a whole one: up from (1, 2) and down
+//! from (2, 3) would alternate for ever, half of the time at 1. Such a turn says that the common end is
+//! the best there is: it rests there, twice as long each time. And a rest ends at once when progress
+//! is another than when it began, as something has changed.
+//!
+//! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
+
+/// Pairs whose elasticities are remembered at most.
+pub const PAIRS: usize = 24;
+
+/// A rest that was confirmed again and again.
+const LONGEST: u32 = 8;
+/// Progress that differs by this factor (its logarithm) is another, whatever the noise ...
+const CHANGED: f64 = 0.4;
+/// ... or by so many standard errors, if that is more.
+const CHANGED_Z: f64 = 4.0;
+/// An elasticity that is surely below this is a collapse: two steps at once.
+const COLLAPSE: f64 = -0.5;
+
+/// The law's constants (ALGORITHMS.md 3.3), and the range it may move in.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Where it begins.
+    pub start: u32,
+    /// Least and most it may set.
+    pub lo: u32,
+    /// See `lo`.
+    pub hi: u32,
+    /// The elasticity aimed at.
+    pub beta: f64,
+    /// Factor from b to the ends of a pair.
+    pub g: f64,
+    /// A window ends with so many finished accesses ...
+    pub n_min: f64,
+    /// ... and not before this, seconds,
+    pub t_min: f64,
+    /// but at the latest after this, seconds.
+    pub t_max: f64,
+    /// Standard errors that make sure.
+    pub z: f64,
+    /// Pairs before it rests.
+    pub k_max: u32,
+    /// Pairs remembered, up to [`PAIRS`].
+    pub k_hist: u32,
+    /// Windows it rests; after a turn up to [`LONGEST`] times as many.
+    pub rest: u32,
+    /// Elasticity below which doubling stops.
+    pub start_gain: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            start: 4,
+            lo: 1,
+            hi: 256,
+            beta: 0.15,
+            g: 1.15,
+            n_min: 100.0,
+            t_min: 0.25,
+            t_max: 10.0,
+            z: 2.0,
+            k_max: 6,
+            k_hist: 24,
+            rest: 20,
+            start_gain: 0.3,
+        }
+    }
+}
+
+/// What was seen for a while at the limit in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// Finished accesses; where they weigh differently, as many equal ones as are as noisy.
+    pub finished: f64,
+    /// Progress they made, in whatever unit; without weights their number.
+    pub progress: f64,
+    /// How long, seconds.
+    pub elapsed_s: f64,
+    /// More would have run if they had been let.
+    pub saturated: bool,
+}
+
+/// Where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Doubling.
+    Start,
+    /// Comparing.
+    Probe,
+    /// Sure enough, for a while.
+    Rest,
+}
+
+impl Phase {
+    const PROBE: u32 = 1;
+    const REST: u32 = 2;
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Phase::Start => "start",
+            Phase::Probe => "probe",
+            Phase::Rest => "rest",
+        }
+    }
+}
+
+/// What a window has led to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Step {
+    /// The limit is another.
+    Moved,
+    /// Its middle went up by this elasticity ...
+    Up(f64),
+    /// ... or down,
+    Down(f64),
+    /// or was left alone, for all that is known.
+    Rests(f64),
+    /// Nobody finished: whoever runs waits for something else.
+    Blocked,
+}
+
+/// The law's state. All zero = not begun.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ElasticHill {
+    /// b, the middle of a pair; f64 bits, 0 = not begun.
+    middle: u64,
+    /// The limit in force.
+    limit: u32,
+    /// [`Phase`] as a number.
+    phase: u32,
+    /// Pairs since b moved.
+    pairs: u32,
+    /// 1: the pair begins with its upper end.
+    upper_first: u32,
+    /// 1: the first window of the pair is over.
+    half: u32,
+    /// Windows rested.
+    rested: u32,
+    /// The common end of two pairs that the last move came from: b went up from a pair that ends there,
+    /// or down from one that begins there; 0 = it has not moved.
+    turn: u32,
+    /// Rests at the same turn, one after the other: each is twice as long as the one before.
+    turns: u32,
+    /// The pair's ends.
+    lower: u32,
+    upper: u32,
+    /// The first window of the pair, in Start the one before: its limit, N and X (f64 bits).
+    before: u32,
+    /// Elasticities remembered.
+    known: u32,
+    before_n: u64,
+    before_x: u64,
+    /// The window that is going on: N, progress, seconds; f64 bits.
+    n: u64,
+    progress: u64,
+    elapsed: u64,
+    /// Elasticities, the oldest first, and the error each must have; f64 bits.
+    e: [u64; PAIRS],
+    s: [u64; PAIRS],
+}
+
+impl ElasticHill {
+    /// Not begun.
+    pub const EMPTY: ElasticHill = ElasticHill {
+        middle: 0,
+        limit: 0,
+        phase: 0,
+        pairs: 0,
+        upper_first: 0,
+        half: 0,
+        rested: 0,
+        turn: 0,
+        turns: 0,
+        lower: 0,
+        upper: 0,
+        before: 0,
+        known: 0,
+        before_n: 0,
+        before_x: 0,
+        n: 0,
+        progress: 0,
+        elapsed: 0,
+        e: [0; PAIRS],
+        s: [0; PAIRS],
+    };
+
+    /// The limit to be in force; what begins, begins with this.
+    pub fn limit(&mut self, settings: &Settings) -> u32 {
+        let (lo, hi) = range(settings);
+        if self.middle == 0 || !self.middle().is_finite() {
+            let start = settings.start.clamp(lo, hi);
+            *self = ElasticHill {
+                middle: f64::from(start).to_bits(),
+                limit: start,
+                ..ElasticHill::EMPTY
+            };
+        }
+        self.limit = self.limit.clamp(lo, hi);
+        self.limit
+    }
+
+    /// Where it is.
+    pub fn phase(&self) -> Phase {
+        match self.phase {
+            Phase::PROBE => Phase::Probe,
+            Phase::REST => Phase::Rest,
+            _ => Phase::Start,
+        }
+    }
+
+    /// b.
+    pub fn middle(&self) -> f64 {
+        f64::from_bits(self.middle)
+    }
+
+    /// The elasticity as far as it is known since b moved.
+    pub fn elasticity(&self) -> Option<f64> {
+        let (mean, _) = self.mean_and_error()?;
+        Some(mean)
+    }
+
+    /// Pairs that have been compared since b moved.
+    pub fn pairs(&self) -> u32 {
+        self.pairs
+    }
+
+    /// Somebody else is measured now: stay in the middle. The limit.
+    pub fn hold(&mut self, settings: &Settings) -> u32 {
+        if self.phase() == Phase::Probe {
+            (self.half, self.limit) = (0, round(self.middle()).max(1));
+        }
+        self.disturb();
+        self.limit(settings)
+    }
+
+    /// Go on with what [`ElasticHill::hold`] has put off. The limit.
+    pub fn resume(&mut self, settings: &Settings) -> u32 {
+        self.limit(settings);
+        if self.phase() == Phase::Probe {
+            self.probe(settings);
+        }
+        self.limit(settings)
+    }
+
+    /// Forget the window that is going on: it began before the limit was reached, or something else
+    /// has disturbed it.
+    pub fn disturb(&mut self) {
+        (self.n, self.progress, self.elapsed) = (0, 0, 0);
+    }
+
+    /// Take in what was seen since the last call.
+    pub fn see(&mut self, sight: &Sight, settings: &Settings) -> Option<Step> {
+        let limit = self.limit(settings);
+        if !sight.saturated {
+            self.disturb();
+            return None;
+        }
+        let add = |bits: &mut u64, more: f64| {
+            let sum = f64::from_bits(*bits) + more.max(0.0);
+            *bits = if sum.is_finite() { sum.to_bits() } else { 0 };
+            f64::from_bits(*bits)
+        };
+        let n = add(&mut self.n, sight.finished);
+        let progress = add(&mut self.progress, sight.progress);
+        let elapsed = add(&mut self.elapsed, sight.elapsed_s);
+        let enough = n >= settings.n_min && elapsed >= settings.t_min;
+        if !enough && elapsed < settings.t_max {
+            return None;
+        }
+        self.disturb();
+        if n <= 0.0 || progress <= 0.0 {
+            self.set_middle(self.middle() + 1.0, settings);
+            self.probe(settings);
+            return Some(Step::Blocked);
+        }
+        let x = progress / elapsed;
+        match self.phase() {
+            Phase::Start => self.start(limit, n, x, settings),
+            Phase::Probe => self.compare(n, x, settings),
+            Phase::Rest => self.go_on_resting(n, x, settings),
+        }
+    }
+
+    fn start(&mut self, limit: u32, n: f64, x: f64, settings: &Settings) -> Option<Step> {
+        let gained = match self.before {
+            0 => settings.start_gain,
+            before if before < limit => {
+                (x / f64::from_bits(self.before_x)).ln()
+                    / (f64::from(limit) / f64::from(before)).ln()
+            }
+            _ => 0.0,
+        };
+        let twice = limit.saturating_mul(2);
+        // What is not a number is no gain either.
+        let gains = gained >= settings.start_gain;
+        if gains && twice <= range(settings).1 {
+            (self.before, self.before_n, self.before_x) = (limit, n.to_bits(), x.to_bits());
+            self.limit = twice;
+            return Some(Step::Moved);
+        }
+        let middle = if gains { limit } else { self.before };
+        self.set_middle(f64::from(middle), settings);
+        self.probe(settings);
+        Some(Step::Moved)
+    }
+
+    fn go_on_resting(&mut self, n: f64, x: f64, settings: &Settings) -> Option<Step> {
+        self.rested = self.rested.saturating_add(1);
+        let before = (f64::from_bits(self.before_n), f64::from_bits(self.before_x));
+        if self.rested == 1 {
+            (self.before_n, self.before_x) = (n.to_bits(), x.to_bits());
+        } else if (x / before.1).ln().abs()
+            > CHANGED.max(CHANGED_Z * (1.0 / n + 1.0 / before.0).sqrt())
+        {
+            (self.known, self.turn, self.turns) = (0, 0, 0);
+            self.probe(settings);
+            return Some(Step::Moved);
+        }
+        let longer = 1_u32
+            .checked_shl(self.turns)
+            .map_or(LONGEST, |l| l.min(LONGEST));
+        if self.rested < settings.rest.saturating_mul(longer) {
+            return None;
+        }
+        self.probe(settings);
+        Some(Step::Moved)
+    }
+
+    /// Begin a pair.
+    fn probe(&mut self, settings: &Settings) {
+        let (lo, hi) = range(settings);
+        let b = self.middle();
+        let lower = round(b / settings.g).clamp(lo, hi);
+        let upper = round(b * settings.g).max(lower.saturating_add(1)).min(hi);
+        (self.lower, self.upper) = (lower, upper);
+        (self.phase, self.half, self.rested) = (Phase::PROBE, 0, 0);
+        self.limit = if self.upper_first == 0 { lower } else { upper };
+    }
+
+    /// A window of a pair is over.
+    fn compare(&mut self, n: f64, x: f64, settings: &Settings) -> Option<Step> {
+        let (lower, upper) = (self.lower, self.upper);
+        if lower == upper {
+            self.rest();
+            return None;
+        }
+        if self.half == 0 {
+            (self.before_n, self.before_x) = (n.to_bits(), x.to_bits());
+            self.half = 1;
+            self.limit = if self.upper_first == 0 { upper } else { lower };
+            return Some(Step::Moved);
+        }
+        let first = (f64::from_bits(self.before_n), f64::from_bits(self.before_x));
+        let (low, high) = match self.upper_first {
+            0 => (first, (n, x)),
+            _ => ((n, x), first),
+        };
+        let width = (f64::from(upper) / f64::from(lower.max(1))).ln();
+        let e = (high.1 / low.1).ln() / width;
+        let s = (1.0 / low.0 + 1.0 / high.0).sqrt() / width;
+        self.remember(e, s, settings);
+        self.upper_first ^= 1;
+        self.upper_first &= 1;
+        self.pairs = self.pairs.saturating_add(1);
+        let step = self.decide(settings);
+        match step {
+            Some(Step::Rests(_)) => self.rest(),
+            _ => self.probe(settings),
+        }
+        Some(step.unwrap_or(Step::Moved))
+    }
+
+    fn remember(&mut self, e: f64, s: f64, settings: &Settings) {
+        if !e.is_finite() || !s.is_finite() {
+            return;
+        }
+        let most = (settings.k_hist as usize).clamp(2, PAIRS);
+        let known = (self.known as usize).min(PAIRS);
+        let known = if known >= most {
+            let from = known - most + 1;
+            self.e.copy_within(from..known, 0);
+            self.s.copy_within(from..known, 0);
+            most - 1
+        } else {
+            known
+        };
+        if let (Some(place), Some(error)) = (self.e.get_mut(known), self.s.get_mut(known)) {
+            (*place, *error) = (e.to_bits(), s.to_bits());
+        }
+        self.known = known as u32 + 1;
+    }
+
+    /// Mean elasticity and its standard error, from two pairs on.
+    fn mean_and_error(&self) -> Option<(f64, f64)> {
+        let known = (self.known as usize).min(PAIRS);
+        let (e, s) = (self.e.get(..known)?, self.s.get(..known)?);
+        if known < 2 {
+            return None;
+        }
+        let k = known as f64;
+        let mean = e.iter().map(|&e| f64::from_bits(e)).sum::<f64>() / k;
+        let squares = e.iter().map(|&e| (f64::from_bits(e) - mean).powi(2));
+        let sd = (squares.sum::<f64>() / (k - 1.0)).sqrt();
+        let least = 0.7 * s.iter().map(|&s| f64::from_bits(s)).sum::<f64>() / k;
+        Some((mean, sd.max(least) / k.sqrt()))
+    }
+
+    fn decide(&mut self, settings: &Settings) -> Option<Step> {
+        let (mean, error) = self.mean_and_error()?;
+        let (b, g) = (self.middle(), settings.g);
+        let (low, high) = (mean - settings.z * error, mean + settings.z * error);
+        if low > settings.beta {
+            if self.turns_at(self.upper, settings) {
+                return Some(Step::Rests(mean));
+            }
+            self.set_middle((b * g).max(b + 1.0), settings);
+            return Some(Step::Up(mean));
+        }
+        if high < settings.beta {
+            if self.turns_at(self.lower, settings) {
+                return Some(Step::Rests(mean));
+            }
+            let g = if high < COLLAPSE { g * g } else { g };
+            self.set_middle((b / g).min(b - 1.0), settings);
+            return Some(Step::Down(mean));
+        }
+        (self.pairs >= settings.k_max).then_some(Step::Rests(mean))
+    }
+
+    /// b is to leave the pair over this end of it: has it just come over it the other way?
+    fn turns_at(&mut self, end: u32, settings: &Settings) -> bool {
+        if self.turn != end {
+            (self.turn, self.turns) = (end, 0);
+            return false;
+        }
+        self.turns = self.turns.saturating_add(1).min(LONGEST);
+        let turns = self.turns;
+        self.set_middle(f64::from(end), settings);
+        (self.turn, self.turns) = (end, turns);
+        true
+    }
+
+    /// b is another: what is known of the elasticity there is not that of here.
+    fn set_middle(&mut self, b: f64, settings: &Settings) {
+        let (lo, hi) = range(settings);
+        let b = if b.is_finite() { b } else { f64::from(lo) };
+        self.middle = b.clamp(f64::from(lo), f64::from(hi)).to_bits();
+        (self.known, self.pairs) = (0, 0);
+    }
+
+    fn rest(&mut self) {
+        (self.phase, self.half, self.rested, self.pairs) = (Phase::REST, 0, 0, 0);
+        self.limit = round(self.middle()).max(1);
+    }
+}
+
+/// Least and most, in order and never zero.
+fn range(settings: &Settings) -> (u32, u32) {
+    let lo = settings.lo.max(1);
+    (lo, settings.hi.max(lo))
+}
+
+/// Halves up, as the vectors have it.
+fn round(x: f64) -> u32 {
+    (x + 0.5).floor() as u32
+}

@@ -1,0 +1,292 @@
+//! [`Interval`]: the session interval, the time between two starts, and the laws that move it once
+//! a second by the mean length of the page queues (paper 3.2, 3.3; ALGORITHMS.md 3.4).
+//!
+//! ```text
+//!   paper   interval += inc  if q >= threshold,  else interval -= dec
+//!   rate    q > hi:  rate *= mul, then hold      lo <= q <= hi: keep
+//!           q < lo and somebody waits to start:  rate += add          interval = 1 / rate
+//! ```
+//!
+//! Steps on the interval are multiplicative on the rate near zero (0.02 s to 0.01 s doubles the
+//! load), and what is admitted now reaches the heavy page some think times later: hence steps on
+//! the rate, and the hold.
+
+use crate::micros::Micros;
+
+/// The longest interval there is, seconds: one start in ten minutes.
+const LONGEST_S: f64 = 600.0;
+/// The shortest, seconds.
+const SHORTEST_S: f64 = 1e-5;
+/// The longest a browser or a server in between waits for an answer (Safari's limit in the paper's
+/// time, and mod_proxy's default today).
+pub const PATIENCE: Micros = Micros::from_secs(60);
+/// The part of his patience that the last in the session queue may have to spend there.
+const SPENT: f64 = 0.8;
+
+/// Time between two starts of sessions. All zero = not begun. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Interval {
+    /// Seconds, as bits of an f64. Written by [`Interval::step`].
+    seconds: u64,
+    /// Steps for which it is held.
+    hold: u32,
+    _pad: u32,
+}
+
+/// How the interval is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// By the rate.
+    Rate(RateLaw),
+    /// As the paper did.
+    Paper(PaperLaw),
+    /// Not at all: so many seconds.
+    Fixed(f64),
+}
+
+/// Additive increase, multiplicative decrease of the rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RateLaw {
+    /// Below this mean page queue there is room for more.
+    pub lo: f64,
+    /// Above it there are too many.
+    pub hi: f64,
+    /// Starts a second added by a step.
+    pub add: f64,
+    /// What a step down leaves of the rate.
+    pub mul: f64,
+    /// Least rate, starts a second.
+    pub min: f64,
+    /// Largest rate.
+    pub max: f64,
+    /// Steps for which nothing is changed after one down: a think time.
+    pub hold: u32,
+}
+
+impl Default for RateLaw {
+    fn default() -> Self {
+        RateLaw {
+            lo: 2.0,
+            hi: 5.0,
+            add: 0.1,
+            mul: 0.85,
+            min: 0.02,
+            max: 1000.0,
+            hold: 3,
+        }
+    }
+}
+
+/// Steps on the interval itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PaperLaw {
+    /// From this mean page queue on the interval grows.
+    pub threshold: f64,
+    /// By so many seconds,
+    pub inc: f64,
+    /// and else it shrinks by so many.
+    pub dec: f64,
+    /// Least interval, seconds.
+    pub min: f64,
+    /// Largest interval.
+    pub max: f64,
+}
+
+impl Interval {
+    /// Not begun.
+    pub const EMPTY: Interval = Interval {
+        seconds: 0,
+        hold: 0,
+        _pad: 0,
+    };
+
+    /// One of so many seconds.
+    pub fn of(seconds: f64) -> Interval {
+        Interval {
+            seconds: sound(seconds).to_bits(),
+            ..Interval::EMPTY
+        }
+    }
+
+    /// Has it been begun?
+    pub fn is_begun(&self) -> bool {
+        self.seconds != 0
+    }
+
+    /// Seconds between two starts.
+    pub fn seconds(&self) -> f64 {
+        sound(f64::from_bits(self.seconds))
+    }
+
+    /// The same, in microseconds.
+    pub fn micros(&self) -> Micros {
+        Micros::from_secs_f64(self.seconds())
+    }
+
+    /// Starts a second.
+    pub fn rate(&self) -> f64 {
+        1.0 / self.seconds()
+    }
+
+    /// At least so many starts a second from now on, for it is known what they ask of the server.
+    pub fn raise(&mut self, rate: f64) {
+        if rate.is_finite() && rate > self.rate() {
+            self.seconds = sound(1.0 / rate).to_bits();
+        }
+    }
+
+    /// A second has passed with pages whose queues were `queue` long in the mean; `wanted`:
+    /// somebody waits to start.
+    pub fn step(&mut self, law: &Law, queue: f64, wanted: bool) {
+        let seconds = match law {
+            Law::Fixed(seconds) => *seconds,
+            Law::Paper(law) => {
+                let step = if queue >= law.threshold {
+                    law.inc
+                } else {
+                    -law.dec
+                };
+                (self.seconds() + step).min(law.max).max(law.min)
+            }
+            Law::Rate(law) => return self.step_rate(law, queue, wanted),
+        };
+        self.seconds = sound(seconds).to_bits();
+    }
+
+    fn step_rate(&mut self, law: &RateLaw, queue: f64, wanted: bool) {
+        // A hold that no step of ours has set is a stray write.
+        self.hold = self.hold.min(law.hold);
+        if self.hold > 0 {
+            self.hold -= 1;
+            return;
+        }
+        let rate = if queue > law.hi {
+            self.hold = law.hold;
+            self.rate() * law.mul
+        } else if queue < law.lo && wanted {
+            self.rate() + law.add
+        } else {
+            return;
+        };
+        self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
+    }
+}
+
+/// Shared memory may hold anything; an interval is a number in its range.
+fn sound(seconds: f64) -> f64 {
+    match seconds.is_finite() {
+        true => seconds.clamp(SHORTEST_S, LONGEST_S),
+        false => LONGEST_S,
+    }
+}
+
+/// Accesses that may wait for their start: the last of them shall have some of his patience left
+/// for the page (ALGORITHMS.md 3.4). At least one, or nobody would ever be seen to wait.
+pub fn queue_bound(patience: Micros, interval_s: f64) -> u32 {
+    let places = (SPENT * patience.as_secs_f64() / sound(interval_s)).floor();
+    (places as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paper() -> Law {
+        Law::Paper(PaperLaw {
+            threshold: 5.0,
+            inc: 0.01,
+            dec: 0.02,
+            min: 0.05,
+            max: 0.52,
+        })
+    }
+
+    #[test]
+    fn the_papers_interval_grows_from_the_threshold_on_and_shrinks_below_it() {
+        let mut interval = Interval::of(0.5);
+        let mut steps = Vec::new();
+        for queue in [5.0, 9.0, 9.0, 4.9, 0.0] {
+            interval.step(&paper(), queue, false);
+            steps.push((interval.seconds() * 1000.0).round() as u32);
+        }
+        assert_eq!(steps, [510, 520, 520, 500, 480]);
+        for _ in 0..100 {
+            interval.step(&paper(), 0.0, false);
+        }
+        assert_eq!(interval.seconds(), 0.05);
+    }
+
+    #[test]
+    fn the_rate_holds_for_a_think_time_after_it_was_lowered() {
+        let law = Law::Rate(RateLaw::default());
+        let mut interval = Interval::of(0.5);
+        let mut rates = Vec::new();
+        for queue in [6.0, 0.0, 0.0, 0.0, 0.0, 3.0] {
+            interval.step(&law, queue, true);
+            rates.push((interval.rate() * 100.0).round() as u32);
+        }
+        assert_eq!(rates, [170, 170, 170, 170, 180, 180]);
+        interval.step(&law, 0.0, false);
+        assert_eq!(
+            (interval.rate() * 100.0).round() as u32,
+            180,
+            "nobody waits"
+        );
+    }
+
+    #[test]
+    fn any_bits_are_an_interval_and_every_step_leaves_one() {
+        let laws = [Law::Rate(RateLaw::default()), paper(), Law::Fixed(2.0)];
+        for bits in [
+            1,
+            u64::MAX,
+            f64::NAN.to_bits(),
+            (-1.0f64).to_bits(),
+            1 << 62,
+        ] {
+            for law in &laws {
+                for queue in [0.0, 1e300, f64::NAN] {
+                    let mut interval = Interval {
+                        seconds: bits,
+                        hold: u32::MAX,
+                        _pad: 0,
+                    };
+                    for _ in 0..5 {
+                        interval.step(law, queue, true);
+                        let seconds = interval.seconds();
+                        assert!((SHORTEST_S..=LONGEST_S).contains(&seconds), "{seconds}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_queue_is_as_long_as_patience_allows() {
+        let cases = [
+            (60, 0.5, 96),
+            (4, 0.5, 6),
+            (4, 100.0, 1),
+            (60, 0.0, 4_800_000),
+        ];
+        for (patience, interval, bound) in cases {
+            let patience = Micros::from_secs(patience);
+            assert_eq!(queue_bound(patience, interval), bound, "{interval}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_fed_forward_upwards_only() {
+        let mut interval = Interval::of(1.0);
+        for (rate, after) in [
+            (5.0, 5.0),
+            (2.0, 5.0),
+            (f64::NAN, 5.0),
+            (f64::INFINITY, 5.0),
+        ] {
+            interval.raise(rate);
+            assert_eq!(interval.rate(), after);
+        }
+    }
+}

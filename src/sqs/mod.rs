@@ -1,0 +1,24 @@
+//! SQS (`papers/sqs.txt`): each page's best concurrency, found by its progress.
+//!
+//! A page scheduler lets so many of a page's accesses run at once as make the most progress: below,
+//! the machine idles; above, they are in each other's way. What they contend for need not be known.
+//!
+//! | file | what it holds | ALGORITHMS |
+//! |---|---|---|
+//! | [`elastic_hill`] | our law: steps large enough to be seen through the noise | 3.3 |
+//! | [`paper_hill`] | the paper's: one step at a time, with history | 3.2, 3.3 |
+//! | [`progress`] | what a page's finished accesses are worth beside another's | 3.3 |
+//! | [`page_scheduler`] | windows, and whose turn it is | 3.3 |
+//! | [`interval`] | the session interval: the paper's law, and ours on the rate | 3.4 |
+//! | [`demand`] | what a session asks of the server, for the start that is fed forward | 3.4 |
+//! | [`sessions`] | who is in a session, by a keyed hash of what the client presents | |
+
+pub mod demand;
+pub mod elastic_hill;
+pub mod interval;
+pub mod page_scheduler;
+pub mod paper_hill;
+pub mod progress;
+pub mod sessions;
+#[cfg(test)]
+mod simulated;

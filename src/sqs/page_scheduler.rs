@@ -1,0 +1,607 @@
+//! [`PageScheduler`] and [`Pacer`]: limits that find themselves, page by page (paper 3.1;
+//! ALGORITHMS.md 3.3).
+//!
+//! A few times a second the [`Pacer`] looks at what each page's gate has counted and moves limits.
+//! Pages that share the machine are judged by the progress of all of them together, and one at a time
+//! moves its limit: it holds the *token*, which goes round the pages that have a queue. An isolated
+//! page, whose work is done elsewhere, is judged by its own progress and has a token of its own. With
+//! the paper's law each page looks at itself alone.
+//!
+//! ```text
+//!   limit set ─► in flight falls to it ─► one residence ─► window: counts ─► law ─► limit set
+//! ```
+
+use super::elastic_hill::{ElasticHill, Phase, Settings, Sight, Step};
+use super::paper_hill::{self, PaperHill};
+use super::progress::{Total, Weight};
+use crate::micros::Micros;
+
+/// Between two looks at least.
+pub const PERIOD: Micros = Micros::from_millis(250);
+/// After so long without a look nothing is known of the time between.
+const GAP: Micros = Micros::from_secs(5);
+/// After a limit has been reached, before a window begins, at least.
+const SETTLE: Micros = Micros::from_millis(100);
+/// The paper's interval.
+const INTERVAL: Micros = Micros::from_secs(1);
+/// A window in which more than one in so many came in at once was not saturated.
+const AT_ONCE: u32 = 5;
+/// Accesses of its own that tell something of a page among others.
+const OWN_MIN: u32 = 5;
+/// Accesses in the first windows of a comparison; each pair that decides nothing adds as many.
+const N_FEW: f64 = 30.0;
+/// Steps remembered.
+pub const STEPS: usize = 256;
+
+/// How a page's limit is found.
+pub mod law {
+    /// As configured.
+    pub const FIXED: u32 = 0;
+    /// [`super::ElasticHill`].
+    pub const AUTO: u32 = 1;
+    /// [`super::PaperHill`].
+    pub const PAPER: u32 = 2;
+}
+
+/// Settings of a page's limit.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// One of [`law`].
+    pub law: u32,
+    /// 1: its work is done elsewhere, so its own progress counts.
+    pub own: u32,
+    /// The limit to begin with.
+    pub start: u32,
+    /// Least and most.
+    pub lo: u32,
+    /// See `lo`.
+    pub hi: u32,
+    /// Intervals that the paper's law looks back; 0 = its default.
+    pub history: u32,
+}
+
+/// A limit that was set.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// When; 0 = no move.
+    pub at: Micros,
+    /// The limit from then on.
+    pub limit: u32,
+    /// [`Why`] as a number.
+    pub why: u32,
+    /// Elasticity that led to it, thousandths and a thousand added to all; 0 = none.
+    pub elasticity: u32,
+    /// Progress in the window before: accesses a second, thousandths.
+    pub per_ks: u32,
+}
+
+impl Move {
+    /// The elasticity that led to it.
+    pub fn elasticity(&self) -> Option<f64> {
+        (self.elasticity != 0).then(|| f64::from(self.elasticity) / 1e3 - 1.0)
+    }
+}
+
+/// Why a limit was set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It begins, or the configuration is another.
+    Begun = 0,
+    /// To be compared with another.
+    Compares = 1,
+    /// More gains.
+    Up = 2,
+    /// Less does as well.
+    Down = 3,
+    /// It stays here for a while.
+    Rests = 4,
+    /// Nobody finished: all wait for something else.
+    Blocked = 5,
+    /// Another page's turn.
+    Waits = 6,
+    /// A step of the paper's law.
+    Paper = 7,
+}
+
+impl Why {
+    /// Of its number.
+    pub fn of(number: u32) -> Why {
+        [
+            Why::Compares,
+            Why::Up,
+            Why::Down,
+            Why::Rests,
+            Why::Blocked,
+            Why::Waits,
+            Why::Paper,
+        ]
+        .into_iter()
+        .find(|why| *why as u32 == number)
+        .unwrap_or(Why::Begun)
+    }
+
+    /// In a word, for logs and JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Why::Begun => "begun",
+            Why::Compares => "compares",
+            Why::Up => "up",
+            Why::Down => "down",
+            Why::Rests => "rests",
+            Why::Blocked => "blocked",
+            Why::Waits => "waits",
+            Why::Paper => "paper",
+        }
+    }
+}
+
+/// What a page's gate has counted.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Look {
+    /// Accesses ever finished, modulo 2^32.
+    pub finished: u32,
+    /// Accesses ever let in at once, modulo 2^32.
+    pub passed: u32,
+    /// Permits held.
+    pub running: u32,
+    /// Accesses in the queue.
+    pub waiting: u32,
+    /// Mean residence lately, seconds; 0 = none.
+    pub residence_s: f64,
+}
+
+/// One page's scheduler. All zero = its limit is fixed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PageScheduler {
+    /// How its limit is found.
+    pub pace: Pace,
+    hill: ElasticHill,
+    paper: PaperHill,
+    weight: Weight,
+    /// The limit last set; 0 = none.
+    limit: u32,
+    /// Counts at the last look, modulo 2^32.
+    finished: u32,
+    passed: u32,
+    /// Since the look before: finished, came in at once.
+    since: [u32; 2],
+    /// 1: the limit was set, and what is in flight may still be above it.
+    falling: u32,
+    /// When what is in flight had fallen to the limit.
+    reached: Micros,
+    /// The window: its length, its progress, the accesses as many equal ones are as noisy (f64 bits).
+    elapsed: u64,
+    progress: u64,
+    counted: u64,
+    /// ... its own accesses that finished, and that came in at once.
+    own_finished: u32,
+    own_passed: u32,
+    /// Moves ever, modulo 2^32; the newest is at `moves - 1` modulo [`STEPS`].
+    moves: u32,
+    _pad: u32,
+    steps: [Move; STEPS],
+}
+
+impl PageScheduler {
+    /// A fixed limit.
+    pub const EMPTY: PageScheduler = PageScheduler {
+        pace: Pace {
+            law: 0,
+            own: 0,
+            start: 0,
+            lo: 0,
+            hi: 0,
+            history: 0,
+        },
+        hill: ElasticHill::EMPTY,
+        paper: PaperHill::EMPTY,
+        weight: Weight::EMPTY,
+        limit: 0,
+        finished: 0,
+        passed: 0,
+        since: [0; 2],
+        falling: 0,
+        reached: Micros::ZERO,
+        elapsed: 0,
+        progress: 0,
+        counted: 0,
+        own_finished: 0,
+        own_passed: 0,
+        moves: 0,
+        _pad: 0,
+        steps: [Move {
+            at: Micros::ZERO,
+            limit: 0,
+            why: 0,
+            elasticity: 0,
+            per_ks: 0,
+        }; STEPS],
+    };
+
+    /// A configuration is in force: what has been found so far holds on within its range. The limit.
+    pub fn configure(&mut self, pace: Pace, now: Micros) -> u32 {
+        if pace.law != self.pace.law {
+            (self.hill, self.paper) = (ElasticHill::EMPTY, PaperHill::EMPTY);
+        }
+        self.pace = pace;
+        let limit = match pace.law {
+            law::AUTO => self.hill.limit(&self.settings(pace.hi)),
+            law::PAPER => self.paper.limit(&self.paper_settings(pace.hi)),
+            _ => pace.start.max(1),
+        };
+        if limit != self.limit {
+            self.set(limit, Why::Begun, None, 0.0, now);
+        }
+        limit
+    }
+
+    /// Is it one of those that are judged together, one at a time?
+    fn shares(&self) -> bool {
+        self.pace.law == law::AUTO && self.pace.own == 0
+    }
+
+    /// Does it move its limit?
+    pub fn moves_itself(&self) -> bool {
+        matches!(self.pace.law, law::AUTO | law::PAPER)
+    }
+
+    /// The limit it has set last.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Where its law is, and the middle of its range; none: it is not ours.
+    pub fn hill(&self) -> Option<(Phase, f64, Option<f64>)> {
+        let hill = &self.hill;
+        (self.pace.law == law::AUTO).then(|| (hill.phase(), hill.middle(), hill.elasticity()))
+    }
+
+    /// What one of its accesses weighs, seconds.
+    pub fn weight_s(&self) -> Option<f64> {
+        self.weight.seconds()
+    }
+
+    /// How many moves there have been, modulo 2^32.
+    pub fn moves(&self) -> u32 {
+        self.moves
+    }
+
+    /// The moves since the count was `since`, the oldest first, as far as they are remembered.
+    pub fn moves_since(&self, since: u32) -> impl Iterator<Item = Move> {
+        let new = self.moves.wrapping_sub(since).min(STEPS as u32);
+        let first = self.moves.wrapping_sub(new);
+        (0..new)
+            .filter_map(move |i| self.steps.get(first.wrapping_add(i) as usize % STEPS))
+            .filter(|step| step.at != Micros::ZERO)
+            .copied()
+    }
+
+    fn settings(&self, hi: u32) -> Settings {
+        let pace = self.pace;
+        let default = Settings::default();
+        Settings {
+            start: pace.start.max(1),
+            lo: pace.lo.max(1),
+            hi: pace.hi.min(hi).max(pace.lo.max(1)),
+            // A collapse shows in few accesses; more are waited for where few have not decided.
+            n_min: match self.hill.phase() {
+                Phase::Probe => default.n_min.min(N_FEW * f64::from(1 + self.hill.pairs())),
+                _ => default.n_min,
+            },
+            ..default
+        }
+    }
+
+    fn paper_settings(&self, hi: u32) -> paper_hill::Settings {
+        let pace = self.pace;
+        paper_hill::Settings {
+            start: pace.start.max(1),
+            lo: pace.lo.max(1),
+            hi: pace.hi.min(hi).max(pace.lo.max(1)),
+            hold: 1,
+            history: if pace.history == 0 {
+                paper_hill::HISTORY
+            } else {
+                pace.history
+            },
+        }
+    }
+
+    fn set(&mut self, limit: u32, why: Why, e: Option<f64>, per_s: f64, now: Micros) {
+        let scaled = |value: f64| (value * 1e3).clamp(0.0, f64::from(u32::MAX)) as u32;
+        let step = Move {
+            at: now.max(Micros(1)),
+            limit,
+            why: why as u32,
+            elasticity: e.map_or(0, |e| scaled(e.clamp(-0.999, 1e3) + 1.0)),
+            per_ks: scaled(per_s),
+        };
+        if let Some(place) = self.steps.get_mut(self.moves as usize % STEPS) {
+            *place = step;
+        }
+        self.moves = self.moves.wrapping_add(1);
+        if limit != self.limit {
+            (self.limit, self.falling) = (limit, 1);
+        }
+        self.begin_window();
+    }
+
+    fn begin_window(&mut self) {
+        (self.elapsed, self.progress, self.counted) = (0, 0, 0);
+        (self.own_finished, self.own_passed) = (0, 0);
+    }
+
+    /// Is what is in flight that of the limit in force, and has been for long enough?
+    fn is_settled(&mut self, look: &Look, now: Micros) -> bool {
+        if self.falling != 0 {
+            if look.running > self.limit {
+                return false;
+            }
+            (self.falling, self.reached) = (0, now);
+        }
+        let residence = Micros::from_secs_f64(look.residence_s.clamp(0.0, 60.0));
+        now >= self.reached + SETTLE.max(residence)
+    }
+
+    /// More of it would run if they were let.
+    fn is_saturated(&self, look: &Look) -> bool {
+        match self.own_finished {
+            0 => look.waiting > 0,
+            finished => self.own_passed.saturating_mul(AT_ONCE) <= finished,
+        }
+    }
+
+    /// Add to the window what was seen for so long.
+    fn count(&mut self, total: &Total, elapsed: Micros) -> [f64; 3] {
+        let [finished, passed] = self.since;
+        let add = |bits: &mut u64, more: f64| {
+            let sum = f64::from_bits(*bits) + more;
+            let sum = if sum.is_finite() { sum } else { 0.0 };
+            *bits = sum.to_bits();
+            sum
+        };
+        self.own_finished = self.own_finished.saturating_add(finished);
+        self.own_passed = self.own_passed.saturating_add(passed);
+        [
+            add(&mut self.elapsed, elapsed.as_secs_f64()),
+            add(&mut self.progress, total.progress),
+            add(&mut self.counted, total.finished()),
+        ]
+    }
+
+    /// Our law's turn. True: it has come to a decision.
+    fn climb(&mut self, seen: &Seen<'_>, now: Micros) -> bool {
+        if !self.is_settled(seen.look, now) {
+            return false;
+        }
+        let [elapsed_s, progress, counted] = self.count(seen.total, seen.elapsed);
+        let settings = self.settings(seen.most);
+        let told = self.own_finished >= OWN_MIN || seen.alone;
+        let enough = counted >= settings.n_min && elapsed_s >= settings.t_min && told;
+        if !enough && elapsed_s < settings.t_max {
+            return false;
+        }
+        // What others have done says nothing of a page of which nobody finishes.
+        let stuck = self.own_finished == 0;
+        let sight = Sight {
+            finished: if stuck {
+                0.0
+            } else {
+                counted.max(settings.n_min)
+            },
+            progress: if stuck { 0.0 } else { progress },
+            elapsed_s: elapsed_s.max(settings.t_min),
+            saturated: self.is_saturated(seen.look),
+        };
+        let per_s = f64::from(self.own_finished) / elapsed_s;
+        let step = self.hill.see(&sight, &settings);
+        self.begin_window();
+        let (why, e) = match step {
+            Some(Step::Up(e)) => (Why::Up, Some(e)),
+            Some(Step::Down(e)) => (Why::Down, Some(e)),
+            Some(Step::Rests(e)) => (Why::Rests, Some(e)),
+            Some(Step::Blocked) => (Why::Blocked, None),
+            Some(Step::Moved) => (Why::Compares, None),
+            None => return !sight.saturated || self.hill.phase() == Phase::Rest,
+        };
+        let limit = self.hill.limit(&settings);
+        self.set(limit, why, e, per_s, now);
+        why != Why::Compares
+    }
+
+    /// The paper's law's turn; it never decides for good.
+    fn walk(&mut self, seen: &Seen<'_>, now: Micros) -> bool {
+        let [elapsed_s, ..] = self.count(seen.total, seen.elapsed);
+        if elapsed_s < INTERVAL.as_secs_f64() {
+            return false;
+        }
+        let per_s = f64::from(self.own_finished) / elapsed_s;
+        let saturated = self.is_saturated(seen.look);
+        self.begin_window();
+        if saturated {
+            let limit = self.paper.see(per_s, &self.paper_settings(seen.most));
+            self.set(limit, Why::Paper, None, per_s, now);
+        }
+        false
+    }
+
+    /// Another page's turn: it stays at the middle of its range. The limit, if it is another.
+    fn give_way(&mut self, now: Micros) -> Option<u32> {
+        let settings = self.settings(u32::MAX);
+        let limit = self.hill.hold(&settings);
+        self.goes_to(limit, Why::Waits, now)
+    }
+
+    fn take_turn(&mut self, most: u32, now: Micros) -> Option<u32> {
+        let settings = self.settings(most);
+        let limit = self.hill.resume(&settings);
+        self.goes_to(limit, Why::Compares, now)
+    }
+
+    fn goes_to(&mut self, limit: u32, why: Why, now: Micros) -> Option<u32> {
+        self.begin_window();
+        let another = limit != self.limit;
+        if another {
+            self.set(limit, why, None, 0.0, now);
+        }
+        another.then_some(limit)
+    }
+}
+
+/// What one page's law is told.
+struct Seen<'a> {
+    look: &'a Look,
+    /// The progress it is judged by.
+    total: &'a Total,
+    /// That is its own alone.
+    alone: bool,
+    elapsed: Micros,
+    /// The highest limit it may set.
+    most: u32,
+}
+
+/// What is one for all pages. All zero = not begun.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pacer {
+    /// The last look; 0 = none yet.
+    looked: Micros,
+    /// Page that holds the token, one-based; 0 = none.
+    token: u32,
+    /// Permits that all pages that move their limits may have together; 0 = no bound.
+    pub budget: u32,
+}
+
+impl Pacer {
+    /// Not begun.
+    pub const EMPTY: Pacer = Pacer {
+        looked: Micros::ZERO,
+        token: 0,
+        budget: 0,
+    };
+
+    /// Is it time for another look? A look from the future is a stray write.
+    pub fn is_due(&self, now: Micros) -> bool {
+        now >= self.looked + PERIOD || self.looked > now + PERIOD
+    }
+
+    /// The page that holds the token.
+    pub fn holder(&self) -> Option<usize> {
+        self.token.checked_sub(1).map(|page| page as usize)
+    }
+
+    /// Look at all pages. `look` says what a page's gate has counted, none: it has no gate; `set` is
+    /// called for each limit that is another now.
+    pub fn look(
+        &mut self,
+        pages: &mut [PageScheduler],
+        now: Micros,
+        look: impl Fn(usize) -> Option<Look>,
+        mut set: impl FnMut(usize, u32),
+    ) {
+        let elapsed = now - self.looked;
+        let gap = self.looked == Micros::ZERO || now < self.looked || elapsed > GAP;
+        self.looked = now;
+        let mut total = Total::default();
+        for (at, page) in pages.iter_mut().enumerate() {
+            let Some(look) = look(at) else {
+                continue;
+            };
+            page.since = [
+                look.finished.wrapping_sub(page.finished),
+                look.passed.wrapping_sub(page.passed),
+            ];
+            (page.finished, page.passed) = (look.finished, look.passed);
+            if gap {
+                page.begin_window();
+                continue;
+            }
+            let [finished, _] = page.since;
+            page.weight.see(finished, look.residence_s, page.limit);
+            if page.pace.own == 0 {
+                total.add(finished, page.weight.seconds().unwrap_or(0.0));
+            }
+        }
+        if gap {
+            return;
+        }
+        let mut decided = true;
+        for at in 0..pages.len() {
+            let holds = self.holder() == Some(at);
+            let turn = pages[at].moves_itself() && (holds || !pages[at].shares());
+            let Some(look) = turn.then(|| look(at)).flatten() else {
+                continue;
+            };
+            let most = self.most(pages, at);
+            let page = &mut pages[at];
+            let before = page.limit;
+            let mut own = Total::default();
+            own.add(page.since[0], 1.0);
+            let seen = Seen {
+                look: &look,
+                total: if page.shares() { &total } else { &own },
+                alone: !page.shares(),
+                elapsed,
+                most,
+            };
+            let done = match page.pace.law {
+                law::PAPER => page.walk(&seen, now),
+                _ => page.climb(&seen, now),
+            };
+            if holds && page.shares() {
+                decided = done;
+            }
+            if page.limit != before {
+                set(at, page.limit);
+            }
+        }
+        if decided {
+            let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0);
+            self.pass_on(pages, now, queued, &mut set);
+        }
+    }
+
+    /// The highest limit the page may set beside the others.
+    fn most(&self, pages: &[PageScheduler], at: usize) -> u32 {
+        let others = pages.iter().enumerate();
+        let others = others.filter(|(i, page)| *i != at && page.moves_itself());
+        let taken = others.fold(0_u32, |sum, (_, page)| sum.saturating_add(page.limit));
+        match self.budget {
+            0 => u32::MAX,
+            budget => budget.saturating_sub(taken),
+        }
+    }
+
+    /// The token goes to the next page that has a queue.
+    fn pass_on(
+        &mut self,
+        pages: &mut [PageScheduler],
+        now: Micros,
+        queued: impl Fn(usize) -> bool,
+        set: &mut impl FnMut(usize, u32),
+    ) {
+        let from = self.holder().filter(|&holder| holder < pages.len());
+        let first = from.map_or(0, |holder| holder + 1);
+        let next = (first..pages.len())
+            .chain(0..first)
+            .find(|&at| pages[at].shares() && queued(at));
+        if next == from {
+            return;
+        }
+        self.token = next.map_or(0, |at| at as u32 + 1);
+        if let Some(at) = from.filter(|&at| pages[at].shares())
+            && let Some(limit) = pages[at].give_way(now)
+        {
+            set(at, limit);
+        }
+        if let Some(at) = next {
+            let most = self.most(pages, at);
+            if let Some(limit) = pages[at].take_turn(most, now) {
+                set(at, limit);
+            }
+        }
+    }
+}

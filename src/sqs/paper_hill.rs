@@ -1,0 +1,138 @@
+//! [`PaperHill`]: the page scheduler as the paper has it (sections 3.1 and 3.3), `NapRunReady paper`.
+//!
+//! Each interval of a second the page's throughput is compared with what it was at the limit before;
+//! where it is not lower, the limit goes one step on in the same direction, else it turns. The paper
+//! takes "the history of throughput, treated statistically" against fluctuation and does not say how:
+//! here the comparison is with the mean of the last intervals at that limit.
+
+/// Intervals looked back, where nobody has said how many.
+pub const HISTORY: u32 = 5;
+/// Intervals remembered, over all limits.
+const INTERVALS: usize = 64;
+
+/// Where it may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Where it begins.
+    pub start: u32,
+    /// Least and most.
+    pub lo: u32,
+    /// See `lo`.
+    pub hi: u32,
+    /// Intervals a step.
+    pub hold: u32,
+    /// Intervals at the limit before whose mean counts.
+    pub history: u32,
+}
+
+/// The law's state. All zero = not begun.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PaperHill {
+    /// The limit in force; 0 = not begun.
+    limit: u32,
+    /// The limit before; 0 = none yet.
+    former: u32,
+    /// 1: the last step was down.
+    down: u32,
+    /// Intervals at this limit since the last step.
+    held: u32,
+    /// Throughput summed over them, f64 bits.
+    sum: u64,
+    /// Intervals ever remembered, modulo 2^32; the newest is at `written - 1` modulo [`INTERVALS`].
+    written: u32,
+    _pad: u32,
+    /// The limit of each.
+    limits: [u32; INTERVALS],
+    /// Its throughput, f64 bits.
+    throughputs: [u64; INTERVALS],
+}
+
+impl PaperHill {
+    /// Not begun.
+    pub const EMPTY: PaperHill = PaperHill {
+        limit: 0,
+        former: 0,
+        down: 0,
+        held: 0,
+        sum: 0,
+        written: 0,
+        _pad: 0,
+        limits: [0; INTERVALS],
+        throughputs: [0; INTERVALS],
+    };
+
+    /// The limit to be in force.
+    pub fn limit(&mut self, settings: &Settings) -> u32 {
+        let lo = settings.lo.max(1);
+        if self.limit == 0 {
+            self.limit = settings.start;
+        }
+        self.limit = self.limit.clamp(lo, settings.hi.max(lo));
+        self.limit
+    }
+
+    /// An interval is over: the new limit.
+    pub fn see(&mut self, throughput: f64, settings: &Settings) -> u32 {
+        let (lo, limit) = (settings.lo.max(1), self.limit(settings));
+        let hi = settings.hi.max(lo);
+        if !throughput.is_finite() {
+            return limit;
+        }
+        self.remember(limit, throughput);
+        self.held = self.held.saturating_add(1);
+        let sum = f64::from_bits(self.sum) + throughput;
+        if self.held < settings.hold {
+            self.sum = sum.to_bits();
+            return limit;
+        }
+        let here = sum / f64::from(self.held);
+        let there = self.mean_at(self.former, settings.history);
+        if there.is_some_and(|there| here < there) {
+            self.turn();
+        }
+        let beyond = match self.down {
+            0 => limit >= hi,
+            _ => limit <= lo,
+        };
+        if beyond {
+            self.turn();
+        }
+        (self.former, self.held, self.sum) = (limit, 0, 0);
+        self.limit = match self.down {
+            0 => limit.saturating_add(1),
+            _ => limit.saturating_sub(1),
+        };
+        self.limit(settings)
+    }
+
+    fn turn(&mut self) {
+        self.down = u32::from(self.down == 0);
+    }
+
+    fn remember(&mut self, limit: u32, throughput: f64) {
+        let at = self.written as usize % INTERVALS;
+        if let (Some(l), Some(x)) = (self.limits.get_mut(at), self.throughputs.get_mut(at)) {
+            (*l, *x) = (limit, throughput.to_bits());
+        }
+        self.written = self.written.wrapping_add(1);
+    }
+
+    /// Mean throughput of the last `history` intervals at this limit.
+    fn mean_at(&self, limit: u32, history: u32) -> Option<f64> {
+        let newest = self.written as usize % INTERVALS;
+        let (mut n, mut sum) = (0_u32, 0.0);
+        for back in 1..=INTERVALS {
+            let at = (newest + INTERVALS - back) % INTERVALS;
+            if n < history.max(1)
+                && self.limits.get(at) == Some(&limit)
+                && limit != 0
+                && let Some(&x) = self.throughputs.get(at)
+            {
+                n += 1;
+                sum += f64::from_bits(x);
+            }
+        }
+        (n > 0).then(|| sum / f64::from(n))
+    }
+}

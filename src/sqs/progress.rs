@@ -1,0 +1,85 @@
+//! [`Weight`]: what a finished access of a page is worth beside one of another (ALGORITHMS.md 3.3).
+//!
+//! Pages that share a machine must not each look at their own throughput: every climb takes from the
+//! others. Their total progress is what counts, X = sum of (finished x weight) / time, and an access
+//! weighs as long as it takes where it has the machine to itself, or nearly so: the residence at the
+//! lowest limits seen, in a slow mean.
+
+/// Each finished access moves the mean by this share.
+const ALPHA: f64 = 0.01;
+/// Sights above the lowest limit after which that is no longer the measure.
+const STALE: u32 = 120;
+
+/// A page's weight. All zero = nothing seen.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Weight {
+    /// Mean residence in seconds, f64 bits; 0 = none yet.
+    mean: u64,
+    /// The lowest limit it was seen at; 0 = none yet.
+    lowest: u32,
+    /// Sights since at a higher one.
+    above: u32,
+}
+
+impl Weight {
+    /// Nothing seen.
+    pub const EMPTY: Weight = Weight {
+        mean: 0,
+        lowest: 0,
+        above: 0,
+    };
+
+    /// Seconds; none: nothing seen yet.
+    pub fn seconds(&self) -> Option<f64> {
+        let mean = f64::from_bits(self.mean);
+        (mean.is_finite() && mean > 0.0).then_some(mean)
+    }
+
+    /// `finished` accesses had this mean residence at this limit.
+    pub fn see(&mut self, finished: u32, residence_s: f64, limit: u32) {
+        if finished == 0 || !residence_s.is_finite() || residence_s <= 0.0 {
+            return;
+        }
+        if self.lowest != 0 && limit > self.lowest {
+            self.above = self.above.saturating_add(1);
+            if self.above <= STALE {
+                return;
+            }
+        }
+        (self.lowest, self.above) = (limit.max(1), 0);
+        let mean = match self.seconds() {
+            None => residence_s,
+            Some(mean) => {
+                let share = 1.0 - (1.0 - ALPHA).powf(f64::from(finished));
+                mean + share * (residence_s - mean)
+            }
+        };
+        self.mean = mean.to_bits();
+    }
+}
+
+/// Progress of several pages together, gathered over a time.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Total {
+    /// Sum of the weights of what finished.
+    pub progress: f64,
+    squares: f64,
+}
+
+impl Total {
+    /// So many of a page of this weight finished.
+    pub fn add(&mut self, finished: u32, weight_s: f64) {
+        self.progress += f64::from(finished) * weight_s;
+        self.squares += f64::from(finished) * weight_s * weight_s;
+    }
+
+    /// As many equal accesses as are as noisy as these.
+    pub fn finished(&self) -> f64 {
+        if self.squares > 0.0 {
+            self.progress * self.progress / self.squares
+        } else {
+            0.0
+        }
+    }
+}

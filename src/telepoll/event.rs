@@ -1,0 +1,527 @@
+//! [`Event`]: what is polled, and how busy it is.
+//!
+//! ```text
+//! due    the time at which every reservation will have been used: R = (due - now)/T0. Time itself
+//!        counts R down, so there is no timer.            (section 2; this is GCRA)
+//! count  number of the running period | accesses in it: Q = accesses - (now - its start)/T0 (3-2)
+//! t0     from the accesses of the period before, set by the first access of the next one (3-1)
+//! ```
+//!
+//! A poll is one compare-and-swap of `count`, and where accesses are levelled one of `due`. Nobody waits for anybody: whoever dies in between leaves
+//! one reservation unmade, or one period with the T0 of the one before.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::terms::{Form, Mode, Terms};
+use super::trouble::Trouble;
+use crate::micros::Micros;
+
+/// An event's state, in shared memory. All zero = there is none; any bits are survived.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Event {
+    /// Whose it is, a hash of the name; 0 = nobody's. The parent writes it, and the terms.
+    pub owner: AtomicU64,
+    /// Ta, microseconds; 0 = there is no event.
+    base: AtomicU64,
+    /// Floor of T0, nanoseconds.
+    floor: AtomicU64,
+    /// Slack of re-levelling, millionths.
+    slack: AtomicU64,
+    /// Mode, form, k, m and M ([`Terms::shape`]).
+    shape: AtomicU64,
+    /// When all reservations will have been used, nanoseconds.
+    due: AtomicU64,
+    /// Number of the running period in the upper half, its accesses in the lower; 0 = none yet.
+    count: AtomicU64,
+    /// The same of the last period that had any.
+    before: AtomicU64,
+    /// T0 in force, nanoseconds; 0 = the floor.
+    t0: AtomicU64,
+    /// Polls of all periods that are over.
+    polls: AtomicU64,
+    /// Overload from outside.
+    trouble: Trouble,
+}
+
+/// What a poll is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Poll {
+    /// Tw: how long to wait until the next one.
+    pub wait: Micros,
+    /// R, or in concentration Q: what it met, in accesses.
+    pub ahead: i64,
+    /// Number of the period it came in.
+    pub period: u64,
+    /// The part of the period it came in.
+    pub phase: Phase,
+}
+
+/// What part of a period is for (section 3 ii). Without concentration all of it is for collecting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Clients bring their data.
+    Collect,
+    /// The server counts it, undisturbed.
+    Tally,
+}
+
+/// How busy an event is, for the administrator.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Level {
+    /// As configured.
+    pub terms: Terms,
+    /// R: reservations not yet used.
+    pub reservations: u64,
+    /// T0 in force, nanoseconds.
+    pub t0_ns: u64,
+    /// Times longer by overload from outside.
+    pub stretched: f64,
+    /// Accesses of the running period.
+    pub running: u64,
+    /// Accesses of the last period that had any.
+    pub before: u64,
+    /// It is spread over more than a period: levelled plainly, whatever the mode.
+    pub plain: bool,
+    /// Tw of an access that came now; in concentration, at a period's start.
+    pub wait: Micros,
+    /// Polls ever.
+    pub polls: u64,
+}
+
+impl Level {
+    /// Accesses of a period: of the one that runs, once it has more than the one before.
+    pub fn accesses(&self) -> u64 {
+        self.before.max(self.running)
+    }
+}
+
+/// Reservations further ahead than this are a stray write: 30 days.
+const FARTHEST_NS: u64 = 30 * 86_400 * 1_000_000_000;
+/// No client is told to come back sooner in a concentrated period: he gets the next one's slot.
+const SOONEST_NS: u64 = 1_000_000_000;
+
+/// An access as its period sees it.
+#[derive(Clone, Copy)]
+struct Counted {
+    /// Number of the period.
+    period: u64,
+    /// How many came before it in the period.
+    index: u64,
+    /// How far into the period it came, nanoseconds.
+    at_ns: u64,
+}
+
+fn pack(period: u64, count: u64) -> u64 {
+    (period & 0xffff_ffff) << 32 | count.min(0xffff_ffff)
+}
+
+fn unpack(word: u64) -> (u32, u64) {
+    ((word >> 32) as u32, word & 0xffff_ffff)
+}
+
+fn micros(ns: u64) -> Micros {
+    Micros(ns.div_ceil(1000))
+}
+
+impl Event {
+    /// Put terms in force. What is reserved stays reserved; a new base interval counts anew.
+    pub fn set(&self, terms: &Terms) {
+        let before = (self.base.load(Relaxed), self.shape.load(Relaxed));
+        if before != (terms.base.0, terms.shape()) {
+            for word in [&self.count, &self.before, &self.t0] {
+                word.store(0, Relaxed);
+            }
+        }
+        self.floor.store(terms.floor_ns, Relaxed);
+        self.slack.store(terms.slack_ppm.into(), Relaxed);
+        self.shape.store(terms.shape(), Relaxed);
+        self.base.store(terms.base.0, Relaxed);
+    }
+
+    /// Nobody's any more.
+    pub fn clear(&self) {
+        let words = [
+            &self.owner,
+            &self.base,
+            &self.due,
+            &self.count,
+            &self.before,
+            &self.t0,
+            &self.polls,
+        ];
+        for word in words {
+            word.store(0, Relaxed);
+        }
+        self.trouble.forget();
+    }
+
+    /// The terms in force; None: there is no event.
+    pub fn terms(&self) -> Option<Terms> {
+        let base = Micros(self.base.load(Relaxed));
+        if base == Micros::ZERO {
+            return None;
+        }
+        Some(Terms::of_shape(
+            base,
+            self.floor.load(Relaxed),
+            u32::try_from(self.slack.load(Relaxed)).unwrap_or(u32::MAX),
+            self.shape.load(Relaxed),
+        ))
+    }
+
+    /// An access at `now`: when it is to come again. None: there is no event.
+    pub fn poll(&self, now: Micros) -> Option<Poll> {
+        let terms = self.terms()?;
+        let now_ns = now.0.saturating_mul(1000);
+        let counted = self.count(&terms, now_ns);
+        let floor_ns = self.trouble.stretch_ns(terms.floor_ns);
+        let (_, n) = unpack(self.before.load(Relaxed));
+        let t0_ns = self.t0_ns(&terms, floor_ns);
+        let plain = is_plain(&terms, n, floor_ns);
+        let (wait_ns, ahead) = match (terms.mode, plain) {
+            (Mode::Concentrate, false) => slot(&terms, counted, n, t0_ns, floor_ns),
+            (_, true) => self.reserve(&terms, now_ns, floor_ns),
+            _ => self.reserve(&terms, now_ns, t0_ns),
+        };
+        Some(Poll {
+            wait: micros(wait_ns),
+            ahead,
+            period: counted.period,
+            phase: phase(&terms, plain, n, t0_ns, counted.at_ns),
+        })
+    }
+
+    /// The answer to an access has taken so long.
+    pub fn answered(&self, now: Micros, took: Micros) {
+        if let Some(terms) = self.terms() {
+            self.trouble.answered(now, took, &terms);
+        }
+    }
+
+    /// How busy it is at `now`; None: there is no event.
+    pub fn level(&self, now: Micros) -> Option<Level> {
+        let terms = self.terms()?;
+        let now_ns = now.0.saturating_mul(1000);
+        let floor_ns = self.trouble.stretch_ns(terms.floor_ns);
+        let t0_ns = self.t0_ns(&terms, floor_ns);
+        let (number, counted) = unpack(self.count.load(Relaxed));
+        let (_, before) = unpack(self.before.load(Relaxed));
+        let (period, _) = period_at(&terms, now_ns);
+        // Nobody has come since the counted period ended: that one is the last that had any.
+        let (running, before) = match period as u32 == number || counted == 0 {
+            true => (counted, before),
+            false => (0, counted),
+        };
+        let ahead_ns = owed(self.due.load(Relaxed), now_ns);
+        let plain = is_plain(&terms, before, floor_ns);
+        let levelled = terms.mode != Mode::Concentrate || plain;
+        Some(Level {
+            reservations: ahead_ns.div_ceil(t0_ns),
+            t0_ns,
+            stretched: self.trouble.extra_ppm() as f64 / 1e6 + 1.0,
+            wait: match levelled {
+                true => terms.base + micros(ahead_ns),
+                false => terms.base + micros(running.saturating_mul(t0_ns)),
+            },
+            running,
+            before,
+            plain,
+            polls: self.polls.load(Relaxed).saturating_add(counted),
+            terms,
+        })
+    }
+
+    /// T0 in force.
+    fn t0_ns(&self, terms: &Terms, floor_ns: u64) -> u64 {
+        match terms.mode {
+            Mode::Level => floor_ns,
+            _ => self.t0.load(Relaxed).max(floor_ns),
+        }
+    }
+
+    /// One more access of the period; the first of a period closes the one before.
+    fn count(&self, terms: &Terms, now_ns: u64) -> Counted {
+        let (period, at_ns) = period_at(terms, now_ns);
+        let mut seen = self.count.load(Relaxed);
+        loop {
+            let (number, n) = unpack(seen);
+            let later = (period as u32).wrapping_sub(number) as i32;
+            let (new, counted) = match later {
+                0 if n > 0 => (pack(period, n.saturating_add(1)), (period, n, at_ns)),
+                // Another process is a moment ahead and has begun the next period.
+                -1 if n > 0 => {
+                    let next = period.saturating_add(1);
+                    (pack(next, n.saturating_add(1)), (next, n, 0))
+                }
+                _ => (pack(period, 1), (period, 0, at_ns)),
+            };
+            match (self.count).compare_exchange_weak(seen, new, Relaxed, Relaxed) {
+                Ok(_) => {
+                    if n > 0 && later > 0 {
+                        self.close(terms, seen);
+                    }
+                    let (period, index, at_ns) = counted;
+                    return Counted {
+                        period,
+                        index,
+                        at_ns,
+                    };
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// A period is over that had accesses: its successors' T0 follows from them. Those without any
+    /// change nothing.
+    fn close(&self, terms: &Terms, period: u64) {
+        let (_, n) = unpack(period);
+        self.before.store(period, Relaxed);
+        self.polls.fetch_add(n, Relaxed);
+        self.t0.store(terms.t0_ns(n, terms.floor_ns), Relaxed);
+    }
+
+    /// One unit interval at the end of all that is reserved: Tw and R.
+    fn reserve(&self, terms: &Terms, now_ns: u64, t0_ns: u64) -> (u64, i64) {
+        let base_ns = terms.base_ns();
+        let from = match terms.form {
+            Form::Smooth => now_ns,
+            // R counts down at ticks: as if it were still the last one.
+            Form::Paper => now_ns - now_ns.saturating_sub(terms.offset_ns()) % t0_ns,
+        };
+        let mut seen = self.due.load(Relaxed);
+        loop {
+            let owed_ns = owed(seen, from);
+            let (ahead_ns, step_ns) = match terms.form {
+                // Who would come later than a period from now gets what the server can do at best:
+                // otherwise few accesses in one period made the next one's crowd wait for ever, and
+                // so would trouble that is over by then.
+                Form::Smooth if owed_ns.saturating_add(t0_ns) > base_ns => {
+                    (owed_ns, terms.floor_ns.min(t0_ns))
+                }
+                Form::Smooth => (owed_ns, t0_ns),
+                Form::Paper => (owed_ns.div_ceil(t0_ns).saturating_mul(t0_ns), t0_ns),
+            };
+            let due = from.saturating_add(ahead_ns).saturating_add(step_ns);
+            match (self.due).compare_exchange_weak(seen, due, Relaxed, Relaxed) {
+                Ok(_) => {
+                    let r = i64::try_from(ahead_ns.div_ceil(t0_ns)).unwrap_or(i64::MAX);
+                    return (base_ns.saturating_add(ahead_ns), r);
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+/// Number of the period at `now_ns`, and how far into it that is.
+fn period_at(terms: &Terms, now_ns: u64) -> (u64, u64) {
+    // One Ta more, so that an offset never leads before the first period.
+    let since = now_ns.saturating_add(terms.base_ns()) - terms.offset_ns();
+    (since / terms.base_ns(), since % terms.base_ns())
+}
+
+/// Time until all is used that is reserved.
+fn owed(due: u64, now_ns: u64) -> u64 {
+    match due.saturating_sub(now_ns) {
+        stray if stray > FARTHEST_NS => 0,
+        owed => owed,
+    }
+}
+
+/// Re-levelling and concentration want less than a period's worth of accesses (section 3).
+fn is_plain(terms: &Terms, n: u64, floor_ns: u64) -> bool {
+    terms.mode != Mode::Level && n.saturating_mul(floor_ns) >= terms.base_ns()
+}
+
+/// Tw that leads to access i's slot in the next period, and Q.
+fn slot(terms: &Terms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (u64, i64) {
+    let Counted { index, at_ns, .. } = counted;
+    let passed = at_ns / t0_ns;
+    let from_start = match terms.form {
+        // Who is more than the period before had gets what the server can do at best.
+        Form::Smooth => {
+            let known = index.min(n.max(1));
+            let more = index - known;
+            (known.saturating_mul(t0_ns)).saturating_add(more.saturating_mul(floor_ns.min(t0_ns)))
+        }
+        // Ta + T0 Q, with Q = i - passed ticks, is where slot i is from the last tick on.
+        Form::Paper => (index.saturating_mul(t0_ns)).saturating_add(at_ns % t0_ns),
+    };
+    let next = terms.base_ns().saturating_add(from_start);
+    let mut wait_ns = next.saturating_sub(at_ns);
+    if wait_ns < SOONEST_NS {
+        let periods = (SOONEST_NS - wait_ns).div_ceil(terms.base_ns());
+        wait_ns = wait_ns.saturating_add(periods.saturating_mul(terms.base_ns()));
+    }
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    (wait_ns, signed(index).saturating_sub(signed(passed)))
+}
+
+/// Whether data may be brought now, or is counted.
+fn phase(terms: &Terms, plain: bool, n: u64, t0_ns: u64, at_ns: u64) -> Phase {
+    let share_ns = terms.base_ns() / u64::from(terms.k.max(1));
+    // With more accesses than fit, the first part of the period is longer than 1/k.
+    let collects = share_ns.max(n.saturating_mul(t0_ns));
+    match terms.mode == Mode::Concentrate && !plain && at_ns >= collects {
+        true => Phase::Tally,
+        false => Phase::Collect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(terms: Terms) -> Event {
+        let event = Event::default();
+        event.set(&terms);
+        event
+    }
+
+    fn minute(mode: Mode, form: Form, floor_s: u64) -> Terms {
+        Terms {
+            mode,
+            form,
+            floor_ns: floor_s * 1_000_000_000,
+            ..Terms::new(Micros::from_secs(60), 1.0)
+        }
+    }
+
+    fn waits(event: &Event, times: &[u64]) -> Vec<u64> {
+        let poll = |t: &u64| event.poll(Micros::from_secs(*t)).expect("there is one");
+        times.iter().map(|t| poll(t).wait.secs_ceil()).collect()
+    }
+
+    impl Event {
+        /// Any bits at all.
+        pub(in crate::telepoll) fn from_bits(bits: [u64; 16]) -> Event {
+            let [
+                owner,
+                base,
+                floor,
+                slack,
+                shape,
+                due,
+                count,
+                before,
+                t0,
+                polls,
+                ..,
+            ] = bits.map(AtomicU64::new);
+            Event {
+                owner,
+                base,
+                floor,
+                slack,
+                shape,
+                due,
+                count,
+                before,
+                t0,
+                polls,
+                trouble: Trouble::default(),
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_not_there_answers_nothing() {
+        let event = Event::default();
+        assert_eq!(event.poll(Micros::from_secs(5)), None);
+        assert_eq!(event.level(Micros::from_secs(5)), None);
+        event.set(&minute(Mode::Level, Form::Smooth, 5));
+        assert!(event.poll(Micros::from_secs(5)).is_some());
+        event.clear();
+        assert_eq!(event.poll(Micros::from_secs(5)), None);
+    }
+
+    #[test]
+    fn the_smooth_form_counts_down_between_ticks() {
+        let smooth = event(minute(Mode::Level, Form::Smooth, 5));
+        assert_eq!(waits(&smooth, &[0, 0, 2, 4, 100]), [60, 65, 68, 71, 60]);
+        let paper = event(minute(Mode::Level, Form::Paper, 5));
+        assert_eq!(waits(&paper, &[0, 0, 2, 4, 100]), [60, 65, 70, 75, 60]);
+    }
+
+    #[test]
+    fn concentration_gives_each_the_slot_of_its_turn() {
+        let smooth = event(minute(Mode::Concentrate, Form::Smooth, 5));
+        assert_eq!(waits(&smooth, &[3, 11, 29, 47]), [57, 54, 41, 28]);
+        // They come where they were told, four in a period: T0 = max(5, 60/(2 x 4)).
+        assert_eq!(waits(&smooth, &[60, 65, 70, 75]), [60, 63, 65, 68]);
+        assert_eq!(waits(&smooth, &[120, 128, 135, 143]), [60, 60, 60, 60]);
+    }
+
+    #[test]
+    fn who_would_come_again_at_once_gets_the_next_period() {
+        let smooth = event(minute(Mode::Concentrate, Form::Smooth, 5));
+        let late = smooth.poll(Micros(59_500_000)).expect("there is one");
+        assert_eq!(late.wait, Micros(60_500_000));
+    }
+
+    #[test]
+    fn a_crowd_after_a_lonely_period_does_not_wait_for_ever() {
+        for mode in [Mode::Relevel, Mode::Concentrate] {
+            let few = event(minute(mode, Form::Smooth, 1));
+            waits(&few, &[0, 30]);
+            let most = waits(&few, &[60; 50]).into_iter().max();
+            assert!(most <= Some(60 + 60 + 50), "{mode:?}: {most:?}");
+            let paper = event(minute(mode, Form::Paper, 1));
+            waits(&paper, &[0, 30]);
+            let most = waits(&paper, &[60; 50]).into_iter().max();
+            assert!(
+                most > Some(600),
+                "{mode:?}: {most:?} as the paper's formulas say"
+            );
+        }
+    }
+
+    #[test]
+    fn more_than_a_period_holds_are_levelled_plainly() {
+        let crowded = event(minute(Mode::Concentrate, Form::Smooth, 5));
+        waits(&crowded, &[0; 20]);
+        assert_eq!(waits(&crowded, &[60, 60, 60]), [60, 65, 70]);
+        let level = crowded.level(Micros::from_secs(60)).expect("there is one");
+        assert!(level.plain);
+        assert_eq!((level.before, level.running, level.polls), (20, 3, 23));
+        assert_eq!((level.reservations, level.t0_ns), (3, 5_000_000_000));
+    }
+
+    #[test]
+    fn the_first_part_collects_and_the_rest_tallies() {
+        let event = event(minute(Mode::Concentrate, Form::Smooth, 5));
+        let phase = |t| event.poll(Micros::from_secs(t)).map(|poll| poll.phase);
+        let halves = [0, 29, 31, 59].map(phase);
+        let (collect, tally) = (Some(Phase::Collect), Some(Phase::Tally));
+        assert_eq!(halves, [collect, collect, tally, tally]);
+        // Eleven at five seconds each need 55: 1/k cannot be had.
+        for _ in 0..7 {
+            phase(59);
+        }
+        assert_eq!(
+            [60, 100, 114, 116].map(phase),
+            [collect, collect, collect, tally]
+        );
+    }
+
+    #[test]
+    fn a_process_that_is_a_moment_ahead_does_not_close_a_period_twice() {
+        let event = event(minute(Mode::Concentrate, Form::Smooth, 1));
+        waits(&event, &[0, 10, 60]);
+        // This one read its clock before the other.
+        let late = event.poll(Micros(59_999_999)).expect("there is one");
+        assert_eq!((late.period, late.ahead), (2, 1));
+        let level = event.level(Micros::from_secs(61)).expect("there is one");
+        assert_eq!((level.before, level.running), (2, 2));
+    }
+
+    #[test]
+    fn new_terms_keep_what_is_reserved() {
+        let event = event(minute(Mode::Level, Form::Smooth, 5));
+        waits(&event, &[0, 0, 0]);
+        event.set(&minute(Mode::Level, Form::Smooth, 1));
+        assert_eq!(waits(&event, &[0, 0]), [75, 76]);
+    }
+}

@@ -1,0 +1,249 @@
+//! [`Trouble`]: overload that does not come from polls, seen by how long their answers take.
+//!
+//! The paper leaves open how a server notices trouble from outside (section 4). Here answers are
+//! counted by how long they took; each second the 95th percentile is compared with what is usual. If
+//! it has doubled, T0 doubles at once, at most once in a base interval: it takes that long until a
+//! longer T0 is felt. It is never made so long that fewer would come than four in five of those who
+//! are served now: simulated, blind doublings went on while a queue drained, and the rate fell to a
+//! third of that. Each quarter of a base interval without trouble halves the excess. (ALGORITHMS 5 says
+//! 5 % a period; then a single doubling would last for fourteen.)
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::terms::Terms;
+use crate::micros::Micros;
+
+/// Answers are judged together for at least this long ...
+const WINDOW: Micros = Micros::from_secs(1);
+/// ... and so many at a time: of fewer the slowest is no percentile.
+const ENOUGH: u32 = 40;
+/// Steps of a time, four in each doubling from 64 microseconds on.
+const STEPS: usize = 84;
+/// So much longer than usual is no trouble yet: what a busy processor makes of a short answer.
+const LEAST: Micros = Micros::from_millis(50);
+/// T0 is never more than this many times longer.
+const MOST_PPM: u64 = 63_000_000;
+const ONE_PPM: u64 = 1_000_000;
+
+/// What is known of an event's answers. All zero = nothing yet; any bits are survived.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Trouble {
+    /// Since when answers are counted, microseconds.
+    since: AtomicU64,
+    /// The 95th percentile as it usually is, microseconds; 0 = not known yet.
+    usual: AtomicU64,
+    /// By how much T0 is longer, millionths.
+    extra: AtomicU64,
+    /// When that was changed last, microseconds.
+    changed: AtomicU64,
+    /// Answers of the window by how long they took.
+    steps: [AtomicU32; STEPS],
+}
+
+impl Default for Trouble {
+    fn default() -> Trouble {
+        Trouble {
+            since: AtomicU64::new(0),
+            usual: AtomicU64::new(0),
+            extra: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
+            steps: std::array::from_fn(|_| AtomicU32::new(0)),
+        }
+    }
+}
+
+/// The step of a time.
+fn step(took: Micros) -> usize {
+    if took.0 < 64 {
+        return 0;
+    }
+    let doublings = (took.0 / 64).ilog2() as usize;
+    // The two bits below the highest.
+    let quarter = (took.0 >> (doublings + 4)) as usize & 3;
+    (1 + doublings * 4 + quarter).min(STEPS - 1)
+}
+
+/// The longest time of a step.
+fn longest(step: usize) -> Micros {
+    match step {
+        0 => Micros(64),
+        step => {
+            let (doublings, quarter) = ((step - 1) / 4, (step - 1) % 4);
+            Micros((64 << doublings) * (5 + quarter as u64) / 4)
+        }
+    }
+}
+
+impl Trouble {
+    /// T0 for a floor without trouble.
+    #[inline]
+    pub fn stretch_ns(&self, floor_ns: u64) -> u64 {
+        match self.extra_ppm() {
+            0 => floor_ns,
+            extra => {
+                let more = u128::from(floor_ns) * u128::from(extra) / u128::from(ONE_PPM);
+                floor_ns.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+            }
+        }
+    }
+
+    /// Nothing is known any more.
+    pub fn forget(&self) {
+        for word in [&self.since, &self.usual, &self.extra, &self.changed] {
+            word.store(0, Relaxed);
+        }
+        self.steps.iter().for_each(|step| step.store(0, Relaxed));
+    }
+
+    /// By how much T0 is longer, millionths.
+    #[inline]
+    pub fn extra_ppm(&self) -> u64 {
+        self.extra.load(Relaxed).min(MOST_PPM)
+    }
+
+    /// An answer took so long.
+    #[inline]
+    pub fn answered(&self, now: Micros, took: Micros, terms: &Terms) {
+        if let Some(count) = self.steps.get(step(took)) {
+            count.fetch_add(1, Relaxed);
+        }
+        let since = self.since.load(Relaxed);
+        // Inside time never steps back: what lies ahead is a stray write.
+        if now.0.saturating_sub(since) >= WINDOW.0 || since > now.0 {
+            self.judge(now, since, terms);
+        }
+    }
+
+    fn judge(&self, now: Micros, since: u64, terms: &Terms) {
+        let n = (self.steps.iter()).fold(0_u32, |n, step| n.saturating_add(step.load(Relaxed)));
+        if n < ENOUGH {
+            return;
+        }
+        let won = (self.since).compare_exchange(since, now.0, Relaxed, Relaxed);
+        if won.is_err() {
+            return;
+        }
+        let mut left = n / 20;
+        let mut p95 = Micros::ZERO;
+        for (at, step) in self.steps.iter().enumerate().rev() {
+            let here = step.swap(0, Relaxed);
+            if p95 == Micros::ZERO && here > left {
+                p95 = longest(at);
+            }
+            left = left.saturating_sub(here);
+        }
+        let lasted = Micros(now.0.saturating_sub(since));
+        // The first window after a pause says nothing of now.
+        let stale = lasted > Micros(terms.base.0.max(WINDOW.0).saturating_mul(10));
+        if !stale || self.usual.load(Relaxed) == 0 {
+            let served_ns = lasted.0.saturating_mul(1000) / u64::from(n);
+            self.compare(now, p95, served_ns, terms);
+        }
+    }
+
+    /// `served_ns`: from one answer to the next.
+    fn compare(&self, now: Micros, p95: Micros, served_ns: u64, terms: &Terms) {
+        let usual = self.usual.load(Relaxed);
+        if usual == 0 {
+            self.usual.store(p95.0, Relaxed);
+            return;
+        }
+        let since_change = now.0.saturating_sub(self.changed.load(Relaxed));
+        let extra = self.extra_ppm();
+        if p95.0 > usual.saturating_mul(2).max(usual.saturating_add(LEAST.0)) {
+            if since_change >= terms.base.0 {
+                let doubled = extra.saturating_mul(2).saturating_add(ONE_PPM);
+                let enough_ppm =
+                    u128::from(served_ns) * 1_250_000 / u128::from(terms.floor_ns.max(1));
+                let enough = u64::try_from(enough_ppm)
+                    .unwrap_or(u64::MAX)
+                    .saturating_sub(ONE_PPM);
+                let extra = doubled.min(enough.max(extra)).min(MOST_PPM);
+                self.extra.store(extra, Relaxed);
+                self.changed.store(now.0, Relaxed);
+                // Should it stay so, it becomes usual.
+                self.usual.store(usual.saturating_add(usual / 20), Relaxed);
+            }
+            return;
+        }
+        let learnt = match p95.0 < usual {
+            true => usual - (usual - p95.0) / 4,
+            false => usual + (p95.0 - usual) / 16,
+        };
+        self.usual.store(learnt.max(1), Relaxed);
+        if extra > 0 && since_change >= terms.base.0 / 4 {
+            let left = extra / 2;
+            self.extra
+                .store(if left < ONE_PPM / 100 { 0 } else { left }, Relaxed);
+            self.changed.store(now.0, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// T0 is 1.1 ms.
+    fn terms() -> Terms {
+        Terms::new(Micros::from_secs(10), 1000.0)
+    }
+
+    /// A second of a hundred answers that all take so long.
+    fn second(trouble: &Trouble, at_s: u64, took: Micros) -> u64 {
+        for n in 0..=100 {
+            trouble.answered(Micros(at_s * 1_000_000 + n * 10_000), took, &terms());
+        }
+        trouble.extra_ppm()
+    }
+
+    #[test]
+    fn steps_hold_their_times() {
+        for us in (0..2_000).chain((2_000..60_000_000).step_by(9_973)) {
+            let at = step(Micros(us));
+            assert!(us <= longest(at).0, "{us} in step {at}");
+            assert!(us < 128 || longest(at).0 <= us * 3 / 2, "{us} in step {at}");
+        }
+        assert_eq!(step(Micros::MAX), STEPS - 1);
+    }
+
+    #[test]
+    fn trouble_doubles_the_unit_at_once_and_once_a_period_and_is_over_soon() {
+        let trouble = Trouble::default();
+        for s in 100..120 {
+            assert_eq!(second(&trouble, s, Micros::from_millis(5)), 0);
+        }
+        let slow: Vec<u64> = (120..150)
+            .map(|s| second(&trouble, s, Micros::from_millis(400)) / ONE_PPM + 1)
+            .collect();
+        assert_eq!(slow[1], 2, "within two seconds: {slow:?}");
+        assert_eq!(slow[29], 8, "three periods of it: {slow:?}");
+        assert!(slow.is_sorted() && trouble.stretch_ns(1000) == 8000);
+        for s in 150..182 {
+            second(&trouble, s, Micros::from_millis(5));
+        }
+        assert!(trouble.extra_ppm() < ONE_PPM / 5, "{}", trouble.extra_ppm());
+    }
+
+    #[test]
+    fn neither_a_busy_processor_nor_a_single_slow_answer_is_trouble() {
+        let trouble = Trouble::default();
+        for s in 100..200 {
+            let took = Micros::from_millis(1 + s % 40);
+            assert_eq!(second(&trouble, s, took), 0);
+            trouble.answered(Micros::from_secs(s), Micros::from_secs(9), &terms());
+        }
+    }
+
+    #[test]
+    fn what_stays_slow_becomes_usual() {
+        let trouble = Trouble::default();
+        second(&trouble, 100, Micros::from_millis(100));
+        second(&trouble, 101, Micros::from_millis(100));
+        let last = (102..700)
+            .map(|s| second(&trouble, s, Micros::from_millis(300)))
+            .last();
+        assert_eq!(last, Some(0));
+    }
+}

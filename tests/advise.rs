@@ -1,0 +1,85 @@
+//! `/nap-info?advise`: what DryRun has seen makes a configuration that httpd takes.
+
+mod httpd;
+
+use httpd::Httpd;
+
+const SITE: &str = "<NapRoom site>
+NapRunReady 10
+</NapRoom>
+<Location />
+NapUse site
+</Location>
+<Location /nap-info>
+NapUse None
+</Location>
+NapEngine DryRun";
+
+fn site() -> Httpd {
+    let small = "this room wants MaxRequestWorkers";
+    Httpd::builder()
+        .nap()
+        .holding()
+        .workers(2, 16)
+        .config(SITE)
+        .expect_log(small, "the test's server is small")
+        .start()
+}
+
+fn advice(httpd: &Httpd) -> String {
+    let answer = httpd.get("/nap-info?advise");
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; charset=utf-8")
+    );
+    answer.text()
+}
+
+fn line<'a>(text: &'a str, begins: &str) -> &'a str {
+    let found = text.lines().find(|line| line.trim().starts_with(begins));
+    found.unwrap_or_else(|| panic!("no {begins} in:\n{text}"))
+}
+
+#[test]
+fn it_advises_what_was_seen_and_httpd_takes_it() {
+    let httpd = site();
+    let said = advice(&httpd);
+    line(
+        &said,
+        "# Room site: 0 accesses were seen, and 100 are wanted",
+    );
+    assert!(!said.contains("<NapRoom"), "{said}");
+
+    // Six at once at least, and a hundred and six in all.
+    httpd.hold("a", 6).release();
+    for _ in 0..100 {
+        assert_eq!(httpd.get("/counter").status, 200);
+    }
+    let said = advice(&httpd);
+    line(&said, "# Room site: 106 accesses were seen");
+    line(&said, "# at most ");
+    let n: u32 = line(&said, "NapRunReady").trim()["NapRunReady ".len()..]
+        .parse()
+        .expect("a number");
+    assert!((4..=10).contains(&n), "{said}");
+    line(&said, "NapWaitMax 4s");
+    line(&said, "NapEngine On");
+    Httpd::configtest(&said).unwrap_or_else(|why| panic!("{why}\n{said}"));
+}
+
+#[test]
+fn what_would_have_waited_is_told() {
+    let httpd = site();
+    for _ in 0..100 {
+        httpd.get("/counter");
+    }
+    let held = httpd.hold("a", 12);
+    let said = advice(&httpd);
+    line(
+        &said,
+        "# 2 more would have waited or been refused, as 10 ran.",
+    );
+    line(&said, "NapRunReady 10");
+    held.release();
+}

@@ -1,0 +1,265 @@
+//! The docs say what there is, and what they show works: every directive, handler, log note and page
+//! variable is told of, every configuration in them passes configtest, every link leads somewhere.
+
+mod httpd;
+
+use httpd::Httpd;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn in_folder(folder: &str, ends: &str) -> Vec<PathBuf> {
+    let files = fs::read_dir(root().join(folder)).expect("a folder of ours");
+    let mut found: Vec<PathBuf> = files
+        .map(|file| file.expect("a readable folder").path())
+        .filter(|path| path.to_string_lossy().ends_with(ends))
+        .collect();
+    found.sort();
+    found
+}
+
+/// README.md and docs/*.md.
+fn pages() -> Vec<PathBuf> {
+    let mut pages = in_folder("docs", ".md");
+    pages.push(root().join("README.md"));
+    pages
+}
+
+/// What stands between `before` and `after` in the sources of the shim.
+fn in_shim(before: &str, after: char) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for path in in_folder("c_shim", ".c") {
+        for part in read(path).split(before).skip(1) {
+            found.extend(part.split(after).next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// The directives of the table.
+fn directives() -> BTreeSet<String> {
+    let table = read("c_shim/nap_conf.c");
+    let (_, table) = table.split_once("nap_directives[] = {").expect("the table");
+    let (table, _) = table.split_once(".name = NULL").expect("its end");
+    let rows = table.split("(\"").skip(1);
+    let found: BTreeSet<String> = rows
+        .filter_map(|row| row.split('"').next())
+        .map(|name| name.trim_start_matches('<').to_owned())
+        .collect();
+    assert!(found.len() > 40 && found.contains("NapUse"), "{found:?}");
+    found
+}
+
+fn all_text() -> String {
+    pages().iter().map(read).collect()
+}
+
+#[test]
+fn every_directive_stands_in_the_packages_configuration() {
+    let shipped = read("debian/nap.conf");
+    let words: BTreeSet<&str> = shipped
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .filter_map(|line| line.trim_start_matches([' ', '<']).split([' ', '>']).next())
+        .collect();
+    let missing: Vec<String> = directives()
+        .into_iter()
+        .filter(|name| !words.contains(name.as_str()))
+        .collect();
+    assert!(missing.is_empty(), "debian/nap.conf lacks {missing:?}");
+}
+
+#[test]
+fn every_handler_log_note_and_variable_is_told_of() {
+    let docs = all_text();
+    let mut handlers = in_shim("strcmp(r->handler, \"", '"');
+    handlers.retain(|name| name.starts_with("nap-"));
+    handlers.extend(["bwshare-info", "bwshare-trace", "bwshare-mine"].map(str::to_owned));
+    assert!(
+        handlers.contains("nap-info") && handlers.contains("nap-metrics"),
+        "{handlers:?}"
+    );
+    for handler in handlers {
+        assert!(
+            docs.contains(&format!("`{handler}`")),
+            "no page tells of the handler {handler}"
+        );
+    }
+    let mut notes: BTreeSet<String> = in_shim("note(r, \"", '"');
+    notes.insert("bwshare".to_owned());
+    assert!(notes.contains("nap-group"), "{notes:?}");
+    let logs = read("docs/logs.md");
+    for note in notes {
+        assert!(
+            logs.contains(&format!("`%{{{note}}}n`")),
+            "docs/logs.md lacks the note {note}"
+        );
+    }
+    let own = read("docs/own-page.md");
+    let values = read("src/page/own.rs");
+    let (_, values) = values.split_once("const VALUES").expect("the variables");
+    let (values, _) = values.split_once("];").expect("their end");
+    let names = values
+        .split("(\"")
+        .skip(1)
+        .filter_map(|row| row.split('"').next());
+    let names: Vec<&str> = names.collect();
+    assert!(names.contains(&"wait"), "{names:?}");
+    for name in names {
+        assert!(
+            own.contains(&format!("| `{name}` |")),
+            "docs/own-page.md lacks {name}"
+        );
+    }
+}
+
+/// Modules that the examples are about, besides ours.
+const MODULES: [&str; 9] = [
+    "remoteip",
+    "http2",
+    "proxy",
+    "proxy_http",
+    "slotmem_shm",
+    "proxy_balancer",
+    "lbmethod_byrequests",
+    "status",
+    "rewrite",
+];
+
+/// As it stands in a server of the test's own: its paths, and a room of each name that it only uses.
+fn fitted(config: &str) -> String {
+    let own = config
+        .replace("/var/lib/mod_nap", "{root}/run")
+        .replace("/etc/apache2/nap.keys", "{root}/keys")
+        .replace("/etc/apache2/busy.html", "{root}/busy.html");
+    let lines = own.lines().filter(|line| !line.contains("LoadModule"));
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    let used: BTreeSet<&str> = text
+        .split("NapUse ")
+        .skip(1)
+        .filter_map(|rest| rest.split_whitespace().next())
+        .filter(|name| name.chars().all(char::is_alphanumeric))
+        .filter(|name| *name != "None" && !text.contains(&format!("<NapRoom {name}>")))
+        .collect();
+    let rooms = used
+        .iter()
+        .map(|name| format!("<NapRoom {name}>\n</NapRoom>\n"));
+    rooms.collect::<String>() + &text
+}
+
+fn configtest(config: &str) -> Result<(), String> {
+    let keys = "k1 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
+    Httpd::builder()
+        .nap()
+        .modules(&MODULES)
+        .workers(2, 128)
+        .secret("keys", keys)
+        .file("logs/made", "")
+        .file("busy.html", "{{ main }}")
+        .config(&fitted(config))
+        .configtest()
+}
+
+/// The blocks of a page that are written in this language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    text.split(&*fence)
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect()
+}
+
+#[test]
+fn every_configuration_in_the_docs_loads() {
+    let mut wrong = Vec::new();
+    let mut n = 0;
+    for page in pages() {
+        for block in blocks(&read(&page), "apache") {
+            n += 1;
+            if let Err(said) = configtest(block) {
+                let name = page.file_name().expect("a file").to_string_lossy();
+                wrong.push(format!("{name}:\n{block}\n{said}"));
+            }
+        }
+    }
+    assert!(n > 20, "only {n} blocks were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n----\n"));
+}
+
+#[test]
+fn the_packages_configuration_loads_with_everything_in_force() {
+    let shipped = read("debian/nap.conf");
+    configtest(&shipped).expect("as it is shipped");
+    let in_force: String = shipped
+        .lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if !rest.starts_with(' ') || rest.starts_with("    ") => rest,
+            Some(_) => "",
+            None => line,
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert!(in_force.contains("\n    NapRunReady auto\n"), "{in_force}");
+    configtest(&in_force).unwrap_or_else(|said| panic!("{said}"));
+}
+
+/// As the headings of a page are called in links.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut fenced = false;
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        fenced ^= line.starts_with("```");
+        let Some(title) = line.trim_start_matches('#').strip_prefix(' ') else {
+            continue;
+        };
+        if !fenced && line.starts_with('#') {
+            let kept = title
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            found.insert(kept.collect::<String>().to_lowercase().replace(' ', "-"));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut wrong = Vec::new();
+    let mut n = 0;
+    for page in pages() {
+        let text = read(&page);
+        let written = text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next());
+        let pictures = text
+            .split("src=\"")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next());
+        let of_ours = |link: &&str| !link.contains("://") && !link.starts_with('/');
+        for link in written.chain(pictures).filter(of_ours) {
+            n += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().expect("a folder").join(file),
+            };
+            let good =
+                target.exists() && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
+            if !good {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(n > 50, "only {n} links were found");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

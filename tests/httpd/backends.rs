@@ -1,0 +1,135 @@
+//! Executors behind a balancer: processes of their own (`demo/backend.c`), which can be stopped and
+//! killed, slowed down and broken.
+
+use super::{free_port, made, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// One of them.
+pub struct Backend {
+    name: String,
+    port: u16,
+    /// Bytes a second.
+    rate: u32,
+    process: Child,
+}
+
+impl Backend {
+    pub fn start(name: &str, rate: u32) -> Backend {
+        let port = free_port();
+        let process = launch(name, port, rate);
+        let backend = Backend {
+            name: name.into(),
+            port,
+            rate,
+            process,
+        };
+        backend.await_it();
+        backend
+    }
+
+    /// So many bytes a second each, named a, b, c ...
+    pub fn all(rates: &[u32]) -> Vec<Backend> {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let pairs = names.iter().zip(rates);
+        pairs
+            .map(|(name, rate)| Backend::start(name, *rate))
+            .collect()
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// How it behaves from now on: `ok`, `500`, `slow=20`, each perhaps with `&only=/path`.
+    pub fn mode(&self, mode: &str) {
+        self.ask(&format!("/_mode?{mode}")).expect("it answers");
+    }
+
+    /// Requests that it has been sent since this was last asked, and how many of them were not a
+    /// first attempt.
+    pub fn count(&self) -> (u32, u32) {
+        let text = self.ask("/_count").expect("it answers");
+        let mut numbers = text.split_whitespace().filter_map(|n| n.parse().ok());
+        (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+    }
+
+    pub fn stop(&self) {
+        self.signal(Signal::SIGSTOP);
+    }
+
+    pub fn go_on(&self) {
+        self.signal(Signal::SIGCONT);
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill().expect("a process of ours");
+        self.process.wait().expect("a process of ours");
+    }
+
+    /// On the same port, after [`Backend::kill`].
+    pub fn start_again(&mut self) {
+        self.process = launch(&self.name, self.port, self.rate);
+        self.await_it();
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        kill(pid, signal).expect("a process of ours");
+    }
+
+    fn await_it(&self) {
+        wait_until("the backend listens", Duration::from_secs(20), || {
+            self.ask("/_count").is_some()
+        });
+    }
+
+    fn ask(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: b\r\n\r\n").ok()?;
+        stream.shutdown(std::net::Shutdown::Write).ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        Some(text.split_once("\r\n\r\n")?.1.to_owned())
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn launch(name: &str, port: u16, rate: u32) -> Child {
+    Command::new(made::file("cgi/backend"))
+        .args([name, &port.to_string(), &rate.to_string()])
+        .spawn()
+        .expect("the backend starts")
+}
+
+/// A balancer of these members, each with its name as its route, and with lines of its own.
+pub fn balancer(backends: &[Backend], lines: &str) -> String {
+    let members: String = (backends.iter())
+        .map(|b| format!("BalancerMember {} route={}\n", b.url(), b.name))
+        .collect();
+    format!(
+        "<Proxy balancer://work>\n{members}{lines}\n</Proxy>\nProxyPass /nap-info !\n\
+         ProxyPass /local !\nProxyPass / balancer://work/"
+    )
+}
+
+/// Modules of httpd's that a balancer wants.
+pub const MODULES: [&str; 7] = [
+    "proxy",
+    "proxy_http",
+    "proxy_balancer",
+    "slotmem_shm",
+    "lbmethod_byrequests",
+    "lbmethod_bytraffic",
+    "lbmethod_bybusyness",
+];

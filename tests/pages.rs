@@ -1,0 +1,183 @@
+//! Pages of a room: each has a gate of its own, found by what the visitor asked for.
+
+mod httpd;
+
+use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use serde_json::Value;
+use std::io::Write as _;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One access of each page at a time, nobody waits, tickets for all who are refused.
+const SETTINGS: &str = "NapRunReady 1
+NapWaitMax 2s
+NapWaitLimit 0
+NapReAccess 4
+NapTicketsPerClient 1000";
+
+const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n";
+
+/// A room over `/cgi-bin` with these pages.
+fn site(pages: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&format!("<NapRoom site>\n{SETTINGS}\n{pages}\n</NapRoom>"))
+        .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+        .cgi("app", APP)
+        .cgi("other", APP)
+}
+
+/// The gate of that name in the first room.
+fn gate(httpd: &Httpd, name: &str) -> Value {
+    let mut info = httpd.get("/nap-info?json").json();
+    let gates = info["rooms"][0]["gates"].as_array_mut().expect("gates");
+    let found = gates.iter_mut().find(|gate| gate["name"] == name);
+    found.unwrap_or_else(|| panic!("no gate {name}")).take()
+}
+
+#[test]
+fn a_full_page_refuses_its_own_visitors_alone() {
+    for_each_mpm(|mpm| {
+        let httpd = site("NapPage search \\?search$\nNapPage buy ^/cgi-bin/app$")
+            .mpm(mpm)
+            .start();
+        let held = httpd.hold("search", 1);
+        assert_eq!(httpd.get("/cgi-bin/hold?search").status, 503);
+        assert_eq!(httpd.get("/cgi-bin/app").status, 200, "another page");
+        assert_eq!(httpd.get("/cgi-bin/other").status, 200, "no page's");
+        let other = httpd.hold("other", 1);
+        assert_eq!(
+            httpd.get("/cgi-bin/other").status,
+            503,
+            "the room's own gate"
+        );
+        assert_eq!(
+            httpd.get("/cgi-bin/app?x=1").status,
+            200,
+            "a query is no part of a path"
+        );
+        for (name, passed, refused) in [("page search", 1, 1), ("page buy", 2, 0), ("", 2, 1)] {
+            let gate = gate(&httpd, name);
+            assert_eq!(gate["counts"]["passed"], passed, "{name}");
+            assert_eq!(gate["counts"]["refused_in_all"], refused, "{name}");
+        }
+        drop((held, other));
+        httpd.until_idle();
+    });
+}
+
+#[test]
+fn tickets_of_two_pages_live_side_by_side() {
+    let httpd = site("NapPage a \\?a$\nNapPage b \\?b$").start();
+    let held = [httpd.hold("a", 1), httpd.hold("b", 1)];
+    let mut cookies = Vec::new();
+    for name in ["a", "b"] {
+        let refused = httpd.get(&format!("/cgi-bin/hold?{name}"));
+        let cookie = refused.header("set-cookie").expect("a ticket").to_owned();
+        assert!(cookie.starts_with(&format!("nap-site~{name}=")), "{cookie}");
+        cookies.push(cookie.split(';').next().expect("a pair").to_owned());
+    }
+    // Each is told his own ticket again, whatever else the cookies say.
+    let both = cookies.join("; ");
+    for name in ["a", "b"] {
+        let path = format!("/cgi-bin/hold?{name}");
+        let again = httpd.request("GET", &path, &[("Cookie", &both)], b"");
+        assert_eq!(again.header("nap-reason"), Some("early"), "{name}");
+    }
+    drop(held);
+    httpd.until_idle();
+}
+
+#[test]
+fn a_page_is_told_by_what_was_asked_for_whoever_answers() {
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .modules(&["rewrite"])
+        .config(&format!(
+            "<NapRoom site>\n{SETTINGS}\n<NapPage shown ^/(shop/$|front)>\nNapRunReady 3\n</NapPage>\n\
+             NapPage never index\\.cgi$\n</NapRoom>"
+        ))
+        .config(
+            "<Location />\nNapUse site\n</Location>\n<Location /nap-info>\nNapUse None\n</Location>
+            <Files *.cgi>\nSetHandler cgi-script\n</Files>
+            <Directory {root}/htdocs>\nOptions +ExecCGI\nDirectoryIndex index.cgi
+            RewriteEngine On\nRewriteRule ^front /shop/index.cgi\n</Directory>",
+        )
+        .program("htdocs/shop/index.cgi", APP)
+        .start();
+    for path in ["/shop/", "/%73hop/", "/front/42", "/fro%6et"] {
+        assert_eq!(httpd.get(path).status, 200, "{path}");
+    }
+    let shown = gate(&httpd, "page shown");
+    assert_eq!(shown["counts"]["passed"], 4);
+    assert_eq!(shown["settings"]["run_ready"], 3);
+    assert_eq!(gate(&httpd, "page never")["counts"]["passed"], 0);
+}
+
+#[test]
+fn a_page_may_be_shared_between_rooms() {
+    let httpd = site("NapPage hold /hold")
+        .config(&format!(
+            "<NapRoom guests>\n{SETTINGS}\nNapPage hold /hold room=site\n</NapRoom>\n\
+             <LocationMatch guests$>\nNapUse guests\n</LocationMatch>"
+        ))
+        .config("ScriptAliasMatch ^/cgi-bin/hold/guests$ {root}/cgi-bin/hold")
+        .start();
+    let held = httpd.hold("site", 1);
+    let refused = httpd.get("/cgi-bin/hold/guests");
+    assert_eq!(refused.status, 503, "the one permit is taken");
+    let cookie = refused.header("set-cookie").expect("a ticket");
+    assert!(cookie.starts_with("nap-site~hold="), "{cookie}");
+    let info = httpd.get("/nap-info?json").json();
+    assert_eq!(info["rooms"][1]["gates"].as_array().map(Vec::len), Some(1));
+    drop(held);
+    httpd.until_idle();
+}
+
+#[test]
+fn a_graceful_restart_changes_pages_in_place() {
+    for_each_mpm(|mpm| {
+        let room = |pages: &str| {
+            format!(
+                "<NapRoom site>\n{SETTINGS}\n{pages}\n</NapRoom>\n\
+                 <Location /cgi-bin>\nNapUse site\n</Location>\n\
+                 <Location /nap-info>\nSetHandler nap-info\n</Location>"
+            )
+        };
+        let mut httpd = site("NapPage a \\?a$\nNapPage gone \\?gone$")
+            .mpm(mpm)
+            .start();
+        let mut first = httpd.connect();
+        write!(first, "GET /cgi-bin/hold?a HTTP/1.0\r\n\r\n").expect("httpd listens");
+        wait_until("it runs", PATIENCE, || httpd.holding("a") == 1);
+        let token = httpd
+            .get("/cgi-bin/hold?a")
+            .header("nap-ticket")
+            .map(str::to_owned);
+        httpd.reconfigure(&room(
+            "<NapPage a \\?a$>\nNapRunReady 2\n</NapPage>\nNapPage new \\?new$",
+        ));
+        httpd.graceful();
+        let second = httpd.ask_to_hold("a", 1);
+        wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
+        assert_eq!(
+            httpd.get("/cgi-bin/hold?a").status,
+            503,
+            "two run, one of them before"
+        );
+        let token = token.expect("a ticket");
+        let path = "/cgi-bin/hold?a";
+        let again = httpd.request("GET", path, &[("Nap-Ticket", &token)], b"");
+        assert_ne!(
+            again.header("nap-reason"),
+            Some("unknown"),
+            "it is still his"
+        );
+        assert_eq!(gate(&httpd, "page new")["run_ready"]["limit"], 1);
+        drop(second);
+        httpd.until_idle();
+    });
+}

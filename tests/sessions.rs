@@ -1,0 +1,341 @@
+//! Sessions on a real httpd: who is in one is never refused, who starts one waits for his turn, and
+//! a cookie that nobody was given is worth nothing.
+
+mod httpd;
+
+use httpd::http2::Http2;
+use httpd::ticket::Ticket;
+use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use serde_json::Value;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PAGE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n";
+/// Signs in: the application's own cookie, of the name that the query asks for.
+const LOGIN: &str = "#!/bin/sh
+printf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=%s; Path=/\\r\\n\\r\\nhello\\n' \"$QUERY_STRING\"
+";
+const LEAVE: &str = "#!/bin/sh
+printf 'Content-Type: text/plain\\r\\nNap-Session: end\\r\\n\\r\\ngood bye\\n'
+";
+
+/// One access runs at a time, nobody without a session waits for it.
+const SETTINGS: &str = "NapRunReady 1
+NapWaitMax 1s
+NapWaitLimit 0
+NapTicketsPerClient 1000";
+
+fn site(sessions: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&room(sessions))
+        .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+        .cgi("page", PAGE)
+        .cgi("login", LOGIN)
+        .cgi("leave", LEAVE)
+}
+
+fn room(sessions: &str) -> String {
+    format!("<NapRoom site>\n{SETTINGS}\n{sessions}\n</NapRoom>")
+}
+
+const OWN: &str = "NapSession start=^/cgi-bin/login end=^/cgi-bin/logout\nNapSessionStart 1ms";
+const SID: &str = "NapSession cookie=SID start=^/cgi-bin/login\nNapSessionStart 1ms";
+
+fn with(httpd: &Httpd, path: &str, cookie: &str) -> Answer {
+    httpd.request("GET", path, &[("Cookie", cookie)], b"")
+}
+
+/// The pair of the first cookie that the answer sets and whose name begins so.
+fn cookie(answer: &Answer, name: &str) -> String {
+    let found = answer
+        .headers_named("set-cookie")
+        .find(|cookie| cookie.starts_with(name));
+    let found = found.unwrap_or_else(|| panic!("no {name} in {answer:?}"));
+    found.split(';').next().expect("a pair").to_owned()
+}
+
+/// Signs in; the cookie of ours.
+fn sign_in(httpd: &Httpd) -> String {
+    let answer = httpd.get("/cgi-bin/login");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    cookie(&answer, "naps~site=")
+}
+
+fn sessions(httpd: &Httpd, what: &str) -> u64 {
+    let info = httpd.get("/nap-info?json").json();
+    let number = info["rooms"][0]["sessions"][what].as_u64();
+    number.unwrap_or_else(|| panic!("no {what} in {}", info["rooms"][0]["sessions"]))
+}
+
+fn get_later(httpd: &Httpd, path: &str, cookie: &str) -> std::thread::JoinHandle<u16> {
+    let (url, cookie) = (format!("{}{path}", httpd.url()), cookie.to_owned());
+    std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status)
+}
+
+#[test]
+fn a_member_waits_as_long_as_it_takes_and_a_stranger_gets_a_ticket() {
+    for_each_mpm(|mpm| {
+        let httpd = site(OWN).mpm(mpm).start();
+        let member = sign_in(&httpd);
+        let held = httpd.hold("a", 1);
+        let answer = get_later(&httpd, "/cgi-bin/page", &member);
+        httpd.until_waiting(1);
+        let stranger = httpd.get("/cgi-bin/page");
+        assert_eq!(stranger.status, 503);
+        let ticket = Ticket::of(&stranger);
+        assert!(cookie(&stranger, "nap-site=").len() > 60, "the room's own");
+        // The bound has passed, the guard would have fired.
+        ticket.sleep_until(2.0);
+        assert_eq!(httpd.waiting(), 1, "the member still waits");
+        held.release();
+        assert_eq!(answer.join().expect("an answer"), 200);
+        assert_eq!(sessions(&httpd, "started"), 1);
+        // The ticket starts a session, whatever page it is presented at.
+        ticket.until_prime();
+        let kept = with(&httpd, "/cgi-bin/page", &ticket.cookie());
+        assert_eq!(kept.status, 200, "{kept:?}");
+        cookie(&kept, "naps~site=");
+        assert_eq!(sessions(&httpd, "started"), 2);
+        httpd.until_idle();
+    });
+}
+
+#[test]
+fn who_starts_a_session_waits_for_his_turn_and_the_queue_is_bounded() {
+    let turns =
+        "NapSession start=^/cgi-bin/login\nNapSessionStart 3s\nNapSessionQueue 1\nNapWaitMax 10s";
+    let httpd = site(turns).start();
+    sign_in(&httpd);
+    let second = httpd.get_later("/cgi-bin/login");
+    httpd.until_waiting(1);
+    let third = httpd.get("/cgi-bin/login");
+    assert_eq!(third.status, 503, "the queue is full");
+    assert_eq!(third.header("nap-reason"), Some("full"));
+    Ticket::of(&third);
+    assert_eq!(
+        httpd.get("/cgi-bin/page").status,
+        200,
+        "no start, and there is room"
+    );
+    assert_eq!(second.join().expect("an answer").status, 200);
+    assert_eq!(sessions(&httpd, "started"), 2);
+    assert_eq!(sessions(&httpd, "in_table"), 2);
+}
+
+#[test]
+fn the_applications_cookie_counts_when_the_application_has_set_it() {
+    for_each_mpm(|mpm| {
+        let httpd = site(SID).mpm(mpm).start();
+        assert_eq!(httpd.get("/cgi-bin/login?abc").status, 200);
+        assert_eq!(sessions(&httpd, "in_table"), 1);
+        let held = httpd.hold("a", 1);
+        assert_eq!(with(&httpd, "/cgi-bin/page", "SID=invented").status, 503);
+        let member = get_later(&httpd, "/cgi-bin/page", "theme=dark; SID=abc");
+        httpd.until_waiting(1);
+        held.release();
+        assert_eq!(member.join().expect("an answer"), 200);
+        // Another name at another login: the session is the same.
+        let again = with(&httpd, "/cgi-bin/login?xyz", "SID=abc");
+        assert_eq!((again.status, sessions(&httpd, "started")), (200, 1));
+        let other = httpd.hold("b", 1);
+        let member = get_later(&httpd, "/cgi-bin/leave", "SID=xyz");
+        httpd.until_waiting(1);
+        drop(other);
+        assert_eq!(member.join().expect("an answer"), 200);
+        wait_until("the session is over", PATIENCE, || {
+            sessions(&httpd, "finished") == 1 && sessions(&httpd, "in_table") == 0
+        });
+        httpd.until_idle();
+    });
+}
+
+#[test]
+fn the_applications_word_ends_a_session_and_goes_no_further() {
+    let httpd = site(SID).start();
+    httpd.get("/cgi-bin/login?abc");
+    let answer = with(&httpd, "/cgi-bin/leave", "SID=abc");
+    assert_eq!((answer.status, answer.header("nap-session")), (200, None));
+    let stranger = httpd.get("/cgi-bin/leave");
+    assert_eq!(
+        (stranger.status, stranger.header("nap-session")),
+        (200, None)
+    );
+    assert_eq!(sessions(&httpd, "finished"), 1);
+    let held = httpd.hold("a", 1);
+    assert_eq!(with(&httpd, "/cgi-bin/page", "SID=abc").status, 503);
+    drop(held);
+    httpd.until_idle();
+}
+
+#[test]
+fn an_end_page_ends_a_session_and_takes_its_cookie_back() {
+    let httpd = site(OWN).cgi("logout", PAGE).start();
+    let member = sign_in(&httpd);
+    let answer = with(&httpd, "/cgi-bin/logout", &member);
+    assert_eq!(answer.status, 200);
+    assert_eq!(cookie(&answer, "naps~site="), "naps~site=");
+    assert_eq!(
+        (sessions(&httpd, "finished"), sessions(&httpd, "in_table")),
+        (1, 0)
+    );
+}
+
+#[test]
+fn a_shared_cookie_has_one_sessions_share() {
+    let shared = "NapSession start=^/cgi-bin/login parallel=2\nNapSessionStart 1ms\nNapRunReady 3";
+    let httpd = site(shared).start();
+    let member = sign_in(&httpd);
+    let asked: Vec<_> = (0..2)
+        .map(|_| get_later(&httpd, "/cgi-bin/hold?a", &member))
+        .collect();
+    wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
+    let others = httpd.hold("b", 1);
+    // The third of the same cookie is a stranger, and the page is full.
+    assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 503);
+    assert_eq!(sessions(&httpd, "beyond_parallel"), 1);
+    drop(others);
+    wait_until("a place is free", PATIENCE, || httpd.holding("b") == 0);
+    assert_eq!(
+        with(&httpd, "/cgi-bin/page", &member).status,
+        200,
+        "there is room"
+    );
+    drop(httpd.ask_to_hold("a", 0));
+    for answer in asked {
+        assert_eq!(answer.join().expect("an answer"), 200);
+    }
+    httpd.until_idle();
+}
+
+#[test]
+fn sessions_outlive_restarts_and_children() {
+    let mut httpd = site(OWN)
+        .config("NapStateFile {root}/state/nap.state")
+        .file("state/.keep", "")
+        .expect_log("child process", "it was killed")
+        .start();
+    let member = sign_in(&httpd);
+    httpd.graceful();
+    let is_member = |httpd: &Httpd, name| {
+        let held = httpd.hold(name, 1);
+        let answer = get_later(httpd, "/cgi-bin/page", &member);
+        httpd.until_waiting(1);
+        held.release();
+        assert_eq!(answer.join().expect("an answer"), 200);
+        httpd.until_idle();
+    };
+    is_member(&httpd, "a");
+    for pid in httpd.children() {
+        httpd.kill9(pid);
+    }
+    wait_until("children are there again", PATIENCE, || {
+        httpd
+            .try_room()
+            .is_some_and(|room| !room.children.is_empty())
+    });
+    is_member(&httpd, "b");
+    httpd.stop();
+    httpd.start_again();
+    is_member(&httpd, "c");
+    assert_eq!(sessions(&httpd, "in_table"), 1);
+}
+
+#[test]
+fn streams_of_http2_are_accesses_of_one_session() {
+    let http2 = "NapSession start=^/cgi-bin/login parallel=4\nNapSessionStart 1ms\nNapRunReady 2";
+    let httpd = site(http2)
+        .modules(&["http2"])
+        .config("Protocols h2c http/1.1")
+        .start();
+    let member = sign_in(&httpd);
+    let held = httpd.hold("a", 2);
+    let connection = Http2::open(&httpd);
+    let streams: Vec<_> = (0..4)
+        .map(|_| connection.ask_with("/cgi-bin/page", &member))
+        .collect();
+    httpd.until_waiting(4);
+    let beyond = connection.ask_with("/cgi-bin/page", &member).answer();
+    assert_eq!(beyond.status, 503, "a fifth at a time is a stranger's");
+    held.release();
+    for stream in streams {
+        assert_eq!(stream.answer().status, 200);
+    }
+    httpd.until_idle();
+    // All have left: as many may come again.
+    assert_eq!(
+        connection
+            .ask_with("/cgi-bin/page", &member)
+            .answer()
+            .status,
+        200
+    );
+}
+
+#[test]
+fn wrong_sessions_stop_configtest_in_a_sentence() {
+    let used = |line: &str| {
+        let room = format!("<NapRoom site>\n{line}\n</NapRoom>");
+        format!("{room}\n<Location /shop>\nNapUse site\n</Location>")
+    };
+    let cases = [
+        (
+            "NapSession start=(",
+            "NapSession: start: \"(\" is not a regular expression: ",
+        ),
+        (
+            "NapSession end=",
+            "NapSession: end= wants a regular expression",
+        ),
+        (
+            "NapSession cookie=a;b",
+            "cookie=\"a;b\" is not a cookie's name",
+        ),
+        ("NapSession idle=1ms", "\"idle=1ms\" is out of range"),
+        ("NapSession parallel=99", "\"parallel=99\" is out of range"),
+        ("NapSessionStart 1s", "the room has none; say NapSession"),
+        (
+            "NapSession start=^/login",
+            "room site: NapSession: start= matches nothing in the room: URLs that begin with /login \
+             lie in no <Location> with NapUse site",
+        ),
+    ];
+    for (line, words) in cases {
+        let said = match Httpd::configtest(&used(line)) {
+            Ok(()) => panic!("it passes: {line}"),
+            Err(said) => said,
+        };
+        assert!(said.contains(words), "{line}: {said}");
+    }
+    for good in [
+        "NapSession start=^/shop/login",
+        "NapSession start=login$",
+        "NapSession",
+    ] {
+        Httpd::configtest(&used(good)).unwrap_or_else(|said| panic!("{good}: {said}"));
+    }
+}
+
+/// A value of `/nap-info`, for those who draw it.
+#[test]
+fn the_interval_and_the_page_queue_are_shown_over_time() {
+    let httpd = site(OWN).start();
+    sign_in(&httpd);
+    let shown = || -> Value {
+        let mut info = httpd.get("/nap-info?json").json();
+        info["rooms"][0]["sessions"].take()
+    };
+    wait_until("a second is written", PATIENCE, || {
+        let minutes = &shown()["minutes"];
+        let written = |what: &str| {
+            let all = minutes[what].as_array().expect("a list");
+            all.iter().any(|second| !second.is_null())
+        };
+        written("interval_s") && written("page_queue")
+    });
+    assert_eq!(shown()["interval_s"], 0.001);
+    let page = httpd.get("/nap-info").text();
+    assert!(page.contains("session interval"), "{page}");
+}

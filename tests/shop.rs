@@ -1,0 +1,92 @@
+//! The demo's shop, with PHP and PostgreSQL behind a real httpd. Long: `make setup-all` installs both.
+
+mod httpd;
+
+use httpd::shop::{PAGES, Shop};
+use httpd::{Answer, Httpd, long, made};
+use serde_json::Value;
+use std::process::Command;
+
+/// A visitor with the shop's cookie, or without.
+fn ask(httpd: &Httpd, page: &str, cookie: &str) -> Answer {
+    httpd.request("GET", &format!("/shop/{page}"), &[("Cookie", cookie)], b"")
+}
+
+/// Logs in: the cookie.
+fn log_in(httpd: &Httpd) -> String {
+    let answer = ask(httpd, "login", "");
+    assert_eq!(answer.status, 200);
+    let cookie = answer.header("set-cookie").expect("a cookie");
+    cookie.split(';').next().expect("a pair").to_string()
+}
+
+#[test]
+fn a_visit_begins_at_the_login_and_ends_at_the_logout() {
+    if !long() {
+        return;
+    }
+    let shop = Shop::start(&[("SHOP_SESSIONS", "1"), ("SHOP_ROUNDS", "1")]);
+    let httpd = Httpd::builder().shop(&shop).start();
+    assert_eq!(ask(&httpd, "new", "").status, 403);
+    assert_eq!(
+        ask(&httpd, "new", "shop=0123456789abcdef0123456789abcdef").status,
+        403
+    );
+    let cookie = log_in(&httpd);
+    for page in [
+        "new",
+        "list?category=3",
+        "article?article=77",
+        "search?q=77",
+    ] {
+        let answer = ask(&httpd, page, &cookie);
+        assert_eq!(answer.status, 200, "{page}");
+        assert!(answer.text().contains("Model"), "{page}: {}", answer.text());
+    }
+    assert!(
+        ask(&httpd, "search?q=77", &cookie)
+            .text()
+            .contains("Model 0077")
+    );
+    let order = httpd.request("POST", "/shop/buy", &[("Cookie", &cookie)], b"article=77");
+    assert_eq!(order.status, 200);
+    // One at once, and that one is here.
+    assert_eq!(ask(&httpd, "login", "").status, 503);
+    assert_eq!(ask(&httpd, "logout", &cookie).status, 200);
+    assert_eq!(ask(&httpd, "new", &cookie).status, 403);
+    log_in(&httpd);
+}
+
+#[test]
+fn sessions_of_a_crowd_come_to_their_end() {
+    if !long() {
+        return;
+    }
+    let shop = Shop::start(&[("SHOP_ROUNDS", "1")]);
+    let room = "<NapRoom shop>\nNapPage search ^/shop/search$\n<NapPage all .>\nNapRunReady 8\n</NapPage>\n\
+                NapWaitMax 1min\n</NapRoom>\n<Location /shop>\nNapUse shop\n</Location>";
+    let httpd = Httpd::builder()
+        .workers(2, 32)
+        .expect_log("wants MaxRequestWorkers", "a bound of a minute")
+        .nap()
+        .config(room)
+        .shop(&shop)
+        .start();
+    let output = Command::new(made::file("release/nap-load"))
+        .args([
+            "sessions",
+            "--clients",
+            "8",
+            "--think",
+            "10ms",
+            "--timeout",
+            "1min",
+        ])
+        .args(["--json", "-", &httpd.url()])
+        .args(PAGES)
+        .output()
+        .expect("nap-load runs");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    assert_eq!(report["sessions"]["completed_at_once"], 8, "{report:#}");
+    assert_eq!(report["mid_session_failures"], 0, "{report:#}");
+}

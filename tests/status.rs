@@ -1,0 +1,157 @@
+//! Where a ticket's holder stands, asked of a real server: his own time, the early call when the
+//! load stops early, and what is no ticket.
+
+mod httpd;
+
+use httpd::ticket::Ticket;
+use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const STATUS: &str = "/.nap/ticket/status";
+
+/// One permit, nobody waits; tickets far ahead.
+const ROOM: &str = "<NapRoom site>
+NapRunReady 1
+NapWaitMax 20s
+NapWaitLimit 0
+NapReAccess 4
+NapTicketPrime 3s
+NapTicketsPerClient 100000
+NapPoll base=2s
+</NapRoom>
+<Location /cgi-bin>
+NapUse site
+</Location>";
+
+fn site() -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(ROOM)
+        .cgi(
+            "app",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nserved\\n'\n",
+        )
+        .access_log_format("%U %>s %{nap-group}n %{nap-ticket-fate}n")
+}
+
+fn buy(httpd: &Httpd) -> Ticket {
+    let refused = httpd.get("/cgi-bin/app");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    Ticket::of(&refused)
+}
+
+fn ask(httpd: &Httpd, head: &[(&str, &str)]) -> Answer {
+    let answer = httpd.request("GET", STATUS, head, b"");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    answer
+}
+
+#[test]
+fn a_holder_is_told_where_he_stands_and_called_when_the_load_stops_early() {
+    for_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        let by_cookie = [("Cookie", ticket.cookie())];
+        let by_cookie: Vec<_> = by_cookie.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        let answer = ask(&httpd, &by_cookie);
+        let told = answer.json();
+        assert_eq!(
+            (&told["state"], &told["call"]),
+            (&"wait".into(), &false.into())
+        );
+        let (from, next) = (told["from"].as_f64(), told["ask"].as_f64());
+        assert!(from > Some(15.0) && from <= Some(ticket.from), "{told}");
+        assert!(next >= Some(2.0) && next < from, "{told}");
+        assert_eq!(answer.header("nap-call"), None);
+        let header = [("Nap-Ticket", ticket.token.as_str())];
+        assert_eq!(ask(&httpd, &header).json()["state"], "wait");
+        let query = httpd.get(&format!("{STATUS}?nap-ticket={}", ticket.token));
+        assert_eq!(query.json()["ticket"], told["ticket"]);
+
+        held.release();
+        let mut called = answer;
+        wait_until("he is called", PATIENCE, || {
+            called = ask(&httpd, &header);
+            called.header("nap-call") == Some("now")
+        });
+        let told = called.json();
+        assert_eq!(
+            (&told["state"], &told["call"]),
+            (&"now".into(), &true.into())
+        );
+        assert!(told["from"].as_f64() > Some(0.0), "before his time: {told}");
+        // Somebody else is faster; he is let in all the same, to wait for his turn.
+        let other = httpd.hold("other", 1);
+        let served = std::thread::scope(|scope| {
+            let asks = scope.spawn(|| httpd.request("GET", "/cgi-bin/app", &header, b""));
+            httpd.until_waiting(1);
+            assert_eq!(ask(&httpd, &header).json()["state"], "in");
+            other.release();
+            asks.join().expect("an answer")
+        });
+        assert_eq!((served.status, served.text().as_str()), (200, "served\n"));
+        assert_eq!(ask(&httpd, &header).json()["state"], "used");
+        let gate = httpd.gate();
+        assert_eq!(gate["calls"]["called"], 1, "{gate}");
+        assert_eq!(gate["calls"]["came"], 1, "{gate}");
+        assert_eq!(gate["promise"]["broken"], 0, "{gate}");
+        wait_until("it is logged", PATIENCE, || {
+            httpd
+                .access_log()
+                .contains("/cgi-bin/app 200 re-access called")
+        });
+    });
+}
+
+#[test]
+fn what_is_no_ticket_gets_a_plain_answer_and_leaves_nothing() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    let mut forged = ticket.token.clone();
+    forged.replace_range(10..11, if &forged[10..11] == "A" { "B" } else { "A" });
+    let before = httpd.gate();
+    let none = serde_json::json!({"state": "none", "call": false});
+    for token in ["", "x", forged.as_str()] {
+        assert_eq!(
+            ask(&httpd, &[("Nap-Ticket", token)]).json(),
+            none,
+            "{token}"
+        );
+    }
+    assert_eq!(ask(&httpd, &[]).json(), none);
+    let after = httpd.gate();
+    for part in ["promise", "wait", "run_ready"] {
+        assert_eq!(before[part], after[part]);
+    }
+    // With a ticket of its own an answer to another site may be read.
+    let head = [
+        ("Nap-Ticket", ticket.token.as_str()),
+        ("Origin", "http://other.example"),
+    ];
+    let exposed = ask(&httpd, &head);
+    let exposed = exposed.header("access-control-expose-headers");
+    assert!(
+        exposed.is_some_and(|names| names.contains("Retry-After")),
+        "{exposed:?}"
+    );
+    assert_eq!(httpd.request("POST", STATUS, &[], b"a=1").status, 405);
+    drop(held);
+}
+
+#[test]
+fn who_asks_needs_no_place_pays_no_debt_and_logs_in_nowhere() {
+    let httpd = site()
+        .config("BwShare On\nBwShareFiles 1 0.0001\nBwShareRule exact refused=0")
+        .config("<Location />\nRequire ip 192.0.2.1\n</Location>")
+        .config("<Location /cgi-bin>\nRequire all granted\n</Location>")
+        .config("<Location /nap-info>\nRequire all granted\nBwShare Off\n</Location>")
+        .start();
+    for _ in 0..20 {
+        assert_eq!(ask(&httpd, &[]).json()["state"], "none");
+    }
+}
