@@ -1,109 +1,87 @@
 //! [`Shop`]: the SQS paper's experiment (chapter 4) in virtual time. Visitors log in, browse three
-//! pages, search, buy and log out, with time to think; who has waited a minute for a page breaks off
+//! pages, search, buy and log out, with time to think; who has waited too long for a page breaks off
 //! and begins again at the second. The search is heavy and contends with others of its kind.
 //!
 //! The room is the very code that httpd runs; what it must not do, refuse a member or break a
 //! ticket's promise, is counted as it happens.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use super::rng::Rng;
 use super::state::State;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::room::arrival::Arrival;
+use crate::room::arrival::{Arrival, bind_of};
 use crate::room::children::Parking;
 use crate::room::gate::Leaving;
 use crate::room::owner::Owner;
-use crate::room::starts::{End, StartTerms};
+use crate::room::starts::End;
 use crate::room::stay::{Asks, Stay};
 use crate::room::terms::{Choice, Terms};
-use crate::room::verdict::Verdict;
+use crate::room::verdict::{Turn, Verdict};
 use crate::room::wakes::Wakes;
+use crate::telepoll::ticket_interval;
 
-/// Pages of a session, and which of them is heavy.
-const PAGES: usize = 7;
-const HEAVY: usize = 4;
+mod setup;
+
+pub use setup::{HEAVY, Outcome, PAGES, Second, ShopSetup, Think, Way, fixed, found};
+
 /// Gates: light pages, the heavy one, starts.
 const LIGHT_GATE: u32 = 0;
 const HEAVY_GATE: u32 = 1;
 const LOBBY: u32 = 2;
-
-/// What a shop is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct ShopSetup {
-    /// Everything random comes from it.
-    pub seed: u64,
-    /// Visitors; each begins another session when he has finished one.
-    pub clients: usize,
-    /// Time to think, exponential.
-    pub think_s: f64,
-    /// A visitor breaks off after so long.
-    pub timeout: Micros,
-    /// How sessions start.
-    pub starts: StartTerms,
-    /// The bound at the session gate.
-    pub bound: Micros,
-    /// Permits of the heavy page.
-    pub heavy: u32,
-    /// How long it goes on.
-    pub length: Micros,
-}
-
-/// What it came to.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Sessions finished.
-    pub sessions: u64,
-    /// Pages after the first that a visitor broke off or was refused.
-    pub mid_session: u64,
-    /// Refused members: there must be none.
-    pub members_refused: u64,
-    /// Refused at the first page with a ticket,
-    pub tickets: u64,
-    /// or with none.
-    pub untold: u64,
-    /// Tickets presented in their prime window and not let in.
-    pub broken: u64,
-}
+/// How often limits are looked at; once a second the rest.
+const LOOK: Micros = Micros::from_millis(250);
+const LOOKS: u64 = 4;
 
 #[derive(Clone, Copy)]
 enum Stand {
-    Thinks,
     Waits { place: u32, until: Micros },
     Runs,
+}
+
+/// An access, from its coming to its end, whether or not its visitor is still there.
+struct Access {
+    client: usize,
+    page: usize,
+    owner: Owner,
+    stay: Stay,
+    asked: Micros,
+    stand: Stand,
+    ticket: Option<Ticket>,
+    /// Its visitor has broken off.
+    orphan: bool,
 }
 
 struct Client {
     page: usize,
     key: u64,
     ticket: Option<Ticket>,
-    stand: Stand,
-    stay: Stay,
-    owner: Owner,
-    asked: Micros,
+    patience: Micros,
+    /// When he has been told to come.
+    due: Micros,
+    /// When he came; none: not yet.
+    came: Option<Micros>,
+    /// He is one of a limited number of sessions.
+    inside: bool,
 }
 
 /// An answer being made: whose, and the work left.
 struct Job {
-    owner: Owner,
-    client: usize,
+    token: u64,
     heavy: bool,
     left_s: f64,
     permit: u32,
     granted: Micros,
-    stay: Stay,
-    asked: Micros,
-    /// Its visitor has broken off.
-    orphan: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Ask(usize),
-    Look(usize, u64),
-    BreakOff(usize, u64),
+    Poll(usize),
+    Look(u64),
+    BreakOff(u64),
     Tick,
 }
 
@@ -114,17 +92,30 @@ pub struct Shop {
     now: Micros,
     events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     clients: Vec<Client>,
+    accesses: BTreeMap<u64, Access>,
+    /// Who waits on which place.
+    places: BTreeMap<u32, u64>,
     jobs: Vec<Job>,
+    searches: usize,
     state: State,
     serial: u32,
+    looks: u64,
+    /// Sessions at once, where they are limited.
+    inside: u32,
+    /// When a session was finished last.
+    heard: Micros,
+    left: usize,
     outcome: Outcome,
 }
+
+/// When the first visitor comes.
+const OPENS: Micros = Micros::from_secs(1);
 
 impl Shop {
     /// Runs it to its end.
     pub fn run(setup: ShopSetup) -> Outcome {
         let mut shop = Shop::new(setup);
-        while let Some(at) = shop.next_time().filter(|at| *at < setup.length) {
+        while let Some(at) = shop.next_time().filter(|at| shop.goes_on(*at)) {
             shop.pass(at);
             shop.finish_jobs();
             while let Some(Reverse((when, _, event))) = shop.events.peek().copied()
@@ -137,6 +128,11 @@ impl Shop {
         let lobby = &shop.state.gates()[LOBBY as usize];
         shop.outcome.broken = lobby.counts.broken + lobby.counts.deferred_twice;
         shop.outcome
+    }
+
+    fn goes_on(&self, at: Micros) -> bool {
+        let all_done = self.setup.once && self.left == 0;
+        !all_done && at < self.setup.length && at - self.heard < self.setup.silence
     }
 
     fn new(setup: ShopSetup) -> Shop {
@@ -162,39 +158,50 @@ impl Shop {
             bind: 0,
             parked: 2000,
         };
+        let [light, heavy] = setup.pace;
         let mut state = State::with_sessions(
-            &[terms(8), terms(setup.heavy)],
+            &[terms(light.start), terms(heavy.start)],
             terms(8),
             setup.starts,
             4096,
             77,
         );
         state.child_starts();
+        state.pace_pages(&setup.pace, Micros::ZERO);
         let mut shop = Shop {
             setup,
             rng: Rng::new(setup.seed, 0),
             now: Micros::ZERO,
             events: BinaryHeap::new(),
             clients: Vec::new(),
+            accesses: BTreeMap::new(),
+            places: BTreeMap::new(),
             jobs: Vec::new(),
+            searches: 0,
             state,
             serial: 0,
+            looks: 0,
+            inside: 0,
+            heard: OPENS,
+            left: setup.clients,
             outcome: Outcome::default(),
         };
         for client in 0..setup.clients {
+            let coin = usize::from(shop.rng.chance(0.5));
             shop.clients.push(Client {
                 page: 0,
                 key: 0,
                 ticket: None,
-                stand: Stand::Thinks,
-                stay: Stay::default(),
-                owner: Owner::NOBODY,
-                asked: Micros::ZERO,
+                patience: setup.timeouts[coin],
+                due: Micros::ZERO,
+                came: None,
+                inside: false,
             });
-            let first = Micros::from_secs_f64(1.0 + 5.0 * shop.rng.unit());
+            let within = setup.within.as_secs_f64() * shop.rng.unit();
+            let first = OPENS + Micros::from_secs_f64(within);
             shop.at(first, Event::Ask(client));
         }
-        shop.at(Micros::from_secs(1), Event::Tick);
+        shop.at(LOOK, Event::Tick);
         shop
     }
 
@@ -204,21 +211,23 @@ impl Shop {
         self.events.push(Reverse((when, n, event)));
     }
 
-    /// How fast a job goes: two processors are shared, and searches are in each other's way.
-    fn speed(&self, heavy: bool) -> f64 {
-        let searches = self.jobs.iter().filter(|job| job.heavy).count();
+    /// How fast jobs go, light and heavy: two processors are shared, and searches are in each
+    /// other's way.
+    fn speeds(&self) -> [f64; 2] {
         let share = (2.0 / self.jobs.len().max(1) as f64).min(1.0);
-        match heavy {
-            true => share / (1.0 + 0.15 * searches.saturating_sub(2) as f64),
-            false => share,
-        }
+        let others = self.searches.saturating_sub(2) as f64;
+        [share, share / (1.0 + self.setup.contention * others)]
     }
 
     fn next_time(&self) -> Option<Micros> {
+        let speeds = self.speeds();
         let done = self
             .jobs
             .iter()
-            .map(|job| self.now + Micros((job.left_s / self.speed(job.heavy) * 1e6).ceil() as u64))
+            .map(|job| {
+                let left_s = job.left_s / speeds[usize::from(job.heavy)];
+                self.now + Micros((left_s * 1e6).ceil() as u64)
+            })
             .min();
         let event = self.events.peek().map(|Reverse((when, _, _))| *when);
         [done, event].into_iter().flatten().min()
@@ -226,7 +235,7 @@ impl Shop {
 
     fn pass(&mut self, to: Micros) {
         let elapsed = (to - self.now).as_secs_f64();
-        let speeds = [self.speed(false), self.speed(true)];
+        let speeds = self.speeds();
         for job in &mut self.jobs {
             job.left_s -= elapsed * speeds[usize::from(job.heavy)];
         }
@@ -236,65 +245,121 @@ impl Shop {
     fn finish_jobs(&mut self) {
         while let Some(at) = self.jobs.iter().position(|job| job.left_s <= 1e-9) {
             let job = self.jobs.swap_remove(at);
-            let leaving = Leaving {
-                permit: job.permit,
-                owner: job.owner,
-                entered: job.asked,
-                granted: job.granted,
-                ..Leaving::default()
-            };
-            let (now, mut stay) = (self.now, job.stay);
-            let last = !job.orphan && self.clients[job.client].page == PAGES - 1;
-            let (_, wakes) = self.state.locked(|tables, wakes| {
-                if let Some(mut page) = tables.gate(stay.page, now, wakes) {
-                    page.leave(&leaving);
-                }
-                let work = now - job.granted;
-                let mut members = tables.membership();
-                match last {
-                    true => members.end(&mut stay, job.owner, work, End::Finished),
-                    false => members.leave(&mut stay, job.owner, work, now),
-                }
-            });
-            self.woken(&wakes);
-            if !job.orphan {
-                self.turns_page(job.client);
+            self.searches -= usize::from(job.heavy);
+            let access = self.accesses.remove(&job.token);
+            let access = access.expect("an access ends after its job");
+            self.leave_room(&job, &access);
+            if !access.orphan {
+                self.turns_page(access.client);
             }
         }
     }
 
+    fn leave_room(&mut self, job: &Job, access: &Access) {
+        if !self.has_room() {
+            return;
+        }
+        let leaving = Leaving {
+            permit: job.permit,
+            owner: access.owner,
+            entered: access.asked,
+            granted: job.granted,
+            ..Leaving::default()
+        };
+        let (now, mut stay) = (self.now, access.stay);
+        let last = !access.orphan && access.page == PAGES - 1;
+        let (_, wakes) = self.state.locked(|tables, wakes| {
+            if let Some(mut page) = tables.gate(stay.page, now, wakes) {
+                page.leave(&leaving);
+            }
+            let work = now - job.granted;
+            let mut members = tables.membership();
+            match last {
+                true => members.end(&mut stay, access.owner, work, End::Finished),
+                false => members.leave(&mut stay, access.owner, work, now),
+            }
+        });
+        self.woken(&wakes);
+    }
+
+    fn has_room(&self) -> bool {
+        matches!(self.setup.way, Way::Room { .. })
+    }
+
+    fn is_deaf(&self) -> bool {
+        self.setup.way == Way::Room { deaf: true }
+    }
+
     fn turns_page(&mut self, at: usize) {
+        let now = self.now;
         let client = &mut self.clients[at];
-        client.stand = Stand::Thinks;
         client.page += 1;
         if client.page == PAGES {
+            self.heard = now;
+            let came = client.came.take().unwrap_or(now);
             self.outcome.sessions += 1;
+            self.outcome.took_s.push((now - came).as_secs_f64());
             (client.page, client.key, client.ticket) = (0, 0, None);
+            if std::mem::take(&mut client.inside) {
+                self.inside -= 1;
+            }
+            if self.setup.once {
+                self.left -= 1;
+                if self.left == 0 {
+                    self.outcome.done_s = Some((now - OPENS).as_secs_f64());
+                }
+                return;
+            }
         }
         self.thinks(at);
     }
 
     fn thinks(&mut self, at: usize) {
-        let think = Micros::from_secs_f64(self.rng.exponential(self.setup.think_s));
-        self.at(self.now + think, Event::Ask(at));
+        let think_s = match self.setup.think {
+            Think::Fixed(seconds) => seconds,
+            Think::Exponential(mean) => self.rng.exponential(mean),
+        };
+        self.at(self.now + Micros::from_secs_f64(think_s), Event::Ask(at));
     }
 
     fn happens(&mut self, event: Event) {
         match event {
             Event::Tick => {
-                let now = self.now;
-                let (_, wakes) = self.state.locked(|tables, wakes| tables.tick(now, wakes));
-                self.woken(&wakes);
-                self.at(now + Micros::from_secs(1), Event::Tick);
+                self.ticks();
+                self.at(self.now + LOOK, Event::Tick);
             }
             Event::Ask(client) => self.asks(client),
-            Event::Look(client, token) if self.clients[client].owner.0 == token => {
-                self.looks(client);
+            Event::Poll(client) => self.polls(client),
+            Event::Look(token) => self.looks(token),
+            Event::BreakOff(token) => self.breaks_off(token),
+        }
+    }
+
+    fn ticks(&mut self) {
+        self.looks += 1;
+        let (now, whole) = (self.now, self.looks.is_multiple_of(LOOKS));
+        let (_, wakes) = self.state.locked(|tables, wakes| {
+            tables.pace_if_due(now, wakes);
+            if whole {
+                tables.tick(now, wakes);
             }
-            Event::BreakOff(client, token) if self.clients[client].owner.0 == token => {
-                self.breaks_off(client);
-            }
-            Event::Look(..) | Event::BreakOff(..) => {}
+        });
+        self.woken(&wakes);
+        if whole {
+            let gates = self.state.gates();
+            let queued = gates[..LOBBY as usize].iter().map(|gate| gate.queue.len());
+            let pages = LOBBY as usize;
+            self.outcome.course.push(Second {
+                at: (now - OPENS).as_secs_f64(),
+                queue: f64::from(queued.sum::<u32>()) / pages as f64,
+                waiting: [
+                    gates[LOBBY as usize].queue.len(),
+                    self.state.all_permits()[LOBBY as usize].outstanding(),
+                ],
+                interval: self.state.starts().interval.seconds(),
+                limits: [LIGHT_GATE, HEAVY_GATE]
+                    .map(|gate| self.state.all_permits()[gate as usize].limit()),
+            });
         }
     }
 
@@ -302,25 +367,57 @@ impl Shop {
         self.serial += 1;
         let life = self.state.life(0).expect("the child lives");
         let owner = Owner::new(life, self.serial);
-        let (now, client) = (self.now, &mut self.clients[at]);
-        (client.owner, client.asked) = (owner, now);
-        let mut stay = Stay {
-            room: 0,
-            lobby: LOBBY,
-            page: if client.page == HEAVY {
-                HEAVY_GATE
-            } else {
-                LIGHT_GATE
+        let (now, token) = (self.now, owner.0);
+        let client = &mut self.clients[at];
+        client.came.get_or_insert(now);
+        if let Way::SessionLimit(most) = self.setup.way
+            && client.page == 0
+            && !client.inside
+        {
+            if self.inside >= most {
+                self.outcome.untold += 1;
+                return self.thinks(at);
+            }
+            (client.inside, self.inside) = (true, self.inside + 1);
+        }
+        let heavy = client.page == HEAVY;
+        let access = Access {
+            client: at,
+            page: client.page,
+            owner,
+            stay: Stay {
+                room: 0,
+                lobby: LOBBY,
+                page: if heavy { HEAVY_GATE } else { LIGHT_GATE },
+                ..Stay::default()
             },
-            ..Stay::default()
+            asked: now,
+            stand: Stand::Runs,
+            ticket: client.ticket,
+            orphan: false,
         };
-        let keys = [client.key];
+        let key = client.key;
+        let patience = client.patience;
+        if patience < Micros::MAX {
+            self.at(now + patience, Event::BreakOff(token));
+        }
+        self.accesses.insert(token, access);
+        match self.has_room() {
+            true => self.enters(token, key),
+            false => self.runs(token, u32::MAX),
+        }
+    }
+
+    fn enters(&mut self, token: u64, key: u64) {
+        let access = &self.accesses[&token];
+        let (now, mut stay) = (self.now, access.stay);
+        let keys = [key];
         let asks = Asks {
-            keys: if client.key == 0 { &[] } else { &keys },
-            starts: client.page == 0,
+            keys: if key == 0 { &[] } else { &keys },
+            starts: access.page == 0,
         };
-        let tickets: Vec<Ticket> = client.ticket.into_iter().collect();
-        let arrival = arrival(owner, &tickets, at);
+        let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
+        let arrival = arrival(access.owner, &tickets, access.client);
         let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
             let (verdict, _) = tables.enter_stay(&mut stay, asks, &arrival, now, wakes);
             let alarm = match &verdict {
@@ -329,20 +426,27 @@ impl Shop {
             };
             (verdict, alarm)
         });
-        self.clients[at].stay = stay;
-        self.at(now + self.setup.timeout, Event::BreakOff(at, owner.0));
-        self.told(at, verdict, alarm);
+        self.set_stay(token, stay);
+        self.told(token, verdict, alarm);
         self.woken(&wakes);
     }
 
-    fn looks(&mut self, at: usize) {
-        let client = &self.clients[at];
-        let Stand::Waits { place, mut until } = client.stand else {
+    fn set_stay(&mut self, token: u64, stay: Stay) {
+        if let Some(access) = self.accesses.get_mut(&token) {
+            access.stay = stay;
+        }
+    }
+
+    fn looks(&mut self, token: u64) {
+        let Some(access) = self.accesses.get(&token) else {
             return;
         };
-        let (now, owner, mut stay) = (self.now, client.owner, client.stay);
-        let tickets: Vec<Ticket> = client.ticket.into_iter().collect();
-        let arrival = arrival(owner, &tickets, at);
+        let Stand::Waits { place, mut until } = access.stand else {
+            return;
+        };
+        let (now, mut stay) = (self.now, access.stay);
+        let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
+        let arrival = arrival(access.owner, &tickets, access.client);
         let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
             let before = stay.gate;
             let verdict = tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes);
@@ -354,112 +458,144 @@ impl Shop {
             let alarm = tables.alarm_of(&stay, place, now, wakes);
             (verdict.map(Some), alarm)
         });
-        self.clients[at].stay = stay;
+        self.set_stay(token, stay);
         match verdict {
-            Some(verdict) => self.told(at, verdict, alarm),
-            None => {
-                self.clients[at].stand = Stand::Waits { place, until };
-                self.looks_at(at, until, alarm);
+            Some(verdict) => {
+                self.places.remove(&place);
+                self.told(token, verdict, alarm);
             }
+            None => self.waits(token, place, until, alarm),
         }
         self.woken(&wakes);
     }
 
-    fn looks_at(&mut self, at: usize, until: Micros, alarm: Option<Micros>) {
-        let token = self.clients[at].owner.0;
+    fn waits(&mut self, token: u64, place: u32, until: Micros, alarm: Option<Micros>) {
+        if let Some(access) = self.accesses.get_mut(&token) {
+            access.stand = Stand::Waits { place, until };
+        }
+        self.places.insert(place, token);
         let when = alarm.map_or(until, |alarm| alarm.min(until));
         if when - self.now < Micros::from_secs(24 * 3600) {
-            self.at(when.max(self.now + Micros(1)), Event::Look(at, token));
+            self.at(when.max(self.now + Micros(1)), Event::Look(token));
         }
     }
 
-    fn told(&mut self, at: usize, verdict: Option<Verdict>, alarm: Option<Micros>) {
-        let now = self.now;
+    fn told(&mut self, token: u64, verdict: Option<Verdict>, alarm: Option<Micros>) {
         match verdict {
-            None | Some(Verdict::Run(_)) => {
-                let permit = match verdict {
-                    Some(Verdict::Run(permit)) => permit,
-                    _ => u32::MAX,
-                };
-                self.runs(at, permit);
-            }
-            Some(Verdict::Wait(seat)) => {
-                let (place, until) = (seat.place, seat.until);
-                self.clients[at].stand = Stand::Waits { place, until };
-                self.looks_at(at, until, alarm);
-            }
+            None => self.runs(token, u32::MAX),
+            Some(Verdict::Run(permit)) => self.runs(token, permit),
+            Some(Verdict::Wait(seat)) => self.waits(token, seat.place, seat.until, alarm),
             Some(Verdict::Refuse(refusal)) => {
-                let client = &mut self.clients[at];
-                client.stand = Stand::Thinks;
-                client.owner = Owner::NOBODY;
-                self.outcome.members_refused += u64::from(client.stay.session != 0);
-                match client.page {
+                let access = self.accesses.remove(&token).expect("it has just been told");
+                if access.orphan {
+                    return;
+                }
+                self.outcome.members_refused += u64::from(access.stay.session != 0);
+                match access.page {
                     0 if refusal.ticket.is_some() => self.outcome.tickets += 1,
                     0 => self.outcome.untold += 1,
                     _ => self.outcome.mid_session += 1,
                 }
+                if self.is_deaf() {
+                    return self.thinks(access.client);
+                }
+                let client = &mut self.clients[access.client];
                 client.ticket = refusal.ticket;
-                let late = Micros::from_secs_f64(0.5 * self.rng.unit());
-                self.at(now + refusal.retry_after + late, Event::Ask(at));
+                client.due = self.now + refusal.retry_after;
+                self.page_waits(access.client);
             }
         }
     }
 
-    fn runs(&mut self, at: usize, permit: u32) {
-        let now = self.now;
-        let heavy = self.clients[at].page == HEAVY;
-        let mean = if heavy { 0.4 } else { 0.03 };
-        let left_s = mean * (0.5 + self.rng.unit());
-        let client = &mut self.clients[at];
-        client.ticket = None;
-        if client.stay.begun {
-            client.key = client.owner.0.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-            let (key, owner) = (client.key, client.owner);
-            let mut stay = client.stay;
-            self.state
-                .locked(|tables, _| tables.membership().name(&mut stay, owner, key, now));
-            client.stay = stay;
+    /// His page has a ticket, and asks where he stands, or brings him back.
+    fn page_waits(&mut self, at: usize) {
+        let client = &self.clients[at];
+        let remaining = client.due - self.now;
+        let asks = &self.state.all_permits()[LOBBY as usize].calls.asks;
+        let told = asks.poll(self.now).map_or(remaining, |poll| poll.wait);
+        let next = ticket_interval(remaining, told);
+        if client.ticket.is_some() && next < remaining {
+            return self.at(self.now + next, Event::Poll(at));
         }
-        client.stand = Stand::Runs;
+        let late = Micros::from_secs_f64(0.5 * self.rng.unit());
+        self.at(self.now + remaining + late, Event::Ask(at));
+    }
+
+    fn polls(&mut self, at: usize) {
+        let Some(ticket) = self.clients[at].ticket else {
+            return;
+        };
+        let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
+        let looks = (self.state.all_permits()[LOBBY as usize].calls).look_is_due(now);
+        let (turn, wakes) = self.state.locked(|tables, wakes| {
+            let mut lobby = tables.gate(LOBBY, now, wakes)?;
+            if looks {
+                lobby.look_round();
+            }
+            Some(lobby.asked(&ticket, bind))
+        });
+        self.woken(&wakes);
+        match turn {
+            Some(Turn::Wait) => self.page_waits(at),
+            _ => self.at(now, Event::Ask(at)),
+        }
+    }
+
+    fn runs(&mut self, token: u64, permit: u32) {
+        let now = self.now;
+        let Some(access) = self.accesses.get_mut(&token) else {
+            return;
+        };
+        access.stand = Stand::Runs;
+        let heavy = access.page == HEAVY;
+        if !access.orphan {
+            let client = &mut self.clients[access.client];
+            client.ticket = None;
+            if access.stay.begun {
+                client.key = access.owner.0.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+                let (key, owner) = (client.key, access.owner);
+                let stay = &mut access.stay;
+                self.state
+                    .locked(|tables, _| tables.membership().name(stay, owner, key, now));
+            }
+        }
+        let left_s = self.setup.work_s[usize::from(heavy)] * (0.5 + self.rng.unit());
+        self.searches += usize::from(heavy);
         self.jobs.push(Job {
-            owner: client.owner,
-            client: at,
+            token,
             heavy,
             left_s,
             permit,
             granted: now,
-            stay: client.stay,
-            asked: client.asked,
-            orphan: false,
         });
     }
 
     /// His patience is over: he hangs up, and begins again at the second page.
-    fn breaks_off(&mut self, at: usize) {
-        let (now, client) = (self.now, &mut self.clients[at]);
-        let (owner, mut stay) = (client.owner, client.stay);
-        match client.stand {
-            Stand::Thinks => return,
-            Stand::Waits { place, .. } => {
-                let (_, wakes) = self.state.locked(|tables, wakes| {
-                    if let Some(mut gate) = tables.gate(stay.gate, now, wakes) {
-                        gate.gone(place, owner);
-                    }
-                    tables
-                        .membership()
-                        .leave(&mut stay, owner, Micros::ZERO, now);
-                });
-                self.woken(&wakes);
-            }
-            // The server does not see it: the work is wasted.
-            Stand::Runs => {
-                let jobs = self.jobs.iter_mut();
-                jobs.filter(|job| job.owner == owner)
-                    .for_each(|job| job.orphan = true);
-            }
+    fn breaks_off(&mut self, token: u64) {
+        let deaf = self.is_deaf();
+        let Some(access) = self.accesses.get_mut(&token) else {
+            return;
+        };
+        access.orphan = true;
+        let at = access.client;
+        // Of what runs the server sees nothing: the work is wasted.
+        if let Stand::Waits { place, .. } = access.stand
+            && !deaf
+        {
+            let (now, owner, mut stay) = (self.now, access.owner, access.stay);
+            self.accesses.remove(&token);
+            self.places.remove(&place);
+            let (_, wakes) = self.state.locked(|tables, wakes| {
+                if let Some(mut gate) = tables.gate(stay.gate, now, wakes) {
+                    gate.gone(place, owner);
+                }
+                let mut members = tables.membership();
+                members.leave(&mut stay, owner, Micros::ZERO, now);
+            });
+            self.woken(&wakes);
         }
         let client = &mut self.clients[at];
-        (client.stand, client.owner) = (Stand::Thinks, Owner::NOBODY);
+        self.outcome.broken_off[client.page] += 1;
         if client.page > 0 {
             self.outcome.mid_session += 1;
             client.page = 1;
@@ -469,17 +605,25 @@ impl Shop {
 
     /// Who has been woken looks at his place.
     fn woken(&mut self, wakes: &Wakes) {
-        let told = |place: u32| wakes.listed().is_none_or(|listed| listed.contains(&place));
-        let woken: Vec<usize> = (0..self.clients.len())
-            .filter(
-                |at| matches!(self.clients[*at].stand, Stand::Waits { place, .. } if told(place)),
-            )
-            .collect();
-        for at in woken {
-            let token = self.clients[at].owner.0;
-            self.at(self.now + Micros(50), Event::Look(at, token));
+        if wakes.is_empty() && wakes.listed().is_some() {
+            return;
+        }
+        let woken: Vec<u64> = match wakes.listed() {
+            Some(listed) => listed
+                .iter()
+                .filter_map(|place| self.places.get(place).copied())
+                .collect(),
+            None => self.places.values().copied().collect(),
+        };
+        for token in woken {
+            self.at(self.now + Micros(50), Event::Look(token));
         }
     }
+}
+
+fn hash_of(client: usize) -> [u64; 2] {
+    let n = client as u64;
+    [n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, n | 1 << 40]
 }
 
 fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
@@ -492,7 +636,7 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         forged: false,
         sell: true,
         client: [0; 16],
-        client_hash: [n.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, n | 1 << 40],
+        client_hash: hash_of(client),
         method: b"GET",
         uri: b"/",
         secret: [7; 16],
@@ -503,14 +647,18 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::room::starts::StartTerms;
     use crate::room::terms::how;
 
     fn setup(clients: usize, seed: u64) -> ShopSetup {
         ShopSetup {
             seed,
             clients,
-            think_s: 3.0,
-            timeout: Micros::from_secs(60),
+            once: false,
+            within: Micros::from_secs(5),
+            think: Think::Exponential(3.0),
+            timeouts: [Micros::from_secs(60); 2],
+            way: Way::Room { deaf: false },
             starts: StartTerms {
                 on: 1,
                 how: how::AUTO,
@@ -525,8 +673,11 @@ mod tests {
                 ..StartTerms::EMPTY
             },
             bound: Micros::from_secs(10),
-            heavy: 2,
+            pace: [fixed(8), fixed(2)],
+            work_s: [0.03, 0.4],
+            contention: 0.15,
             length: Micros::from_secs(900),
+            silence: Micros::MAX,
         }
     }
 
@@ -571,10 +722,10 @@ mod tests {
         for seed in one.map_or(1..13, |seed: u64| seed..seed + 1) {
             let mut rng = Rng::new(seed, 9);
             let mut any = setup(20 + rng.below(300) as usize, seed);
-            any.think_s = 0.2 + 4.0 * rng.unit();
-            any.heavy = 1 + rng.below(6) as u32;
+            any.think = Think::Exponential(0.2 + 4.0 * rng.unit());
+            any.pace[1] = fixed(1 + rng.below(6) as u32);
             any.bound = Micros::from_secs_f64(1.0 + 10.0 * rng.unit());
-            any.timeout = Micros::from_secs_f64(5.0 + 60.0 * rng.unit());
+            any.timeouts = [Micros::from_secs_f64(5.0 + 60.0 * rng.unit()); 2];
             any.length = Micros::from_secs(300);
             any.starts.how = [how::AUTO, how::PAPER, how::FIXED][rng.below(3) as usize];
             any.starts.interval = Micros::from_secs_f64(0.05 + rng.unit());

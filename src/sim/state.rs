@@ -117,12 +117,28 @@ impl State {
             gate.gate_hash = name_hash(&at.to_string());
             gate.terms = *terms;
             state.permits[at].set_limit(terms.run_ready);
+            let polls = telepoll::Terms::new(terms.poll, POLLS);
+            state.permits[at].calls.asks.set(&polls);
             if !is_lobby {
                 state.rooms[0].pages[at] = at as u32 + 1;
             }
         }
+        state.pacing = (0..n).map(|_| PageScheduler::EMPTY).collect();
         state.starts[0].set(starts);
         state
+    }
+
+    /// The limits of the pages of a room with sessions: fixed, or found by themselves.
+    pub fn pace_pages(&mut self, pace: &[Pace], now: Micros) {
+        let pages = self.pacing.iter_mut().zip(self.permits.iter());
+        for ((page, permits), pace) in pages.zip(pace) {
+            permits.set_limit(page.configure(*pace, now));
+        }
+    }
+
+    /// Permits of each gate.
+    pub fn all_permits(&self) -> &[Permits] {
+        &self.permits
     }
 
     /// The room's starts, to look at.

@@ -14,6 +14,7 @@ use mod_nap::sim::report::Report;
 mod bwshare;
 mod nap;
 mod oxthas;
+mod sqs;
 mod telepoll;
 
 /// A system and its paper, in the order of docs/papers.md.
@@ -21,6 +22,8 @@ mod telepoll;
 pub enum System {
     /// NAP-Web: 600 visitors with 50 posts each
     Nap,
+    /// SQS: a shop of seven pages, up to 400 visitors
+    Sqs,
     /// OXTHAS: six executors, two engines, timeouts and a death
     Oxthas,
     /// mod_bwshare: its note's examples
@@ -33,6 +36,7 @@ impl System {
     fn report(self, run: &Run) -> Report {
         match self {
             System::Nap => nap::report(run),
+            System::Sqs => sqs::report(run),
             System::Oxthas => oxthas::report(run),
             System::Bwshare => bwshare::report(run),
             System::Telepoll => telepoll::report(run),
