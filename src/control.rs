@@ -22,8 +22,24 @@ const NONCE: usize = 16;
 pub enum Command {
     /// With a room; none: with all of them.
     Room(Option<String>, Order),
+    /// A session is over.
+    End(Which),
     /// A client owes nothing any more.
     Forgive(Ipv6Addr),
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Of this id, as `/nap-info` shows it.
+    Id(u64),
+    /// Of who presents this cookie in the room.
+    Cookie {
+        /// The room's name.
+        room: String,
+        /// The cookie's value.
+        value: String,
+    },
 }
 
 /// A form as it was sent.
@@ -68,7 +84,7 @@ fn command<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
         "close" => room(Order::Admit(Mode::Closed)),
         "limit" => room(Order::Limit(limit(field("limit"))?)),
         "notice" => room(Order::Notice(notice(field("notice"))?)),
-        "revoke" => Ok(Command::Room(None, Order::Revoke(ticket(field("ticket"))?))),
+        "revoke" => revoke(field),
         "forgive" => Ok(Command::Forgive(client(field("client"))?)),
         other => Err(format!(
             "do: {other:?} is none of open, tickets, close, limit, notice, revoke, forgive"
@@ -94,11 +110,27 @@ fn notice(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn ticket(text: &str) -> Result<u64, String> {
-    let id = (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok());
-    id.flatten()
-        .filter(|&id| id != 0)
-        .ok_or_else(|| "ticket: its id has 16 hexadecimal digits".to_owned())
+/// A ticket, or a session by its id or its cookie.
+fn revoke<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
+    match ["ticket", "session", "cookie"].map(&field) {
+        [text, "", ""] => Ok(Command::Room(None, Order::Revoke(id("ticket", text)?))),
+        ["", text, ""] => Ok(Command::End(Which::Id(id("session", text)?))),
+        ["", "", value] => match field("room") {
+            "" => Err("room: which?".to_owned()),
+            room => Ok(Command::End(Which::Cookie {
+                room: room.to_owned(),
+                value: value.to_owned(),
+            })),
+        },
+        _ => Err("revoke: one of ticket, session and cookie".to_owned()),
+    }
+}
+
+fn id(what: &str, text: &str) -> Result<u64, String> {
+    let digits = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let id = digits.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+    id.filter(|&id| id != 0)
+        .ok_or_else(|| format!("{what}: its id has 16 hexadecimal digits"))
 }
 
 fn client(text: &str) -> Result<Ipv6Addr, String> {
@@ -131,6 +163,11 @@ impl Command {
                     Order::Revoke(id) => format!("ticket {id:016x} is revoked"),
                 }
             }
+            Command::End(Which::Id(id)) => format!("session {id:016x} is over"),
+            // Its value is worth a session: not for the log.
+            Command::End(Which::Cookie { room, .. }) => {
+                format!("the session of this cookie in room {room} is over")
+            }
             Command::Forgive(client) => {
                 let client = client
                     .to_ipv4_mapped()
@@ -160,6 +197,9 @@ pub fn nonce(secret: &[u8], unix_s: u64) -> String {
 
 /// Is it one that was shown in the last ten minutes?
 pub fn is_good(nonce: &str, secret: &[u8], unix_s: u64) -> bool {
+    if nonce.len() != 2 * NONCE || !nonce.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return false;
+    }
     let digits = nonce.as_bytes().chunks(2).map(|two| {
         let two = std::str::from_utf8(two).ok()?;
         u8::from_str_radix(two, 16).ok()
@@ -168,10 +208,9 @@ pub fn is_good(nonce: &str, secret: &[u8], unix_s: u64) -> bool {
         return false;
     };
     let now = unix_s / NONCE_S;
-    bytes.len() == NONCE
-        && [now, now.saturating_sub(1)]
-            .into_iter()
-            .any(|window| mac(secret, window).verify_truncated_left(&bytes).is_ok())
+    [now, now.saturating_sub(1)]
+        .into_iter()
+        .any(|window| mac(secret, window).verify_truncated_left(&bytes).is_ok())
 }
 
 #[cfg(test)]
@@ -200,6 +239,17 @@ mod tests {
                 Ok(Command::Room(None, Order::Revoke(0xbead1))),
             ),
             (
+                "do=revoke&session=00000000000beaD1&ticket=",
+                Ok(Command::End(Which::Id(0xbead1))),
+            ),
+            (
+                "do=revoke&room=site&cookie=a%3Db+c",
+                Ok(Command::End(Which::Cookie {
+                    room: "site".to_owned(),
+                    value: "a=b c".to_owned(),
+                })),
+            ),
+            (
                 "do=forgive&client=192.0.2.1",
                 Ok(Command::Forgive("::ffff:192.0.2.1".parse().expect("v6"))),
             ),
@@ -223,6 +273,12 @@ mod tests {
             ("do=notice&room=site&notice=a%0Ab", "notice: one line"),
             ("do=revoke&ticket=bead", "ticket: its id"),
             ("do=revoke&ticket=0000000000000000", "ticket: its id"),
+            ("do=revoke&ticket=%2B0000000000bead1", "ticket: its id"),
+            ("do=revoke&ticket=%C3%A90000000000bead", "ticket: its id"),
+            ("do=revoke&session=bead", "session: its id"),
+            ("do=revoke", "ticket: its id"),
+            ("do=revoke&cookie=a", "room: which?"),
+            ("do=revoke&ticket=1&session=2", "revoke: one of"),
             ("do=forgive&client=me", "client: \"me\" is not"),
         ];
         for (body, words) in cases {
@@ -263,6 +319,8 @@ mod tests {
             &shown[2..],
             &format!("{shown}00"),
             &"zz".repeat(16),
+            &"+7".repeat(16),
+            &"é".repeat(16),
             "é",
         ] {
             assert!(!is_good(bad, &secret, now), "{bad}");

@@ -212,6 +212,84 @@ fn a_revoked_ticket_is_good_no_more_and_its_holder_is_told_so() {
     assert_eq!(reason(&come()), Some("used"));
 }
 
+/// Signs in with the application's own cookie, of the value that the query has.
+const LOGIN: &str = "#!/bin/sh
+printf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=%s; Path=/\\r\\n\\r\\nhello\\n' \"$QUERY_STRING\"
+";
+
+#[test]
+fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
+    let sessions = SITE.replace(
+        "NapWaitLimit 4",
+        "NapWaitLimit 0\nNapSession cookie=SID start=^/cgi-bin/login\nNapSessionStart 1ms",
+    );
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .config(&sessions)
+        .config("NapControl /nap-control")
+        .cgi("login", LOGIN)
+        .expect_log(DONE.0, DONE.1)
+        .start();
+    let come = |value: &str| {
+        let cookie = format!("SID={value}");
+        httpd.request("GET", "/counter", &[("Cookie", &cookie)], b"")
+    };
+    for value in ["a", "b", "c"] {
+        let login = format!("/cgi-bin/login?{value}");
+        assert_eq!(httpd.get(&login).status, 200);
+    }
+    let info = || httpd.get("/nap-info?json").json();
+    let sessions = |what: &str| info()["rooms"][0]["sessions"][what].clone();
+    let listed = info()["sessions"].clone();
+    assert_eq!(listed.as_array().map(Vec::len), Some(3), "{listed}");
+
+    let held = httpd.hold("a", 2);
+    let member = {
+        let url = format!("{}/counter", httpd.url());
+        std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", "SID=a")], b"").status)
+    };
+    httpd.until_waiting(1);
+    // One by its cookie, one by its id: of the two that are left.
+    let said = done(&httpd, "do=revoke&room=site&cookie=a");
+    assert_eq!(said, "the session of this cookie in room site is over\n");
+    assert_eq!(come("a").status, 503, "a stranger, and it is full");
+    let left = info()["sessions"].clone();
+    let left: Vec<&str> = left
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["id"].as_str())
+        .collect();
+    assert_eq!(left.len(), 2);
+    done(&httpd, &format!("do=revoke&session={}", left[0]));
+    assert_eq!(
+        (sessions("revoked"), sessions("in_table")),
+        (2.into(), 1.into())
+    );
+    assert_eq!(order(&httpd, "do=revoke&room=site&cookie=a").status, 404);
+    assert_eq!(
+        order(&httpd, &format!("do=revoke&session={}", left[0])).status,
+        404
+    );
+    assert_eq!(order(&httpd, "do=revoke&room=other&cookie=b").status, 404);
+    assert!(
+        !httpd.error_log().contains("cookie=a"),
+        "its value is a secret"
+    );
+    held.release();
+    assert_eq!(member.join().expect("an answer"), 200, "he waited already");
+
+    // A limit by hand is the pages', and the page says so.
+    done(&httpd, "do=limit&room=site&limit=3");
+    assert!(
+        httpd
+            .get("/nap-info")
+            .text()
+            .contains("Run Ready is fixed at 3.")
+    );
+}
+
 #[test]
 fn a_limit_is_fixed_and_taken_back() {
     let httpd = site().start();

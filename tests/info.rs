@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
-use mod_nap::info::{Door, Files, Report, Snapshot};
+use mod_nap::info::{Busiest, Door, Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
@@ -563,7 +563,7 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
 
 #[test]
 fn every_key_is_documented_and_no_other() {
-    let told = with_room("board", |tables, now| {
+    let mut told = with_room("board", |tables, now| {
         tables.pacing[0].configure(
             Pace {
                 law: law::AUTO,
@@ -587,11 +587,22 @@ fn every_key_is_documented_and_no_other() {
         };
         let entered = tables.enter_lobby("board", 0, TERMS, starts, now);
         entered.expect("there is room");
-        json(&report(tables, now, PREFORK))["rooms"][0]["sessions"].clone()
+        let begun = tables
+            .sessions
+            .start(1 << 40, 0, 1, Micros::from_secs(60), now);
+        tables
+            .sessions
+            .bind(begun.expect("there is room"), 1, 77, now);
+        let busiest = Busiest::gather(|part, busiest| busiest.take(part, &tables.sessions, now));
+        let name = |_| Some("board".to_owned());
+        json(&report(tables, now, PREFORK).with_sessions(busiest, wall(), name))
     });
+    assert_eq!(told["sessions"], serde_json::json!([]));
+    told["sessions"] = with_sessions["sessions"].clone();
     let mut keys = BTreeSet::new();
     collect(&told, String::new(), &mut keys);
-    collect(&with_sessions, "rooms[].sessions".into(), &mut keys);
+    let of_room = &with_sessions["rooms"][0]["sessions"];
+    collect(of_room, "rooms[].sessions".into(), &mut keys);
     let reasons: BTreeSet<_> = (0..Reason::COUNT as u32)
         .map(|raw| Reason::of(raw).name())
         .collect();

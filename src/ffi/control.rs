@@ -7,8 +7,9 @@ use super::contract::nap_control;
 use super::guard::guard;
 use super::pages::wall_now;
 use super::process::{self, Process};
+use super::session;
 use super::text::{bytes, put_error};
-use crate::control::{Command, Sent, is_good};
+use crate::control::{Command, Sent, Which, is_good};
 use crate::page::form::{Encoding, Source};
 
 /// A status and what is to be said.
@@ -95,9 +96,28 @@ fn carry_out(process: &Process, command: &Command) -> Outcome {
                 None => (503, "the lock cannot be had; please try again".to_owned()),
             }
         }
+        Command::End(which) => end_session(process, command, which),
         Command::Forgive(client) => match bwshare::forgive(client.octets()) {
             true => (200, command.sentence()),
             false => (200, format!("{}; there was no debt", command.sentence())),
         },
+    }
+}
+
+fn end_session(process: &Process, command: &Command, which: &Which) -> Outcome {
+    let key = match which {
+        Which::Id(id) => *id,
+        Which::Cookie { room, value } => match session::key_of(room, value.as_bytes()) {
+            Some(key) => key,
+            None => return (404, "room: no room of this name has sessions".to_owned()),
+        },
+    };
+    let done = process
+        .segment
+        .locked_sessions(|members, _| members.revoke(key));
+    match done {
+        Some(true) => (200, command.sentence()),
+        Some(false) => (404, "session: there is no such session".to_owned()),
+        None => (503, "the lock cannot be had; please try again".to_owned()),
     }
 }

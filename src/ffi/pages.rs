@@ -13,7 +13,7 @@ use super::text::{bytes, lend, text};
 use super::ticket_log;
 use crate::charset::Charset;
 use crate::control;
-use crate::info::{Balancers, Door, Files, Report, Snapshot};
+use crate::info::{Balancers, Busiest, Door, Files, Report, Snapshot};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::accept::{Format, Language};
@@ -24,6 +24,7 @@ use crate::page::own::{self, Own};
 use crate::page::{self, POLICY, Page, Rendered, render};
 use crate::room::control::Control;
 use crate::room::history::Fate;
+use crate::room::stay::Membership;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
 use crate::telepoll::ticket_interval;
@@ -378,7 +379,7 @@ pub unsafe extern "C" fn info(q: *const nap_request, form: c_int, control: nap_s
         let (Some(process), Some(q)) = (process::process(), unsafe { q.as_ref() }) else {
             return;
         };
-        let mut report = report(process);
+        let mut report = report(process).with_sessions(busiest(process), wall_now(), room_name);
         // SAFETY: nap.h's promise.
         let (control, own) = unsafe { (text(control), text(own)) };
         if !control.is_empty() {
@@ -413,6 +414,21 @@ fn door(process: &Process, path: &str, back: &str) -> Door {
         nonce: control::nonce(&process.segment.head().secret, unix_s),
         back: back.to_owned(),
     }
+}
+
+/// The sessions that are shown one by one.
+fn busiest(process: &Process) -> Busiest {
+    Busiest::gather(|part, busiest| {
+        let table = |members: &mut Membership<'_>, now| busiest.take(part, &members.sessions, now);
+        process.segment.locked_sessions(table);
+    })
+}
+
+/// Of the room with sessions that has this index in the segment.
+fn room_name(index: u32) -> Option<String> {
+    let rooms = process::setup()?.rooms.iter();
+    let mut named = rooms.filter(|room| room.sessions.as_ref().is_some_and(|s| s.room == index));
+    named.next().map(|room| room.conf.name.as_str().to_owned())
 }
 
 /// All rooms as they are now; under the lock numbers are only copied.

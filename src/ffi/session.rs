@@ -9,7 +9,7 @@ use super::contract::{
     nap_str, nap_verdict,
 };
 use super::guard::guard;
-use super::process::{Process, RoomSetup, SessionSetup, Setup};
+use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::{cookies, name_hash};
@@ -31,6 +31,17 @@ fn key(setup: &Setup, room: &RoomSetup, value: &[u8]) -> u64 {
     hasher.write_u32(name_hash(room.conf.name.as_str()));
     hasher.write(value);
     hasher.finish().max(1)
+}
+
+/// Of who presents this cookie in the room of this name, if that has sessions.
+pub(super) fn key_of(room: &str, value: &[u8]) -> Option<u64> {
+    let setup = process::setup()?;
+    let named = |home: &&RoomSetup| home.sessions.is_some() && home.conf.name.as_str() == room;
+    setup
+        .rooms
+        .iter()
+        .find(named)
+        .map(|home| key(setup, home, value))
 }
 
 /// Keys of the cookies that these headers have of the session's name: how many, and they.

@@ -60,9 +60,15 @@ struct SessionsHtml<'a> {
 }
 
 impl<'a> RoomHtml<'a> {
-    /// The gate that tells what is set by hand for the room.
+    /// The gate at which visitors come in: it tells who is let in by hand, and its notice.
     fn first(&self) -> Option<&GateLine> {
         self.gates.first().map(|gate| gate.gate)
+    }
+
+    /// The first of its page gates, which all have the limit that is fixed by hand.
+    fn page(&self) -> Option<&GateLine> {
+        let at = usize::from(self.sessions.is_some());
+        self.gates.get(at).map(|gate| gate.gate)
     }
 
     fn of(room: &'a RoomLine, at: u32) -> RoomHtml<'a> {

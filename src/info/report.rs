@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::balancers::{BalancerLine, Balancers};
 use super::events::EventLine;
+use super::members::SessionLine;
 use super::minutes::{Answers, Minutes};
 use super::pacing::RunReady;
 use super::sessions::SessionsLine;
@@ -43,6 +44,7 @@ pub struct Report {
     pub(super) rooms: Vec<RoomLine>,
     pub(super) events: Vec<EventLine>,
     pub(super) tickets: Vec<TicketLine>,
+    pub(super) sessions: Vec<SessionLine>,
     /// Explained in docs/oxthas.md.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) balancers: Vec<BalancerLine>,
@@ -310,9 +312,14 @@ impl Report {
                 .collect(),
             balancers: Vec::new(),
             tickets: tickets.collect(),
+            sessions: Vec::new(),
         };
         report.attention = summary::attention(&report);
         report
+    }
+
+    pub(super) fn has_sessions(&self) -> bool {
+        self.rooms.iter().any(|room| room.sessions.is_some())
     }
 
     /// Show the way to `nap-control`.

@@ -91,6 +91,8 @@ pub struct StartCounts {
     pub passed: u64,
     /// Members refused; the server was going down.
     pub failed: u64,
+    /// Ended by an administrator.
+    pub revoked: u64,
 }
 
 /// The starts of one room. All zero = it has no sessions. Under the lock.
@@ -126,6 +128,8 @@ pub enum End {
     Finished,
     /// Nothing came any more.
     Idle,
+    /// An administrator has ended it.
+    Revoked,
     /// Nobody can be known as its member.
     Unnamed,
 }
@@ -222,10 +226,12 @@ impl Starts {
         let count = match how {
             End::Finished => &mut counts.finished,
             End::Idle => &mut counts.idle,
+            End::Revoked => &mut counts.revoked,
             End::Unnamed => &mut counts.unnamed,
         };
         *count = count.saturating_add(1);
-        if how != End::Unnamed {
+        // Only of those that ended by themselves the next ones' work can be told.
+        if matches!(how, End::Finished | End::Idle) {
             self.demand.learn(session.work.as_secs_f64());
         }
     }

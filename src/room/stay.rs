@@ -117,6 +117,19 @@ impl Membership<'_> {
         }
     }
 
+    /// An administrator ends the session of this key; what it has under way is finished. False: there
+    /// is no such session.
+    pub fn revoke(&mut self, key: u64) -> bool {
+        let Some(session) = self.sessions.revoke(key) else {
+            return false;
+        };
+        let room = session.room.wrapping_sub(1) as usize;
+        if let Some(starts) = self.starts.get_mut(room) {
+            starts.note_end(&session, End::Revoked);
+        }
+        true
+    }
+
     /// Its client will present this key: of the session that has begun, or anew.
     pub fn name(&mut self, stay: &mut Stay, owner: Owner, key: u64, now: Micros) {
         let Some(at) = stay.session.checked_sub(1) else {

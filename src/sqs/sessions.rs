@@ -225,6 +225,14 @@ impl Sessions<'_> {
         self.end(at)
     }
 
+    /// The session that goes by `key` is over, whatever it has in hand. None: nobody is known by it.
+    pub fn revoke(&mut self, key: u64) -> Option<Session> {
+        let at = self.find(key)?;
+        // What an answer has yet to name is nobody's to present.
+        self.session(at).filter(|session| session.named == 1)?;
+        self.end(at)
+    }
+
     fn end(&mut self, at: u32) -> Option<Session> {
         let over = self.session(at).copied()?;
         self.clear(at);
@@ -283,11 +291,14 @@ impl Sessions<'_> {
 
     /// The sessions there are, aliases left out.
     pub fn all(&self) -> impl Iterator<Item = &Session> {
-        self.sets
-            .iter()
-            .flat_map(|set| set.keys.iter().zip(&set.sessions))
-            .filter(|(key, session)| **key != 0 && session.room != 0 && session.next == 0)
-            .map(|(_, session)| session)
+        entries(self.sets).map(|(_, session)| session)
+    }
+
+    /// Of the sets in `part`, the sessions that somebody is known by, and by which keys.
+    pub fn known(&self, part: std::ops::Range<usize>) -> impl Iterator<Item = (u64, &Session)> {
+        let end = part.end.min(self.sets.len());
+        let part = self.sets.get(part.start.min(end)..end);
+        entries(part.unwrap_or_default()).filter(|(_, session)| session.named == 1)
     }
 
     /// The session at this index.
@@ -377,6 +388,12 @@ impl Sessions<'_> {
             (set.keys[way], set.sessions[way]) = (0, Session::default());
         }
     }
+}
+
+fn entries(sets: &[SessionSet]) -> impl Iterator<Item = (u64, &Session)> {
+    sets.iter()
+        .flat_map(|set| set.keys.iter().copied().zip(&set.sessions))
+        .filter(|(key, session)| *key != 0 && session.room != 0 && session.next == 0)
 }
 
 /// What a room says of its sessions.
@@ -542,6 +559,29 @@ mod tests {
         table.reap(0..4, at(200), |_| false, |_| ());
         assert_eq!(table.all().count(), 0);
         assert!(!table.knows(77, ROOM, at(200)));
+    }
+
+    #[test]
+    fn a_revoked_session_is_known_by_none_of_its_names() {
+        let mut sets = sets(4);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 77, 1, 0);
+        assert_eq!(enter(&mut table, 77, 2, 1), Way::In(session));
+        table.rename(session, 2, 88, at(1));
+        started(&mut table, 99, 3, 1);
+        let known: Vec<u64> = table.known(0..4).map(|(key, _)| key).collect();
+        assert!(known.len() == 2 && known.contains(&88) && known.contains(&99));
+        assert!(table.revoke(77).is_some_and(|over| over.work == Micros(5)));
+        assert_eq!(table.revoke(88), None);
+        for name in [77, 88] {
+            assert_eq!(enter(&mut table, name, 4, 1), Way::Unknown);
+        }
+        // Its access that is under way leaves nothing behind.
+        table.leave(session, 2, Micros(1), at(2));
+        assert_eq!(table.all().count(), 1);
+        // One that has begun and has no name yet is its own access's business.
+        table.start(5, ROOM, 6, LIMITS.idle, at(2)).expect("room");
+        assert_eq!(table.revoke(5), None);
     }
 
     #[test]
