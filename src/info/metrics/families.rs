@@ -1,23 +1,13 @@
-//! `nap-metrics`: the report in Prometheus's text format.
-//!
-//! A row a family, of a table for what it is about: name, kind, help and where the figure comes
-//! from. What is not known yet has no sample. A counter never steps back while its epoch lasts, or
-//! `rate()` would take it for one that has begun anew; what a visitor can take back by leaving
-//! before his turn is a gauge.
+//! The families of samples, a table for what each is about.
 
-use std::fmt::{Display, Write as _};
+use crate::info::bwshare::DebtReport;
+use crate::info::report::{GateLine, Report};
 
-use super::bwshare::DebtReport;
-use super::report::{GateLine, Report};
-
-/// The media type of the format.
-pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
-
-const COUNTER: &str = "counter";
-const GAUGE: &str = "gauge";
+pub const COUNTER: &str = "counter";
+pub const GAUGE: &str = "gauge";
 
 /// A family of samples: its name, its kind, what it says, and the sample of each `T`.
-type Row<T> = (
+pub type Row<T> = (
     &'static str,
     &'static str,
     &'static str,
@@ -25,7 +15,7 @@ type Row<T> = (
 );
 
 /// Of the server.
-const SERVER: &[Row<Report>] = &[
+pub const SERVER: &[Row<Report>] = &[
     (
         "nap_workers_max",
         GAUGE,
@@ -77,7 +67,7 @@ const SERVER: &[Row<Report>] = &[
 ];
 
 /// Of each gate.
-const GATE: &[Row<GateLine>] = &[
+pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_run_ready_limit",
         GAUGE,
@@ -306,7 +296,7 @@ const GATE: &[Row<GateLine>] = &[
 ];
 
 /// Of all clients and their debts.
-const DEBTS: &[Row<DebtReport>] = &[
+pub const DEBTS: &[Row<DebtReport>] = &[
     (
         "bwshare_requests_total",
         COUNTER,
@@ -360,123 +350,4 @@ fn count(n: u32) -> Option<f64> {
 
 fn total(n: u64) -> Option<f64> {
     Some(n as f64)
-}
-
-impl Report {
-    /// `nap-metrics`; `debts`: where clients are charged.
-    pub fn to_metrics(&self, debts: Option<&DebtReport>) -> String {
-        let mut text = Text(String::with_capacity(16 << 10));
-        text.head("nap_build_info", GAUGE, "The module's version.");
-        text.sample("nap_build_info", &[("version", self.version)], 1.0);
-        text.rows(SERVER, &[(Vec::new(), self)]);
-        let rooms = self.rooms.iter().flat_map(|room| {
-            let of_room = room.gates.iter();
-            of_room.map(|gate| {
-                (
-                    vec![("room", room.name.as_str()), ("gate", &gate.name)],
-                    gate,
-                )
-            })
-        });
-        let gates: Vec<(Labels<'_>, &GateLine)> = rooms.collect();
-        text.rows(GATE, &gates);
-        text.refused(&gates);
-        if let Some(debts) = debts {
-            text.rows(DEBTS, &[(Vec::new(), debts)]);
-            let refused = "bwshare_refused_total";
-            text.head(
-                refused,
-                COUNTER,
-                "Requests refused, by the debt that was too much.",
-            );
-            for (debt, n) in &debts.refused {
-                text.sample(refused, &[("debt", debt)], *n as f64);
-            }
-        }
-        text.0
-    }
-}
-
-type Labels<'a> = Vec<(&'static str, &'a str)>;
-
-/// The text being made. Writing to a string does not fail.
-struct Text(String);
-
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
-        self.0.push_str(name);
-        for (i, (label, value)) in labels.iter().enumerate() {
-            let before = if i == 0 { '{' } else { ',' };
-            write!(self.0, "{before}{label}=\"{}\"", Escaped(value)).ok();
-        }
-        if !labels.is_empty() {
-            self.0.push('}');
-        }
-        writeln!(self.0, " {value}").ok();
-    }
-
-    /// All samples of a family stand together.
-    fn rows<T>(&mut self, rows: &[Row<T>], of: &[(Labels<'_>, &T)]) {
-        for (name, kind, help, figure) in rows {
-            self.head(name, kind, help);
-            for (labels, one) in of {
-                if let Some(value) = figure(one) {
-                    self.sample(name, labels, value);
-                }
-            }
-        }
-    }
-
-    fn refused(&mut self, gates: &[(Labels<'_>, &GateLine)]) {
-        let name = "nap_refused_total";
-        self.head(
-            name,
-            COUNTER,
-            "Accesses refused, by the reason their page tells.",
-        );
-        for (labels, gate) in gates {
-            for (reason, n) in &gate.counts.refused {
-                let mut labels = labels.clone();
-                labels.push(("reason", reason));
-                self.sample(name, &labels, *n as f64);
-            }
-        }
-    }
-}
-
-/// A label's value as the format wants it.
-struct Escaped<'a>(&'a str);
-
-impl Display for Escaped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '\\' => f.write_str("\\\\"),
-            '"' => f.write_str("\\\""),
-            '\n' => f.write_str("\\n"),
-            c => f.write_char(c),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_cannot_end_its_line_or_itself() {
-        let mut text = Text(String::new());
-        text.sample("x", &[("a", "1\"} 2\n"), ("b", "\\")], 0.5);
-        assert_eq!(text.0, "x{a=\"1\\\"} 2\\n\",b=\"\\\\\"} 0.5\n");
-    }
-
-    #[test]
-    fn large_counts_are_written_in_full() {
-        let mut text = Text(String::new());
-        text.sample("x_total", &[], 1e15);
-        assert_eq!(text.0, "x_total 1000000000000000\n");
-    }
 }
