@@ -9,6 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use httpd::backends::{Backend, MODULES};
 use httpd::{Builder, Httpd};
 use serde::Deserialize;
 
@@ -41,6 +42,40 @@ SetHandler server-status
 </Location>
 "#;
 
+/// Sessions, a page, an event and a balancer, besides.
+const MORE: &str = r#"
+<NapRoom shop>
+NapRunReady 1
+NapWaitLimit 1
+NapSessionQueue 1
+NapSession cookie=SID start=^/cgi-bin/login
+NapSessionStart 1ms
+NapPage search ^/cgi-bin/page
+</NapRoom>
+<LocationMatch "^/cgi-bin/(login|page)">
+NapUse shop
+</LocationMatch>
+<Location /score>
+TelePoll score base=10s rate=100
+</Location>
+ProxyPass /nap-metrics !
+ProxyPass /nap-info !
+ProxyPass /server-status !
+ProxyPass /cgi-bin !
+ProxyPass /counter !
+ProxyPass /score !
+ProxyPass / balancer://work/
+"#;
+
+/// What our metrics' names begin with.
+const SYSTEMS: [&str; 4] = ["nap_", "bwshare_", "telepoll_", "oxthas_"];
+
+/// Signs in with the application's own cookie.
+const LOGIN: &str = "#!/bin/sh
+printf 'Content-Type: text/plain\r\nSet-Cookie: SID=abc; Path=/\r\n\r\nhello\n'
+";
+const PAGE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n";
+
 /// What python3-prometheus-client reads: the system's Python has it.
 const PARSER: &str = "
 import json, sys
@@ -60,6 +95,31 @@ struct Family {
 
 fn site() -> Builder {
     Httpd::builder().nap().holding().config(SITE)
+}
+
+/// The same with all there can be, and some of it used.
+fn all_there_is(backends: &[Backend]) -> Httpd {
+    let members: String = (backends.iter())
+        .map(|b| format!("BalancerMember {}\n", b.url()))
+        .collect();
+    let balancer = format!("<Proxy balancer://work>\n{members}ProxySet lbmethod=nap\n</Proxy>");
+    let httpd = site()
+        .modules(&MODULES)
+        .modules(&["status"])
+        .config(&balancer)
+        .config(MORE)
+        .cgi("login", LOGIN)
+        .cgi("page", PAGE)
+        .file("htdocs/score/now.json", "{}")
+        .start();
+    assert_eq!(httpd.get("/cgi-bin/login").status, 200);
+    let member = httpd.request("GET", "/cgi-bin/page", &[("Cookie", "SID=abc")], b"");
+    assert_eq!(member.status, 200);
+    for _ in 0..2 {
+        assert_eq!(httpd.get("/score/now.json").status, 200);
+        assert_eq!(httpd.get("/work?size=100").status, 200);
+    }
+    httpd
 }
 
 fn fed(program: &str, args: &[&str], input: &str) -> String {
@@ -180,8 +240,39 @@ fn the_figures_are_read_by_a_parser_and_are_those_of_nap_info() {
 }
 
 #[test]
+fn pages_sessions_events_and_members_are_told_of_by_name() {
+    let backends = Backend::all(&[100_000]);
+    let httpd = all_there_is(&backends);
+    // A visitor names activities, by the first segment of a path.
+    assert_eq!(httpd.get("/a%22%5C%7D%0A1/x?size=100").status, 200);
+    let families = scrape(&httpd);
+    let of = |name, labels: &[(&str, &str)]| sample(&families, name, labels);
+    let shop = [("room", "shop")];
+    assert_eq!(of("nap_sessions", &shop), 1.0);
+    assert_eq!(of("nap_sessions_started_total", &shop), 1.0);
+    assert_eq!(of("nap_session_accesses_total", &shop), 1.0);
+    assert_eq!(of("nap_session_interval_seconds", &shop), 0.001);
+    let page = [("room", "shop"), ("gate", "page search")];
+    assert_eq!(of("nap_passed_total", &page), 1.0);
+    of("nap_wait", &[("room", "shop"), ("gate", "session")]);
+    let score = [("event", "score")];
+    assert_eq!(of("telepoll_polls_total", &score), 2.0);
+    assert_eq!(of("telepoll_base_interval_seconds", &score), 10.0);
+    let event = httpd.get("/nap-info?json").json()["events"][0].clone();
+    let unit = of("telepoll_unit_interval_seconds", &score);
+    assert_eq!(Some(unit), event["unit_s"].as_f64());
+    let url = backends[0].url();
+    let work = [("balancer", "balancer://work"), ("member", url.as_str())];
+    for (activity, answers) in [("work", 2.0), ("a\"\\}\n1", 1.0)] {
+        let of_member = [work[0], work[1], ("activity", activity)];
+        assert_eq!(of("oxthas_answers_total", &of_member), answers);
+        assert_eq!(of("oxthas_failures_total", &of_member), 0.0);
+    }
+}
+
+#[test]
 fn docs_and_dashboard_name_the_metrics_there_are() {
-    let families = scrape(&site().start());
+    let families = scrape(&all_there_is(&Backend::all(&[100_000])));
     let names: BTreeSet<String> = families
         .iter()
         .map(|family| match &*family.kind {
@@ -202,7 +293,7 @@ fn docs_and_dashboard_name_the_metrics_there_are() {
 
     let named = |text: &str| -> BTreeSet<String> {
         text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .filter(|word| word.starts_with("nap_") || word.starts_with("bwshare_"))
+            .filter(|word| SYSTEMS.iter().any(|system| word.starts_with(system)))
             .map(str::to_owned)
             .collect()
     };
@@ -216,7 +307,8 @@ fn docs_and_dashboard_name_the_metrics_there_are() {
 
 #[test]
 fn server_status_has_our_section_in_both_forms() {
-    let httpd = site().modules(&["status"]).start();
+    let backends = Backend::all(&[100_000]);
+    let httpd = all_there_is(&backends);
     let _held = fill(&httpd);
     let page = httpd.get("/server-status");
     assert_eq!(
@@ -230,6 +322,13 @@ fn server_status_has_our_section_in_both_forms() {
         "{page}"
     );
     assert!(page.contains("<h2>mod_bwshare</h2>"), "{page}");
+    for words in [
+        "<td>shop page search</td>",
+        "<p>shop: 1 sessions under way, 1 started; one may start each 0.001 s.</p>",
+        "<p>score: polled 2 times;",
+    ] {
+        assert!(page.contains(words), "no {words} in {page}");
+    }
     assert!(
         page.contains("</body></html>"),
         "the page goes on behind us: {page}"
@@ -248,16 +347,21 @@ fn server_status_has_our_section_in_both_forms() {
         ("NapWaiting-site", "1"),
         ("NapRefused-site", "1"),
         ("NapPassed-other", "1"),
-        ("BwShareRequests", "4"),
+        ("NapPassed-shop-page-search", "1"),
+        ("NapSessions-shop", "1"),
+        ("NapSessionsStarted-shop", "1"),
+        ("NapSessionInterval-shop", "0.001"),
+        ("TelePollPolls-score", "2"),
     ] {
         assert_eq!(said.get(key).map(String::as_str), Some(value), "{said:?}");
     }
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let docs = fs::read_to_string(docs).expect("the docs");
-    for key in said
-        .keys()
-        .filter(|key| key.starts_with("Nap") || key.starts_with("BwShare"))
-    {
+    for key in said.keys().filter(|key| {
+        ["Nap", "BwShare", "TelePoll"]
+            .iter()
+            .any(|own| key.starts_with(own))
+    }) {
         let figure = key.split('-').next().expect("a first part");
         assert!(
             docs.contains(&format!("`{figure}`")),

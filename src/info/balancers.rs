@@ -2,6 +2,8 @@
 //!
 //! The keys of the JSON form are explained in `docs/oxthas.md`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::micros::Micros;
@@ -9,7 +11,7 @@ use crate::oxthas::engine::Engine;
 use crate::oxthas::executor::{Cell, Executor, Name};
 use crate::oxthas::penalty::Failure;
 
-/// Activities of a member that are shown, those with most work first.
+/// Activities of a member that are shown, the first that it had work of.
 const ROWS: usize = 8;
 
 /// Plain copies of what is shown.
@@ -116,22 +118,22 @@ impl Balancers {
                     activities: Vec::new(),
                 },
             );
-            member.activities.push(self.line(row));
+            let line = self.line(row);
+            let same = member.activities.iter_mut();
+            match same.into_iter().find(|one| one.name == line.name) {
+                Some(one) => one.add(&line),
+                None => member.activities.push(line),
+            }
         }
-        balancers
-            .iter_mut()
-            .for_each(|b| b.members.sort_by(|x, y| x.name.cmp(&y.name)));
+        for balancer in &mut balancers {
+            balancer.members.sort_by(|x, y| x.name.cmp(&y.name));
+            balancer.share();
+        }
         balancers.sort_by(|x, y| x.name.cmp(&y.name));
         balancers
     }
 
     fn line(&self, row: &Row) -> ActivityLine {
-        let alike = |other: &&Row| {
-            (other.balancer.text(), other.activity.text())
-                == (row.balancer.text(), row.activity.text())
-        };
-        let all = self.rows.iter().filter(alike).map(|other| other.answers);
-        let all = all.fold(0, u64::saturating_add);
         let last_failure = Failure::from_number(row.last_failure);
         ActivityLine {
             name: match row.activity.text() {
@@ -143,11 +145,48 @@ impl Balancers {
             failures_since_success: row.failures,
             barred: row.barred,
             answers: row.answers,
-            share: row.answers as f64 / all.max(1) as f64,
+            share: 0.0,
             timeouts: row.timeouts,
             other_failures: row.failed,
             last_failure: last_failure.map(Failure::word),
             last_failure_ago_s: last_failure.map(|_| (self.now - row.failed_at).as_secs_f64()),
+        }
+    }
+}
+
+impl BalancerLine {
+    /// Each member's share in the answers to an activity.
+    fn share(&mut self) {
+        let mut all: BTreeMap<String, u64> = BTreeMap::new();
+        let lines = self.members.iter().flat_map(|member| &member.activities);
+        for line in lines {
+            let sum = all.entry(line.name.clone()).or_default();
+            *sum = sum.saturating_add(line.answers);
+        }
+        let lines = self.members.iter_mut();
+        for line in lines.flat_map(|member| &mut member.activities) {
+            let of_all = all.get(&line.name).copied().unwrap_or_default();
+            line.share = line.answers as f64 / of_all.max(1) as f64;
+        }
+    }
+}
+
+impl ActivityLine {
+    /// One more of this name. A visitor can make some: an activity may be called after the first
+    /// segment of a path, of which the first bytes are kept, and "other" is a segment, too. Nobody
+    /// could tell them apart, and a scrape with a sample twice is thrown away whole.
+    fn add(&mut self, other: &ActivityLine) {
+        self.capacity_per_s = self.capacity_per_s.or(other.capacity_per_s);
+        self.open = self.open.saturating_add(other.open);
+        let failures = &mut self.failures_since_success;
+        *failures = (*failures).max(other.failures_since_success);
+        self.barred |= other.barred;
+        self.answers = self.answers.saturating_add(other.answers);
+        self.timeouts = self.timeouts.saturating_add(other.timeouts);
+        self.other_failures = self.other_failures.saturating_add(other.other_failures);
+        if self.last_failure_ago_s.is_none() {
+            self.last_failure = other.last_failure;
+            self.last_failure_ago_s = other.last_failure_ago_s;
         }
     }
 }
@@ -222,5 +261,33 @@ mod tests {
         assert_eq!(of_b[0].last_failure, Some("timeout"));
         assert_eq!(of_b[0].last_failure_ago_s, Some(5.0));
         assert_eq!(of_b[1].share, 2.0 / 3.0);
+    }
+
+    #[test]
+    fn activities_of_one_name_are_one_line() {
+        let mut head = Box::new(Head::EMPTY);
+        let (mut executors, mut flights) = (vec![Executor::EMPTY; 1], vec![Flight::default(); 2]);
+        let mut engine = Engine {
+            head: &mut head,
+            executors: &mut executors,
+            flights: &mut flights,
+        };
+        let long = "x".repeat(200);
+        let paths = ["other".to_owned(), format!("{long}1"), format!("{long}2")];
+        let at = engine.executor(1, ["balancer://work", "http://a"], Micros(1));
+        let at = at.expect("room") as usize;
+        engine.executors[at].cell_mut(0).answers = 1;
+        for (hash, path) in (5..).zip(&paths) {
+            let activity = engine.activity(hash, path);
+            engine.executors[at].cell_mut(activity).answers = 2;
+        }
+        let mut balancers = Balancers::new(1);
+        balancers.take(&engine, Micros(2));
+        let lines = &balancers.lines()[0].members[0].activities;
+        let told: Vec<_> = lines
+            .iter()
+            .map(|l| (l.name.len(), l.answers, l.share))
+            .collect();
+        assert_eq!(told, [(5, 3, 1.0), (96, 4, 1.0)]);
     }
 }

@@ -318,8 +318,14 @@ impl Report {
         report
     }
 
+    /// Rooms with sessions, by name.
+    pub(super) fn sessions_by_room(&self) -> impl Iterator<Item = (&str, &SessionsLine)> {
+        let rooms = self.rooms.iter();
+        rooms.filter_map(|room| Some((room.name.as_str(), room.sessions.as_ref()?)))
+    }
+
     pub(super) fn has_sessions(&self) -> bool {
-        self.rooms.iter().any(|room| room.sessions.is_some())
+        self.sessions_by_room().next().is_some()
     }
 
     /// Show the way to `nap-control`.

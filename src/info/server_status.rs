@@ -53,6 +53,15 @@ impl Report {
                 line("NapTicketsBroken", &of, &gate.promise.broken);
             }
         }
+        for (room, sessions) in self.sessions_by_room() {
+            line("NapSessions", room, &sessions.in_table);
+            line("NapSessionsStarted", room, &sessions.started);
+            line("NapSessionInterval", room, &sessions.interval_s);
+        }
+        for event in &self.events {
+            line("TelePollPolls", &event.name, &event.polls);
+            line("TelePollWait", &event.name, &event.wait_s);
+        }
         if let Some(debts) = debts {
             line("BwShareClientsInDebt", "", &debts.clients_in_debt);
             line("BwShareRequests", "", &debts.requests);

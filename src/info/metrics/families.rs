@@ -1,7 +1,10 @@
 //! The families of samples, a table for what each is about.
 
+use crate::info::balancers::ActivityLine;
 use crate::info::bwshare::DebtReport;
+use crate::info::events::EventLine;
 use crate::info::report::{GateLine, Report};
+use crate::info::sessions::SessionsLine;
 
 pub const COUNTER: &str = "counter";
 pub const GAUGE: &str = "gauge";
@@ -292,6 +295,177 @@ pub const GATE: &[Row<GateLine>] = &[
         COUNTER,
         "Times the tables were mended after a process died under the lock.",
         |g| total(g.counts.mended),
+    ),
+];
+
+/// Of a room's sessions.
+pub const SESSIONS: &[Row<SessionsLine>] = &[
+    ("nap_sessions", GAUGE, "Sessions under way.", |s| {
+        count(s.in_table)
+    }),
+    (
+        "nap_session_interval_seconds",
+        GAUGE,
+        "From one session's start to the next.",
+        |s| Some(s.interval_s),
+    ),
+    (
+        "nap_session_work_mean_seconds",
+        GAUGE,
+        "Mean time in Run Ready of a session that is over.",
+        |s| s.mean_work_s,
+    ),
+    (
+        "nap_sessions_started_total",
+        COUNTER,
+        "Sessions that had their turn.",
+        |s| total(s.started),
+    ),
+    (
+        "nap_sessions_finished_total",
+        COUNTER,
+        "Sessions over by an end page or the application's word.",
+        |s| total(s.finished),
+    ),
+    (
+        "nap_sessions_idle_total",
+        COUNTER,
+        "Sessions over because nothing came any more.",
+        |s| total(s.idle_ended),
+    ),
+    (
+        "nap_sessions_revoked_total",
+        COUNTER,
+        "Sessions ended by hand.",
+        |s| total(s.revoked),
+    ),
+    (
+        "nap_sessions_unnamed_total",
+        COUNTER,
+        "Sessions over with their first access, whose answer set no cookie to be known by.",
+        |s| total(s.unnamed),
+    ),
+    (
+        "nap_sessions_unplaced_total",
+        COUNTER,
+        "Sessions without a place in the table: not protected.",
+        |s| total(s.unplaced),
+    ),
+    (
+        "nap_session_accesses_total",
+        COUNTER,
+        "Accesses of members.",
+        |s| total(s.accesses),
+    ),
+    (
+        "nap_session_accesses_beyond_parallel_total",
+        COUNTER,
+        "Accesses with a member's cookie beyond parallel=, taken for strangers'.",
+        |s| total(s.beyond_parallel),
+    ),
+    (
+        "nap_session_accesses_passed_total",
+        COUNTER,
+        "Accesses of members let pass without a permit, as no place was left to wait on.",
+        |s| total(s.passed),
+    ),
+    (
+        "nap_session_accesses_refused_total",
+        COUNTER,
+        "Accesses of members refused as the server went down.",
+        |s| total(s.refused_members),
+    ),
+];
+
+/// Of an event that is polled.
+pub const EVENT: &[Row<EventLine>] = &[
+    (
+        "telepoll_polls_total",
+        COUNTER,
+        "Polls of the event.",
+        |e| total(e.polls),
+    ),
+    (
+        "telepoll_reservations",
+        GAUGE,
+        "Reservations not yet used (R).",
+        |e| total(e.reservations),
+    ),
+    (
+        "telepoll_unit_interval_seconds",
+        GAUGE,
+        "Unit interval in force (T0).",
+        |e| Some(e.unit_s),
+    ),
+    (
+        "telepoll_base_interval_seconds",
+        GAUGE,
+        "Base interval as configured (Ta).",
+        |e| Some(e.settings.base_s),
+    ),
+    (
+        "telepoll_wait_seconds",
+        GAUGE,
+        "What whoever polls now is told to wait (Tw).",
+        |e| Some(e.wait_s),
+    ),
+    (
+        "telepoll_level_ratio",
+        GAUGE,
+        "Share of a period that its accesses take; above 1 periods become longer.",
+        |e| Some(e.level),
+    ),
+    (
+        "telepoll_stretch_ratio",
+        GAUGE,
+        "Times that the unit interval is longer, as answers take longer than usual.",
+        |e| Some(e.stretched),
+    ),
+];
+
+/// Of an activity at a balancer's member.
+pub const ACTIVITY: &[Row<ActivityLine>] = &[
+    (
+        "oxthas_requests",
+        GAUGE,
+        "Requests under way at the member, from this server.",
+        |a| count(a.open),
+    ),
+    (
+        "oxthas_capacity_bytes_per_second",
+        GAUGE,
+        "Estimated capacity of the member for the activity.",
+        |a| a.capacity_per_s,
+    ),
+    (
+        "oxthas_failures_since_success",
+        GAUGE,
+        "Failures since the member last answered the activity.",
+        |a| count(a.failures_since_success),
+    ),
+    (
+        "oxthas_barred",
+        GAUGE,
+        "1: the member gets probes only.",
+        |a| count(u32::from(a.barred)),
+    ),
+    (
+        "oxthas_answers_total",
+        COUNTER,
+        "Answers of the member.",
+        |a| total(a.answers),
+    ),
+    (
+        "oxthas_timeouts_total",
+        COUNTER,
+        "Requests that went to another member, or were given up, after a timeout.",
+        |a| total(a.timeouts),
+    ),
+    (
+        "oxthas_failures_total",
+        COUNTER,
+        "Other failures: refused, broken, 5xx.",
+        |a| total(a.other_failures),
     ),
 ];
 

@@ -11,7 +11,7 @@ use std::fmt::{Display, Write as _};
 
 use super::bwshare::DebtReport;
 use super::report::{GateLine, Report};
-use families::{COUNTER, DEBTS, GATE, GAUGE, Row, SERVER};
+use families::{ACTIVITY, COUNTER, DEBTS, EVENT, GATE, GAUGE, Row, SERVER, SESSIONS};
 
 /// The media type of the format.
 pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -35,6 +35,7 @@ impl Report {
         let gates: Vec<(Labels<'_>, &GateLine)> = rooms.collect();
         text.rows(GATE, &gates);
         text.refused(&gates);
+        self.optional(&mut text);
         if let Some(debts) = debts {
             text.rows(DEBTS, &[(Vec::new(), debts)]);
             let refused = "bwshare_refused_total";
@@ -51,6 +52,31 @@ impl Report {
     }
 }
 
+impl Report {
+    /// What a site may have or not: where it has none there are no families of it.
+    fn optional(&self, text: &mut Text) {
+        let sessions = self.sessions_by_room();
+        let sessions = sessions.map(|(room, sessions)| (vec![("room", room)], sessions));
+        text.rows_if_any(SESSIONS, sessions.collect());
+        let events = self.events.iter();
+        let events = events.map(|event| (vec![("event", event.name.as_str())], event));
+        text.rows_if_any(EVENT, events.collect());
+        let members = (self.balancers.iter())
+            .flat_map(|balancer| balancer.members.iter().map(move |one| (balancer, one)));
+        let activities = members.flat_map(|(balancer, member)| {
+            member.activities.iter().map(move |activity| {
+                let labels = vec![
+                    ("balancer", balancer.name.as_str()),
+                    ("member", member.name.as_str()),
+                    ("activity", activity.name.as_str()),
+                ];
+                (labels, activity)
+            })
+        });
+        text.rows_if_any(ACTIVITY, activities.collect());
+    }
+}
+
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// The text being made. Writing to a string does not fail.
@@ -61,7 +87,11 @@ impl Text {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
     }
 
+    /// What is not finite is not known.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        if !value.is_finite() {
+            return;
+        }
         self.0.push_str(name);
         for (i, (label, value)) in labels.iter().enumerate() {
             let before = if i == 0 { '{' } else { ',' };
@@ -82,6 +112,12 @@ impl Text {
                     self.sample(name, labels, value);
                 }
             }
+        }
+    }
+
+    fn rows_if_any<T>(&mut self, rows: &[Row<T>], of: Vec<(Labels<'_>, &T)>) {
+        if !of.is_empty() {
+            self.rows(rows, &of);
         }
     }
 
@@ -125,6 +161,15 @@ mod tests {
         let mut text = Text(String::new());
         text.sample("x", &[("a", "1\"} 2\n"), ("b", "\\")], 0.5);
         assert_eq!(text.0, "x{a=\"1\\\"} 2\\n\",b=\"\\\\\"} 0.5\n");
+    }
+
+    #[test]
+    fn what_is_not_a_number_has_no_sample() {
+        let mut text = Text(String::new());
+        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            text.sample("x", &[], value);
+        }
+        assert_eq!(text.0, "");
     }
 
     #[test]
