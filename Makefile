@@ -9,6 +9,7 @@ PRELOAD := $(TARGET)/preload/die_holding.so
 # What the sanitized module goes through: suites that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
 SANITIZED_TESTS := refusal tickets
+PREFIX ?= /usr/local
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
 # The real servers mostly wait, so more of them than cores at a time.
@@ -58,12 +59,15 @@ $(PRELOAD): tests/preload/die_holding.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
+# `sudo make install` behind `make` only copies: root may have no cargo.
 # What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
-install: module ## copy mod_nap.so to httpd's modules (DESTDIR is honoured)
+install: $(if $(wildcard $(SO)),,module) ## copy mod_nap.so to httpd's modules, its manual page and nap-load (DESTDIR, PREFIX are honoured)
 	objcopy --only-keep-debug $(SO) $(SO).debug
 	objcopy --strip-unneeded --add-gnu-debuglink=$(SO).debug $(SO) $(SO).stripped
 	install -D -m 644 $(SO).stripped $(DESTDIR)$(LIBDIR)/mod_nap.so
 	install -D -m 644 $(SO).debug $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug
+	install -D -m 644 docs/man/mod_nap.7 $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7
+	[ ! -e $(TARGET)/release/nap-load ] || install -D -m 755 -s $(TARGET)/release/nap-load $(DESTDIR)$(PREFIX)/bin/nap-load
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
 
@@ -182,7 +186,8 @@ deb: ## a Debian package, in target/deb/
 
 test-all: test-package
 
-test-package: cgi # the Debian package: lintian, and its life in a clean Debian root
+test-package: cgi # the Debian package: lintian, its life in a clean Debian root; the quick start to the letter
 	@tests/package.sh
+	@tests/quick-start.sh
 
 docker-test: test-docker ## the image: crowds from another container, a killed backend, a restart with tickets
