@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use mod_nap::info::{Files, Report, Snapshot};
+use mod_nap::info::{Busiest, Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
 use mod_nap::room::arrival::Arrival;
@@ -17,11 +17,15 @@ use mod_nap::room::children::{Parking, Workers};
 use mod_nap::room::gate::{GateView, Leaving};
 use mod_nap::room::owner::{Life, Owner};
 use mod_nap::room::permits::PERMITS;
+use mod_nap::room::starts::{End, StartTerms};
+use mod_nap::room::stay::Stay;
 use mod_nap::room::terms::{Choice, Terms, how};
 use mod_nap::room::verdict::Verdict;
 use mod_nap::shm::segment::{Dims, Head, Segment};
 use mod_nap::shm::{clock, state_file};
 use mod_nap::sim::rng::Rng;
+use mod_nap::sqs::page_scheduler::{Pace, law};
+use mod_nap::telepoll::{Form, Mode, Terms as PollTerms};
 use mod_nap::wall::Wall;
 use nix::sys::resource::{Resource, setrlimit};
 
@@ -108,7 +112,40 @@ impl Server {
     /// What the parent does at every start: rooms are entered by name, settings put in place.
     fn configure(&mut self) {
         let terms = self.terms();
-        self.segment.locked(|tables, _, _| {
+        let (rng, ahead) = (&mut self.rng, self.ahead);
+        let poll = PollTerms {
+            mode: [Mode::Level, Mode::Relevel, Mode::Concentrate][rng.below(3) as usize],
+            form: [Form::Smooth, Form::Paper][rng.below(2) as usize],
+            k: 1 + rng.below(9) as u16,
+            ..PollTerms::new(Micros::from_secs(10), 500.0)
+        };
+        let [pace, start] = [rng.below(3), rng.below(3)];
+        self.segment.events()[0].set(&poll);
+        self.segment.locked(|tables, now, _| {
+            for page in tables.pacing.iter_mut() {
+                let pace = Pace {
+                    law: [law::FIXED, law::AUTO, law::PAPER][pace as usize],
+                    start: 2,
+                    lo: 1,
+                    hi: 64,
+                    ..Pace::default()
+                };
+                page.configure(pace, now + ahead);
+            }
+            for starts in tables.starts.iter_mut() {
+                starts.set(StartTerms {
+                    on: 1,
+                    how: [how::FIXED, how::AUTO, how::PAPER][start as usize],
+                    parallel: 2,
+                    cores: 2,
+                    idle: Micros::from_secs(60),
+                    interval: Micros::from_millis(100),
+                    threshold: 5_000_000,
+                    min: Micros::from_millis(1),
+                    max: Micros::from_secs(10),
+                    ..StartTerms::EMPTY
+                });
+            }
             for (at, gate) in tables.gates.iter_mut().enumerate() {
                 gate.kind = 1;
                 (gate.room_hash, gate.gate_hash) = (at as u32, name_hash(""));
@@ -189,7 +226,9 @@ impl Server {
 
     /// One thing that can happen to a server, anything.
     fn happens(&mut self) {
-        match self.rng.below(24) {
+        match self.rng.below(32) {
+            24..=29 => self.member_comes(),
+            30..=31 => self.is_polled(),
             0..=7 => self.comes(),
             8..=12 => self.goes(),
             13..=15 => self.looks_up(),
@@ -208,6 +247,45 @@ impl Server {
                     .locked(|tables, now, wakes| tables.mend(now + self.ahead, wakes));
             }
         }
+    }
+
+    /// Of one of a few sessions, which it begins, names, leaves or ends; or it stays.
+    fn member_comes(&mut self) {
+        let Some(owner) = self.owner() else { return };
+        let (room, keys) = (
+            self.rng.below(3) as u32,
+            [0; 2].map(|_| 1 + self.rng.below(40)),
+        );
+        let (what, ahead) = (self.rng.below(8), self.ahead);
+        let idle = Micros::from_secs(60);
+        self.segment.locked_sessions(|members, now| {
+            let now = now + ahead;
+            let mut stay = Stay {
+                room,
+                session: members.enter(room, &keys, owner, now),
+                ..Stay::default()
+            };
+            if stay.session == 0 {
+                let begun = members.sessions.start(owner.0, room, owner.0, idle, now);
+                stay.session = begun.map_or(0, |at| at + 1);
+                stay.begun = begun.is_some();
+            }
+            match what {
+                0 => members.end(&mut stay, owner, Micros(5), End::Finished),
+                1 => drop(members.revoke(keys[0])),
+                2..=4 => members.name(&mut stay, owner, keys[1], now),
+                _ => {}
+            }
+            if what > 2 {
+                members.leave(&mut stay, owner, Micros::from_millis(what), now);
+            }
+        });
+    }
+
+    fn is_polled(&mut self) {
+        let (event, now) = (&self.segment.events()[0], self.segment.now() + self.ahead);
+        event.poll(now);
+        event.answered(now, Micros(self.rng.below(10_000_000)));
     }
 
     fn comes(&mut self) {
@@ -374,7 +452,26 @@ impl Server {
             unix: Micros(clock::wall()),
             offset_min: 0,
         };
-        let report = Report::of(&snapshot, wall, &self.segment.workers());
+        let event = &self.segment.events()[0];
+        snapshot.take_events(vec![("score".to_owned(), event)]);
+        let busiest = Busiest::gather(|part, busiest| {
+            self.segment.locked_sessions(|members, now| {
+                busiest.take(part, &members.sessions, now + self.ahead);
+            });
+        });
+        let report = Report::of(&snapshot, wall, &self.segment.workers()).with_sessions(
+            busiest,
+            wall,
+            |_| Some("site".to_owned()),
+        );
+        for line in report.to_metrics(None).lines() {
+            let value = line.rsplit_once(' ').expect("a value").1;
+            assert!(
+                line.starts_with('#') || value.parse::<f64>().is_ok_and(f64::is_finite),
+                "{line}"
+            );
+        }
+        assert!(report.to_server_status(None).ends_with('\n'));
         assert!(report.to_json().starts_with('{'));
         let files = Files {
             style: "s",
