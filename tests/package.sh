@@ -1,62 +1,15 @@
 #!/usr/bin/env bash
 # Builds the Debian package, asks lintian, and installs, uses and purges it in a clean Debian root.
 #
-# The root is made by debootstrap once and kept in target/package/; what happens in it happens in a copy. Its
-# httpd listens on loopback of this machine, on a port that was free.
+# Its httpd listens on loopback of this machine, on a port that was free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-target=${CARGO_TARGET_DIR:-target}
-kept=$target/package
-mkdir -p "$kept"
-
 skip() { echo "package: $1, so the package is not tested"; exit 0; }
-[ "$(id -u)" = 0 ] || skip "debootstrap and chroot want root"
-for program in debootstrap lintian dh dh_apache2; do
-  command -v $program >/dev/null || skip "$program is missing (\`make setup-all\` installs it)"
-done
+. tests/clean-root.sh
 
-make --no-print-directory deb >"$kept/build.log" 2>&1 || { tail -n 30 "$kept/build.log"; exit 1; } >&2
-deb=$(compgen -G "$target/deb/libapache2-mod-nap_*.deb")
+deb=$(deb)
 lintian --fail-on error --allow-root "$deb" >"$kept/lintian.log" || { cat "$kept/lintian.log"; exit 1; } >&2
-
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Codename: bookworm' | head -n 1)
-if [ ! -e "$kept/base.tar" ]; then
-  echo "package: making a clean Debian root with debootstrap"
-  rm -rf "$kept/base"
-  debootstrap --variant=minbase --include=ca-certificates bookworm "$kept/base" \
-    "${mirror:-http://deb.debian.org/debian}" >"$kept/debootstrap.log" 2>&1 ||
-    { tail -n 20 "$kept/debootstrap.log" >&2; exit 1; }
-  cp -a /etc/apt/apt.conf.d/. "$kept/base/etc/apt/apt.conf.d/"
-  cp /etc/apt/sources.list "$kept/base/etc/apt/" 2>/dev/null || :
-  cp -a /etc/apt/sources.list.d/. "$kept/base/etc/apt/sources.list.d/" 2>/dev/null || :
-  # A package that is installed starts no server of its own.
-  printf '#!/bin/sh\nexit 101\n' >"$kept/base/usr/sbin/policy-rc.d"
-  chmod +x "$kept/base/usr/sbin/policy-rc.d"
-  tar -C "$kept/base" -cf "$kept/base.tar.new" .
-  mv "$kept/base.tar.new" "$kept/base.tar"
-  rm -rf "$kept/base"
-fi
-
-root=$(mktemp -d)
-server=
-inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
-stop() {
-  [ -z "$server" ] || inside apache2ctl stop >/dev/null 2>&1 || :
-  server=
-}
-clean() {
-  stop
-  umount "$root/proc" 2>/dev/null || :
-  rm -rf --one-file-system "$root"
-}
-trap clean EXIT
-tar -C "$root" -xf "$kept/base.tar"
-mount -t proc proc "$root/proc"
-cp /etc/resolv.conf "$root/etc/resolv.conf"
-cp /etc/hosts "$root/etc/hosts"
-say() { echo "$*" >>"$kept/inside.log"; }
-: >"$kept/inside.log"
-quietly() { inside "$@" >>"$kept/inside.log" 2>&1 || { tail -n 20 "$kept/inside.log"; echo "package: failed: $*"; exit 1; } >&2; }
+clean_root
 quietly apt-get update
 quietly apt-get install -y --no-install-recommends apache2
 
@@ -96,7 +49,6 @@ inside chown www-data /var/www
 quietly a2enmod cgid
 quietly a2enconf demo
 quietly apache2ctl configtest
-server=1
 quietly apache2ctl start
 url=http://127.0.0.1:$port
 for _ in $(seq 100); do
@@ -107,7 +59,7 @@ ab -q -l -n 200 -c 20 "$url/board" >"$kept/ab" 2>&1 || { cat "$kept/ab" "$root/v
 curl -fsS "$url/nap-info?json" >"$kept/info"
 counted=$(grep -o '"\(passed\|granted\|refused_in_all\)":[0-9]*' "$kept/info" | cut -d: -f2 | paste -sd+ | bc)
 [ "$counted" = 200 ] || { echo "package: 200 accesses were sent, /nap-info has counted $counted" >&2; exit 1; }
-stop
+stop_httpd
 
 rm "$root/usr/lib/cgi-bin/board" "$root/etc/apache2/conf-available/demo.conf" "$root/etc/apache2/conf-enabled/demo.conf"
 rm -f "$root"/var/www/board* "$root"/var/www/lock "$root"/etc/apache2/mods-enabled/cgid.* "$root"/var/lib/apache2/conf/enabled_by_admin/demo \
