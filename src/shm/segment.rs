@@ -125,7 +125,7 @@ pub enum Kind {
     /// Who is in a session.
     Sessions = 19,
     /// What is set by hand for each gate.
-    Controls = 40,
+    Controls = 22,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -303,8 +303,8 @@ impl Dims {
             (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
             (Kind::Controls, size_of::<Control>(), self.gates),
         ];
-        for (section, (kind, entry, count)) in directory.iter_mut().zip(wanted) {
-            *section = Section {
+        for (kind, entry, count) in wanted {
+            directory[kind as usize] = Section {
                 kind: kind as u32,
                 version: VERSION,
                 entry: entry as u32,
@@ -424,11 +424,12 @@ impl Segment {
     }
 
     fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
-        let found = self
-            .head()
-            .directory()
-            .iter()
-            .find(|s| s.kind == kind as u32)?;
+        let directory = self.head().directory();
+        let is_it = |section: &&Section| section.kind == kind as u32;
+        let found = directory
+            .get(kind as usize)
+            .filter(is_it)
+            .or_else(|| directory.iter().find(is_it))?;
         (found.version == VERSION && found.entry as usize == entry).then_some(*found)
     }
 
