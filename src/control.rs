@@ -6,9 +6,10 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
+use blake2::Blake2sMac256;
+use blake2::digest::Mac;
 
+use crate::nap::ticket;
 use crate::room::control::{Mode, NOTICE, Order};
 use crate::room::permits::PERMITS;
 
@@ -178,9 +179,8 @@ impl Command {
     }
 }
 
-fn mac(secret: &[u8], window: u64) -> Hmac<Sha256> {
-    // HMAC takes a key of any length.
-    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("any length is good");
+fn mac(secret: &[u8], window: u64) -> Blake2sMac256 {
+    let mut mac = ticket::keyed(secret);
     mac.update(b"nap-control");
     mac.update(&window.to_be_bytes());
     mac

@@ -14,7 +14,7 @@ fn assert_refused(answer: &Answer) {
     assert_eq!(answer.status, 503, "{answer:?}");
     assert_eq!(
         answer.header("nap-ticket").map(str::len),
-        Some(115),
+        Some(107),
         "{answer:?}"
     );
 }

@@ -38,12 +38,14 @@ fn counts(ledger: &Ledger) -> Vec<u32> {
 prop_compose! {
     fn any_ticket()(
         numbers in any::<(u8, u8, u16, u64, u32, u32, u32, u32)>(),
-        times in any::<(u64, u64, u64)>(),
+        times in (0..1_u64 << 60, 0..1_u64 << 40, 0..1_u64 << 40),
         serial in any::<u32>(),
         id in any::<u64>(),
     ) -> Ticket {
         let (flags, node, lease, epoch, room, gate, slot, index) = numbers;
-        let (start, prime_end, end) = (Micros(times.0), Micros(times.1), Micros(times.2));
+        let start = Micros(times.0);
+        let prime_end = start + Micros(times.1);
+        let end = prime_end + Micros(times.2);
         let bind = serial.rotate_left(7);
         Ticket { flags, node, lease, epoch, room, gate, slot, index, serial, start, prime_end, end, bind, id }
     }

@@ -128,6 +128,8 @@ pub fn keys(data: &[u8]) {
         Ok(keys) => {
             let ticket = Ticket {
                 start: Micros(5),
+                prime_end: Micros(6),
+                end: Micros(7),
                 ..Ticket::default()
             };
             let sealed = ticket.seal(keys.signing().expect("one at least"));
