@@ -93,3 +93,25 @@ fn crowd(clients: u32, options: &Options) -> [String; 8] {
         f.broken.to_string(),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five hundred a second are what pages may ask, and the rate of those who hold no ticket.
+    #[test]
+    fn who_is_told_that_there_is_no_ticket_comes_no_oftener_than_pages_ask() {
+        let mut setup = Setup {
+            clients: 20_000,
+            posts: 1,
+            ..Setup::default()
+        };
+        setup.terms.horizon = Micros::from_secs(20);
+        let mut world = World::new(setup, false);
+        while world.step() {}
+        let f = &world.figures;
+        assert!(world.told_no_ticket() > 15_000 && f.served.n() == 20_000);
+        let most = 20_000.0 + 550.0 * f.span.as_secs_f64();
+        assert!((f.tries as f64) < most, "{} {most}", f.tries);
+    }
+}

@@ -33,13 +33,13 @@ impl GateView<'_> {
         }
         match self.sell(Sale::Newcomer, arrival) {
             Some(ticket) => self.refuse_with(reason, Some(ticket), arrival),
-            None => self.refuse(Reason::SoldOut, None, self.spread(arrival)),
+            None => self.refuse(Reason::SoldOut, None, self.untold(arrival)),
         }
     }
 
     pub(super) fn rebook(&mut self, old: Ticket, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
         let Some(mut ticket) = self.sell(Sale::Rebooked, arrival) else {
-            return self.refuse(Reason::SoldOut, Some(old), self.spread(arrival));
+            return self.refuse(Reason::SoldOut, Some(old), self.untold(arrival));
         };
         if self.now >= old.end {
             ticket.flags |= Ticket::GRACE_USED;
@@ -93,6 +93,14 @@ impl GateView<'_> {
     pub(super) fn spread(&self, arrival: &Arrival<'_>) -> Micros {
         let period = self.gate.terms.slot_period.0.max(1);
         self.gate.terms.bound + Micros(arrival.random % period)
+    }
+
+    /// The same where there is nothing to be promised: TelePolling has all of them come no oftener
+    /// than pages ask. Half a million would else be fifty thousand requests a second for hours.
+    fn untold(&self, arrival: &Arrival<'_>) -> Micros {
+        let poll = self.permits.calls.asks.poll(self.now);
+        let longer = poll.map_or(Micros::ZERO, |poll| poll.wait - self.gate.terms.poll);
+        self.spread(arrival) + longer
     }
 
     pub(super) fn cap(&self) -> u32 {
