@@ -91,15 +91,17 @@ demo-sqs: setup-all module programs cgi ## the SQS paper's experiment with the s
 	$(CARGO) bench --locked --bench sessions -- $(SESSIONS)
 
 # All in virtual time: some seconds. The figures are committed as SVG.
-papers: programs ## docs/papers.md: the papers' experiments with the code that runs in httpd
+papers: programs ## docs/papers.md and docs/tuning.md: experiments with the code that runs in httpd
 	$(TARGET)/release/nap-sim paper all --out docs
+	$(TARGET)/release/nap-sim tune --out docs
 	rm -f docs/img/papers/*.png
 
 # The same seed gives the same report: what differs is a change nobody has looked at.
 check-papers: programs
 	@$(TARGET)/release/nap-sim paper all --out $(TARGET)/papers >$(TARGET)/papers.log 2>&1 || \
 	  { cat $(TARGET)/papers.log; exit 1; }
-	@for made in papers.md $$(cd docs && ls img/papers/*.svg); do \
+	@$(TARGET)/release/nap-sim tune --out $(TARGET)/papers
+	@for made in papers.md tuning.md $$(cd docs && ls img/papers/*.svg); do \
 	  cmp $(TARGET)/papers/$$made docs/$$made || \
 	    { echo "docs/$$made is not what nap-sim prints: look at the difference, then make papers"; exit 1; }; done
 

@@ -312,6 +312,7 @@ fn manners(rng: &mut Rng) -> Manners {
             1 + rng.below(20) as u32
         },
         reaction: Micros::from_millis(rng.below(1000)),
+        by_hand: None,
         lateness: Micros::from_secs(rng.below(100)),
         think: Micros::from_millis(if rng.chance(0.5) { 0 } else { rng.below(5000) }),
         patience: Micros::from_secs(if rng.chance(0.8) { 0 } else { rng.below(90) }),

@@ -30,6 +30,9 @@ pub struct Manners {
     pub addresses: u32,
     /// The obedient come up to this long after the time they were told.
     pub reaction: Micros,
+    /// The obedient are people who come back by hand: so long after the time they were told,
+    /// lognormal of this median in seconds and this sigma; none: by their page, see `reaction`.
+    pub by_hand: Option<(f64, f64)>,
     /// The late come up to this long after the prime window's end.
     pub lateness: Micros,
     /// Pause after an answer before the next post.
@@ -53,6 +56,7 @@ impl Default for Manners {
             deaf: 0.0,
             addresses: 0,
             reaction: Micros::from_millis(200),
+            by_hand: None,
             lateness: Micros::from_secs(30),
             think: Micros::ZERO,
             patience: Micros::ZERO,
@@ -156,7 +160,13 @@ impl Client {
         if rng.chance(manners.late) {
             return Move::Retry(ticket.prime_end.max(now) + up_to(manners.lateness, rng));
         }
-        let due = told + up_to(manners.reaction, rng);
+        let due = told
+            + match manners.by_hand {
+                None => up_to(manners.reaction, rng),
+                Some((median, sigma)) => {
+                    Micros::from_secs_f64(median * (sigma * rng.normal()).exp())
+                }
+            };
         match self.asks {
             true => Move::Ask(due),
             false => Move::Retry(due),

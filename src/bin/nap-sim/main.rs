@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 mod check;
 mod paper;
 mod scale;
+mod tune;
 mod vectors;
 mod what_if;
 
@@ -27,6 +28,8 @@ enum Command {
     Paper(paper::Options),
     /// Crowds of more and more visitors: events a second, and what becomes of them
     Scale(scale::Options),
+    /// What stands behind the constants of the laws: docs/tuning.md
+    Tune(tune::Options),
     /// Random worlds with faults, watched: what was promised must be kept
     #[command(after_help = "Exit status: 0 all holds, 1 something does not (its seed is printed).")]
     Check(check::Options),
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::WhatIf(options) => what_if::run(&options),
         Command::Paper(options) => paper::run(&options),
         Command::Scale(options) => scale::run(&options),
+        Command::Tune(options) => tune::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Vectors { files } => vectors::run(&files),
     }

@@ -14,7 +14,7 @@ use mod_nap::sim::report::Report;
 mod bwshare;
 mod nap;
 mod oxthas;
-mod sqs;
+pub mod sqs;
 mod telepoll;
 
 /// A system and its paper, in the order of docs/papers.md.

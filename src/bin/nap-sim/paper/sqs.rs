@@ -169,6 +169,11 @@ fn setup(kept: Kept, variant: &Variant, clients: usize, seed: u64) -> ShopSetup 
     }
 }
 
+/// The shop of figure 5 with mod_nap as it is by default.
+pub fn shop(clients: usize, seed: u64) -> ShopSetup {
+    setup(Kept::Nap, &VARIANTS[1], clients, seed)
+}
+
 /// What one way came to, by clients.
 struct Line {
     name: &'static str,

@@ -1,0 +1,111 @@
+//! The steering of mod_bwshare's horizons: is the wanted share of tests reached?
+
+use mod_nap::bwshare::horizons::{HORIZONS, Horizons};
+use mod_nap::bwshare::service::{Service, TEST_NS, Terms};
+use mod_nap::sim::report::{Report, Table, number, percent};
+use mod_nap::sim::rng::Rng;
+
+use super::Lab;
+
+/// The note's rates: bytes a second, and their horizons.
+const RATES: [(f64, f64); HORIZONS] = [(125e3, 1.0), (12.5e3, 3600.0), (6.25e3, 28800.0)];
+/// Tests of ten seconds in a day.
+const DAY: u64 = 8640;
+
+/// Clients that come in a test: at night a fifth of the evening's, and noise.
+fn clients(test: u64, busiest: f64, rng: &mut Rng) -> u64 {
+    let hour = (test % DAY) as f64 / DAY as f64;
+    let day = 0.6 - 0.4 * (std::f64::consts::TAU * hour).cos();
+    (busiest * day * (0.8 + 0.4 * rng.unit())).round() as u64
+}
+
+/// The steering, against lines that are too thin for the evening.
+pub fn probabilities(lab: &Lab) -> Report {
+    let mut report = Report::new("Horizon probabilities");
+    report.text(
+        "mod_bwshare's three horizons (125 kB/s in a second, 45 MB an hour, 180 MB in 8 h) on a line that \
+         carries 100 clients at the full rate. In the evening so many come that are inside their longer \
+         limits; at night a fifth. Lowering the hourly rate makes that share of them ineligible. Wanted: \
+         90 % of the tests of an hour passed.",
+    );
+    let columns = [
+        "passed, all day: not steered",
+        "steered",
+        "worst hour: not steered",
+        "steered",
+        "hourly rate, lowest",
+    ];
+    let mut table = Table::new(
+        "By clients in the evening, third day",
+        &lab.command,
+        &columns,
+    );
+    for busiest in [80.0, 100.0, 120.0, 150.0, 200.0] {
+        let plain = day(lab.seed, busiest, 0.0);
+        let steered = day(lab.seed, busiest, 0.9);
+        let cells = [
+            percent(plain.passed),
+            percent(steered.passed),
+            percent(plain.worst),
+            percent(steered.worst),
+            number(steered.lowest, 2),
+        ];
+        table.row(&number(busiest, 0), cells);
+    }
+    report.table(table);
+    report.text(
+        "**Kept: one step in ten minutes, x 0.95 down and x 1.01 up, never below a sixteenth.** The day's mean \
+         is kept up to half as many again as the line bears; the steepest hour of the evening is not, \
+         for the rate falls by a quarter an hour at most and an hour's share shows it late. A rate is never \
+         lowered below that of the next longer horizon, here to a half: beyond, the configured \
+         rates are too high for the line, and steering cannot help.",
+    );
+    report
+}
+
+/// A day, after two to settle.
+struct Day {
+    passed: f64,
+    worst: f64,
+    lowest: f64,
+}
+
+fn day(seed: u64, busiest: f64, wanted: f64) -> Day {
+    let limits = Horizons::new(&RATES, 0.5);
+    let terms = Terms {
+        horizons: &limits,
+        shares: [wanted; HORIZONS],
+        link: 100.0 * RATES[0].0,
+    };
+    let mut rng = Rng::new(seed, 6);
+    let mut service = Service::EMPTY;
+    let mut seen = Day {
+        passed: 0.0,
+        worst: 1.0,
+        lowest: 1.0,
+    };
+    let mut hours = 0.0;
+    for test in 0..3 * DAY {
+        let now = (test + DAY) * TEST_NS;
+        service.advance(&terms, now);
+        let factor = service.factors()[1];
+        let come = clients(test, busiest, &mut rng);
+        // Who asks for more than the lowered hourly rate is inside the longest limit only.
+        let eligible = (come as f64 * factor).round() as u64;
+        for client in 0..come {
+            let first = usize::from(client >= eligible);
+            service.note(first, &terms, now);
+        }
+        if test >= 2 * DAY {
+            seen.lowest = seen.lowest.min(factor);
+            if test % 360 == 359 {
+                let share = service.share(0).unwrap_or(1.0);
+                seen.passed += share;
+                seen.worst = seen.worst.min(share);
+                hours += 1.0;
+            }
+        }
+    }
+    seen.passed /= f64::max(hours, 1.0);
+    seen
+}
