@@ -97,6 +97,27 @@ int nap_query_take(request_rec *r)
 
 /* ---- The way there ---------------------------------------------------------------------------- */
 
+static int init(ap_filter_t *filters)
+{
+    int status = OK;
+
+    for (ap_filter_t *f = filters; f && status == OK; f = f->next)
+        if (f->frec->filter_init_func)
+            status = f->frec->filter_init_func(f);
+    return status;
+}
+
+/* As ap_invoke_handler() before it calls a handler, which nobody does for us: filters are inserted,
+ * and may get ready. mod_filter's (AddOutputFilterByType) have no context before that. */
+static int insert_filters(request_rec *r)
+{
+    int status;
+
+    ap_run_insert_filter(r);
+    status = init(r->input_filters);
+    return status == OK ? init(r->output_filters) : status;
+}
+
 /* The access whose refusal led to r, or NULL. */
 static nap_handle *refused(request_rec *r)
 {
@@ -213,7 +234,9 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
         status = ap_if_walk(r);
     if (status == OK) {
         r->handler = "nap-ticket";
-        ap_run_insert_filter(r);
+        status = insert_filters(r);
+    }
+    if (status == OK) {
         page_of(r, h, q);
         status = DONE;
     }
@@ -262,7 +285,9 @@ static int answer(request_rec *r, int authorized)
     if (status != OK)
         return status;
     r->handler = "nap-ticket";
-    ap_run_insert_filter(r);
+    status = insert_filters(r);
+    if (status != OK)
+        return status;
     status = ticket_page(r);
     return status == OK ? DONE : status;
 }

@@ -44,7 +44,7 @@ quietly bash -c 'cd /root && yes | bash -e install'
 conf=$(grep -o '/etc/apache2/conf-available/[a-z]*\.conf' $page | head -n 1)
 block apache 1 >"$root$conf"
 {
-  echo 'set -e -o pipefail; cd'
+  echo 'set -e -o pipefail; cd /root'
   echo 'apachectl start' # httpd was there before
   for n in 3 4 5; do block sh $n; done
   # What is to be seen then; and nobody is told to go on before the last was served.

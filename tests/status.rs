@@ -155,3 +155,31 @@ fn who_asks_needs_no_place_pays_no_debt_and_logs_in_nowhere() {
         assert_eq!(ask(&httpd, &[]).json()["state"], "none");
     }
 }
+
+/// As on Debian, where mod_deflate is set up so: such a filter wants to get ready before it is used.
+#[test]
+fn filters_by_type_are_ready_for_every_page_of_ours() {
+    let httpd = site()
+        .modules(&["filter", "deflate"])
+        .config(
+            "AddOutputFilterByType DEFLATE text/html text/css text/javascript image/svg+xml application/json\n\
+             <Location /cgi-bin/soft>\nNapTicketStatus 200\n</Location>",
+        )
+        .cgi("soft", "#!/bin/sh\nexit 1\n")
+        .start();
+    let held = httpd.hold("full", 1);
+    let cookie = buy(&httpd).cookie();
+    let pages = ["", "/status", "/nap.css", "/nap.js", "/icon.svg"];
+    let pages = pages.map(|page| format!("/.nap/ticket{page}"));
+    for path in pages.iter().map(String::as_str).chain(["/cgi-bin/soft"]) {
+        let head = [
+            ("Cookie", cookie.as_str()),
+            ("Accept", "text/html"),
+            ("Accept-Encoding", "gzip"),
+        ];
+        let answer = httpd.request("GET", path, &head, b"");
+        let told = (answer.status, answer.header("content-encoding"));
+        assert_eq!(told, (200, Some("gzip")), "{path}");
+    }
+    held.release();
+}
