@@ -27,7 +27,6 @@ use crate::room::history::Fate;
 use crate::room::stay::Membership;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
-use crate::telepoll::ticket_interval;
 use crate::wall::{Wall, hex};
 
 pub(super) fn wall_now() -> Wall {
@@ -177,8 +176,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
     let start = ticket_of(here.a).0?.start;
     let now = here.process.segment.now();
-    let poll = here.room.permits.calls.asks.poll(now)?;
-    Some(ticket_interval(start - now, poll.wait))
+    here.room.permits.calls.asks.begin(now, start - now)
 }
 
 /// The form that came with the refused request.

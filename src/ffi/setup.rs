@@ -510,7 +510,7 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
         .rooms
         .iter()
         .position(|room| room.conf.name == conf.name);
-    permits.calls.asks.set(&poll_terms(conf));
+    permits.calls.asks.event.set(&poll_terms(conf));
     draft.rooms.push(RoomSetup {
         conf: *conf,
         room: own.unwrap_or(draft.rooms.len()),

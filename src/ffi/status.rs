@@ -13,7 +13,6 @@ use crate::page::status::Status;
 use crate::room::arrival::bind_of;
 use crate::room::gate::GateView;
 use crate::room::verdict::Turn;
-use crate::telepoll::ticket_interval;
 use crate::wall::decimal;
 
 pub unsafe extern "C" fn status(q: *const nap_request) {
@@ -93,7 +92,7 @@ fn stands<'s>(
     }
     let from = ticket.start - now;
     let next = match turn {
-        Turn::Wait => calls.asks.poll(now).map(|poll| poll.wait),
+        Turn::Wait => calls.asks.next(now, from),
         // Another access of his has the place: is it served?
         Turn::In => Some(room_base(room)),
         _ => None,
@@ -105,10 +104,7 @@ fn stands<'s>(
         from,
         prime: ticket.prime_end - now,
         until: ticket.end - now,
-        ask: next.map(|wait| match turn {
-            Turn::Wait => ticket_interval(from, wait),
-            _ => wait,
-        }),
+        ask: next,
     }
 }
 

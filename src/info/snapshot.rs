@@ -309,7 +309,12 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
         running: permits.running(),
         outstanding: permits.outstanding(),
         called: permits.calls.counts(),
-        asked: permits.calls.asks.level(now).map_or(0, |level| level.polls),
+        asked: permits
+            .calls
+            .asks
+            .event
+            .level(now)
+            .map_or(0, |level| level.polls),
         passed: permits.passed.load(Relaxed),
     }
 }

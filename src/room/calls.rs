@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::atomic::AtomicU64;
 use crate::micros::Micros;
 use crate::nap::early_call::LOOK;
-use crate::telepoll::Event;
+use crate::telepoll::Asks;
 
 /// The early call of one gate (ALGORITHMS.md 2.6). All zero = nobody is called.
 #[repr(C)]
@@ -25,7 +25,7 @@ pub struct Calls {
     /// Of these, never presented: known when their slot closes.
     silent: AtomicU64,
     /// When who asks is to ask again.
-    pub asks: Event,
+    pub asks: Asks,
 }
 
 /// What the early call came to, ever.

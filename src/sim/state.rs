@@ -87,7 +87,7 @@ impl State {
         gate.terms = terms;
         state.permits[0].set_limit(terms.run_ready);
         let polls = telepoll::Terms::new(terms.poll, POLLS);
-        state.permits[0].calls.asks.set(&polls);
+        state.permits[0].calls.asks.event.set(&polls);
         state
     }
 

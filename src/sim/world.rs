@@ -625,7 +625,7 @@ impl World {
             Move::Retry(at) => self.events.at(at, Event::Come(request.client)),
             Move::Ask(at) => {
                 visitor.due = at;
-                self.asks_later(request.client);
+                self.asks_later(request.client, true);
             }
             Move::Abandon(at) => {
                 figures.abandoned += 1;

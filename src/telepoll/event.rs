@@ -192,6 +192,18 @@ impl Event {
         })
     }
 
+    /// An access at `now` that is told elsewhere when to come again.
+    pub fn note(&self, now: Micros) {
+        if let Some(terms) = self.terms() {
+            self.count(&terms, now.0.saturating_mul(1000));
+        }
+    }
+
+    /// T0 of the level mode: the floor, or what trouble from outside has made of it.
+    pub fn unit_ns(&self, terms: &Terms) -> u64 {
+        self.trouble.stretch_ns(terms.floor_ns).max(1)
+    }
+
     /// The answer to an access has taken so long.
     pub fn answered(&self, now: Micros, took: Micros) {
         if let Some(terms) = self.terms() {

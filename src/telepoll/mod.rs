@@ -10,10 +10,14 @@
 //! | [`terms`] | what an event is configured to: Ta, the floor of T0, mode, form, phase | 5 |
 //! | [`event`] | an event's state, a poll, the next period | 5 |
 //! | [`trouble`] | overload from outside | 5 |
+//! | [`asks`] | when the pages of tickets ask | 5 |
+//! | [`calendar`] | places in time that are kept for them | 5 |
 //!
 //! Time comes in as [`Micros`](crate::micros::Micros) and is kept in nanoseconds (`_ns`): at a
 //! million polls a second T0 is a thousand of them.
 
+pub mod asks;
+pub mod calendar;
 pub mod event;
 #[cfg(test)]
 mod properties;
@@ -21,6 +25,7 @@ pub mod terms;
 pub mod trouble;
 
 use crate::micros::Micros;
+pub use asks::Asks;
 pub use event::{Event, Phase, Poll};
 pub use terms::{Form, Mode, Terms};
 

@@ -77,7 +77,7 @@
   }
 
   // Sent from this very page before: whether it arrived nobody can tell from here.
-  function ask() {
+  function doubt() {
     page.dataset.stopped = "1";
     sure.hidden = false;
     stop.hidden = auto.hidden = true;
@@ -177,7 +177,7 @@
     switch (status.state) {
       case "wait":
         due = elapsed() + 1000 * status.from;
-        nextAsk = elapsed() + 1000 * status.ask * (1 + Math.random() / 20);
+        nextAsk = elapsed() + 1000 * status.ask;
         if (nextAsk >= due) nextAsk = Infinity;
         break;
       case "in":
@@ -268,7 +268,7 @@
       if (done) event.preventDefault();
       else prepare();
     });
-    if (remembered() || isOld()) ask();
+    if (remembered() || isOld()) doubt();
   }
   document.addEventListener("visibilitychange", look);
   window.addEventListener("online", function () {
@@ -278,7 +278,7 @@
   window.addEventListener("pageshow", function (event) {
     if (event.persisted && done) {
       done = false;
-      if (form) ask();
+      if (form) doubt();
     }
     look();
   });

@@ -7,18 +7,20 @@ use crate::room::arrival::bind_of;
 use crate::room::verdict::Turn;
 use crate::sim::events::Event;
 use crate::sim::figures::Call;
-use crate::telepoll::ticket_interval;
 
 impl World {
-    /// The next time a visitor's page asks, or he comes.
-    pub(super) fn asks_later(&mut self, n: u32) {
+    /// The next time a visitor's page asks, or he comes. `begins`: his ticket is a new one.
+    pub(super) fn asks_later(&mut self, n: u32, begins: bool) {
         let Some(visitor) = self.visitors.get(n as usize) else {
             return;
         };
         let remaining = visitor.due - self.now;
         let asks = &self.state.permits().calls.asks;
-        let told = asks.poll(self.now).map_or(remaining, |poll| poll.wait);
-        let next = ticket_interval(remaining, told);
+        let next = match begins {
+            true => asks.begin(self.now, remaining),
+            false => asks.next(self.now, remaining),
+        };
+        let next = next.unwrap_or(remaining);
         let event = match next < remaining {
             true => Event::Ask(n),
             false => Event::Come(n),
@@ -55,7 +57,7 @@ impl World {
             }
         }
         if turn == Turn::Wait {
-            return self.asks_later(n);
+            return self.asks_later(n, false);
         }
         let in_time = ticket.start - early(self.setup.terms.bound) <= now;
         let deaf = self.manners.chance(self.setup.manners.deaf);
@@ -84,15 +86,17 @@ mod tests {
     use crate::sim::crowd::Manners;
     use crate::sim::server::{Law, Service};
     use crate::sim::setup::{Arrivals, Setup};
+    use crate::telepoll::ticket_interval;
 
     const POLL: Micros = Micros::from_secs(10);
 
     /// Twenty a second can be served; all come within a second, and then nobody.
     /// Tickets are sold for three tenths of that.
-    fn crowd(asks: f64) -> World {
+    fn crowd(asks: f64, seed: u64) -> World {
         let usual = Setup::default();
         let mut world = World::new(
             Setup {
+                seed,
                 terms: Terms {
                     share: Choice {
                         how: how::FIXED,
@@ -128,24 +132,28 @@ mod tests {
 
     #[test]
     fn when_load_stops_early_those_who_wait_use_what_has_become_free() {
-        let (called, left_alone) = (crowd(1.0), crowd(0.0));
         // The first wave is through after five seconds, and ten after they came the first ask.
-        let shares = [&called, &left_alone].map(|world| used(world, 15.0, 35.0));
-        assert!(shares[0] >= 0.95 && shares[1] < 0.4, "{shares:?}");
-        let counts = &called.state().gate().counts;
-        assert_eq!((counts.broken, counts.deferred_twice), (0, 0));
-        let figures = &called.figures;
-        assert!(figures.served.max() <= 4.5, "{figures:?}");
-        let calls = called.state().permits().calls.counts();
-        assert_eq!((calls.called, calls.silent), (calls.came, 0));
-        let late = overtaken(&figures.calls);
-        let beyond = |most: f64| late.iter().filter(|late| **late > most).count();
-        let all = late.len();
-        assert!(
-            all > 1000 && beyond(2.0) * 100 < all && beyond(3.5) == 0,
-            "{} of {all}",
-            beyond(2.0)
-        );
+        let left_alone = used(&crowd(0.0, 1), 15.0, 35.0);
+        assert!(left_alone < 0.4, "{left_alone}");
+        for seed in 1..=4 {
+            let world = crowd(1.0, seed);
+            let used = used(&world, 15.0, 35.0);
+            assert!(used >= 0.9, "seed {seed}: {used}");
+            let counts = &world.state().gate().counts;
+            assert_eq!((counts.broken, counts.deferred_twice), (0, 0));
+            let figures = &world.figures;
+            assert!(figures.served.max() <= 4.5, "{figures:?}");
+            let calls = world.state().permits().calls.counts();
+            assert_eq!((calls.called, calls.silent), (calls.came, 0));
+            let late = overtaken(&figures.calls);
+            let beyond = |most: f64| late.iter().filter(|late| **late > most).count();
+            let all = late.len();
+            assert!(
+                all > 1000 && beyond(2.0) * 100 < all * 3 && beyond(3.5) == 0,
+                "seed {seed}: {} of {all}",
+                beyond(2.0)
+            );
+        }
     }
 
     /// By how many of his own intervals each was called after the first of those behind him.

@@ -198,7 +198,6 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
             terms,
             clients,
             delay_s: 0.05,
-            longer: if tickets_per_s.is_some() { 0.05 } else { 0.0 },
             tickets_per_s,
             seed: run.seed,
             for_s: 600,
@@ -220,15 +219,14 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
     }
     report.table(table);
     report.text(
-        "The first burst is not TelePolling's to stop. Ticket pages of long waits come at times of their own, later \
-         than they are told; each of them is counted when it comes, so their mean is the same, and single \
-         seconds have more.",
+        "The first burst is not TelePolling's to stop. Ticket pages of long waits ask after a quarter of what is \
+         left, at a time that is kept for them.",
     );
     report.figure(
         Figure {
             name: "telepoll-crowd".to_owned(),
             alt:
-                "Polls a second of three crowds after the first period, level below 455 or near it"
+                "Polls a second of three crowds after the first period, all level at 455 or below"
                     .to_owned(),
             panels: vec![panel.level(rate, "1/T0")],
             alike: false,

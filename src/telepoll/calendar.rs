@@ -1,0 +1,243 @@
+//! [`Calendar`]: places in time for those who need not come soon.
+//!
+//! TelePolling's reservations are one number: they are used one after the other, from Ta on. Who
+//! holds a ticket for later is told a longer interval, a quarter of what is left; were it only longer,
+//! he would come at a time that nobody has kept for him, and a crowd of them all at once. So time is
+//! divided into spans, and of each span it is counted how many will come in it: never more than
+//! length/T0. Later spans are sixteen times as long, those behind them once more, four lengths in all:
+//!
+//! ```text
+//! now |1|1|1|1| ... 256 spans of Ta/32 |   16    |   16    | ... |     256     | ...
+//! ```
+//! When time comes near, what is promised of a long span counts in each short one of it by its share.
+//! Within a span the places are spread by the golden ratio: whatever part of it is looked at, it has
+//! its share of them, however many there will be. A place is one compare-and-swap. Who does not come
+//! leaves it unused.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Lengths of spans.
+const LEVELS: usize = 4;
+/// Spans of a length that are counted at a time.
+const SPANS: u64 = 256;
+/// So many spans make one of the next length, as a power of two.
+const LONGER: u32 = 4;
+
+/// How many will come when. All zero = nobody; any bits are survived.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Calendar {
+    /// Number of a span in the upper half, who will come in it in the lower; the span's number is
+    /// its start over its length, and its place here what is left over of that by [`SPANS`].
+    spans: [[AtomicU64; SPANS as usize]; LEVELS],
+}
+
+impl Default for Calendar {
+    fn default() -> Calendar {
+        Calendar {
+            spans: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
+        }
+    }
+}
+
+/// How finely time is divided, and how many may come.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// Length of a short span, nanoseconds; not zero.
+    pub span_ns: u64,
+    /// T0, nanoseconds; not zero.
+    pub unit_ns: u64,
+}
+
+impl Grid {
+    fn length_ns(&self, level: usize) -> u64 {
+        self.span_ns.saturating_mul(1 << (LONGER * level as u32))
+    }
+
+    /// How many may come in a span. One may whatever T0 is: it is longer while there is trouble.
+    fn room(&self, level: usize) -> u64 {
+        (self.length_ns(level) / self.unit_ns).max(1)
+    }
+}
+
+/// The part of its span before the place of its `k`th.
+fn spread(k: u64, length_ns: u64) -> u64 {
+    // Multiples of the golden ratio, modulo one.
+    let part = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (u128::from(part) * u128::from(length_ns) >> 64) as u64
+}
+
+fn pack(number: u64, count: u64) -> u64 {
+    (number & 0xffff_ffff) << 32 | count.min(0xffff_ffff)
+}
+
+impl Calendar {
+    /// A place at `wish_ns` or as soon as possible after it, kept from now on. All is full: the end
+    /// of the calendar.
+    pub fn reserve(&self, grid: Grid, now_ns: u64, wish_ns: u64) -> u64 {
+        let mut from_ns = wish_ns;
+        for level in 0..LEVELS {
+            let length_ns = grid.length_ns(level);
+            let last = now_ns / length_ns + SPANS - 1;
+            for number in from_ns / length_ns..=last {
+                let place = |before| number * length_ns + spread(before, length_ns);
+                let fits = |before| place(before) >= from_ns;
+                if let Some(before) = self.take(level, number, grid.room(level), fits) {
+                    return place(before);
+                }
+            }
+            from_ns = from_ns.max((last + 1).saturating_mul(length_ns));
+        }
+        from_ns
+    }
+
+    /// One will come at `at_ns`, whether there is room or not: others keep out of his way.
+    pub fn expect(&self, grid: Grid, now_ns: u64, at_ns: u64) {
+        let near = |level: &usize| {
+            let length_ns = grid.length_ns(*level);
+            at_ns / length_ns < now_ns / length_ns + SPANS
+        };
+        if let Some(level) = (0..LEVELS).find(near) {
+            self.take(level, at_ns / grid.length_ns(level), u64::MAX, |_| true);
+        }
+    }
+
+    /// None left for who comes later.
+    pub fn clear(&self) {
+        let all = self.spans.iter().flatten();
+        all.for_each(|span| span.store(0, Relaxed));
+    }
+
+    /// One more in a span that has room, if the place that is left fits him; how many came into it
+    /// before him.
+    fn take(
+        &self,
+        level: usize,
+        number: u64,
+        room: u64,
+        fits: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let others = self.shares_of_longer(level, number);
+        let span = self.span(level, number)?;
+        let mut seen = span.load(Relaxed);
+        loop {
+            let here = count_of(seen, number);
+            if here.saturating_add(others) >= room || !fits(here) {
+                return None;
+            }
+            let more = pack(number, here + 1);
+            match span.compare_exchange_weak(seen, more, Relaxed, Relaxed) {
+                Ok(_) => return Some(here),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// What is promised of the longer spans that this one is a part of, as far as it concerns it.
+    fn shares_of_longer(&self, level: usize, number: u64) -> u64 {
+        let share = |longer: usize| {
+            let parts = LONGER * (longer - level) as u32;
+            let whole = number >> parts;
+            let word = (self.span(longer, whole)).map_or(0, |span| span.load(Relaxed));
+            count_of(word, whole).div_ceil(1 << parts)
+        };
+        (level + 1..LEVELS).map(share).sum()
+    }
+
+    fn span(&self, level: usize, number: u64) -> Option<&AtomicU64> {
+        self.spans.get(level)?.get((number % SPANS) as usize)
+    }
+}
+
+/// How many a span's word counts, if it is that span's.
+fn count_of(word: u64, number: u64) -> u64 {
+    match word >> 32 == number & 0xffff_ffff {
+        true => word & 0xffff_ffff,
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+    /// Ten in a second.
+    const GRID: Grid = Grid {
+        span_ns: S,
+        unit_ns: S / 10,
+    };
+    const NOW: u64 = 1_000_000 * S + S / 3;
+
+    /// The most places in any window of so many seconds.
+    fn most(places: &mut [u64], window_s: u64) -> usize {
+        places.sort_unstable();
+        let until = |at: &u64| places.partition_point(|other| *other < at + window_s * S);
+        let each = places.iter().enumerate();
+        each.map(|(i, at)| until(at) - i).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_place_is_near_its_wish_while_there_is_room() {
+        let calendar = Calendar::default();
+        for wish_s in [10, 50, 250, 1_000, 4_000, 20_000, 60_000] {
+            let wish = NOW + wish_s * S;
+            let place = calendar.reserve(GRID, NOW, wish);
+            let late_s = (place - wish) / S;
+            assert!(late_s <= 1 + wish_s / 7, "{wish_s}: {late_s} late");
+        }
+    }
+
+    #[test]
+    fn no_more_places_are_given_than_there_are_whatever_is_wished_for() {
+        let calendar = Calendar::default();
+        let mut places = Vec::new();
+        for n in 0..30_000_u64 {
+            // They ask over three minutes; of those who want to come soon there are many.
+            let now = NOW + n * 6_000_000;
+            let wish_s = [10, 10, 10, 40, 300, 1_000, 3_000][n as usize % 7];
+            places.push(calendar.reserve(GRID, now, now + wish_s * S));
+        }
+        for window_s in [1, 5, 60] {
+            let most = most(&mut places, window_s);
+            // Of each length a span may end in the window and another begin.
+            let may = 10 * window_s as usize + 12;
+            assert!(most <= may, "{most} of {may} in {window_s} s");
+        }
+        // Nothing is left free in front of who could not come sooner.
+        let soon = places.iter().filter(|at| **at < NOW + 1_200 * S).count();
+        assert!(soon > 10_500, "{soon}");
+    }
+
+    #[test]
+    fn who_comes_anyway_keeps_others_away() {
+        let calendar = Calendar::default();
+        for _ in 0..10 {
+            calendar.expect(GRID, NOW, NOW + 20 * S);
+            calendar.expect(GRID, NOW, NOW + 2_000 * S);
+        }
+        let wish = (NOW / S + 20) * S;
+        let place = calendar.reserve(GRID, NOW, wish);
+        assert!(place >= wish + S && place < wish + 2 * S, "the next span");
+        calendar.expect(GRID, NOW, NOW + 10_000_000 * S);
+    }
+
+    #[test]
+    fn a_full_or_mad_calendar_still_answers() {
+        let calendar = Calendar::default();
+        for (level, spans) in calendar.spans.iter().enumerate() {
+            let first = NOW / GRID.length_ns(level);
+            for number in first..first + SPANS {
+                let word = pack(number, u64::MAX);
+                spans[(number % SPANS) as usize].store(word, Relaxed);
+            }
+        }
+        let place = calendar.reserve(GRID, NOW, NOW + 10 * S);
+        assert!(place > NOW + 290 * 3600 * S && place < NOW + 293 * 3600 * S);
+        calendar.expect(GRID, NOW, NOW + 10 * S);
+        // Time goes on, and it is as good as new.
+        let later = NOW + 600 * 3600 * S;
+        let place = calendar.reserve(GRID, later, later + 10 * S);
+        assert!(place <= later + 12 * S);
+    }
+}
