@@ -11,6 +11,8 @@
 //! - proxied: what rooms are for, a page of an application behind mod_proxy, in the same way; only
 //!   httpd is counted;
 //! - admitted, debts: the first once more with `BwShare On` for everything;
+//! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
+//!   on a connection of its own, as polls are;
 //! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size; and the
 //!   same with Debian's modules.
 //!
@@ -79,11 +81,12 @@ BrowserMatch "^gvfs" redirect-carefully
 /// A row of the table: its name, what is measured (without and with the module), its bound.
 type Row = (&'static str, fn() -> [f64; 2], f64);
 
-const ROWS: [Row; 6] = [
+const ROWS: [Row; 7] = [
     ("admitted", admitted, 1.027),
     ("admitted, debts", admitted_with_debts, 1.025),
     ("admitted, Debian", admitted_by_debian, 1.022),
     ("proxied", proxied, 1.015),
+    ("a poll", polled, 1.0 / 0.9),
     ("refused", refused, 1.83),
     ("refused, Debian", refused_by_debian, 1.60),
 ];
@@ -271,6 +274,34 @@ fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     [
         per_request(name, false, without, ask("/busy")),
         per_request(name, true, with, ask("/counter")),
+    ]
+}
+
+/// A poll costs no more than nine tenths of the rate of static files allow (issue "Coming back").
+fn polled() -> [f64; 2] {
+    let config = room("NapRunReady 1\nNapWaitLimit 0\nNapWaitMax 10min");
+    let alone = |httpd: &Httpd, path: &str, head: &[(&str, &str)]| {
+        let answer = httpd.request("GET", path, head, b"");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
+    };
+    let files = |httpd: &Httpd, requests: u32| {
+        for _ in 0..requests {
+            alone(httpd, "/page/a.html", &[]);
+        }
+    };
+    let polls = |httpd: &Httpd, requests: u32| {
+        let _held = fill_up(httpd);
+        let refused = httpd.get("/counter");
+        let ticket = refused.header("nap-ticket").expect("a ticket").to_owned();
+        for _ in 0..requests {
+            let poll = alone(httpd, "/.nap/ticket/status", &[("Nap-Ticket", &ticket)]);
+            assert_eq!(poll.json()["state"], "wait", "{poll:?}");
+        }
+    };
+    [
+        per_request("polled", false, || server(false, &config), files),
+        per_request("polled", true, || server(true, &config), polls),
     ]
 }
 

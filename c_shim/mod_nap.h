@@ -7,6 +7,7 @@
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_page.c    the ticket page's way past other modules; handlers
+ *   nap_call.c    the early call on any answer
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
  *   nap_control.c nap-control: an administrator's form
@@ -219,6 +220,10 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p);
 int nap_session_starts(const nap_handle *h);
 void nap_session_hook(void);
 void nap_session_register(void);
+
+/* nap_call.c */
+void nap_call_begin(void);
+void nap_call_hook(void);
 
 /* nap_form.c */
 void nap_form_note(request_rec *r, nap_handle *h);

@@ -489,8 +489,11 @@ typedef struct nap_core {
     /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
      * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
     int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);
-    /* where the holder of the ticket that q brings stands, and when he is to ask again */
-    void (*status)(const nap_request *q);
+    /* where the holder of the ticket that q brings stands, asked so long ago; in how many
+     * microseconds he is to ask again, -1: not any more, or he is to come now */
+    int64_t (*status)(const nap_request *q, uint64_t took_us);
+    /* q is about to be answered: tells him who is to come now with his ticket */
+    void (*call)(const nap_request *q);
     /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */
     nap_str (*reason_name)(const nap_access *a);
     size_t (*ticket_id)(const nap_access *a, char out[17]);

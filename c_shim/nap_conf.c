@@ -76,6 +76,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     nap_the_core = core;
     nap_bwshare_begin();
     nap_telepoll_begin(pconf);
+    nap_call_begin();
     nap_balancer_begin(pconf);
     if (core)
         core->conf_server_init(&site->conf);
@@ -376,6 +377,7 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
         err = apr_psprintf(cmd->pool, "<NapRoom %s>: this room is defined already, in %s line %d",
                            name, room_open->section->filename, room_open->section->line_num);
     room_open->section = cmd->directive;
+    nap_call_hook();
     if (!err)
         err = only_ours(cmd, name);
     if (!err)

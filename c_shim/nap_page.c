@@ -182,14 +182,21 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 /* nap-status: where the holder of a ticket stands. */
 static int status_page(request_rec *r)
 {
+    conn_rec *c = r->connection;
     apr_bucket_brigade *bb;
+    apr_time_t took;
+    apr_int64_t again;
     nap_request q;
 
     if (r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
     bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->status(&q);
+    took = apr_time_now() - nap_first(r)->request_time;
+    again = nap_the_core->status(&q, took > 0 ? (apr_uint64_t)took : 0);
+    /* until then the connection would be closed anyway, having held a process or a thread */
+    if (!c->master && again > r->server->keep_alive_timeout)
+        c->keepalive = AP_CONN_CLOSE;
     return nap_page_answer(r, bb);
 }
 

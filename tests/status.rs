@@ -108,6 +108,74 @@ fn a_holder_is_told_where_he_stands_and_called_when_the_load_stops_early() {
 }
 
 #[test]
+fn any_answer_tells_a_holder_who_is_called_that_he_is() {
+    for_each_mpm(|mpm| {
+        let httpd = site()
+            .file("htdocs/news.html", "news\n")
+            .file("htdocs/private/a.html", "private\n")
+            .config("<Location /private>\nRequire all denied\n</Location>")
+            .expect_log("client denied by server configuration", "nobody may see it")
+            .mpm(mpm)
+            .start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        let cookie = ticket.cookie();
+        let with = |path: &str, more: &[(&str, &str)]| {
+            let head = [&[("Cookie", cookie.as_str())], more].concat();
+            httpd.request("GET", path, &head, b"")
+        };
+        let called = |path: &str, more: &[(&str, &str)]| {
+            with(path, more).header("nap-call").map(str::to_owned)
+        };
+        assert_eq!(called("/news.html", &[]), None, "the room is full");
+        held.release();
+        // What a browser shows cannot be read by anybody: nobody is called for it.
+        let picture = [("Sec-Fetch-Dest", "image")];
+        assert_eq!(called("/news.html", &picture), None);
+        wait_until(
+            "he is called by what a script has asked for",
+            PATIENCE,
+            || called("/news.html", &[("Sec-Fetch-Dest", "empty")]).as_deref() == Some("now"),
+        );
+        assert_eq!(httpd.gate()["calls"]["called"], 1);
+        for path in ["/news.html", "/private/a.html", "/is/not/there"] {
+            assert_eq!(called(path, &picture).as_deref(), Some("now"), "{path}");
+        }
+        let by_header = [("Nap-Ticket", ticket.token.as_str())];
+        let answer = httpd.request("GET", "/news.html", &by_header, b"");
+        assert_eq!(answer.header("nap-call"), Some("now"));
+        // To others nothing is said.
+        for head in [
+            &[][..],
+            &[("Cookie", "nap-site=x; a=b")],
+            &[("Cookie", "a=b")],
+        ] {
+            let answer = httpd.request("GET", "/news.html", head, b"");
+            assert_eq!((answer.status, answer.header("nap-call")), (200, None));
+        }
+        assert_eq!(httpd.gate()["calls"]["called"], 1);
+        let served = with("/cgi-bin/app", &[]);
+        assert_eq!((served.status, served.header("nap-call")), (200, None));
+        assert_eq!(called("/news.html", &[]), None, "it has been used");
+    });
+}
+
+#[test]
+fn a_poll_closes_its_connection_unless_the_next_comes_on_it() {
+    let httpd = site().config("KeepAlive On\nKeepAliveTimeout 5").start();
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    let header = [("Nap-Ticket", ticket.token.as_str())];
+    let closes = |answer: Answer| answer.header("connection") == Some("close");
+    let answer = ask(&httpd, &header);
+    let next = answer.json()["ask"].as_f64();
+    assert!(next > Some(2.0), "{next:?}");
+    assert_eq!(closes(answer), next > Some(5.0));
+    assert!(!closes(ask(&httpd, &[])));
+    drop(held);
+}
+
+#[test]
 fn what_is_no_ticket_gets_a_plain_answer_and_leaves_nothing() {
     let httpd = site().start();
     let held = httpd.hold("full", 1);

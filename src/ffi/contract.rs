@@ -969,7 +969,9 @@ pub struct nap_core {
             body: *mut nap_str,
         ) -> ::std::os::raw::c_int,
     >,
-    pub status: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request)>,
+    pub status:
+        ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, took_us: u64) -> i64>,
+    pub call: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request)>,
     pub reason_name: ::std::option::Option<unsafe extern "C" fn(a: *const nap_access) -> nap_str>,
     pub ticket_id: ::std::option::Option<
         unsafe extern "C" fn(a: *const nap_access, out: *mut ::std::os::raw::c_char) -> usize,
@@ -1090,7 +1092,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 544usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 552usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1147,53 +1149,54 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, form_wanted) - 264usize];
     ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 272usize];
     ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 280usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 288usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 288usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 296usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 296usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 304usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 312usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 320usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 328usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 304usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 312usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 320usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 328usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 336usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 336usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 344usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 344usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 352usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 352usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 360usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 360usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 368usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 368usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 376usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 384usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 376usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 384usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 392usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 392usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 400usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 400usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 408usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 408usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 416usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 416usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 424usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 424usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 432usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 440usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 432usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 440usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 448usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 448usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 456usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 456usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 464usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 472usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 464usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 472usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 480usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 480usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 488usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 488usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 496usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 496usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 504usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 504usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 512usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 512usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 520usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 528usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 520usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 528usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 536usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 536usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 544usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

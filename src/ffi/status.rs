@@ -2,35 +2,31 @@
 //!
 //! Most who ask have to wait on: that takes their ticket's signature and one compare-and-swap for
 //! when they are to ask again. The lock is for those who may be called, or whose time has come.
+//! Who brings a ticket with any other request is told too when he is to come ([`call`]).
 
 use super::access::{brought, client_hash};
 use super::contract::nap_request;
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, Setup};
+use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::status::Status;
 use crate::room::arrival::bind_of;
-use crate::room::gate::GateView;
 use crate::room::verdict::Turn;
 use crate::wall::decimal;
 
-pub unsafe extern "C" fn status(q: *const nap_request) {
-    guard((), || {
+pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
+    guard(-1, || {
         // SAFETY: nap.h's promise.
-        let (Some(process), Some(setup), Some(q)) =
-            (process::process(), process::setup(), unsafe { q.as_ref() })
-        else {
-            return;
+        let Some((here, q)) = (unsafe { Here::of(q) }) else {
+            return -1;
         };
-        let now = process.segment.now();
-        // SAFETY: nap.h's promise.
-        let found = unsafe { brought(q, setup) };
-        let status = match nearest(&found, now) {
-            Some((room, ticket)) => stands(process, setup, room, &ticket, q, now),
+        let status = match here.nearest {
+            Some((room, ticket)) => here.stands(room, &ticket, q, Micros(took_us)),
             None => nothing(),
         };
-        let answer = process.host.answer(q.r);
+        let answer = here.process.host.answer(q.r);
         answer.set(c"Cache-Control", "no-store");
         answer.set(c"X-Robots-Tag", "noindex");
         answer.set(c"X-Content-Type-Options", "nosniff");
@@ -45,6 +41,36 @@ pub unsafe extern "C" fn status(q: *const nap_request) {
             answer.add(c"Access-Control-Expose-Headers", "Retry-After, Nap-Call");
         }
         answer.body("application/json", &status.to_json());
+        match status.ask {
+            Some(ask) => i64::try_from(ask.0).unwrap_or(i64::MAX),
+            None => -1,
+        }
+    })
+}
+
+pub unsafe extern "C" fn call(q: *const nap_request) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        let Some((here, q)) = (unsafe { Here::of(q) }) else {
+            return;
+        };
+        let Some((room, ticket)) = here.nearest else {
+            return;
+        };
+        // SAFETY: nap.h's promise.
+        let how = match unsafe { bytes(q.fetch_dest) } {
+            // A program, or a script: it can read a header.
+            b"" | b"empty" => How::Asks,
+            _ => How::Looks,
+        };
+        if !matches!(here.turn(room, &ticket, q, how), Turn::Now | Turn::Late) {
+            return;
+        }
+        let answer = here.process.host.answer(q.r);
+        answer.set(c"Nap-Call", "now");
+        if q.origin.len != 0 {
+            answer.add(c"Access-Control-Expose-Headers", "Nap-Call");
+        }
     });
 }
 
@@ -69,50 +95,94 @@ fn nearest<'s>(found: &[(&'s RoomSetup, Ticket)], now: Micros) -> Option<(&'s Ro
         .copied()
 }
 
-fn stands<'s>(
-    process: &Process,
-    setup: &Setup,
-    room: &'s RoomSetup,
-    ticket: &Ticket,
-    q: &nap_request,
-    now: Micros,
-) -> Status<'s> {
-    let calls = &room.permits.calls;
-    let mut turn = by_time(ticket, now);
-    let looks = calls.look_is_due(now);
-    let known = ticket.epoch == process.segment.head().epoch;
-    if looks || turn != Turn::Wait || !known || calls.concerns(ticket.start) {
-        let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
-        let told = process.segment.locked(|tables, now, wakes| {
-            let view = tables.gate(room.gate, now, wakes);
-            view.map(|mut view| ask(&mut view, looks, ticket, bind))
-        });
-        // No lock to be had: by the ticket's times alone.
-        turn = told.flatten().unwrap_or(turn);
-    }
-    let from = ticket.start - now;
-    let next = match turn {
-        Turn::Wait => calls.asks.next(now, from),
-        // Another access of his has the place: is it served?
-        Turn::In => Some(room_base(room)),
-        _ => None,
-    };
-    Status {
-        turn: Some(turn),
-        id: ticket.id,
-        room: room.conf.name.as_str(),
-        from,
-        prime: ticket.prime_end - now,
-        until: ticket.end - now,
-        ask: next,
-    }
+/// May he be called who only waits?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// He hears it: a call that nobody hears keeps a place for nobody.
+    Asks,
+    /// It is only said whether he has been.
+    Looks,
 }
 
-fn ask(view: &mut GateView<'_>, looks: bool, ticket: &Ticket, bind: u32) -> Turn {
-    if looks {
-        view.look_round();
+/// A request that may bring tickets.
+struct Here {
+    process: &'static Process,
+    setup: &'static Setup,
+    now: Micros,
+    /// Of its tickets the one that counts, and the room or page it is of.
+    nearest: Option<(&'static RoomSetup, Ticket)>,
+}
+
+impl Here {
+    /// # Safety
+    /// `q` is null or a live request, its strings too.
+    unsafe fn of<'q>(q: *const nap_request) -> Option<(Here, &'q nap_request)> {
+        let (process, setup) = (process::process()?, process::setup()?);
+        // SAFETY: the caller's promise.
+        let q = unsafe { q.as_ref() }?;
+        let now = process.segment.now();
+        // SAFETY: the caller's promise.
+        let found = unsafe { brought(q, setup) };
+        let here = Here {
+            process,
+            setup,
+            now,
+            nearest: nearest(&found, now),
+        };
+        Some((here, q))
     }
-    view.asked(ticket, bind)
+
+    /// Where its holder stands.
+    fn turn(&self, room: &RoomSetup, ticket: &Ticket, q: &nap_request, how: How) -> Turn {
+        let calls = &room.permits.calls;
+        let turn = by_time(ticket, self.now);
+        let looks = how == How::Asks && calls.look_is_due(self.now);
+        let known = ticket.epoch == self.process.segment.head().epoch;
+        if !looks && turn == Turn::Wait && known && !calls.concerns(ticket.start) {
+            return turn;
+        }
+        let bind = bind_of(client_hash(&self.setup.secret, &q.client)[0]);
+        let told = self.process.segment.locked(|tables, now, wakes| {
+            let mut view = tables.gate(room.gate, now, wakes)?;
+            if looks {
+                view.look_round();
+            }
+            Some(match how {
+                How::Asks => view.asked(ticket, bind),
+                How::Looks => view.stands(ticket, bind),
+            })
+        });
+        // No lock to be had: by the ticket's times alone.
+        told.flatten().unwrap_or(turn)
+    }
+
+    /// The same, and when he is to ask again who asked so long ago.
+    fn stands(
+        &self,
+        room: &'static RoomSetup,
+        ticket: &Ticket,
+        q: &nap_request,
+        took: Micros,
+    ) -> Status<'static> {
+        let asks = &room.permits.calls.asks;
+        let turn = self.turn(room, ticket, q, How::Asks);
+        let from = ticket.start - self.now;
+        asks.event.answered(self.now, took);
+        Status {
+            turn: Some(turn),
+            id: ticket.id,
+            room: room.conf.name.as_str(),
+            from,
+            prime: ticket.prime_end - self.now,
+            until: ticket.end - self.now,
+            ask: match turn {
+                Turn::Wait => asks.next(self.now, from),
+                // Another access of his has the place: is it served?
+                Turn::In => Some(room_base(room)),
+                _ => None,
+            },
+        }
+    }
 }
 
 fn room_base(room: &RoomSetup) -> Micros {

@@ -4,6 +4,8 @@
 //! browser and its driver.
 
 use super::{PATIENCE, free_port, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
@@ -103,6 +105,19 @@ impl Browser {
         self.devtools("Network.emulateNetworkConditions", &state);
     }
 
+    /// As if its computer slept: all its processes stand still until the guard goes. No command is
+    /// to be sent meanwhile.
+    pub fn sleep(&self) -> Asleep {
+        let mut processes = children(self.driver.id() as i32);
+        let mut seen = 0;
+        while let Some(pid) = processes.get(seen).copied() {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGSTOP);
+            processes.extend(children(pid));
+            seen += 1;
+        }
+        Asleep(processes)
+    }
+
     /// The tab in which the next commands act.
     pub fn switch_to(&self, handle: &str) {
         self.tell("/window", &json!({"handle": handle}));
@@ -199,6 +214,24 @@ impl Browser {
         assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
         answer.json()["value"].clone()
     }
+}
+
+/// A browser that stands still.
+pub struct Asleep(Vec<i32>);
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        for pid in self.0.iter().rev() {
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGCONT);
+        }
+    }
+}
+
+fn children(pid: i32) -> Vec<i32> {
+    super::process::processes()
+        .filter(|process| process.parent == pid)
+        .map(|process| process.pid)
+        .collect()
 }
 
 impl Drop for Browser {

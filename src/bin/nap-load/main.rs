@@ -2,7 +2,8 @@
 //!
 //! The experiment of the NAP-Web paper's chapter 6 as a program: a crowd posts to a board, waits as
 //! its tickets say, and counts what it was promised and what it got. One thread, so that half of a
-//! small machine is left to the server. `nap-load sessions` is the SQS paper's experiment: [`sessions`].
+//! small machine is left to the server. `nap-load sessions` is the SQS paper's experiment: [`sessions`];
+//! `nap-load pollers` the TelePolling paper's law: [`pollers`].
 //! `docs/nap-load.md` explains options and output.
 
 mod args;
@@ -11,6 +12,7 @@ mod clock;
 mod jar;
 mod output;
 mod plan;
+mod pollers;
 mod report;
 mod sessions;
 mod slow;
@@ -47,9 +49,10 @@ fn main() -> ExitCode {
     // A URL has a scheme, so no crowd's target is called so.
     let mut words = std::env::args_os().peekable();
     let program = words.next();
-    match words.peek().is_some_and(|word| word == "sessions") {
-        true => sessions::main(words),
-        false => crowd_main(program.into_iter().chain(words)),
+    match words.peek().and_then(|word| word.to_str()) {
+        Some("sessions") => sessions::main(words),
+        Some("pollers") => pollers::main(words),
+        _ => crowd_main(program.into_iter().chain(words)),
     }
 }
 

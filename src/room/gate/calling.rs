@@ -42,8 +42,15 @@ impl GateView<'_> {
     /// A holder asks where he stands; he may be called. `bind`: of his client.
     pub fn asked(&mut self, ticket: &Ticket, bind: u32) -> Turn {
         self.tick();
+        match self.stands(ticket, bind) {
+            Turn::Wait if self.call(ticket) => Turn::Now,
+            turn => turn,
+        }
+    }
+
+    /// Where a holder stands; nobody is called.
+    pub fn stands(&self, ticket: &Ticket, bind: u32) -> Turn {
         match self.standing(ticket, bind) {
-            Standing::Early if self.call(ticket) => Turn::Now,
             Standing::Early => Turn::Wait,
             Standing::Prime => Turn::Now,
             Standing::Waits(_) => Turn::In,

@@ -225,9 +225,8 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
     report.figure(
         Figure {
             name: "telepoll-crowd".to_owned(),
-            alt:
-                "Polls a second of three crowds after the first period, all level at 455 or below"
-                    .to_owned(),
+            alt: "Polls a second of three crowds after the first period, all level at 455 or below"
+                .to_owned(),
             panels: vec![panel.level(rate, "1/T0")],
             alike: false,
         },

@@ -1,0 +1,61 @@
+/* nap_call.c: the early call on answers that nobody asked it of.
+ *
+ * Whoever brings a ticket and is to come now is told so with whatever he is answered: `Nap-Call: now`.
+ * A script or a program hears it; the ticket page asks by itself (nap-status). It is looked at when the
+ * answer is about to be made, so an access that has just used the ticket up is told nothing.
+ *
+ * The hooks are registered while the configuration is read, by the first <NapRoom>. Who brings no
+ * ticket costs two looks into the request's headers.
+ */
+#include "mod_nap.h"
+
+static int hooked;
+
+/* A cookie of ours, by part of its name: the core looks closer. */
+static NAP_SELDOM int is_in(const char *cookie)
+{
+    for (int i = 0; i < nap_the_site->in_order->nelts; i++) {
+        const nap_room *room = APR_ARRAY_IDX(nap_the_site->in_order, i, const nap_room *);
+
+        if (room->cookie && ap_strstr_c(cookie, room->cookie))
+            return 1;
+    }
+    return 0;
+}
+
+static NAP_SELDOM void tell(request_rec *r)
+{
+    nap_handle *h = nap_handle_make(nap_first(r));
+    nap_request q;
+
+    /* refused this moment: there is no room */
+    if (h->refused)
+        return;
+    nap_request_fill(&q, h, r);
+    nap_the_core->call(&q);
+}
+
+static void call(request_rec *r)
+{
+    const char *cookie = apr_table_get(r->headers_in, "Cookie");
+
+    if ((!cookie || !is_in(cookie)) && !apr_table_get(r->headers_in, "Nap-Ticket"))
+        return;
+    if (nap_the_core && !r->main)
+        tell(r);
+}
+
+/* Once per reading of the configuration: httpd takes all hooks away before it reads the next. */
+void nap_call_begin(void)
+{
+    hooked = 0;
+}
+
+void nap_call_hook(void)
+{
+    if (hooked)
+        return;
+    hooked = 1;
+    ap_hook_insert_filter(call, NULL, NULL, APR_HOOK_LAST);
+    ap_hook_insert_error_filter(call, NULL, NULL, APR_HOOK_LAST);
+}
