@@ -206,7 +206,7 @@ impl Polled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telepoll::Mode;
+    use crate::telepoll::{Form, Mode};
 
     /// No window of five seconds and no second has more than they may, after the first period.
     fn is_level(setup: &Setup, unit_s: f64) {
@@ -245,6 +245,37 @@ mod tests {
                 ..Setup::default()
             };
             is_level(&setup, setup.terms.floor_ns as f64 / 1e9);
+        }
+    }
+
+    #[test]
+    fn patient_clients_stay_in_their_share_of_the_period() {
+        for form in [Form::Paper, Form::Smooth] {
+            for (clients, delay_s) in [(10, 0.0), (30, 0.05), (100, 0.05)] {
+                let setup = Setup {
+                    terms: Terms {
+                        mode: Mode::Concentrate,
+                        form,
+                        ..Terms::new(Micros::from_secs(60), 100.0)
+                    },
+                    clients,
+                    begin_s: 130.0,
+                    delay_s,
+                    for_s: 900,
+                    ..Setup::default()
+                };
+                let polled = setup.run();
+                let late = (polled.accesses.iter())
+                    .filter(|access| access.at_s >= 360.0)
+                    .map(|access| access.at_s % 60.0);
+                let last = late.fold(0.0, f64::max);
+                // Ta/k, and in whole units the rest of one.
+                let unit_s = 60.0 / f64::from(2 * clients);
+                assert!(
+                    last <= 30.0 + unit_s,
+                    "{form:?}: {last} of {clients} clients"
+                );
+            }
         }
     }
 

@@ -490,6 +490,28 @@ mod tests {
         }
     }
 
+    /// T0 = Ta/(kN) is of the period before: the ith who comes gets the offset i T0 + (x mod T0).
+    #[test]
+    fn in_the_papers_form_more_than_the_period_before_go_beyond_the_share() {
+        let offsets = |form| {
+            let event = event(Terms {
+                floor_ns: 1_000_000,
+                ..minute(Mode::Concentrate, form, 1)
+            });
+            waits(&event, &[0; 10]);
+            // T0 = 60/(2 x 10) = 3 s; twelve come at offset 2, in a share of 30.
+            let at = Micros::from_secs(62);
+            let last = (0..12).filter_map(|_| event.poll(at)).last();
+            last.map(|poll| (at + poll.wait - Micros::from_secs(120)).as_secs_f64())
+        };
+        assert_eq!(offsets(Form::Paper), Some(35.0), "11 x 3 + 2");
+        assert_eq!(
+            offsets(Form::Smooth),
+            Some(30.001),
+            "the 11th and 12th are T0's floor apart"
+        );
+    }
+
     #[test]
     fn more_than_a_period_holds_are_levelled_plainly() {
         let crowded = event(minute(Mode::Concentrate, Form::Smooth, 5));

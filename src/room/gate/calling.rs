@@ -11,6 +11,7 @@ use crate::nap::early_call::Facts;
 use crate::nap::ledger::early;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
+use crate::room::places::Line;
 use crate::room::terms::how;
 use crate::room::verdict::Turn;
 
@@ -69,12 +70,18 @@ impl GateView<'_> {
         }
         let facts = self.call_facts();
         let until = self.before_claim(ticket.slot, ticket.start);
-        let places = self.gate.places();
+        let re_access = self.gate.terms.re_access;
+        let places = match re_access.how {
+            // The paper's static form: holders have places of their own.
+            how::FIXED => {
+                let taken = self.gate.queue.line_len(Line::ReAccess);
+                re_access.n.saturating_sub(taken)
+            }
+            _ => self.gate.places().saturating_sub(facts.queued),
+        };
         let gate = &mut *self.gate;
         let fits = self.now.secs_floor() >= until.secs_floor()
-            || gate
-                .ledger
-                .fits(self.now, until, places.saturating_sub(facts.queued));
+            || gate.ledger.fits(self.now, until, places);
         if !fits || !gate.early_call.may_call(&facts, ticket.start) {
             return false;
         }

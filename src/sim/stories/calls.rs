@@ -60,6 +60,24 @@ fn when_the_server_has_room_the_first_is_called_and_let_in_before_his_time() {
     assert_eq!(story.asks(2, &tickets[0]), Turn::Used);
 }
 
+/// The paper's own form: nobody waits without a ticket, and holders have places of their own.
+#[test]
+fn in_the_static_form_holders_are_called_into_places_of_their_own() {
+    let mut story = Story::new(Terms {
+        re_access: fixed(1),
+        wait_limit: fixed(0),
+        ..quiet()
+    });
+    let tickets = story.full_house(2);
+    story.idles(750);
+    assert_eq!(story.asks(2, &tickets[0]), Turn::Now);
+    assert!(story.now + Micros::from_secs(2) < tickets[0].start);
+    let other = story.runs(90, &[]);
+    story.waits(2, &tickets[..1]);
+    assert_eq!(story.state.gate().counts.broken, 0);
+    story.leaves(&other);
+}
+
 #[test]
 fn a_called_ticket_is_a_claim_until_it_is_used() {
     let mut story = Story::new(quiet());
