@@ -5,7 +5,7 @@
 mod httpd;
 
 use httpd::browser::Browser;
-use httpd::{Builder, Httpd, Mpm, long, wait_until};
+use httpd::{Builder, Httpd, Mpm, example_of, long, wait_until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -233,5 +233,69 @@ fn another_sites_script_may_read_when_to_come_back() {
             "{read}"
         );
         drop(held);
+    });
+}
+
+/// docs/coming-back.md: a page with no script of ours.
+#[test]
+fn a_page_of_ones_own_comes_back_by_the_documented_script() {
+    under_each(|mpm| {
+        let script = example_of("docs/coming-back.md", "function ask()");
+        let page = format!("<!doctype html>\n<title>Wait</title><p>our own page\n<script>{script}</script>\n");
+        let httpd = site(mpm, "2min")
+            .file("own.html", page)
+            .config("<Location /cgi-bin>\nNapTicketPage own.html\n</Location>")
+            .start();
+        let browser = Browser::start(&[], &json!({}));
+        let held = httpd.hold("full", 1);
+        browser.open(&format!("{}/cgi-bin/app", httpd.url()));
+        browser.until_shows("our own page");
+        held.release();
+        until_served(&browser);
+        let gate = httpd.gate();
+        assert_eq!(
+            (&gate["calls"]["came"], &gate["promise"]["broken"]),
+            (&json!(1), &json!(0)),
+            "{mpm}"
+        );
+    });
+}
+
+/// docs/telepoll.md and docs/api-clients.md.
+#[test]
+fn the_documented_scripts_poll_when_they_are_told_and_come_when_they_may() {
+    under_each(|mpm| {
+        let httpd = site(mpm, "2s")
+            .file("htdocs/event/score.json", "{\"score\": 7}")
+            .file("htdocs/empty.html", "<!doctype html>\n<link rel=icon href=data:,>\n")
+            .config("<Location /event>\nTelePoll score base=1s rate=10\n</Location>")
+            .start();
+        let browser = Browser::start(&[], &json!({}));
+        browser.open(&format!("{}/empty.html", httpd.url()));
+        let poll = example_of("docs/telepoll.md", "async function poll()");
+        browser.run(&format!(
+            "window.shown = []; window.show = function (score) {{ shown.push(score.score); }};
+             {poll}; poll(); return 1;"
+        ));
+        wait_until("it has polled three times", PATIENCE, || {
+            browser.run("return shown.length").as_u64() >= Some(3)
+        });
+        let times = "return performance.getEntriesByType('resource').filter(function (e) {
+            return e.name.indexOf('score') > 0; }).map(function (e) { return e.startTime; })";
+        let times: Vec<f64> = serde_json::from_value(browser.run(times)).expect("numbers");
+        assert!(times.windows(2).all(|two| two[1] - two[0] >= 999.0), "{times:?}");
+
+        let held = httpd.hold("full", 1);
+        let patient = example_of("docs/api-clients.md", "async function patient");
+        browser.run(&format!(
+            "window.patientAnswer = null; {patient};
+             patient('/cgi-bin/app').then(function (r) {{ patientAnswer = r.status; }}); return 1;"
+        ));
+        wait_until("it has been refused", PATIENCE, || {
+            httpd.gate()["promise"]["sold"].as_u64() >= Some(1)
+        });
+        held.release();
+        wait_until("it is served", PATIENCE, || browser.run("return patientAnswer") == 200);
+        assert_eq!(httpd.gate()["promise"]["broken"], 0, "{mpm}");
     });
 }
