@@ -241,7 +241,9 @@ fn another_sites_script_may_read_when_to_come_back() {
 fn a_page_of_ones_own_comes_back_by_the_documented_script() {
     under_each(|mpm| {
         let script = example_of("docs/coming-back.md", "function ask()");
-        let page = format!("<!doctype html>\n<title>Wait</title><p>our own page\n<script>{script}</script>\n");
+        let page = format!(
+            "<!doctype html>\n<title>Wait</title><p>our own page\n<script>{script}</script>\n"
+        );
         let httpd = site(mpm, "2min")
             .file("own.html", page)
             .config("<Location /cgi-bin>\nNapTicketPage own.html\n</Location>")
@@ -267,7 +269,10 @@ fn the_documented_scripts_poll_when_they_are_told_and_come_when_they_may() {
     under_each(|mpm| {
         let httpd = site(mpm, "2s")
             .file("htdocs/event/score.json", "{\"score\": 7}")
-            .file("htdocs/empty.html", "<!doctype html>\n<link rel=icon href=data:,>\n")
+            .file(
+                "htdocs/empty.html",
+                "<!doctype html>\n<link rel=icon href=data:,>\n",
+            )
             .config("<Location /event>\nTelePoll score base=1s rate=10\n</Location>")
             .start();
         let browser = Browser::start(&[], &json!({}));
@@ -283,7 +288,10 @@ fn the_documented_scripts_poll_when_they_are_told_and_come_when_they_may() {
         let times = "return performance.getEntriesByType('resource').filter(function (e) {
             return e.name.indexOf('score') > 0; }).map(function (e) { return e.startTime; })";
         let times: Vec<f64> = serde_json::from_value(browser.run(times)).expect("numbers");
-        assert!(times.windows(2).all(|two| two[1] - two[0] >= 999.0), "{times:?}");
+        assert!(
+            times.windows(2).all(|two| two[1] - two[0] >= 999.0),
+            "{times:?}"
+        );
 
         let held = httpd.hold("full", 1);
         let patient = example_of("docs/api-clients.md", "async function patient");
@@ -295,7 +303,9 @@ fn the_documented_scripts_poll_when_they_are_told_and_come_when_they_may() {
             httpd.gate()["promise"]["sold"].as_u64() >= Some(1)
         });
         held.release();
-        wait_until("it is served", PATIENCE, || browser.run("return patientAnswer") == 200);
+        wait_until("it is served", PATIENCE, || {
+            browser.run("return patientAnswer") == 200
+        });
         assert_eq!(httpd.gate()["promise"]["broken"], 0, "{mpm}");
     });
 }
