@@ -21,7 +21,6 @@ use crate::room::stay::{Asks, Stay};
 use crate::room::terms::{Choice, Terms};
 use crate::room::verdict::{Turn, Verdict};
 use crate::room::wakes::Wakes;
-use crate::telepoll::ticket_interval;
 
 mod setup;
 
@@ -502,18 +501,21 @@ impl Shop {
                 let client = &mut self.clients[access.client];
                 client.ticket = refusal.ticket;
                 client.due = self.now + refusal.retry_after;
-                self.page_waits(access.client);
+                self.page_waits(access.client, true);
             }
         }
     }
 
-    /// His page has a ticket, and asks where he stands, or brings him back.
-    fn page_waits(&mut self, at: usize) {
+    /// His page has a ticket, and asks where he stands, or brings him back. `begins`: it is new.
+    fn page_waits(&mut self, at: usize, begins: bool) {
         let client = &self.clients[at];
         let remaining = client.due - self.now;
         let asks = &self.state.all_permits()[LOBBY as usize].calls.asks;
-        let told = asks.poll(self.now).map_or(remaining, |poll| poll.wait);
-        let next = ticket_interval(remaining, told);
+        let next = match begins {
+            true => asks.begin(self.now, remaining),
+            false => asks.next(self.now, remaining),
+        };
+        let next = next.unwrap_or(remaining);
         if client.ticket.is_some() && next < remaining {
             return self.at(self.now + next, Event::Poll(at));
         }
@@ -536,7 +538,7 @@ impl Shop {
         });
         self.woken(&wakes);
         match turn {
-            Some(Turn::Wait) => self.page_waits(at),
+            Some(Turn::Wait) => self.page_waits(at, false),
             _ => self.at(now, Event::Ask(at)),
         }
     }

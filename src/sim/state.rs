@@ -118,7 +118,7 @@ impl State {
             gate.terms = *terms;
             state.permits[at].set_limit(terms.run_ready);
             let polls = telepoll::Terms::new(terms.poll, POLLS);
-            state.permits[at].calls.asks.set(&polls);
+            state.permits[at].calls.asks.event.set(&polls);
             if !is_lobby {
                 state.rooms[0].pages[at] = at as u32 + 1;
             }
