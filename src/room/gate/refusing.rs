@@ -98,7 +98,7 @@ impl GateView<'_> {
     /// The same where there is nothing to be promised: TelePolling has all of them come no oftener
     /// than pages ask. Half a million would else be fifty thousand requests a second for hours.
     fn untold(&self, arrival: &Arrival<'_>) -> Micros {
-        let poll = self.permits.calls.asks.poll(self.now);
+        let poll = self.permits.calls.asks.event.poll(self.now);
         let longer = poll.map_or(Micros::ZERO, |poll| poll.wait - self.gate.terms.poll);
         self.spread(arrival) + longer
     }
