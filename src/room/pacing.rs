@@ -5,12 +5,15 @@
 //! place that is promised by one gate's ticket must not be promised by another's: once a second the
 //! places that workers allow are shared out among the gates. Each keeps what its queue and its tickets
 //! claim; what is left over is divided evenly, so a gate with a crowd has most of it within seconds.
+//! Beside what runs only as much again is kept back for a limit to grow into, not the most it might
+//! ever have: nearly as many can wait as where it is fixed. In return it grows only into workers on
+//! which nobody waits and that no ticket claims.
 
 use super::control::Control;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Tables;
-use super::gate::Gate;
+use super::gate::{Gate, SESSION};
 use super::page::Page;
 use super::permits::Permits;
 use super::terms::{Choice, how};
@@ -21,6 +24,8 @@ use crate::sqs::page_scheduler::{Look, PageScheduler};
 /// Permits that limits which find themselves have together at most, unless they were told (`max=`):
 /// half of the workers, and no more than this (ALGORITHMS.md 3.3).
 const MOST: u32 = 256;
+/// Permits that are kept free for limits to grow into, at least; else as many as they have.
+const GROWTH: u32 = 4;
 
 impl Tables<'_> {
     /// Move limits, if it is time to.
@@ -33,7 +38,7 @@ impl Tables<'_> {
 
     /// True: a limit is another.
     fn pace(&mut self, now: Micros) -> bool {
-        let budget = self.budget();
+        let budget = self.budget().min(self.unpromised().max(self.in_force()));
         let Some(pacer) = self.pacer.as_mut() else {
             return false;
         };
@@ -70,6 +75,34 @@ impl Tables<'_> {
         }
     }
 
+    /// The limits in force of those that find themselves, together.
+    fn in_force(&self) -> u32 {
+        let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
+        gates
+            .filter(|((gate, _), page)| gate.kind != 0 && page.moves_itself())
+            .fold(0, |sum, ((_, permits), _)| {
+                sum.saturating_add(permits.limit())
+            })
+    }
+
+    /// Workers on which nobody waits, that no ticket claims, and that no fixed limit has.
+    fn unpromised(&self) -> u32 {
+        if self.workers.per_pool == 0 {
+            return u32::MAX;
+        }
+        let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
+        let taken = gates.filter(|((gate, _), _)| gate.kind != 0);
+        let taken = taken.fold(0_u32, |sum, ((gate, permits), page)| {
+            let fixed = match page.moves_itself() || gate.kind == SESSION {
+                true => 0,
+                false => permits.limit(),
+            };
+            sum.saturating_add(gate.places_taken(permits))
+                .saturating_add(fixed)
+        });
+        self.workers.places(taken)
+    }
+
     /// Share out the places that workers allow.
     pub fn share_places(&mut self) {
         if self.workers.per_pool == 0 {
@@ -97,7 +130,9 @@ impl Tables<'_> {
             return;
         }
         if moving {
-            running = running.saturating_add(self.budget());
+            let now = self.in_force();
+            let kept = now.saturating_add(now.max(GROWTH));
+            running = running.saturating_add(kept.min(self.budget()));
         }
         let places = self.workers.places(running);
         let needs = |gate: &Gate, permits: &Permits| gate.places_needed(permits);
@@ -128,15 +163,20 @@ impl Gate {
             _ => 0,
         };
         let told = fixed(self.terms.wait_limit).saturating_add(fixed(self.terms.re_access));
+        self.places_taken(permits).max(told)
+    }
+
+    /// Places that its queue takes and its tickets may claim.
+    fn places_taken(&self, permits: &Permits) -> u32 {
         let claims = match permits.outstanding() {
             0 => 0,
             _ => self.claims_ahead(),
         };
-        self.queue.len().saturating_add(claims).max(told)
+        self.queue.len().saturating_add(claims)
     }
 
     /// The most claims at any time to come.
-    fn claims_ahead(&self) -> u32 {
+    pub(super) fn claims_ahead(&self) -> u32 {
         let end = self.slots.open_slots().map(|slot| slot.end()).max();
         let end = end.unwrap_or(Micros::ZERO) + self.terms.lifetime + self.terms.bound;
         self.ledger.max_claims(Micros::ZERO, end)
