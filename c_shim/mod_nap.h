@@ -70,12 +70,19 @@ typedef struct nap_page {
     int index;                       /* of the gate; -1: there is none, the room's own is taken */
 } nap_page;
 
+/* Accesses that are served sooner than others of their page. */
+typedef struct nap_priority {
+    uint32_t number;
+    const ap_expr_info_t *expr;
+} nap_priority;
+
 /* A room. NapUse may name it before its section is read: then `section` is still NULL. */
 typedef struct nap_room {
     nap_room_conf conf;
     const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
     const ap_directive_t *used;      /* the first NapUse that names it */
     apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
+    apr_array_header_t *priorities;  /* of nap_priority, NULL: none */
     apr_array_header_t *pages;       /* of nap_page *, in order; NULL: none */
     const nap_page *starts;          /* NapSession start=; NULL: whatever page is asked for */
     const nap_page *ends;            /* end=; NULL: none */

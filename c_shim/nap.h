@@ -59,13 +59,15 @@ typedef enum nap_directive {
     NAP_SESSION,            /* without start= and end=: regular expressions are the shim's */
     NAP_SESSION_START,
     NAP_SESSION_QUEUE,
-    NAP_POLL
+    NAP_POLL,
+    NAP_PRIORITY        /* shim: keeps the expression of a number */
 } nap_directive;
 
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
 #define NAP_AUTO (-2)
 #define NAP_PAPER (-3)
 #define NAP_OFF (-4)
+#define NAP_WORK (-5)
 
 /* A room as configured, or one of its pages. Every number is NAP_UNSET until a directive sets it;
  * conf_room_finish puts the defaults in. */
@@ -77,7 +79,7 @@ typedef struct nap_room_conf {
     int64_t run_ready;                  /* n, NAP_AUTO or NAP_PAPER; after finish what it begins with */
     int64_t beside;                     /* shim sets: permits of the room's other gates, together */
     int64_t wait_max_us;                /* the bound */
-    int64_t wait_limit;                 /* n, NAP_AUTO or NAP_PAPER */
+    int64_t wait_limit;                 /* n, NAP_AUTO, NAP_PAPER or NAP_WORK */
     int64_t re_access;                  /* n or NAP_AUTO */
     int64_t history;                    /* finished accesses the wait limit looks at */
     int64_t download;                   /* bytes after which a body is a long answer, or NAP_OFF */
@@ -115,6 +117,7 @@ typedef struct nap_room_conf {
     int64_t start_dec_us;
     int64_t start_min_us;
     int64_t start_max_us;
+    int64_t progress;                   /* 1: the session nearest its end is served first */
 } nap_room_conf;
 
 /* Directives of mod_bwshare that the core parses. */
@@ -239,8 +242,8 @@ typedef struct nap_access {
     uint32_t gate;        /* indices in the segment; which of them are good, `state` says */
     uint32_t home;        /* shim sets: one-based index of the room itself if it has sessions; 0: it has none */
     uint32_t session;     /* one-based; 0: it is no access of a member's */
-    uint32_t executor;    /* room for the systems to come: executor, debt */
-    uint32_t debt;
+    uint32_t kind;        /* core's own: which accesses it is alike in work */
+    uint32_t priority;    /* shim sets before `enter`: of NapPriority, 0 without */
     uint32_t permit;
     uint32_t place;
     uint32_t state;       /* core's own */

@@ -244,6 +244,23 @@ static NAP_SELDOM int is_exempt(request_rec *r, const nap_room *room)
     return 0;
 }
 
+/* The highest of the room's priorities whose expressions are true. */
+static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
+{
+    uint32_t highest = 0;
+
+    for (int i = 0; room->priorities && i < room->priorities->nelts; i++) {
+        const char *err = NULL;
+        const nap_priority *one = &APR_ARRAY_IDX(room->priorities, i, nap_priority);
+
+        if (one->number > highest && ap_expr_exec(r, one->expr, &err) > 0)
+            highest = one->number;
+        if (err)
+            ap_log_rerror(APLOG_MARK, APLOG_DEBUG, 0, r, "NapPriority: %s", err);
+    }
+    return highest;
+}
+
 /* Requests that are no accesses, room or not. */
 static int never(const request_rec *r)
 {
@@ -316,6 +333,8 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     h->noted = 1;
     h->holds = 1;           /* whatever becomes of it: leave() knows by its state what there is */
     nap_request_fill(&q, h, r);
+    if (verdict == NAP_MORE)
+        a->priority = priority_of(r, h->room);
     if (verdict == NAP_MORE || verdict == NAP_RUN)
         verdict = nap_the_core->enter(a, &q);
     if (verdict == NAP_WAIT)

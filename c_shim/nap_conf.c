@@ -303,6 +303,27 @@ static const char *set_exempt(cmd_parms *cmd, void *conf, const char *arg)
     return NULL;
 }
 
+/* NapPriority n expr, or NapPriority progress */
+static const char *set_priority(cmd_parms *cmd, void *conf, int argc, char *const argv[])
+{
+    const char *err = room_only(cmd);
+    nap_priority one = {0};
+
+    if (!err)
+        err = set_room(cmd, conf, argc, argv);
+    if (err || argc != 2)
+        return err;
+    one.expr = ap_expr_parse_cmd(cmd, argv[1], 0, &err, NULL);
+    if (err)
+        return apr_psprintf(cmd->pool, "NapPriority: \"%.60s\" is not an expression: %s", argv[1],
+                            err);
+    one.number = (uint32_t)atoi(argv[0]);
+    if (!room_open->priorities)
+        room_open->priorities = apr_array_make(cmd->pool, 2, sizeof one);
+    APR_ARRAY_PUSH(room_open->priorities, nap_priority) = one;
+    return NULL;
+}
+
 /* A path of the server's, into the field of nap_site whose offset is cmd->info. */
 static const char *set_path(cmd_parms *cmd, void *conf, const char *arg)
 {
@@ -448,6 +469,9 @@ const command_rec nap_directives[] = {
                      "the same, with settings of its own"),
     AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
                   "requests for which this expression is true are never scheduled"),
+    AP_INIT_TAKE_ARGV("NapPriority", set_priority, (void *)(intptr_t)NAP_PRIORITY, RSRC_CONF,
+                      "1 to 7 and an expression: where it is true, served so many eighths of the bound "
+                      "sooner; or progress: the session nearest its end first"),
     AP_INIT_FLAG("NapStatic", set_static, NULL, RSRC_CONF,
                  "On: schedule files of the default handler too"),
     ROOM("NapAdmit", NAP_ADMIT,
@@ -457,7 +481,7 @@ const command_rec nap_directives[] = {
     ROOM("NapWaitMax", NAP_WAIT_MAX,
          "the bound: the longest acceptable time from arrival to answer, e.g. 4s"),
     ROOM("NapWaitLimit", NAP_WAIT_LIMIT,
-         "how many may wait: auto (by what the bound allows), paper, or a number"),
+         "how many may wait: auto (by what the bound allows), paper, work, or a number"),
     ROOM("NapReAccess", NAP_RE_ACCESS,
          "places kept for ticket holders: auto (by the tickets out), or a number"),
     ROOM("NapHistory", NAP_HISTORY, "how many finished accesses the wait limit looks at"),

@@ -200,6 +200,7 @@ impl Server {
             },
             bind: self.rng.below(2) as u32,
             parked: 18,
+            ..Terms::EMPTY
         }
     }
 
@@ -396,6 +397,7 @@ impl Server {
                     entered: Micros(self.rng.bits() >> self.rng.below(64)),
                     granted: self.segment.now(),
                     waited: self.rng.chance(0.5),
+                    kind: 0,
                     queue: self.rng.below(30) as u32,
                     predicted: Micros(self.rng.bits() >> self.rng.below(64)),
                     slot: self.rng.below(3) as u32,

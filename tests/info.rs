@@ -73,6 +73,7 @@ const TERMS: Terms = Terms {
     },
     bind: 0,
     parked: 30,
+    ..Terms::EMPTY
 };
 
 const FILES: Files<'_> = Files {
@@ -257,6 +258,8 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
         client_hash: [owner.0, owner.0 << 1],
         method: b"GET",
         uri: uri.as_bytes(),
+        kind: 0,
+        priority: 0,
         secret: [7; 16],
         random: owner.0,
     }

@@ -263,6 +263,8 @@ impl Process {
             client_hash: [rng.below(1 << 20), 1 << 40 | rng.below(1 << 20)],
             method: b"GET",
             uri: b"/",
+            kind: 0,
+            priority: 0,
             secret: [5; 16],
             random: rng.bits(),
         }
@@ -362,6 +364,7 @@ impl Process {
             entered,
             granted,
             waited: waited.is_some(),
+            kind: 0,
             queue: 1,
             predicted: Micros::from_millis(1),
             slot: redeemed.map_or(0, |t| t.slot),

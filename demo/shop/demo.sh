@@ -47,6 +47,7 @@ LoadModule nap_module $so
   # Who has logged in is served in the end: only the search is worth a limit of its own, and it is
   # waited for as long as a browser waits.
   NapPage search ^/shop/search$
+  NapSession cookie=shop start=^/shop/login$ end=^/shop/logout$ idle=2min
   NapWaitMax 1min
 </NapRoom>
 <Location "/shop">

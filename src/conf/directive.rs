@@ -55,6 +55,7 @@ directives! {
     SessionStart = 24 "NapSessionStart",
     SessionQueue = 25 "NapSessionQueue",
     Poll = 26 "NapPoll",
+    Priority = 27 "NapPriority",
 }
 
 #[cfg(test)]

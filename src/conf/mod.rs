@@ -43,4 +43,4 @@ pub use room::{Remark, RoomConf};
 pub use server::{ServerConf, TICKET_PATH, ticket_status};
 pub use telepoll::EventConf;
 pub use text::Text;
-pub use values::{AUTO, OFF, PAPER, UNSET};
+pub use values::{AUTO, OFF, PAPER, PRIORITIES, UNSET, WORK};

@@ -103,6 +103,8 @@ pub struct RoomConf {
     pub start_min_us: i64,
     /// Largest interval; likewise.
     pub start_max_us: i64,
+    /// 1: of members, the session nearest its end is served first.
+    pub progress: i64,
 }
 
 /// A name for a room or a page.
@@ -176,6 +178,7 @@ impl RoomConf {
         start_dec_us: UNSET,
         start_min_us: UNSET,
         start_max_us: UNSET,
+        progress: UNSET,
     };
 
     /// One directive inside `<NapRoom>` or `<NapPage>`; the error is the sentence to show.
@@ -187,8 +190,10 @@ impl RoomConf {
         match which {
             RunReady => self.set_run_ready(args)?,
             WaitMax => self.wait_max_us = value(Words::time(100 * MILLISECOND..=10 * MINUTE))?,
-            WaitLimit if args == ["work"] => return Err(not_yet(which, "work")),
-            WaitLimit => self.wait_limit = value(Words::count(0..=100_000).auto().paper())?,
+            WaitLimit => {
+                let words = Words::count(0..=100_000).auto().paper();
+                self.wait_limit = value(words.word("work", WORK))?;
+            }
             ReAccess => self.re_access = value(Words::count(0..=100_000).auto())?,
             History => self.history = value(Words::count(10..=1000))?,
             Download => self.download = value(Words::size(K..=G).off())?,
@@ -207,6 +212,7 @@ impl RoomConf {
             Session => self.session(args)?,
             SessionStart => self.session_start(args)?,
             SessionQueue => self.session_queue = value(Words::count(1..=100_000).auto())?,
+            Priority => self.priority(args)?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
             Reserve | TicketStatus | TicketPath | Tables => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));
@@ -234,6 +240,23 @@ impl RoomConf {
                 })?,
             _ => return Err("NapKeepForm: wants a size, and at most one charset".into()),
         };
+        Ok(())
+    }
+
+    /// `progress`, or a number whose expression the shim keeps.
+    fn priority(&mut self, args: &[&str]) -> Result<(), String> {
+        match args {
+            ["progress"] => self.progress = 1,
+            [number, _] => {
+                one(Priority, &[number], Words::count(1..=PRIORITIES))?;
+            }
+            _ => {
+                return Err(format!(
+                    "NapPriority: wants a number from 1 to {PRIORITIES} and an expression, or \
+                     progress alone"
+                ));
+            }
+        }
         Ok(())
     }
 
@@ -314,6 +337,7 @@ impl RoomConf {
             (&mut self.ticket_bind, 0),
             (&mut self.admit_early, 0),
             (&mut self.schedule_static, 0),
+            (&mut self.progress, 0),
         ] {
             or_default(field, default);
         }
@@ -485,6 +509,7 @@ mod tests {
             admit_early: 0,
             schedule_static: 0,
             session: 0,
+            progress: 0,
             ..RoomConf::new("shop").expect("a good name")
         };
         assert_eq!(room, want);

@@ -13,6 +13,10 @@ pub const AUTO: i64 = -2;
 pub const PAPER: i64 = -3;
 /// Switched off.
 pub const OFF: i64 = -4;
+/// The highest priority of an access (`room::places`).
+pub const PRIORITIES: i64 = 7;
+/// "By our law, in units of work".
+pub const WORK: i64 = -5;
 
 pub(super) const MILLISECOND: i64 = 1_000;
 pub(super) const SECOND: i64 = 1_000_000;
@@ -214,13 +218,6 @@ pub(super) fn wants_one(which: Directive) -> String {
     format!("{}: wants exactly one value", which.name())
 }
 
-pub(super) fn not_yet(which: Directive, word: &str) -> String {
-    format!(
-        "{}: \"{word}\" is not available yet; use auto or a number",
-        which.name()
-    )
-}
-
 pub(super) fn or_default(field: &mut i64, default: i64) {
     if *field == UNSET {
         *field = default;
@@ -296,6 +293,8 @@ mod tests {
             ("NapWaitMax 10MIN", |r| r.wait_max_us, 600_000_000),
             ("NapWaitLimit auto", |r| r.wait_limit, AUTO),
             ("NapWaitLimit paper", |r| r.wait_limit, PAPER),
+            ("NapWaitLimit work", |r| r.wait_limit, WORK),
+            ("NapPriority progress", |r| r.progress, 1),
             ("NapWaitLimit 0", |r| r.wait_limit, 0),
             ("NapReAccess 50", |r| r.re_access, 50),
             ("NapHistory 100", |r| r.history, 100),
@@ -352,8 +351,17 @@ mod tests {
                 "NapRunReady: \"history=9\" is not an option; there are min=, max= and progress=",
             ),
             (
-                "NapWaitLimit work",
-                "NapWaitLimit: \"work\" is not available yet; use auto or a number",
+                "NapWaitLimit heads",
+                "NapWaitLimit: \"heads\" is not a number; use auto, paper, work, or a number from 0 to \
+                 100000",
+            ),
+            (
+                "NapPriority 8 true",
+                "NapPriority: \"8\" is out of range; use a number from 1 to 7",
+            ),
+            (
+                "NapPriority high",
+                "NapPriority: wants a number from 1 to 7 and an expression, or progress alone",
             ),
             (
                 "NapRunReady 4 min=2",

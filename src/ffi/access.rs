@@ -15,6 +15,7 @@ use super::session::{self, carried};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::{Ticket, cookies};
+use crate::nap::work::kind_of;
 use crate::page::sale::sells;
 use crate::room::arrival::{Arrival, bind_of};
 use crate::room::children::Parking;
@@ -443,6 +444,8 @@ fn arrival<'q>(
         client_hash,
         method,
         uri,
+        kind: here.a.kind,
+        priority: here.a.priority,
         secret: here.setup.secret,
         random: client_hash[0] ^ here.a.token.wrapping_mul(0x9e37_79b9_7f4a_7c15),
     }
@@ -489,6 +492,8 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             here.gate(|view| view.gate.counts.dry += 1);
             return here.passes();
         }
+        // SAFETY: nap.h's promise.
+        here.a.kind = kind_of(unsafe { bytes(q.uri) });
         let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
         if let Some(stay) = stay_of(&here) {
             // SAFETY: nap.h's promise.
@@ -749,6 +754,7 @@ fn give_back_locked(here: &Here<'_>) {
         entered: Micros(a.entered_us),
         granted: Micros(a.granted_us),
         waited: a.group != group::RUN,
+        kind: a.kind,
         queue: a.queue,
         predicted: Micros(a.predicted_us),
         slot: ticket.map_or(0, |t| t.slot),

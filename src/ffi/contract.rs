@@ -8,6 +8,7 @@ pub const NAP_ERR_MAX: u32 = 512;
 pub const NAP_AUTO: i32 = -2;
 pub const NAP_PAPER: i32 = -3;
 pub const NAP_OFF: i32 = -4;
+pub const NAP_WORK: i32 = -5;
 pub const NAP_BW_HORIZONS: u32 = 3;
 pub const NAP_EVENTS_MAX: u32 = 64;
 pub const NAP_FLAG_SECONDARY: u32 = 1;
@@ -78,6 +79,7 @@ pub const NAP_SESSION: nap_directive = 23;
 pub const NAP_SESSION_START: nap_directive = 24;
 pub const NAP_SESSION_QUEUE: nap_directive = 25;
 pub const NAP_POLL: nap_directive = 26;
+pub const NAP_PRIORITY: nap_directive = 27;
 pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -127,10 +129,11 @@ pub struct nap_room_conf {
     pub start_dec_us: i64,
     pub start_min_us: i64,
     pub start_max_us: i64,
+    pub progress: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 888usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 896usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
     ["Offset of field: nap_room_conf::page"][::std::mem::offset_of!(nap_room_conf, page) - 64usize];
@@ -220,6 +223,8 @@ const _: () = {
         [::std::mem::offset_of!(nap_room_conf, start_min_us) - 872usize];
     ["Offset of field: nap_room_conf::start_max_us"]
         [::std::mem::offset_of!(nap_room_conf, start_max_us) - 880usize];
+    ["Offset of field: nap_room_conf::progress"]
+        [::std::mem::offset_of!(nap_room_conf, progress) - 888usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {
@@ -449,8 +454,8 @@ pub struct nap_access {
     pub gate: u32,
     pub home: u32,
     pub session: u32,
-    pub executor: u32,
-    pub debt: u32,
+    pub kind: u32,
+    pub priority: u32,
     pub permit: u32,
     pub place: u32,
     pub state: u32,
@@ -475,9 +480,9 @@ const _: () = {
     ["Offset of field: nap_access::gate"][::std::mem::offset_of!(nap_access, gate) - 4usize];
     ["Offset of field: nap_access::home"][::std::mem::offset_of!(nap_access, home) - 8usize];
     ["Offset of field: nap_access::session"][::std::mem::offset_of!(nap_access, session) - 12usize];
-    ["Offset of field: nap_access::executor"]
-        [::std::mem::offset_of!(nap_access, executor) - 16usize];
-    ["Offset of field: nap_access::debt"][::std::mem::offset_of!(nap_access, debt) - 20usize];
+    ["Offset of field: nap_access::kind"][::std::mem::offset_of!(nap_access, kind) - 16usize];
+    ["Offset of field: nap_access::priority"]
+        [::std::mem::offset_of!(nap_access, priority) - 20usize];
     ["Offset of field: nap_access::permit"][::std::mem::offset_of!(nap_access, permit) - 24usize];
     ["Offset of field: nap_access::place"][::std::mem::offset_of!(nap_access, place) - 28usize];
     ["Offset of field: nap_access::state"][::std::mem::offset_of!(nap_access, state) - 32usize];

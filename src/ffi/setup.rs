@@ -18,7 +18,9 @@ use super::ticket_log;
 use crate::bwshare::table::stripes_for;
 use crate::bwshare::trace::ROWS;
 use crate::conf::bwshare::{CLIENTS, TRACE};
-use crate::conf::{AUTO, Directive, OFF, PAPER, RoomConf, ServerConf, ticket_status};
+use crate::conf::{
+    AUTO, Directive, OFF, PAPER, PRIORITIES, RoomConf, ServerConf, WORK, ticket_status,
+};
 use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
@@ -56,10 +58,12 @@ same_layout!(RoomConf as nap_room_conf:
     run_ready_law run_ready_own run_ready_min run_ready_max run_ready_history
     keep_form poll_base_us poll_rate poll_mode poll_k poll_form form_charset
     session_cookie session session_idle_us session_parallel session_start
-    session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us);
+    session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us progress);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
     server_limit thread_limit threads_per_child max_workers threaded cores members spare);
+
+const _: () = assert!(PRIORITIES == crate::room::places::PRIORITIES as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
@@ -571,6 +575,7 @@ fn choice(value: i64) -> Choice {
         AUTO => of(how::AUTO, 0),
         PAPER => of(how::PAPER, 0),
         OFF => of(how::OFF, 0),
+        WORK => of(how::WORK, 0),
         n => of(how::FIXED, n.clamp(0, i64::from(u32::MAX)) as u32),
     }
 }
@@ -594,6 +599,8 @@ pub fn terms(conf: &RoomConf, parked: u32) -> Terms {
         per_client: choice(conf.tickets_per_client),
         bind: u32::from(conf.ticket_bind > 0),
         parked,
+        progress: u32::from(conf.progress == 1),
+        ..Terms::EMPTY
     }
 }
 

@@ -619,6 +619,7 @@ fn chosen(choice: Choice, unit: u32) -> String {
         how::PAPER => "paper".to_owned(),
         how::FIXED => format!("{}", f64::from(choice.n) / f64::from(unit)),
         how::OFF => "off".to_owned(),
+        how::WORK => "work".to_owned(),
         _ => "auto".to_owned(),
     }
 }

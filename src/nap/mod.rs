@@ -9,6 +9,7 @@
 //!
 //! | file | what it holds | paper | ALGORITHMS |
 //! |---|---|---|---|
+//! | [`work`] | how long accesses of each kind run, for a queue counted in work | | 1.5 |
 //! | [`wait_limit`] | how long the queue may get: the paper's line and ours, rho | 4.2.1, 5.1 | 1.1, 1.2 |
 //! | [`departures`] | X, departures per second of the busy period | | 1.2 |
 //! | [`residence`] | S, how long an access runs | 5.2 | 1.2, 1.3 |
@@ -38,6 +39,7 @@ pub mod slots;
 pub mod ticket;
 pub mod ticket_states;
 pub mod wait_limit;
+pub mod work;
 
 /// The whole number below `x`, forgiving the last digits of a division that should have come out
 /// even (`3.9 / 0.02` is 194.9999999999998). Negative and NaN become zero, huge saturates.

@@ -29,6 +29,11 @@ pub struct Arrival<'a> {
     pub method: &'a [u8],
     /// Path and query.
     pub uri: &'a [u8],
+    /// Which accesses it is alike in work, 1..=64; 0: not known
+    /// ([`kind_of`](crate::nap::work::kind_of)).
+    pub kind: u32,
+    /// 0..=[`PRIORITIES`](super::places::PRIORITIES): so many eighths of the bound it is served sooner.
+    pub priority: u32,
     /// Secret for ticket ids.
     pub secret: [u8; 16],
     /// A random number, for spreading.

@@ -51,6 +51,7 @@ use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
+use crate::nap::work::KindWork;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// An answer that runs this long past its first byte is long.
@@ -99,6 +100,8 @@ pub struct Gate {
     pub samples: WaitHistory,
     /// X.
     pub departures: Departures,
+    /// How long accesses of each kind run.
+    pub work: KindWork,
     /// rho.
     pub conformal: Conformal,
     /// Claims of unredeemed tickets.
@@ -132,6 +135,8 @@ pub struct Leaving {
     pub entered: Micros,
     /// Run Ready since.
     pub granted: Micros,
+    /// It is alike in work to others of this kind; 0: not known.
+    pub kind: u32,
     /// It waited,
     pub waited: bool,
     /// having met this queue,
@@ -184,6 +189,9 @@ impl GateView<'_> {
             return;
         }
         self.permits.residence.record(self.now - leaving.granted);
+        self.gate
+            .work
+            .learn(leaving.kind, self.now - leaving.granted);
         self.note_answer(leaving);
         self.gate
             .set_state(leaving.slot, leaving.index, State::Used);
@@ -370,6 +378,7 @@ impl Gate {
         slope: 0,
         intercept: 0,
         samples: WaitHistory::EMPTY,
+        work: KindWork::EMPTY,
         departures: Departures::EMPTY,
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
@@ -411,6 +420,7 @@ impl Gate {
             slope,
             intercept,
             samples,
+            work,
             departures,
             conformal,
             ledger,
@@ -432,6 +442,7 @@ impl Gate {
         (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
         (*slope, *intercept) = (0, 0);
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        *work = KindWork::EMPTY;
         (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
         ledger.empty();
         slots.begin_after(0);

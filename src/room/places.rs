@@ -10,6 +10,9 @@
 //!   wait        newcomers
 //! ```
 //!
+//! Of the newcomers those with a priority stand before others who have come not much earlier; never
+//! before a ticket holder who came before them ([`Places::first`]).
+//!
 //! Indices in links are one-based, so that all zero is an empty table. [`Places::mend`] rebuilds
 //! every list from the entries after a process died under the lock.
 
@@ -17,6 +20,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use super::owner::{Life, Owner};
 use crate::micros::Micros;
+
+/// The highest priority of an access; each is worth an eighth of the bound.
+pub const PRIORITIES: u32 = 7;
 
 /// In which line an access waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +97,11 @@ pub struct Place {
     pub serial: u32,
     /// Its session's index, one-based: a member; 0 = it has none.
     pub session: u32,
+    /// Deadline less what its priority is worth; the earliest of the newcomers goes first. 0: the
+    /// deadline.
+    pub due: Micros,
+    /// Microseconds it is expected to run, where the queue is counted in work; else 0.
+    pub work: Micros,
     /// Its window (to put the claim back when the visitor leaves before he ran): its start,
     pub start: Micros,
     /// the end of its prime part,
@@ -124,6 +135,8 @@ struct Ends {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Queue {
     lines: [Ends; 3],
+    /// Sum of the places' work.
+    pub work: Micros,
 }
 
 impl Queue {
@@ -135,6 +148,7 @@ impl Queue {
             len: 0,
             _pad: 0,
         }; 3],
+        work: Micros::ZERO,
     };
 
     /// Accesses in all lines.
@@ -178,7 +192,8 @@ impl Places<'_> {
             .map_or(wake::FREE, |w| w.load(SeqCst))
     }
 
-    /// A new place at the end of its line; None when the table is full.
+    /// A new place at the end of its line, or further ahead by its priority; None when the table is
+    /// full.
     pub fn push(&mut self, queue: &mut Queue, line: Line, place: Place) -> Option<u32> {
         let at = self.take_free()?;
         let entry = self.entries.get_mut(at as usize)?;
@@ -187,14 +202,40 @@ impl Places<'_> {
             next: 0,
             prev: 0,
             linked: 0,
+            due: match place.due {
+                Micros::ZERO => place.deadline,
+                due => due,
+            },
             ..place
         };
         self.wakes.get(at as usize)?.store(wake::WAITING, SeqCst);
         self.link_tail(queue, at);
+        if place.due != Micros::ZERO {
+            self.move_ahead(queue, at);
+        }
         Some(at)
     }
 
-    /// Who is served next: guard tickets first, then the earlier deadline of the two other heads.
+    /// The last of its line overtakes those before it that are due later.
+    fn move_ahead(&mut self, queue: &mut Queue, at: u32) {
+        let Some(&Place { due, prev, .. }) = self.place(at) else {
+            return;
+        };
+        let later = std::iter::successors(prev.checked_sub(1), |&at| {
+            self.place(at)?.prev.checked_sub(1)
+        })
+        .take(self.entries.len())
+        .take_while(|&at| self.place(at).is_some_and(|place| place.due > due))
+        .last();
+        if let Some(next) = later {
+            self.unlink(queue, at);
+            self.link_before(queue, at, next);
+        }
+    }
+
+    /// Who is served next: guard tickets first, then the earlier deadline of the two other heads. Of
+    /// the newcomers' head it is the deadline itself, whatever its priority: before a ticket holder
+    /// go those whose deadlines were earlier when he came, and never anybody who came after him.
     pub fn first(&self, queue: &Queue) -> Option<u32> {
         let head = |line: Line| {
             let at = queue.lines[line as usize].head.checked_sub(1)?;
@@ -228,11 +269,13 @@ impl Places<'_> {
             next,
             prev,
             line,
+            work,
             ..
         }) = self.place(at)
         else {
             return;
         };
+        queue.work = queue.work - work;
         let ends = &mut queue.lines[Line::of(line) as usize];
         ends.len = ends.len.saturating_sub(1);
         match prev
@@ -373,9 +416,13 @@ impl Places<'_> {
     }
 
     fn link_tail(&mut self, queue: &mut Queue, at: u32) {
-        let Some(line) = self.place(at).map(|place| Line::of(place.line)) else {
+        let Some((line, work)) = self
+            .place(at)
+            .map(|place| (Line::of(place.line), place.work))
+        else {
             return;
         };
+        queue.work = queue.work + work;
         let ends = &mut queue.lines[line as usize];
         let tail = ends.tail;
         if let Some(last) = tail
@@ -393,6 +440,34 @@ impl Places<'_> {
         }
     }
 
+    /// Link an unlinked place into the line of `next`, right before it.
+    fn link_before(&mut self, queue: &mut Queue, at: u32, next: u32) {
+        let (Some(work), Some((line, prev))) = (
+            self.place(at).map(|place| place.work),
+            self.place(next).map(|place| (place.line, place.prev)),
+        ) else {
+            return;
+        };
+        let link = at.saturating_add(1);
+        let ends = &mut queue.lines[Line::of(line) as usize];
+        ends.len = ends.len.saturating_add(1);
+        queue.work = queue.work + work;
+        match prev
+            .checked_sub(1)
+            .and_then(|p| self.entries.get_mut(p as usize))
+        {
+            Some(before) => before.next = link,
+            None => ends.head = link,
+        }
+        if let Some(after) = self.entries.get_mut(next as usize) {
+            after.prev = link;
+        }
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            (entry.line, entry.prev, entry.next, entry.linked) =
+                (line, prev, next.saturating_add(1), 1);
+        }
+    }
+
     /// Empty the table.
     pub fn clear(&mut self) {
         *self.head = PlacesHead::default();
@@ -403,7 +478,7 @@ impl Places<'_> {
     }
 
     /// After a process died under the lock: rebuild free list and every gate's queue from the
-    /// entries. Waiting places are linked again in the order of their deadlines.
+    /// entries. Waiting places are linked again in the order in which they are due.
     pub fn mend(&mut self, queues: &mut [&mut Queue]) {
         for queue in queues.iter_mut() {
             **queue = Queue::default();
@@ -421,7 +496,7 @@ impl Places<'_> {
             .filter(|&at| self.wake_word(at) == wake::WAITING)
             .filter_map(|at| self.place(at).map(|place| (at, place)))
             .filter(|(_, place)| place.owner.is_some())
-            .map(|(at, place)| (place.deadline, place.entered, at))
+            .map(|(at, place)| (place.due, place.entered, at))
             .collect();
         waiting.sort_unstable();
         for (_, _, at) in waiting {
@@ -525,6 +600,54 @@ pub(crate) mod tests {
             places.free(at);
         }
         order
+    }
+
+    #[test]
+    fn a_priority_overtakes_newcomers_who_are_due_later_and_no_ticket_holder() {
+        let (mut table, mut queue) = (Table::new(8), Queue::default());
+        let mut places = table.places();
+        for (line, deadline, due) in [
+            (Line::Wait, 10, 0),
+            (Line::Wait, 20, 0),
+            (Line::ReAccess, 25, 0),
+            (Line::Wait, 30, 0),
+            (Line::Wait, 40, 15),
+            (Line::Wait, 41, 15),
+            (Line::Wait, 42, 42),
+        ] {
+            let place = Place {
+                due: Micros(due),
+                ..place(deadline as u32, deadline)
+            };
+            places.push(&mut queue, line, place).expect("room");
+        }
+        assert!(places.sound([&queue].into_iter()));
+        places.mend(&mut [&mut queue]);
+        assert!(places.sound([&queue].into_iter()));
+        assert_eq!(drain(&mut places, &mut queue), [10, 25, 40, 41, 20, 30, 42]);
+    }
+
+    #[test]
+    fn a_queues_work_is_that_of_its_places() {
+        let (mut table, mut queue) = (Table::new(8), Queue::default());
+        let mut places = table.places();
+        let of = |serial: u32, work, due| Place {
+            work: Micros(work),
+            due: Micros(due),
+            ..place(serial, serial.into())
+        };
+        let first = places.push(&mut queue, Line::ReAccess, of(10, 5, 0));
+        places.push(&mut queue, Line::Wait, of(11, 7, 0));
+        places.push(&mut queue, Line::Wait, of(12, 9, 3));
+        assert_eq!(queue.work, Micros(21));
+        let owner = Owner::new(Life { child: 1, epoch: 1 }, 99);
+        places.take_over(&mut queue, first.expect("room"), owner);
+        assert!(places.move_head(&mut queue, Line::ReAccess, Line::Wait));
+        assert_eq!(queue.work, Micros(21));
+        places.mend(&mut [&mut queue]);
+        assert_eq!(queue.work, Micros(21));
+        drain(&mut places, &mut queue);
+        assert_eq!(queue.work, Micros::ZERO);
     }
 
     #[test]

@@ -13,8 +13,10 @@ use crate::sqs::sessions::{Limits, Session};
 /// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
 /// wake on the microsecond.
 const SLACK: Micros = Micros::from_millis(50);
-/// Of the rate that was fed forward, what a step adds at least.
+/// Of the rate that was fed forward, what a step adds at least;
 const STEP: f64 = 0.05;
+/// as long as no queue has ever said that there are too many.
+const FIRST_STEP: f64 = 0.1;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
@@ -113,12 +115,26 @@ pub struct Starts {
     pub live: u32,
     /// Who has been told that the next turn is his: the place, one-based.
     pub(super) told: u32,
+    /// Sessions started without a turn, before anything was known.
+    first: u32,
+    _pad: u32,
     /// Statistics.
     pub counts: StartCounts,
     /// The interval in force, second by second, in 0.1 ms.
     pub intervals: Meter,
     /// Mean length of the page queues, in hundredths.
     pub queues: Meter,
+}
+
+/// Who would start a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// No one that is known.
+    Nobody,
+    /// Holders of tickets that will come due.
+    Holders,
+    /// Somebody in the session queue.
+    Queue,
 }
 
 /// How a session came to its end.
@@ -163,11 +179,15 @@ impl Starts {
             }),
             _ => {
                 let law = RateLaw::default();
+                let step = match self.interval.was_lowered() {
+                    true => STEP,
+                    false => FIRST_STEP,
+                };
                 let fed = self.demand.rate(terms.cores).unwrap_or(0.0);
                 Law::Rate(RateLaw {
                     lo: threshold * law.lo / law.hi,
                     hi: threshold,
-                    add: law.add.max(STEP * fed),
+                    add: law.add.max(step * fed),
                     min: 1.0 / max,
                     max: 1.0 / min,
                     ..law
@@ -176,8 +196,8 @@ impl Starts {
         }
     }
 
-    /// Once a second: the mean queue of the pages now, and whether somebody waits to start.
-    pub fn tick(&mut self, now: Micros, queue: f64, wanted: bool) {
+    /// Once a second: the mean queue of the pages now, and who would start.
+    pub fn tick(&mut self, now: Micros, queue: f64, wish: Wish) {
         if self.stepped > now {
             self.stepped = now;
         }
@@ -191,7 +211,7 @@ impl Starts {
         {
             self.interval.raise(rate);
         }
-        self.interval.step(&self.law(), queue, wanted);
+        self.interval.step(&self.law(), queue, self.grants(wish));
         if self.interval != before {
             // The next turn comes by the interval in force, and its holder sleeps until then.
             self.due = self.due.min(now + self.interval.micros());
@@ -202,8 +222,35 @@ impl Starts {
         self.queues.set(now, (queue * 100.0).round() as u32);
     }
 
+    /// Is that a reason for more starts? Whoever waits for his turn is: each turn is taken, and the
+    /// pages tell whether it was one too many. Holders of tickets leave turns unused until theirs
+    /// come due; for them the rate grows no further than what the processors are known to bear.
+    fn grants(&self, wish: Wish) -> bool {
+        match wish {
+            Wish::Nobody => false,
+            Wish::Holders => {
+                let most = self.demand.most(self.terms.cores);
+                most.is_none_or(|most| self.interval.rate() < most)
+            }
+            Wish::Queue => true,
+        }
+    }
+
+    /// Sessions that are started without waiting for a turn, the first of all: as many as accesses
+    /// run at once when nothing is known (`NapRunReady auto`). They tell what a session asks.
+    fn first_ones(&self) -> u32 {
+        match self.terms.how {
+            how::AUTO => self.terms.cores.saturating_mul(2).max(4),
+            _ => 0,
+        }
+    }
+
     /// Take the turn that is due.
     pub fn take(&mut self, now: Micros) -> bool {
+        if self.first < self.first_ones() {
+            self.first += 1;
+            return true;
+        }
         let interval = self.interval.micros();
         self.due = self.due.min(now + interval);
         if self.due > now {
@@ -230,6 +277,9 @@ impl Starts {
             End::Unnamed => &mut counts.unnamed,
         };
         *count = count.saturating_add(1);
+        if how == End::Finished {
+            self.demand.learn_length(session.accesses);
+        }
         // Only of those that ended by themselves the next ones' work can be told.
         if matches!(how, End::Finished | End::Idle) {
             self.demand.learn(session.work.as_secs_f64());
@@ -298,14 +348,54 @@ mod tests {
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
-        starts.tick(at(0), 0.0, false);
+        starts.tick(at(0), 0.0, Wish::Nobody);
         assert_eq!(starts.interval.rate(), 20.0);
         // Steps are a part of what was fed; the paper's tenth would take minutes.
-        starts.tick(at(1000), 0.0, true);
-        assert_eq!(starts.interval.rate().round(), 21.0);
-        starts.tick(at(2000), 9.0, true);
-        assert!(starts.interval.rate() < 18.0);
-        assert_eq!(starts.intervals.at(at(2000)), Some(560));
+        starts.tick(at(1000), 0.0, Wish::Queue);
+        assert_eq!(starts.interval.rate().round(), 22.0);
+        starts.tick(at(2000), 9.0, Wish::Queue);
+        assert!(starts.interval.rate() < 19.0);
+        assert_eq!(starts.intervals.at(at(2000)), Some(535));
         assert_eq!(starts.queues.at(at(2000)), Some(900));
+    }
+
+    #[test]
+    fn the_first_sessions_wait_for_no_turn() {
+        let mut starts = Starts::default();
+        starts.set(StartTerms {
+            on: 1,
+            cores: 2,
+            ..StartTerms::EMPTY
+        });
+        let taken: Vec<bool> = (0..6).map(|_| starts.take(at(0))).collect();
+        assert_eq!(taken, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn holders_raise_the_rate_up_to_what_processors_bear_and_waiters_beyond() {
+        let mut starts = Starts::default();
+        starts.set(StartTerms {
+            on: 1,
+            cores: 2,
+            threshold: 5_000_000,
+            min: Micros::from_millis(1),
+            max: Micros::from_secs(60),
+            ..StartTerms::EMPTY
+        });
+        let mut second = 0;
+        let mut rate_after = |starts: &mut Starts, wish| {
+            for _ in 0..100 {
+                second += 1;
+                starts.tick(at(1000 * second), 0.0, wish);
+            }
+            starts.interval.rate()
+        };
+        assert_eq!(rate_after(&mut starts, Wish::Nobody), 1.0);
+        let mut over = Session::default();
+        over.work = Micros::from_millis(500);
+        (0..8).for_each(|_| starts.note_end(&over, End::Finished));
+        let held = rate_after(&mut starts, Wish::Holders);
+        assert!((4.0..4.2).contains(&held), "{held}");
+        assert!(rate_after(&mut starts, Wish::Queue) > 8.0);
     }
 }

@@ -15,7 +15,8 @@ use super::Tables;
 use super::arrival::Arrival;
 use super::children::Child;
 use super::owner::{Life, Owner};
-use super::starts::{End, Starts};
+use super::places::PRIORITIES;
+use super::starts::{End, Starts, Wish};
 use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
 use crate::micros::Micros;
@@ -326,9 +327,14 @@ impl Tables<'_> {
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
         stay.gate = stay.page;
+        let by_progress = self.gates.get(stay.page as usize);
+        let priority = match by_progress.is_some_and(|page| page.terms.progress == 1) {
+            true => arrival.priority.max(self.progress(stay)),
+            false => arrival.priority,
+        };
         let verdict = self
             .gate(stay.page, now, wakes)
-            .and_then(|mut page| page.enter_member(arrival, stay.session));
+            .and_then(|mut page| page.enter_member(arrival, stay.session, priority));
         if verdict.is_none()
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
         {
@@ -337,11 +343,26 @@ impl Tables<'_> {
         verdict
     }
 
+    /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far in
+    /// parts of what sessions have in the mean.
+    fn progress(&self, stay: &Stay) -> u32 {
+        let at = stay.session.wrapping_sub(1);
+        let session = self.sessions.session(at);
+        let starts = self.starts.get(stay.room as usize);
+        let (Some(session), Some(starts)) = (session, starts) else {
+            return 0;
+        };
+        let part = f64::from(session.accesses) / starts.demand.accesses().max(1.0);
+        (part * f64::from(PRIORITIES))
+            .round()
+            .min(PRIORITIES.into()) as u32
+    }
+
     /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
     pub(super) fn tick_sessions(&mut self, now: Micros) {
         for (room, starts) in self.rooms.iter().zip(self.starts.iter_mut()) {
-            let lobby = room.session_gate.checked_sub(1);
-            let Some(lobby) = lobby.and_then(|at| self.gates.get(at as usize)) else {
+            let at = room.session_gate.wrapping_sub(1) as usize;
+            let (Some(lobby), Some(turns)) = (self.gates.get(at), self.permits.get(at)) else {
                 continue;
             };
             if starts.terms.on == 0 {
@@ -353,11 +374,12 @@ impl Tables<'_> {
                 sum += f64::from(page.queue.len());
                 n += 1.0;
             }
-            starts.tick(
-                now,
-                if n > 0.0 { sum / n } else { 0.0 },
-                !lobby.queue.is_empty(),
-            );
+            let wish = match lobby.queue.is_empty() {
+                false => Wish::Queue,
+                true if turns.outstanding() > 0 && lobby.claims_ahead() > 0 => Wish::Holders,
+                true => Wish::Nobody,
+            };
+            starts.tick(now, if n > 0.0 { sum / n } else { 0.0 }, wish);
         }
         let part = (now.secs_floor() % PARTS) as usize;
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);

@@ -15,6 +15,8 @@ pub mod how {
     pub const FIXED: u32 = 2;
     /// Not at all.
     pub const OFF: u32 = 3;
+    /// By our law, in units of work: the wait limit only.
+    pub const WORK: u32 = 4;
 }
 
 /// A number with the way it is found.
@@ -63,6 +65,10 @@ pub struct Terms {
     pub bind: u32,
     /// Physical places for waiting (H), all gates together.
     pub parked: u32,
+    /// 1: of members, the session nearest its end is served first.
+    pub progress: u32,
+    /// Nothing; to a whole number of eight bytes.
+    pub spare: u32,
 }
 
 impl Choice {
@@ -88,6 +94,8 @@ impl Terms {
         per_client: Choice::EMPTY,
         bind: 0,
         parked: 0,
+        progress: 0,
+        spare: 0,
     };
 
     /// Grace after the end of a ticket: min(60 s, v/2) (ALGORITHMS.md 2.2).

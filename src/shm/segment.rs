@@ -838,6 +838,8 @@ mod tests {
                 client_hash: [0; 2],
                 method: b"GET",
                 uri: b"/",
+                kind: 0,
+                priority: 0,
                 secret: [0; 16],
                 random: 0,
             };

@@ -153,6 +153,7 @@ pub fn random(seed: u64) -> Setup {
         counted_from: Micros::ZERO,
         wake: Micros(rng.below(1000)),
         debts: rng.chance(0.25).then(|| debts(rng)),
+        priorities: 0,
         unguarded: false,
         uncontrolled: false,
     };
@@ -276,7 +277,7 @@ fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {
         overbook: if rng.chance(0.7) { auto } else { fixed(1.25e6) },
         per_client: auto,
         bind: u32::from(rng.chance(0.2)),
-        parked: 0,
+        ..Terms::EMPTY
     }
 }
 

@@ -92,6 +92,8 @@ impl Site {
             client_hash: [owner.0, 1],
             method: b"GET",
             uri: b"/",
+            kind: 0,
+            priority: 0,
             secret: [0; 16],
             random: 0,
         };

@@ -29,6 +29,14 @@ pub struct Service {
 }
 
 impl Service {
+    /// Of which kind a job of this work is, 1 or 2: pages tell it before they run.
+    pub fn kind_of(&self, work_s: f64) -> u32 {
+        match self.law {
+            Law::Mix(_, seconds) if work_s == seconds => 2,
+            _ => 1,
+        }
+    }
+
     /// The work of one job.
     pub fn draw(&self, rng: &mut Rng) -> f64 {
         match self.law {

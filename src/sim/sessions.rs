@@ -156,6 +156,8 @@ impl Shop {
             },
             bind: 0,
             parked: 2000,
+            progress: u32::from(setup.progress),
+            ..Terms::EMPTY
         };
         let [light, heavy] = setup.pace;
         let mut state = State::with_sessions(
@@ -379,7 +381,7 @@ impl Shop {
             }
             (client.inside, self.inside) = (true, self.inside + 1);
         }
-        let heavy = client.page == HEAVY;
+        let heavy = client.page == HEAVY || self.setup.one_gate;
         let access = Access {
             client: at,
             page: client.page,
@@ -641,6 +643,8 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         client_hash: hash_of(client),
         method: b"GET",
         uri: b"/",
+        kind: 0,
+        priority: 0,
         secret: [7; 16],
         random: n.wrapping_mul(0x2545_f491_4f6c_dd1d),
     }
@@ -678,6 +682,8 @@ mod tests {
             pace: [fixed(8), fixed(2)],
             work_s: [0.03, 0.4],
             contention: 0.15,
+            progress: false,
+            one_gate: false,
             length: Micros::from_secs(900),
             silence: Micros::MAX,
         }
@@ -737,5 +743,48 @@ mod tests {
             assert_eq!((outcome.members_refused, outcome.broken), (0, 0), "{told}");
             assert_eq!(Shop::run(any), outcome, "NAP_SEED={seed} gives another run");
         }
+    }
+
+    /// All of a small crowd come at once, as when sales begin: who is given a ticket in the first
+    /// second, when nothing is known, must not hold the rate where it was.
+    #[test]
+    fn a_crowd_that_holds_tickets_raises_the_rate() {
+        let mut rush = setup(24, 1);
+        rush.within = Micros::from_millis(50);
+        rush.think = Think::Exponential(0.5);
+        rush.timeouts = [Micros::from_secs(15); 2];
+        rush.bound = Micros::from_secs(4);
+        rush.work_s = [0.003, 0.174];
+        rush.length = Micros::from_secs(60);
+        let outcome = Shop::run(rush);
+        let rates = outcome.course.iter().map(|second| 1.0 / second.interval);
+        let rates: Vec<u32> = rates.map(|rate| rate.round() as u32).collect();
+        let told = format!("{} sessions, starts a second: {rates:?}", outcome.sessions);
+        println!("{told}");
+        assert_eq!((outcome.mid_session, outcome.broken), (0, 0), "{told}");
+        assert!(outcome.sessions > 260, "{told}");
+    }
+
+    /// `NapPriority progress`, where all pages share one gate.
+    #[test]
+    fn nearest_its_end_first_breaks_nothing_off() {
+        let mut finished = [0; 2];
+        for (at, progress) in [(0, false), (1, true)] {
+            for seed in 1..=3 {
+                let mut shop = setup(200, seed);
+                (shop.progress, shop.one_gate) = (progress, true);
+                shop.pace[1] = fixed(4);
+                shop.length = Micros::from_secs(600);
+                let outcome = Shop::run(shop);
+                let kept = (outcome.members_refused, outcome.mid_session, outcome.broken);
+                assert_eq!(kept, (0, 0, 0), "{seed}");
+                finished[at] += outcome.sessions;
+            }
+        }
+        println!(
+            "sessions: {} in order, {} by progress",
+            finished[0], finished[1]
+        );
+        assert!(finished[1] * 100 > finished[0] * 97, "{finished:?}");
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::crowd::Manners;
+use super::rng::Rng;
 use super::server::{Curve, Law, Service};
 use crate::bwshare::limits::Limits;
 use crate::micros::Micros;
@@ -99,6 +100,8 @@ pub struct Setup {
     pub wake: Micros,
     /// What an address may owe; None: no debts.
     pub debts: Option<Limits>,
+    /// Each visitor has a priority up to this one.
+    pub priorities: u32,
     /// Nobody is put off at his deadline: the paper's module had no such guard.
     pub unguarded: bool,
     /// The room is bypassed: whoever comes runs at once (the uncontrolled server).
@@ -128,7 +131,7 @@ impl Default for Setup {
                 overbook: auto,
                 per_client: auto,
                 bind: 0,
-                parked: 0,
+                ..Terms::EMPTY
             },
             pace: Pace::default(),
             workers: Workers {
@@ -153,6 +156,7 @@ impl Default for Setup {
             counted_from: Micros::ZERO,
             wake: Micros(100),
             debts: None,
+            priorities: 0,
             unguarded: false,
             uncontrolled: false,
         }
@@ -189,6 +193,14 @@ impl Setup {
             && self.is_untroubled()
             && slowest * self.service.mean_s < terms.bound.as_secs_f64() / 8.0
             && laws.iter().all(|law| law.how == how::AUTO)
+    }
+
+    /// The priority of a visitor.
+    pub(super) fn priority_of(&self, client: u32) -> u32 {
+        match self.priorities {
+            0 => 0,
+            most => Rng::new(self.seed, u64::from(client)).below(u64::from(most) + 1) as u32,
+        }
     }
 
     /// The laws of the paper: its line, its slots, no deadline guard.

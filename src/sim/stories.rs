@@ -97,6 +97,8 @@ impl Story {
             client_hash: [visitor.into(), (net | 1 << 20).into()],
             method: b"GET",
             uri: b"/",
+            kind: 0,
+            priority: 0,
             secret: [0; 16],
             random: 0,
         };

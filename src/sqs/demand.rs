@@ -1,12 +1,15 @@
 //! [`Demand`]: what a session asks of the server, learnt from sessions that are over: the sum of
-//! the residences of its accesses. It is fed forward once, so that a server whose sessions are
-//! light need not be found out in steps of a tenth of a session a second (ALGORITHMS.md 3.4).
+//! the residences of its accesses. It is fed forward while the first few end, so that a server whose
+//! sessions are light need not be found out in steps of a tenth of a session a second (ALGORITHMS.md
+//! 3.4).
 //!
 //! Residence is longer than the processor's work where pages share it, so the rate that follows is
 //! too low rather than too high.
 
 /// Sessions that must be over before their mean is believed.
-const ENOUGH: u32 = 8;
+const ENOUGH: u32 = 2;
+/// Sessions after which it is fed forward no more: from then on the pages' queues tell.
+const SETTLED: u32 = 8;
 /// Part of the processors that the sessions of the first rate may use.
 const SHARE: f64 = 0.5;
 /// Of a session of which nothing is known, seconds (the paper's own is 0.58).
@@ -20,9 +23,11 @@ const ALPHA: f64 = 0.05;
 pub struct Demand {
     /// Seconds, as bits of an f64.
     mean: u64,
+    /// Accesses of a finished session, the mean, as bits of an f64.
+    length: u64,
     /// Sessions it is of; saturates.
     sessions: u32,
-    /// 1: it has been fed forward.
+    /// Sessions that the mean was of when it was last fed forward.
     fed: u32,
 }
 
@@ -30,6 +35,7 @@ impl Demand {
     /// Nothing known.
     pub const EMPTY: Demand = Demand {
         mean: 0,
+        length: 0,
         sessions: 0,
         fed: 0,
     };
@@ -46,12 +52,23 @@ impl Demand {
     }
 
     fn mean(&self) -> f64 {
-        let mean = f64::from_bits(self.mean);
-        if mean.is_finite() && mean > 0.0 {
-            mean
+        sound(self.mean)
+    }
+
+    /// A session that came to its end has had so many accesses.
+    pub fn learn_length(&mut self, accesses: u32) {
+        let (mean, new) = (self.accesses(), f64::from(accesses));
+        let next = if mean > 0.0 {
+            mean + ALPHA * (new - mean)
         } else {
-            0.0
-        }
+            new
+        };
+        self.length = next.to_bits();
+    }
+
+    /// Accesses of a session, the mean; 0: not known.
+    pub fn accesses(&self) -> f64 {
+        sound(self.length)
     }
 
     /// Mean work of a session in seconds, once enough are over.
@@ -69,11 +86,27 @@ impl Demand {
         Some(SHARE * f64::from(cores.max(1)) / self.mean_s()?)
     }
 
-    /// The same, told once.
+    /// The rate that sessions may have together with nothing else: no residence is shorter than its
+    /// work, so it does not ask too much of the processors.
+    pub fn most(&self, cores: u32) -> Option<f64> {
+        Some(self.rate(cores)? / SHARE)
+    }
+
+    /// The rate, told when twice as many sessions are over as last time, until they are enough.
     pub fn feed(&mut self, cores: u32) -> Option<f64> {
-        let rate = self.rate(cores).filter(|_| self.fed == 0)?;
-        self.fed = 1;
+        let due = self.fed < SETTLED && self.sessions / 2 >= self.fed;
+        let rate = self.rate(cores).filter(|_| due)?;
+        self.fed = self.sessions;
         Some(rate)
+    }
+}
+
+/// Shared memory may hold anything.
+fn sound(bits: u64) -> f64 {
+    let value = f64::from_bits(bits);
+    match value.is_finite() && value > 0.0 {
+        true => value,
+        false => 0.0,
     }
 }
 
@@ -82,15 +115,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_is_told_once_when_enough_sessions_are_over() {
+    fn the_mean_is_told_of_two_sessions_of_four_and_of_eight() {
         let mut demand = Demand::EMPTY;
-        for _ in 0..ENOUGH - 1 {
-            demand.learn(0.25);
-            assert_eq!(demand.feed(2), None);
+        let mut told = Vec::new();
+        for session in 1..40 {
+            demand.learn(if session < 3 { 0.5 } else { 0.25 });
+            told.extend(demand.feed(2).map(|rate| (session, rate.round() as u32)));
         }
-        demand.learn(0.25);
-        assert_eq!(demand.feed(2), Some(4.0));
-        assert_eq!(demand.feed(2), None);
+        assert_eq!(told, [(2, 2), (4, 3), (8, 3)]);
+        assert_eq!(demand.most(2), demand.rate(2).map(|rate| 2.0 * rate));
         for _ in 0..200 {
             demand.learn(1.0);
         }
@@ -101,6 +134,7 @@ mod tests {
     fn what_is_no_number_teaches_nothing_and_ruins_nothing() {
         let mut demand = Demand {
             mean: u64::MAX,
+            length: u64::MAX,
             sessions: u32::MAX,
             fed: 0,
         };

@@ -31,7 +31,8 @@ pub struct Interval {
     seconds: u64,
     /// Steps for which it is held.
     hold: u32,
-    _pad: u32,
+    /// Not 0: it has been lowered since it was begun.
+    lowered: u32,
 }
 
 /// How the interval is found.
@@ -98,7 +99,7 @@ impl Interval {
     pub const EMPTY: Interval = Interval {
         seconds: 0,
         hold: 0,
-        _pad: 0,
+        lowered: 0,
     };
 
     /// One of so many seconds.
@@ -127,6 +128,11 @@ impl Interval {
     /// Starts a second.
     pub fn rate(&self) -> f64 {
         1.0 / self.seconds()
+    }
+
+    /// Has a queue ever said that there were too many starts?
+    pub fn was_lowered(&self) -> bool {
+        self.lowered != 0
     }
 
     /// At least so many starts a second from now on, for it is known what they ask of the server.
@@ -162,7 +168,7 @@ impl Interval {
             return;
         }
         let rate = if queue > law.hi {
-            self.hold = law.hold;
+            (self.hold, self.lowered) = (law.hold, 1);
             self.rate() * law.mul
         } else if queue < law.lo && wanted {
             self.rate() + law.add
@@ -250,7 +256,7 @@ mod tests {
                     let mut interval = Interval {
                         seconds: bits,
                         hold: u32::MAX,
-                        _pad: 0,
+                        lowered: 0,
                     };
                     for _ in 0..5 {
                         interval.step(law, queue, true);

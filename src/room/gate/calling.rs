@@ -113,14 +113,14 @@ impl GateView<'_> {
         };
         let service = self.permits.residence.mean_s();
         let guess = service.unwrap_or(gate.terms.bound.as_secs_f64() / 8.0);
-        let rate = gate.departures.throughput();
+        let rate = gate.throughput();
         Facts {
             now: self.now,
             free,
             permits: limit,
             queued,
-            limit: match gate.terms.wait_limit.how {
-                how::AUTO if gate.decided == 0 => limit,
+            limit: match gate.decided {
+                0 if gate.is_by_law() => limit,
                 _ => gate.limit,
             },
             claims: gate

@@ -13,7 +13,7 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::control::Mode;
 use crate::room::history::Fate;
-use crate::room::places::{Line, Place, wake};
+use crate::room::places::{Line, PRIORITIES, Place, wake};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 
@@ -104,6 +104,7 @@ impl GateView<'_> {
     pub(super) fn fits_newcomer(&self, arrival: &Arrival<'_>) -> bool {
         let gate = &*self.gate;
         let (now, bound) = (self.now, gate.terms.bound);
+        let met = self.met(arrival.kind);
         let claims = gate.ledger.max_claims(now, now + bound);
         let parked = match arrival.parking {
             Parking::Anybody => true,
@@ -120,7 +121,7 @@ impl GateView<'_> {
                     // All workers there can be suffice even if nobody leaves in time. Those of the
                     // children present are fewer when httpd has ended idle ones, which it starts
                     // again when it needs them: here the queue is trusted to go down half as fast.
-                    ledger.admits(now, bound, queued, gate.limit, drain)
+                    ledger.admits(now, bound, met, gate.limit, drain)
                         && queued.saturating_add(claims) < gate.places()
                         && ledger.admits(now, bound, queued, workers, drain / 2.0)
                 }
@@ -167,7 +168,8 @@ impl GateView<'_> {
         standing: Standing,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        let queue = self.gate.queue.len();
+        let others = self.gate.queue.len();
+        let queue = self.met(arrival.kind);
         // A guess from nothing must not count against the line's spread (rho).
         let predicted = match self.gate.decided {
             0 => Micros::ZERO,
@@ -188,6 +190,8 @@ impl GateView<'_> {
             deadline,
             queue,
             predicted,
+            due: self.due(deadline, arrival.priority),
+            work: self.work_of(arrival.kind),
             ..Place::default()
         };
         if let Some(ticket) = ticket {
@@ -200,7 +204,7 @@ impl GateView<'_> {
             }
         }
         // Raised before the permits are looked at again: whoever releases from now on sees us.
-        self.permits.set_waiting(queue.saturating_add(1));
+        self.permits.set_waiting(others.saturating_add(1));
         let Some(at) = self.places.push(&mut self.gate.queue, line, place) else {
             self.publish_waiting();
             return match (ticket, standing) {
@@ -209,7 +213,7 @@ impl GateView<'_> {
             };
         };
         self.gate.queued_until = self.gate.queued_until.max(deadline);
-        if queue == 0 {
+        if others == 0 {
             let running = self.permits.limit();
             self.gate.departures.begin(self.now, running);
         }
@@ -237,5 +241,13 @@ impl GateView<'_> {
             redeemed,
             re_access,
         })
+    }
+
+    /// When a newcomer with this deadline is due, by his priority; zero: by the deadline.
+    pub(super) fn due(&self, deadline: Micros, priority: u32) -> Micros {
+        match u64::from(priority.min(PRIORITIES)) {
+            0 => Micros::ZERO,
+            n => deadline - Micros(self.gate.terms.bound.0 / u64::from(PRIORITIES + 1) * n),
+        }
     }
 }

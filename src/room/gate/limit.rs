@@ -71,7 +71,7 @@ impl GateView<'_> {
             _ => {}
         }
         self.gate.limit = self.gate.wanted.min(parked);
-        if self.gate.decided == 0 && terms.wait_limit.how == how::AUTO {
+        if self.gate.decided == 0 && self.gate.is_by_law() {
             self.gate.decided = 1;
             self.shed();
         }
@@ -92,7 +92,7 @@ impl GateView<'_> {
     /// The first rate is known: newcomers beyond what fits the bound are told at once, the newest
     /// first.
     pub(super) fn shed(&mut self) {
-        while self.gate.queue.len() > self.gate.limit
+        while self.met(0) > self.gate.limit
             && let Some(at) = self.places.last_newcomer(&self.gate.queue)
         {
             self.places.unlink(&mut self.gate.queue, at);
@@ -133,6 +133,35 @@ impl GateView<'_> {
     }
 
     /// Predicted response time of an access that meets `queue` waiting.
+    /// The queue that an access of this kind meets, as the wait limit counts it: in accesses, or under
+    /// `NapWaitLimit work` in accesses of mean work, what its own is beyond the mean included
+    /// (ALGORITHMS.md 1.5).
+    pub(super) fn met(&self, kind: u32) -> u32 {
+        let queue = &self.gate.queue;
+        let mean_s = match self.gate.terms.wait_limit.how {
+            how::WORK => self.permits.residence.mean_s(),
+            _ => None,
+        };
+        let Some(mean_s) = mean_s.filter(|mean_s| *mean_s > 0.0) else {
+            return queue.len();
+        };
+        let own = self.gate.work.mean(kind);
+        let own_s = own.map_or(mean_s, Micros::as_secs_f64);
+        let beyond = f64::from(self.permits.limit()) * (own_s / mean_s - 1.0);
+        let before = queue.work.as_secs_f64() / mean_s;
+        (before + beyond).round().clamp(0.0, f64::from(u32::MAX)) as u32
+    }
+
+    /// What an access of this kind is expected to run, where the queue is counted in work.
+    pub(super) fn work_of(&self, kind: u32) -> Micros {
+        match self.gate.terms.wait_limit.how {
+            how::WORK => self.gate.work.mean(kind).unwrap_or_else(|| {
+                Micros::from_secs_f64(self.permits.residence.mean_s().unwrap_or(0.0))
+            }),
+            _ => Micros::ZERO,
+        }
+    }
+
     pub(super) fn predict(&self, queue: u32) -> Micros {
         if let Some(line) = self.gate.line() {
             return Micros::from_secs_f64(line.predict(queue));
@@ -164,6 +193,11 @@ impl Gate {
             SESSION => self.line().map(|line| 1.0 / line.slope),
             _ => self.departures.throughput(),
         }
+    }
+
+    /// Our law sets the wait limit, whatever it counts in.
+    pub(super) fn is_by_law(&self) -> bool {
+        matches!(self.terms.wait_limit.how, how::AUTO | how::WORK)
     }
 
     /// The wait limit the rule asks for; none: not known before a queue has formed.

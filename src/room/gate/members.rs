@@ -74,8 +74,13 @@ impl GateView<'_> {
         (self.next() == Some(place)).then_some(starts.due)
     }
 
-    /// A member comes to a page. None: no place is left to wait on, let him pass.
-    pub fn enter_member(&mut self, arrival: &Arrival<'_>, session: u32) -> Option<Verdict> {
+    /// A member comes to a page, with this priority. None: no place is left to wait on, let him pass.
+    pub fn enter_member(
+        &mut self,
+        arrival: &Arrival<'_>,
+        session: u32,
+        priority: u32,
+    ) -> Option<Verdict> {
         self.tick();
         if self.gate.queue.is_empty()
             && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
@@ -84,7 +89,8 @@ impl GateView<'_> {
             return Some(Verdict::Run(permit));
         }
         self.refresh_limit();
-        let queue = self.gate.queue.len();
+        let others = self.gate.queue.len();
+        let queue = self.met(arrival.kind);
         let deadline = self.now + FOR_EVER;
         let place = Place {
             owner: arrival.owner,
@@ -98,15 +104,17 @@ impl GateView<'_> {
                 _ => self.predict(queue),
             },
             session: session.max(1),
+            due: self.due(deadline, priority),
+            work: self.work_of(arrival.kind),
             ..Place::default()
         };
         // As in seat(): raised before the permits are looked at again.
-        self.permits.set_waiting(queue.saturating_add(1));
+        self.permits.set_waiting(others.saturating_add(1));
         let Some(at) = self.places.push(&mut self.gate.queue, Line::Wait, place) else {
             self.publish_waiting();
             return None;
         };
-        if queue == 0 {
+        if others == 0 {
             let running = self.permits.limit();
             self.gate.departures.begin(self.now, running);
         }

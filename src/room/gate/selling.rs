@@ -35,7 +35,7 @@ impl GateView<'_> {
     /// Sell the next ticket; None when nothing can be promised.
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
-        let predicted = self.predict(self.gate.queue.len());
+        let predicted = self.predict(self.met(0));
         let now = self.now;
         let gate = &mut *self.gate;
         let terms = gate.terms;
@@ -146,9 +146,9 @@ impl Gate {
     /// follows from the rate of sale, which X and phi set; L, which sees the spread of response
     /// times too, is for newcomers.
     pub(super) fn places(&self) -> u32 {
-        match self.terms.wait_limit.how {
-            how::AUTO => self.terms.parked.max(self.limit),
-            _ => self.limit,
+        match self.is_by_law() {
+            true => self.terms.parked.max(self.limit),
+            false => self.limit,
         }
     }
 

@@ -61,6 +61,10 @@ pub struct ShopSetup {
     pub work_s: [f64; 2],
     /// What each search beyond the second takes of the others' speed.
     pub contention: f64,
+    /// The session nearest its end is served first.
+    pub progress: bool,
+    /// The light pages have the heavy one's gate.
+    pub one_gate: bool,
     /// It goes on no longer; a run in which no session has ended for `silence` neither.
     pub length: Micros,
     /// See `length`.

@@ -164,6 +164,8 @@ fn setup(kept: Kept, variant: &Variant, clients: usize, seed: u64) -> ShopSetup 
         pace: [found(page_law); 2],
         work_s: [0.03, 0.4],
         contention: CONTENTION,
+        progress: false,
+        one_gate: false,
         length: LENGTH,
         silence: SILENCE,
     }
