@@ -69,6 +69,22 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
         ("NapAdmit never", "\"never\""),
         ("NapStatic perhaps", "must be On or Off"),
         ("NapExempt \"%{REQUEST_URI} =~\"", "is not an expression"),
+        (
+            "NapPriority 3 \"%{REQUEST_URI} =~\"",
+            "is not an expression",
+        ),
+        (
+            "NapPriority 8 true",
+            "\"8\" is out of range; use a number from 1 to 7",
+        ),
+        (
+            "NapPriority high",
+            "wants a number from 1 to 7 and an expression",
+        ),
+        (
+            "NapPriority 3",
+            "wants a number from 1 to 7 and an expression",
+        ),
     ];
     for (line, words) in room {
         let said = complaint(&in_room(line));

@@ -82,6 +82,7 @@ fn elastic(input: &Elastic) -> Value {
         k_hist: p.k_hist,
         rest: p.rest,
         start_gain: p.start_gain,
+        halves: false,
     };
     let mut hill = ElasticHill::EMPTY;
     let see = |&(finished, elapsed_s, saturated): &(f64, f64, bool)| {

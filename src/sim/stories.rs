@@ -11,11 +11,13 @@ use crate::nap::ticket::Ticket;
 use crate::nap::wait_limit::Conformal;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
+use crate::room::children::Workers;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::{Life, Owner};
 use crate::room::places::wake;
 use crate::room::terms::{Choice, Terms, how};
 use crate::room::verdict::{Reason, Refusal, Seat, Verdict};
+use crate::sqs::page_scheduler::{Pace, law};
 
 const AUTO: Choice = Choice {
     how: how::AUTO,
@@ -664,4 +666,33 @@ fn under_a_lowered_bound_no_claim_begins_before_those_of_the_old_have_left() {
         ticket.start >= story.now + Micros::from_millis(1500),
         "{ticket:?}"
     );
+}
+
+/// A default room on event: 150 workers, a tenth in reserve. The most that a limit may find is half of
+/// them; who could wait beside a fixed limit of ten must be able to wait.
+#[test]
+fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
+    let workers = Workers {
+        per_pool: 150,
+        reserve: 15,
+        threaded: 0,
+        pools: 1,
+    };
+    let pace = Pace {
+        law: law::AUTO,
+        start: 4,
+        lo: 1,
+        hi: 75,
+        ..Pace::default()
+    };
+    let mut story = Story::new(terms(AUTO));
+    story.state.pace(pace, workers, story.now);
+    let mut parked = |limit: u32| {
+        story.state.permits().set_limit(limit);
+        story.pass(1000);
+        let now = story.now;
+        story.state.locked(|tables, wakes| tables.tick(now, wakes));
+        story.state.gate().terms.parked
+    };
+    assert_eq!([4, 10, 60].map(&mut parked), [127, 115, 60]);
 }

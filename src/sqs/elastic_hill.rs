@@ -8,14 +8,16 @@
 //! side of beta, the knee a little below the top.
 //!
 //! ```text
-//!   Start  double until doubling gains less than 2^0.3 ─► Probe
+//!   Start  double until doubling gains less than 2^0.3; if the first does, halve until
+//!          that loses more ─► Probe
 //!   Probe  pairs (lo, hi), (hi, lo), ... ─┬─ e > beta for sure ─► b up ───┐
 //!            ▲                            ├─ e < beta for sure ─► b down ─┤
 //!            └────────────────────────────┴───────────────────────────────┘
 //!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
 //! ```
 //!
-//! Two things are not in 3.3. Where limits are small a step is a whole one: up from (1, 2) and down
+//! Three things are not in 3.3. It halves at the start: of several pages that share the machine each
+//! begins with what is enough for all, and steps down by a seventh take minutes. Where limits are small a step is a whole one: up from (1, 2) and down
 //! from (2, 3) would alternate for ever, half of the time at 1. Such a turn says that the common end is
 //! the best there is: it rests there, twice as long each time. And a rest ends at once when progress
 //! is another than when it began, as something has changed.
@@ -61,8 +63,10 @@ pub struct Settings {
     pub k_hist: u32,
     /// Windows it rests; after a turn up to [`LONGEST`] times as many.
     pub rest: u32,
-    /// Elasticity below which doubling stops.
+    /// Elasticity below which doubling stops, and above which halving does.
     pub start_gain: f64,
+    /// It may begin with halving where the first doubling has gained nothing (not in 3.3).
+    pub halves: bool,
 }
 
 impl Default for Settings {
@@ -81,6 +85,7 @@ impl Default for Settings {
             k_hist: 24,
             rest: 20,
             start_gain: 0.3,
+            halves: false,
         }
     }
 }
@@ -101,7 +106,7 @@ pub struct Sight {
 /// Where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Doubling.
+    /// Doubling, or halving.
     Start,
     /// Comparing.
     Probe,
@@ -302,25 +307,34 @@ impl ElasticHill {
     }
 
     fn start(&mut self, limit: u32, n: f64, x: f64, settings: &Settings) -> Option<Step> {
-        let gained = match self.before {
-            0 => settings.start_gain,
-            before if before < limit => {
-                (x / f64::from_bits(self.before_x)).ln()
-                    / (f64::from(limit) / f64::from(before)).ln()
-            }
-            _ => 0.0,
-        };
-        let twice = limit.saturating_mul(2);
+        let (lo, hi) = range(settings);
+        let (up, down) = (limit.saturating_mul(2), limit / 2);
+        let before = self.before;
+        let gained = (x / f64::from_bits(self.before_x)).ln()
+            / (f64::from(limit) / f64::from(before.max(1))).ln();
         // What is not a number is no gain either.
         let gains = gained >= settings.start_gain;
-        if gains && twice <= range(settings).1 {
+        let (best, next) = match () {
+            () if before == 0 && up <= hi => (limit, up),
+            () if before == 0 => (limit, down),
+            () if before < limit && gains => (limit, up),
+            // The first doubling has gained nothing: perhaps half does as well.
+            () if before < limit => {
+                let first = before == settings.start.clamp(lo, hi);
+                (before, if first { before / 2 } else { 0 })
+            }
+            () if gains => (before, 0),
+            () => (limit, down),
+        };
+        if best == limit {
             (self.before, self.before_n, self.before_x) = (limit, n.to_bits(), x.to_bits());
-            self.limit = twice;
-            return Some(Step::Moved);
         }
-        let middle = if gains { limit } else { self.before };
-        self.set_middle(f64::from(middle), settings);
-        self.probe(settings);
+        if (lo..=hi).contains(&next) && (next > best || settings.halves) {
+            self.limit = next;
+        } else {
+            self.set_middle(f64::from(best), settings);
+            self.probe(settings);
+        }
         Some(Step::Moved)
     }
 

@@ -291,6 +291,7 @@ impl PageScheduler {
                 Phase::Probe => default.n_min.min(N_FEW * f64::from(1 + self.hill.pairs())),
                 _ => default.n_min,
             },
+            halves: true,
             ..default
         }
     }

@@ -297,17 +297,9 @@ fn a_light_and_a_heavy_page_get_their_best_limits() {
         arrivals: 40.0,
         ..page(0.015)
     };
-    for (pages, least) in [
-        ([light.clone(), page(0.2)], [0.95, 0.93]),
-        // What one of two does changes the whole half as much: it takes longer to be seen.
-        ([page(0.01), page(0.1)], [0.9, 0.9]),
-    ] {
+    for pages in [[light, page(0.2)], [page(0.01), page(0.1)]] {
         let reached = reached(&pages, CPU, AUTO);
-        let enough = reached
-            .iter()
-            .zip(least)
-            .all(|(part, least)| *part >= least);
-        assert!(enough, "{reached:?}");
+        assert!(reached.iter().all(|part| *part >= 0.95), "{reached:?}");
     }
 }
 

@@ -1,0 +1,62 @@
+//! `NapPriority` on a real httpd: who is served sooner, and that the queue can be counted in work.
+
+mod httpd;
+
+use httpd::{Builder, for_each_mpm, wait_until};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Notes that it runs.
+const NOTE: &str = r#"#!/bin/sh
+echo "$QUERY_STRING" >>"$BOARD_DIR/order"
+printf 'Content-Type: text/plain\r\n\r\nnoted\n'
+"#;
+
+fn site(lines: &str) -> Builder {
+    httpd::Httpd::builder()
+        .nap()
+        .holding()
+        .config(&format!(
+            "<NapRoom site>\nNapRunReady 1\nNapWaitMax 1min\n{lines}\n</NapRoom>"
+        ))
+        .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+        .cgi("note", NOTE)
+}
+
+/// Those who came to a full room one by one, in the order in which they ran.
+fn order(site: Builder, come: &[&str]) -> Vec<String> {
+    let httpd = site.start();
+    let held = httpd.hold("first", 1);
+    let mut visitors = Vec::new();
+    for (before, query) in come.iter().enumerate() {
+        visitors.push(httpd.get_later(&format!("/cgi-bin/note?{query}")));
+        wait_until("he waits", PATIENCE, || httpd.waiting() == before + 1);
+    }
+    held.release();
+    for visitor in visitors {
+        assert_eq!(visitor.join().expect("no panic").status, 200);
+    }
+    let said = std::fs::read_to_string(httpd.root().join("data/order")).expect("they have run");
+    said.lines().map(str::to_owned).collect()
+}
+
+const COME: [&str; 5] = ["a", "b", "guest", "vip", "guest2"];
+
+#[test]
+fn the_highest_priority_whose_expression_is_true_counts() {
+    let lines = "NapPriority 2 \"%{QUERY_STRING} =~ /^guest/\"
+        NapPriority 6 \"%{QUERY_STRING} == 'vip'\"
+        NapPriority 1 \"%{QUERY_STRING} == 'vip'\"";
+    for_each_mpm(|mpm| {
+        let order = order(site(lines).mpm(mpm), &COME);
+        assert_eq!(order, ["vip", "guest", "guest2", "a", "b"]);
+    });
+}
+
+#[test]
+fn without_priorities_and_counted_in_work_they_run_as_they_came() {
+    for lines in ["", "NapWaitLimit work", "NapPriority progress"] {
+        assert_eq!(order(site(lines), &COME), COME, "{lines}");
+    }
+}
