@@ -10,6 +10,7 @@
 //!   usual settings;
 //! - proxied: what rooms are for, a page of an application behind mod_proxy, in the same way; only
 //!   httpd is counted;
+//! - admitted, member: the first once more as an access of a session's, in a room with pages;
 //! - admitted, debts: the first once more with `BwShare On` for everything;
 //! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
 //!   on a connection of its own, as polls are;
@@ -83,6 +84,7 @@ type Row = (&'static str, fn() -> [f64; 2], f64);
 
 const ROWS: [Row; 7] = [
     ("admitted", admitted, 1.027),
+    ("admitted, member", admitted_member, 1.035),
     ("admitted, debts", admitted_with_debts, 1.025),
     ("admitted, Debian", admitted_by_debian, 1.022),
     ("proxied", proxied, 1.015),
@@ -150,6 +152,36 @@ fn admitted_with_debts() -> [f64; 2] {
     admitted_where("debts", |builder| {
         builder.config(&debts("1000000 100000\nBwShareBytes 1G 1G"))
     })
+}
+
+/// The same for a member of a session, where there are pages.
+fn admitted_member() -> [Count; 2] {
+    let config = room(
+        "NapRunReady 2\nNapPage search ^/search$\nNapPage page ^/page/\n\
+         NapSession start=^/page/start end=^/page/end\nNapSessionStart 1ms",
+    );
+    let server = |nap| server(nap, &config).file("htdocs/page/start.html", "welcome");
+    let begin = |stream: &mut TcpStream| {
+        let answer = exchange(stream, "/page/start.html");
+        let cookie = answer.split_once("Set-Cookie: naps~r=").map(|(_, rest)| rest);
+        let value = cookie.and_then(|rest| rest.split(';').next());
+        value.map(str::to_owned)
+    };
+    let started = {
+        let httpd = server(true).under(&[]).start();
+        begin(&mut httpd.connect()).expect("a session begins")
+    };
+    let ask = |httpd: &Httpd, requests: u32| {
+        let mut stream = httpd.connect();
+        // Without the module nobody sets one, but it is sent there as well.
+        let cookie = begin(&mut stream).unwrap_or_else(|| "x".repeat(started.len()));
+        for _ in 0..requests {
+            let header = format!("Cookie: naps~r={cookie}\r\n");
+            let answer = exchange_with(&mut stream, "/page/a.html", &header);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    };
+    [false, true].map(|nap| per_request("member", nap, || server(nap), ask))
 }
 
 /// The same on a server as Debian sets it up.
@@ -376,7 +408,12 @@ fn count(path: &Path) -> f64 {
 
 /// Asks for a path and reads one answer of known length, or to the end.
 fn exchange(stream: &mut TcpStream, path: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    exchange_with(stream, path, "")
+}
+
+/// The same with further headers, each with the end of its line.
+fn exchange_with(stream: &mut TcpStream, path: &str, headers: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).expect("httpd reads");
     let (mut answer, mut part) = (Vec::new(), [0; 16384]);
     loop {
