@@ -22,6 +22,7 @@ fn site(lines: &str) -> Builder {
         ))
         .config("<Location /cgi-bin>\nNapUse site\n</Location>")
         .cgi("note", NOTE)
+        .expect_log("wants MaxRequestWorkers", "six visitors are no crowd")
 }
 
 /// Those who came to a full room one by one, in the order in which they ran.
