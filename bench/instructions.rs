@@ -163,7 +163,9 @@ fn admitted_member() -> [Count; 2] {
     let server = |nap| server(nap, &config).file("htdocs/page/start.html", "welcome");
     let begin = |stream: &mut TcpStream| {
         let answer = exchange(stream, "/page/start.html");
-        let cookie = answer.split_once("Set-Cookie: naps~r=").map(|(_, rest)| rest);
+        let cookie = answer
+            .split_once("Set-Cookie: naps~r=")
+            .map(|(_, rest)| rest);
         let value = cookie.and_then(|rest| rest.split(';').next());
         value.map(str::to_owned)
     };
