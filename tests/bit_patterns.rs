@@ -346,6 +346,8 @@ impl Server {
             client_hash: [client, client >> 1],
             method: b"GET",
             uri: b"/",
+            kind: 0,
+            priority: 0,
             secret: self.segment.head().secret,
             random: self.rng.bits(),
         }
