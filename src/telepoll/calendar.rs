@@ -64,7 +64,7 @@ impl Grid {
 fn spread(k: u64, length_ns: u64) -> u64 {
     // Multiples of the golden ratio, modulo one.
     let part = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (u128::from(part) * u128::from(length_ns) >> 64) as u64
+    ((u128::from(part) * u128::from(length_ns)) >> 64) as u64
 }
 
 fn pack(number: u64, count: u64) -> u64 {
