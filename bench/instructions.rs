@@ -82,7 +82,7 @@ BrowserMatch "^gvfs" redirect-carefully
 /// A row of the table: its name, what is measured (without and with the module), its bound.
 type Row = (&'static str, fn() -> [f64; 2], f64);
 
-const ROWS: [Row; 7] = [
+const ROWS: [Row; 8] = [
     ("admitted", admitted, 1.027),
     ("admitted, member", admitted_member, 1.035),
     ("admitted, debts", admitted_with_debts, 1.025),
@@ -155,7 +155,7 @@ fn admitted_with_debts() -> [f64; 2] {
 }
 
 /// The same for a member of a session, where there are pages.
-fn admitted_member() -> [Count; 2] {
+fn admitted_member() -> [f64; 2] {
     let config = room(
         "NapRunReady 2\nNapPage search ^/search$\nNapPage page ^/page/\n\
          NapSession start=^/page/start end=^/page/end\nNapSessionStart 1ms",
