@@ -39,7 +39,7 @@ struct Round {
 fn option(name: &str, usual: &str) -> String {
     let args = std::env::args();
     let given = args.filter_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
-    given.last().unwrap_or(usual.to_owned())
+    given.reduce(|_, last| last).unwrap_or(usual.to_owned())
 }
 
 fn main() {
@@ -66,7 +66,7 @@ fn main() {
     let poll = || round(&httpd, "/.nap/ticket/status", &head, seconds);
     let file = || round(&httpd, "/a.html", &[], seconds);
     // Children are there, files are in memory.
-    (poll(), file());
+    let _warm = [poll(), file()];
     let (mut ratios, mut polls, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..pairs {
         let rounds = [poll(), file(), file(), poll()];
@@ -75,17 +75,17 @@ fn main() {
         polls.extend([a, d]);
         files.extend([b, c]);
     }
-    let (middle, low, high) = median(&mut ratios);
+    let (middle, low, high) = median(ratios);
     println!("\n| {mpm} | a second | processor time, us |\n|---|---:|---:|");
     for (name, rounds) in [("polls", &polls), ("static files", &files)] {
-        let of = |number: fn(&Round) -> f64| median(&mut rounds.iter().map(number).collect()).0;
+        let of = |number: fn(&Round) -> f64| median(rounds.iter().map(number).collect()).0;
         println!(
             "| {name} | {:.0} | {:.0} |",
             of(|round| round.rate),
             of(|round| round.cpu_us)
         );
     }
-    let cpu = median(&mut polls.iter().map(|round| round.cpu_us).collect()).0;
+    let cpu = median(polls.iter().map(|round| round.cpu_us).collect()).0;
     println!(
         "\nratio {middle:.3} ({low:.3} to {high:.3}), bound {BOUND}; 500 polls a second take {:.1} % of a processor",
         cpu * 500.0 / 1e4
@@ -126,7 +126,7 @@ fn cpu_time(httpd: &Httpd) -> f64 {
 }
 
 /// The median, and its 90 % interval.
-fn median(values: &mut Vec<f64>) -> (f64, f64, f64) {
+fn median(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     // Chance that fewer than k of n lie below the median.
