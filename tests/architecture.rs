@@ -8,7 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("charset", &[]),
     ("micros", &[]),
     ("wall", &["micros"]),
-    ("control", &["room"]),
+    ("control", &["nap", "room"]),
     ("nap", &["micros"]),
     ("bwshare", &["micros"]),
     ("oxthas", &["micros"]),
