@@ -229,7 +229,7 @@ impl Starts {
         match wish {
             Wish::Nobody => false,
             Wish::Holders => {
-                let most = self.demand.most(self.terms.cores);
+                let most = self.demand.rate(self.terms.cores);
                 most.is_none_or(|most| self.interval.rate() < most)
             }
             Wish::Queue => true,
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rate_is_half_of_the_processors_until_more_is_known() {
+    fn the_first_rate_is_all_of_the_processors_until_more_is_known() {
         let mut starts = Starts::default();
         let terms = StartTerms {
             on: 1,
@@ -344,18 +344,18 @@ mod tests {
             ..StartTerms::EMPTY
         };
         starts.set(terms);
-        assert_eq!(starts.interval.seconds(), 1.0);
+        assert_eq!(starts.interval.seconds(), 0.5);
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
         starts.tick(at(0), 0.0, Wish::Nobody);
-        assert_eq!(starts.interval.rate(), 20.0);
+        assert_eq!(starts.interval.rate(), 40.0);
         // Steps are a part of what was fed; the paper's tenth would take minutes.
         starts.tick(at(1000), 0.0, Wish::Queue);
-        assert_eq!(starts.interval.rate().round(), 22.0);
+        assert_eq!(starts.interval.rate().round(), 44.0);
         starts.tick(at(2000), 9.0, Wish::Queue);
-        assert!(starts.interval.rate() < 19.0);
-        assert_eq!(starts.intervals.at(at(2000)), Some(535));
+        assert!(starts.interval.rate() < 38.0);
+        assert_eq!(starts.intervals.at(at(2000)), Some(267));
         assert_eq!(starts.queues.at(at(2000)), Some(900));
     }
 
@@ -390,7 +390,7 @@ mod tests {
             }
             starts.interval.rate()
         };
-        assert_eq!(rate_after(&mut starts, Wish::Nobody), 1.0);
+        assert_eq!(rate_after(&mut starts, Wish::Nobody), 2.0);
         let mut over = Session::default();
         over.work = Micros::from_millis(500);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));

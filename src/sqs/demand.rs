@@ -10,8 +10,6 @@
 const ENOUGH: u32 = 2;
 /// Sessions after which it is fed forward no more: from then on the pages' queues tell.
 const SETTLED: u32 = 8;
-/// Part of the processors that the sessions of the first rate may use.
-const SHARE: f64 = 0.5;
 /// Of a session of which nothing is known, seconds (the paper's own is 0.58).
 const GUESS_S: f64 = 1.0;
 /// Weight of the latest session in the mean, once there are many.
@@ -78,18 +76,13 @@ impl Demand {
 
     /// Starts a second to begin with, on so many processors.
     pub fn first_rate(cores: u32) -> f64 {
-        SHARE * f64::from(cores.max(1)) / GUESS_S
+        f64::from(cores.max(1)) / GUESS_S
     }
 
-    /// The rate that what is known speaks for.
+    /// The rate at which sessions would use all processors if nothing else did. No residence is
+    /// shorter than its work, so it asks no more of them than there is.
     pub fn rate(&self, cores: u32) -> Option<f64> {
-        Some(SHARE * f64::from(cores.max(1)) / self.mean_s()?)
-    }
-
-    /// The rate that sessions may have together with nothing else: no residence is shorter than its
-    /// work, so it does not ask too much of the processors.
-    pub fn most(&self, cores: u32) -> Option<f64> {
-        Some(self.rate(cores)? / SHARE)
+        Some(f64::from(cores.max(1)) / self.mean_s()?)
     }
 
     /// The rate, told when twice as many sessions are over as last time, until they are enough.
@@ -122,8 +115,7 @@ mod tests {
             demand.learn(if session < 3 { 0.5 } else { 0.25 });
             told.extend(demand.feed(2).map(|rate| (session, rate.round() as u32)));
         }
-        assert_eq!(told, [(2, 2), (4, 3), (8, 3)]);
-        assert_eq!(demand.most(2), demand.rate(2).map(|rate| 2.0 * rate));
+        assert_eq!(told, [(2, 4), (4, 5), (8, 6)]);
         for _ in 0..200 {
             demand.learn(1.0);
         }

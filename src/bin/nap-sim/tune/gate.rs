@@ -184,9 +184,8 @@ pub fn calls(lab: &Lab) -> Report {
     report.table(table);
     report.text(
         "**Kept: NapPoll 10 s.** With nobody asking the server idles until the tickets' times. From 20 s on \
-         holders ask too rarely for what becomes free; 2 s misses some (who asks that often has had his \
-         turn before there is room). 5 s ends this crowd a fifth sooner and is a good choice for crowds of \
-         some thousands; 10 s stays the default for TelePolling's sake, whose `rate=` a larger crowd \
+         holders ask too rarely for what becomes free. 5 s ends this crowd a seventh sooner and is a good \
+         choice for crowds of some thousands; 10 s stays the default for TelePolling's sake, whose `rate=` a larger crowd \
          reaches anyway. No call breaks a promise, however many ask. When few pages ask, the last to have \
          tickets are those who do not, and the end comes no sooner.",
     );
