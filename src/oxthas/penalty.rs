@@ -23,7 +23,7 @@ pub enum Failure {
     /// The connection broke before an answer, or the answer made no sense. A kept connection may do
     /// that as its backend closes it for want of use, so one of them proves little.
     Broken,
-    /// A 5xx. Also an application's own, so one of them proves little.
+    /// A 5xx. Also an application's own, so one of them proves little, and nothing about other work.
     Status,
 }
 
@@ -61,7 +61,8 @@ impl Failure {
         match self {
             Failure::Connect => [0, BARRED],
             Failure::Timeout => [BARRED, 2],
-            Failure::Broken | Failure::Status => [1, 1],
+            Failure::Broken => [1, 1],
+            Failure::Status => [1, 0],
         }
     }
 }
