@@ -1,9 +1,9 @@
 //! The ticket: what a refused visitor is given, and how it proves genuine.
 //!
-//! A ticket is 64 bytes, one block of the hash, signed with keyed BLAKE2s (RFC 7693, 2.9) cut to 16, written in base64url
-//! without padding (107 characters, good for a cookie, a header or a query). HMAC-SHA-256 proves no
-//! more and costs four times as much where the processor has no instructions for it. Numbers are
-//! big-endian:
+//! A ticket is 64 bytes, one block of the hash, signed with keyed BLAKE2s (RFC 7693, 2.9) cut to 16,
+//! written in base64url without padding (107 characters, good for a cookie, a header or a query).
+//! HMAC-SHA-256 proves no more and costs four times as much where the processor has no instructions
+//! for it. Numbers are big-endian:
 //!
 //! ```text
 //!    0 version  1 key id  2 flags  3 node   4 lease u16   6 epoch u64    14 room u32   18 gate u32
@@ -329,8 +329,13 @@ pub fn ticket_id(secret: &[u8], arrival: Micros, client: &[u8], slot: u32, index
 
 /// A name as a number (FNV-1a): rooms and gates are known by name, and tickets are short.
 pub fn name_hash(name: &str) -> u32 {
-    name.bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    fnv(name.as_bytes())
+}
+
+/// FNV-1a.
+pub(super) fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
     })
 }
 

@@ -5,6 +5,7 @@
 //! one share its mean. So nothing has to be configured, nothing is ever evicted, and a site with a
 //! path for each article is one of kinds that are all alike.
 
+use super::ticket::fnv;
 use crate::micros::Micros;
 
 /// Kinds there are.
@@ -48,9 +49,7 @@ impl KindWork {
 /// The kind of an access to this path and query, 1..=[`KINDS`]: FNV-1a over the path.
 pub fn kind_of(uri: &[u8]) -> u32 {
     let path = uri.split(|&byte| byte == b'?').next().unwrap_or(uri);
-    let hash = path.iter().fold(0x811c_9dc5_u32, |hash, &byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
+    let hash = fnv(path);
     (hash ^ hash >> 16) % KINDS as u32 + 1
 }
 

@@ -132,7 +132,6 @@ impl GateView<'_> {
         }
     }
 
-    /// Predicted response time of an access that meets `queue` waiting.
     /// The queue that an access of this kind meets, as the wait limit counts it: in accesses, or under
     /// `NapWaitLimit work` in accesses of mean work, what its own is beyond the mean included
     /// (ALGORITHMS.md 1.5).
@@ -162,6 +161,7 @@ impl GateView<'_> {
         }
     }
 
+    /// Predicted response time of an access that meets `queue` waiting.
     pub(super) fn predict(&self, queue: u32) -> Micros {
         if let Some(line) = self.gate.line() {
             return Micros::from_secs_f64(line.predict(queue));
