@@ -19,12 +19,14 @@
 //! | [`early_call`] | who is told to come before his time | 3 | 2.6 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
 //! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
-//! | [`ticket`] | what a ticket says, its signature, its id; cookies and queries | 5.2 | 2.7 |
+//! | [`ticket`] | what a ticket says, its signature, its id; queries | 5.2 | 2.7 |
+//! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 
 pub mod client_caps;
+pub mod cookie;
 pub mod departures;
 pub mod early_call;
 pub mod ends;

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::ledger::Ledger;
 use super::slots::{Slots, Terms};
-use super::ticket::{Key, Keys, TEXT, Ticket, cookies};
+use super::cookie::cookies;
+use super::ticket::{Key, Keys, TEXT, Ticket};
 use crate::micros::Micros;
 
 const NOW: u64 = 1_000_000;

@@ -339,27 +339,6 @@ pub(super) fn fnv(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
-/// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
-pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-    header
-        .split(|byte| b";,".contains(byte))
-        .filter_map(move |pair| {
-            let equals = pair.iter().position(|byte| *byte == b'=')?;
-            let (found, value) = pair.split_at(equals);
-            if found.trim_ascii() != name {
-                return None;
-            }
-            let value = value.get(1..)?.trim_ascii();
-            Some(
-                value
-                    .strip_prefix(b"\"")
-                    .and_then(|v| v.strip_suffix(b"\""))
-                    .unwrap_or(value),
-            )
-        })
-}
-
 /// The first value of a query parameter, and the query without any parameter of that name.
 pub fn query_parameter<'a>(args: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Vec<u8>)> {
     let value_of = |pair: &'a [u8]| match pair.strip_prefix(name)? {
@@ -535,27 +514,6 @@ mod tests {
     fn names_hash_as_fnv_1a_does() {
         assert_eq!(name_hash(""), 0x811c_9dc5);
         assert_eq!(name_hash("foobar"), 0xbf9c_f968);
-    }
-
-    #[test]
-    fn all_cookies_of_the_name_are_found_and_no_others() {
-        let cases: [(&str, &[&str]); 10] = [
-            ("nap=1", &["1"]),
-            ("nap=1, a=b,nap=2; nap=3", &["1", "2", "3"]),
-            ("a=b; nap=1; nap=2;nap=3", &["1", "2", "3"]),
-            ("xnap=1; napx=2; NAP=3", &[]),
-            ("nap = \"1\" ; nap=\"2", &["1", "\"2"]),
-            ("nap; =; nap=", &[""]),
-            ("", &[]),
-            (";;;", &[]),
-            ("nap=a=b", &["a=b"]),
-            ("nap=\"", &["\""]),
-        ];
-        for (header, expected) in cases {
-            let found: Vec<_> = cookies(header.as_bytes(), b"nap").collect();
-            let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
-            assert_eq!(found, expected, "{header}");
-        }
     }
 
     #[test]

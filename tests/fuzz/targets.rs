@@ -4,7 +4,8 @@
 use mod_nap::charset::Charset;
 use mod_nap::conf::{Directive, RoomConf, ServerConf, ticket_status};
 use mod_nap::micros::Micros;
-use mod_nap::nap::ticket::{Key, Keys, Ticket, cookies, query_parameter};
+use mod_nap::nap::cookie::cookies;
+use mod_nap::nap::ticket::{Key, Keys, Ticket, query_parameter};
 use mod_nap::page::accept::{Format, Language};
 use mod_nap::page::form::{Form, Source};
 use mod_nap::shm::segment::Dims;

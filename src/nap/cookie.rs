@@ -1,0 +1,48 @@
+//! Cookies as a request brings them and an answer sets them: those of one name.
+
+/// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
+/// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
+pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    header
+        .split(|byte| b";,".contains(byte))
+        .filter_map(move |pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            let (found, value) = pair.split_at(equals);
+            if found.trim_ascii() != name {
+                return None;
+            }
+            let value = value.get(1..)?.trim_ascii();
+            Some(
+                value
+                    .strip_prefix(b"\"")
+                    .and_then(|v| v.strip_suffix(b"\""))
+                    .unwrap_or(value),
+            )
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cookies_of_the_name_are_found_and_no_others() {
+        let cases: [(&str, &[&str]); 10] = [
+            ("nap=1", &["1"]),
+            ("nap=1, a=b,nap=2; nap=3", &["1", "2", "3"]),
+            ("a=b; nap=1; nap=2;nap=3", &["1", "2", "3"]),
+            ("xnap=1; napx=2; NAP=3", &[]),
+            ("nap = \"1\" ; nap=\"2", &["1", "\"2"]),
+            ("nap; =; nap=", &[""]),
+            ("", &[]),
+            (";;;", &[]),
+            ("nap=a=b", &["a=b"]),
+            ("nap=\"", &["\""]),
+        ];
+        for (header, expected) in cases {
+            let found: Vec<_> = cookies(header.as_bytes(), b"nap").collect();
+            let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
+            assert_eq!(found, expected, "{header}");
+        }
+    }
+}
