@@ -40,6 +40,11 @@ const TOKENS: &[&[u8]] = &[
     b"\xff",
     b"q=0",
     b"*/*",
+    b"&do=",
+    b"&room=",
+    b"revoke",
+    b"shop=",
+    b"\n",
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {

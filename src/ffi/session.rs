@@ -12,7 +12,7 @@ use super::guard::guard;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::text::bytes;
 use crate::micros::Micros;
-use crate::nap::cookie::cookies;
+use crate::nap::cookie::{cookies, given};
 use crate::nap::ticket::name_hash;
 use crate::page::headers::session_cookie;
 use crate::room::arrival::Arrival;
@@ -271,15 +271,10 @@ pub unsafe extern "C" fn answered(
             false => unsafe { std::slice::from_raw_parts(set, n) },
         };
         if !sessions.own {
-            let name = sessions.cookie[0].as_bytes();
             // SAFETY: as above.
-            let mut values = set.iter().filter_map(|header| unsafe {
-                let pair = bytes(*header).split(|byte| *byte == b';').next()?;
-                cookies(pair, name).next()
-            });
-            let given = values
-                .rfind(|value| !value.is_empty() && *value != b"deleted")
-                .map(|value| key(here.setup, home, value));
+            let set = set.iter().map(|header| unsafe { bytes(*header) });
+            let given =
+                given(set, sessions.cookie[0].as_bytes()).map(|value| key(here.setup, home, value));
             // SAFETY: nap.h's promise.
             let (brought, n) = unsafe { keys(cookie_headers(q), here.setup, home, sessions) };
             let brought = brought.first().copied().filter(|_| n > 0);

@@ -21,6 +21,17 @@ pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u
         })
 }
 
+/// The value that a client has under this name after these `Set-Cookie` headers: the last one.
+/// One that is emptied, or as PHP does it "deleted", is passed over. None: no other sets it.
+pub fn given<'a>(set: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    set.filter_map(|header| {
+        let pair = header.split(|byte| *byte == b';').next()?;
+        cookies(pair, name).next()
+    })
+    .filter(|value| !value.is_empty() && *value != b"deleted")
+    .last()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +54,30 @@ mod tests {
             let found: Vec<_> = cookies(header.as_bytes(), b"nap").collect();
             let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(found, expected, "{header}");
+        }
+    }
+
+    #[test]
+    fn an_answer_gives_the_last_cookie_of_the_name_that_it_sets() {
+        let cases: [(&[&str], Option<&str>); 7] = [
+            (&["nap=1; Path=/; HttpOnly"], Some("1")),
+            (&["nap=1", "nap=2", "other=3"], Some("2")),
+            (&["nap=1", "nap=deleted; Max-Age=0"], Some("1")),
+            (&["nap=; Max-Age=0"], None),
+            (&["other=3; nap=1"], None),
+            (
+                &["nap=\"1\"; Expires=Thu, 01 Jan 2026 00:00:00 GMT"],
+                Some("1"),
+            ),
+            (&[], None),
+        ];
+        for (headers, expected) in cases {
+            let set = headers.iter().map(|header| header.as_bytes());
+            assert_eq!(
+                given(set, b"nap"),
+                expected.map(str::as_bytes),
+                "{headers:?}"
+            );
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 
+use super::cookie::cookies;
 use super::ledger::Ledger;
 use super::slots::{Slots, Terms};
-use super::cookie::cookies;
 use super::ticket::{Key, Keys, TEXT, Ticket};
 use crate::micros::Micros;
 

@@ -3,11 +3,13 @@
 
 use mod_nap::charset::Charset;
 use mod_nap::conf::{Directive, RoomConf, ServerConf, ticket_status};
+use mod_nap::control::{Command, Sent, Which, is_good, nonce};
 use mod_nap::micros::Micros;
-use mod_nap::nap::cookie::cookies;
+use mod_nap::nap::cookie::{cookies, given};
 use mod_nap::nap::ticket::{Key, Keys, Ticket, query_parameter};
 use mod_nap::page::accept::{Format, Language};
 use mod_nap::page::form::{Form, Source};
+use mod_nap::room::control::{Mode, Order};
 use mod_nap::shm::segment::Dims;
 use mod_nap::shm::state_file;
 
@@ -18,8 +20,10 @@ pub type Target = fn(&[u8]);
 pub const ALL: &[(&str, Target, u32)] = &[
     ("ticket", ticket, 20_000),
     ("cookie", cookie, 20_000),
+    ("session", session, 20_000),
     ("query", query, 20_000),
     ("form", form, 20_000),
+    ("control", control, 20_000),
     ("accept", accept, 20_000),
     ("conf", conf, 20_000),
     ("keys", keys, 10_000),
@@ -48,6 +52,23 @@ pub fn cookie(data: &[u8]) {
     let joined = [data, b", ", data].concat();
     let twice: Vec<&[u8]> = cookies(&joined, b"nap").collect();
     assert_eq!(twice, [&found[..], &found[..]].concat());
+}
+
+/// Set-Cookie headers of an answer, one a line: what the client is known by from then on is what it
+/// brings with its next request, beside cookies of others.
+pub fn session(data: &[u8]) {
+    let lines = || data.split(|b| *b == b'\n');
+    let Some(value) = given(lines(), b"shop") else {
+        return;
+    };
+    assert!(!value.is_empty() && !value.iter().any(|b| b";,".contains(b)));
+    let pairs = lines().filter_map(|line| line.split(|b| *b == b';').next());
+    let brings = pairs.map(|pair| [b"a=1; ", pair, b"; b=2"].concat());
+    assert!(
+        brings
+            .into_iter()
+            .any(|header| cookies(&header, b"shop").any(|found| found == value))
+    );
 }
 
 /// A query: without the ticket nothing is left to take out of it, and nothing else has gone.
@@ -85,6 +106,75 @@ pub fn form(data: &[u8]) {
         ..Source::default()
     };
     assert!(!source.is_same_origin(), "nobody is from no host");
+}
+
+/// The form of `nap-control`: what it asks for is in range, and is the same when it is asked for again
+/// in plain words; nobody guesses a nonce, and nobody is sent to another server.
+pub fn control(data: &[u8]) {
+    let sent = Sent::parse(data);
+    let (secret, now) = (b"0123456789abcdef", 1_769_828_400);
+    assert!(
+        !is_good(&sent.nonce, secret, now) || sent.nonce.eq_ignore_ascii_case(&nonce(secret, now))
+    );
+    if let Some(back) = &sent.back {
+        assert!(back.starts_with('/') && !back.starts_with("//") && !back.starts_with("/\\"));
+        assert!(back.bytes().all(|b| b.is_ascii_graphic()));
+    }
+    match &sent.command {
+        Err(complaint) => assert!(!complaint.chars().any(char::is_control), "{complaint:?}"),
+        Ok(command) => {
+            assert_eq!(
+                Sent::parse(asked(command).as_bytes()).command.as_ref(),
+                Ok(command)
+            );
+        }
+    }
+}
+
+/// The form that asks for this.
+fn asked(command: &Command) -> String {
+    let id = |id: &u64| format!("{id:016x}");
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    let mut put = |name: &str, value: &str| {
+        form.append_pair(name, value);
+    };
+    match command {
+        Command::Room(room, order) => {
+            put("room", room.as_deref().unwrap_or(""));
+            match order {
+                Order::Admit(Mode::Open) => put("do", "open"),
+                Order::Admit(Mode::Tickets) => put("do", "tickets"),
+                Order::Admit(Mode::Closed) => put("do", "close"),
+                Order::Limit(n) => {
+                    put("do", "limit");
+                    put("limit", &n.map_or(String::new(), |n| n.to_string()));
+                }
+                Order::Notice(text) => {
+                    assert!(text.len() <= 240 && !text.contains(char::is_control));
+                    put("do", "notice");
+                    put("notice", text);
+                }
+                Order::Revoke(ticket) => {
+                    put("do", "revoke");
+                    put("ticket", &id(ticket));
+                }
+            }
+        }
+        Command::End(Which::Id(session)) => {
+            put("do", "revoke");
+            put("session", &id(session));
+        }
+        Command::End(Which::Cookie { room, value }) => {
+            put("do", "revoke");
+            put("room", room);
+            put("cookie", value);
+        }
+        Command::Forgive(client) => {
+            put("do", "forgive");
+            put("client", &client.to_string());
+        }
+    }
+    form.finish()
 }
 
 /// Accept and Accept-Language: there is always an answer.
