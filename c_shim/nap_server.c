@@ -106,12 +106,14 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     return text;
 }
 
-/* What is wrong with the key file, NULL: nothing. A configtest by another user cannot tell. */
+/* What is wrong with the key file, NULL: nothing. A configtest by another user than root can only tell
+ * that there is none. */
 const char *nap_keys_check(const char *path, apr_pool_t *p)
 {
     const char *why = NULL;
+    apr_finfo_t info;
 
-    if (path && geteuid() == 0)
+    if (path && (geteuid() == 0 || APR_STATUS_IS_ENOENT(apr_stat(&info, path, APR_FINFO_TYPE, p))))
         keys_read(path, p, &why);
     return why;
 }

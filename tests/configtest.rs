@@ -3,6 +3,7 @@
 mod httpd;
 
 use httpd::Httpd;
+use nix::unistd::geteuid;
 
 /// What configtest says of these lines.
 fn complaint(config: &str) -> String {
@@ -206,12 +207,14 @@ fn what_does_not_fit_together_is_told() {
             "NapStateFile {root}/none/state\n<NapRoom a>\n</NapRoom>",
             "is not a directory",
         ),
-        (
-            "NapStateFile {root}/data/state\n<NapRoom a>\n</NapRoom>",
-            "the children's user can write",
-        ),
     ];
-    for (config, words) in table {
+    // Children are somebody else only where root starts the server.
+    let as_root = (
+        "NapStateFile {root}/data/state\n<NapRoom a>\n</NapRoom>",
+        "the children's user can write",
+    );
+    let as_root = geteuid().is_root().then_some(as_root);
+    for (config, words) in table.into_iter().chain(as_root) {
         let said = complaint(config);
         let parts = words.split("{root}");
         let all = parts.into_iter().all(|part| said.contains(part));
