@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds docker/Dockerfile, starts docker/compose.yaml (httpd with mod_nap before two application
-# servers) and lets ab and nap-load judge it from another container: statuses, tickets, the pages for
-# the administrator, a killed application server, a restart with the tickets of before.
+# Builds the images of docker/, starts docker/compose.yaml (httpd with mod_nap before two application
+# servers and a shop) and lets ab and nap-load judge it from another container: statuses, tickets,
+# sessions, the pages for the administrator, a killed application server, a restart with the tickets of
+# before. What took how long is said at the end.
 #
 # Without an engine it says so and passes. Where the base images cannot be pulled they are made here
 # (docker/base-images.sh), and lose their tags again at the end.
@@ -36,11 +37,19 @@ trap clean EXIT
 
 docker/base-images.sh
 # The host's network: a build may have no other way out.
-docker build --force-rm --network=host -f docker/Dockerfile -t mod_nap:test . >"$scratch/log" 2>&1 ||
-  { tail -n 40 "$scratch/log" >&2; exit 1; }
+image() {
+  docker build --force-rm --network=host -f "docker/$1" -t "$2:test" . >"$scratch/log" 2>&1 ||
+    { tail -n 40 "$scratch/log" >&2; exit 1; }
+}
+image Dockerfile mod_nap
+image Dockerfile.shop mod_nap_shop
+built=$SECONDS
+# Of what builds before this one have left untagged, the newest build stage is kept: it has the crates.
+left() { docker images -q --no-trunc --filter dangling=true --filter "label=mod_nap=$1"; }
+{ left build | tail -n +2; left image; } | xargs -r docker rmi >/dev/null 2>&1 || :
 
 project=nap-test-$$
-export NAP_IMAGE=mod_nap:test NAP_PORT=0
+export NAP_IMAGE=mod_nap:test NAP_SHOP_IMAGE=mod_nap_shop:test NAP_PORT=0
 compose up -d --no-build >"$scratch/up" 2>&1 || { cat "$scratch/up"; exit 1; } >&2
 web=$(compose ps -q web)
 network=$(docker inspect -f '{{range $name, $_ := .NetworkSettings.Networks}}{{$name}}{{end}}' "$web")
@@ -68,7 +77,6 @@ until_healthy
   grep -qs ^apache2 "$p/comm" && stat -c %U "$p"; done | sort -u | paste -sd,')" = root,www-data ] ||
   fail "the children are not www-data"
 
-counted() { grep -o "\"$1\":[0-9]*" "$scratch/info" | cut -d: -f2; }
 told() { docker exec "$web" cat /var/log/apache2/access.log | awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' | wc -l; }
 
 # Visitors who come back when their ticket says: all of them are let in.
@@ -92,16 +100,29 @@ plain=$(grep '^Requests per second' "$scratch/ab" | tr -s ' ' | cut -d' ' -f4)
 crowd -k
 [ "$(told '^(200|503)$')" = $((before + 2 * n)) ] || fail "ab was told something else than 200 and 503"
 # What the module has counted is what visitors were told.
-page '/nap-info?json' >"$scratch/info"
-[ "$(told '^200$')" = $(($(counted passed) + $(counted granted))) ] &&
-  [ "$(told '^503$')" = "$(counted refused_in_all)" ] ||
-  fail "the access log and /nap-info disagree: $(cat "$scratch/info")"
+page /nap-metrics >"$scratch/metrics"
+refused=$(tr -d '\r' <"$scratch/metrics" | awk '/^nap_refused_total{room="site"/ { n += $2 } END { print n + 0 }')
+[ "$(told '^200$')" = $(($(metric passed_total) + $(metric granted_total))) ] && [ "$(told '^503$')" = "$refused" ] ||
+  fail "the access log and /nap-metrics disagree: $(grep 'room="site"' "$scratch/metrics")"
 
 page /bwshare-info | grep -q 'mod_bwshare' || fail "no /bwshare-info"
-page /nap-metrics >"$scratch/metrics"
 for app in app1 app2; do
   grep -q "^oxthas_answers_total{.*member=\"http://$app\".*} [1-9]" "$scratch/metrics" || fail "$app had no work"
 done
+
+# The shop: whoever has logged in comes to the end of his session.
+sessions=20
+client nap-load sessions --allow-remote --json - -c 10 -s $((sessions / 10)) --think 100ms --timeout 1min http://web \
+  /shop/login /shop/new '/shop/list?category={n}' '/shop/article?article={n}' '/shop/search?q={n}' \
+  'POST:/shop/buy?article={n}' /shop/logout >"$scratch/sessions" 2>"$scratch/said" ||
+  { tail -n 20 "$scratch/said" "$scratch/sessions"; fail "nap-load sessions"; } >&2
+grep -qE "\"completed\": ?$sessions\b" "$scratch/sessions" && grep -qE '"mid_session_failures": ?0\b' "$scratch/sessions" ||
+  { cat "$scratch/sessions"; fail "not every session came to its end"; } >&2
+page /nap-metrics >"$scratch/metrics"
+grep -q "^nap_sessions_finished_total{room=\"shop\"} $sessions" "$scratch/metrics" ||
+  fail "of $sessions sessions /nap-metrics has $(grep ^nap_sessions "$scratch/metrics")"
+page /nap-info >"$scratch/info"
+grep -q '<h3 class="gate">Sessions</h3>' "$scratch/info" || fail "/nap-info shows no sessions"
 
 # An application server dies: the other has all, and nobody sees an error but of the first who meet it.
 before=$(told '^50[024]$')
@@ -132,5 +153,6 @@ if docker exec "$web" cat /var/log/apache2/error.log | grep -E ':(warn|error|cri
   grep -vE 'AH01114|AH00957|AH00959|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then
   fail "the lines above were not expected in the error log"
 fi
-echo "docker: built; ab 2 x $n: $plain a second; nap-load: $kept tickets kept, $broken broken; an application server" \
-  "killed without an error; a ticket outlived a restart"
+echo "docker: built in $built s, tested in $((SECONDS - built)) s; ab 2 x $n: $plain a second; nap-load: $kept" \
+  "tickets kept, $broken broken; $sessions sessions in the shop; an application server killed without an error; a" \
+  "ticket outlived a restart"

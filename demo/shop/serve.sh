@@ -10,12 +10,14 @@
 #   SHOP_SESSIONS  visits at once; who would begin another is refused with a 503 (0: no limit)
 #   SHOP_IDLE      seconds after which a visit is over that nobody ended (120)
 #   SHOP_ROUNDS    how often the search goes over all articles: what it costs (3)
+#   SHOP_LISTEN    a port for httpd on another machine, instead of the socket
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
 install -d -m 755 "$1"
 root=$(realpath "$1")
 workers=${SHOP_WORKERS:-96}
+listen=${SHOP_LISTEN:-$root/fpm.sock}
 bin=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
 fpm=$(printf '%s\n' /usr/sbin/php-fpm* | sort -V | tail -n 1)
 [ -x "$bin/postgres" ] && [ -x "$fpm" ] || {
@@ -71,7 +73,7 @@ daemonize = no
 error_log = $root/fpm.log
 log_level = warning
 [shop]
-listen = $root/fpm.sock
+listen = $listen
 listen.mode = 0666
 listen.backlog = 4096
 pm = ondemand
@@ -87,12 +89,13 @@ CONF
 "${as[@]}" "$fpm" -n -d extension=pgsql -d zend_extension=opcache -d memory_limit=256M \
   -d opcache.validate_timestamps=0 -d display_errors=0 -d log_errors=1 -d expose_php=0 --fpm-config "$root/fpm.conf" 2>fpm.stderr &
 pids+=($!)
+listens() { if [ -n "${SHOP_LISTEN:-}" ]; then (exec 3<>"/dev/tcp/127.0.0.1/$listen") 2>/dev/null; else [ -S "$listen" ]; fi; }
 for _ in $(seq 600); do
-  [ -S fpm.sock ] && break
+  listens && break
   kill -0 "${pids[1]}" 2>/dev/null || break
   sleep 0.1
 done
-[ -S fpm.sock ] || die "PHP-FPM did not start" fpm.stderr
+listens || die "PHP-FPM did not start" fpm.stderr
 
 echo ready
 # Until whoever started it is gone.
