@@ -83,3 +83,33 @@ fn what_would_have_waited_is_told() {
     line(&said, "NapRunReady 10");
     held.release();
 }
+
+#[test]
+fn pages_and_sessions_are_advised_of_in_one_room() {
+    let pages = "NapPage heavy /counter/heavy\nNapPage unused /nothing\nNapSession start=/counter\n</NapRoom>";
+    let small = "this room wants MaxRequestWorkers";
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .workers(2, 64)
+        .config(&SITE.replace("</NapRoom>", pages))
+        .expect_log(small, "the test has a small server")
+        .start();
+    for _ in 0..100 {
+        assert_eq!(httpd.get("/counter").status, 200);
+        assert_eq!(httpd.get("/counter/heavy").status, 200);
+    }
+    let said = advice(&httpd);
+    line(&said, "# Room site: 100 accesses were seen");
+    line(&said, "# Room site, page heavy: 100 accesses were seen");
+    line(&said, "# Room site, page unused: 0 accesses were seen");
+    line(&said, "# In its <NapPage heavy ...>:");
+    line(&said, "#   NapRunReady 4");
+    assert_eq!(said.matches("<NapRoom site>").count(), 1, "{said}");
+    assert!(!said.contains("session"), "{said}");
+    line(
+        &said,
+        "# Leave NapEngine DryRun until every room has been used.",
+    );
+    Httpd::configtest(&said).unwrap_or_else(|why| panic!("{why}\n{said}"));
+}

@@ -37,7 +37,8 @@ impl Report {
         );
         let mut workers = Some(0_u32);
         for room in &self.rooms {
-            for gate in &room.gates {
+            // Where sessions start nothing runs: the interval between them finds itself.
+            for gate in room.gates.iter().filter(|gate| gate.name != "session") {
                 let advice = Advice::of(gate);
                 workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
                     let busy = one.run_ready.saturating_add(one.places);
@@ -62,10 +63,10 @@ impl Report {
             per_child => busy.div_ceil(usable).saturating_mul(per_child),
         };
         let words = match wanted <= max {
-            true => format!("{wanted} workers are wanted; MaxRequestWorkers {max} is enough."),
+            true => format!("{wanted} workers at least are wanted; MaxRequestWorkers is {max}."),
             false => format!(
-                "{wanted} workers are wanted: raise MaxRequestWorkers from {max}, or fewer may wait and \
-                 more are given tickets."
+                "{wanted} workers at least are wanted: raise MaxRequestWorkers from {max}, or fewer may \
+                 wait and more are given tickets."
             ),
         };
         let end = "# Tickets outlive a full restart with NapStateFile.\nNapEngine On";
@@ -114,20 +115,21 @@ fn tell(
 ) -> std::fmt::Result {
     let (counts, speed) = (&gate.counts, &gate.speed);
     let seen = counts.passed.saturating_add(counts.granted);
+    let of = match gate.name.as_str() {
+        "" => format!("Room {room}"),
+        page => format!("Room {room}, {page}"),
+    };
     writeln!(text)?;
-    if !gate.name.is_empty() {
-        writeln!(text, "# {}:", gate.name)?;
-    }
     let Some(advice) = advice else {
         return writeln!(
             text,
-            "# Room {room}: {seen} accesses were seen, and {ENOUGH} are wanted before anything is advised."
+            "# {of}: {seen} accesses were seen, and {ENOUGH} are wanted before anything is advised."
         );
     };
     let lasted = |s: Option<f64>| s.map_or("an unknown time".to_owned(), |s| format!("{s:.3} s"));
     writeln!(
         text,
-        "# Room {room}: {seen} accesses were seen, each {} on average, 95 of 100 within {};",
+        "# {of}: {seen} accesses were seen, each {} on average, 95 of 100 within {};",
         lasted(speed.service_mean_s),
         lasted(speed.service_p95_s),
     )?;
@@ -144,14 +146,28 @@ fn tell(
             gate.run_ready.limit
         )?,
     }
+    let (least, why) = match counts.dry_run {
+        0 => ("up to", ""),
+        _ => ("at least", " (each is quicker when fewer run)"),
+    };
     writeln!(
         text,
-        "# These limits serve up to {:.0} a second and let {} wait; who comes beyond is given a ticket.",
+        "# These limits serve {least} {:.0} a second{why} and let {} wait;\n\
+         # who comes beyond is given a ticket.",
         advice.throughput, advice.places
     )?;
-    writeln!(
-        text,
-        "<NapRoom {room}>\n    NapRunReady {}\n    NapWaitMax {}s\n</NapRoom>",
+    let lines = format!(
+        "    NapRunReady {}\n    NapWaitMax {}s\n",
         advice.run_ready, advice.bound_s
-    )
+    );
+    match gate.name.as_str() {
+        "" => writeln!(text, "<NapRoom {room}>\n{lines}</NapRoom>"),
+        // Its expression is known to httpd's configuration alone.
+        page => writeln!(
+            text,
+            "# In its <NapPage {} ...>:\n{}",
+            page.trim_start_matches("page "),
+            lines.trim_end().replace("    ", "#   ")
+        ),
+    }
 }
