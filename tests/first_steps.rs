@@ -3,6 +3,7 @@
 mod httpd;
 
 use httpd::{Httpd, for_each_mpm, wait_until};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
@@ -81,6 +82,32 @@ fn ab_gets_an_answer_to_every_request_and_the_limit_holds() {
         );
         assert_eq!(counter.max, 10, "full, and never over: {counter:?}");
     });
+}
+
+#[test]
+fn an_old_toolchain_is_told_before_anything_is_built() {
+    let dir = std::env::temp_dir().join(format!("nap-old-rust-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory of our own");
+    for (name, says) in [("cargo", "cargo 0.66.0"), ("rustc", "rustc 1.63.0")] {
+        let program = dir.join(name);
+        std::fs::write(&program, format!("#!/bin/sh\necho {says}\n")).expect("our own");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))
+            .expect("our own");
+    }
+    let path = format!("{}:/usr/bin:/bin", dir.display());
+    let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/setup.sh"))
+        .arg("build")
+        .env("PATH", path)
+        .output()
+        .expect("bash runs");
+    std::fs::remove_dir_all(&dir).expect("our own");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let wanted = env!("CARGO_PKG_RUST_VERSION");
+    let sentence = format!("this Rust is 1.63.0, and {wanted} or newer is wanted");
+    assert!(
+        !output.status.success() && said.contains(&sentence),
+        "{said}"
+    );
 }
 
 fn ab(args: &[&str]) -> String {

@@ -63,7 +63,14 @@ for what in "${@:-build}"; do
   esac
 done
 if ! has cargo >/dev/null; then
-  echo "setup: cargo is missing; a Rust toolchain must be there already" >&2
+  echo "setup: cargo is missing; a Rust toolchain must be there already (https://rustup.rs)" >&2
+  exit 1
+fi
+# An older one does not even read Cargo.lock, and says nothing of versions.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+rust=$(rustc --version | cut -d' ' -f2)
+if [ "$(printf '%s\n' "$wanted" "$rust" | sort -V | head -n 1)" != "$wanted" ]; then
+  echo "setup: this Rust is $rust, and $wanted or newer is wanted (https://rustup.rs)" >&2
   exit 1
 fi
 [ ${#missing[@]} -eq 0 ] && exit 0
