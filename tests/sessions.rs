@@ -337,5 +337,7 @@ fn the_interval_and_the_page_queue_are_shown_over_time() {
     });
     assert_eq!(shown()["interval_s"], 0.001);
     let page = httpd.get("/nap-info").text();
-    assert!(page.contains("session interval"), "{page}");
+    assert!(page.contains("the session interval is 0.001 s ("), "{page}");
+    // Whoever has started one runs on a page: where they start it is not quiet for that.
+    assert!(page.contains("nobody waits to start a session."), "{page}");
 }

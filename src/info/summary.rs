@@ -59,6 +59,13 @@ pub(super) fn sentence(state: State, gate: &GateLine) -> String {
     let mut said = format!("{}: ", state.word());
     // Writing to a string does not fail.
     let wrote = match state {
+        // Nothing runs there: who has his turn goes on to a page.
+        State::Waiting | State::Full if gate.name == "session" => write!(
+            said,
+            "{} wait to start a session, of {}",
+            wait.queue, wait.limit
+        ),
+        _ if gate.name == "session" => write!(said, "nobody waits to start a session"),
         State::Quiet => write!(
             said,
             "nobody is here, nor was in the last minute; {} may run at once",
