@@ -89,6 +89,7 @@ fn elastic(input: &Elastic) -> Value {
         let sight = Sight {
             finished,
             progress: finished,
+            own: finished,
             elapsed_s,
             saturated,
         };

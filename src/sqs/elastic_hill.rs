@@ -33,6 +33,8 @@ const LONGEST: u32 = 8;
 const CHANGED: f64 = 0.4;
 /// ... or by so many standard errors, if that is more.
 const CHANGED_Z: f64 = 4.0;
+/// So much of what a doubling must gain must be the page's own.
+const OWN: f64 = 0.5;
 /// An elasticity that is surely below this is a collapse: two steps at once.
 const COLLAPSE: f64 = -0.5;
 
@@ -97,6 +99,8 @@ pub struct Sight {
     pub finished: f64,
     /// Progress they made, in whatever unit; without weights their number.
     pub progress: f64,
+    /// Those of the page itself; where they are all of its own, as many as `progress`.
+    pub own: f64,
     /// How long, seconds.
     pub elapsed_s: f64,
     /// More would have run if they had been let.
@@ -175,9 +179,11 @@ pub struct ElasticHill {
     known: u32,
     before_n: u64,
     before_x: u64,
+    before_own: u64,
     /// The window that is going on: N, progress, seconds; f64 bits.
     n: u64,
     progress: u64,
+    own: u64,
     elapsed: u64,
     /// Elasticities, the oldest first, and the error each must have; f64 bits.
     e: [u64; PAIRS],
@@ -202,8 +208,10 @@ impl ElasticHill {
         known: 0,
         before_n: 0,
         before_x: 0,
+        before_own: 0,
         n: 0,
         progress: 0,
+        own: 0,
         elapsed: 0,
         e: [0; PAIRS],
         s: [0; PAIRS],
@@ -270,7 +278,7 @@ impl ElasticHill {
     /// Forget the window that is going on: it began before the limit was reached, or something else
     /// has disturbed it.
     pub fn disturb(&mut self) {
-        (self.n, self.progress, self.elapsed) = (0, 0, 0);
+        (self.n, self.progress, self.own, self.elapsed) = (0, 0, 0, 0);
     }
 
     /// Take in what was seen since the last call.
@@ -287,6 +295,7 @@ impl ElasticHill {
         };
         let n = add(&mut self.n, sight.finished);
         let progress = add(&mut self.progress, sight.progress);
+        let own = add(&mut self.own, sight.own);
         let elapsed = add(&mut self.elapsed, sight.elapsed_s);
         let enough = n >= settings.n_min && elapsed >= settings.t_min;
         if !enough && elapsed < settings.t_max {
@@ -300,24 +309,29 @@ impl ElasticHill {
         }
         let x = progress / elapsed;
         match self.phase() {
-            Phase::Start => self.start(limit, n, x, settings),
+            Phase::Start => self.start(limit, n, [x, own / elapsed], settings),
             Phase::Probe => self.compare(n, x, settings),
             Phase::Rest => self.go_on_resting(n, x, settings),
         }
     }
 
-    fn start(&mut self, limit: u32, n: f64, x: f64, settings: &Settings) -> Option<Step> {
+    fn start(&mut self, limit: u32, n: f64, x: [f64; 2], settings: &Settings) -> Option<Step> {
         let (lo, hi) = range(settings);
         let (up, down) = (limit.saturating_mul(2), limit / 2);
         let before = self.before;
-        let gained = (x / f64::from_bits(self.before_x)).ln()
-            / (f64::from(limit) / f64::from(before.max(1))).ln();
+        let [x, own] = x;
+        let gained = |now: f64, before: u64| {
+            (now / f64::from_bits(before)).ln()
+                / (f64::from(limit) / f64::from(self.before.max(1))).ln()
+        };
         // What is not a number is no gain either.
-        let gains = gained >= settings.start_gain;
+        let gains = gained(x, self.before_x) >= settings.start_gain;
+        // When others come to do more, it is not this page's doubling that has done it.
+        let doubles = gains && gained(own, self.before_own) >= settings.start_gain * OWN;
         let (best, next) = match () {
             () if before == 0 && up <= hi => (limit, up),
             () if before == 0 => (limit, down),
-            () if before < limit && gains => (limit, up),
+            () if before < limit && doubles => (limit, up),
             // The first doubling has gained nothing: perhaps half does as well.
             () if before < limit => {
                 let first = before == settings.start.clamp(lo, hi);
@@ -328,6 +342,7 @@ impl ElasticHill {
         };
         if best == limit {
             (self.before, self.before_n, self.before_x) = (limit, n.to_bits(), x.to_bits());
+            self.before_own = own.to_bits();
         }
         if (lo..=hi).contains(&next) && (next > best || settings.halves) {
             self.limit = next;

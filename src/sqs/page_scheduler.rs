@@ -24,6 +24,8 @@ const GAP: Micros = Micros::from_secs(5);
 const SETTLE: Micros = Micros::from_millis(100);
 /// The paper's interval.
 const INTERVAL: Micros = Micros::from_secs(1);
+/// A round of all who run is waited for so long at most.
+const ROUND: Micros = Micros::from_secs(60);
 /// A window in which more than one in so many came in at once was not saturated.
 const AT_ONCE: u32 = 5;
 /// Accesses of its own that tell something of a page among others.
@@ -181,7 +183,8 @@ pub struct PageScheduler {
     own_passed: u32,
     /// Moves ever, modulo 2^32; the newest is at `moves - 1` modulo [`STEPS`].
     moves: u32,
-    _pad: u32,
+    /// Accesses of its own that have finished since the limit is another; no more than were to.
+    round: u32,
     steps: [Move; STEPS],
 }
 
@@ -211,7 +214,7 @@ impl PageScheduler {
         own_finished: 0,
         own_passed: 0,
         moves: 0,
-        _pad: 0,
+        round: 0,
         steps: [Move {
             at: Micros::ZERO,
             limit: 0,
@@ -325,7 +328,7 @@ impl PageScheduler {
         }
         self.moves = self.moves.wrapping_add(1);
         if limit != self.limit {
-            (self.limit, self.falling) = (limit, 1);
+            (self.limit, self.falling, self.round) = (limit, 1, 0);
         }
         self.begin_window();
     }
@@ -335,7 +338,9 @@ impl PageScheduler {
         (self.own_finished, self.own_passed) = (0, 0);
     }
 
-    /// Is what is in flight that of the limit in force, and has been for long enough?
+    /// Is what is in flight that of the limit in force, and has been for long enough? The residence
+    /// known is that of before: of twice as many each takes longer, and all who began together finish
+    /// together. So as many must have finished as run.
     fn is_settled(&mut self, look: &Look, now: Micros) -> bool {
         if self.falling != 0 {
             if look.running > self.limit {
@@ -343,8 +348,15 @@ impl PageScheduler {
             }
             (self.falling, self.reached) = (0, now);
         }
+        self.round = self.round.saturating_add(self.since[0]);
         let residence = Micros::from_secs_f64(look.residence_s.clamp(0.0, 60.0));
         now >= self.reached + SETTLE.max(residence)
+            && (!self.doubles() || self.round >= look.running || now >= self.reached + ROUND)
+    }
+
+    /// Its limit is twice what it was.
+    fn doubles(&self) -> bool {
+        self.hill.phase() == Phase::Start && self.limit > self.pace.start
     }
 
     /// More of it would run if they were let.
@@ -381,8 +393,12 @@ impl PageScheduler {
         let [elapsed_s, progress, counted] = self.count(seen.total, seen.elapsed);
         let settings = self.settings(seen.most);
         let told = self.own_finished >= OWN_MIN || seen.alone;
+        // Less than a round of all who run tells when they began, not how fast they are.
+        let round = !self.doubles()
+            || self.own_finished >= seen.look.running
+            || elapsed_s >= ROUND.as_secs_f64();
         let enough = counted >= settings.n_min && elapsed_s >= settings.t_min && told;
-        if !enough && elapsed_s < settings.t_max {
+        if !round || !enough && elapsed_s < settings.t_max {
             return false;
         }
         // What others have done says nothing of a page of which nobody finishes.
@@ -394,6 +410,7 @@ impl PageScheduler {
                 counted.max(settings.n_min)
             },
             progress: if stuck { 0.0 } else { progress },
+            own: f64::from(self.own_finished),
             elapsed_s: elapsed_s.max(settings.t_min),
             saturated: self.is_saturated(seen.look),
         };
