@@ -324,7 +324,7 @@ impl RoomConf {
             (&mut self.history, 100),
             (&mut self.download, M),
             (&mut self.keep_form, 64 * K),
-            (&mut self.poll_base_us, 10 * SECOND),
+            (&mut self.poll_base_us, 3 * SECOND),
             (&mut self.poll_rate, 500),
             (&mut self.poll_mode, 0),
             (&mut self.poll_k, 2),
@@ -492,7 +492,7 @@ mod tests {
             history: 100,
             download: M,
             keep_form: 64 * K,
-            poll_base_us: 10 * SECOND,
+            poll_base_us: 3 * SECOND,
             poll_rate: 500,
             poll_mode: 0,
             poll_k: 2,
@@ -550,7 +550,7 @@ mod tests {
             Ok::<_, String>((room.poll_base_us, room.poll_rate, room.poll_mode))
         };
         assert_eq!(set("base=20s mode=relevel"), Ok((20 * SECOND, 500, 1)));
-        assert_eq!(set("rate=9 k=3 form=paper"), Ok((10 * SECOND, 9, 0)));
+        assert_eq!(set("rate=9 k=3 form=paper"), Ok((3 * SECOND, 9, 0)));
         for (line, word) in [
             ("", "base=, rate="),
             ("base=500ms", "1s"),

@@ -176,7 +176,9 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
     let start = ticket_of(here.a).0?.start;
     let now = here.process.segment.now();
-    here.room.permits.calls.asks.begin(now, start - now)
+    let permits = here.room.permits;
+    let out = permits.outstanding();
+    permits.calls.asks.begin(now, start - now, out)
 }
 
 /// The form that came with the refused request.

@@ -176,7 +176,7 @@ impl Here {
             prime: ticket.prime_end - self.now,
             until: ticket.end - self.now,
             ask: match turn {
-                Turn::Wait => asks.next(self.now, from),
+                Turn::Wait => asks.next(self.now, from, room.permits.outstanding()),
                 // Another access of his has the place: is it served?
                 Turn::In => Some(room_base(room)),
                 _ => None,

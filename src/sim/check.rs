@@ -268,7 +268,7 @@ fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {
         lifetime,
         prime: secs(rng, 0.5, 10.0).min(lifetime),
         horizon: secs(rng, 60.0, 86_400.0),
-        poll: Micros::from_secs(10),
+        poll: Micros::from_secs(3),
         share: if rng.chance(0.7) {
             auto
         } else {

@@ -52,7 +52,7 @@ impl Site {
             lifetime: Micros::from_secs(60),
             prime: Micros::from_secs(5),
             horizon: Micros::from_secs(3600),
-            poll: Micros::from_secs(10),
+            poll: Micros::from_secs(3),
             parked: 20,
             ..Terms::EMPTY
         };

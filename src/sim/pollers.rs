@@ -96,6 +96,7 @@ impl Setup {
         let event = &asks.event;
         event.set(&self.terms);
         let mut holds = vec![false; self.clients as usize];
+        let mut out = 0;
         let mut rng = Rng::new(self.seed, 0);
         let epoch_us = self.terms.base.0.saturating_mul(EPOCH_PERIODS);
         let seconds = self.for_s as usize;
@@ -136,11 +137,17 @@ impl Setup {
             let left = start_us.map(|start| Micros(start.saturating_sub(begins_us)));
             let told = match left {
                 // His time has come: he is not asked to ask again.
-                Some(Micros(0)) => None,
-                Some(left) if holds[client as usize] => asks.next(now, left).map(|wait| (wait, 0)),
+                Some(Micros(0)) => {
+                    out -= u32::from(std::mem::take(&mut holds[client as usize]));
+                    None
+                }
+                Some(left) if holds[client as usize] => {
+                    asks.next(now, left, out).map(|wait| (wait, 0))
+                }
                 Some(left) => {
                     holds[client as usize] = true;
-                    asks.begin(now, left).map(|wait| (wait, 0))
+                    out += 1;
+                    asks.begin(now, left, out).map(|wait| (wait, 0))
                 }
                 None => event.poll(now).map(|poll| (poll.wait, poll.ahead)),
             };

@@ -126,7 +126,7 @@ impl Default for Setup {
                 lifetime: Micros::from_secs(300),
                 prime: Micros::from_secs(5),
                 horizon: Micros::from_secs(24 * 3600),
-                poll: Micros::from_secs(10),
+                poll: Micros::from_secs(3),
                 share: auto,
                 overbook: auto,
                 per_client: auto,

@@ -15,10 +15,11 @@ impl World {
             return;
         };
         let remaining = visitor.due - self.now;
-        let asks = &self.state.permits().calls.asks;
+        let permits = self.state.permits();
+        let (asks, out) = (&permits.calls.asks, permits.outstanding());
         let next = match begins {
-            true => asks.begin(self.now, remaining),
-            false => asks.next(self.now, remaining),
+            true => asks.begin(self.now, remaining, out),
+            false => asks.next(self.now, remaining, out),
         };
         let next = next.unwrap_or(remaining);
         let event = match next < remaining {
