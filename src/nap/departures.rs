@@ -91,6 +91,12 @@ impl Departures {
         (rate.is_finite() && rate > 0.0).then_some(rate)
     }
 
+    /// X of the present busy period alone, once it has ten departures.
+    pub fn present(&self) -> Option<f64> {
+        let (intervals, span) = self.measured()?;
+        Some(f64::from(intervals) / span.as_secs_f64())
+    }
+
     /// Departures of the present busy period that count.
     pub fn count(&self) -> u32 {
         self.count

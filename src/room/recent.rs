@@ -83,7 +83,7 @@ impl Meter {
 
     /// One more at `now`; true: it is the first of its second.
     #[inline]
-    fn count(&self, now: Micros) -> bool {
+    pub(super) fn count(&self, now: Micros) -> bool {
         let second = second(now);
         let cell = self.cell(second);
         let seen = cell.load(Relaxed);

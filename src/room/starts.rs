@@ -6,6 +6,7 @@
 use super::recent::Meter;
 use super::terms::how;
 use crate::micros::Micros;
+use crate::sqs::capacity::{Capacity, PageNow};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
@@ -124,6 +125,10 @@ pub struct Starts {
     pub intervals: Meter,
     /// Mean length of the page queues, in hundredths.
     pub queues: Meter,
+    /// Sessions started, second by second.
+    begun: Meter,
+    /// What the pages can pass.
+    pub capacity: Capacity,
 }
 
 /// Who would start a session.
@@ -196,8 +201,13 @@ impl Starts {
         }
     }
 
-    /// Once a second: the mean queue of the pages now, and who would start.
-    pub fn tick(&mut self, now: Micros, queue: f64, wish: Wish) {
+    /// Once a second: the room's pages now, and who would start.
+    pub fn tick<P: Iterator<Item = PageNow>>(
+        &mut self,
+        now: Micros,
+        pages: impl Fn() -> P,
+        wish: Wish,
+    ) {
         if self.stepped > now {
             self.stepped = now;
         }
@@ -205,13 +215,15 @@ impl Starts {
             return;
         }
         self.stepped = now;
+        let (n, sum) = pages().fold((0.0, 0.0), |(n, sum), page| {
+            (n + 1.0, sum + f64::from(page.queue))
+        });
+        let queue = sum / f64::max(n, 1.0);
         let before = self.interval;
-        if self.terms.how == how::AUTO
-            && let Some(rate) = self.demand.feed(self.terms.cores)
-        {
-            self.interval.raise(rate);
+        match self.terms.how {
+            how::AUTO => self.step(now, pages(), queue, n, wish),
+            _ => self.interval.step(&self.law(), queue, wish != Wish::Nobody),
         }
-        self.interval.step(&self.law(), queue, self.grants(wish));
         if self.interval != before {
             // The next turn comes by the interval in force, and its holder sleeps until then.
             self.due = self.due.min(now + self.interval.micros());
@@ -220,6 +232,43 @@ impl Starts {
         let tenths = (self.interval.seconds() * 1e4).round() as u32;
         self.intervals.set(now, tenths);
         self.queues.set(now, (queue * 100.0).round() as u32);
+    }
+
+    /// By what the pages can pass, once that is known; before that by their queues.
+    fn step(
+        &mut self,
+        now: Micros,
+        pages: impl Iterator<Item = PageNow>,
+        queue: f64,
+        n: f64,
+        wish: Wish,
+    ) {
+        let law = self.law();
+        let begun = &self.begun;
+        let begun = |seconds: f64| {
+            let seconds = seconds.round() as u64;
+            let counts = (1..=seconds).filter_map(|ago| begun.at(now - Micros::from_secs(ago)));
+            counts.map(f64::from).sum()
+        };
+        let bottleneck = self.capacity.look(pages, begun);
+        let Some(bottleneck) = bottleneck else {
+            if let Some(rate) = self.demand.feed(self.terms.cores) {
+                self.interval.raise(rate);
+            }
+            return self.interval.step(&law, queue, self.grants(wish));
+        };
+        let probes = self
+            .interval
+            .follow(&law, queue, n, wish != Wish::Nobody, &bottleneck);
+        if probes {
+            self.capacity.probe(&bottleneck);
+        }
+    }
+
+    /// A session has been started.
+    pub fn note_start(&mut self, now: Micros) {
+        self.counts.started = self.counts.started.saturating_add(1);
+        self.begun.count(now);
     }
 
     /// Is that a reason for more starts? Whoever waits for his turn is: each turn is taken, and the
@@ -283,6 +332,7 @@ impl Starts {
         // Only of those that ended by themselves the next ones' work can be told.
         if matches!(how, End::Finished | End::Idle) {
             self.demand.learn(session.work.as_secs_f64());
+            self.capacity.learn(&session.visits);
         }
     }
 
@@ -309,6 +359,14 @@ mod tests {
 
     fn at(ms: u64) -> Micros {
         Micros::from_secs(1000) + Micros::from_millis(ms)
+    }
+
+    fn page(queue: u32, passes: Option<f64>) -> impl Iterator<Item = PageNow> {
+        std::iter::once(PageNow { queue, passes })
+    }
+
+    fn quiet() -> impl Iterator<Item = PageNow> {
+        page(0, None)
     }
 
     #[test]
@@ -348,12 +406,12 @@ mod tests {
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
-        starts.tick(at(0), 0.0, Wish::Nobody);
+        starts.tick(at(0), quiet, Wish::Nobody);
         assert_eq!(starts.interval.rate(), 40.0);
         // Steps are a part of what was fed; the paper's tenth would take minutes.
-        starts.tick(at(1000), 0.0, Wish::Queue);
+        starts.tick(at(1000), quiet, Wish::Queue);
         assert_eq!(starts.interval.rate().round(), 44.0);
-        starts.tick(at(2000), 9.0, Wish::Queue);
+        starts.tick(at(2000), || page(9, None), Wish::Queue);
         assert!(starts.interval.rate() < 38.0);
         assert_eq!(starts.intervals.at(at(2000)), Some(267));
         assert_eq!(starts.queues.at(at(2000)), Some(900));
@@ -386,7 +444,7 @@ mod tests {
         let mut rate_after = |starts: &mut Starts, wish| {
             for _ in 0..100 {
                 second += 1;
-                starts.tick(at(1000 * second), 0.0, wish);
+                starts.tick(at(1000 * second), quiet, wish);
             }
             starts.interval.rate()
         };
@@ -397,5 +455,54 @@ mod tests {
         let held = rate_after(&mut starts, Wish::Holders);
         assert!((4.0..4.2).contains(&held), "{held}");
         assert!(rate_after(&mut starts, Wish::Queue) > 8.0);
+    }
+
+    /// A page passes two a second, and each session asks for it once, ten seconds after its start.
+    #[test]
+    fn once_a_page_has_shown_what_it_passes_as_many_are_started() {
+        let mut starts = Starts::default();
+        starts.set(StartTerms {
+            on: 1,
+            cores: 2,
+            threshold: 5_000_000,
+            min: Micros::from_millis(1),
+            max: Micros::from_secs(60),
+            ..StartTerms::EMPTY
+        });
+        let mut over = Session::default();
+        over.visits[0] = 1;
+        (0..8).for_each(|_| starts.note_end(&over, End::Finished));
+        starts.capacity.came(0, Micros::from_secs(10));
+        // Eight seconds of starts at twice what it passes, then 30 wait: 32 are under way, and 20 of
+        // all these will have passed in the ten seconds until the last has come.
+        for start in 0..32 {
+            starts.note_start(at(250 * start));
+        }
+        starts.tick(at(8000), || page(30, Some(2.0)), Wish::Queue);
+        assert_eq!(starts.interval.rate(), 1.0, "half of it at least");
+        // Nobody is under way any more, and the last of them waits: a quarter more.
+        starts.tick(at(30_000), || page(1, Some(2.0)), Wish::Queue);
+        assert_eq!(starts.interval.rate(), 2.5);
+        // No queue, but the turns were not used: that says nothing of the page.
+        starts.tick(at(31_000), quiet, Wish::Queue);
+        let passes = |starts: &mut Starts| {
+            let least = starts.capacity.look(quiet(), |_| 0.0);
+            least.map_or(0.0, |least| least.rate)
+        };
+        assert_eq!(passes(&mut starts), 2.0);
+        for start in 0..22 {
+            starts.note_start(at(32_000 + 450 * start));
+        }
+        // 22 have been started in ten seconds, 20 pass, and 3.5 may wait.
+        starts.tick(at(42_000), quiet, Wish::Queue);
+        let rate = starts.interval.rate();
+        assert!((rate - 2.075).abs() < 1e-9, "{rate}");
+        assert_eq!(
+            passes(&mut starts),
+            2.04,
+            "all turns were used, and nobody waits"
+        );
+        starts.tick(at(43_000), quiet, Wish::Nobody);
+        assert_eq!(starts.interval.rate(), rate, "nobody wants more");
     }
 }

@@ -21,6 +21,7 @@ use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
+use crate::sqs::capacity::PageNow;
 use crate::sqs::sessions::{Sessions, Way};
 
 /// In so many parts the table is gone through, one a second.
@@ -302,8 +303,8 @@ impl Tables<'_> {
         if let Some(starts) = self.starts.get_mut(stay.room as usize) {
             // A key that no hash of a text comes to but by chance; the owner is the only one.
             let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            starts.note_start(now);
             let (idle, counts) = (starts.terms.idle, &mut starts.counts);
-            counts.started = counts.started.saturating_add(1);
             let begun = self
                 .sessions
                 .start(key, stay.room, arrival.owner.0, idle, now);
@@ -327,6 +328,7 @@ impl Tables<'_> {
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
         stay.gate = stay.page;
+        self.note_visit(stay, now);
         let by_progress = self.gates.get(stay.page as usize);
         let priority = match by_progress.is_some_and(|page| page.terms.progress == 1) {
             true => arrival.priority.max(self.progress(stay)),
@@ -341,6 +343,19 @@ impl Tables<'_> {
             starts.counts.passed = starts.counts.passed.saturating_add(1);
         }
         verdict
+    }
+
+    /// A session has come to its page.
+    fn note_visit(&mut self, stay: &Stay, now: Micros) {
+        let room = self.rooms.get(stay.room as usize);
+        let page = room.and_then(|room| room.page_gates().position(|gate| gate == stay.page));
+        let Some(page) = page.filter(|_| stay.session != 0) else {
+            return;
+        };
+        let age = self.sessions.visit(stay.session - 1, page, now);
+        if let (Some(age), Some(starts)) = (age, self.starts.get_mut(stay.room as usize)) {
+            starts.capacity.came(page, age);
+        }
     }
 
     /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far in
@@ -368,18 +383,20 @@ impl Tables<'_> {
             if starts.terms.on == 0 {
                 continue;
             }
-            let pages = room.page_gates();
-            let (mut sum, mut n) = (0.0, 0.0);
-            for page in pages.filter_map(|at| self.gates.get(at as usize)) {
-                sum += f64::from(page.queue.len());
-                n += 1.0;
-            }
             let wish = match lobby.queue.is_empty() {
                 false => Wish::Queue,
                 true if turns.outstanding() > 0 && lobby.claims_ahead() > 0 => Wish::Holders,
                 true => Wish::Nobody,
             };
-            starts.tick(now, if n > 0.0 { sum / n } else { 0.0 }, wish);
+            let gates = &*self.gates;
+            let pages = || {
+                let gates = room.page_gates().filter_map(|at| gates.get(at as usize));
+                gates.map(|page| PageNow {
+                    queue: page.queue.len(),
+                    passes: page.departures.present(),
+                })
+            };
+            starts.tick(now, pages, wish);
         }
         let part = (now.secs_floor() % PARTS) as usize;
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);

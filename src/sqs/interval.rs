@@ -11,6 +11,7 @@
 //! load), and what is admitted now reaches the heavy page some think times later: hence steps on
 //! the rate, and the hold.
 
+use super::capacity::Bottleneck;
 use crate::micros::Micros;
 
 /// The longest interval there is, seconds: one start in ten minutes.
@@ -22,6 +23,12 @@ const SHORTEST_S: f64 = 1e-5;
 pub const PATIENCE: Micros = Micros::from_secs(60);
 /// The part of his patience that the last in the session queue may have to spend there.
 const SPENT: f64 = 0.8;
+/// Sessions that are too many are worked off in so many seconds,
+const DRAIN_S: f64 = 20.0;
+/// while this part of what the pages pass is started at least.
+const LEAST: f64 = 0.5;
+/// Where too few are there or on their way, as much of it at most.
+const MOST: f64 = 1.25;
 
 /// Time between two starts of sessions. All zero = not begun. Under the lock.
 #[repr(C)]
@@ -158,6 +165,31 @@ impl Interval {
             Law::Rate(law) => return self.step_rate(law, queue, wanted),
         };
         self.seconds = sound(seconds).to_bits();
+    }
+
+    /// A second has passed with `n` pages whose queues were `queue` long in the mean, and it is known
+    /// what they can pass: as many are started, fewer while too many are there or on their way.
+    /// True: the bottleneck could do more.
+    pub fn follow(
+        &mut self,
+        law: &Law,
+        queue: f64,
+        n: f64,
+        wanted: bool,
+        bottleneck: &Bottleneck,
+    ) -> bool {
+        let Law::Rate(law) = law else { return false };
+        let target = n * 0.5 * (law.lo + law.hi);
+        let most = bottleneck.rate;
+        let many = (bottleneck.excess - target) / bottleneck.visits;
+        let aim = (most - many / DRAIN_S).clamp(LEAST * most, MOST * most);
+        let rate = match wanted || aim < self.rate() {
+            true => aim,
+            false => self.rate(),
+        };
+        self.lowered |= u32::from(queue > law.hi);
+        self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
+        wanted && queue < law.lo && bottleneck.used && many <= 0.0
     }
 
     fn step_rate(&mut self, law: &RateLaw, queue: f64, wanted: bool) {

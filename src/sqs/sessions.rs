@@ -14,6 +14,7 @@
 //! behind for the requests that are still under way with the old one. It leads to the session, so
 //! both together have one session's share.
 
+use super::capacity::PAGES;
 use crate::micros::Micros;
 
 /// Ways of a set.
@@ -40,7 +41,8 @@ pub struct Session {
     pub accesses: u32,
     /// 1: a client can present its key; 0: only the access that started it knows it.
     named: u32,
-    _pad: u32,
+    /// Its accesses to each of the room's pages; saturate.
+    pub visits: [u8; PAGES],
     /// The key it goes by now, where this is an alias; 0 = this is the session.
     next: u64,
     /// When it was started.
@@ -204,6 +206,15 @@ impl Sessions<'_> {
                 ..Session::default()
             };
         }
+    }
+
+    /// An access of the session at `at` comes to the room's page of this number; the session's age.
+    pub fn visit(&mut self, at: u32, page: usize, now: Micros) -> Option<Micros> {
+        let session = self.session_mut(at)?;
+        if let Some(visits) = session.visits.get_mut(page) {
+            *visits = visits.saturating_add(1);
+        }
+        Some(now - session.started)
     }
 
     /// The access `owner` of the session at `at` is over, after so long in Run Ready.

@@ -1,0 +1,260 @@
+//! [`Capacity`]: how many sessions a second the pages of a room can pass, and how many more than
+//! they can pass are on their way to them.
+//!
+//! A page that a queue has stood at passes so many accesses a second, X; a session asks for it v
+//! times (learnt from those that are over), so it passes X/v sessions a second. The least of the pages
+//! is the bottleneck. What is started now is there a session's age later, several think times: a law
+//! that looks at its queue alone starts too many for so long, and then, while they are worked off,
+//! too few. So those under way are counted as well (O. J. M. Smith's predictor, 1957):
+//!
+//! ```text
+//!   excess = q + v starts in the last `age` - age X        when they have all come
+//! ```
+
+use crate::micros::Micros;
+
+/// Pages of a room that are told apart; accesses to others count for nothing here.
+pub const PAGES: usize = 12;
+/// Weight of the latest session in the mean visits, once there are many.
+const ALPHA: f64 = 0.05;
+/// Weight of the latest access in the mean age.
+const ALPHA_AGE: f64 = 0.1;
+/// Weight of the latest second in what a page passes: with light and heavy accesses on one page a
+/// hundred departures tell it to a sixth.
+const ALPHA_RATE: f64 = 0.2;
+/// A page that fewer sessions ask for is none's bottleneck.
+const RARE: f64 = 0.05;
+/// A page that is not full though all turns were taken can do so much more, each second.
+const PROBE: f64 = 1.02;
+/// So much of what the bottleneck passes must have been started for that to be said.
+const USED: f64 = 0.9;
+/// Longest age that is looked back for.
+const LONGEST_S: f64 = 240.0;
+
+/// What is known of one page. All zero = nothing. Numbers are bits of an f64.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Passage {
+    /// Accesses of a session that is over, the mean.
+    visits: u64,
+    /// Seconds since its start, when a session asks for it.
+    age: u64,
+    /// Sessions a second that it passes; 0 = no queue has stood here.
+    rate: u64,
+}
+
+/// What a room's pages can pass. All zero = nothing known. Under the lock.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    pages: [Passage; PAGES],
+    /// Sessions that the mean visits are of; saturates.
+    sessions: u32,
+    _pad: u32,
+}
+
+/// A page now.
+#[derive(Clone, Copy, Debug)]
+pub struct PageNow {
+    /// Accesses that wait.
+    pub queue: u32,
+    /// Departures a second, where its queue has stood long enough to tell and stands still.
+    pub passes: Option<f64>,
+}
+
+/// The page that passes the fewest sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// Which.
+    page: usize,
+    /// Sessions a second.
+    pub rate: f64,
+    /// Accesses that will wait there when all sessions under way have come; below 0: it will idle.
+    pub excess: f64,
+    /// Accesses of a session to it.
+    pub visits: f64,
+    /// The turns of the last while were taken.
+    pub used: bool,
+}
+
+impl Capacity {
+    /// Nothing known.
+    pub const EMPTY: Capacity = Capacity {
+        pages: [Passage {
+            visits: 0,
+            age: 0,
+            rate: 0,
+        }; PAGES],
+        sessions: 0,
+        _pad: 0,
+    };
+
+    /// A session is over that has asked so many times for each page.
+    pub fn learn(&mut self, visits: &[u8; PAGES]) {
+        self.sessions = self.sessions.saturating_add(1);
+        let weight = ALPHA.max(1.0 / f64::from(self.sessions));
+        for (passage, visits) in self.pages.iter_mut().zip(visits) {
+            let mean = sound(passage.visits);
+            passage.visits = (mean + weight * (f64::from(*visits) - mean)).to_bits();
+        }
+    }
+
+    /// A session of this age asks for the `page`th.
+    pub fn came(&mut self, page: usize, age: Micros) {
+        let Some(passage) = self.pages.get_mut(page) else {
+            return;
+        };
+        let (mean, age_s) = (sound(passage.age), age.as_secs_f64().min(LONGEST_S));
+        let next = match mean > 0.0 {
+            true => mean + ALPHA_AGE * (age_s - mean),
+            false => age_s,
+        };
+        passage.age = next.to_bits();
+    }
+
+    /// The bottleneck, by the pages as they are now. `begun`: sessions started in the last so many
+    /// seconds. None: no queue has stood at a page, or no session is over.
+    pub fn look(
+        &mut self,
+        pages: impl Iterator<Item = PageNow>,
+        begun: impl Fn(f64) -> f64,
+    ) -> Option<Bottleneck> {
+        let mut least: Option<Bottleneck> = None;
+        for (at, (passage, now)) in self.pages.iter_mut().zip(pages).enumerate() {
+            let visits = sound(passage.visits);
+            if visits < RARE {
+                continue;
+            }
+            if let Some(passes) = now.passes {
+                let (known, new) = (sound(passage.rate), passes / visits);
+                passage.rate = match known > 0.0 {
+                    true => known + ALPHA_RATE * (new - known),
+                    false => new,
+                }
+                .to_bits();
+            }
+            let rate = sound(passage.rate);
+            if rate == 0.0 || least.is_some_and(|least| least.rate <= rate) {
+                continue;
+            }
+            let age = sound(passage.age).min(LONGEST_S);
+            let (begun, passed) = (begun(age), rate * age);
+            least = Some(Bottleneck {
+                page: at,
+                rate,
+                excess: f64::from(now.queue) + visits * (begun - passed),
+                visits,
+                used: begun >= USED * passed,
+            });
+        }
+        least
+    }
+
+    /// It has no queue though all turns were taken: it may pass more than was known.
+    pub fn probe(&mut self, bottleneck: &Bottleneck) {
+        if let Some(passage) = self.pages.get_mut(bottleneck.page) {
+            passage.rate = (bottleneck.rate * PROBE).to_bits();
+        }
+    }
+}
+
+/// Shared memory may hold anything.
+fn sound(bits: u64) -> f64 {
+    let value = f64::from_bits(bits);
+    match value.is_finite() && value > 0.0 {
+        true => value,
+        false => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEARCH: usize = 1;
+
+    /// Sessions that ask for a light page six times and for the search once, 12 s after their start.
+    fn shop() -> Capacity {
+        let mut capacity = Capacity::EMPTY;
+        let mut visits = [0; PAGES];
+        (visits[0], visits[SEARCH]) = (6, 1);
+        for _ in 0..10 {
+            capacity.learn(&visits);
+            capacity.came(0, Micros::from_secs(8));
+            capacity.came(SEARCH, Micros::from_secs(12));
+        }
+        capacity
+    }
+
+    fn pages(light: (u32, Option<f64>), search: (u32, Option<f64>)) -> [PageNow; 2] {
+        [light, search].map(|(queue, passes)| PageNow { queue, passes })
+    }
+
+    #[test]
+    fn the_bottleneck_is_the_page_that_passes_the_fewest_sessions() {
+        let mut capacity = shop();
+        let quiet = pages((0, None), (0, None));
+        assert_eq!(
+            capacity.look(quiet.into_iter(), |_| 0.0),
+            None,
+            "no queue yet"
+        );
+        let both = pages((4, Some(120.0)), (9, Some(3.0)));
+        let least = capacity.look(both.into_iter(), |age| 4.0 * age);
+        let least = least.expect("queues stand");
+        assert_eq!((least.page, least.rate), (SEARCH, 3.0));
+        // 9 wait, 48 are under way, 36 pass meanwhile.
+        assert!(
+            (least.excess - 21.0).abs() < 1e-9 && least.used,
+            "{least:?}"
+        );
+        // What it passes is remembered.
+        let later = capacity
+            .look(quiet.into_iter(), |_| 0.0)
+            .expect("it is known");
+        assert_eq!((later.rate, later.excess, later.used), (3.0, -36.0, false));
+        capacity.probe(&later);
+        let probed = capacity
+            .look(quiet.into_iter(), |_| 0.0)
+            .expect("it is known");
+        assert!((probed.rate - 3.06).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_page_that_hardly_any_session_asks_for_is_nobodys_bottleneck() {
+        let mut capacity = Capacity::EMPTY;
+        (0..30).for_each(|_| capacity.learn(&[0; PAGES]));
+        let queue = pages((50, Some(0.1)), (0, None));
+        assert_eq!(capacity.look(queue.into_iter(), |_| 0.0), None);
+    }
+
+    #[test]
+    fn any_bits_are_survived() {
+        for bits in [
+            1,
+            u64::MAX,
+            f64::NAN.to_bits(),
+            (-1.0f64).to_bits(),
+            1 << 62,
+        ] {
+            let passage = Passage {
+                visits: bits,
+                age: bits,
+                rate: bits,
+            };
+            let mut capacity = Capacity {
+                pages: [passage; PAGES],
+                sessions: u32::MAX,
+                _pad: 0,
+            };
+            let now = pages((u32::MAX, None), (u32::MAX, Some(1.0)));
+            if let Some(least) = capacity.look(now.into_iter(), |age| age) {
+                assert!(least.rate > 0.0 && !least.excess.is_nan(), "{least:?}");
+                capacity.probe(&least);
+            }
+            capacity.learn(&[u8::MAX; PAGES]);
+            capacity.came(0, Micros::MAX);
+            capacity.came(PAGES, Micros::ZERO);
+        }
+    }
+}
