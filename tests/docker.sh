@@ -28,7 +28,7 @@ compose() {
   fi
 }
 clean() {
-  [ -z "$load" ] || docker rm -f "$load" >/dev/null 2>&1 || :
+  [ -z "$load" ] || docker rm -f -v "$load" >/dev/null 2>&1 || :
   [ -z "$project" ] || compose down -v -t 1 >/dev/null 2>&1 || :
   docker/base-images.sh remove || :
   rm -rf "$scratch"
@@ -138,7 +138,7 @@ for _ in $(seq 100); do
   ticket=$(tr -d '\r' <"$scratch/refused" | sed -n 's/^Nap-Ticket: //p')
   [ -z "$ticket" ] || break
 done
-docker rm -f "$load" >/dev/null
+docker rm -f -v "$load" >/dev/null
 load=
 [ -n "$ticket" ] || fail "nobody was sold a ticket"
 epoch() { page '/nap-info?json' | grep -o '"epoch":"[0-9a-f]*"'; }
