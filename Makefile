@@ -175,7 +175,7 @@ clean: ## remove what was built
 
 # ---- Packages -------------------------------------------------------------------------------------
 
-.PHONY: man deb test-package docker-test
+.PHONY: man deb test-package test-from-source docker-test
 
 man: programs # manual pages of the programs, from what they say of themselves
 	@mkdir -p $(TARGET)/man
@@ -187,10 +187,13 @@ deb: ## a Debian package, in target/deb/
 	DEB_DIR=$(abspath $(TARGET)/deb) fakeroot debian/rules binary
 	@debian/rules clean >/dev/null && ls $(TARGET)/deb/*.deb
 
-test-all: test-package
+test-all: test-package test-from-source
 
 test-package: cgi # the Debian package: lintian, its life in a clean Debian root; the quick start to the letter
 	@tests/package.sh
 	@tests/quick-start.sh
+
+test-from-source: cgi # README's way from source, to the letter in a clean Debian root
+	@tests/from-source.sh
 
 docker-test: test-docker ## the image: crowds from another container, a killed backend, a restart with tickets

@@ -1,7 +1,9 @@
-# A clean Debian root to try things in: sourced by package.sh and quick-start.sh, with bash's `set -eu`.
+# A clean Debian root to try things in: sourced by package.sh, quick-start.sh and from-source.sh, with
+# bash's `set -eu`.
 #
 # It is made by debootstrap once and kept in target/package/; what happens in it happens in a copy, in
-# $root, which goes when the script ends. Calls `skip REASON` where it cannot be made.
+# $root, which goes when the script ends. Calls `skip REASON` where it cannot be made, or where one of
+# the programs in $needs is missing.
 target=${CARGO_TARGET_DIR:-target}
 kept=$target/package
 mkdir -p "$kept"
@@ -9,7 +11,7 @@ log=$kept/$(basename "$0" .sh).log
 : >"$log"
 
 [ "$(id -u)" = 0 ] || skip "debootstrap and chroot want root"
-for program in debootstrap lintian dh dh_apache2; do
+for program in debootstrap ${needs:-}; do
   command -v $program >/dev/null || skip "$program is missing (\`make setup-all\` installs it)"
 done
 
@@ -48,8 +50,19 @@ stop_httpd() {
     sleep 0.1
   done
 }
+# What runs in the root: process ids.
+running() {
+  local p
+  for p in /proc/[0-9]*; do [ "$(readlink "$p/root")" != "$root" ] || echo "${p#/proc/}"; done
+}
 remove_root() {
   stop_httpd
+  # A script that failed half way may leave more.
+  running | xargs -r kill 2>/dev/null || :
+  for _ in $(seq 100); do
+    [ -n "$(running)" ] || break
+    sleep 0.1
+  done
   umount "$root/proc" 2>/dev/null || :
   rm -rf --one-file-system "$root"
 }

@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "package: $1, so the package is not tested"; exit 0; }
+needs="lintian dh dh_apache2"
 . tests/clean-root.sh
 
 deb=$(deb)

@@ -7,6 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "quick start: $1, so it is not followed"; exit 0; }
+needs="dh dh_apache2"
 . tests/clean-root.sh
 unshare -n true 2>/dev/null || skip "no network namespace can be made"
 
