@@ -12,17 +12,15 @@ use super::rng::Rng;
 use super::state::State;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::room::arrival::{Arrival, bind_of};
+use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
-use crate::room::gate::Leaving;
 use crate::room::owner::Owner;
-use crate::room::starts::End;
-use crate::room::stay::{Asks, Stay};
+use crate::room::stay::Stay;
 use crate::room::terms::{Choice, Terms};
-use crate::room::verdict::{Turn, Verdict};
-use crate::room::wakes::Wakes;
 
 mod setup;
+mod stays;
+mod visitors;
 
 pub use setup::{HEAVY, Outcome, PAGES, Second, ShopSetup, Think, Way, fixed, found};
 
@@ -212,10 +210,10 @@ impl Shop {
         self.events.push(Reverse((when, n, event)));
     }
 
-    /// How fast jobs go, light and heavy: two processors are shared, and searches are in each
+    /// How fast jobs go, light and heavy: the processors are shared, and searches are in each
     /// other's way.
     fn speeds(&self) -> [f64; 2] {
-        let share = (2.0 / self.jobs.len().max(1) as f64).min(1.0);
+        let share = (self.setup.processors / self.jobs.len().max(1) as f64).min(1.0);
         let others = self.searches.saturating_sub(2) as f64;
         [share, share / (1.0 + self.setup.contention * others)]
     }
@@ -251,36 +249,11 @@ impl Shop {
             let access = access.expect("an access ends after its job");
             self.leave_room(&job, &access);
             if !access.orphan {
+                let response_s = (self.now - access.asked).as_secs_f64();
+                self.outcome.response_s[access.page].push(response_s);
                 self.turns_page(access.client);
             }
         }
-    }
-
-    fn leave_room(&mut self, job: &Job, access: &Access) {
-        if !self.has_room() {
-            return;
-        }
-        let leaving = Leaving {
-            permit: job.permit,
-            owner: access.owner,
-            entered: access.asked,
-            granted: job.granted,
-            ..Leaving::default()
-        };
-        let (now, mut stay) = (self.now, access.stay);
-        let last = !access.orphan && access.page == PAGES - 1;
-        let (_, wakes) = self.state.locked(|tables, wakes| {
-            if let Some(mut page) = tables.gate(stay.page, now, wakes) {
-                page.leave(&leaving);
-            }
-            let work = now - job.granted;
-            let mut members = tables.membership();
-            match last {
-                true => members.end(&mut stay, access.owner, work, End::Finished),
-                false => members.leave(&mut stay, access.owner, work, now),
-            }
-        });
-        self.woken(&wakes);
     }
 
     fn has_room(&self) -> bool {
@@ -289,38 +262,6 @@ impl Shop {
 
     fn is_deaf(&self) -> bool {
         self.setup.way == Way::Room { deaf: true }
-    }
-
-    fn turns_page(&mut self, at: usize) {
-        let now = self.now;
-        let client = &mut self.clients[at];
-        client.page += 1;
-        if client.page == PAGES {
-            self.heard = now;
-            let came = client.came.take().unwrap_or(now);
-            self.outcome.sessions += 1;
-            self.outcome.took_s.push((now - came).as_secs_f64());
-            (client.page, client.key, client.ticket) = (0, 0, None);
-            if std::mem::take(&mut client.inside) {
-                self.inside -= 1;
-            }
-            if self.setup.once {
-                self.left -= 1;
-                if self.left == 0 {
-                    self.outcome.done_s = Some((now - OPENS).as_secs_f64());
-                }
-                return;
-            }
-        }
-        self.thinks(at);
-    }
-
-    fn thinks(&mut self, at: usize) {
-        let think_s = match self.setup.think {
-            Think::Fixed(seconds) => seconds,
-            Think::Exponential(mean) => self.rng.exponential(mean),
-        };
-        self.at(self.now + Micros::from_secs_f64(think_s), Event::Ask(at));
     }
 
     fn happens(&mut self, event: Event) {
@@ -361,267 +302,6 @@ impl Shop {
                 limits: [LIGHT_GATE, HEAVY_GATE]
                     .map(|gate| self.state.all_permits()[gate as usize].limit()),
             });
-        }
-    }
-
-    fn asks(&mut self, at: usize) {
-        self.serial += 1;
-        let life = self.state.life(0).expect("the child lives");
-        let owner = Owner::new(life, self.serial);
-        let (now, token) = (self.now, owner.0);
-        let client = &mut self.clients[at];
-        client.came.get_or_insert(now);
-        if let Way::SessionLimit(most) = self.setup.way
-            && client.page == 0
-            && !client.inside
-        {
-            if self.inside >= most {
-                self.outcome.untold += 1;
-                return self.thinks(at);
-            }
-            (client.inside, self.inside) = (true, self.inside + 1);
-        }
-        let heavy = client.page == HEAVY || self.setup.one_gate;
-        let access = Access {
-            client: at,
-            page: client.page,
-            owner,
-            stay: Stay {
-                room: 0,
-                lobby: LOBBY,
-                page: if heavy { HEAVY_GATE } else { LIGHT_GATE },
-                ..Stay::default()
-            },
-            asked: now,
-            stand: Stand::Runs,
-            ticket: client.ticket,
-            orphan: false,
-        };
-        let key = client.key;
-        let patience = client.patience;
-        if patience < Micros::MAX {
-            self.at(now + patience, Event::BreakOff(token));
-        }
-        self.accesses.insert(token, access);
-        match self.has_room() {
-            true => self.enters(token, key),
-            false => self.runs(token, u32::MAX),
-        }
-    }
-
-    fn enters(&mut self, token: u64, key: u64) {
-        let access = &self.accesses[&token];
-        let (now, mut stay) = (self.now, access.stay);
-        let keys = [key];
-        let asks = Asks {
-            keys: if key == 0 { &[] } else { &keys },
-            starts: access.page == 0,
-        };
-        let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
-        let arrival = arrival(access.owner, &tickets, access.client);
-        let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
-            let (verdict, _) = tables.enter_stay(&mut stay, asks, &arrival, now, wakes);
-            let alarm = match &verdict {
-                Some(Verdict::Wait(seat)) => tables.alarm_of(&stay, seat.place, now, wakes),
-                _ => None,
-            };
-            (verdict, alarm)
-        });
-        self.set_stay(token, stay);
-        self.told(token, verdict, alarm);
-        self.woken(&wakes);
-    }
-
-    fn set_stay(&mut self, token: u64, stay: Stay) {
-        if let Some(access) = self.accesses.get_mut(&token) {
-            access.stay = stay;
-        }
-    }
-
-    fn looks(&mut self, token: u64) {
-        let Some(access) = self.accesses.get(&token) else {
-            return;
-        };
-        let Stand::Waits { place, mut until } = access.stand else {
-            return;
-        };
-        let (now, mut stay) = (self.now, access.stay);
-        let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
-        let arrival = arrival(access.owner, &tickets, access.client);
-        let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
-            let before = stay.gate;
-            let verdict = tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes);
-            let place = match &verdict {
-                Some(Verdict::Wait(seat)) => seat.place,
-                None if stay.gate == before => place,
-                _ => return (verdict.map(Some).or(Some(None)), None),
-            };
-            let alarm = tables.alarm_of(&stay, place, now, wakes);
-            (verdict.map(Some), alarm)
-        });
-        self.set_stay(token, stay);
-        match verdict {
-            Some(verdict) => {
-                self.places.remove(&place);
-                self.told(token, verdict, alarm);
-            }
-            None => self.waits(token, place, until, alarm),
-        }
-        self.woken(&wakes);
-    }
-
-    fn waits(&mut self, token: u64, place: u32, until: Micros, alarm: Option<Micros>) {
-        if let Some(access) = self.accesses.get_mut(&token) {
-            access.stand = Stand::Waits { place, until };
-        }
-        self.places.insert(place, token);
-        let when = alarm.map_or(until, |alarm| alarm.min(until));
-        if when - self.now < Micros::from_secs(24 * 3600) {
-            self.at(when.max(self.now + Micros(1)), Event::Look(token));
-        }
-    }
-
-    fn told(&mut self, token: u64, verdict: Option<Verdict>, alarm: Option<Micros>) {
-        match verdict {
-            None => self.runs(token, u32::MAX),
-            Some(Verdict::Run(permit)) => self.runs(token, permit),
-            Some(Verdict::Wait(seat)) => self.waits(token, seat.place, seat.until, alarm),
-            Some(Verdict::Refuse(refusal)) => {
-                let access = self.accesses.remove(&token).expect("it has just been told");
-                if access.orphan {
-                    return;
-                }
-                self.outcome.members_refused += u64::from(access.stay.session != 0);
-                match access.page {
-                    0 if refusal.ticket.is_some() => self.outcome.tickets += 1,
-                    0 => self.outcome.untold += 1,
-                    _ => self.outcome.mid_session += 1,
-                }
-                if self.is_deaf() {
-                    return self.thinks(access.client);
-                }
-                let client = &mut self.clients[access.client];
-                client.ticket = refusal.ticket;
-                client.due = self.now + refusal.retry_after;
-                self.page_waits(access.client, true);
-            }
-        }
-    }
-
-    /// His page has a ticket, and asks where he stands, or brings him back. `begins`: it is new.
-    fn page_waits(&mut self, at: usize, begins: bool) {
-        let client = &self.clients[at];
-        let remaining = client.due - self.now;
-        let lobby = &self.state.all_permits()[LOBBY as usize];
-        let (asks, out) = (&lobby.calls.asks, lobby.outstanding());
-        let next = match begins {
-            true => asks.begin(self.now, remaining, out),
-            false => asks.next(self.now, remaining, out),
-        };
-        let next = next.unwrap_or(remaining);
-        if client.ticket.is_some() && next < remaining {
-            return self.at(self.now + next, Event::Poll(at));
-        }
-        let late = Micros::from_secs_f64(0.5 * self.rng.unit());
-        self.at(self.now + remaining + late, Event::Ask(at));
-    }
-
-    fn polls(&mut self, at: usize) {
-        let Some(ticket) = self.clients[at].ticket else {
-            return;
-        };
-        let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
-        let looks = (self.state.all_permits()[LOBBY as usize].calls).look_is_due(now);
-        let (turn, wakes) = self.state.locked(|tables, wakes| {
-            let mut lobby = tables.gate(LOBBY, now, wakes)?;
-            if looks {
-                lobby.look_round();
-            }
-            Some(lobby.asked(&ticket, bind))
-        });
-        self.woken(&wakes);
-        match turn {
-            Some(Turn::Wait) => self.page_waits(at, false),
-            _ => self.at(now, Event::Ask(at)),
-        }
-    }
-
-    fn runs(&mut self, token: u64, permit: u32) {
-        let now = self.now;
-        let Some(access) = self.accesses.get_mut(&token) else {
-            return;
-        };
-        access.stand = Stand::Runs;
-        let heavy = access.page == HEAVY;
-        if !access.orphan {
-            let client = &mut self.clients[access.client];
-            client.ticket = None;
-            if access.stay.begun {
-                client.key = access.owner.0.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-                let (key, owner) = (client.key, access.owner);
-                let stay = &mut access.stay;
-                self.state
-                    .locked(|tables, _| tables.membership().name(stay, owner, key, now));
-            }
-        }
-        let left_s = self.setup.work_s[usize::from(heavy)] * (0.5 + self.rng.unit());
-        self.searches += usize::from(heavy);
-        self.jobs.push(Job {
-            token,
-            heavy,
-            left_s,
-            permit,
-            granted: now,
-        });
-    }
-
-    /// His patience is over: he hangs up, and begins again at the second page.
-    fn breaks_off(&mut self, token: u64) {
-        let deaf = self.is_deaf();
-        let Some(access) = self.accesses.get_mut(&token) else {
-            return;
-        };
-        access.orphan = true;
-        let at = access.client;
-        // Of what runs the server sees nothing: the work is wasted.
-        if let Stand::Waits { place, .. } = access.stand
-            && !deaf
-        {
-            let (now, owner, mut stay) = (self.now, access.owner, access.stay);
-            self.accesses.remove(&token);
-            self.places.remove(&place);
-            let (_, wakes) = self.state.locked(|tables, wakes| {
-                if let Some(mut gate) = tables.gate(stay.gate, now, wakes) {
-                    gate.gone(place, owner);
-                }
-                let mut members = tables.membership();
-                members.leave(&mut stay, owner, Micros::ZERO, now);
-            });
-            self.woken(&wakes);
-        }
-        let client = &mut self.clients[at];
-        self.outcome.broken_off[client.page] += 1;
-        if client.page > 0 {
-            self.outcome.mid_session += 1;
-            client.page = 1;
-        }
-        self.thinks(at);
-    }
-
-    /// Who has been woken looks at his place.
-    fn woken(&mut self, wakes: &Wakes) {
-        if wakes.is_empty() && wakes.listed().is_some() {
-            return;
-        }
-        let woken: Vec<u64> = match wakes.listed() {
-            Some(listed) => listed
-                .iter()
-                .filter_map(|place| self.places.get(place).copied())
-                .collect(),
-            None => self.places.values().copied().collect(),
-        };
-        for token in woken {
-            self.at(self.now + Micros(50), Event::Look(token));
         }
     }
 }
@@ -682,7 +362,11 @@ mod tests {
             bound: Micros::from_secs(10),
             pace: [fixed(8), fixed(2)],
             work_s: [0.03, 0.4],
+            spread: [0.5; 2],
+            processors: 2.0,
             contention: 0.15,
+            asks: true,
+            reaction_s: 0.5,
             progress: false,
             one_gate: false,
             length: Micros::from_secs(900),

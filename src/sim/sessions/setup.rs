@@ -57,10 +57,18 @@ pub struct ShopSetup {
     pub bound: Micros,
     /// Permits of light pages and of the heavy one.
     pub pace: [Pace; 2],
-    /// Work of a light page and of the heavy one, seconds: half to one and a half times as much.
+    /// Work of a light page and of the heavy one, seconds,
     pub work_s: [f64; 2],
+    /// each time up to this share more or less, all of it alike likely.
+    pub spread: [f64; 2],
+    /// Processors that share it.
+    pub processors: f64,
     /// What each search beyond the second takes of the others' speed.
     pub contention: f64,
+    /// The pages of those who hold tickets ask whether they may come earlier.
+    pub asks: bool,
+    /// They come up to so many seconds after the time they were told.
+    pub reaction_s: f64,
     /// The session nearest its end is served first.
     pub progress: bool,
     /// The light pages have the heavy one's gate.
@@ -103,6 +111,8 @@ pub struct Outcome {
     pub done_s: Option<f64>,
     /// From a visitor's first request to the end of his session, seconds, as they ended.
     pub took_s: Vec<f64>,
+    /// From request to page, seconds, by page, as they came.
+    pub response_s: [Vec<f64>; PAGES],
     /// Times that a visitor broke off, by page.
     pub broken_off: [u64; PAGES],
     /// Pages after the first that a visitor broke off or was refused.

@@ -1,0 +1,161 @@
+//! Visitors of a shop: they ask for pages, think, hold tickets, break off.
+
+use super::{
+    Access, Event, HEAVY, HEAVY_GATE, LIGHT_GATE, LOBBY, OPENS, PAGES, Shop, Stand, Think, Way,
+    hash_of,
+};
+use crate::micros::Micros;
+use crate::room::arrival::bind_of;
+use crate::room::owner::Owner;
+use crate::room::stay::Stay;
+use crate::room::verdict::Turn;
+
+impl Shop {
+    pub(super) fn turns_page(&mut self, at: usize) {
+        let now = self.now;
+        let client = &mut self.clients[at];
+        client.page += 1;
+        if client.page == PAGES {
+            self.heard = now;
+            let came = client.came.take().unwrap_or(now);
+            self.outcome.sessions += 1;
+            self.outcome.took_s.push((now - came).as_secs_f64());
+            (client.page, client.key, client.ticket) = (0, 0, None);
+            if std::mem::take(&mut client.inside) {
+                self.inside -= 1;
+            }
+            if self.setup.once {
+                self.left -= 1;
+                if self.left == 0 {
+                    self.outcome.done_s = Some((now - OPENS).as_secs_f64());
+                }
+                return;
+            }
+        }
+        self.thinks(at);
+    }
+
+    pub(super) fn thinks(&mut self, at: usize) {
+        let think_s = match self.setup.think {
+            Think::Fixed(seconds) => seconds,
+            Think::Exponential(mean) => self.rng.exponential(mean),
+        };
+        self.at(self.now + Micros::from_secs_f64(think_s), Event::Ask(at));
+    }
+
+    pub(super) fn asks(&mut self, at: usize) {
+        self.serial += 1;
+        let life = self.state.life(0).expect("the child lives");
+        let owner = Owner::new(life, self.serial);
+        let (now, token) = (self.now, owner.0);
+        let client = &mut self.clients[at];
+        client.came.get_or_insert(now);
+        if let Way::SessionLimit(most) = self.setup.way
+            && client.page == 0
+            && !client.inside
+        {
+            if self.inside >= most {
+                self.outcome.untold += 1;
+                return self.thinks(at);
+            }
+            (client.inside, self.inside) = (true, self.inside + 1);
+        }
+        let heavy = client.page == HEAVY || self.setup.one_gate;
+        let access = Access {
+            client: at,
+            page: client.page,
+            owner,
+            stay: Stay {
+                room: 0,
+                lobby: LOBBY,
+                page: if heavy { HEAVY_GATE } else { LIGHT_GATE },
+                ..Stay::default()
+            },
+            asked: now,
+            stand: Stand::Runs,
+            ticket: client.ticket,
+            orphan: false,
+        };
+        let key = client.key;
+        let patience = client.patience;
+        if patience < Micros::MAX {
+            self.at(now + patience, Event::BreakOff(token));
+        }
+        self.accesses.insert(token, access);
+        match self.has_room() {
+            true => self.enters(token, key),
+            false => self.runs(token, u32::MAX),
+        }
+    }
+
+    /// His page has a ticket, and asks where he stands, or brings him back. `begins`: it is new.
+    pub(super) fn page_waits(&mut self, at: usize, begins: bool) {
+        let client = &self.clients[at];
+        let remaining = client.due - self.now;
+        let lobby = &self.state.all_permits()[LOBBY as usize];
+        let (asks, out) = (&lobby.calls.asks, lobby.outstanding());
+        let next = match begins {
+            true => asks.begin(self.now, remaining, out),
+            false => asks.next(self.now, remaining, out),
+        };
+        let next = next.unwrap_or(remaining);
+        if self.setup.asks && client.ticket.is_some() && next < remaining {
+            return self.at(self.now + next, Event::Poll(at));
+        }
+        let late = Micros::from_secs_f64(self.setup.reaction_s * self.rng.unit());
+        self.at(self.now + remaining + late, Event::Ask(at));
+    }
+
+    pub(super) fn polls(&mut self, at: usize) {
+        let Some(ticket) = self.clients[at].ticket else {
+            return;
+        };
+        let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
+        let looks = (self.state.all_permits()[LOBBY as usize].calls).look_is_due(now);
+        let (turn, wakes) = self.state.locked(|tables, wakes| {
+            let mut lobby = tables.gate(LOBBY, now, wakes)?;
+            if looks {
+                lobby.look_round();
+            }
+            Some(lobby.asked(&ticket, bind))
+        });
+        self.woken(&wakes);
+        match turn {
+            Some(Turn::Wait) => self.page_waits(at, false),
+            _ => self.at(now, Event::Ask(at)),
+        }
+    }
+
+    /// His patience is over: he hangs up, and begins again at the second page.
+    pub(super) fn breaks_off(&mut self, token: u64) {
+        let deaf = self.is_deaf();
+        let Some(access) = self.accesses.get_mut(&token) else {
+            return;
+        };
+        access.orphan = true;
+        let at = access.client;
+        // Of what runs the server sees nothing: the work is wasted.
+        if let Stand::Waits { place, .. } = access.stand
+            && !deaf
+        {
+            let (now, owner, mut stay) = (self.now, access.owner, access.stay);
+            self.accesses.remove(&token);
+            self.places.remove(&place);
+            let (_, wakes) = self.state.locked(|tables, wakes| {
+                if let Some(mut gate) = tables.gate(stay.gate, now, wakes) {
+                    gate.gone(place, owner);
+                }
+                let mut members = tables.membership();
+                members.leave(&mut stay, owner, Micros::ZERO, now);
+            });
+            self.woken(&wakes);
+        }
+        let client = &mut self.clients[at];
+        self.outcome.broken_off[client.page] += 1;
+        if client.page > 0 {
+            self.outcome.mid_session += 1;
+            client.page = 1;
+        }
+        self.thinks(at);
+    }
+}
