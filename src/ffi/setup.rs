@@ -604,8 +604,8 @@ pub fn terms(conf: &RoomConf, parked: u32) -> Terms {
     }
 }
 
-/// How its permits are found.
-fn pace(conf: &RoomConf) -> Pace {
+/// How a room's permits are found.
+pub fn pace(conf: &RoomConf) -> Pace {
     let permits = |n: i64| n.clamp(1, PERMITS as i64) as u32;
     Pace {
         law: match conf.run_ready_law {

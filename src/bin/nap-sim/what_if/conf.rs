@@ -10,6 +10,7 @@ use mod_nap::conf::{Directive, RoomConf, ServerConf};
 use mod_nap::ffi;
 use mod_nap::room::children::Workers;
 use mod_nap::room::terms::Terms;
+use mod_nap::sqs::page_scheduler::Pace;
 
 use super::words;
 
@@ -18,6 +19,8 @@ use super::words;
 pub struct Configured {
     /// Its gate's settings.
     pub terms: Terms,
+    /// How its limit is found.
+    pub pace: Pace,
     /// The server's workers; none: the file does not say.
     pub workers: Option<Workers>,
     /// What of it is not simulated.
@@ -182,6 +185,7 @@ impl Reader {
         };
         Ok(Configured {
             terms: ffi::terms(&room, 0),
+            pace: ffi::pace(&room),
             workers: (server.max_workers != 0).then_some(workers),
             remarks: self.remarks,
         })
@@ -225,6 +229,7 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
     use mod_nap::micros::Micros;
+    use mod_nap::sqs::page_scheduler::law;
 
     fn room(text: &str, name: Option<&str>) -> Result<Configured, String> {
         let file = std::env::temp_dir().join(format!(
@@ -261,7 +266,9 @@ mod tests {
                 .any(|r| r == "NapExempt plays no part here"),
             "{shop:?}"
         );
-        assert_eq!(room(text, Some("other")).map(|r| r.terms.run_ready), Ok(4));
+        assert_eq!(shop.pace.law, law::FIXED);
+        let other = room(text, Some("other")).expect("it is good");
+        assert_eq!((other.terms.run_ready, other.pace.law), (4, law::AUTO));
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use mod_nap::micros::Micros;
 use mod_nap::room::children::Workers;
+use mod_nap::room::permits::PERMITS;
 use mod_nap::room::terms::{Choice, how};
 use mod_nap::sim::figures::Figures;
 use mod_nap::sim::report::{Report, Table, number, percent};
@@ -21,6 +23,7 @@ use script::Script;
 mod access_log;
 mod conf;
 mod course;
+mod json;
 mod script;
 mod words;
 
@@ -34,10 +37,10 @@ pub struct Options {
     #[arg(long, requires = "conf", help_heading = "Room")]
     room: Option<String>,
     /// Run Ready's limit [default: 10]
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = permits(), help_heading = "Room")]
     limit: Option<u32>,
     /// Bound, seconds [default: 4]
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = above_zero, help_heading = "Room")]
     bound: Option<f64>,
     /// Wait limit: auto, paper or a number
     #[arg(long, value_parser = choice, help_heading = "Room")]
@@ -49,16 +52,16 @@ pub struct Options {
     #[arg(long, value_parser = choice, help_heading = "Room")]
     re_access: Option<Choice>,
     /// Share of the capacity sold as tickets: auto or 0..1
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = a_share, help_heading = "Room")]
     share: Option<f64>,
     /// Prime window, seconds [default: the bound or 5]
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = above_zero, help_heading = "Room")]
     prime: Option<f64>,
     /// From a ticket's start to its end, seconds [default: 300]
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = above_zero, help_heading = "Room")]
     lifetime: Option<f64>,
     /// Slot period, seconds [default: 10]
-    #[arg(long, help_heading = "Room")]
+    #[arg(long, value_parser = above_zero, help_heading = "Room")]
     period: Option<f64>,
     /// Without the deadline guard, as the paper's module was
     #[arg(long, help_heading = "Room")]
@@ -71,71 +74,71 @@ pub struct Options {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clients", "posts", "within", "rate"], help_heading = "Visitors")]
     script: Option<PathBuf>,
     /// Visitors
-    #[arg(long, default_value_t = 600, help_heading = "Visitors")]
+    #[arg(long, value_parser = at_least_one(), default_value_t = 600, help_heading = "Visitors")]
     clients: u32,
     /// Pages each of them wants
-    #[arg(long, default_value_t = 50, help_heading = "Visitors")]
+    #[arg(long, value_parser = at_least_one(), default_value_t = 50, help_heading = "Visitors")]
     posts: u32,
     /// All come first within this many seconds ...
-    #[arg(long, default_value_t = 1.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = from_zero, default_value_t = 1.0, help_heading = "Visitors")]
     within: f64,
     /// ... or so many a second
-    #[arg(long, conflicts_with = "within", help_heading = "Visitors")]
+    #[arg(long, value_parser = above_zero, conflicts_with = "within", help_heading = "Visitors")]
     rate: Option<f64>,
     /// Pause of a visitor between a page and his next post, seconds
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Visitors")]
     think: f64,
     /// Who would have to wait longer than this in all, seconds, gives that page up (a mean)
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Visitors")]
     patience: f64,
     /// Share of tickets nobody comes back with
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     no_show: f64,
     /// Share of tickets presented after their prime window ...
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     late: f64,
     /// ... within so many seconds
-    #[arg(long, default_value_t = 30.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = from_zero, default_value_t = 30.0, help_heading = "Visitors")]
     lateness: f64,
     /// Share of visitors who come ten times a second whatever they are told
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     hammer: f64,
     /// They share so many addresses (0: each has his own)
     #[arg(long, default_value_t = 0, help_heading = "Visitors")]
     addresses: u32,
     /// Share of waits broken off
-    #[arg(long, default_value_t = 0.0, help_heading = "Visitors")]
+    #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     give_up: f64,
     /// The obedient come up to so many seconds after the time they were told
-    #[arg(long, default_value_t = 0.2, help_heading = "Visitors")]
+    #[arg(long, value_parser = from_zero, default_value_t = 0.2, help_heading = "Visitors")]
     reaction: f64,
 
     /// Processors
-    #[arg(long, default_value_t = 1.0, help_heading = "Server")]
+    #[arg(long, value_parser = above_zero, default_value_t = 1.0, help_heading = "Server")]
     cores: f64,
     /// Processor time of a page, milliseconds
-    #[arg(long, default_value_t = 14.8, help_heading = "Server")]
+    #[arg(long, value_parser = above_zero, default_value_t = 14.8, help_heading = "Server")]
     service_ms: f64,
     /// Its coefficient of variation (lognormal; 0: all alike)
-    #[arg(long, default_value_t = 0.35, help_heading = "Server")]
+    #[arg(long, value_parser = from_zero, default_value_t = 0.35, help_heading = "Server")]
     cv: f64,
     /// SHARE:MS, a second kind of pages
-    #[arg(long, value_parser = pair, help_heading = "Server")]
+    #[arg(long, value_parser = second_kind, help_heading = "Server")]
     mix: Option<(f64, f64)>,
     /// JOBS:SHARE,..: what the processors do of their work when so many jobs share them
     #[arg(long, value_parser = pair, value_delimiter = ',', help_heading = "Server")]
     curve: Vec<(f64, f64)>,
     /// SECONDS:SPEED, the server changes its speed (0.2: five times slower)
-    #[arg(long, value_parser = pair, help_heading = "Server")]
+    #[arg(long, value_parser = new_speed, help_heading = "Server")]
     shift: Option<(f64, f64)>,
     /// Children [default: 10]
-    #[arg(long, help_heading = "Server")]
+    #[arg(long, value_parser = at_least_one(), help_heading = "Server")]
     children: Option<u32>,
     /// Workers of a child [default: 64]
-    #[arg(long, help_heading = "Server")]
+    #[arg(long, value_parser = at_least_one(), help_heading = "Server")]
     threads: Option<u32>,
     /// Children killed a second
-    #[arg(long, default_value_t = 0.0, help_heading = "Server")]
+    #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Server")]
     kills: f64,
 
     /// Everything random comes from it
@@ -145,8 +148,11 @@ pub struct Options {
     #[arg(long)]
     every: Option<f64>,
     /// One line, tab-separated, for tables of many runs
-    #[arg(long, conflicts_with = "out")]
+    #[arg(long, conflicts_with_all = ["out", "json"])]
     line: bool,
+    /// As JSON into this file (-: stdout), under nap-load's names
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    json: Option<PathBuf>,
     /// Into this folder: what-if.md, and its figure as SVG and PNG
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -170,6 +176,47 @@ fn pair(text: &str) -> Result<(f64, f64), String> {
         .split_once(':')
         .and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     parts.ok_or_else(|| "two numbers with a colon between".to_owned())
+}
+
+fn second_kind(text: &str) -> Result<(f64, f64), String> {
+    let (share, ms) = pair(text)?;
+    let good = (0.0..=1.0).contains(&share) && ms > 0.0 && ms.is_finite();
+    good.then_some((share, ms))
+        .ok_or_else(|| "a share from 0 to 1 and milliseconds above 0".to_owned())
+}
+
+fn new_speed(text: &str) -> Result<(f64, f64), String> {
+    let (at, speed) = pair(text)?;
+    let good = [at, speed].into_iter().all(|n| (0.0..=1e9).contains(&n));
+    good.then_some((at, speed))
+        .ok_or_else(|| "seconds and a speed, neither below 0".to_owned())
+}
+
+fn number_in(text: &str, good: impl Fn(f64) -> bool, why: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|n| good(*n));
+    number.ok_or_else(|| why.to_owned())
+}
+
+fn a_share(text: &str) -> Result<f64, String> {
+    number_in(text, |n| (0.0..=1.0).contains(&n), "a share from 0 to 1")
+}
+
+fn from_zero(text: &str) -> Result<f64, String> {
+    let good = |n| (0.0..=1e9).contains(&n);
+    number_in(text, good, "a number from 0 to a thousand million")
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let good = |n| n > 0.0 && n <= 1e9;
+    number_in(text, good, "a number above 0, at most a thousand million")
+}
+
+fn at_least_one() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=10_000_000)
+}
+
+fn permits() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=PERMITS as i64)
 }
 
 impl Options {
@@ -223,6 +270,9 @@ impl Options {
         if let Some(file) = &self.conf {
             let read = conf::read(file, self.room.as_deref(), self.cores.ceil() as u32)?;
             setup.terms = read.terms;
+            if self.limit.is_none() {
+                setup.pace = read.pace;
+            }
             setup.workers = read.workers.unwrap_or(setup.workers);
             remarks = read.remarks;
         }
@@ -292,6 +342,9 @@ fn simulate(options: &Options) -> Result<(), String> {
         }
     }
     let figures = &world.figures;
+    if let Some(file) = &options.json {
+        return json::write(figures, file);
+    }
     match &options.out {
         None if options.line => println!("{}", line(figures, bound)),
         None => print!("{}", tables(&world, bound)),
@@ -468,4 +521,37 @@ fn tables(world: &World, bound: f64) -> String {
         f.limit / f.seconds.max(1e-9),
         f.queued / f.seconds.max(1e-9),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// A world without processors, workers or visitors would never end.
+    #[test]
+    fn options_beyond_their_ranges_are_told_of() {
+        for (option, value, why) in [
+            ("--cores", "0", "a number above 0"),
+            ("--rate", "nan", "a number above 0"),
+            ("--service-ms", "-4", "a number above 0"),
+            ("--think", "inf", "a number from 0"),
+            ("--no-show", "3", "a share from 0 to 1"),
+            ("--mix", "2:40", "a share from 0 to 1 and"),
+            ("--shift", "5:-1", "neither below 0"),
+            ("--children", "0", "1..="),
+            ("--limit", "0", "1..="),
+        ] {
+            let told = Line::try_parse_from(["what-if", &format!("{option}={value}")]);
+            let told = told.err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(told.contains(why), "{option} {value}: {told}");
+        }
+        assert!(Line::try_parse_from(["what-if", "--cores", "0.5", "--share=1"]).is_ok());
+    }
 }
