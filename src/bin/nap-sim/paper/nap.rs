@@ -11,7 +11,7 @@ use mod_nap::micros::Micros;
 use mod_nap::room::terms::{Choice, how};
 use mod_nap::sim::figures::Figures;
 use mod_nap::sim::plot::{Figure, Panel};
-use mod_nap::sim::report::{Report, Table, number, percent};
+use mod_nap::sim::report::{Report, Table, number};
 use mod_nap::sim::rng::Rng;
 use mod_nap::sim::setup::{Arrivals, Setup, Visit};
 use mod_nap::sim::world::World;
@@ -192,7 +192,7 @@ fn tickets(f: &Figures) -> [String; 6] {
     let wait = &f.ticket_wait;
     let [mean, variance, max] = [wait.mean(), wait.variance(), wait.max()].map(|s| number(s, 1));
     let [tickets, pages] = [f.tickets, f.served.n() as u64].map(|n| n.to_string());
-    let kept = percent((f.kept + f.slow) as f64 / f.presented.max(1) as f64);
+    let kept = format!("{} of {}", f.kept + f.slow, f.presented);
     [mean, variance, max, tickets, pages, kept]
 }
 
