@@ -11,6 +11,8 @@
 #   SHOP_IDLE      seconds after which a visit is over that nobody ended (120)
 #   SHOP_ROUNDS    how often the search goes over all articles: what it costs (3)
 #   SHOP_LISTEN    a port for httpd on another machine, instead of the socket
+#   SHOP_SLEEP_MS  what every page waits for something elsewhere (0)
+#   SHOP_SEARCH_MS the search waits so long for a search engine elsewhere, and computes nothing (0: off)
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -84,6 +86,8 @@ env[SHOP_DATABASE] = "host=$root user=shop dbname=postgres"
 env[SHOP_SESSIONS] = ${SHOP_SESSIONS:-0}
 env[SHOP_IDLE] = ${SHOP_IDLE:-120}
 env[SHOP_ROUNDS] = ${SHOP_ROUNDS:-3}
+env[SHOP_SLEEP_MS] = ${SHOP_SLEEP_MS:-0}
+env[SHOP_SEARCH_MS] = ${SHOP_SEARCH_MS:-0}
 CONF
 # -n: without the machine's own php.ini.
 "${as[@]}" "$fpm" -n -d extension=pgsql -d zend_extension=opcache -d memory_limit=256M \

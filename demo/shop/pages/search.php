@@ -32,6 +32,13 @@ function best(array $articles, array $wanted): array {
 }
 
 visit();
+// Or a search engine elsewhere does it, and this page only waits for it.
+$elsewhere = (int) getenv('SHOP_SEARCH_MS');
+if ($elsewhere > 0) {
+    usleep(1000 * $elsewhere);
+    show('Search', table(rows('SELECT id, name, price FROM articles ORDER BY id LIMIT 10')));
+    exit;
+}
 $rounds = max(1, (int) getenv('SHOP_ROUNDS'));
 $query = strtolower(substr((string) ($_GET['q'] ?? ''), 0, 100));
 $wanted = trigrams(' ' . (preg_match('/^\d{1,9}$/', $query) ? sprintf('%04d', $query % 2000) : $query) . ' ');

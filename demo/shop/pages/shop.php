@@ -1,6 +1,9 @@
 <?php
 // What all pages of the shop share: the database, the visit, the frame.
 
+// Something elsewhere that each page waits for, where measurements must not be processor bound.
+usleep(1000 * (int) getenv('SHOP_SLEEP_MS'));
+
 // A connection of this PHP process, kept from request to request.
 function database(): PgSql\Connection {
     $db = @pg_pconnect(getenv('SHOP_DATABASE'));

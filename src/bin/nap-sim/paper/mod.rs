@@ -107,7 +107,8 @@ Written by `nap-sim paper all --out docs` (`make papers`): the code that runs in
 and processors are simulated. Rows that begin with \"paper\" are what the paper says; the others came out
 here, each by the command in brackets, which gives the same numbers again, byte for byte (on a machine
 whose mathematical library rounds differently the last digits may differ). On the real server:
-`make demo-paper`. What the simulator is and is not: [nap-sim.md](nap-sim.md).
+`make demo-paper`; the simulator laid beside it: [validation.md](validation.md). What the simulator is and is
+not: [nap-sim.md](nap-sim.md).
 
 ";
 

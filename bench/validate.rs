@@ -1,0 +1,251 @@
+//! The simulator against the real server: the same load to httpd with the module and to the same room
+//! in virtual time, and what visitors saw of both side by side.
+//!
+//! The applications sleep for most of an access, so that the machine's processors are not what limits
+//! and the simulator need not know how they are shared. What an access takes is measured first,
+//! without the module; the simulator is told that and what the room's configuration says, and nothing
+//! else. Real and simulated rounds take turns. Each figure is the median of the rounds, the least and
+//! the greatest behind it. A ratio beyond 10 % is an error: exit status 1. Options:
+//!
+//! ```text
+//! cargo bench --bench validate -- [rounds=3] [only=board|shop] [crowd=WORDS] [out=DIR]
+//! ```
+//!
+//! `crowd=` takes the crowds with these words in their names. Leaves the reports in target/validate;
+//! once both parts have been run in full, `validation.md` goes to `out=` (docs).
+
+#[allow(dead_code, reason = "MPMs are another bench's")]
+mod board;
+#[path = "../tests/httpd/mod.rs"]
+mod httpd;
+#[path = "validate/posts.rs"]
+mod posts;
+#[path = "validate/visits.rs"]
+mod visits;
+
+use board::{figure, median};
+use httpd::made;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// How far a figure of the simulator may be from the real one.
+const WITHIN: f64 = 0.10;
+/// A count below this share of all pages is as good as none: there a ticket more or less is chance.
+const NONE: f64 = 0.01;
+
+/// A figure of a run.
+pub struct Column {
+    heading: &'static str,
+    /// Into both reports.
+    pointer: &'static str,
+    decimals: usize,
+    /// The pointer to how many pages there were, where this is a count that may be next to none.
+    of: Option<&'static str>,
+}
+
+impl Column {
+    const fn new(heading: &'static str, pointer: &'static str, decimals: usize) -> Column {
+        Column {
+            heading,
+            pointer,
+            decimals,
+            of: None,
+        }
+    }
+
+    const fn count(heading: &'static str, pointer: &'static str, of: &'static str) -> Column {
+        Column {
+            of: Some(of),
+            ..Column::new(heading, pointer, 0)
+        }
+    }
+}
+
+/// Runs the crowds of a part.
+type Compare = fn(&mut Part);
+
+/// What one part came to.
+pub struct Part {
+    name: &'static str,
+    rounds: u32,
+    folder: PathBuf,
+    markdown: String,
+    worst: f64,
+    /// Figures beyond [`WITHIN`].
+    beyond: Vec<String>,
+    /// The most of a core that nap-load took.
+    load: f64,
+}
+
+fn main() -> ExitCode {
+    board::require_what_make_builds();
+    let rounds = board::number_option("rounds=", "3");
+    let only = board::option("only=", "");
+    let folder = made::directory("validate");
+    let parts: [(&str, Compare); 2] = [("board", posts::compare), ("shop", visits::compare)];
+    let mut good = true;
+    for (name, compare) in parts {
+        if !name.contains(&only) {
+            continue;
+        }
+        let mut part = Part {
+            name,
+            rounds,
+            folder: folder.clone(),
+            markdown: String::new(),
+            worst: 0.0,
+            beyond: Vec::new(),
+            load: 0.0,
+        };
+        compare(&mut part);
+        good &= part.ends();
+    }
+    let out = PathBuf::from(board::option("out=", "docs"));
+    match good {
+        true => {
+            if board::option("crowd=", "").is_empty() {
+                write_page(&folder, &out);
+            }
+            ExitCode::SUCCESS
+        }
+        false => ExitCode::FAILURE,
+    }
+}
+
+impl Part {
+    /// Is this crowd asked for?
+    fn wants(&self, crowd: &str) -> bool {
+        crowd.contains(&board::option("crowd=", ""))
+    }
+
+    /// A crowd, met by both in turn; `meet` is told the round and gives the real and the simulated
+    /// report.
+    fn compare(
+        &mut self,
+        crowd: &str,
+        columns: &[Column],
+        mut meet: impl FnMut(u32) -> (Value, Value),
+    ) {
+        let mut reports = [Vec::new(), Vec::new()];
+        for round in 1..=self.rounds {
+            eprintln!("{}: {crowd}, round {round}", self.name);
+            let (real, simulated) = meet(round);
+            for (at, (name, report)) in [("real", real), ("simulated", simulated)]
+                .into_iter()
+                .enumerate()
+            {
+                let name = format!("{} {name} {crowd} {round}", self.name);
+                board::keep(&self.folder, &name.replace('/', " a "), &report);
+                reports[at].push(report);
+            }
+        }
+        self.load = self.load.max(board::load_share(reports[0].iter()));
+        let text = &mut self.markdown;
+        let _ = writeln!(
+            text,
+            "**{crowd}**\n\n| | real | simulated | ratio |\n|---|---:|---:|---:|"
+        );
+        for column in columns {
+            let [real, simulated] = reports
+                .each_ref()
+                .map(|reports| Seen::of(reports, column.pointer));
+            let ratio = simulated.median / real.median;
+            let none = column.of.is_some_and(|of| {
+                let pages = Seen::of(&reports[0], of).median;
+                real.median.max(simulated.median) < NONE * pages
+            });
+            let said = match none {
+                true => "next to none".to_owned(),
+                false => format!("{ratio:.3}"),
+            };
+            if !none {
+                let off = (ratio - 1.0).abs();
+                self.worst = self.worst.max(off);
+                // What is no number is beyond, too.
+                if off.is_nan() || off > WITHIN {
+                    let which = format!("{}: {crowd}: {}: {ratio:.3}", self.name, column.heading);
+                    self.beyond.push(which);
+                }
+            }
+            let (real, simulated) = (real.text(column.decimals), simulated.text(column.decimals));
+            let heading = column.heading;
+            let _ = writeln!(text, "| {heading} | {real} | {simulated} | {said} |");
+        }
+        text.push('\n');
+    }
+
+    /// Says what came out, keeps it, and whether it is good.
+    fn ends(self) -> bool {
+        let text = format!(
+            "{}Farthest from 1: {:.1} %. nap-load took {:.0} % of a core at most.\n",
+            self.markdown,
+            100.0 * self.worst,
+            100.0 * self.load
+        );
+        println!("{text}");
+        for figure in &self.beyond {
+            eprintln!("not within 10 %: {figure}");
+        }
+        let all = board::option("crowd=", "").is_empty();
+        if all && self.beyond.is_empty() {
+            let path = self.folder.join(format!("{}.md", self.name));
+            std::fs::write(path, text).expect("target takes a file");
+        }
+        self.beyond.is_empty()
+    }
+}
+
+/// A figure over the rounds.
+struct Seen {
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Seen {
+    fn of(reports: &[Value], pointer: &str) -> Seen {
+        let values: Vec<f64> = reports
+            .iter()
+            .filter_map(|report| figure(report, pointer))
+            .collect();
+        Seen {
+            least: values.iter().copied().fold(f64::INFINITY, f64::min),
+            most: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            median: median(values).unwrap_or(f64::NAN),
+        }
+    }
+
+    fn text(&self, decimals: usize) -> String {
+        let Seen {
+            median,
+            least,
+            most,
+        } = self;
+        format!("{median:.decimals$} ({least:.decimals$} to {most:.decimals$})")
+    }
+}
+
+/// The report, once there are both parts.
+fn write_page(folder: &Path, out: &Path) {
+    let part = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.md")));
+    let (Ok(board), Ok(shop)) = (part("board"), part("shop")) else {
+        return eprintln!("validation.md waits for the other part");
+    };
+    let text = format!(
+        "# The simulator against the real server\n\n\
+         Written by `cargo bench --bench validate` (after `make`; the shop needs `make setup-all`; ten minutes), \
+         which fails where\na ratio is beyond 10 %. The same load goes to a real httpd (event) with the module, sent by \
+         `nap-load`, and to the same\nroom in virtual time. Each figure is the median of the rounds, with the least and the \
+         greatest; on another machine they\nare others, the ratios should not be. Both applications sleep for most of an \
+         access, so that the machine's processors\nare not what limits; how those are shared is `--cores` and `--curve` of \
+         [nap-sim](nap-sim.md), which the\nadministrator has to know and which is not judged here. Counts of less than 1 % \
+         of the pages are \"next to none\".\n\n## The board\n\n{board}\n## The shop\n\n{shop}"
+    );
+    let path = out.join("validation.md");
+    match std::fs::write(&path, text) {
+        Ok(()) => println!("{}", path.display()),
+        Err(e) => board::stop(&format!("{}: {e}", path.display())),
+    }
+}
