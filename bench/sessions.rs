@@ -355,6 +355,8 @@ fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
     let output = Command::new(made::file("release/nap-load"))
         .arg("sessions")
         .args(options.concat())
+        // As their pages would; servers without tickets are never asked.
+        .args(["--status", "/.nap/ticket/status"])
         .arg(format!("http://127.0.0.1:{port}"))
         .args(PAGES)
         .stderr(Stdio::inherit())

@@ -113,8 +113,8 @@ done
 # The shop: whoever has logged in comes to the end of his session.
 sessions=20
 client nap-load sessions --allow-remote --json - -c 10 -s $((sessions / 10)) --think 100ms --timeout 1min http://web \
-  /shop/login /shop/new '/shop/list?category={n}' '/shop/article?article={n}' '/shop/search?q={n}' \
-  'POST:/shop/buy?article={n}' /shop/logout >"$scratch/sessions" 2>"$scratch/said" ||
+  /shop/login /shop/new '/shop/list?category={number}' '/shop/article?article={number}' '/shop/search?q={number}' \
+  'POST:/shop/buy?article={number}' /shop/logout >"$scratch/sessions" 2>"$scratch/said" ||
   { tail -n 20 "$scratch/said" "$scratch/sessions"; fail "nap-load sessions"; } >&2
 grep -qE "\"completed\": ?$sessions\b" "$scratch/sessions" && grep -qE '"mid_session_failures": ?0\b' "$scratch/sessions" ||
   { cat "$scratch/sessions"; fail "not every session came to its end"; } >&2

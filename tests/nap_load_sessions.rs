@@ -23,6 +23,10 @@ enum Say {
     Page(&'static str),
     /// Refused, with a ticket good in 50 ms.
     Ticket(&'static str),
+    /// Refused, with a ticket good in an hour.
+    Later(&'static str),
+    /// 200 with this JSON.
+    Json(&'static str),
     /// Refused, and nothing else.
     Plain,
     Status(u16),
@@ -59,11 +63,14 @@ fn converse(mut stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> O
         let ask = read(&mut reader)?;
         let head = match (script.lock().ok()?)(&ask) {
             Say::Page(header) => format!("200 OK\r\n{header}"),
-            Say::Ticket(token) => format!(
-                "503 Busy\r\nRetry-After: 60\r\nNap-Reason: full\r\nNap-Ticket: {token}\r\n\
-                 Nap-Ticket-Window: from=0.050, prime=60.000, until=300.000\r\n\
-                 Set-Cookie: nap-shop={token}; Max-Age=360"
-            ),
+            Say::Ticket(token) => ticket(token, "0.050"),
+            Say::Later(token) => ticket(token, "3600.000"),
+            Say::Json(body) => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json";
+                let answer = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                stream.write_all(answer.as_bytes()).ok()?;
+                continue;
+            }
             Say::Plain => "503 Busy\r\n".to_owned(),
             Say::Status(status) => format!("{status} Whatever\r\n"),
             Say::Silence => {
@@ -76,6 +83,15 @@ fn converse(mut stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> O
         let answer = format!("HTTP/1.1 {head}\r\nContent-Length: 2\r\n\r\nok");
         stream.write_all(answer.as_bytes()).ok()?;
     }
+}
+
+/// The head of a refusal with a ticket that is good in `from` seconds.
+fn ticket(token: &str, from: &str) -> String {
+    format!(
+        "503 Busy\r\nRetry-After: 60\r\nNap-Reason: full\r\nNap-Ticket: {token}\r\n\
+         Nap-Ticket-Window: from={from}, prime=3660.000, until=3900.000\r\n\
+         Set-Cookie: nap-shop={token}; Max-Age=3960"
+    )
 }
 
 fn read(reader: &mut BufReader<TcpStream>) -> Option<Ask> {
@@ -108,7 +124,12 @@ fn read(reader: &mut BufReader<TcpStream>) -> Option<Ask> {
     })
 }
 
-const PAGES: [&str; 4] = ["/login", "/list", "/search?q={n}", "POST:/buy?article={n}"];
+const PAGES: [&str; 4] = [
+    "/login",
+    "/list",
+    "/search?q={number}",
+    "POST:/buy?article={number}",
+];
 
 fn nap_load(site: &str, options: &[&str]) -> Output {
     let quick = ["--think", "10ms", "--retry", "10ms", "--stop", "60s"];
@@ -213,6 +234,30 @@ fn who_is_refused_at_the_first_page_comes_when_his_ticket_says() {
         paths(&asked),
         ["/login", "/login", "/list", "/search", "/buy"]
     );
+}
+
+#[test]
+fn who_asks_where_he_stands_comes_when_he_is_called() {
+    let mut asks = 0;
+    let (site, asked) = shop(move |ask| match (ask.path.as_str(), ask.cookie.as_str()) {
+        ("/login", "") => Say::Later("A"),
+        ("/status", "nap-shop=A") => {
+            asks += 1;
+            match asks {
+                1 | 2 => Say::Json(r#"{"turn": "wait", "ask": 0.010}"#),
+                _ => Say::Json(r#"{"turn": "now"}"#),
+            }
+        }
+        ("/login", "nap-shop=A") => Say::Page("Set-Cookie: nap-shop=; Max-Age=0"),
+        _ => PAGE,
+    });
+    let report = report(&site, &["--status", "/status"]);
+    check(&report, &[("sessions.completed", 1), ("tickets.issued", 1)]);
+    let [login, status] = ["/login", "/status"];
+    let wanted = [
+        login, status, status, status, login, "/list", "/search", "/buy",
+    ];
+    assert_eq!(paths(&asked), wanted);
 }
 
 /// One session in which the search page says this once: the report, the pages asked for.

@@ -62,7 +62,7 @@ CONF
   start "$name"
 done
 
-pages="/shop/login /shop/new '/shop/list?category={n}' '/shop/article?article={n}' '/shop/search?q={n}' 'POST:/shop/buy?article={n}' /shop/logout"
+pages="/shop/login /shop/new '/shop/list?category={number}' '/shop/article?article={number}' '/shop/search?q={number}' 'POST:/shop/buy?article={number}' /shop/logout"
 cat <<TEXT
 
   A shop of seven pages, twice on one machine; its search is the heavy page:

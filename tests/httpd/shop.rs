@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const PAGES: [&str; 7] = [
     "/shop/login",
     "/shop/new",
-    "/shop/list?category={n}",
-    "/shop/article?article={n}",
-    "/shop/search?q={n}",
-    "POST:/shop/buy?article={n}",
+    "/shop/list?category={number}",
+    "/shop/article?article={number}",
+    "/shop/search?q={number}",
+    "POST:/shop/buy?article={number}",
     "/shop/logout",
 ];
 

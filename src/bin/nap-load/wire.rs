@@ -19,7 +19,6 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::plan::Route;
-use crate::ticket::is_refusal;
 
 /// What came back.
 pub struct Reply {
@@ -27,7 +26,7 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// When the head of the answer was here: the window's times count from its sending.
     pub heard: Instant,
-    /// The body of a refusal in JSON.
+    /// The body, where it is JSON.
     pub json: Option<Vec<u8>>,
 }
 
@@ -219,7 +218,7 @@ async fn read(response: Response<Incoming>) -> hyper::Result<Reply> {
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
     let says_json = kind.is_some_and(|kind| kind.contains("json"));
-    let mut json = (says_json && is_refusal(status, &head.headers)).then(Vec::new);
+    let mut json = says_json.then(Vec::new);
     while let Some(frame) = body.frame().await {
         if let (Some(json), Ok(data)) = (&mut json, frame?.into_data())
             && json.len() + data.len() <= JSON_LIMIT

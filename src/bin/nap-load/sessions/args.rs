@@ -13,8 +13,8 @@ use crate::args::{Common, positive_time, time};
 /// with a ticket comes when his ticket says.
 ///
 /// A shop's seven pages:  nap-load sessions -c 100 http://127.0.0.1:8080 /shop/login /shop/new
-///     '/shop/list?category={n}' '/shop/article?article={n}' '/shop/search?q={n}'
-///     'POST:/shop/buy?article={n}' /shop/logout
+///     '/shop/list?category={number}' '/shop/article?article={number}' '/shop/search?q={number}'
+///     'POST:/shop/buy?article={number}' /shop/logout
 #[derive(Parser, Debug)]
 #[command(
     name = "nap-load sessions",
@@ -26,7 +26,7 @@ pub struct Args {
     /// The site: http://host[:port]
     pub site: String,
     /// A session's pages, in order: /path[?query], or POST:/path[?form] for one that is posted. Each
-    /// {n} becomes a number from 0 to 9999, another one for each request
+    /// {number} becomes one from 0 to 9999, another one for each request
     #[arg(value_name = "PAGE", required = true, num_args = 2..=100)]
     pub pages: Vec<String>,
 
@@ -60,8 +60,19 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub restart: u32,
 
+    /// Who holds a ticket asks this path whether he may come earlier, as ticket pages do
+    #[arg(long, value_name = "PATH", value_parser = path, help_heading = "Visitors")]
+    pub status: Option<String>,
+
     #[command(flatten)]
     pub common: Common,
+}
+
+fn path(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => Ok(text.to_owned()),
+        false => Err("a path begins with /".into()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

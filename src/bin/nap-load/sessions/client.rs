@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use http_body_util::Full;
-use hyper::Request;
 use hyper::header::{CONTENT_TYPE, COOKIE, HeaderValue};
+use hyper::{Request, Uri};
 use mod_nap::micros::Micros;
 use mod_nap::sim::rng::Rng;
 
@@ -97,10 +97,10 @@ impl Client {
                     }
                     self.think().await;
                 }
-                Next::Again(at) => self.pause_until(at).await,
+                Next::Again(at) => self.wait_for_turn(at).await,
                 Next::Back(to, at) => {
                     (page, restarts) = (to, restarts + 1);
-                    self.pause_until(at).await;
+                    self.wait_for_turn(at).await;
                 }
                 Next::End => {
                     world.book.borrow_mut().failed += 1;
@@ -248,6 +248,45 @@ impl Client {
             (Fate::Lost, _) => Next::Back(0, later),
             (_, page) => Next::Back(plan.restart.min(page), later),
         }
+    }
+
+    /// Until `at`; who holds a ticket asks meanwhile, as its page does, and comes when he is called.
+    async fn wait_for_turn(&mut self, at: Micros) {
+        let world = self.world.clone();
+        if let (Some(status), Some(_)) = (&world.plan.status, &self.ticket) {
+            while world.clock.now() < at {
+                let Some(told) = self.stands(status, at).await else {
+                    return;
+                };
+                self.pause_until(at.min(world.clock.now() + told)).await;
+            }
+        }
+        self.pause_until(at).await;
+    }
+
+    /// Asks where he stands; how long he is told to wait, none: he is to come. No answer: until `at`.
+    async fn stands(&mut self, status: &Uri, at: Micros) -> Option<Micros> {
+        let world = self.world.clone();
+        let (plan, left) = (&world.plan, at - world.clock.now());
+        let cookie = self.jar.header(world.clock.now(), None);
+        let cookie = cookie.and_then(|line| HeaderValue::from_str(&line).ok());
+        let request = || {
+            let mut request = Request::new(Full::default());
+            *request.uri_mut() = status.clone();
+            request.headers_mut().clone_from(&plan.headers);
+            if let Some(cookie) = &cookie {
+                request.headers_mut().insert(COOKIE, cookie.clone());
+            }
+            request
+        };
+        let answer = self.wire.exchange(&plan.route, request);
+        let reply = match tokio::time::timeout(span(left), answer).await {
+            Ok(Ok(reply)) => reply,
+            _ => return Some(left),
+        };
+        let says = serde_json::from_slice::<serde_json::Value>(&reply.json?).ok()?;
+        let ask = says.get("ask")?.as_f64()?;
+        Some(Micros::from_secs_f64(ask.clamp(0.0, 86_400.0)))
     }
 
     async fn think(&mut self) {

@@ -13,7 +13,7 @@ use super::args::{Args, Law};
 use crate::args::{Accept, Source};
 use crate::plan::{Manners, Route, Target};
 
-/// What `{n}` is drawn from.
+/// What `{number}` is drawn from.
 const NUMBERS: u64 = 10_000;
 
 /// The whole run, checked.
@@ -39,6 +39,8 @@ pub struct Plan {
     pub source: Source,
     pub route: Route,
     pub headers: HeaderMap,
+    /// Where tickets' holders ask whether they may come earlier.
+    pub status: Option<Uri>,
 }
 
 /// One page of the session.
@@ -59,7 +61,7 @@ struct Template(Vec<String>);
 
 impl Template {
     fn new(text: &str) -> Self {
-        Template(text.split("{n}").map(str::to_owned).collect())
+        Template(text.split("{number}").map(str::to_owned).collect())
     }
 
     fn fill(&self, rng: &mut Rng) -> String {
@@ -83,7 +85,9 @@ impl Page {
             return wrong("a page is /path[?query], or POST:/path[?form]");
         }
         if let Some(place) = unknown_place(rest.chars().peekable()) {
-            return wrong(&format!("{place} is no place for a number: only {{n}} is"));
+            return wrong(&format!(
+                "{place} is no place for a number: only {{number}} is"
+            ));
         }
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (uri, body) = match method == Method::POST {
@@ -110,11 +114,11 @@ impl Page {
     }
 }
 
-/// The first `{...}` that is not `{n}`.
+/// The first `{...}` that is not `{number}`.
 fn unknown_place(mut text: Peekable<Chars<'_>>) -> Option<String> {
     while text.find(|c| *c == '{').is_some() {
         let name: String = text.by_ref().take_while(|c| *c != '}').collect();
-        if name != "n" {
+        if name != "number" {
             return Some(format!("{{{name}}}"));
         }
     }
@@ -147,6 +151,11 @@ impl Plan {
             source: target.source(common.source)?,
             route: common.route(&target),
             headers: common.request_headers(&target, Accept::Html)?,
+            status: args
+                .status
+                .map(|path| format!("{before}{path}").parse())
+                .transpose()
+                .map_err(|e| format!("--status: {e}"))?,
             manners: Manners::obedient(common.retry),
             restart: args.restart as usize - 1,
             site: site.to_owned(),
@@ -193,14 +202,19 @@ mod tests {
 
     #[test]
     fn pages_are_asked_with_numbers_of_their_own() {
-        let plan = plan(&["/login", "/list?a={n}&b={n}", "POST:/buy?article={n}"]).expect("a plan");
+        let plan = plan(&[
+            "/login",
+            "/list?a={number}&b={number}",
+            "POST:/buy?article={number}",
+        ])
+        .expect("a plan");
         let mut rng = Rng::new(1, 1);
         let (uri, body) = plan.pages[0].ask(&mut rng);
         assert_eq!((uri.to_string().as_str(), body.len()), ("/login", 0));
         let (uri, _) = plan.pages[1].ask(&mut rng);
         let (again, _) = plan.pages[1].ask(&mut rng);
         assert_ne!(uri, again);
-        assert!(!uri.to_string().contains("{n}"), "{uri}");
+        assert!(!uri.to_string().contains("{number}"), "{uri}");
         let (uri, body) = plan.pages[2].ask(&mut rng);
         assert_eq!(uri.to_string(), "/buy");
         assert!(body.starts_with(b"article="), "{body:?}");
@@ -243,7 +257,7 @@ mod tests {
         for (words, want) in [
             (&["/a"][..], "PAGE"),
             (&["a", "/b"], "a page is /path"),
-            (&["/a", "/b?x={m}"], "only {n}"),
+            (&["/a", "/b?x={m}"], "only {number}"),
             (&["/a b", "/c"], "\"/a b\""),
             (&["/a", "/b", "--restart", "3"], "2 pages"),
             (&["/a", "/b", "--restart", "0"], "--restart"),
