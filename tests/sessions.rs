@@ -125,6 +125,43 @@ fn who_starts_a_session_waits_for_his_turn_and_the_queue_is_bounded() {
     assert_eq!(sessions(&httpd, "in_table"), 2);
 }
 
+/// His ticket is the session gate's, whatever page he was refused at: there he asks, and is called
+/// for a turn that nobody takes.
+#[test]
+fn who_holds_a_ticket_asks_at_the_session_gate_and_is_called() {
+    let turns = "NapSession start=^/cgi-bin/login
+NapSessionStart 1s
+NapSessionQueue 1
+NapWaitMax 20s
+NapPoll base=1s";
+    for_each_mpm(|mpm| {
+        let httpd = site(turns).mpm(mpm).start();
+        sign_in(&httpd);
+        let second = httpd.get_later("/cgi-bin/login");
+        httpd.until_waiting(1);
+        let ticket = Ticket::of(&httpd.get("/cgi-bin/login"));
+        let header = [("Nap-Ticket", ticket.token.as_str())];
+        let ask = || {
+            httpd
+                .request("GET", "/.nap/ticket/status", &header, b"")
+                .json()
+        };
+        let told = ask();
+        assert_eq!(told["state"], "wait", "{told}");
+        assert!(told["ask"].as_f64() >= Some(1.0), "{told}");
+        assert_eq!(second.join().expect("an answer").status, 200);
+        let mut told = told;
+        wait_until("he is called", PATIENCE, || {
+            told = ask();
+            told["state"] == "now"
+        });
+        assert!(told["from"].as_f64() > Some(0.0), "before his time: {told}");
+        let served = httpd.request("GET", "/cgi-bin/login", &header, b"");
+        assert_eq!(served.status, 200, "{served:?}");
+        assert_eq!(sessions(&httpd, "started"), 3);
+    });
+}
+
 #[test]
 fn the_applications_cookie_counts_when_the_application_has_set_it() {
     for_each_mpm(|mpm| {

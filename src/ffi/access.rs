@@ -396,7 +396,7 @@ pub unsafe fn holds_prime(
     let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
     let is_prime = |view: &GateView<'_>| carried.tickets.iter().any(|t| view.is_prime(t, bind));
     let held = process.segment.locked(|tables, now, wakes| {
-        let view = tables.gate(room.gate, now, wakes);
+        let view = tables.gate(room.seller().0, now, wakes);
         view.is_some_and(|view| is_prime(&view))
     });
     held.unwrap_or(false)

@@ -176,7 +176,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
     let start = ticket_of(here.a).0?.start;
     let now = here.process.segment.now();
-    let permits = here.room.permits;
+    let (_, permits) = ticketing(here).seller();
     let out = permits.outstanding();
     permits.calls.asks.begin(now, start - now, out)
 }

@@ -58,7 +58,7 @@ pub struct RoomSetup {
     pub control: Option<&'static Control>,
     /// Name of the ticket cookie without and with TLS.
     pub cookie: [String; 2],
-    /// Hashes of the room's name and the page's, as its tickets have them.
+    /// Hashes of the names of the room and of the gate that sells its tickets, as these have them.
     pub hashes: [u32; 2],
     /// How long after its end a ticket's cookie is still of use, microseconds.
     pub grace_us: u64,
@@ -70,8 +70,10 @@ pub struct RoomSetup {
 pub struct SessionSetup {
     /// Index of the room in the segment.
     pub room: u32,
-    /// Its session gate.
+    /// Its session gate,
     pub lobby: u32,
+    /// and that gate's permits: who holds its tickets asks there.
+    pub permits: &'static Permits,
     /// Name of the cookie that tells a member, without and with TLS.
     pub cookie: [String; 2],
     /// It is one of ours.
@@ -79,6 +81,14 @@ pub struct SessionSetup {
 }
 
 impl RoomSetup {
+    /// Where its tickets are sold: the session gate of a room with sessions, else its own gate.
+    pub fn seller(&self) -> (u32, &'static Permits) {
+        match &self.sessions {
+            Some(sessions) => (sessions.lobby, sessions.permits),
+            None => (self.gate, self.permits),
+        }
+    }
+
     /// Is the ticket one of this gate's?
     pub fn sells(&self, ticket: &Ticket) -> bool {
         self.hashes == [ticket.room, ticket.gate]

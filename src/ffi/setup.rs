@@ -25,7 +25,7 @@ use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
 use crate::room::children::Workers;
-use crate::room::naming::{Entered, LetGo};
+use crate::room::naming::{Entered, LOBBY, LetGo};
 use crate::room::permits::PERMITS;
 use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
@@ -732,17 +732,22 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
         let starts = start_terms(conf, cores);
         let entered = segment
             .locked(|tables, now, _| tables.enter_lobby(name, generation, terms, starts, now));
-        let Some((room_index, lobby)) = entered.flatten() else {
+        let entered = entered.flatten();
+        let permits = entered.and_then(|(_, lobby)| segment.permits(lobby));
+        let (Some((room_index, lobby)), Some(permits)) = (entered, permits) else {
             let line = format!(
                 "room {name}: the tables are full until a full restart; it has no sessions"
             );
             process.host.log(NAP_LOG_ERROR, &line);
             continue;
         };
+        permits.calls.asks.event.set(&poll_terms(conf));
+        room.hashes = [name_hash(name), name_hash(LOBBY)];
         let cookie = conf.session_cookie.as_str();
         room.sessions = Some(SessionSetup {
             room: room_index,
             lobby,
+            permits,
             // No ticket's begins like this, and no room's name has a "~".
             cookie: match cookie {
                 "" => [format!("naps~{name}"), format!("__Host-naps~{name}")],

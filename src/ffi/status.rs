@@ -134,7 +134,8 @@ impl Here {
 
     /// Where its holder stands.
     fn turn(&self, room: &RoomSetup, ticket: &Ticket, q: &nap_request, how: How) -> Turn {
-        let calls = &room.permits.calls;
+        let (gate, permits) = room.seller();
+        let calls = &permits.calls;
         let turn = by_time(ticket, self.now);
         let looks = how == How::Asks && calls.look_is_due(self.now);
         let known = ticket.epoch == self.process.segment.head().epoch;
@@ -143,7 +144,7 @@ impl Here {
         }
         let bind = bind_of(client_hash(&self.setup.secret, &q.client)[0]);
         let told = self.process.segment.locked(|tables, now, wakes| {
-            let mut view = tables.gate(room.gate, now, wakes)?;
+            let mut view = tables.gate(gate, now, wakes)?;
             if looks {
                 view.look_round();
             }
@@ -164,7 +165,8 @@ impl Here {
         q: &nap_request,
         took: Micros,
     ) -> Status<'static> {
-        let asks = &room.permits.calls.asks;
+        let (_, permits) = room.seller();
+        let asks = &permits.calls.asks;
         let turn = self.turn(room, ticket, q, How::Asks);
         let from = ticket.start - self.now;
         asks.event.answered(self.now, took);
@@ -176,7 +178,7 @@ impl Here {
             prime: ticket.prime_end - self.now,
             until: ticket.end - self.now,
             ask: match turn {
-                Turn::Wait => asks.next(self.now, from, room.permits.outstanding()),
+                Turn::Wait => asks.next(self.now, from, permits.outstanding()),
                 // Another access of his has the place: is it served?
                 Turn::In => Some(room_base(room)),
                 _ => None,

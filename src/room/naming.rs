@@ -41,7 +41,7 @@ pub struct LetGo {
 }
 
 /// What a session gate is called; no page can be.
-const LOBBY: &str = "/session";
+pub const LOBBY: &str = "/session";
 
 /// How little a gate or a room is missed: without live tickets first, then those named longest ago.
 type Missed = (bool, Reverse<u32>);
