@@ -1,11 +1,12 @@
 //! Reads httpd's error log: generations of the server, and lines nobody expected.
 
 /// What httpd says when not all workers are idle or a generation overlaps the next: the harness
-/// asks for exactly so many, which is nobody's fault. The last: the harness knocks as soon as the
-/// port is open, when event's listener may not be ready yet; bare httpd says it too.
-const BUSY: [&str; 9] = [
+/// asks for exactly so many, which is nobody's fault. The last two: the harness knocks as soon as the
+/// port is open, when event's listener may not be ready yet to be given a connection that writes or
+/// is kept; bare httpd says the first of them too.
+const BUSY: [&str; 10] = [
     "AH00161:", "AH00162:", "AH00286:", "AH00287:", "AH00288:", "AH00484:", "AH00485:", "AH10159:",
-    "AH03092:",
+    "AH03092:", "AH03093:",
 ];
 
 /// How often the server has become ready to serve. httpd writes this notice whatever the LogLevel.
