@@ -11,6 +11,7 @@
 //!   excess = q + v starts in the last `age` - age X        when they have all come
 //! ```
 
+use super::demand::sound;
 use crate::micros::Micros;
 
 /// Pages of a room that are told apart; accesses to others count for nothing here.
@@ -155,15 +156,6 @@ impl Capacity {
         if let Some(passage) = self.pages.get_mut(bottleneck.page) {
             passage.rate = (bottleneck.rate * PROBE).to_bits();
         }
-    }
-}
-
-/// Shared memory may hold anything.
-fn sound(bits: u64) -> f64 {
-    let value = f64::from_bits(bits);
-    match value.is_finite() && value > 0.0 {
-        true => value,
-        false => 0.0,
     }
 }
 

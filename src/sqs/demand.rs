@@ -94,8 +94,8 @@ impl Demand {
     }
 }
 
-/// Shared memory may hold anything.
-fn sound(bits: u64) -> f64 {
+/// A number above zero, or zero: shared memory may hold anything.
+pub(super) fn sound(bits: u64) -> f64 {
     let value = f64::from_bits(bits);
     match value.is_finite() && value > 0.0 {
         true => value,

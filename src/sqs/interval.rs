@@ -187,7 +187,6 @@ impl Interval {
             true => aim,
             false => self.rate(),
         };
-        self.lowered |= u32::from(queue > law.hi);
         self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
         wanted && queue < law.lo && bottleneck.used && many <= 0.0
     }
