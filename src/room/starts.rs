@@ -361,6 +361,20 @@ mod tests {
         Micros::from_secs(1000) + Micros::from_millis(ms)
     }
 
+    /// As NapSessionStart says where it is told nothing, on two processors.
+    fn auto() -> Starts {
+        let mut starts = Starts::default();
+        starts.set(StartTerms {
+            on: 1,
+            cores: 2,
+            threshold: 5_000_000,
+            min: Micros::from_millis(1),
+            max: Micros::from_secs(60),
+            ..StartTerms::EMPTY
+        });
+        starts
+    }
+
     fn page(queue: u32, passes: Option<f64>) -> impl Iterator<Item = PageNow> {
         std::iter::once(PageNow { queue, passes })
     }
@@ -392,16 +406,7 @@ mod tests {
 
     #[test]
     fn the_first_rate_is_all_of_the_processors_until_more_is_known() {
-        let mut starts = Starts::default();
-        let terms = StartTerms {
-            on: 1,
-            cores: 2,
-            threshold: 5_000_000,
-            min: Micros::from_millis(1),
-            max: Micros::from_secs(60),
-            ..StartTerms::EMPTY
-        };
-        starts.set(terms);
+        let mut starts = auto();
         assert_eq!(starts.interval.seconds(), 0.5);
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
@@ -431,15 +436,7 @@ mod tests {
 
     #[test]
     fn holders_raise_the_rate_up_to_what_processors_bear_and_waiters_beyond() {
-        let mut starts = Starts::default();
-        starts.set(StartTerms {
-            on: 1,
-            cores: 2,
-            threshold: 5_000_000,
-            min: Micros::from_millis(1),
-            max: Micros::from_secs(60),
-            ..StartTerms::EMPTY
-        });
+        let mut starts = auto();
         let mut second = 0;
         let mut rate_after = |starts: &mut Starts, wish| {
             for _ in 0..100 {
@@ -460,15 +457,7 @@ mod tests {
     /// A page passes two a second, and each session asks for it once, ten seconds after its start.
     #[test]
     fn once_a_page_has_shown_what_it_passes_as_many_are_started() {
-        let mut starts = Starts::default();
-        starts.set(StartTerms {
-            on: 1,
-            cores: 2,
-            threshold: 5_000_000,
-            min: Micros::from_millis(1),
-            max: Micros::from_secs(60),
-            ..StartTerms::EMPTY
-        });
+        let mut starts = auto();
         let mut over = Session::default();
         over.visits[0] = 1;
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));

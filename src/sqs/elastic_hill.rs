@@ -16,11 +16,12 @@
 //!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
 //! ```
 //!
-//! Three things are not in 3.3. It halves at the start: of several pages that share the machine each
-//! begins with what is enough for all, and steps down by a seventh take minutes. Where limits are small a step is a whole one: up from (1, 2) and down
-//! from (2, 3) would alternate for ever, half of the time at 1. Such a turn says that the common end is
-//! the best there is: it rests there, twice as long each time. And a rest ends at once when progress
-//! is another than when it began, as something has changed.
+//! Four things are not in 3.3. It halves at the start: of several pages that share the machine each
+//! begins with what is enough for all, and steps down by a seventh take minutes. Where limits are
+//! small a step is a whole one: up from (1, 2) and down from (2, 3) would alternate for ever, half
+//! of the time at 1. Such a turn says that the common end is the best there is: it rests there,
+//! twice as long each time. And a rest ends at once when progress is another than when it began, as
+//! something has changed. Where it doubles, the page itself must do more.
 //!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
@@ -99,7 +100,7 @@ pub struct Sight {
     pub finished: f64,
     /// Progress they made, in whatever unit; without weights their number.
     pub progress: f64,
-    /// Those of the page itself; where they are all of its own, as many as `progress`.
+    /// Accesses of the page itself that finished; only how they change is looked at.
     pub own: f64,
     /// How long, seconds.
     pub elapsed_s: f64,

@@ -183,7 +183,7 @@ pub struct PageScheduler {
     own_passed: u32,
     /// Moves ever, modulo 2^32; the newest is at `moves - 1` modulo [`STEPS`].
     moves: u32,
-    /// Accesses of its own that have finished since the limit is another; no more than were to.
+    /// Accesses of its own that have finished since the limit was changed; saturates.
     round: u32,
     steps: [Move; STEPS],
 }

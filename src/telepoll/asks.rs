@@ -1,10 +1,11 @@
 //! [`Asks`]: when the pages of tickets ask where their holders stand.
 //!
-//! They poll by TelePolling, but not each base interval: who has long to wait asks after a quarter of
-//! it, if that is longer, and at the start itself at the latest. Where few wait, a quarter is longer
-//! than it need be: room that has come would stay unused for so long. So it is as much as it takes for
-//! all tickets that are out to ask once in a tenth of the places, down to a sixteenth. In the level mode each gets a place in
-//! the [`Calendar`]: the time he is told is one that is kept for him.
+//! They poll by TelePolling, but not each base interval: who has long to wait asks after a quarter
+//! of it, if that is longer, and at the start itself at the latest. Where few wait, a quarter is
+//! longer than it need be: room that has come would stay unused for so long. So it is as much as it
+//! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. In
+//! the level mode each gets a place in the [`Calendar`]: the time he is told is one that is kept
+//! for him.
 
 use super::calendar::{Calendar, Grid};
 use super::event::Event;
