@@ -244,8 +244,8 @@ fn who_asks_where_he_stands_comes_when_he_is_called() {
         ("/status", "nap-shop=A") => {
             asks += 1;
             match asks {
-                1 | 2 => Say::Json(r#"{"turn": "wait", "ask": 0.010}"#),
-                _ => Say::Json(r#"{"turn": "now"}"#),
+                1 | 2 => Say::Json(r#"{"state": "wait", "ask": 0.010}"#),
+                _ => Say::Json(r#"{"state": "now"}"#),
             }
         }
         ("/login", "nap-shop=A") => Say::Page("Set-Cookie: nap-shop=; Max-Age=0"),

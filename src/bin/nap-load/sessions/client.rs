@@ -8,10 +8,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use http_body_util::Full;
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, COOKIE, HeaderValue};
-use hyper::{Request, Uri};
+use hyper::{Method, Request, Uri};
 use mod_nap::micros::Micros;
 use mod_nap::sim::rng::Rng;
+use serde_json::Value;
 
 use super::book::{Book, Completion, Fate, Try};
 use super::plan::Plan;
@@ -166,11 +168,24 @@ impl Client {
         let plan = &world.plan;
         let page = &plan.pages[page];
         let (uri, body) = page.ask(&mut self.rng);
+        self.exchange(&page.method, &uri, &body, timeout).await
+    }
+
+    /// One request with his cookies, and its answer if it comes in time.
+    async fn exchange(
+        &mut self,
+        method: &Method,
+        uri: &Uri,
+        body: &Bytes,
+        timeout: Micros,
+    ) -> Result<Reply, Fault> {
+        let world = self.world.clone();
+        let plan = &world.plan;
         let cookie = self.jar.header(world.clock.now(), None);
         let cookie = cookie.and_then(|line| HeaderValue::from_str(&line).ok());
         let request = || {
             let mut request = Request::new(Full::new(body.clone()));
-            *request.method_mut() = page.method.clone();
+            *request.method_mut() = method.clone();
             *request.uri_mut() = uri.clone();
             let headers = request.headers_mut();
             headers.clone_from(&plan.headers);
@@ -264,29 +279,22 @@ impl Client {
         self.pause_until(at).await;
     }
 
-    /// Asks where he stands; how long he is told to wait, none: he is to come. No answer: until `at`.
+    /// Asks where he stands; how long he is told to wait, none: he is to come. No answer, or one to
+    /// nobody: until `at`.
     async fn stands(&mut self, status: &Uri, at: Micros) -> Option<Micros> {
         let world = self.world.clone();
-        let (plan, left) = (&world.plan, at - world.clock.now());
-        let cookie = self.jar.header(world.clock.now(), None);
-        let cookie = cookie.and_then(|line| HeaderValue::from_str(&line).ok());
-        let request = || {
-            let mut request = Request::new(Full::default());
-            *request.uri_mut() = status.clone();
-            request.headers_mut().clone_from(&plan.headers);
-            if let Some(cookie) = &cookie {
-                request.headers_mut().insert(COOKIE, cookie.clone());
+        let left = at - world.clock.now();
+        let nothing = Bytes::new();
+        let answer = self.exchange(&Method::GET, status, &nothing, left).await;
+        let json = answer.ok().and_then(|reply| reply.json).unwrap_or_default();
+        let says: Value = serde_json::from_slice(&json).unwrap_or_default();
+        match says["state"].as_str() {
+            None | Some("none" | "elsewhere") => Some(left),
+            Some(_) => {
+                let ask = says["ask"].as_f64()?;
+                Some(Micros::from_secs_f64(ask.clamp(0.0, 86_400.0)))
             }
-            request
-        };
-        let answer = self.wire.exchange(&plan.route, request);
-        let reply = match tokio::time::timeout(span(left), answer).await {
-            Ok(Ok(reply)) => reply,
-            _ => return Some(left),
-        };
-        let says = serde_json::from_slice::<serde_json::Value>(&reply.json?).ok()?;
-        let ask = says.get("ask")?.as_f64()?;
-        Some(Micros::from_secs_f64(ask.clamp(0.0, 86_400.0)))
+        }
     }
 
     async fn think(&mut self) {
