@@ -85,14 +85,23 @@ ProxyPass "/" "balancer://work/"
 CONF
 } >"$root/httpd.conf"
 "$httpd" -f "$root/httpd.conf" -D FOREGROUND &
-others+=($!)
+server=$!
+others+=("$server")
+until curl -s -o /dev/null "http://127.0.0.1:$front/nap-info"; do
+  kill -0 "$server" 2>/dev/null || {
+    cat "$root/error_log" >&2 2>/dev/null || :
+    echo 'httpd has not started' >&2
+    exit 1
+  }
+  sleep 0.1
+done
 
 # Forty a second; a line each: status and who answered.
 visitors() {
   while :; do
     for _ in 1 2 3 4; do
-      curl -s -m 20 -o - -w ' %{http_code}' "http://127.0.0.1:$front/work?size=2000" |
-        awk 'NF { print $NF, (NF > 1 ? $1 : "-") }' >>"$root/answers" &
+      curl -s -m 20 -w ' %{http_code}' "http://127.0.0.1:$front/work?size=2000" | tr '\n' ' ' |
+        awk '{ print $NF, (NF > 1 ? $1 : "-") }' >>"$root/answers" &
     done
     sleep 0.1
   done
