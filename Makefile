@@ -156,7 +156,8 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	  echo 'src/ffi/contract.rs was not what bindgen makes of c_shim/nap.h; it is now: commit it'; \
 	  exit 1; fi
 
-test-all: export NAP_TEST := all # the long forms of tests
+# The long forms of tests. No comment behind it: make would keep the space before that.
+test-all: export NAP_TEST := all
 test-all: setup-all test test-models test-sanitize test-valgrind test-docker ## and the long ones: models, sanitizers, Docker
 
 test-docker: # the image and what ab says of its container

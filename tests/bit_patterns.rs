@@ -5,10 +5,14 @@
 //!
 //! `NAP_SEED` repeats one run. A loop ends as SIGXCPU: the process has some CPU time, not more.
 
+#[path = "httpd/long.rs"]
+mod long;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
+use long::long;
 use mod_nap::info::{Busiest, Files, Report, Snapshot};
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::{Ticket, name_hash};
@@ -50,10 +54,9 @@ fn bound_the_work() {
 /// How many seeds: `NAP_SEED` names a single one, `NAP_TEST=all` wants many.
 fn seeds(few: u64) -> Vec<u64> {
     let given = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
-    let long = std::env::var("NAP_TEST").is_ok_and(|which| which == "all");
     match given {
         Some(seed) => vec![seed],
-        None => (1..=if long { 20 * few } else { few }).collect(),
+        None => (1..=if long() { 20 * few } else { few }).collect(),
     }
 }
 

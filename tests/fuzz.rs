@@ -2,9 +2,12 @@
 //! it, and over so many seeded mutations. `NAP_SEED` repeats a run; `NAP_TEST=all` takes 50 times as
 //! many. What a fuzzer finds is added to the corpus and stays.
 
+#[path = "httpd/long.rs"]
+mod long;
 #[path = "fuzz/targets.rs"]
 mod targets;
 
+use long::long;
 use mod_nap::sim::rng::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -105,7 +108,6 @@ fn try_one(name: &str, target: targets::Target, data: &[u8], from: &str) {
 fn no_input_breaks_a_target() {
     let given = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
     let seed = given.unwrap_or(1);
-    let many = std::env::var("NAP_TEST").is_ok_and(|which| which == "all");
     for (name, target, runs) in targets::ALL {
         let seeds = corpus(name);
         for data in &seeds {
@@ -115,7 +117,7 @@ fn no_input_breaks_a_target() {
             }
         }
         let mut rng = Rng::new(seed, 0);
-        for _ in 0..runs * if many { 50 } else { 1 } {
+        for _ in 0..runs * if long() { 50 } else { 1 } {
             let data = mutate(&mut rng, &seeds);
             try_one(name, *target, &data, &format!("NAP_SEED={seed}"));
         }

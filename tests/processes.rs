@@ -7,12 +7,16 @@
 //! the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
 //! choices; how the threads meet is the machine's.
 
+#[path = "httpd/long.rs"]
+mod long;
+
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use long::long;
 use memmap2::MmapOptions;
 use mod_nap::micros::Micros;
 use mod_nap::nap::ticket::Ticket;
@@ -540,8 +544,7 @@ fn random_kills_break_neither_limit_nor_order_nor_promise_and_lose_nothing() {
     let seed = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or(u64::from(std::process::id()));
     eprintln!("NAP_SEED={seed}");
-    let long = std::env::var("NAP_TEST").is_ok_and(|which| which == "all");
-    let kills = if long { 400 } else { 25 };
+    let kills = if long() { 400 } else { 25 };
     let mut parent = Parent::begin(seed);
     for _ in 0..kills {
         let accesses = 20 + parent.rng.below(200);
@@ -549,7 +552,7 @@ fn random_kills_break_neither_limit_nor_order_nor_promise_and_lose_nothing() {
         parent.kill_one();
     }
     // Tickets become good after a while only.
-    let enough = if long { 200 } else { 8 };
+    let enough = if long() { 200 } else { 8 };
     while parent.witness.kept.load(SeqCst) < enough {
         parent.let_pass(100);
     }

@@ -19,6 +19,7 @@ mod crash;
 pub mod held;
 pub mod http2;
 mod log;
+mod long;
 pub mod made;
 mod process;
 pub mod robot;
@@ -33,6 +34,7 @@ pub use answer::{Answer, ask};
 pub use builder::Builder;
 pub use config::Mpm;
 pub use counter::Counter;
+pub use long::long;
 pub use room::Room;
 pub use visitors::Visitors;
 
@@ -49,11 +51,6 @@ use std::time::{Duration, Instant};
 
 /// How long the server may take over anything it is asked to do.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Whether the long forms of tests are wanted: `make test-all` sets NAP_TEST=all.
-pub fn long() -> bool {
-    std::env::var_os("NAP_TEST").is_some_and(|which| which == "all")
-}
 
 /// Runs a test under prefork, worker and event, one after the other.
 pub fn for_each_mpm(test: impl Fn(Mpm)) {
