@@ -20,9 +20,10 @@ pub const PAGES: usize = 12;
 const ALPHA: f64 = 0.05;
 /// Weight of the latest access in the mean age.
 const ALPHA_AGE: f64 = 0.1;
-/// Weight of the latest second in what a page passes: with light and heavy accesses on one page a
-/// hundred departures tell it to a sixth.
-const ALPHA_RATE: f64 = 0.2;
+/// Weight of the latest second in what a page passes, once there are many. What that is wrong by
+/// counts once for each second that sessions are under way, so it must be little: three departures
+/// a second are 60 in as long as it is the mean of.
+const ALPHA_RATE: f64 = 0.05;
 /// A page that fewer sessions ask for is none's bottleneck.
 const RARE: f64 = 0.05;
 /// A page that is not full though all turns were taken can do so much more, each second.
@@ -42,6 +43,9 @@ struct Passage {
     age: u64,
     /// Sessions a second that it passes; 0 = no queue has stood here.
     rate: u64,
+    /// Seconds that a queue has stood; saturates.
+    stood: u32,
+    _pad: u32,
 }
 
 /// What a room's pages can pass. All zero = nothing known. Under the lock.
@@ -85,6 +89,8 @@ impl Capacity {
             visits: 0,
             age: 0,
             rate: 0,
+            stood: 0,
+            _pad: 0,
         }; PAGES],
         sessions: 0,
         _pad: 0,
@@ -127,12 +133,10 @@ impl Capacity {
                 continue;
             }
             if let Some(passes) = now.passes {
-                let (known, new) = (sound(passage.rate), passes / visits);
-                passage.rate = match known > 0.0 {
-                    true => known + ALPHA_RATE * (new - known),
-                    false => new,
-                }
-                .to_bits();
+                passage.stood = passage.stood.saturating_add(1);
+                let weight = ALPHA_RATE.max(1.0 / f64::from(passage.stood));
+                let known = sound(passage.rate);
+                passage.rate = (known + weight * (passes / visits - known)).to_bits();
             }
             let rate = sound(passage.rate);
             if rate == 0.0 || least.is_some_and(|least| least.rate <= rate) {
@@ -233,6 +237,8 @@ mod tests {
                 visits: bits,
                 age: bits,
                 rate: bits,
+                stood: bits as u32,
+                _pad: 0,
             };
             let mut capacity = Capacity {
                 pages: [passage; PAGES],
