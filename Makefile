@@ -158,7 +158,12 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
-test-all: setup-all test test-models test-sanitize test-valgrind test-docker ## and the long ones: models, sanitizers, Docker
+# Two lanes: what happens in containers and clean roots of its own, and what happens here.
+test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
+	@$(MAKE) --no-print-directory test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
+	trap 'kill $$roots' INT TERM; \
+	$(MAKE) --no-print-directory test test-models test-sanitize test-valgrind; here=$$?; \
+	wait $$roots; there=$$?; cat $(TARGET)/test-roots.log; exit $$((here | there))
 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
@@ -176,7 +181,7 @@ clean: ## remove what was built
 
 # ---- Packages -------------------------------------------------------------------------------------
 
-.PHONY: man deb test-package test-from-source docker-test
+.PHONY: man deb test-roots test-package test-from-source docker-test
 
 man: programs # manual pages of the programs, from what they say of themselves
 	@mkdir -p $(TARGET)/man
@@ -188,7 +193,7 @@ deb: ## a Debian package, in target/deb/
 	DEB_DIR=$(abspath $(TARGET)/deb) fakeroot debian/rules binary
 	@debian/rules clean >/dev/null && ls $(TARGET)/deb/*.deb
 
-test-all: test-package test-from-source
+test-roots: test-docker test-package test-from-source
 
 test-package: cgi # the Debian package: lintian, its life in a clean Debian root; the quick start to the letter
 	@tests/package.sh
