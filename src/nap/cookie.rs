@@ -4,20 +4,14 @@
 /// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
 pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     header
-        .split(|byte| b";,".contains(byte))
+        .split(|byte| *byte == b';' || *byte == b',')
         .filter_map(move |pair| {
-            let equals = pair.iter().position(|byte| *byte == b'=')?;
-            let (found, value) = pair.split_at(equals);
-            if found.trim_ascii() != name {
-                return None;
-            }
-            let value = value.get(1..)?.trim_ascii();
-            Some(
-                value
-                    .strip_prefix(b"\"")
-                    .and_then(|v| v.strip_suffix(b"\""))
-                    .unwrap_or(value),
-            )
+            let after = pair.trim_ascii_start().strip_prefix(name)?;
+            let value = after.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
+            let unquoted = value
+                .strip_prefix(b"\"")
+                .and_then(|v| v.strip_suffix(b"\""));
+            Some(unquoted.unwrap_or(value))
         })
 }
 
