@@ -144,8 +144,9 @@ fn three_tabs_with_one_ticket_are_let_in_once_by_take_over() {
         return;
     }
     httpd::for_each_mpm(|mpm| {
-        // Time enough to open them all before the ticket's.
-        let httpd = Httpd::builder().app_with("NapWaitMax 10s").mpm(mpm).start();
+        // Time enough to open them all before the ticket's, and for all to come back before who is
+        // first has waited for the bound.
+        let httpd = Httpd::builder().app_with("NapWaitMax 20s").mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
         // Chromium asks for one address in one tab after the other.

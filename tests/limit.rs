@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A program that starts and ends.
 const NOTHING: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nnothing\\n'\n";
