@@ -4,7 +4,7 @@
 mod httpd;
 
 use httpd::backends::{Backend, MODULES, balancer};
-use httpd::{Answer, Builder, Httpd, wait_until};
+use httpd::{Answer, Builder, Httpd, Mpm, long, wait_until};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -77,9 +77,22 @@ fn the_faster_member_gets_more() {
 /// What `fault` does to the best member is seen by no client, the member gets next to no work
 /// meanwhile, and after `cure` it soon has its share again.
 fn a_fault_is_seen_by_nobody(method: &str, fault: fn(&mut Backend), cure: fn(&mut Backend)) {
+    let others = Mpm::ALL.into_iter().filter(|mpm| *mpm != Mpm::Event);
+    for mpm in others.filter(|_| long()).chain([Mpm::Event]) {
+        eprintln!("--- {method} under {mpm}");
+        a_fault_is_seen_by_nobody_under(mpm, method, fault, cure);
+    }
+}
+
+fn a_fault_is_seen_by_nobody_under(
+    mpm: Mpm,
+    method: &str,
+    fault: fn(&mut Backend),
+    cure: fn(&mut Backend),
+) {
     let mut backends = Backend::all(&[100_000, 100_000, 200_000, 400_000]);
     let lines = format!("ProxySet lbmethod={method}\nOxthasTimeout 1s\nOxthasBands 4");
-    let httpd = server(&backends, &lines).start();
+    let httpd = server(&backends, &lines).mpm(mpm).start();
     crowd(&httpd, 100, "/work?size=1000");
     fault(&mut backends[3]);
     // What finds the fault, and what was under way with it.
