@@ -59,6 +59,7 @@ typedef struct call {
     unsigned again : 1;             /* ... and may be followed by another */
     unsigned sent : 1;              /* the request has gone to the member */
     unsigned answered : 1;          /* and an answer is going to the client */
+    unsigned broken : 1;            /* ... which the member has not brought to its end */
 } call;
 
 static const nap_oxthas unset = { .conf = { NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET,
@@ -264,15 +265,34 @@ static proxy_worker *least_busy(const gathering *g)
     return least;
 }
 
-static proxy_worker *choose(call *c)
+/* Members that are left for another attempt, also those of another lbset, standbys and spares: with
+ * all that were tried out of the way, mod_proxy's rules come to them. */
+static int untried(const call *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->balancer->workers->nelts; i++) {
+        const proxy_worker *worker = APR_ARRAY_IDX(c->balancer->workers, i, proxy_worker *);
+
+        n += PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker) &&
+             is_capable(c, worker) && !was_tried(c, worker);
+    }
+    return n;
+}
+
+/* For the attempt of this number. */
+static proxy_worker *choose(call *c, int attempt)
 {
     gathering g = members_of(c);
     nap_member *members = apr_palloc(c->r->pool, (size_t)(g.n + 1) * sizeof *members);
     int at = -1;
 
-    c->others = g.n - 1;
+    c->others = untried(c) - 1;
     if (!works || !nap_the_core || !g.n)
         return least_busy(&g);
+    /* a probe that fails is to be done again by somebody else */
+    c->task.may_probe = c->idempotent && c->others > 0 &&
+                        attempt < (int)nap_the_core->ox_retries(&c->settings->conf);
     for (int i = 0; i < g.n; i++)
         members[i] = member_of(c, g.workers[i]);
     at = nap_the_core->ox_choose(&c->task, &c->settings->conf, nap_str_of(c->kind), members,
@@ -333,11 +353,23 @@ static apr_interval_time_t own_timeout(const request_rec *r, const proxy_balance
            : conf && conf->timeout_set ? conf->timeout : r->server->timeout;
 }
 
+/* Where nothing is set nobody is given up before the most patient member would be. */
+static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_balancer *balancer)
+{
+    apr_interval_time_t longest = 0;
+
+    for (int i = 0; i < balancer->workers->nelts; i++) {
+        const proxy_worker *worker = APR_ARRAY_IDX(balancer->workers, i, proxy_worker *);
+        apr_interval_time_t own = own_timeout(r, balancer, worker);
+
+        longest = own > longest ? own : longest;
+    }
+    return longest ? longest : r->server->timeout;
+}
+
 static call *call_make(request_rec *r, proxy_balancer *balancer)
 {
     const nap_dir *dir = nap_dir_of(r);
-    proxy_worker *any = balancer->workers->nelts
-                            ? APR_ARRAY_IDX(balancer->workers, 0, proxy_worker *) : NULL;
     call *c = apr_pcalloc(r->pool, sizeof *c);
 
     c->r = r;
@@ -345,9 +377,8 @@ static call *call_make(request_rec *r, proxy_balancer *balancer)
     c->settings = dir->oxthas ? dir->oxthas : &unset;
     c->idempotent = is_idempotent(r);
     c->task.law = strcmp(balancer->lbmethod->name, "nap") ? NAP_OX_OXTHAS : NAP_OX_NAP;
-    c->task.may_probe = c->idempotent;
     c->task.body = body_of(r);
-    c->task.own_timeout_us = (uint64_t)own_timeout(r, balancer, any);
+    c->task.own_timeout_us = (uint64_t)longest_timeout(r, balancer);
     classify(c);
     apr_pool_userdata_setn(c, call_key, NULL, r->pool);
     apr_pool_cleanup_register(r->pool, c, call_end, apr_pool_cleanup_null);
@@ -364,7 +395,7 @@ static proxy_worker *find(proxy_balancer *balancer, request_rec *r)
         c = call_make(r, balancer);
     else
         call_end(c);
-    c->worker = choose(c);
+    c->worker = choose(c, 0);
     return c->worker;
 }
 
@@ -451,7 +482,7 @@ static void begin(call *c, int again)
     request_rec *r = c->r;
 
     c->again = again != 0;
-    c->sent = c->answered = 0;
+    c->sent = c->answered = c->broken = 0;
     c->bytes = 0;
     c->aside = 0;
     apr_table_setn(r->headers_in, "Nap-Attempt", apr_itoa(r->pool, c->attempt + 1));
@@ -518,13 +549,17 @@ static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
     if (!c->answered) {
         c->answered = 1;
         give_back(c);
-        if (c->socket)
+        /* before the last of an answer mod_proxy_http gives its connection back */
+        if (c->socket && !APR_BRIGADE_EMPTY(bb) && !APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb)))
             apr_socket_timeout_set(c->socket, own_timeout(c->r, c->balancer, c->worker));
     }
     for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b))
-        if (!APR_BUCKET_IS_METADATA(b) && b->length != (apr_size_t)-1)
+         b = APR_BUCKET_NEXT(b)) {
+        if (AP_BUCKET_IS_ERROR(b))
+            c->broken = 1;
+        else if (!APR_BUCKET_IS_METADATA(b) && b->length != (apr_size_t)-1)
             c->bytes += (apr_off_t)b->length;
+    }
     before = apr_time_now();
     rv = ap_pass_brigade(f->next, bb);
     c->aside += apr_time_now() - before;
@@ -543,6 +578,8 @@ static nap_ox_end judge(const call *c, int status)
 
         if (answer == HTTP_SWITCHING_PROTOCOLS)
             return NAP_OX_GIVEN_UP;
+        if (c->broken)
+            return NAP_OX_BROKEN;
         return ap_is_HTTP_SERVER_ERROR(answer) ? NAP_OX_STATUS : NAP_OX_ANSWERED;
     }
     if (!ap_is_HTTP_SERVER_ERROR(status))
@@ -577,11 +614,26 @@ static void undo(call *c)
     apr_table_unset(r->notes, "error-notes");
 }
 
+/* Are all members alike? Else others take the place of one that is taken out. */
+static int are_peers(const proxy_balancer *balancer)
+{
+    const proxy_worker *first = APR_ARRAY_IDX(balancer->workers, 0, proxy_worker *);
+
+    for (int i = 0; i < balancer->workers->nelts; i++) {
+        const proxy_worker *worker = APR_ARRAY_IDX(balancer->workers, i, proxy_worker *);
+
+        if (worker->s->lbset != first->s->lbset || PROXY_WORKER_IS_STANDBY(worker) ||
+            PROXY_WORKER_IS_SPARE(worker))
+            return 0;
+    }
+    return 1;
+}
+
 /* mod_proxy takes a member that cannot be connected to out for `retry` seconds. Where nobody has set
  * that, the core's probes find out sooner. */
-static void keep_usable(proxy_worker *worker, unsigned before)
+static void keep_usable(const call *c, proxy_worker *worker, unsigned before)
 {
-    if (!worker->s->retry_set && !(before & PROXY_WORKER_IN_ERROR))
+    if (!worker->s->retry_set && !(before & PROXY_WORKER_IN_ERROR) && are_peers(c->balancer))
         worker->s->status &= ~(unsigned)PROXY_WORKER_IN_ERROR;
 }
 
@@ -608,7 +660,7 @@ static char *next_member(call *c, proxy_server_conf *conf, const char *url)
     APR_ARRAY_PUSH(c->tried, proxy_worker *) = c->worker;
     if (PROXY_THREAD_LOCK(c->balancer) != APR_SUCCESS)
         return NULL;
-    next = choose(c);
+    next = choose(c, c->attempt + 1);
     if (next)
         next->s->elected++;
     PROXY_THREAD_UNLOCK(c->balancer);
@@ -636,7 +688,7 @@ static void go_to(call *c, proxy_worker *worker)
         return;
     c->tried = apr_array_make(c->r->pool, 4, sizeof(proxy_worker *));
     APR_ARRAY_PUSH(c->tried, proxy_worker *) = worker;
-    c->others = members_of(c).n;
+    c->others = untried(c);
 }
 
 /* scheme_handler, before all others. */
@@ -654,7 +706,8 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         go_to(c, worker);
     retries = (int)nap_the_core->ox_retries(&c->settings->conf);
     for (;; c->attempt++) {
-        unsigned before = c->worker->s->status;
+        proxy_worker *tried = c->worker;
+        unsigned before = tried->s->status;
         int again = c->attempt < retries && c->others > 0 && !proxyhost;
         nap_ox_end end;
         char *next = NULL;
@@ -667,10 +720,10 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         end = judge(c, status);
         nap_the_core->ox_end(&c->task, &c->settings->conf, end, (uint64_t)c->bytes,
                              (uint64_t)c->aside);
-        if (end != NAP_OX_ANSWERED && end != NAP_OX_GIVEN_UP)
-            keep_usable(c->worker, before);
         if (may_go_on(c, end, again))
             next = next_member(c, conf, url);
+        if (end != NAP_OX_ANSWERED && end != NAP_OX_GIVEN_UP)
+            keep_usable(c, tried, before);
         if (!next)
             break;
         ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "%s: attempt %d failed (status %d), next: %s",

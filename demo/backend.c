@@ -7,6 +7,7 @@
  * machine with two cores can hold many of them.
  *
  *   /_mode?ok  /_mode?500  /_mode?slow=20     how it behaves from now on
+ *   /_mode?cut                                ... it breaks off in the middle of each answer
  *   /_mode?500&only=/b                        ... on paths that begin so; the others are well
  *   /_count                                   requests answered since the last time this was asked,
  *                                             by attempts: all, then those that were not the first
@@ -33,7 +34,7 @@ static double rate;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn = PTHREAD_COND_INITIALIZER;
 static unsigned long next_number, serving;       /* the queue */
-static int fails;                                /* the mode */
+static int fails, cuts;                          /* the mode */
 static double slow = 1;
 static char only[64];
 static unsigned long answered, again;            /* since /_count */
@@ -62,6 +63,7 @@ static void set_mode(const char *query)
 
     pthread_mutex_lock(&lock);
     fails = !strncmp(query, "500", 3);
+    cuts = !strncmp(query, "cut", 3);
     slow = !strncmp(query, "slow=", 5) ? atof(query + 5) : 1;
     only[0] = '\0';
     if (part)
@@ -82,6 +84,17 @@ static int send_all(int fd, const char *data, size_t len)
     return 1;
 }
 
+/* More is promised than comes. */
+static int half_an_answer(int fd)
+{
+    char head[512];
+    int n = snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+                     "X-Backend: %s\r\nContent-Length: 20000\r\n\r\nhalf an answ", name);
+
+    send_all(fd, head, (size_t)n);
+    return 0;
+}
+
 static int answer(int fd, int status, const char *body)
 {
     char head[512];
@@ -98,7 +111,7 @@ static int serve(int fd, const char *head, size_t body)
     char path[1024] = "", text[128];
     const char *query, *size, *attempt = strcasestr(head, "\r\nNap-Attempt: ");
     double bytes = (double)body, factor;
-    int failing;
+    int failing, cutting;
 
     sscanf(head, "%*s %1023s", path);
     query = strchr(path, '?');
@@ -119,6 +132,7 @@ static int serve(int fd, const char *head, size_t body)
         bytes = size ? atof(size + 5) : 1000;
     pthread_mutex_lock(&lock);
     failing = fails && !strncmp(path, only, strlen(only));
+    cutting = cuts;
     factor = !strncmp(path, only, strlen(only)) ? slow : 1;
     answered++;
     again += attempt && atoi(attempt + 15) > 1;
@@ -127,6 +141,8 @@ static int serve(int fd, const char *head, size_t body)
         usleep(1000);
         return answer(fd, 500, "broken\n");
     }
+    if (cutting)
+        return half_an_answer(fd);
     work(bytes / rate * factor);
     snprintf(text, sizeof text, "%s\n", name);
     return answer(fd, 200, text);

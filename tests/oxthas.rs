@@ -6,6 +6,7 @@ mod httpd;
 use httpd::backends::{Backend, MODULES, balancer};
 use httpd::{Answer, Builder, Httpd, Mpm, long, wait_until};
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -180,6 +181,70 @@ fn what_was_never_sent_goes_elsewhere_whatever_it_is() {
     for _ in 0..20 {
         let answer = httpd.request("POST", "/work", &[], b"a body that must arrive");
         assert_eq!((answer.status, who(&answer).as_str()), (200, "b"));
+    }
+}
+
+#[test]
+fn work_that_is_never_repeated_finds_out_too_that_a_member_is_well_again() {
+    let backends = Backend::all(&[100_000, 400_000]);
+    let httpd = server(
+        &backends,
+        "ProxySet lbmethod=nap\nOxthasRetry 2 backoff=20ms",
+    )
+    .start();
+    let posted = || httpd.request("POST", "/work", &[], b"body");
+    (0..10).for_each(|_| assert_eq!(posted().status, 200));
+    backends[1].mode("500");
+    let statuses: Vec<u16> = (0..40).map(|_| posted().status).collect();
+    let failed = statuses.iter().filter(|status| **status == 500).count();
+    assert!((1..=6).contains(&failed), "{statuses:?}");
+    backends[1].mode("ok");
+    wait_until("it has work again", PATIENCE, || who(&posted()) == "b");
+    let went = (0..20).filter(|_| who(&posted()) == "b").count();
+    assert!(went > 10, "{went} of 20");
+}
+
+#[test]
+fn answers_that_break_off_are_no_speed() {
+    let backends = Backend::all(&[100_000, 400_000]);
+    let httpd = server(&backends, "ProxySet lbmethod=nap")
+        .expect_log("[proxy", "mod_proxy tells of answers that break off")
+        .start();
+    crowd(&httpd, 40, "/work?size=1000");
+    backends[1].mode("cut");
+    // Whatever the client makes of them.
+    let whole = || {
+        let mut answer = Vec::new();
+        let mut stream = httpd.connect();
+        let ask = b"GET /work?size=1000 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(ask).expect("httpd reads");
+        stream.read_to_end(&mut answer).ok();
+        String::from_utf8_lossy(&answer).ends_with("a\n")
+    };
+    let cut = (0..60).filter(|_| !whole()).count();
+    assert!((1..=6).contains(&cut), "{cut} of 60");
+    backends[1].mode("ok");
+    let share = || of(&crowd(&httpd, 20, "/work?size=1000"), "b");
+    wait_until("it has its share again", PATIENCE, || share() > 8);
+}
+
+/// Standby and another lbset take the work over, with the very first request that finds nobody.
+#[test]
+fn others_stand_in_for_the_first_set() {
+    for second in ["status=+H", "lbset=1", "status=+R"] {
+        let mut backends = Backend::all(&[400_000, 400_000]);
+        let [a, b] = [0, 1].map(|at| backends[at].url());
+        let config = format!(
+            "<Proxy balancer://work>\nBalancerMember {a}\nBalancerMember {b} {second}\n\
+             ProxySet lbmethod=nap\n</Proxy>\nProxyPass / balancer://work/"
+        );
+        let builder = Httpd::builder().nap().modules(&MODULES).config(&config);
+        let told = |builder: Builder, line: &&str| builder.expect_log(line, "a member is gone");
+        let httpd = OF_FAILURES.iter().fold(builder, told).start();
+        assert_eq!(of(&crowd(&httpd, 20, "/work?size=100"), "a"), 20);
+        backends[0].kill();
+        let went = crowd(&httpd, 40, "/work?size=100");
+        assert_eq!(of(&went, "b"), 40, "{second}: {went:?}");
     }
 }
 

@@ -19,6 +19,8 @@ use crate::micros::Micros;
 
 /// Of one activity's choices, at most one in so many goes to a member that had no work for long.
 const STALE_EVERY: u32 = 50;
+/// Work that cannot be done again elsewhere is a probe only so many pauses after one was due.
+const UNREPEATABLE: u64 = 32;
 
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,7 @@ pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<Choice> {
             continue;
         };
         if ask.terms.pause != Micros::ZERO && is_barred(executor, ask) {
-            if ask.may_probe && probe_is_due(engine, executor, ask) {
+            if probe_is_due(engine, executor, ask) {
                 return Some(Choice {
                     member: at,
                     probe: true,
@@ -166,14 +168,20 @@ fn is_barred(executor: &Executor, ask: &Ask<'_>) -> bool {
     executor.penalty.bars() || cell.penalty.bars() || never_answered
 }
 
+/// Work that cannot be done again elsewhere is a probe only when none that can has come for long, or
+/// where there is no other work nobody would ever find out that the executor is well.
 fn probe_is_due(engine: &Engine<'_>, executor: &Executor, ask: &Ask<'_>) -> bool {
     let cell = executor.cell(ask.activity);
+    let now = match ask.may_probe {
+        true => ask.now,
+        false => ask.now - Micros(ask.terms.pause.0.saturating_mul(UNREPEATABLE)),
+    };
     [&executor.penalty, &cell.penalty].iter().all(|penalty| {
         let mut penalty = **penalty;
         if penalty.probe != 0 && !engine.probe_is_out(penalty.probe) {
             penalty.probe = 0;
         }
-        penalty.is_due(ask.now)
+        penalty.is_due(now)
     })
 }
 

@@ -240,25 +240,36 @@ fn who_has_failed_gets_one_probe_at_a_time_and_then_all_again() {
 }
 
 #[test]
-fn work_that_cannot_be_done_again_is_no_probe() {
+fn work_that_cannot_be_done_again_is_a_probe_only_after_long() {
     let mut world = World::knowing(2, Law::Nap, |_| 10);
-    let (executor, chosen) = world.choose();
+    let (failed, chosen) = world.choose();
     world.failed(chosen.flight, Failure::Connect, 0);
-    world.wait(60_000);
-    let (terms, members, now) = (world.terms, world.members.clone(), world.now);
-    let chosen = world.engine().choose(&Ask {
-        members: &members,
-        activity: 1,
-        size: SIZE,
-        law: Law::Nap,
-        terms: &terms,
-        may_probe: false,
-        owner: OWNER,
-        now,
-        random: 0,
-    });
-    let chosen = chosen.expect("the other is well");
-    assert_ne!(members[chosen.member].executor, executor);
+    let (terms, members) = (world.terms, world.members.clone());
+    let chosen_after = |world: &mut World, ms| {
+        world.wait(ms);
+        let now = world.now;
+        let chosen = world.engine().choose(&Ask {
+            members: &members,
+            activity: 1,
+            size: SIZE,
+            law: Law::Nap,
+            terms: &terms,
+            may_probe: false,
+            owner: OWNER,
+            now,
+            random: 0,
+        });
+        let chosen = chosen.expect("there is somebody");
+        (members[chosen.member].executor, chosen)
+    };
+    let (executor, chosen) = chosen_after(&mut world, 4_000);
+    assert_ne!(executor, failed, "the other is well");
+    world.answered(chosen.flight, 10);
+    let (executor, chosen) = chosen_after(&mut world, 5_000);
+    assert_eq!((executor, chosen.probe), (failed, true));
+    world.answered(chosen.flight, 10);
+    let (executor, chosen) = world.choose();
+    assert!(!chosen.probe, "{executor} is well");
 }
 
 #[test]

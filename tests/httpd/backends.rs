@@ -45,7 +45,7 @@ impl Backend {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How it behaves from now on: `ok`, `500`, `slow=20`, each perhaps with `&only=/path`.
+    /// How it behaves from now on: `ok`, `500`, `cut`, `slow=20`, each perhaps with `&only=/path`.
     pub fn mode(&self, mode: &str) {
         self.ask(&format!("/_mode?{mode}")).expect("it answers");
     }
