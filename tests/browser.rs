@@ -32,6 +32,40 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
 }
 
 #[test]
+fn in_a_crowd_a_browser_is_refused_and_let_in_with_its_ticket() {
+    if !long() {
+        return;
+    }
+    httpd::for_each_mpm(|mpm| {
+        let httpd = Httpd::builder().crowded_board().mpm(mpm).start();
+        let fate = httpd.in_a_crowd(|| {
+            let browser = Browser::start(&[], &json!({}));
+            let url = format!("{}/board", httpd.url());
+            // Now and then there is room for a newcomer.
+            wait_until("the browser is refused", Duration::from_secs(60), || {
+                browser.open(&url);
+                let shown = browser.text_of("body").unwrap_or_default();
+                shown.contains("A ticket was issued to you")
+            });
+            let ticket = browser.text_of("code").expect("a ticket");
+            browser.until_shows("Board");
+            let tickets = httpd.get("/nap-info?json").json()["tickets"].clone();
+            let all = tickets.as_array().expect("a list");
+            let own = all.iter().find(|own| own["ticket"] == ticket.as_str());
+            own.map(|own| own["fate"].clone())
+        });
+        // So many tickets are sold that his may be forgotten by then.
+        assert!(
+            fate.is_none() || fate == Some("redeemed".into()) || fate == Some("early".into()),
+            "{fate:?}"
+        );
+        let promise = &httpd.gate()["promise"];
+        assert_eq!(promise["broken"], 0, "{promise}");
+        assert_eq!(promise["deferred_twice"], 0, "{promise}");
+    });
+}
+
+#[test]
 fn without_javascript_the_page_returns_by_itself() {
     if !long() {
         return;

@@ -244,19 +244,27 @@ fn a_form_from_another_site_is_not_sent_on_from_our_page() {
     if !long() {
         return;
     }
-    let httpd = Httpd::builder().app().start();
-    let _held = httpd.hold("full", 1);
-    let browser = Browser::start(&[], &json!({}));
-    // localhost and 127.0.0.1 are two sites; the form's action is the whole address here.
-    let target = format!("http://localhost:{}/cgi-bin/app", httpd.port());
-    browser.open(&format!("{}/nap-info?json", httpd.url()));
-    browser.run(&format!(
-        "var f = document.createElement('form'); f.method = 'post'; f.action = '{target}';
-         f.innerHTML = '<input name=a value=1>'; document.body.append(f); f.submit();"
-    ));
-    browser.until_shows(LOST);
-    assert_eq!(browser.run("return document.forms.length"), 0);
-    assert!(httpd.asked().is_empty());
+    httpd::for_each_mpm(|mpm| {
+        let httpd = Httpd::builder().app().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let browser = Browser::start(&[], &json!({}));
+        // localhost and 127.0.0.1 are two sites; the form's action is the whole address here.
+        let target = format!("http://localhost:{}/cgi-bin/app", httpd.port());
+        browser.open(&format!("{}/nap-info?json", httpd.url()));
+        browser.run(&format!(
+            "var f = document.createElement('form'); f.method = 'post'; f.action = '{target}';
+             f.innerHTML = '<input name=a value=1>'; document.body.append(f); f.submit();"
+        ));
+        browser.until_shows(LOST);
+        assert_eq!(browser.run("return document.forms.length"), 0);
+        // There is room, and its time comes.
+        held.release();
+        wait_until("its time has come", Duration::from_secs(60), || {
+            browser.run("return document.querySelector('strong[data-clock]').textContent") == "0:00"
+        });
+        browser.until_shows(LOST);
+        assert!(httpd.asked().is_empty(), "{:?}", httpd.asked());
+    });
 }
 
 #[test]

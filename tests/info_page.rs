@@ -3,10 +3,10 @@
 
 mod httpd;
 
+use httpd::backends::{Backend, MODULES};
 use httpd::browser::Browser;
 use httpd::{Builder, Httpd, long, wait_until};
 use serde_json::{Value, json};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 const ROOM: &str = "<NapRoom site>
@@ -24,6 +24,55 @@ NapUse None
 
 /// Elements without an end.
 const VOID: [&str; 4] = ["meta", "link", "br", "input"];
+
+/// Sessions, pages, a polled event, and control, beside a balancer.
+const MORE: &str = r#"
+NapControl /nap-control
+<Location /nap-control>
+SetHandler nap-control
+</Location>
+<NapRoom shop>
+NapSession cookie=SID start=^/cgi-bin/login
+NapPage search ^/cgi-bin/page
+</NapRoom>
+<LocationMatch "^/cgi-bin/(login|page)">
+NapUse shop
+</LocationMatch>
+<Location /score>
+TelePoll score base=10s rate=100
+</Location>
+ProxyPass /work balancer://work/work
+"#;
+
+/// All that the page can show, and some of it used.
+fn everything(backends: &[Backend]) -> Httpd {
+    let members: String = (backends.iter())
+        .map(|b| format!("BalancerMember {}\n", b.url()))
+        .collect();
+    let balancer = format!("<Proxy balancer://work>\n{members}ProxySet lbmethod=nap\n</Proxy>");
+    let httpd = site()
+        .modules(&MODULES)
+        .config(&balancer)
+        .config(MORE)
+        .cgi(
+            "login",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=abc; Path=/\\r\\n\\r\\nhello\\n'\n",
+        )
+        .cgi(
+            "page",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n",
+        )
+        .file("htdocs/score/now.json", "{}")
+        .start();
+    assert_eq!(httpd.get("/cgi-bin/login").status, 200);
+    let member = httpd.request("GET", "/cgi-bin/page", &[("Cookie", "SID=abc")], b"");
+    assert_eq!(member.status, 200);
+    for _ in 0..4 {
+        assert_eq!(httpd.get("/score/now.json").status, 200);
+        assert_eq!(httpd.get("/work?size=100").status, 200);
+    }
+    httpd
+}
 
 fn site() -> Builder {
     Httpd::builder().nap().holding().config(ROOM)
@@ -201,35 +250,6 @@ fn the_page_refreshes_itself_where_it_stands_and_pauses() {
     browser.until_shows("Open: 0 of 1 run");
 }
 
-/// The board under a crowd that it has to send away a part of, for some minutes at most.
-fn crowded(look: impl FnOnce(&Httpd)) {
-    let httpd = Httpd::builder()
-        .nap()
-        .workers(2, 128)
-        .info()
-        .config("SetEnv BOARD_CPU_MS 4\nSetEnv BOARD_SLEEP_MS 80")
-        .config("<NapRoom board>\nNapRunReady 4\nNapWaitMax 2s\nNapSlotPeriod 5s\n</NapRoom>")
-        .config("<Location /board>\nNapUse board\n</Location>")
-        .start();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // Until somebody has looked; each round is over soon.
-            while !over.load(Relaxed) {
-                let url = format!("{}/board", httpd.url());
-                let crowd = ["--clients", "150", "--posts", "4", "--stop", "15s"];
-                httpd::crowd(&url, &crowd);
-            }
-        });
-        let _over = httpd::SetOnDrop(&over);
-        wait_until("some tickets were kept", Duration::from_secs(120), || {
-            let promise = &httpd.get("/nap-info?json").json()["rooms"][0]["gates"][0]["promise"];
-            promise["kept"].as_u64() >= Some(40)
-        });
-        look(&httpd);
-    });
-}
-
 /// Looks at the page as phones and desks show it, by day and by night: nothing is wrong with it for
 /// axe-core, and it is no wider than the screen. Pictures go to target/pages.
 fn look_at(httpd: &Httpd, state: &str) {
@@ -267,5 +287,14 @@ fn quiet_or_full_it_is_accessible_and_fits_a_phone() {
         .start();
     look_at(&httpd, "quiet");
     drop(httpd);
-    crowded(|httpd| look_at(httpd, "full"));
+    let httpd = Httpd::builder().crowded_board().start();
+    httpd.in_a_crowd(|| {
+        wait_until("some tickets were kept", Duration::from_secs(120), || {
+            httpd.gate()["promise"]["kept"].as_u64() >= Some(40)
+        });
+        look_at(&httpd, "full");
+    });
+    drop(httpd);
+    let backends = Backend::all(&[100_000, 400_000]);
+    look_at(&everything(&backends), "everything");
 }

@@ -192,7 +192,7 @@ fn work_that_is_never_repeated_finds_out_too_that_a_member_is_well_again() {
         "ProxySet lbmethod=nap\nOxthasRetry 2 backoff=20ms",
     )
     .start();
-    let posted = || httpd.request("POST", "/work", &[], b"body");
+    let posted = || httpd.request("POST", "/work", &[], &[b'x'; 4000]);
     (0..10).for_each(|_| assert_eq!(posted().status, 200));
     backends[1].mode("500");
     let statuses: Vec<u16> = (0..40).map(|_| posted().status).collect();

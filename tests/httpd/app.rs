@@ -2,6 +2,7 @@
 //! begins a few seconds later.
 
 use super::{Builder, Httpd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// One runs, newcomers do not wait, and there is a ticket for everybody.
 pub const ROOM: &str = "<NapRoom site>
@@ -44,6 +45,38 @@ impl Builder {
     pub fn form(self, page: &str) -> Self {
         let page = format!("<!DOCTYPE html><meta charset=utf-8><title>form</title>{page}");
         self.file("htdocs/form/index.html", page)
+    }
+}
+
+impl Builder {
+    /// The board in a room that a part of [`Httpd::in_a_crowd`]'s visitors have to be sent away from,
+    /// for some seconds.
+    pub fn crowded_board(self) -> Self {
+        self.nap()
+            .workers(2, 128)
+            .info()
+            .config("SetEnv BOARD_CPU_MS 4\nSetEnv BOARD_SLEEP_MS 80")
+            .config("<NapRoom board>\nNapRunReady 4\nNapWaitMax 2s\nNapSlotPeriod 5s\n</NapRoom>")
+            .config("<Location /board>\nNapUse board\n</Location>")
+    }
+}
+
+impl Httpd {
+    /// What is seen while 150 visitors of the board come and go.
+    pub fn in_a_crowd<T>(&self, look: impl FnOnce() -> T) -> T {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Each round is over soon.
+                while !over.load(Relaxed) {
+                    let url = format!("{}/board", self.url());
+                    let crowd = ["--clients", "150", "--posts", "4", "--stop", "15s"];
+                    super::crowd(&url, &crowd);
+                }
+            });
+            let _over = super::SetOnDrop(&over);
+            look()
+        })
     }
 }
 
