@@ -63,6 +63,7 @@ fn everything(backends: &[Backend]) -> Httpd {
             "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n",
         )
         .file("htdocs/score/now.json", "{}")
+        .expect_log("this room wants MaxRequestWorkers", "nobody is to wait")
         .start();
     assert_eq!(httpd.get("/cgi-bin/login").status, 200);
     let member = httpd.request("GET", "/cgi-bin/page", &[("Cookie", "SID=abc")], b"");
