@@ -16,8 +16,8 @@ STRICT := -std=gnu11 -Wall -Wextra -Werror
 THREADS := 4
 
 .NOTPARALLEL:
-.PHONY: all help setup setup-all module programs cgi install demo demo-balancer demo-paper demo-shop test test-all bench \
-        papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
+.PHONY: all help setup setup-all setup-package module programs cgi install demo demo-balancer demo-paper demo-shop \
+        test test-all bench papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
         test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
@@ -29,7 +29,10 @@ setup: ## install what building and testing needs, where something is missing
 	@tests/setup.sh build test
 
 setup-all: # and what the long tests and the benches need
-	@tests/setup.sh build test bench browser shop
+	@tests/setup.sh build test bench package browser shop
+
+setup-package: # what building the Debian package needs
+	@tests/setup.sh build package
 
 # One symbol leaves the module: with more, two Rust modules in one server would clash.
 module: ## build target/release/mod_nap.so
@@ -188,7 +191,8 @@ man: programs # manual pages of the programs, from what they say of themselves
 	help2man -N --name='visitors for a site behind mod_nap' -o $(TARGET)/man/nap-load.1 $(TARGET)/release/nap-load
 	help2man -N --name='mod_nap in virtual time' -o $(TARGET)/man/nap-sim.1 $(TARGET)/release/nap-sim
 
-deb: ## a Debian package, in target/deb/
+# debian/rules asks for module, programs and man alone: who builds without `make deb` goes by Build-Depends.
+deb: setup-package ## a Debian package, in target/deb/
 	@mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
 	DEB_DIR=$(abspath $(TARGET)/deb) fakeroot debian/rules binary
 	@debian/rules clean >/dev/null && ls $(TARGET)/deb/*.deb

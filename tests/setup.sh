@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|browser|shop...
+# Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|package|browser|shop...
 #
 # Says nothing and takes no time when all is there. Starts no service and enables no module of the
 # machine's own httpd: only its programs are wanted.
@@ -45,10 +45,11 @@ for what in "${@:-build}"; do
       need haproxy has haproxy
       need valgrind has valgrind
       need debootstrap has debootstrap
+      need lintian has lintian ;;
+    package)
       need debhelper has dh
       need fakeroot has fakeroot
-      need help2man has help2man
-      need lintian has lintian ;;
+      need help2man has help2man ;;
     browser)
       need chromium has chromium
       need chromium-driver has chromedriver
