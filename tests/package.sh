@@ -26,6 +26,19 @@ quietly sh -c 'apt-get install -y --no-install-recommends /tmp/libapache2-mod-na
 quietly a2enmod nap
 quietly apache2ctl configtest
 
+# Whatever the installed pages link to is there, as in the source.
+python3 - "$root/usr/share/doc/libapache2-mod-nap" <<'PYTHON'
+import pathlib, re, sys
+doc = pathlib.Path(sys.argv[1])
+links = [(page.relative_to(doc), page.parent, link[0] or link[1])
+         for page in sorted(doc.rglob("*.md"))
+         for link in re.findall(r'\]\(([^)#]+)|<img src="([^"#]+)"', page.read_text())]
+links = [link for link in links if "://" not in link[2] and not link[2].startswith("/")]
+dead = [f"{page}: {link}" for page, folder, link in links if not (folder / link).exists()]
+if dead or len(links) < 50:
+    sys.exit(f"package: of {len(links)} links of the installed pages these lead nowhere: {dead}")
+PYTHON
+
 # Three lines protect the demo.
 cp "$target/cgi/board" "$root/usr/lib/cgi-bin/board"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
