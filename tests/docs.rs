@@ -169,25 +169,36 @@ fn configtest(config: &str) -> Result<(), String> {
         .configtest()
 }
 
-/// The blocks of a page that are written in this language.
+/// The blocks of a page that are written in this language; "" finds those that name none.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
-    let fence = format!("```{language}\n");
-    text.split(&*fence)
-        .skip(1)
-        .filter_map(|rest| rest.split("```").next())
+    // Every other fence opens a block, and the first line behind it is its language.
+    let fenced = text.split("```").skip(1).step_by(2);
+    fenced
+        .filter_map(|block| block.split_once('\n'))
+        .filter(|(tag, _)| *tag == language)
+        .map(|(_, block)| block)
         .collect()
 }
+
+/// What shows that a block of no language is a configuration.
+const CONFIGURATION: [&str; 4] = ["<Location", "NapRoom", "TelePoll ", "BwShare"];
 
 #[test]
 fn every_configuration_in_the_docs_loads() {
     let mut wrong = Vec::new();
     let mut n = 0;
     for page in pages() {
-        for block in blocks(&read(&page), "apache") {
+        let text = read(&page);
+        let name = page.file_name().expect("a file").to_string_lossy();
+        for block in blocks(&text, "apache") {
             n += 1;
             if let Err(said) = configtest(block) {
-                let name = page.file_name().expect("a file").to_string_lossy();
                 wrong.push(format!("{name}:\n{block}\n{said}"));
+            }
+        }
+        for block in blocks(&text, "") {
+            if CONFIGURATION.iter().any(|word| block.contains(word)) {
+                wrong.push(format!("{name}: this is to be ```apache:\n{block}"));
             }
         }
     }
