@@ -16,8 +16,8 @@ STRICT := -std=gnu11 -Wall -Wextra -Werror
 THREADS := 4
 
 .NOTPARALLEL:
-.PHONY: all help setup setup-all setup-package module programs cgi install demo demo-balancer demo-paper demo-shop \
-        test test-all bench papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
+.PHONY: all help setup setup-all setup-package module programs cgi install uninstall demo demo-balancer demo-paper \
+        demo-shop test test-all bench papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
         test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
@@ -64,15 +64,22 @@ $(PRELOAD): tests/preload/die_holding.c
 
 # `sudo make install` behind `make` only copies: root may have no cargo.
 # What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
-install: $(if $(wildcard $(SO)),,module) ## copy mod_nap.so to httpd's modules, its manual page and nap-load (DESTDIR, PREFIX are honoured)
+install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its manual page, nap-load and nap-sim (DESTDIR, PREFIX hold)
 	objcopy --only-keep-debug $(SO) $(SO).debug
 	objcopy --strip-unneeded --add-gnu-debuglink=$(SO).debug $(SO) $(SO).stripped
 	install -D -m 644 $(SO).stripped $(DESTDIR)$(LIBDIR)/mod_nap.so
 	install -D -m 644 $(SO).debug $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug
 	install -D -m 644 docs/man/mod_nap.7 $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7
-	[ ! -e $(TARGET)/release/nap-load ] || install -D -m 755 -s $(TARGET)/release/nap-load $(DESTDIR)$(PREFIX)/bin/nap-load
+	for program in nap-load nap-sim; do [ ! -e $(TARGET)/release/$$program ] || \
+	  install -D -m 755 -s $(TARGET)/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	@echo 'Installed. Load it with:'
 	@echo '  LoadModule nap_module $(LIBDIR)/mod_nap.so'
+
+uninstall: ## remove what `make install` put there (the same DESTDIR and PREFIX)
+	rm -f $(DESTDIR)$(LIBDIR)/mod_nap.so $(DESTDIR)$(LIBDIR)/.debug/mod_nap.so.debug \
+	  $(DESTDIR)$(PREFIX)/share/man/man7/mod_nap.7 $(DESTDIR)$(PREFIX)/bin/nap-load $(DESTDIR)$(PREFIX)/bin/nap-sim
+	@rmdir $(DESTDIR)$(LIBDIR)/.debug 2>/dev/null || :
+	@echo "Removed. Take its LoadModule line and its directives out of httpd's configuration, too."
 
 demo: setup module programs cgi ## a board with and without the module, side by side, until Ctrl-C
 	@demo/demo.sh $(TARGET)

@@ -114,6 +114,9 @@ unshare -n bash -c 'ip link set lo up && exec chroot "$0" env -i PATH=/usr/local
   "$root" >"$kept/steps" 2>&1 || { tail -n 30 "$kept/steps" "$root/var/log/apache2/error.log" >&2; fail "not served as installed"; }
 counted=$(tail -n 1 "$kept/steps" | grep -o '"\(passed\|granted\)":[0-9]*' | cut -d: -f2 | paste -sd+ | bc)
 [ "$counted" -ge 100 ] || fail "of 100 posts $counted were let in"
-took "installed, configured, asked"
+said 'sudo make uninstall'
+left=$(find "$root/usr/local" "$root/usr/lib/apache2/modules" \( -name '*mod_nap*' -o -name 'nap-*' \))
+[ -z "$left" ] || fail "make uninstall leaves $left"
+took "installed, configured, asked, uninstalled"
 echo "from source: make demo, parts of make test (tests: $FROM_SOURCE_TESTS) and README's ten lines, by a stranger in a clean root:"
 cat "$kept/from-source.times"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the Debian package, asks lintian, and installs, uses and purges it in a clean Debian root.
+# Builds the Debian package, asks lintian, and installs, uses and purges it in a clean Debian root. What
+# `make install` puts into a folder, `make uninstall` takes out again.
 #
 # Its httpd listens on loopback of this machine, on a port that was free.
 set -euo pipefail
@@ -10,6 +11,17 @@ needs="lintian dh dh_apache2"
 
 deb=$(deb)
 lintian --fail-on error --allow-root "$deb" >"$kept/lintian.log" || { cat "$kept/lintian.log"; exit 1; } >&2
+
+staged=$kept/staged
+rm -rf "$staged" && mkdir "$staged"
+make --no-print-directory install DESTDIR="$(realpath "$staged")" PREFIX=/usr >>"$log"
+installed=$(find "$staged" ! -type d -printf '%f\n' | sort | paste -sd' ')
+[ "$installed" = 'mod_nap.7 mod_nap.so mod_nap.so.debug nap-load nap-sim' ] ||
+  { echo "package: make install has installed $installed" >&2; exit 1; }
+make --no-print-directory uninstall DESTDIR="$(realpath "$staged")" PREFIX=/usr >>"$log"
+left=$(find "$staged" ! -type d -o -name .debug)
+[ -z "$left" ] || { echo "package: make uninstall leaves $left" >&2; exit 1; }
+
 clean_root
 quietly apt-get update
 quietly apt-get install -y --no-install-recommends apache2
@@ -88,4 +100,4 @@ if ! diff "$kept/before" "$kept/after" >"$kept/left"; then
   exit 1
 fi
 tags=$(grep -c '^W:' "$kept/lintian.log" || :)
-echo "package: $(basename "$deb"): lintian without errors ($tags warnings); installed, enabled, 200 accesses scheduled, purged without a trace"
+echo "package: $(basename "$deb"): lintian without errors ($tags warnings); installed, enabled, 200 accesses scheduled, purged without a trace; make uninstall leaves nothing"
