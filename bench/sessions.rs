@@ -4,7 +4,8 @@
 //! No control; page schedulers alone, which find their limits and refuse nobody; the session limit
 //! alone, static, in the application, the best of those given; SQS; HAProxy with a limit, the best of
 //! those given, and a queue as long as the clients' patience. Each meets each number of clients with
-//! a shop of its own. Prints a Markdown table a number of clients, and leaves in target/sessions
+//! a shop of its own, which has seen a dozen sessions of four visitors before.
+//! Prints a Markdown table a number of clients, and leaves in target/sessions
 //! nap-load's reports, the tables, and the paper's figures: sessions per second and failures within
 //! sessions against clients (4, 5, 8, 11 to 16), how long sessions took (6, 7), SQS's session queue
 //! and limits over time (9, 10). Options:
@@ -140,6 +141,7 @@ fn page_schedulers(lines: &str) -> String {
 }
 
 /// What all runs have.
+#[derive(Clone)]
 struct Crowd {
     sessions: String,
     think: String,
@@ -282,6 +284,13 @@ impl Way {
             HaProxy::start(&httpd, number, patience)
         });
         let port = front.as_ref().map_or(httpd.port(), HaProxy::port);
+        // A few who come before all others: PHP and the database fill their caches, and whoever
+        // learns has something to learn from.
+        let few = Crowd {
+            sessions: "3".to_string(),
+            ..crowd.clone()
+        };
+        nap_load(&few, 4, "warm-up", port);
         let (mut report, room) = self.send(crowd, clients, &label, port, &httpd);
         add_heavy(&mut report);
         board::keep(folder, &label, &report);
