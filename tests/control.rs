@@ -2,6 +2,7 @@
 
 mod httpd;
 
+use httpd::browser::Browser;
 use httpd::{Answer, Builder, Httpd, wait_until};
 use std::time::Duration;
 
@@ -366,4 +367,36 @@ fn a_browser_is_sent_back_to_the_page_it_came_from() {
         200,
         "nobody is sent elsewhere"
     );
+}
+
+/// The buttons of /nap-info, in a real Chromium: `make test-all` (NAP_TEST=all).
+#[test]
+fn the_page_s_own_buttons_close_open_fix_and_tell() {
+    if !httpd::long() {
+        return;
+    }
+    let httpd = site().start();
+    let browser = Browser::start(&[], &serde_json::json!({}));
+    browser.open(&format!("{}/nap-info", httpd.url()));
+    // The page refreshes itself; paused, what is typed and clicked is what is there.
+    let pause = || browser.run("document.getElementById('pause').click()");
+    pause();
+    browser.click("button[value=close]");
+    browser.until_shows("closed. Nobody is let in.");
+    assert_eq!(httpd.get("/counter").status, 503);
+    pause();
+    browser.run("document.querySelector('input[name=notice]').value = 'back at <noon>'");
+    browser.click("button[value=notice]");
+    browser.until_shows("Notice: back at <noon>");
+    let refused = httpd.get("/counter").text();
+    assert!(refused.contains("back at &#60;noon&#62;"), "{refused}");
+    pause();
+    browser.run("document.querySelector('input[name=limit]').value = '3'");
+    browser.click("button[value=limit]");
+    browser.until_shows("Run Ready is fixed at 3.");
+    pause();
+    browser.click("button[value=open]");
+    browser.until_shows("open.");
+    assert_eq!(httpd.get("/counter").status, 200);
+    assert!(browser.run("return location.pathname") == "/nap-info");
 }

@@ -274,3 +274,38 @@ fn every_link_leads_somewhere() {
     assert!(n > 50, "only {n} links were found");
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// One word a thing, everywhere: what else it might be called, and its name.
+const NAMES: [(&str, &str); 12] = [
+    ("prime part", "prime window"),
+    ("prime period", "prime window"),
+    ("time slot", "slot"),
+    ("waiting queue", "Wait, or the queue"),
+    ("wait queue", "Wait, or the queue"),
+    ("waiting list", "Wait, or the queue"),
+    ("rebook", "re-book"),
+    ("late queue", "late pool"),
+    ("early recall", "early call"),
+    ("unit time", "unit interval"),
+    ("voucher", "ticket"),
+    ("run-ready", "Run Ready"),
+];
+
+#[test]
+fn each_thing_has_one_name() {
+    let mut texts = pages();
+    texts.extend(in_folder("templates/en", ".html"));
+    texts.extend(in_folder("templates/en", ".txt"));
+    texts.extend(in_folder("apache-conf", ".conf"));
+    assert!(texts.len() > 30, "{texts:?}");
+    for path in texts {
+        let text = read(&path).to_lowercase();
+        for (other, name) in NAMES {
+            assert!(
+                !text.contains(other),
+                "{}: \"{other}\" is called {name}",
+                path.display()
+            );
+        }
+    }
+}
