@@ -302,7 +302,7 @@ fn cost() {
             let start = Instant::now();
             for round in 0..ROUNDS {
                 let now = Micros::from_millis(u64::from(round));
-                let activity = engine.activity(7, "work");
+                let activity = engine.activity(7, "work", now);
                 let members: [Member; N] = std::array::from_fn(|at| {
                     let key = at as u64 * 7919 + 1;
                     let known = engine.executor(key, ["balancer://work", "http://member"], now);

@@ -189,7 +189,7 @@ fn work_that_is_never_repeated_finds_out_too_that_a_member_is_well_again() {
     let backends = Backend::all(&[100_000, 400_000]);
     let httpd = server(
         &backends,
-        "ProxySet lbmethod=nap\nOxthasRetry 2 backoff=20ms",
+        "ProxySet lbmethod=nap\nOxthasRetry 2 backoff=100ms",
     )
     .start();
     let posted = || httpd.request("POST", "/work", &[], &[b'x'; 4000]);
@@ -197,7 +197,8 @@ fn work_that_is_never_repeated_finds_out_too_that_a_member_is_well_again() {
     backends[1].mode("500");
     let statuses: Vec<u16> = (0..40).map(|_| posted().status).collect();
     let failed = statuses.iter().filter(|status| **status == 500).count();
-    assert!((1..=6).contains(&failed), "{statuses:?}");
+    // Three, and one more with each three seconds that this takes.
+    assert!((1..=12).contains(&failed), "{statuses:?}");
     backends[1].mode("ok");
     wait_until("it has work again", PATIENCE, || who(&posted()) == "b");
     let went = (0..20).filter(|_| who(&posted()) == "b").count();

@@ -174,7 +174,7 @@ impl<'a> Work<'a> {
     /// The attempt as it begins; its members are still to come.
     fn ask<'t>(&mut self, engine: &mut Engine<'_>, activity: &str, terms: &'t Terms) -> Ask<'t> {
         let now = self.process.segment.now();
-        self.t.activity = engine.activity(name_hash(activity.as_bytes()), activity);
+        self.t.activity = engine.activity(name_hash(activity.as_bytes()), activity, now);
         self.t.size = engine.about(self.t.activity).sizes.of(self.t.body);
         self.t.owner = process::alive().map_or(1, |alive| alive.next_owner().0);
         self.t.began_us = now.0;

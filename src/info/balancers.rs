@@ -239,7 +239,7 @@ mod tests {
             executors: &mut executors,
             flights: &mut flights,
         };
-        let api = engine.activity(5, "api");
+        let api = engine.activity(5, "api", Micros(1));
         for (key, name) in [(2, "http://b"), (1, "http://a")] {
             let at = engine.executor(key, ["balancer://work", name], Micros(1));
             let executor = &mut engine.executors[at.expect("room") as usize];
@@ -278,7 +278,7 @@ mod tests {
         let at = at.expect("room") as usize;
         engine.executors[at].cell_mut(0).answers = 1;
         for (hash, path) in (5..).zip(&paths) {
-            let activity = engine.activity(hash, path);
+            let activity = engine.activity(hash, path, Micros(1));
             engine.executors[at].cell_mut(activity).answers = 2;
         }
         let mut balancers = Balancers::new(1);

@@ -15,6 +15,9 @@ use super::penalty::{self, Failure, Penalty};
 use super::{ACTIVITIES, bands::Split};
 use crate::micros::Micros;
 
+/// An activity that has not come for so long may lose its number to another.
+const FORGOTTEN: Micros = Micros::from_secs(60);
+
 /// Which law chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
@@ -192,20 +195,38 @@ impl Engine<'_> {
         at as u32
     }
 
-    /// The activity of this name, given a number if it has none yet; 0: there are too many.
-    pub fn activity(&mut self, hash: u64, name: &str) -> u32 {
+    /// The activity of this name, given a number if it has none yet, perhaps that of one that has not
+    /// come for long; 0: there are too many.
+    pub fn activity(&mut self, hash: u64, name: &str, now: Micros) -> u32 {
         let hash = hash.max(1);
-        let own = &mut self.head.activities;
-        let found = (1..ACTIVITIES).find(|at| own[*at].hash == hash || own[*at].hash == 0);
-        let Some(at) = found else { return 0 };
-        if own[at].hash == 0 {
-            own[at] = Activity {
+        let own = &self.head.activities;
+        let known = (1..ACTIVITIES).find(|at| own[*at].hash == hash || own[*at].hash == 0);
+        let Some(at) = known.or_else(|| self.forgettable(now)) else {
+            return 0;
+        };
+        if self.head.activities[at].hash != hash {
+            for executor in &mut *self.executors {
+                executor.cells[at] = Cell::EMPTY;
+            }
+            self.head.activities[at] = Activity {
                 hash,
                 name: Name::new(name),
                 ..Activity::EMPTY
             };
         }
+        self.head.activities[at].seen_at = now;
         at as u32
+    }
+
+    /// Of the activities that have not come for long the one that has for longest: whoever asks for
+    /// many paths shall not take the numbers for good.
+    fn forgettable(&self, now: Micros) -> Option<usize> {
+        let own = &self.head.activities;
+        let is_idle = |at: &usize| self.executors.iter().all(|one| one.cells[*at].open == 0);
+        (1..ACTIVITIES)
+            .filter(|at| now - own[*at].seen_at >= FORGOTTEN)
+            .filter(is_idle)
+            .min_by_key(|at| own[*at].seen_at)
     }
 
     /// What is known of an activity; of one that there is not, what is known of all others.

@@ -152,6 +152,8 @@ pub struct Activity {
     pub name: Name,
     /// How large such work is.
     pub sizes: Sizes,
+    /// When such work last came.
+    pub seen_at: Micros,
     /// Choices since one was made to look at an executor that had long had no work.
     pub since: u32,
     pub(super) _pad: u32,
@@ -163,6 +165,7 @@ impl Activity {
         hash: 0,
         name: Name::EMPTY,
         sizes: Sizes::EMPTY,
+        seen_at: Micros::ZERO,
         since: 0,
         _pad: 0,
     };

@@ -409,14 +409,25 @@ fn executors_are_known_by_their_keys() {
 }
 
 #[test]
-fn activities_have_numbers_until_there_are_too_many() {
+fn activities_have_numbers_until_there_are_too_many_and_those_of_the_forgotten() {
     let mut world = World::of(1, Law::Nap);
-    let mut number = |hash| world.engine().activity(hash, "name");
-    assert_eq!([number(5), number(6), number(5)], [1, 2, 1]);
+    let number = |world: &mut World, hash| {
+        let now = world.now;
+        world.engine().activity(hash, "name", now)
+    };
+    assert_eq!([5, 6, 5].map(|hash| number(&mut world, hash)), [1, 2, 1]);
     (7..200).for_each(|hash| {
-        number(hash);
+        number(&mut world, hash);
     });
-    assert_eq!([number(5), number(199)], [1, 0]);
+    assert_eq!([5, 199].map(|hash| number(&mut world, hash)), [1, 0]);
+    // The first comes again, the second has work under way.
+    world.wait(61_000);
+    world.executors[0].cell_mut(2).open = 1;
+    world.executors[0].cell_mut(3).answers = 9;
+    let numbers = [5, 199, 198, 199].map(|hash| number(&mut world, hash));
+    assert_eq!(numbers, [1, 3, 4, 3]);
+    let answers = world.executors[0].cell_mut(3).answers;
+    assert_eq!(answers, 0, "nothing is known of it");
 }
 
 /// Whatever stands in the tables, nothing panics, and work still finds a member.
