@@ -631,10 +631,12 @@ static int are_peers(const proxy_balancer *balancer)
 
 /* mod_proxy takes a member that cannot be connected to out for `retry` seconds. Where nobody has set
  * that, the core's probes find out sooner. */
-static void keep_usable(const call *c, proxy_worker *worker, unsigned before)
+static void keep_usable(const call *c, unsigned before)
 {
-    if (!worker->s->retry_set && !(before & PROXY_WORKER_IN_ERROR) && are_peers(c->balancer))
-        worker->s->status &= ~(unsigned)PROXY_WORKER_IN_ERROR;
+    proxy_worker_shared *s = c->worker->s;
+
+    if (!s->retry_set && !(before & PROXY_WORKER_IN_ERROR) && are_peers(c->balancer))
+        s->status &= ~(unsigned)PROXY_WORKER_IN_ERROR;
 }
 
 static apr_status_t not_busy(void *data)
@@ -706,8 +708,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         go_to(c, worker);
     retries = (int)nap_the_core->ox_retries(&c->settings->conf);
     for (;; c->attempt++) {
-        proxy_worker *tried = c->worker;
-        unsigned before = tried->s->status;
+        unsigned before = c->worker->s->status;
         int again = c->attempt < retries && c->others > 0 && !proxyhost;
         nap_ox_end end;
         char *next = NULL;
@@ -720,10 +721,10 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         end = judge(c, status);
         nap_the_core->ox_end(&c->task, &c->settings->conf, end, (uint64_t)c->bytes,
                              (uint64_t)c->aside);
+        if (end != NAP_OX_ANSWERED && end != NAP_OX_GIVEN_UP)
+            keep_usable(c, before);
         if (may_go_on(c, end, again))
             next = next_member(c, conf, url);
-        if (end != NAP_OX_ANSWERED && end != NAP_OX_GIVEN_UP)
-            keep_usable(c, tried, before);
         if (!next)
             break;
         ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "%s: attempt %d failed (status %d), next: %s",

@@ -13,8 +13,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A member that fails is told of by mod_proxy, in these lines.
-const OF_FAILURES: [&str; 6] = [
-    "AH00957:", "AH00959:", "AH01114:", "AH01102:", "AH00898:", "AH01097:",
+const OF_FAILURES: [&str; 7] = [
+    "AH00957:", "AH00959:", "AH00940:", "AH01114:", "AH01102:", "AH00898:", "AH01097:",
 ];
 
 fn server(backends: &[Backend], lines: &str) -> Builder {
