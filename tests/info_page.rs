@@ -3,7 +3,7 @@
 
 mod httpd;
 
-use httpd::backends::{Backend, MODULES};
+use httpd::backends::Backend;
 use httpd::browser::Browser;
 use httpd::{Builder, Httpd, long, wait_until};
 use serde_json::{Value, json};
@@ -25,55 +25,10 @@ NapUse None
 /// Elements without an end.
 const VOID: [&str; 4] = ["meta", "link", "br", "input"];
 
-/// Sessions, pages, a polled event, and control, beside a balancer.
-const MORE: &str = r#"
-NapControl /nap-control
+const CONTROL: &str = "NapControl /nap-control
 <Location /nap-control>
 SetHandler nap-control
-</Location>
-<NapRoom shop>
-NapSession cookie=SID start=^/cgi-bin/login
-NapPage search ^/cgi-bin/page
-</NapRoom>
-<LocationMatch "^/cgi-bin/(login|page)">
-NapUse shop
-</LocationMatch>
-<Location /score>
-TelePoll score base=10s rate=100
-</Location>
-ProxyPass /work balancer://work/work
-"#;
-
-/// All that the page can show, and some of it used.
-fn everything(backends: &[Backend]) -> Httpd {
-    let members: String = (backends.iter())
-        .map(|b| format!("BalancerMember {}\n", b.url()))
-        .collect();
-    let balancer = format!("<Proxy balancer://work>\n{members}ProxySet lbmethod=nap\n</Proxy>");
-    let httpd = site()
-        .modules(&MODULES)
-        .config(&balancer)
-        .config(MORE)
-        .cgi(
-            "login",
-            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=abc; Path=/\\r\\n\\r\\nhello\\n'\n",
-        )
-        .cgi(
-            "page",
-            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n",
-        )
-        .file("htdocs/score/now.json", "{}")
-        .expect_log("this room wants MaxRequestWorkers", "nobody is to wait")
-        .start();
-    assert_eq!(httpd.get("/cgi-bin/login").status, 200);
-    let member = httpd.request("GET", "/cgi-bin/page", &[("Cookie", "SID=abc")], b"");
-    assert_eq!(member.status, 200);
-    for _ in 0..4 {
-        assert_eq!(httpd.get("/score/now.json").status, 200);
-        assert_eq!(httpd.get("/work?size=100").status, 200);
-    }
-    httpd
-}
+</Location>";
 
 fn site() -> Builder {
     Httpd::builder().nap().holding().config(ROOM)
@@ -297,5 +252,11 @@ fn quiet_or_full_it_is_accessible_and_fits_a_phone() {
     });
     drop(httpd);
     let backends = Backend::all(&[100_000, 400_000]);
-    look_at(&everything(&backends), "everything");
+    let httpd = site()
+        .config(CONTROL)
+        .everything(&backends)
+        .expect_log("this room wants MaxRequestWorkers", "nobody is to wait")
+        .start();
+    httpd.use_everything();
+    look_at(&httpd, "everything");
 }

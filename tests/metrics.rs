@@ -9,7 +9,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use httpd::backends::{Backend, MODULES};
+use httpd::backends::Backend;
 use httpd::{Builder, Httpd};
 use serde::Deserialize;
 
@@ -42,39 +42,8 @@ SetHandler server-status
 </Location>
 "#;
 
-/// Sessions, a page, an event and a balancer, besides.
-const MORE: &str = r#"
-<NapRoom shop>
-NapRunReady 1
-NapWaitLimit 1
-NapSessionQueue 1
-NapSession cookie=SID start=^/cgi-bin/login
-NapSessionStart 1ms
-NapPage search ^/cgi-bin/page
-</NapRoom>
-<LocationMatch "^/cgi-bin/(login|page)">
-NapUse shop
-</LocationMatch>
-<Location /score>
-TelePoll score base=10s rate=100
-</Location>
-ProxyPass /nap-metrics !
-ProxyPass /nap-info !
-ProxyPass /server-status !
-ProxyPass /cgi-bin !
-ProxyPass /counter !
-ProxyPass /score !
-ProxyPass / balancer://work/
-"#;
-
 /// What our metrics' names begin with.
 const SYSTEMS: [&str; 4] = ["nap_", "bwshare_", "telepoll_", "oxthas_"];
-
-/// Signs in with the application's own cookie.
-const LOGIN: &str = "#!/bin/sh
-printf 'Content-Type: text/plain\r\nSet-Cookie: SID=abc; Path=/\r\n\r\nhello\n'
-";
-const PAGE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n";
 
 /// What python3-prometheus-client reads: the system's Python has it.
 const PARSER: &str = "
@@ -99,26 +68,8 @@ fn site() -> Builder {
 
 /// The same with all there can be, and some of it used.
 fn all_there_is(backends: &[Backend]) -> Httpd {
-    let members: String = (backends.iter())
-        .map(|b| format!("BalancerMember {}\n", b.url()))
-        .collect();
-    let balancer = format!("<Proxy balancer://work>\n{members}ProxySet lbmethod=nap\n</Proxy>");
-    let httpd = site()
-        .modules(&MODULES)
-        .modules(&["status"])
-        .config(&balancer)
-        .config(MORE)
-        .cgi("login", LOGIN)
-        .cgi("page", PAGE)
-        .file("htdocs/score/now.json", "{}")
-        .start();
-    assert_eq!(httpd.get("/cgi-bin/login").status, 200);
-    let member = httpd.request("GET", "/cgi-bin/page", &[("Cookie", "SID=abc")], b"");
-    assert_eq!(member.status, 200);
-    for _ in 0..2 {
-        assert_eq!(httpd.get("/score/now.json").status, 200);
-        assert_eq!(httpd.get("/work?size=100").status, 200);
-    }
+    let httpd = site().modules(&["status"]).everything(backends).start();
+    httpd.use_everything();
     httpd
 }
 

@@ -16,6 +16,7 @@ mod builder;
 mod config;
 mod counter;
 mod crash;
+mod everything;
 pub mod held;
 pub mod http2;
 mod log;
