@@ -2,8 +2,8 @@
  *
  * Each run holds a lock on a slot (one byte) of a shared file for as long as it lives. The kernel
  * lets go of it at death, so a run that was killed is no longer counted: whoever looks next finds
- * its slot unlocked. Slots, maximum and the integral of the number over time are updated under a
- * lock of the whole file.
+ * its slot unlocked. How many run is the number of slots, so that nobody who is killed half way
+ * leaves it wrong. Slots, maximum and the integral over time are updated under a lock of the file.
  *
  *   COUNTER_FILE   the shared file, made on first use
  *   query          ms=N sleeps, cpu=N burns N ms of processor time, bytes=N sends N bytes
@@ -83,13 +83,19 @@ static void enter(struct count *count, int fd, int mine)
     if (count->since_ns)
         count->busy_ns += count->running * (now - count->since_ns);
     count->since_ns = now;
-    for (int slot = 0; slot < SLOTS; slot++)
-        if (count->used[slot] && slot != mine &&
-            slot_lock(fd, F_OFD_GETLK, slot, F_WRLCK) == F_UNLCK) {
+    uint64_t running = 0;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        if (!count->used[slot])
+            continue;
+        if (slot != mine && slot_lock(fd, F_OFD_GETLK, slot, F_WRLCK) == F_UNLCK) {
             count->used[slot] = 0;
-            count->running--;
             count->died++;
+        } else {
+            running++;
         }
+    }
+    /* Not as it was written: whoever wrote it may have been killed half way, as it came or went. */
+    count->running = running;
 }
 
 static int start(struct count *count, int fd)
