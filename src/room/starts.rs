@@ -1,7 +1,9 @@
 //! [`Starts`]: how often sessions may be started in a room, and what has become of them.
 //!
 //! The session gate's permits are turns: one an interval ([`Interval`]), to whoever has waited
-//! longest. A turn that nobody takes is not saved up: after a quiet time there is one, not many.
+//! longest. Where the interval finds itself, the turns of two seconds that nobody took are saved up:
+//! after a quiet time the pages are idle, and some who come together need not wait for each other.
+//! With the paper's law, or a fixed interval, there is one after a quiet time, not many.
 
 use super::recent::Meter;
 use super::terms::how;
@@ -14,6 +16,9 @@ use crate::sqs::sessions::{Limits, Session};
 /// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
 /// wake on the microsecond.
 const SLACK: Micros = Micros::from_millis(50);
+/// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
+/// many sessions as there are processors, which tell what a session asks.
+const SAVED: Micros = Micros::from_secs(2);
 /// Of the rate that was fed forward, what a step adds at least;
 const STEP: f64 = 0.05;
 /// as long as no queue has ever said that there are too many.
@@ -116,9 +121,7 @@ pub struct Starts {
     pub live: u32,
     /// Who has been told that the next turn is his: the place, one-based.
     pub(super) told: u32,
-    /// Sessions started without a turn, before anything was known.
-    first: u32,
-    _pad: u32,
+    _pad: [u32; 2],
     /// Statistics.
     pub counts: StartCounts,
     /// The interval in force, second by second, in 0.1 ms.
@@ -285,27 +288,18 @@ impl Starts {
         }
     }
 
-    /// Sessions that are started without waiting for a turn, the first of all: as many as accesses
-    /// run at once when nothing is known (`NapRunReady auto`). They tell what a session asks.
-    fn first_ones(&self) -> u32 {
-        match self.terms.how {
-            how::AUTO => self.terms.cores.saturating_mul(2).max(4),
-            _ => 0,
-        }
-    }
-
     /// Take the turn that is due.
     pub fn take(&mut self, now: Micros) -> bool {
-        if self.first < self.first_ones() {
-            self.first += 1;
-            return true;
-        }
         let interval = self.interval.micros();
         self.due = self.due.min(now + interval);
         if self.due > now {
             return false;
         }
-        self.due = self.due.max(now - SLACK.min(interval)) + interval;
+        let saved = match self.terms.how {
+            how::AUTO => SAVED.max(interval),
+            _ => SLACK.min(interval),
+        };
+        self.due = self.due.max(now - saved) + interval;
         true
     }
 
@@ -423,15 +417,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sessions_wait_for_no_turn() {
-        let mut starts = Starts::default();
-        starts.set(StartTerms {
-            on: 1,
-            cores: 2,
-            ..StartTerms::EMPTY
-        });
-        let taken: Vec<bool> = (0..6).map(|_| starts.take(at(0))).collect();
-        assert_eq!(taken, [true, true, true, true, true, false]);
+    fn turns_of_two_seconds_are_saved_up_where_the_interval_finds_itself() {
+        let mut starts = auto();
+        let mut taken = |ms: u64| (0..9).filter(|_| starts.take(at(ms))).count();
+        assert_eq!(taken(0), 5, "two a second, and the one that is due");
+        assert_eq!(taken(400), 0);
+        assert_eq!(taken(500), 1);
+        assert_eq!(taken(60_000), 5, "not those of a minute");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Accesses of a shop in its room: in, to a place or a page, out; what `ffi` does in httpd.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::{Access, Event, HEAVY, Job, PAGES, Shop, Stand, arrival};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -55,6 +57,12 @@ impl Shop {
             };
             (verdict, alarm)
         });
+        // In httpd most members come in without the lock, and are counted there.
+        if let Some(Verdict::Run(_)) = verdict
+            && let Some(permits) = self.state.all_permits().get(stay.gate as usize)
+        {
+            permits.passed.fetch_add(1, Relaxed);
+        }
         self.set_stay(token, stay);
         self.told(token, verdict, alarm);
         self.woken(&wakes);
