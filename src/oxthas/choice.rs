@@ -20,7 +20,7 @@ use crate::micros::Micros;
 /// Of one activity's choices, at most one in so many goes to a member that had no work for long.
 const STALE_EVERY: u32 = 50;
 /// Work that cannot be done again elsewhere is a probe only so many pauses after one was due.
-const UNREPEATABLE: u64 = 32;
+const LAST_RESORT_PAUSES: u64 = 32;
 
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,13 +168,13 @@ fn is_barred(executor: &Executor, ask: &Ask<'_>) -> bool {
     executor.penalty.bars() || cell.penalty.bars() || never_answered
 }
 
-/// Work that cannot be done again elsewhere is a probe only when none that can has come for long, or
-/// where there is no other work nobody would ever find out that the executor is well.
+/// Is this access to try the executor? Work that cannot be done again elsewhere only when none that can
+/// be has come for long: where there is no other work, nobody would ever find out that it is well.
 fn probe_is_due(engine: &Engine<'_>, executor: &Executor, ask: &Ask<'_>) -> bool {
     let cell = executor.cell(ask.activity);
     let now = match ask.may_probe {
         true => ask.now,
-        false => ask.now - Micros(ask.terms.pause.0.saturating_mul(UNREPEATABLE)),
+        false => ask.now - Micros(ask.terms.pause.0.saturating_mul(LAST_RESORT_PAUSES)),
     };
     [&executor.penalty, &cell.penalty].iter().all(|penalty| {
         let mut penalty = **penalty;
