@@ -83,11 +83,11 @@ BrowserMatch "^gvfs" redirect-carefully
 type Row = (&'static str, fn() -> [f64; 2], f64);
 
 const ROWS: [Row; 8] = [
-    ("admitted", admitted, 1.03),
-    ("admitted, member", admitted_member, 1.135),
-    ("admitted, debts", admitted_with_debts, 1.10),
-    ("admitted, Debian", admitted_by_debian, 1.025),
-    ("proxied", proxied, 1.02),
+    ("admitted", admitted, 1.027),
+    ("admitted, member", admitted_member, 1.035),
+    ("admitted, debts", admitted_with_debts, 1.025),
+    ("admitted, Debian", admitted_by_debian, 1.022),
+    ("proxied", proxied, 1.015),
     ("a poll", polled, 1.31),
     ("refused", refused, 1.83),
     ("refused, Debian", refused_by_debian, 1.60),
