@@ -228,14 +228,16 @@ fn main() {
          | scenario | MPM | figure | ratio | 90 % interval | wanted | verdict | broken | deferred | \
          torn, doubled | besides |\n|---|---|---|---:|---|---|---|---:|---:|---:|---|"
     );
-    let mut load = 0.0_f64;
+    let (mut load, mut fails) = (0.0_f64, false);
     for mpm in board::mpms() {
         for scenario in SCENARIOS.iter().filter(|s| s.name.contains(&only)) {
             let crowd = [clients.to_string(), posts.to_string()];
             let pairs: Vec<Pair> = (0..rounds)
                 .filter_map(|round| scenario.pair(mpm, &crowd, round))
                 .collect();
-            println!("{}", scenario.row(mpm, &pairs));
+            let row = scenario.row(mpm, &pairs);
+            fails |= row.contains("| fails |");
+            println!("{row}");
             let reports = pairs
                 .iter()
                 .flat_map(|pair| [&pair.measured, &pair.reference]);
@@ -243,6 +245,9 @@ fn main() {
         }
     }
     println!("\nnap-load itself used {:.0} % of one core.", 100.0 * load);
+    if fails {
+        std::process::exit(1);
+    }
 }
 
 impl Scenario {
