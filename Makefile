@@ -17,8 +17,8 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all setup-package module programs cgi install uninstall demo demo-balancer demo-paper \
-        demo-shop test test-all bench papers check-papers check-format check-bindings test-pure test-room test-models test-sanitize test-valgrind \
-        test-httpd test-docker clean
+        demo-shop test test-all bench papers check-papers check-format check-bindings test-pure test-room \
+        test-models test-sanitize test-valgrind test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
 
@@ -157,7 +157,7 @@ test-valgrind: ## the segment, the room and what comes from outside under valgri
 
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd
-	$(CARGO) test --locked --test '*' -- --test-threads=$(THREADS)
+	$(CARGO) test --locked --no-fail-fast --test '*' -- --test-threads=$(THREADS)
 
 check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	@cp src/ffi/contract.rs $(TARGET)/contract.committed
