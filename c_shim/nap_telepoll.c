@@ -3,8 +3,8 @@
  * An access to a URL with `TelePoll event` is counted in the last fixup, after authorization and
  * after admission to its room, whatever its method: a poll may bring data. Whoever makes the answer
  * finds in its environment which part of the period it came in. When the answer begins it gets its
- * headers, where the site has set none of its own: TelePoll-Interval, Retry-After, and for pages that
- * people look at Refresh.
+ * headers, where the site has set none of its own: TelePoll-Interval, Retry-After, Cache-Control:
+ * no-store, and for pages that people look at Refresh.
  *
  * The hooks are registered while the configuration is read, by the first TelePoll: a site that does
  * not use this pays nothing.
@@ -114,6 +114,14 @@ static int is_counted(const request_rec *r)
            !(r->prev && r->prev->status != HTTP_OK);
 }
 
+/* 304 carries none of our headers, and who gets it goes on by those of the answer he has: he would
+ * poll by its interval for ever. So polls are answered anew. */
+static void answer_anew(request_rec *r)
+{
+    apr_table_unset(r->headers_in, "If-None-Match");
+    apr_table_unset(r->headers_in, "If-Modified-Since");
+}
+
 /* Behind the last fixup: of a chain of redirects the first request that lies in an event. */
 static int telepoll_access(request_rec *r)
 {
@@ -131,6 +139,7 @@ static int telepoll_access(request_rec *r)
     if (!nap_the_core->poll(event->conf.index, poll))
         return DECLINED;
     nap_handle_make(nap_first(r))->poll = poll;
+    answer_anew(r);
     environment(r, poll);
     return DECLINED;
 }
@@ -160,6 +169,9 @@ static void head(request_rec *r, const nap_poll *poll)
     apr_uint64_t ms = (poll->wait_us + 999) / 1000;
     const char *seconds = apr_psprintf(r->pool, "%" APR_UINT64_T_FMT, (ms + 999) / 1000);
 
+    /* an answer out of a cache would be no poll */
+    if (!is_set(r, "Cache-Control") && !is_set(r, "Expires"))
+        apr_table_setn(r->headers_out, "Cache-Control", "no-store");
     if (!is_set(r, "TelePoll-Interval"))
         apr_table_setn(r->headers_out, "TelePoll-Interval",
                        apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d", ms / 1000,

@@ -134,6 +134,29 @@ fn pages_refresh_and_what_scripts_fetch_does_not() {
     assert_eq!(event(&httpd)["polls"], 6);
 }
 
+/// Who is answered 304 goes on by the interval of the answer he has.
+#[test]
+fn a_poll_that_revalidates_is_answered_anew() {
+    let cached = "<Location /event/page.html>\nHeader set Cache-Control max-age=1\n</Location>";
+    let httpd = site(SLOW).modules(&["headers"]).config(cached).start();
+    let first = httpd.get("/event/score.json");
+    let [tag, modified] =
+        ["etag", "last-modified"].map(|name| first.header(name).expect("a file's"));
+    for (name, value) in [("If-None-Match", tag), ("If-Modified-Since", modified)] {
+        let again = httpd.request("GET", "/event/score.json", &[(name, value)], b"");
+        assert_eq!((again.status, again.text().as_str()), (200, "{}"));
+        assert!(interval(&again) > interval(&first), "{name}: {again:?}");
+        assert_eq!(again.header("cache-control"), Some("no-store"));
+    }
+    let own = httpd.get("/event/page.html");
+    assert_eq!(own.header("cache-control"), Some("max-age=1"));
+    let unpolled = [("If-None-Match", tag)];
+    let file = httpd.request("GET", "/score.json", &unpolled, b"");
+    let tag = file.header("etag").expect("a file's").to_owned();
+    let unpolled = httpd.request("GET", "/score.json", &[("If-None-Match", &tag)], b"");
+    assert_eq!(unpolled.status, 304, "others are as they were");
+}
+
 #[test]
 fn other_answers_are_left_as_they_are() {
     let httpd = site(SLOW)
