@@ -174,11 +174,12 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 
 /// When the page of who waits asks first: it has its turn among those who ask.
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
-    let start = ticket_of(here.a).0?.start;
+    let ticket = ticket_of(here.a).0?;
+    let start = ticket.start;
     let now = here.process.segment.now();
     let (_, permits) = ticketing(here).seller();
     let out = permits.outstanding();
-    permits.calls.asks.begin(now, start - now, out)
+    permits.calls.asks.begin(ticket.id, now, start - now, out)
 }
 
 /// The form that came with the refused request.

@@ -178,7 +178,7 @@ impl Here {
             prime: ticket.prime_end - self.now,
             until: ticket.end - self.now,
             ask: match turn {
-                Turn::Wait => asks.next(self.now, from, permits.outstanding()),
+                Turn::Wait => asks.next(ticket.id, self.now, from, permits.outstanding()),
                 // Another access of his has the place: is it served?
                 Turn::In => Some(room_base(room)),
                 _ => None,

@@ -141,13 +141,14 @@ impl Setup {
                     out -= u32::from(std::mem::take(&mut holds[client as usize]));
                     None
                 }
-                Some(left) if holds[client as usize] => {
-                    asks.next(now, left, out).map(|wait| (wait, 0))
-                }
+                Some(left) if holds[client as usize] => asks
+                    .next(client.into(), now, left, out)
+                    .map(|wait| (wait, 0)),
                 Some(left) => {
                     holds[client as usize] = true;
                     out += 1;
-                    asks.begin(now, left, out).map(|wait| (wait, 0))
+                    asks.begin(client.into(), now, left, out)
+                        .map(|wait| (wait, 0))
                 }
                 None => event.poll(now).map(|poll| (poll.wait, poll.ahead)),
             };

@@ -6,6 +6,12 @@
 //! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. In
 //! the level mode each gets a place in the [`Calendar`]: the time he is told is one that is kept
 //! for him.
+//!
+//! Whoever asks before he was told to is told the same again: one who asks without a pause takes no
+//! more places than anybody.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::calendar::{Calendar, Grid};
 use super::event::Event;
@@ -19,30 +25,81 @@ const SPANS: u64 = 32;
 const LEAST: u64 = 8;
 /// One place in so many goes round those who have long to wait.
 const SPARE: u64 = 10;
+/// Tickets of which it is remembered when they are to ask again; who comes into another's place is
+/// forgotten with it, which takes some hundred others' questions between two of his.
+const DUES: usize = 512;
+/// So much before his time, milliseconds, he is in time: timers are not exact.
+const IN_TIME_MS: u32 = 200;
 
 /// Who asks, and when they will. All zero = nobody is to ask; any bits are survived.
 #[repr(C)]
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub struct Asks {
     /// How many ask, on what terms, and whether there is trouble.
     pub event: Event,
     /// When they will come again; of the level mode, in the smooth form.
     calendar: Calendar,
+    /// When the holders of tickets are to ask again: the ticket's mark in the upper half, in the lower
+    /// milliseconds modulo 2^32.
+    dues: [AtomicU64; DUES],
+}
+
+impl Default for Asks {
+    fn default() -> Asks {
+        Asks {
+            event: Event::default(),
+            calendar: Calendar::default(),
+            dues: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
 }
 
 impl Asks {
-    /// A ticket that starts in `left` is sold at `now` to one who will ask: as [`Asks::next`]. He
-    /// asks at its start as well, which is known now, before anybody is given a place there.
-    pub fn begin(&self, now: Micros, left: Micros, out: u32) -> Option<Micros> {
+    /// The ticket `id` that starts in `left` is sold at `now` to one who will ask: as [`Asks::next`].
+    /// He asks at its start as well, which is known now, before anybody is given a place there.
+    pub fn begin(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         let terms = self.event.terms()?;
-        let start = now + left;
-        self.calendar.expect(self.grid(&terms), ns(now), ns(start));
-        self.next(now, left, out)
+        if self.told(id, now).is_none() {
+            let start = now + left;
+            self.calendar.expect(self.grid(&terms), ns(now), ns(start));
+        }
+        self.next(id, now, left, out)
     }
 
-    /// The holder of a ticket that starts in `left` asks at `now`: when he is to ask again, at its
-    /// start at the latest. None: nobody is to ask. `out`: tickets that are out.
-    pub fn next(&self, now: Micros, left: Micros, out: u32) -> Option<Micros> {
+    /// The holder of the ticket `id` that starts in `left` asks at `now`: when he is to ask again, at
+    /// its start at the latest. None: nobody is to ask. `out`: tickets that are out.
+    pub fn next(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
+        self.event.terms()?;
+        if let Some(wait) = self.told(id, now) {
+            return Some(left.min(wait));
+        }
+        let wait = self.place(now, left, out)?;
+        let (mark, due) = self.due(id);
+        let due_ms = ms(now + wait);
+        due.store(mark << 32 | u64::from(due_ms), Relaxed);
+        Some(wait)
+    }
+
+    /// How long he who asks was told to wait on. Stray words are some time too.
+    fn told(&self, id: u64, now: Micros) -> Option<Micros> {
+        let (mark, due) = self.due(id);
+        let known = due.load(Relaxed);
+        let early = (known as u32).wrapping_sub(ms(now));
+        let holds = known >> 32 == mark && early > IN_TIME_MS && early < u32::MAX / 2;
+        holds.then(|| Micros::from_millis(early.into()))
+    }
+
+    /// Where it is remembered when the ticket's holder is to ask, and the ticket's mark there.
+    fn due(&self, id: u64) -> (u64, &AtomicU64) {
+        let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (
+            hash & 0xffff_ffff | 1,
+            &self.dues[(hash >> 32) as usize % DUES],
+        )
+    }
+
+    /// When he may ask again: the next place from his wish on.
+    fn place(&self, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         let terms = self.event.terms()?;
         if terms.mode != Mode::Level || terms.form != Form::Smooth {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
@@ -63,6 +120,9 @@ impl Asks {
     pub fn clear(&self) {
         self.event.clear();
         self.calendar.clear();
+        for due in &self.dues {
+            due.store(0, Relaxed);
+        }
     }
 
     fn grid(&self, terms: &Terms) -> Grid {
@@ -84,6 +144,11 @@ fn ns(time: Micros) -> u64 {
     time.0.saturating_mul(1000)
 }
 
+/// Milliseconds modulo 2^32.
+fn ms(time: Micros) -> u32 {
+    (time.0 / 1000) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,7 +166,7 @@ mod tests {
     fn who_has_long_to_wait_asks_seldom_and_at_last_at_the_start() {
         let asks = asks(Terms::new(Micros::from_secs(10), 500.0));
         let next = |left_s| {
-            let wait = asks.next(NOW, Micros::from_secs(left_s), MANY);
+            let wait = asks.next(left_s, NOW, Micros::from_secs(left_s), MANY);
             wait.expect("he is to ask").as_secs_f64()
         };
         assert_eq!(next(9), 9.0);
@@ -109,11 +174,11 @@ mod tests {
         assert!((10.0..15.4).contains(&next(30)));
         assert!((75.0..114.0).contains(&next(400)));
         assert!((675.0..1_040.0).contains(&next(3_600)));
-        assert_eq!(Asks::default().next(NOW, NOW, 1), None);
+        assert_eq!(Asks::default().next(1, NOW, NOW, 1), None);
         let level = asks.event.level(NOW).expect("it is there");
         assert_eq!((level.running, level.reservations), (4, 0));
         // With few others he asks oftener, down to a sixteenth.
-        let alone = asks.next(NOW, Micros::from_secs(400), 10);
+        let alone = asks.next(1, NOW, Micros::from_secs(400), 10);
         let alone_s = alone.expect("he is to ask").as_secs_f64();
         assert!((18.7..29.4).contains(&alone_s), "{alone_s}");
     }
@@ -123,7 +188,10 @@ mod tests {
         let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
         let left = Micros::from_secs(300);
         let waits: Vec<f64> = (0..2_000)
-            .map(|_| asks.next(NOW, left, MANY).map_or(0.0, Micros::as_secs_f64))
+            .map(|id| {
+                asks.next(id, NOW, left, MANY)
+                    .map_or(0.0, Micros::as_secs_f64)
+            })
             .collect();
         // Ten a second, from a quarter of what is left on.
         assert!((56.0..86.0).contains(&waits[0]), "{}", waits[0]);
@@ -133,13 +201,38 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_without_a_pause_is_told_the_same_and_takes_one_place() {
+        let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
+        let left = Micros::from_secs(300);
+        let told = asks.begin(7, NOW, left, MANY).expect("he is to ask");
+        for n in 1..5_000 {
+            let later = Micros::from_millis(n);
+            let again = asks.next(7, NOW + later, left - later, MANY);
+            assert!((again.expect("as told") + later).0.abs_diff(told.0) < 1000);
+        }
+        assert_eq!(asks.begin(7, NOW, left, MANY).map(ms), Some(ms(told)));
+        let other = asks.next(8, NOW, left, MANY).expect("he is to ask");
+        assert!(other.0.abs_diff(told.0) < 1_000_000, "{other:?} {told:?}");
+        // At his time he is told another.
+        let at = asks.next(7, NOW + told, left - told, MANY);
+        assert!(at.expect("he is to ask") > Micros::from_secs(20));
+        // Any bits are survived.
+        for bits in [1, u64::MAX, 1 << 62] {
+            for due in &asks.dues {
+                due.store(bits, Relaxed);
+            }
+            assert!(asks.next(7, NOW, left, MANY) <= Some(left));
+        }
+    }
+
+    #[test]
     fn nobody_is_told_to_come_when_others_tickets_start() {
         let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
         // So many tickets a second as may ask, from 20 to 30 seconds from now.
         for n in 0..100 {
-            asks.begin(NOW, Micros::from_millis(20_000 + 100 * n), MANY);
+            asks.begin(n, NOW, Micros::from_millis(20_000 + 100 * n), MANY);
         }
-        let waits = (0..200).filter_map(|_| asks.next(NOW, Micros::from_secs(80), MANY));
+        let waits = (100..300).filter_map(|id| asks.next(id, NOW, Micros::from_secs(80), MANY));
         let there = waits.filter(|wait| (20.5..29.5).contains(&wait.as_secs_f64()));
         assert!(there.count() <= 2);
     }
@@ -153,7 +246,7 @@ mod tests {
             };
             let left = Micros::from_secs(400);
             assert_eq!(
-                asks(terms).next(NOW, left, MANY),
+                asks(terms).next(1, NOW, left, MANY),
                 Some(Micros::from_secs(100))
             );
         }

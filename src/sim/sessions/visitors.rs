@@ -92,11 +92,12 @@ impl Shop {
     pub(super) fn page_waits(&mut self, at: usize, begins: bool) {
         let client = &self.clients[at];
         let remaining = client.due - self.now;
+        let id = client.ticket.map_or(0, |ticket| ticket.id);
         let lobby = &self.state.all_permits()[LOBBY as usize];
         let (asks, out) = (&lobby.calls.asks, lobby.outstanding());
         let next = match begins {
-            true => asks.begin(self.now, remaining, out),
-            false => asks.next(self.now, remaining, out),
+            true => asks.begin(id, self.now, remaining, out),
+            false => asks.next(id, self.now, remaining, out),
         };
         let next = next.unwrap_or(remaining);
         if self.setup.asks && client.ticket.is_some() && next < remaining {

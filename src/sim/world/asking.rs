@@ -15,11 +15,12 @@ impl World {
             return;
         };
         let remaining = visitor.due - self.now;
+        let id = visitor.client.jar.map_or(0, |ticket| ticket.id);
         let permits = self.state.permits();
         let (asks, out) = (&permits.calls.asks, permits.outstanding());
         let next = match begins {
-            true => asks.begin(self.now, remaining, out),
-            false => asks.next(self.now, remaining, out),
+            true => asks.begin(id, self.now, remaining, out),
+            false => asks.next(id, self.now, remaining, out),
         };
         let next = next.unwrap_or(remaining);
         let event = match next < remaining {
