@@ -35,13 +35,22 @@ static NAP_SELDOM void tell(request_rec *r)
     nap_the_core->call(&q);
 }
 
+/* Whoever asks where he stands is told in the answer itself. */
+static int is_status(const request_rec *r)
+{
+    const nap_handle *h = nap_handle_at(r);
+
+    return (h && h->asset && !strcmp(h->asset, "status")) ||
+           (r->handler && !strcmp(r->handler, "nap-status"));
+}
+
 static void call(request_rec *r)
 {
     const char *cookie = apr_table_get(r->headers_in, "Cookie");
 
     if ((!cookie || !is_in(cookie)) && !apr_table_get(r->headers_in, "Nap-Ticket"))
         return;
-    if (nap_the_core && !r->main)
+    if (nap_the_core && !r->main && !is_status(r))
         tell(r);
 }
 
