@@ -338,7 +338,8 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::terms::how;
+    use crate::room::terms::{Choice, how};
+    use crate::sim::crowd::Manners;
     use crate::sim::server::Law;
     use crate::sim::setup::Arrivals;
 
@@ -370,6 +371,58 @@ mod tests {
         assert!(f.presented > 500 && f.kept * 100 >= f.presented * 99);
         assert!(f.total.mean() <= 1.1 * all_at_once.figures.total.mean());
         assert!(f.throughput() >= 0.97 * all_at_once.figures.throughput());
+    }
+
+    /// Three thousand come, and then nobody; tickets are sold for three tenths of what can be served.
+    /// Three polls after the last of the queue is served (10 s), nine tenths of the permits are used for as
+    /// long as there are tickets, the first ones first.
+    #[test]
+    fn what_becomes_free_early_is_used_by_those_who_are_called_in_order() {
+        for seed in 1..=5 {
+            let mut setup = Setup {
+                seed,
+                clients: 3000,
+                posts: 1,
+                arrivals: Arrivals::Within(Micros::from_secs(1)),
+                manners: Manners {
+                    asks: 1.0,
+                    ..Manners::default()
+                },
+                ..Setup::default()
+            };
+            setup.terms.share = Choice {
+                how: how::FIXED,
+                n: 300_000,
+            };
+            let poll_s = setup.terms.poll.as_secs_f64();
+            let full = 1.0 / setup.service.mean_s;
+            let world = run(setup);
+            let f = &world.figures;
+            assert_eq!((f.finished.n(), f.broken), (3000, 0), "{seed}: {f:?}");
+            let (from, to) = (4.0 + 2.0 * poll_s, 3000.0 / full - 4.0);
+            let used =
+                (f.finished.above(from) - f.finished.above(to)) * 3000.0 / full / (to - from);
+            assert!(used >= 0.9, "{seed}: {used:.3} from {from} s to {to} s");
+            // A call goes to whoever asks among the first, as many as are served until all of them have
+            // asked: nobody is overtaken by more. Who waits a minute asks after a quarter of it.
+            let round = (15.0 * full) as usize;
+            let overtaken = |at: usize| {
+                let (call, before) = (&f.calls[at], &f.calls[..at]);
+                before
+                    .iter()
+                    .filter(|other| other.start > call.start)
+                    .count()
+            };
+            let most = (0..f.calls.len())
+                .map(overtaken)
+                .max()
+                .expect("some were called");
+            println!(
+                "{seed}: {used:.3} used; of {} none overtaken by more than {most}",
+                f.calls.len()
+            );
+            assert!(f.calls.len() > 2000 && most <= round, "{seed}: {most}");
+        }
     }
 
     #[test]
