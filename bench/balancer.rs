@@ -21,7 +21,7 @@ use mod_nap::oxthas::engine::{End, Engine, Head, Law, Terms};
 use mod_nap::oxthas::executor::Executor;
 use mod_nap::oxthas::flight::Flight;
 use mod_nap::sim::rng::Rng;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -108,26 +108,11 @@ fn ask(stream: &mut Option<TcpStream>, port: u16, body: &[u8], repeatable: bool)
 
 /// Status, and whether the connection closes.
 fn answer(stream: &mut TcpStream) -> Option<(u16, bool)> {
-    let mut text = Vec::new();
-    let mut buf = [0; 4096];
-    loop {
-        let head = text.windows(4).position(|four| four == b"\r\n\r\n");
-        if let Some(end) = head {
-            let head = String::from_utf8_lossy(&text[..end]).to_lowercase();
-            let length = head
-                .split("content-length: ")
-                .nth(1)
-                .and_then(|rest| rest.lines().next()?.trim().parse::<usize>().ok());
-            if text.len() >= end + 4 + length.unwrap_or(0) {
-                let status = head.get(9..12)?.parse().ok()?;
-                return Some((status, head.contains("connection: close")));
-            }
-        }
-        match stream.read(&mut buf) {
-            Ok(n) if n > 0 => text.extend_from_slice(&buf[..n]),
-            _ => return None,
-        }
-    }
+    let text = httpd::read_answer(stream).ok()?;
+    let text = String::from_utf8_lossy(&text).to_lowercase();
+    let (head, _) = text.split_once("\r\n\r\n")?;
+    let status = head.get(9..12)?.parse().ok()?;
+    Some((status, head.contains("connection: close")))
 }
 
 fn drive(ports: [u16; 2], all: &[Request], repeatable: bool) -> Figures {

@@ -408,35 +408,12 @@ fn count(path: &Path) -> f64 {
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0.0)
 }
 
-/// Asks for a path and reads one answer of known length, or to the end.
+/// The answer to a path.
 fn exchange(stream: &mut TcpStream, path: &str) -> String {
     exchange_with(stream, path, "")
 }
 
 /// The same with further headers, each with the end of its line.
 fn exchange_with(stream: &mut TcpStream, path: &str, headers: &str) -> String {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-    stream.write_all(request.as_bytes()).expect("httpd reads");
-    let (mut answer, mut part) = (Vec::new(), [0; 16384]);
-    loop {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head
-                .lines()
-                .find_map(|line| line.strip_prefix("Content-Length: "));
-            if length
-                .and_then(|n| n.parse().ok())
-                .is_some_and(|n: usize| body.len() >= n)
-            {
-                return text;
-            }
-        }
-        match stream
-            .read(&mut part)
-            .expect("an answer within the time-out")
-        {
-            0 => return text,
-            n => answer.extend_from_slice(&part[..n]),
-        }
-    }
+    String::from_utf8_lossy(&httpd::exchange(stream, path, headers)).into_owned()
 }

@@ -16,7 +16,6 @@ mod httpd;
 
 use httpd::ticket::Ticket;
 use httpd::{Httpd, Mpm};
-use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -127,18 +126,9 @@ fn round(httpd: &Httpd, path: &str, head: &[(&str, &str)], seconds: f64) -> Roun
 
 /// The same over one connection.
 fn kept_round(httpd: &Httpd, stream: &mut TcpStream, ticket: &str, seconds: f64) -> Round {
-    let poll = format!(
-        "GET /.nap/ticket/status HTTP/1.1\r\nHost: localhost\r\nNap-Ticket: {ticket}\r\n\r\n"
-    );
+    let header = format!("Nap-Ticket: {ticket}\r\n");
     measure(httpd, seconds, || {
-        stream.write_all(poll.as_bytes()).expect("httpd reads");
-        let (mut answer, mut part) = (Vec::new(), [0; 4096]);
-        // The answer is one JSON object.
-        while !answer.trim_ascii_end().ends_with(b"}") {
-            let n = stream.read(&mut part).expect("an answer");
-            assert_ne!(n, 0, "the connection is kept");
-            answer.extend_from_slice(&part[..n]);
-        }
+        let answer = httpd::exchange(stream, "/.nap/ticket/status", &header);
         assert!(answer.starts_with(b"HTTP/1.1 200 "));
     })
 }

@@ -1,8 +1,7 @@
 //! A client with an address of its own on the loopback, that asks for one path by a script and
 //! remembers what came of it, and when.
 
-use super::Httpd;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use super::{Httpd, exchange};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,8 @@ pub struct Try {
 
 /// The robot, on one connection that is kept alive.
 pub struct Robot {
-    stream: BufReader<TcpStream>,
-    request: String,
+    stream: TcpStream,
+    path: String,
     begun: Instant,
     pub tries: Vec<Try>,
 }
@@ -49,8 +48,8 @@ impl Robot {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .expect("above zero");
         Robot {
-            stream: BufReader::new(stream),
-            request: format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            stream,
+            path: path.to_string(),
             begun: Instant::now(),
             tries: Vec::new(),
         }
@@ -88,35 +87,15 @@ impl Robot {
 
     fn ask(&mut self) -> f64 {
         let sent = self.now();
-        let request = self.request.as_bytes();
-        self.stream.get_mut().write_all(request).expect("sent");
-        let (status, bytes) = self.answer();
+        let answer = exchange(&mut self.stream, &self.path, "");
+        let status = String::from_utf8_lossy(&answer[9..12]).parse().unwrap_or(0);
         assert!(status == 200 || status == 429, "{status}");
         self.tries.push(Try {
             sent,
             answered: self.now(),
             passed: status == 200,
-            bytes: bytes as f64,
+            bytes: answer.len() as f64,
         });
         sent
-    }
-
-    fn answer(&mut self) -> (u16, usize) {
-        let (mut status, mut length, mut bytes) = (0, 0, 0);
-        loop {
-            let mut line = String::new();
-            bytes += self.stream.read_line(&mut line).expect("an answer");
-            let line = line.trim_end().to_ascii_lowercase();
-            if status == 0 {
-                status = line.get(9..12).and_then(|s| s.parse().ok()).unwrap_or(0);
-            } else if let Some(value) = line.strip_prefix("content-length: ") {
-                length = value.parse().expect("a number");
-            } else if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).expect("the whole body");
-        (status, bytes + length)
     }
 }

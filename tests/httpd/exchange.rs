@@ -1,0 +1,36 @@
+//! A request over a connection that may be kept, and its answer: read to its end and no further.
+
+use std::io::{self, Read, Write};
+
+/// Asks for a path, with further headers, each with the end of its line. The whole answer, head and
+/// body.
+pub fn exchange(stream: &mut (impl Read + Write), path: &str, headers: &str) -> Vec<u8> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).expect("httpd reads");
+    read_answer(stream).expect("an answer within the time-out")
+}
+
+/// One answer: of the length that its head says, else until the connection closes.
+pub fn read_answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
+    let (mut answer, mut part) = (Vec::new(), [0; 16384]);
+    let mut whole = None;
+    while whole.is_none_or(|whole| answer.len() < whole) {
+        match stream.read(&mut part)? {
+            0 if whole.is_none() && !answer.is_empty() => break,
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => answer.extend_from_slice(&part[..n]),
+        }
+        whole = whole.or_else(|| length(&answer));
+    }
+    Ok(answer)
+}
+
+/// Bytes of the answer that begins so; None: not known, or not yet.
+fn length(answer: &[u8]) -> Option<usize> {
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length:"))?;
+    Some(head + 4 + value.trim().parse::<usize>().ok()?)
+}
