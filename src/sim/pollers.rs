@@ -1,11 +1,11 @@
 //! [`Setup`]: clients that poll one event as they are told, in virtual time, against a server that
 //! takes a while for each poll.
 //!
-//! The event is the one that httpd has; the server answers one poll after the other, and somebody
-//! else may take part of its time.
+//! The event is the one that httpd has; the server's time is shared by the polls that have a worker,
+//! and somebody else may take part of it.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::rng::Rng;
 use crate::micros::Micros;
@@ -28,6 +28,8 @@ pub struct Setup {
     pub longer: f64,
     /// What a poll takes the server, seconds.
     pub service_s: f64,
+    /// So many are served at a time; of the others the server knows nothing.
+    pub workers: u32,
     /// From and until when somebody else takes this share of the server.
     pub hog: Option<(f64, f64, f64)>,
     /// They wait with tickets, of which so many begin a second, and poll as the ticket page does.
@@ -81,12 +83,24 @@ impl Default for Setup {
             delay_s: 0.0,
             longer: 0.0,
             service_s: 0.0,
+            workers: 128,
             hog: None,
             tickets_per_s: None,
             seed: 1,
             for_s: 600,
         }
     }
+}
+
+/// A poll that has a worker.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Begun {
+    /// When the client sent it.
+    asked_us: u64,
+    /// When the worker took it: what the server knows.
+    at_us: u64,
+    /// What the client will wait after his answer; None: he does not come again.
+    next_us: Option<u64>,
 }
 
 impl Setup {
@@ -118,23 +132,53 @@ impl Setup {
             // Tickets are sold in the order of their times.
             begin_us.sort_unstable();
         }
-        let mut due: BinaryHeap<Reverse<(u64, u32)>> =
-            begin_us.into_iter().zip(0..).map(Reverse).collect();
+        let ask = |(at_us, client)| Reverse((at_us, client, None));
+        // An answer belongs to the access that began it.
+        let mut due: BinaryHeap<Reverse<(u64, u32, Option<Begun>)>> =
+            begin_us.into_iter().zip(0..).map(ask).collect();
+        let mut queue = VecDeque::new();
+        let (mut busy, mut free_us) = (0, 0);
         let end_us = micros(f64::from(self.for_s));
-        let mut free_us = 0;
-        while let Some(Reverse((at_us, client))) = due.pop() {
-            if at_us >= end_us {
+        while let Some(Reverse((now_us, client, begun))) = due.pop() {
+            if now_us >= end_us {
                 break;
             }
-            let second = (at_us / 1_000_000) as usize;
-            polled.asked[second] += 1;
-            let begins_us = at_us.max(free_us);
-            let answered_us = begins_us + micros(self.takes_s(begins_us as f64 / 1e6));
-            free_us = answered_us;
-            let now = Micros(epoch_us + begins_us);
+            let second = (now_us / 1_000_000) as usize;
+            let now = Micros(epoch_us + now_us);
+            match begun {
+                None => {
+                    polled.asked[second] += 1;
+                    queue.push_back((now_us, client));
+                }
+                Some(begun) => {
+                    busy -= 1;
+                    polled.answered[second] += 1;
+                    event.answered(now, Micros(now_us - begun.at_us));
+                    let took_s = (now_us - begun.asked_us) as f64 / 1e6;
+                    let slowest = &mut polled.slowest_s[(begun.asked_us / 1_000_000) as usize];
+                    *slowest = slowest.max(took_s);
+                    if let Some(next_us) = begun.next_us {
+                        let delay = match self.delay_s > 0.0 {
+                            true => rng.exponential(self.delay_s) + rng.exponential(self.delay_s),
+                            false => 0.0,
+                        };
+                        due.push(ask((now_us + next_us + micros(delay), client)));
+                    }
+                }
+            }
+            if busy == self.workers {
+                continue;
+            }
+            let Some((asked_us, client)) = queue.pop_front() else {
+                continue;
+            };
+            busy += 1;
+            // All who are served share it, and want the same of it: they end in their order.
+            let from_us = now_us.max(free_us);
+            free_us = from_us + micros(self.takes_s(from_us as f64 / 1e6));
             let start_us =
                 (self.tickets_per_s).map(|rate| micros(self.begin_s + f64::from(client) / rate));
-            let left = start_us.map(|start| Micros(start.saturating_sub(begins_us)));
+            let left = start_us.map(|start| Micros(start.saturating_sub(now_us)));
             let told = match left {
                 // His time has come: he is not asked to ask again.
                 Some(Micros(0)) => {
@@ -152,33 +196,30 @@ impl Setup {
                 }
                 None => event.poll(now).map(|poll| (poll.wait, poll.ahead)),
             };
-            let took = Micros(answered_us - at_us);
-            event.answered(Micros(epoch_us + answered_us), took);
-            if let Some(answered) = polled.answered.get_mut((answered_us / 1_000_000) as usize) {
-                *answered += 1;
-            }
-            let slowest = &mut polled.slowest_s[second];
-            *slowest = slowest.max(took.as_secs_f64());
             polled.unit_s[second] = event
                 .level(now)
                 .map_or(0.0, |level| level.t0_ns as f64 / 1e9);
-            let Some((wait, ahead)) = told else { continue };
-            if self.clients <= FEW {
+            if let Some((wait, ahead)) = told
+                && self.clients <= FEW
+            {
                 polled.accesses.push(Access {
-                    at_s: at_us as f64 / 1e6,
+                    at_s: now_us as f64 / 1e6,
                     client,
                     wait_s: wait.as_secs_f64(),
                     ahead,
                 });
             }
-            let longer = Micros((wait.0 as f64 * (1.0 + rng.unit() * self.longer)) as u64);
-            // The page asks at its start at the latest.
-            let next = left.map_or(longer, |left| longer.min(left));
-            let delay = match self.delay_s > 0.0 {
-                true => rng.exponential(self.delay_s) + rng.exponential(self.delay_s),
-                false => 0.0,
+            let next_us = told.map(|(wait, _)| {
+                let longer = Micros((wait.0 as f64 * (1.0 + rng.unit() * self.longer)) as u64);
+                // The page asks at its start at the latest.
+                left.map_or(longer, |left| longer.min(left)).0
+            });
+            let begun = Begun {
+                asked_us,
+                at_us: now_us,
+                next_us,
             };
-            due.push(Reverse((answered_us + next.0 + micros(delay), client)));
+            due.push(Reverse((free_us, client, Some(begun))));
         }
         polled
     }
@@ -215,6 +256,9 @@ impl Polled {
 mod tests {
     use super::*;
     use crate::telepoll::{Form, Mode};
+
+    /// 1/T0 is so much less than the rate.
+    const MARGIN: f64 = 1.1;
 
     /// No window of five seconds and no second has more than they may, after the first period.
     fn is_level(setup: &Setup, unit_s: f64) {
@@ -311,30 +355,42 @@ mod tests {
         assert!((third[1] - third[0] - 30.0).abs() < 1e-3, "{third:?}");
     }
 
+    /// As with a real httpd: `cargo bench --bench pollers -- only=hog`.
     #[test]
     fn a_hog_lowers_the_rate_to_what_is_served_and_it_is_back_within_three_periods() {
-        for clients in [2_000, 8_000] {
+        // Clients, polls a second, service of one in seconds, what the hog leaves.
+        for (clients, rate, service_s, left) in [
+            (2_000, 500.0, 0.001, 0.1),
+            (8_000, 500.0, 0.001, 0.1),
+            (1_000, 100.0, 0.004, 0.1),
+            (1_000, 100.0, 0.007, 0.25),
+            (2_000, 100.0, 0.004, 0.1),
+            (500, 100.0, 0.007, 0.2),
+        ] {
+            let terms = Terms::new(Micros::from_secs(10), rate);
+            let period = (f64::from(clients) * MARGIN / rate).max(10.0).ceil() as usize;
+            // Who has been told before comes as he was told.
+            let end = 100 + (2 * period).max(30);
             let setup = Setup {
+                terms,
                 clients,
-                service_s: 0.001,
-                hog: Some((100.0, 130.0, 0.9)),
-                for_s: 240,
+                service_s,
+                hog: Some((100.0, end as f64, 1.0 - left)),
+                for_s: 300,
                 ..Setup::default()
             };
             let polled = setup.run();
-            let before = polled.mean(60, 100);
-            let during = polled.mean(124, 130);
-            assert!(
-                during <= 125.0,
-                "{clients}: {during} are asked, 100 can be served"
-            );
-            let period = (f64::from(clients) / before).max(10.0).ceil() as usize;
-            let after = polled.mean(130 + 3 * period, 130 + 4 * period);
-            assert!(
-                after >= 0.9 * before,
-                "{clients}: {before} before, {after} after: {:?}",
+            let (before, during) = (polled.mean(60, 100), polled.mean(end - 10, end));
+            let what = format!(
+                "{setup:?}: {before} before, {during} during it: {:?}",
                 &polled.asked[95..]
             );
+            assert!(during <= 1.05 * left / service_s, "{what}");
+            let after = polled.mean(end + 3 * period, end + 4 * period);
+            assert!(after >= 0.9 * before, "{after} after it, {what}");
+            // Nor do those who have waited come back all at once.
+            let most = polled.most(5, end).max(polled.most(5, 60));
+            assert!(most <= 1.3 * rate / MARGIN, "{most} at most, {what}");
         }
     }
 }

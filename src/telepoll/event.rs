@@ -5,7 +5,12 @@
 //!        counts R down, so there is no timer.            (section 2; this is GCRA)
 //! count  number of the running period | accesses in it: Q = accesses - (now - its start)/T0 (3-2)
 //! t0     from the accesses of the period before, set by the first access of the next one (3-1)
+//! slowed as due, while trouble from outside makes T0 longer; then others come in between
 //! ```
+//!
+//! What has been promised at a longer T0 must not hold up those who come when the trouble is over, or
+//! its time would stay half empty: they are put in between, from Ta on, as far apart as makes one
+//! access each T0 of both.
 //!
 //! A poll is one compare-and-swap of `count`, and where accesses are levelled one of `due`. Nobody waits for anybody: whoever dies in between leaves
 //! one reservation unmade, or one period with the T0 of the one before.
@@ -32,6 +37,10 @@ pub struct Event {
     shape: AtomicU64,
     /// When all reservations will have been used, nanoseconds.
     due: AtomicU64,
+    /// The same of those that trouble from outside has set further apart ...
+    slowed: AtomicU64,
+    /// ... and how far apart the last of them, nanoseconds.
+    gap: AtomicU64,
     /// Number of the running period in the upper half, its accesses in the lower; 0 = none yet.
     count: AtomicU64,
     /// The same of the last period that had any.
@@ -145,6 +154,8 @@ impl Event {
             &self.owner,
             &self.base,
             &self.due,
+            &self.slowed,
+            &self.gap,
             &self.count,
             &self.before,
             &self.t0,
@@ -225,7 +236,11 @@ impl Event {
             true => (counted, before),
             false => (0, counted),
         };
-        let ahead_ns = owed(self.due.load(Relaxed), now_ns);
+        let slowed_ns = match floor_ns > terms.floor_ns {
+            true => owed(self.slowed.load(Relaxed), now_ns),
+            false => 0,
+        };
+        let ahead_ns = owed(self.due.load(Relaxed), now_ns).max(slowed_ns);
         let plain = is_plain(&terms, before, floor_ns);
         let levelled = terms.mode != Mode::Concentrate || plain;
         Some(Level {
@@ -296,35 +311,71 @@ impl Event {
 
     /// One unit interval at the end of all that is reserved: Tw and R.
     fn reserve(&self, terms: &Terms, now_ns: u64, t0_ns: u64) -> (u64, i64) {
-        let base_ns = terms.base_ns();
-        let from = match terms.form {
-            Form::Smooth => now_ns,
-            // R counts down at ticks: as if it were still the last one.
-            Form::Paper => now_ns - now_ns.saturating_sub(terms.offset_ns()) % t0_ns,
+        let told = |ahead_ns: u64| {
+            let r = i64::try_from(ahead_ns.div_ceil(t0_ns)).unwrap_or(i64::MAX);
+            (terms.base_ns().saturating_add(ahead_ns), r)
         };
-        let mut seen = self.due.load(Relaxed);
-        loop {
-            let owed_ns = owed(seen, from);
-            let (ahead_ns, step_ns) = match terms.form {
-                // Who would come later than a period from now gets what the server can do at best:
-                // otherwise few accesses in one period made the next one's crowd wait for ever, and
-                // so would trouble that is over by then.
-                Form::Smooth if owed_ns.saturating_add(t0_ns) > base_ns => {
-                    (owed_ns, terms.floor_ns.min(t0_ns))
-                }
-                Form::Smooth => (owed_ns, t0_ns),
-                Form::Paper => (owed_ns.div_ceil(t0_ns).saturating_mul(t0_ns), t0_ns),
-            };
-            let due = from.saturating_add(ahead_ns).saturating_add(step_ns);
-            match (self.due).compare_exchange_weak(seen, due, Relaxed, Relaxed) {
-                Ok(_) => {
-                    let r = i64::try_from(ahead_ns.div_ceil(t0_ns)).unwrap_or(i64::MAX);
-                    return (base_ns.saturating_add(ahead_ns), r);
-                }
-                Err(now) => seen = now,
+        if terms.form == Form::Paper {
+            // R counts down at ticks: as if it were still the last one.
+            let tick_ns = now_ns - now_ns.saturating_sub(terms.offset_ns()) % t0_ns;
+            let whole = |owed_ns: u64| owed_ns.div_ceil(t0_ns).saturating_mul(t0_ns);
+            let ahead = take(&self.due, tick_ns, |owed_ns| Some((whole(owed_ns), t0_ns)));
+            return told(ahead.unwrap_or(0));
+        }
+        // Who would come later than a period from now gets what the server can do at best: otherwise
+        // few accesses in one period made the next one's crowd wait for ever, and so would trouble
+        // that is over by then.
+        let is_soon = |ahead_ns: u64| ahead_ns.saturating_add(t0_ns) <= terms.base_ns();
+        if t0_ns > terms.floor_ns && self.trouble.extra_ppm() > 0 {
+            let others_ns = owed(self.due.load(Relaxed), now_ns);
+            let slowed = take(&self.slowed, now_ns, |owed_ns| {
+                let ahead_ns = owed_ns.max(others_ns);
+                is_soon(ahead_ns).then_some((ahead_ns, t0_ns))
+            });
+            if let Some(ahead_ns) = slowed {
+                self.gap.store(t0_ns, Relaxed);
+                return told(ahead_ns);
             }
         }
+        let slowed_ns = owed(self.slowed.load(Relaxed), now_ns);
+        let gap_ns = self.gap.load(Relaxed);
+        let ahead = take(&self.due, now_ns, |owed_ns| {
+            let step_ns = match is_soon(owed_ns.max(slowed_ns)) {
+                true => t0_ns,
+                false => terms.floor_ns.min(t0_ns),
+            };
+            let left_ns = slowed_ns.saturating_sub(owed_ns);
+            let between_ns = match left_ns {
+                0 => step_ns,
+                _ => between(step_ns, gap_ns).min(left_ns.saturating_add(step_ns)),
+            };
+            Some((owed_ns, between_ns))
+        });
+        told(ahead.unwrap_or(0))
     }
+}
+
+/// Adds to what a clock owes. `step` says of that what is ahead of this access, and what it adds;
+/// None: it is not to be added.
+fn take(clock: &AtomicU64, now_ns: u64, step: impl Fn(u64) -> Option<(u64, u64)>) -> Option<u64> {
+    let mut seen = clock.load(Relaxed);
+    loop {
+        let (ahead_ns, step_ns) = step(owed(seen, now_ns))?;
+        let due = now_ns.saturating_add(ahead_ns).saturating_add(step_ns);
+        match clock.compare_exchange_weak(seen, due, Relaxed, Relaxed) {
+            Ok(_) => return Some(ahead_ns),
+            Err(now) => seen = now,
+        }
+    }
+}
+
+/// How far apart accesses may be among others that are `gap_ns` apart, if there is to be one each
+/// `t0_ns` in all. Without end: there is no room for any.
+fn between(t0_ns: u64, gap_ns: u64) -> u64 {
+    let both = u128::from(t0_ns) * u128::from(gap_ns);
+    let left = u128::from(gap_ns.saturating_sub(t0_ns));
+    both.checked_div(left)
+        .map_or(u64::MAX, |ns| u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
 /// Number of the period at `now_ns`, and how far into it that is.
@@ -416,6 +467,8 @@ mod tests {
                 slack,
                 shape,
                 due,
+                slowed,
+                gap,
                 count,
                 before,
                 t0,
@@ -429,6 +482,8 @@ mod tests {
                 slack,
                 shape,
                 due,
+                slowed,
+                gap,
                 count,
                 before,
                 t0,
@@ -549,6 +604,36 @@ mod tests {
         assert_eq!((late.period, late.ahead), (2, 1));
         let level = event.level(Micros::from_secs(61)).expect("there is one");
         assert_eq!((level.before, level.running), (2, 2));
+    }
+
+    /// 1/T0 is a hundred a second; in trouble ten are served, eight are to come.
+    #[test]
+    fn who_comes_after_the_trouble_fills_what_it_has_left_empty() {
+        let event = event(Terms::new(Micros::from_secs(10), 110.0));
+        let second = |at_s: u64, polls: u64, took_ms| {
+            let one = |n| Micros(at_s * 1_000_000 + n * 1_000_000 / polls);
+            let told = |n| {
+                event.answered(one(n), Micros::from_millis(took_ms));
+                one(n) + event.poll(one(n)).expect("there is one").wait
+            };
+            (0..polls).map(told).collect::<Vec<Micros>>()
+        };
+        let calm: Vec<Micros> = (100..130).flat_map(|s| second(s, 100, 5)).collect();
+        assert_eq!(calm.last(), Some(&Micros(139_990_000)), "R is nought");
+        let slow: Vec<Micros> = (130..160).flat_map(|s| second(s, 10, 2_000)).collect();
+        // Answers are judged forty at a time.
+        assert!(slow.last() > Some(&Micros::from_secs(175)), "{slow:?}");
+        let after: Vec<Micros> = (160..166).flat_map(|s| second(s, 300, 2_000)).collect();
+        let mut all: Vec<f64> = (slow.iter().chain(&after))
+            .map(|at| at.as_secs_f64())
+            .collect();
+        all.sort_by(f64::total_cmp);
+        for from in 172..176 {
+            let from = f64::from(from);
+            let here = all.iter().filter(|at| (from..from + 1.0).contains(*at));
+            let here = here.count();
+            assert!((85..=105).contains(&here), "{here} from {from} on");
+        }
     }
 
     #[test]
