@@ -1,16 +1,24 @@
 //! The limits that apache-conf ships: people and polite robots never notice them, a mirror run does
 //! at once. The file is read as it is, its values by the module's own parser; browsing goes through
 //! a client's account in virtual time, the mirror run through a real httpd as well.
+//!
+//! `tests/recordings/` holds browsing as it was: what a real Chromium and a real wget asked our own site for,
+//! and when, taken from its access log. `NAP_RECORD=1 cargo test --test bwshare_people -- record_a` makes
+//! them anew.
 
 mod httpd;
 
+use httpd::browser::Browser;
 use httpd::robot::Robot;
-use httpd::{Httpd, for_each_mpm};
+use httpd::{Builder, Httpd, Mpm, exchange, for_each_mpm, long};
 use mod_nap::bwshare::SECOND_NS;
 use mod_nap::bwshare::account::Account;
 use mod_nap::bwshare::horizons::Horizons;
 use mod_nap::bwshare::limits::{Answer, Lane, Limits, Rule};
 use mod_nap::conf::{BwDirective, BwShareConf};
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Directives of mod_bwshare in the file for sites, outside its sections.
 fn shipped() -> Vec<String> {
@@ -19,6 +27,11 @@ fn shipped() -> Vec<String> {
     let lines: Vec<String> = lines.map(str::to_string).collect();
     assert!(lines.len() >= 3, "{lines:?}");
     lines
+}
+
+/// The same, in force.
+fn enforced() -> String {
+    shipped().join("\n").replace("BwShare DryRun", "BwShare On")
 }
 
 fn limits() -> Limits {
@@ -138,13 +151,12 @@ fn a_mirror_run_is_refused_within_a_second() {
 
 #[test]
 fn the_shipped_limits_end_a_mirror_run_on_a_real_server() {
-    let on = shipped().join("\n").replace("BwShare DryRun", "BwShare On");
     for_each_mpm(|mpm| {
         let httpd = Httpd::builder()
             .nap()
             .file("htdocs/page.html", "a page\n".repeat(1000))
             .config("KeepAlive On\nMaxKeepAliveRequests 0")
-            .config(&on)
+            .config(&enforced())
             .mpm(mpm)
             .start();
         let mut mirror = Robot::new(&httpd, 5, "/page.html");
@@ -155,5 +167,202 @@ fn the_shipped_limits_end_a_mirror_run_on_a_real_server() {
         let paid = 5.0 * (mirror.tries[first].answered - mirror.tries[0].sent);
         assert!(first >= 300 && first as f64 <= 301.0 + paid, "{first}");
         eprintln!("{mpm}: refused after {:.2} s", mirror.tries[first].sent);
+    });
+}
+
+/// A request of a recording: when, seconds, and for what.
+type Asked = (f64, String);
+
+/// Bytes of a page, of an ordinary part, and of a large one.
+const SIZES: [usize; 3] = [60_000, 35_000, 250_000];
+const PAGES: usize = 24;
+
+fn recording(name: &str) -> Vec<Asked> {
+    let path = format!("{}/tests/recordings/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("the recording");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let asked = lines.map(|line| {
+        let (at, path) = line.split_once(' ').expect("a time and a path");
+        (at.parse().expect("seconds"), path.to_string())
+    });
+    asked.collect()
+}
+
+fn bytes_of(path: &str) -> usize {
+    match path.rsplit('/').next() {
+        Some(part) if part.starts_with("large") => SIZES[2],
+        Some(part) if part.ends_with(".html") => SIZES[0],
+        _ => SIZES[1],
+    }
+}
+
+/// Pages of 25 parts: three that all pages share, twenty-one of their own, and the page itself.
+fn site() -> Builder {
+    let mut builder = Httpd::builder().nap().modules(&["mime"]).config(
+        "TypesConfig /dev/null\nAddType text/html .html\nAddType text/css .css\n\
+         AddType text/javascript .js\nAddType image/png .png\n\
+         AliasMatch ^/parts/.*large.*$ {root}/htdocs/large.png\n\
+         AliasMatch ^/parts/.*png$ {root}/htdocs/part.png\nKeepAlive On",
+    );
+    let filled = |text: &str, size: usize| format!("{text}{}", " ".repeat(size - text.len()));
+    for page in 0..PAGES {
+        let mut text = String::from(
+            "<!DOCTYPE html><meta charset=utf-8><title>page</title>\
+             <link rel=icon href='data:,'><link rel=stylesheet href=/style.css>\
+             <script src=/script.js></script><img src=/parts/logo.png>",
+        );
+        for part in 0..21 {
+            let name = if part % 6 == 5 { "large" } else { "part" };
+            let _ = write!(text, "<img src=/parts/{page}/{name}-{part}.png>");
+        }
+        let next = (page + 1) % PAGES;
+        let _ = write!(text, "<p><a id=next href=/{next}.html>next</a>");
+        builder = builder.file(&format!("htdocs/{page}.html"), filled(&text, SIZES[0]));
+    }
+    builder
+        .file("htdocs/style.css", filled("p { color: green }", SIZES[1]))
+        .file("htdocs/script.js", filled("var a = 1;", SIZES[1]))
+        .file("htdocs/part.png", filled("", SIZES[1]))
+        .file("htdocs/large.png", filled("", SIZES[2]))
+}
+
+/// What the access log has of a visit, and how it was made.
+fn record(name: &str, how: &str, visit: impl Fn(&Httpd)) {
+    let format = "%{begin:usec}t %U";
+    let httpd = site().access_log_format(format).start();
+    visit(&httpd);
+    let log = httpd.access_log();
+    let mut asked: Vec<(u64, &str)> = (log.lines())
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(at, path)| Some((at.parse().ok()?, path)))
+        .collect();
+    asked.sort();
+    let begin = asked.first().expect("it has been there").0;
+    let mut text = format!("# {how}\n# Seconds since the first request began, and its path.\n");
+    for (at, path) in asked {
+        let _ = writeln!(text, "{:.6} {path}", (at - begin) as f64 / 1e6);
+    }
+    let path = format!("{}/tests/recordings/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    std::fs::write(path, text).expect("the tree takes a file");
+}
+
+#[test]
+fn record_a_person_and_a_polite_robot() {
+    if std::env::var_os("NAP_RECORD").is_none() {
+        return;
+    }
+    let how = "A Chromium driven over tests/bwshare_people.rs' own site of pages of 25 parts; from its access log.\n\
+               # How long pages are looked at is ours, all else the browser's.";
+    record("person", how, |httpd| {
+        let browser = Browser::start(&[], &serde_json::json!({}));
+        let look = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds));
+        browser.open(&format!("{}/0.html", httpd.url()));
+        for (at, seconds) in READING[2].iter().chain(&READING[1][..8]).enumerate() {
+            look(*seconds);
+            match at {
+                6 | 13 => browser.back(),
+                9 => {
+                    browser.run("location.reload()");
+                }
+                _ => browser.click("#next"),
+            }
+        }
+        look(1.0);
+    });
+    let how = "wget --recursive --page-requisites --wait=1 over the same site, for a minute; from its access log.";
+    record("robot", how, |httpd| {
+        let to = httpd.root().join("data");
+        let url = format!("{}/0.html", httpd.url());
+        let wget = std::process::Command::new("timeout")
+            .args(["60", "wget", "-q", "-r", "-p", "--wait=1", "-P"])
+            .args([&to.display().to_string(), &url])
+            .status();
+        wget.expect("wget runs");
+    });
+}
+
+#[test]
+fn who_browsed_as_recorded_would_not_have_been_refused() {
+    for name in ["person", "robot"] {
+        let mut visitor = Visitor::new();
+        let asked = recording(name);
+        let mut before = 0.0;
+        for (at, path) in &asked {
+            visitor.wait(at - before);
+            visitor.ask(bytes_of(path) as f64);
+            before = *at;
+        }
+        assert!(asked.len() >= 50, "{name}: {} requests", asked.len());
+        assert_eq!(visitor.refused.len(), 0, "{name}, of {}", visitor.asked);
+    }
+}
+
+/// Each at its own time, over a connection of its own. The statuses that were answered.
+fn replay(httpd: &Httpd, asked: &[Asked]) -> Vec<String> {
+    const AT_ONCE: usize = 6;
+    let begin = Instant::now();
+    let (next, statuses) = (Mutex::new(asked.iter()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let one = next.lock().expect("nobody panics").next();
+                    let Some((at, path)) = one else { break };
+                    let left = Duration::from_secs_f64(*at).saturating_sub(begin.elapsed());
+                    std::thread::sleep(left);
+                    let answer = exchange(&mut httpd.connect(), path, "Connection: close\r\n");
+                    let status = String::from_utf8_lossy(&answer[9..12]).into_owned();
+                    statuses.lock().expect("nobody panics").push(status);
+                }
+            });
+        }
+    });
+    statuses.into_inner().expect("nobody panics")
+}
+
+/// With the limits that are shipped.
+fn limited_site(mpm: Mpm) -> Httpd {
+    site().config(&enforced()).mpm(mpm).start()
+}
+
+#[test]
+fn the_recorded_requests_without_a_pause_are_refused_by_a_real_server() {
+    for_each_mpm(|mpm| {
+        let mirror: Vec<Asked> = (recording("person").into_iter())
+            .map(|(_, path)| (0.0, path))
+            .collect();
+        let httpd = limited_site(mpm);
+        let begin = Instant::now();
+        let statuses = replay(&httpd, &mirror);
+        // Five a second were paid off meanwhile.
+        let paid = 5.0 * begin.elapsed().as_secs_f64();
+        let passed = statuses.iter().filter(|status| *status == "200").count();
+        assert!(
+            passed >= 300 && passed as f64 <= 301.0 + paid && passed < statuses.len(),
+            "{passed} of {} in {paid}/5 s under {mpm}",
+            statuses.len()
+        );
+    });
+}
+
+/// As long as they took.
+#[test]
+fn recorded_browsing_is_never_refused_by_a_real_server() {
+    if !long() {
+        return;
+    }
+    std::thread::scope(|scope| {
+        for mpm in Mpm::ALL {
+            for name in ["person", "robot"] {
+                scope.spawn(move || {
+                    let asked = recording(name);
+                    let statuses = replay(&limited_site(mpm), &asked);
+                    assert_eq!(statuses.len(), asked.len());
+                    // There is no robots.txt.
+                    let refused = statuses.iter().filter(|status| *status == "429").count();
+                    assert_eq!(refused, 0, "{name} under {mpm}");
+                });
+            }
+        }
     });
 }
