@@ -2,7 +2,8 @@
 //!
 //! The same board behind bare httpd, httpd with as many workers as mod_nap's limit, HAProxy with
 //! that limit and a queue bounded as mod_nap's, and mod_nap. Prints one Markdown table a crowd, each
-//! figure the median of the rounds, and leaves nap-load's own reports in target/bench. Options:
+//! figure the median of the rounds, and what was promised of mod_nap's; exits 1 where it does not hold.
+//! Leaves nap-load's own reports in target/bench. Options:
 //!
 //! ```text
 //! cargo bench --bench compare -- [mpm=event|all] [rounds=1] [crowds=200x20,600x10] [only=mod_nap] [work=cpu|sleep]
@@ -48,7 +49,23 @@ const JAIN: &str = "/fairness/jain_finish";
 /// look faster in the mean, and bare is fair.
 const TO_BARE: [Column; 2] = [("total / bare", TOTAL_MEAN, 2), ("Jain / bare", JAIN, 3)];
 
+/// What of mod_nap's figures must hold (issue "The main job"): heading, JSON pointer, the most there may be.
+const PROMISED: [(&str, &str, f64); 5] = [
+    ("p99 s", "/response/p99", 4.0),
+    ("variance s²", "/response/variance", 0.51),
+    ("tries/post", "/tries/per_post", 2.2),
+    ("broken", "/promises/broken", 0.0),
+    ("torn or doubled tickets", "/tickets/torn", 0.0),
+];
+/// Of presented tickets so many may be put off.
+const DEFERRED: f64 = 0.01;
+/// Bare httpd's mean total time may be passed by this factor.
+const OF_BARE: f64 = 1.10;
+const JAIN_LEAST: f64 = 0.95;
+
 const BARE: &str = "bare httpd";
+const HAPROXY: &str = "HAProxy";
+const NAP: &str = "mod_nap";
 /// What an access costs, by the word given for `work=`.
 const WORKS: [(&str, &str); 2] = [
     ("cpu", "BOARD_CPU_MS 30"),
@@ -66,6 +83,7 @@ fn main() {
     let Some((_, work)) = WORKS.into_iter().find(|(name, _)| *name == word) else {
         board::stop(&format!("work={word}: cpu or sleep"));
     };
+    let mut all_hold = true;
     for mpm in board::mpms() {
         for crowd in crowds.split(',').map(Crowd::parse) {
             let mut reports: Vec<Vec<Value>> = vec![Vec::new(); ways.len()];
@@ -77,7 +95,11 @@ fn main() {
                 }
             }
             print_table(mpm, &crowd, rounds, &ways, &reports);
+            all_hold &= judge(&ways, &reports);
         }
+    }
+    if !all_hold {
+        std::process::exit(1);
     }
 }
 
@@ -124,12 +146,12 @@ const WAYS: [Way; 4] = [
         haproxy: false,
     },
     Way {
-        name: "HAProxy",
+        name: HAPROXY,
         server: board::plenty,
         haproxy: true,
     },
     Way {
-        name: "mod_nap",
+        name: NAP,
         server: |mpm, work| board::with_nap(mpm, work, BOUND),
         haproxy: false,
     },
@@ -190,6 +212,65 @@ fn print_table(mpm: Mpm, crowd: &Crowd, rounds: u32, ways: &[&Way], reports: &[V
     }
     let load = board::load_share(reports.iter().flatten());
     println!("\nnap-load itself used {:.0} % of one core.", 100.0 * load);
+}
+
+/// Prints what was promised of mod_nap's figures and what came of it, the median of the rounds; what is
+/// counted, in all of them.
+fn judge(ways: &[&Way], reports: &[Vec<Value>]) -> bool {
+    let of = |name: &str| {
+        let at = ways.iter().position(|way| way.name == name)?;
+        reports.get(at).filter(|reports| !reports.is_empty())
+    };
+    let Some(nap) = of(NAP) else { return true };
+    let middle = |reports: &[Value], pointer: &str| {
+        let values = reports.iter().filter_map(|report| figure(report, pointer));
+        median(values.collect())
+    };
+    let total = |pointer: &str| -> f64 {
+        let values = nap.iter().filter_map(|report| figure(report, pointer));
+        values.sum()
+    };
+    println!("\n| promised of mod_nap | seen | |\n|---|---:|---|");
+    let mut all_hold = true;
+    let mut row = |what: String, seen: Option<f64>, holds: &dyn Fn(f64) -> bool| {
+        let verdict = match seen {
+            Some(seen) if holds(seen) => "holds",
+            Some(_) => "fails",
+            None => "not seen",
+        };
+        all_hold &= verdict != "fails";
+        let seen = seen.map_or("–".to_string(), |seen| format!("{seen:.3}"));
+        println!("| {what} | {seen} | {verdict} |");
+    };
+    for (what, pointer, most) in PROMISED {
+        let seen = match most {
+            0.0 => Some(total(pointer)),
+            _ => middle(nap, pointer),
+        };
+        row(format!("{what} <= {most}"), seen, &|seen| seen <= most);
+    }
+    let deferred = total("/promises/deferred") / total("/promises/presented").max(1.0);
+    row(format!("deferred <= {DEFERRED}"), Some(deferred), &|seen| {
+        seen <= DEFERRED
+    });
+    row(
+        format!("Jain >= {JAIN_LEAST}"),
+        middle(nap, JAIN),
+        &|seen| seen >= JAIN_LEAST,
+    );
+    let ratio =
+        |name: &str, pointer: &str| Some(middle(nap, pointer)? / middle(of(name)?, pointer)?);
+    row(
+        format!("total mean / bare <= {OF_BARE}"),
+        ratio(BARE, TOTAL_MEAN),
+        &|seen| seen <= OF_BARE,
+    );
+    row(
+        "worst total / HAProxy < 1".to_string(),
+        ratio(HAPROXY, "/total/max"),
+        &|seen| seen < 1.0,
+    );
+    all_hold
 }
 
 /// The median, as text.
