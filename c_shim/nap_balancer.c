@@ -44,7 +44,7 @@ typedef struct call {
     proxy_balancer *balancer;
     proxy_worker *worker;           /* of the attempt that is under way */
     apr_array_header_t *tried;      /* of proxy_worker * */
-    int others;                     /* members that could be tried after this one */
+    int another;                    /* could be tried after this one */
     int attempt;                    /* from 0 */
     ap_filter_t *filter;
     ap_conf_vector_t *own_dir;      /* r's, while errors are kept from the client */
@@ -203,6 +203,18 @@ static int was_tried(const call *c, const proxy_worker *worker)
     return 0;
 }
 
+/* Left for an attempt of this request. */
+static int is_left(const call *c, const proxy_worker *worker)
+{
+    return is_capable(c, worker) && !was_tried(c, worker);
+}
+
+/* mod_proxy would ask it. */
+static int is_open(const proxy_worker *worker)
+{
+    return PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker);
+}
+
 /* Members that mod_proxy's own rules leave: lbset, spares, standbys, drained and failed ones. */
 typedef struct gathering {
     const call *c;
@@ -215,7 +227,7 @@ static int gather(proxy_worker *current, proxy_worker *best, void *baton)
 {
     gathering *g = baton;
 
-    if (g->n == g->most || !is_capable(g->c, current) || was_tried(g->c, current))
+    if (g->n == g->most || !is_left(g->c, current))
         return 0;
     g->workers[g->n++] = current;
     return 1;
@@ -236,7 +248,7 @@ static gathering members_of(call *c)
     for (int i = 0; i < all->nelts; i++) {      /* a mod_proxy that keeps its rules to itself */
         proxy_worker *worker = APR_ARRAY_IDX(all, i, proxy_worker *);
 
-        if (PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker))
+        if (is_open(worker))
             gather(worker, NULL, &g);
     }
     return g;
@@ -265,19 +277,18 @@ static proxy_worker *least_busy(const gathering *g)
     return least;
 }
 
-/* Members that are left for another attempt, also those of another lbset, standbys and spares: with
- * all that were tried out of the way, mod_proxy's rules come to them. */
-static int untried(const call *c)
+/* Are so many members left, also those of another lbset, standbys and spares? With all that were tried
+ * out of the way, mod_proxy's rules come to them. */
+static int are_left(const call *c, int wanted)
 {
-    int n = 0;
+    const apr_array_header_t *all = c->balancer->workers;
 
-    for (int i = 0; i < c->balancer->workers->nelts; i++) {
-        const proxy_worker *worker = APR_ARRAY_IDX(c->balancer->workers, i, proxy_worker *);
+    for (int i = 0; i < all->nelts && wanted > 0; i++) {
+        const proxy_worker *worker = APR_ARRAY_IDX(all, i, proxy_worker *);
 
-        n += PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker) &&
-             is_capable(c, worker) && !was_tried(c, worker);
+        wanted -= is_open(worker) && is_left(c, worker);
     }
-    return n;
+    return wanted <= 0;
 }
 
 /* For the attempt of this number. */
@@ -287,11 +298,11 @@ static proxy_worker *choose(call *c, int attempt)
     nap_member *members = apr_palloc(c->r->pool, (size_t)(g.n + 1) * sizeof *members);
     int at = -1;
 
-    c->others = untried(c) - 1;
+    c->another = are_left(c, 2);        /* the one that is chosen now, and one more */
     if (!works || !nap_the_core || !g.n)
         return least_busy(&g);
     /* a probe that fails is to be done again by somebody else */
-    c->task.may_probe = c->idempotent && c->others > 0 &&
+    c->task.may_probe = c->idempotent && c->another &&
                         attempt < (int)nap_the_core->ox_retries(&c->settings->conf);
     for (int i = 0; i < g.n; i++)
         members[i] = member_of(c, g.workers[i]);
@@ -364,7 +375,7 @@ static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_bal
 
         longest = own > longest ? own : longest;
     }
-    return longest ? longest : r->server->timeout;
+    return longest;
 }
 
 static call *call_make(request_rec *r, proxy_balancer *balancer)
@@ -690,7 +701,7 @@ static void go_to(call *c, proxy_worker *worker)
         return;
     c->tried = apr_array_make(c->r->pool, 4, sizeof(proxy_worker *));
     APR_ARRAY_PUSH(c->tried, proxy_worker *) = worker;
-    c->others = untried(c);
+    c->another = are_left(c, 1);
 }
 
 /* scheme_handler, before all others. */
@@ -709,7 +720,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
     retries = (int)nap_the_core->ox_retries(&c->settings->conf);
     for (;; c->attempt++) {
         unsigned before = c->worker->s->status;
-        int again = c->attempt < retries && c->others > 0 && !proxyhost;
+        int again = c->attempt < retries && c->another && !proxyhost;
         nap_ox_end end;
         char *next = NULL;
 
