@@ -29,23 +29,43 @@ struct Crowd {
     /// In nap-load's words, with the posts of a visitor.
     load: &'static [&'static str],
     posts: u32,
+    /// In what-if's words: who of them does not do as he is told.
+    manners: &'static [&'static str],
 }
 
-const CROWDS: [Crowd; 3] = [
+const CROWDS: [Crowd; 4] = [
     Crowd {
         name: "200 visitors within a second, 4 posts each",
         load: &["--clients", "200", "--posts", "4", "--ramp", "1s"],
         posts: 4,
+        manners: &[],
     },
     Crowd {
         name: "600 visitors within a second, 3 posts each",
         load: &["--clients", "600", "--posts", "3", "--ramp", "1s"],
         posts: 3,
+        manners: &[],
+    },
+    Crowd {
+        name: "600 visitors within a second, 3 posts each, a tenth ask ten times a second",
+        load: &[
+            "--clients",
+            "600",
+            "--posts",
+            "3",
+            "--ramp",
+            "1s",
+            "--hammer",
+            "0.1@10",
+        ],
+        posts: 3,
+        manners: &["--hammer", "0.1"],
     },
     Crowd {
         name: "90 visitors a second for 15 s, one post each",
         load: &["--open", "90", "--duration", "15s"],
         posts: 1,
+        manners: &[],
     },
 ];
 
@@ -131,6 +151,7 @@ impl Crowd {
             .args(["what-if", "--room", "board", "--cores", "1000"])
             // nap-load's clock wakes visitors within a millisecond or two.
             .args(["--reaction", "0.002"])
+            .args(self.manners)
             .args(["--seed", seed, "--json", "-", "--conf"])
             .arg(httpd.root().join("httpd.conf"))
             .arg("--script")

@@ -604,6 +604,15 @@ pub fn terms(conf: &RoomConf, parked: u32) -> Terms {
     }
 }
 
+/// The same as its session gate wants them.
+pub fn lobby_terms(conf: &RoomConf, parked: u32) -> Terms {
+    Terms {
+        wait_limit: choice(conf.session_queue),
+        re_access: choice(AUTO),
+        ..terms(conf, parked)
+    }
+}
+
 /// How a room's permits are found.
 pub fn pace(conf: &RoomConf) -> Pace {
     let permits = |n: i64| n.clamp(1, PERMITS as i64) as u32;
@@ -724,11 +733,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
         }
         let running = conf.run_ready.saturating_add(conf.beside.max(0));
         let running = running.clamp(1, i64::from(u32::MAX)) as u32;
-        let terms = Terms {
-            wait_limit: choice(conf.session_queue),
-            re_access: choice(AUTO),
-            ..terms(conf, segment.workers().places(running))
-        };
+        let terms = lobby_terms(conf, segment.workers().places(running));
         let starts = start_terms(conf, cores);
         let entered = segment
             .locked(|tables, now, _| tables.enter_lobby(name, generation, terms, starts, now));
@@ -758,7 +763,8 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
     }
 }
 
-fn start_terms(conf: &RoomConf, cores: u32) -> StartTerms {
+/// How its sessions start.
+pub fn start_terms(conf: &RoomConf, cores: u32) -> StartTerms {
     let Choice { how, .. } = choice(conf.session_start);
     StartTerms {
         on: 1,

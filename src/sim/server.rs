@@ -15,6 +15,8 @@ pub enum Law {
     Exponential,
     /// Lognormal with this coefficient of variation.
     Lognormal(f64),
+    /// Up to this share more or less than the mean, all of it alike likely.
+    Uniform(f64),
     /// This share of the jobs takes so many seconds instead of the mean: two kinds of pages.
     Mix(f64, f64),
 }
@@ -46,6 +48,7 @@ impl Service {
                 let variance = (1.0 + cv * cv).ln();
                 self.mean_s * (variance.sqrt() * rng.normal() - variance / 2.0).exp()
             }
+            Law::Uniform(share) => self.mean_s * (1.0 - share + 2.0 * share * rng.unit()),
             Law::Mix(share, seconds) if rng.unit() < share => seconds,
             Law::Mix(..) => self.mean_s,
         }
@@ -68,7 +71,8 @@ impl Curve {
         }
     }
 
-    fn at(&self, jobs: usize) -> f64 {
+    /// With so many jobs.
+    pub fn at(&self, jobs: usize) -> f64 {
         let jobs = jobs as f64;
         let after = self.0.partition_point(|(at, _)| *at < jobs);
         match (

@@ -1,6 +1,8 @@
-//! [`Shop`]: the SQS paper's experiment (chapter 4) in virtual time. Visitors log in, browse three
+//! [`Shop`]: visitors of several pages each in virtual time, in a room with page gates and, mostly, with
+//! sessions. [`ShopSetup`] is the SQS paper's experiment (chapter 4): visitors log in, browse three
 //! pages, search, buy and log out, with time to think; who has waited too long for a page breaks off
-//! and begins again at the second. The search is heavy and contends with others of its kind.
+//! and begins again at the second. The search is heavy and contends with others of its kind. [`Site`]
+//! is any other.
 //!
 //! The room is the very code that httpd runs; what it must not do, refuse a member or break a
 //! ticket's promise, is counted as it happens.
@@ -16,18 +18,19 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::owner::Owner;
 use crate::room::stay::Stay;
-use crate::room::terms::{Choice, Terms};
+use crate::room::terms::Terms;
 
 mod setup;
 mod stays;
 mod visitors;
 
-pub use setup::{HEAVY, Outcome, PAGES, Second, ShopSetup, Think, Way, fixed, found};
+pub use setup::{
+    Coming, HEAVY, Kind, Order, Outcome, PAGES, Patience, Second, SessionTerms, ShopSetup, Site,
+    Think, Way, fixed, found,
+};
 
-/// Gates: light pages, the heavy one, starts.
-const LIGHT_GATE: u32 = 0;
-const HEAVY_GATE: u32 = 1;
-const LOBBY: u32 = 2;
+/// Places to wait on, where nothing is said of workers.
+const PLACES: usize = 4096;
 /// How often limits are looked at; once a second the rest.
 const LOOK: Micros = Micros::from_millis(250);
 const LOOKS: u64 = 4;
@@ -42,20 +45,39 @@ enum Stand {
 struct Access {
     client: usize,
     page: usize,
+    kind: usize,
     owner: Owner,
     stay: Stay,
     asked: Micros,
     stand: Stand,
+    /// What a page gate that sells tickets wants to know of it in the end.
+    met: Met,
     ticket: Option<Ticket>,
     /// Its visitor has broken off.
     orphan: bool,
 }
 
+/// What an access met at its page gate.
+#[derive(Clone, Copy, Default)]
+struct Met {
+    waited: bool,
+    queue: u32,
+    predicted: Micros,
+    redeemed: Option<Ticket>,
+}
+
 struct Client {
     page: usize,
+    /// Pages of his visit.
+    pages: usize,
+    /// Of which kind this one is.
+    kind: usize,
     key: u64,
     ticket: Option<Ticket>,
+    asks: bool,
     patience: Micros,
+    /// When he asked for this page first; none: not yet.
+    since: Option<Micros>,
     /// When he has been told to come.
     due: Micros,
     /// When he came; none: not yet.
@@ -84,7 +106,9 @@ enum Event {
 
 /// The simulated world.
 pub struct Shop {
-    setup: ShopSetup,
+    setup: Site,
+    /// The session gate; none: pages sell tickets.
+    lobby: Option<u32>,
     rng: Rng,
     now: Micros,
     events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
@@ -109,9 +133,14 @@ pub struct Shop {
 const OPENS: Micros = Micros::from_secs(1);
 
 impl Shop {
-    /// Runs it to its end.
+    /// Runs the paper's shop to its end.
     pub fn run(setup: ShopSetup) -> Outcome {
-        let mut shop = Shop::new(setup);
+        Shop::visited(setup.site())
+    }
+
+    /// Runs a site to its end.
+    pub fn visited(site: Site) -> Outcome {
+        let mut shop = Shop::new(site);
         while let Some(at) = shop.next_time().filter(|at| shop.goes_on(*at)) {
             shop.pass(at);
             shop.finish_jobs();
@@ -122,9 +151,25 @@ impl Shop {
                 shop.happens(event);
             }
         }
-        let lobby = &shop.state.gates()[LOBBY as usize];
-        shop.outcome.broken = lobby.counts.broken + lobby.counts.deferred_twice;
+        let counts = shop.selling().map(|gate| shop.state.gates()[gate].counts);
+        shop.outcome.broken = counts
+            .map(|counts| counts.broken + counts.deferred_twice)
+            .sum();
         shop.outcome
+    }
+
+    /// The gates that sell tickets.
+    fn selling(&self) -> std::ops::Range<usize> {
+        let pages = self.setup.gates.len();
+        match self.lobby {
+            Some(lobby) => lobby as usize..lobby as usize + 1,
+            None => 0..pages,
+        }
+    }
+
+    /// The gate whose ticket an access to this kind of page gets.
+    fn door(&self, kind: usize) -> u32 {
+        self.lobby.unwrap_or(self.setup.kinds[kind].gate)
     }
 
     fn goes_on(&self, at: Micros) -> bool {
@@ -132,44 +177,27 @@ impl Shop {
         !all_done && at < self.setup.length && at - self.heard < self.setup.silence
     }
 
-    fn new(setup: ShopSetup) -> Shop {
-        let auto = Choice::default();
-        let terms = |run_ready| Terms {
-            bound: setup.bound,
-            run_ready,
-            history: 100,
-            wait_limit: auto,
-            re_access: auto,
-            slot_period: Micros::from_secs(10),
-            slot_tickets: auto,
-            lifetime: Micros::from_secs(300),
-            prime: Micros::from_secs(5).max(setup.bound),
-            horizon: Micros::from_secs(24 * 3600),
-            poll: Micros::from_secs(3),
-            share: auto,
-            overbook: auto,
-            per_client: Choice {
-                how: crate::room::terms::how::FIXED,
-                n: u32::MAX,
-            },
-            bind: 0,
-            parked: 2000,
-            progress: u32::from(setup.progress),
-            ..Terms::EMPTY
-        };
-        let [light, heavy] = setup.pace;
-        let mut state = State::with_sessions(
-            &[terms(light.start), terms(heavy.start)],
-            terms(8),
-            setup.starts,
-            4096,
-            77,
-        );
+    fn new(setup: Site) -> Shop {
+        let terms: Vec<Terms> = setup.gates.iter().map(|(terms, _)| *terms).collect();
+        let pace: Vec<_> = setup.gates.iter().map(|(_, pace)| *pace).collect();
+        let sessions = setup.sessions.map(|s| (s.lobby, s.starts, s.most));
+        let parked = setup.workers.map_or(0, |workers| workers.places(0));
+        let places = PLACES.max(parked as usize);
+        let mut state = State::with_pages(&terms, sessions, places, 77);
         state.child_starts();
-        state.pace_pages(&setup.pace, Micros::ZERO);
+        state.pace_pages(&pace, Micros::ZERO);
+        if let Some(workers) = setup.workers {
+            state.share_places(workers);
+        }
+        let kinds = setup.kinds.len();
+        let clients = match &setup.coming {
+            Coming::Within(clients, _) => *clients,
+            Coming::At(times) => times.len(),
+        };
         let mut shop = Shop {
-            setup,
+            lobby: setup.sessions.map(|_| terms.len() as u32),
             rng: Rng::new(setup.seed, 0),
+            setup,
             now: Micros::ZERO,
             events: BinaryHeap::new(),
             clients: Vec::new(),
@@ -182,26 +210,67 @@ impl Shop {
             looks: 0,
             inside: 0,
             heard: OPENS,
-            left: setup.clients,
-            outcome: Outcome::default(),
+            left: clients,
+            outcome: Outcome {
+                response_s: vec![Vec::new(); kinds],
+                total_s: vec![Vec::new(); kinds],
+                broken_off: vec![0; kinds],
+                ..Outcome::default()
+            },
         };
-        for client in 0..setup.clients {
-            let coin = usize::from(shop.rng.chance(0.5));
-            shop.clients.push(Client {
-                page: 0,
-                key: 0,
-                ticket: None,
-                patience: setup.timeouts[coin],
-                due: Micros::ZERO,
-                came: None,
-                inside: false,
-            });
-            let within = setup.within.as_secs_f64() * shop.rng.unit();
-            let first = OPENS + Micros::from_secs_f64(within);
-            shop.at(first, Event::Ask(client));
-        }
+        (0..clients).for_each(|client| shop.invite(client));
         shop.at(LOOK, Event::Tick);
         shop
+    }
+
+    fn invite(&mut self, client: usize) {
+        let patience = match self.setup.patience {
+            Patience::Returns(timeouts) => timeouts[usize::from(self.rng.chance(0.5))],
+            Patience::Goes(Micros::MAX) => Micros::MAX,
+            Patience::Goes(mean) => {
+                Micros::from_secs_f64(self.rng.exponential(mean.as_secs_f64())).max(Micros(1))
+            }
+        };
+        let (first, pages) = match &self.setup.coming {
+            Coming::Within(_, span) => {
+                let within = span.as_secs_f64() * self.rng.unit();
+                (Micros::from_secs_f64(within), None)
+            }
+            Coming::At(times) => (times[client].0, Some(times[client].1)),
+        };
+        let pages = match &self.setup.order {
+            Order::Listed => self.setup.kinds.len(),
+            Order::Drawn(n, _) => pages.unwrap_or(*n) as usize,
+        };
+        let kind = self.kind_of(0);
+        let asks = self.setup.asks;
+        self.clients.push(Client {
+            page: 0,
+            pages,
+            kind,
+            key: 0,
+            ticket: None,
+            asks: asks >= 1.0 || (asks > 0.0 && self.rng.chance(asks)),
+            patience,
+            since: None,
+            due: Micros::ZERO,
+            came: None,
+            inside: false,
+        });
+        self.at(OPENS + first, Event::Ask(client));
+    }
+
+    /// Of which kind a visit's page is.
+    fn kind_of(&mut self, page: usize) -> usize {
+        let Order::Drawn(_, shares) = &self.setup.order else {
+            return page;
+        };
+        let mut left = self.rng.unit();
+        let drawn = shares.iter().position(|share| {
+            left -= share;
+            left < 0.0
+        });
+        drawn.unwrap_or(shares.len() - 1)
     }
 
     fn at(&mut self, when: Micros, event: Event) {
@@ -213,7 +282,9 @@ impl Shop {
     /// How fast jobs go, light and heavy: the processors are shared, and searches are in each
     /// other's way.
     fn speeds(&self) -> [f64; 2] {
-        let share = (self.setup.processors / self.jobs.len().max(1) as f64).min(1.0);
+        let jobs = self.jobs.len();
+        let share = (self.setup.processors / jobs.max(1) as f64).min(1.0);
+        let share = share * self.setup.curve.at(jobs);
         let others = self.searches.saturating_sub(2) as f64;
         [share, share / (1.0 + self.setup.contention * others)]
     }
@@ -250,7 +321,10 @@ impl Shop {
             self.leave_room(&job, &access);
             if !access.orphan {
                 let response_s = (self.now - access.asked).as_secs_f64();
-                self.outcome.response_s[access.page].push(response_s);
+                self.outcome.response_s[access.kind].push(response_s);
+                let since = self.clients[access.client].since.take();
+                let total = self.now - since.unwrap_or(access.asked);
+                self.outcome.total_s[access.kind].push(total.as_secs_f64());
                 self.turns_page(access.client);
             }
         }
@@ -288,19 +362,19 @@ impl Shop {
         });
         self.woken(&wakes);
         if whole {
-            let gates = self.state.gates();
-            let queued = gates[..LOBBY as usize].iter().map(|gate| gate.queue.len());
-            let pages = LOBBY as usize;
+            let (gates, permits) = (self.state.gates(), self.state.all_permits());
+            let pages = self.setup.gates.len();
+            let queued = gates[..pages].iter().map(|gate| gate.queue.len());
+            let selling = self.selling();
             self.outcome.course.push(Second {
                 at: (now - OPENS).as_secs_f64(),
                 queue: f64::from(queued.sum::<u32>()) / pages as f64,
                 waiting: [
-                    gates[LOBBY as usize].queue.len(),
-                    self.state.all_permits()[LOBBY as usize].outstanding(),
+                    selling.clone().map(|gate| gates[gate].queue.len()).sum(),
+                    selling.map(|gate| permits[gate].outstanding()).sum(),
                 ],
                 interval: self.state.starts().interval.seconds(),
-                limits: [LIGHT_GATE, HEAVY_GATE]
-                    .map(|gate| self.state.all_permits()[gate as usize].limit()),
+                limits: permits[..pages].iter().map(|page| page.limit()).collect(),
             });
         }
     }

@@ -21,7 +21,7 @@ use crate::room::terms::Terms;
 use crate::room::wakes::Wakes;
 use crate::room::{Room, Tables};
 use crate::sqs::page_scheduler::{Pace, Pacer, PageScheduler};
-use crate::sqs::sessions::{SessionSet, Sessions};
+use crate::sqs::sessions::{SessionSet, Sessions, sets_for};
 use crate::telepoll;
 
 /// Polls a second, at most.
@@ -91,28 +91,29 @@ impl State {
         state
     }
 
-    /// A room with sessions: pages with these settings, and a session gate, which is the last gate.
-    pub fn with_sessions(
+    /// A room whose pages have these settings, and, where it has sessions (at most so many), a session
+    /// gate, which is the last gate.
+    pub fn with_pages(
         pages: &[Terms],
-        lobby: Terms,
-        starts: StartTerms,
+        sessions: Option<(Terms, StartTerms, u64)>,
         places: usize,
         epoch: u64,
     ) -> State {
-        let n = pages.len() + 1;
-        let mut state = State::new(lobby, places, 1, epoch);
+        let lobby = sessions.map(|(lobby, ..)| lobby);
+        let n = pages.len() + usize::from(lobby.is_some());
+        let mut state = State::new(Terms::EMPTY, places, 1, epoch);
         state.gates = Gate::unused(n);
         state.permits = (0..n).map(|_| Permits::default()).collect();
         state.recent = (0..n).map(|_| Recent::default()).collect();
         state.pages = vec![Page::EMPTY; n];
-        state.sets = vec![SessionSet::default(); 256];
-        state.rooms[0].session_gate = n as u32;
         state.rooms[0].n_pages = pages.len() as u32;
-        for (at, terms) in pages.iter().chain([&lobby]).enumerate() {
+        let lobby_number = lobby.map_or(0, |_| n as u32);
+        state.rooms[0].session_gate = lobby_number;
+        for (at, terms) in pages.iter().chain(&lobby).enumerate() {
             let gate = &mut state.gates[at];
-            let is_lobby = at + 1 == n;
+            let is_lobby = at == pages.len();
             gate.kind = if is_lobby { SESSION } else { PAGE };
-            gate.lobby = if is_lobby { 0 } else { n as u32 };
+            gate.lobby = if is_lobby { 0 } else { lobby_number };
             gate.room_hash = name_hash("sim");
             gate.gate_hash = name_hash(&at.to_string());
             gate.terms = *terms;
@@ -124,11 +125,14 @@ impl State {
             }
         }
         state.pacing = (0..n).map(|_| PageScheduler::EMPTY).collect();
-        state.starts[0].set(starts);
+        if let Some((_, starts, most)) = sessions {
+            state.sets = vec![SessionSet::default(); sets_for(most) as usize];
+            state.starts[0].set(starts);
+        }
         state
     }
 
-    /// The limits of the pages of a room with sessions: fixed, or found by themselves.
+    /// The limits of the pages: fixed, or found by themselves.
     pub fn pace_pages(&mut self, pace: &[Pace], now: Micros) {
         let pages = self.pacing.iter_mut().zip(self.permits.iter());
         for ((page, permits), pace) in pages.zip(pace) {
@@ -144,6 +148,12 @@ impl State {
     /// The room's starts, to look at.
     pub fn starts(&self) -> &Starts {
         &self.starts[0]
+    }
+
+    /// Places are shared out among the gates as these workers allow.
+    pub fn share_places(&mut self, workers: Workers) {
+        self.workers = workers;
+        self.locked(|tables, _| tables.share_places());
     }
 
     /// All gates, to look at.

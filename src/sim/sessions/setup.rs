@@ -1,7 +1,11 @@
-//! [`ShopSetup`]: what a simulated shop is made of, and [`Outcome`]: what it came to.
+//! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as one; and [`Outcome`]:
+//! what it came to.
 
 use crate::micros::Micros;
+use crate::room::children::Workers;
 use crate::room::starts::StartTerms;
+use crate::room::terms::{Choice, Terms, how};
+use crate::sim::server::{Curve, Law, Service};
 use crate::sqs::page_scheduler::{Pace, law};
 
 /// Pages of a session, and which of them is heavy.
@@ -31,6 +35,102 @@ pub enum Think {
     Fixed(f64),
     /// Exponential with this mean, seconds.
     Exponential(f64),
+}
+
+/// A kind of page.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Kind {
+    /// Its gate, of [`Site::gates`].
+    pub gate: u32,
+    /// Work of one.
+    pub service: Service,
+    /// Those under way are in each other's way, see [`Site::contention`].
+    pub heavy: bool,
+}
+
+/// Which pages a visit has.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Order {
+    /// Each of [`Site::kinds`], one after the other.
+    Listed,
+    /// So many, each of a kind drawn by these shares, which add up to 1.
+    Drawn(u32, Vec<f64>),
+}
+
+/// When visitors come for the first time.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Coming {
+    /// So many within this span.
+    Within(usize, Micros),
+    /// At these times, since the beginning; each with so many pages of [`Order::Drawn`].
+    At(Vec<(Micros, u32)>),
+}
+
+/// How long visitors wait.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Patience {
+    /// For each answer one of the two, by a coin; who has broken off begins again at the second page.
+    Returns([Micros; 2]),
+    /// For each page, tickets and all, exponential with this mean ([`Micros::MAX`]: as long as it
+    /// takes); who has lost it goes for good.
+    Goes(Micros),
+}
+
+/// The sessions of a site's room.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionTerms {
+    /// Settings of the session gate.
+    pub lobby: Terms,
+    /// How sessions start.
+    pub starts: StartTerms,
+    /// Any page starts one; else the first.
+    pub anywhere: bool,
+    /// The last page ends it; else the time it is idle.
+    pub ends: bool,
+    /// The table has room for so many.
+    pub most: u64,
+}
+
+/// What a site is made of.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// Who comes when.
+    pub coming: Coming,
+    /// Each has one visit, and the run ends with the last; else he begins another when he has
+    /// finished one.
+    pub once: bool,
+    /// Time to think.
+    pub think: Think,
+    /// When they break off.
+    pub patience: Patience,
+    /// What keeps order.
+    pub way: Way,
+    /// The pages' gates and how their permits are found.
+    pub gates: Vec<(Terms, Pace)>,
+    /// None: each page gate sells its own tickets.
+    pub sessions: Option<SessionTerms>,
+    /// The server's workers; none: there are always enough.
+    pub workers: Option<Workers>,
+    /// Pages.
+    pub kinds: Vec<Kind>,
+    /// Which of them a visit has.
+    pub order: Order,
+    /// Processors that share the work.
+    pub processors: f64,
+    /// What they do of it when many share them.
+    pub curve: Curve,
+    /// What each heavy page beyond the second takes of the others' speed.
+    pub contention: f64,
+    /// The pages of so many ticket holders ask whether they may come earlier.
+    pub asks: f64,
+    /// They come up to so many seconds after the time they were told.
+    pub reaction_s: f64,
+    /// It goes on no longer; a run in which no visit has ended for `silence` neither.
+    pub length: Micros,
+    /// See `length`.
+    pub silence: Micros,
 }
 
 /// What a shop is made of.
@@ -79,6 +179,88 @@ pub struct ShopSetup {
     pub silence: Micros,
 }
 
+/// Gates of a shop: light pages, the heavy one.
+const LIGHT_GATE: u32 = 0;
+const HEAVY_GATE: u32 = 1;
+/// Sessions that a shop's table has room for.
+const MOST: u64 = 3072;
+
+impl ShopSetup {
+    /// The shop as a site: log in, browse three pages, search, buy, log out.
+    pub fn site(&self) -> Site {
+        let kind = |page: usize| {
+            let heavy = usize::from(page == HEAVY);
+            Kind {
+                gate: match heavy == 1 || self.one_gate {
+                    true => HEAVY_GATE,
+                    false => LIGHT_GATE,
+                },
+                service: Service {
+                    mean_s: self.work_s[heavy],
+                    law: Law::Uniform(self.spread[heavy]),
+                },
+                heavy: heavy == 1,
+            }
+        };
+        Site {
+            seed: self.seed,
+            coming: Coming::Within(self.clients, self.within),
+            once: self.once,
+            think: self.think,
+            patience: Patience::Returns(self.timeouts),
+            way: self.way,
+            gates: self
+                .pace
+                .map(|pace| (self.terms(pace.start), pace))
+                .to_vec(),
+            sessions: Some(SessionTerms {
+                lobby: self.terms(8),
+                starts: self.starts,
+                anywhere: false,
+                ends: true,
+                most: MOST,
+            }),
+            workers: None,
+            kinds: (0..PAGES).map(kind).collect(),
+            order: Order::Listed,
+            processors: self.processors,
+            curve: Curve::default(),
+            contention: self.contention,
+            asks: f64::from(u8::from(self.asks)),
+            reaction_s: self.reaction_s,
+            length: self.length,
+            silence: self.silence,
+        }
+    }
+
+    fn terms(&self, run_ready: u32) -> Terms {
+        let auto = Choice::default();
+        Terms {
+            bound: self.bound,
+            run_ready,
+            history: 100,
+            wait_limit: auto,
+            re_access: auto,
+            slot_period: Micros::from_secs(10),
+            slot_tickets: auto,
+            lifetime: Micros::from_secs(300),
+            prime: Micros::from_secs(5).max(self.bound),
+            horizon: Micros::from_secs(24 * 3600),
+            poll: Micros::from_secs(3),
+            share: auto,
+            overbook: auto,
+            per_client: Choice {
+                how: how::FIXED,
+                n: u32::MAX,
+            },
+            bind: 0,
+            parked: 2000,
+            progress: u32::from(self.progress),
+            ..Terms::EMPTY
+        }
+    }
+}
+
 /// A limit that stays.
 pub fn fixed(limit: u32) -> Pace {
     Pace {
@@ -111,26 +293,34 @@ pub struct Outcome {
     pub done_s: Option<f64>,
     /// From a visitor's first request to the end of his session, seconds, as they ended.
     pub took_s: Vec<f64>,
-    /// From request to page, seconds, by page, as they came.
-    pub response_s: [Vec<f64>; PAGES],
-    /// Times that a visitor broke off, by page.
-    pub broken_off: [u64; PAGES],
-    /// Pages after the first that a visitor broke off or was refused.
+    /// From request to page, seconds, by kind of page, as they came.
+    pub response_s: Vec<Vec<f64>>,
+    /// The same from the first request for it, tickets and all.
+    pub total_s: Vec<Vec<f64>>,
+    /// Times that a visitor broke off, by kind of page.
+    pub broken_off: Vec<u64>,
+    /// Pages after the first that a visitor broke off or, where there are sessions, was refused.
     pub mid_session: u64,
+    /// Visitors who went for good, before or after their first page.
+    pub gone: u64,
     /// Refused members: there must be none.
     pub members_refused: u64,
-    /// Refused at the first page with a ticket,
+    /// Refused with a ticket where one is sold (with sessions: at the first page),
     pub tickets: u64,
     /// or with none.
     pub untold: u64,
-    /// Tickets presented in their prime window and not let in.
+    /// From these refusals to the ticket's time, seconds.
+    pub told_s: Vec<f64>,
+    /// Pages asked for.
+    pub requests: u64,
+    /// Tickets presented in their prime window and not let in, or put off twice.
     pub broken: u64,
     /// The schedulers, second by second.
     pub course: Vec<Second>,
 }
 
 /// A second of a shop's course.
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
+#[derive(Clone, Default, Debug, PartialEq)]
 pub struct Second {
     /// Since the beginning, seconds.
     pub at: f64,
@@ -138,10 +328,10 @@ pub struct Second {
     pub queue: f64,
     /// The session interval, seconds.
     pub interval: f64,
-    /// Visitors who wait to start, and tickets that are out.
+    /// Visitors who wait where tickets are sold, and tickets that are out.
     pub waiting: [u32; 2],
-    /// Limits of the light pages and of the heavy one.
-    pub limits: [u32; 2],
+    /// Limits of the pages.
+    pub limits: Vec<u32>,
 }
 
 impl Outcome {

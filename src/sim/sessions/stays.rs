@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Access, Event, HEAVY, Job, PAGES, Shop, Stand, arrival};
+use super::{Access, Event, Job, Kind, Met, Patience, Shop, Stand, arrival};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::room::gate::Leaving;
@@ -21,10 +21,12 @@ impl Shop {
             owner: access.owner,
             entered: access.asked,
             granted: job.granted,
-            ..Leaving::default()
+            ..self.met(access)
         };
         let (now, mut stay) = (self.now, access.stay);
-        let last = !access.orphan && access.page == PAGES - 1;
+        let ends = self.setup.sessions.is_some_and(|sessions| sessions.ends);
+        let pages = self.clients[access.client].pages;
+        let last = ends && !access.orphan && access.page + 1 == pages;
         let (_, wakes) = self.state.locked(|tables, wakes| {
             if let Some(mut page) = tables.gate(stay.page, now, wakes) {
                 page.leave(&leaving);
@@ -39,23 +41,51 @@ impl Shop {
         self.woken(&wakes);
     }
 
+    /// What a page gate that sells tickets is told of an access; a session gate's members have their
+    /// places by another law, and what they met is asked for nowhere.
+    fn met(&self, access: &Access) -> Leaving {
+        let met = match self.lobby {
+            None => access.met,
+            Some(_) => Met::default(),
+        };
+        Leaving {
+            waited: met.waited,
+            queue: met.queue,
+            predicted: met.predicted,
+            slot: met.redeemed.map_or(0, |ticket| ticket.slot),
+            index: met.redeemed.map_or(0, |ticket| ticket.index),
+            ..Leaving::default()
+        }
+    }
+
     pub(super) fn enters(&mut self, token: u64, key: u64) {
         let access = &self.accesses[&token];
         let (now, mut stay) = (self.now, access.stay);
         let keys = [key];
+        let anywhere = self.setup.sessions.is_some_and(|s| s.anywhere);
         let asks = Asks {
             keys: if key == 0 { &[] } else { &keys },
-            starts: access.page == 0,
+            starts: anywhere || access.page == 0,
         };
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
         let arrival = arrival(access.owner, &tickets, access.client);
-        let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
-            let (verdict, _) = tables.enter_stay(&mut stay, asks, &arrival, now, wakes);
+        let in_sessions = self.lobby.is_some();
+        let ((verdict, redeemed, alarm), wakes) = self.state.locked(|tables, wakes| {
+            let (verdict, redeemed) = match in_sessions {
+                true => tables.enter_stay(&mut stay, asks, &arrival, now, wakes),
+                false => {
+                    let page = tables.gate(stay.page, now, wakes);
+                    let entered = page.map(|mut page| (page.enter(&arrival), page.redeemed.take()));
+                    entered.map_or((None, None), |(verdict, redeemed)| {
+                        (Some(verdict), redeemed)
+                    })
+                }
+            };
             let alarm = match &verdict {
                 Some(Verdict::Wait(seat)) => tables.alarm_of(&stay, seat.place, now, wakes),
                 _ => None,
             };
-            (verdict, alarm)
+            (verdict, redeemed, alarm)
         });
         // In httpd most members come in without the lock, and are counted there.
         if let Some(Verdict::Run(_)) = verdict
@@ -64,6 +94,9 @@ impl Shop {
             permits.passed.fetch_add(1, Relaxed);
         }
         self.set_stay(token, stay);
+        if let Some(access) = self.accesses.get_mut(&token) {
+            access.met.redeemed = redeemed;
+        }
         self.told(token, verdict, alarm);
         self.woken(&wakes);
     }
@@ -84,9 +117,15 @@ impl Shop {
         let (now, mut stay) = (self.now, access.stay);
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
         let arrival = arrival(access.owner, &tickets, access.client);
+        let in_sessions = self.lobby.is_some();
         let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
             let before = stay.gate;
-            let verdict = tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes);
+            let verdict = match in_sessions {
+                true => tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes),
+                false => tables
+                    .gate(stay.gate, now, wakes)
+                    .and_then(|mut page| page.look_up(place, &mut until, &arrival)),
+            };
             let place = match &verdict {
                 Some(Verdict::Wait(seat)) => seat.place,
                 None if stay.gate == before => place,
@@ -121,17 +160,33 @@ impl Shop {
         match verdict {
             None => self.runs(token, u32::MAX),
             Some(Verdict::Run(permit)) => self.runs(token, permit),
-            Some(Verdict::Wait(seat)) => self.waits(token, seat.place, seat.until, alarm),
+            Some(Verdict::Wait(seat)) => {
+                if let Some(access) = self.accesses.get_mut(&token) {
+                    access.met = Met {
+                        waited: true,
+                        queue: seat.queue,
+                        predicted: seat.predicted,
+                        redeemed: seat.redeemed.or(access.met.redeemed),
+                    };
+                }
+                self.waits(token, seat.place, seat.until, alarm);
+            }
             Some(Verdict::Refuse(refusal)) => {
                 let access = self.accesses.remove(&token).expect("it has just been told");
                 if access.orphan {
                     return;
                 }
                 self.outcome.members_refused += u64::from(access.stay.session != 0);
-                match access.page {
-                    0 if refusal.ticket.is_some() => self.outcome.tickets += 1,
-                    0 => self.outcome.untold += 1,
-                    _ => self.outcome.mid_session += 1,
+                match refusal.ticket {
+                    _ if access.page > 0 && self.lobby.is_some() => self.outcome.mid_session += 1,
+                    None => self.outcome.untold += 1,
+                    // Shown again before its time.
+                    held if held == access.ticket => {}
+                    Some(ticket) => {
+                        self.outcome.tickets += 1;
+                        let told_s = (ticket.start - self.now).as_secs_f64();
+                        self.outcome.told_s.push(told_s);
+                    }
                 }
                 if self.is_deaf() {
                     return self.thinks(access.client);
@@ -139,7 +194,11 @@ impl Shop {
                 let client = &mut self.clients[access.client];
                 client.ticket = refusal.ticket;
                 client.due = self.now + refusal.retry_after;
-                self.page_waits(access.client, true);
+                let waited = client.due - client.since.unwrap_or(self.now);
+                match self.setup.patience {
+                    Patience::Goes(_) if waited > client.patience => self.gives_up(access.client),
+                    _ => self.page_waits(access.client, true),
+                }
             }
         }
     }
@@ -150,7 +209,7 @@ impl Shop {
             return;
         };
         access.stand = Stand::Runs;
-        let heavy = access.page == HEAVY;
+        let Kind { service, heavy, .. } = self.setup.kinds[access.kind];
         if !access.orphan {
             let client = &mut self.clients[access.client];
             client.ticket = None;
@@ -162,9 +221,7 @@ impl Shop {
                     .locked(|tables, _| tables.membership().name(stay, owner, key, now));
             }
         }
-        let spread = self.setup.spread[usize::from(heavy)];
-        let factor = 1.0 - spread + 2.0 * spread * self.rng.unit();
-        let left_s = self.setup.work_s[usize::from(heavy)] * factor;
+        let left_s = service.draw(&mut self.rng);
         self.searches += usize::from(heavy);
         self.jobs.push(Job {
             token,

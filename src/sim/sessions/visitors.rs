@@ -1,9 +1,6 @@
 //! Visitors of a shop: they ask for pages, think, hold tickets, break off.
 
-use super::{
-    Access, Event, HEAVY, HEAVY_GATE, LIGHT_GATE, LOBBY, OPENS, PAGES, Shop, Stand, Think, Way,
-    hash_of,
-};
+use super::{Access, Event, Met, OPENS, Patience, Shop, Stand, Think, Way, hash_of};
 use crate::micros::Micros;
 use crate::room::arrival::bind_of;
 use crate::room::owner::Owner;
@@ -15,7 +12,7 @@ impl Shop {
         let now = self.now;
         let client = &mut self.clients[at];
         client.page += 1;
-        if client.page == PAGES {
+        if client.page == client.pages {
             self.heard = now;
             let came = client.came.take().unwrap_or(now);
             self.outcome.sessions += 1;
@@ -25,14 +22,29 @@ impl Shop {
                 self.inside -= 1;
             }
             if self.setup.once {
-                self.left -= 1;
-                if self.left == 0 {
-                    self.outcome.done_s = Some((now - OPENS).as_secs_f64());
-                }
-                return;
+                return self.goes_home();
             }
         }
+        let page = self.clients[at].page;
+        self.clients[at].kind = self.kind_of(page);
         self.thinks(at);
+    }
+
+    fn goes_home(&mut self) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.outcome.done_s = Some((self.now - OPENS).as_secs_f64());
+        }
+    }
+
+    /// He has lost his patience, and goes for good.
+    pub(super) fn gives_up(&mut self, at: usize) {
+        let client = &self.clients[at];
+        self.outcome.broken_off[client.kind] += 1;
+        self.outcome.mid_session += u64::from(client.page > 0);
+        self.outcome.gone += 1;
+        self.heard = self.now;
+        self.goes_home();
     }
 
     pub(super) fn thinks(&mut self, at: usize) {
@@ -50,6 +62,7 @@ impl Shop {
         let (now, token) = (self.now, owner.0);
         let client = &mut self.clients[at];
         client.came.get_or_insert(now);
+        let since = *client.since.get_or_insert(now);
         if let Way::SessionLimit(most) = self.setup.way
             && client.page == 0
             && !client.inside
@@ -60,26 +73,34 @@ impl Shop {
             }
             (client.inside, self.inside) = (true, self.inside + 1);
         }
-        let heavy = client.page == HEAVY || self.setup.one_gate;
+        self.outcome.requests += 1;
+        let page = self.setup.kinds[client.kind].gate;
         let access = Access {
             client: at,
             page: client.page,
+            kind: client.kind,
             owner,
             stay: Stay {
                 room: 0,
-                lobby: LOBBY,
-                page: if heavy { HEAVY_GATE } else { LIGHT_GATE },
+                lobby: self.lobby.unwrap_or(page),
+                page,
+                gate: page,
                 ..Stay::default()
             },
             asked: now,
             stand: Stand::Runs,
+            met: Met::default(),
             ticket: client.ticket,
             orphan: false,
         };
         let key = client.key;
         let patience = client.patience;
+        let from = match self.setup.patience {
+            Patience::Returns(_) => now,
+            Patience::Goes(_) => since,
+        };
         if patience < Micros::MAX {
-            self.at(now + patience, Event::BreakOff(token));
+            self.at((from + patience).max(now), Event::BreakOff(token));
         }
         self.accesses.insert(token, access);
         match self.has_room() {
@@ -93,14 +114,14 @@ impl Shop {
         let client = &self.clients[at];
         let remaining = client.due - self.now;
         let id = client.ticket.map_or(0, |ticket| ticket.id);
-        let lobby = &self.state.all_permits()[LOBBY as usize];
+        let lobby = &self.state.all_permits()[self.door(client.kind) as usize];
         let (asks, out) = (&lobby.calls.asks, lobby.outstanding());
         let next = match begins {
             true => asks.begin(id, self.now, remaining, out),
             false => asks.next(id, self.now, remaining, out),
         };
         let next = next.unwrap_or(remaining);
-        if self.setup.asks && client.ticket.is_some() && next < remaining {
+        if client.asks && client.ticket.is_some() && next < remaining {
             return self.at(self.now + next, Event::Poll(at));
         }
         let late = Micros::from_secs_f64(self.setup.reaction_s * self.rng.unit());
@@ -112,9 +133,10 @@ impl Shop {
             return;
         };
         let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
-        let looks = (self.state.all_permits()[LOBBY as usize].calls).look_is_due(now);
+        let door = self.door(self.clients[at].kind);
+        let looks = (self.state.all_permits()[door as usize].calls).look_is_due(now);
         let (turn, wakes) = self.state.locked(|tables, wakes| {
-            let mut lobby = tables.gate(LOBBY, now, wakes)?;
+            let mut lobby = tables.gate(door, now, wakes)?;
             if looks {
                 lobby.look_round();
             }
@@ -151,12 +173,18 @@ impl Shop {
             });
             self.woken(&wakes);
         }
+        if matches!(self.setup.patience, Patience::Goes(_)) {
+            return self.gives_up(at);
+        }
         let client = &mut self.clients[at];
-        self.outcome.broken_off[client.page] += 1;
+        self.outcome.broken_off[client.kind] += 1;
+        client.since = None;
         if client.page > 0 {
             self.outcome.mid_session += 1;
             client.page = 1;
         }
+        let page = client.page;
+        self.clients[at].kind = self.kind_of(page);
         self.thinks(at);
     }
 }

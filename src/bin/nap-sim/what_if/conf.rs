@@ -2,25 +2,38 @@
 //! messages, so that what is simulated is what will run.
 //!
 //! Only `<NapRoom>` sections are read, the server's own `Nap...` lines and what the MPM is told of
-//! workers. Files that are included are not looked into.
+//! workers. Files that are included are not looked into. Which page a URL belongs to is not asked
+//! here, so regular expressions are not looked at.
 
 use std::path::Path;
 
-use mod_nap::conf::{Directive, RoomConf, ServerConf};
+use mod_nap::conf::{Directive, Remark, RoomConf, ServerConf};
 use mod_nap::ffi;
 use mod_nap::room::children::Workers;
 use mod_nap::room::terms::Terms;
+use mod_nap::sim::sessions::SessionTerms;
 use mod_nap::sqs::page_scheduler::Pace;
 
 use super::words;
 
-/// What a file says of a room.
+/// A gate of a room.
 #[derive(Debug)]
-pub struct Configured {
-    /// Its gate's settings.
+pub struct GateConf {
+    /// Of its page; the room's own: of the room.
+    pub name: String,
+    /// Its settings.
     pub terms: Terms,
     /// How its limit is found.
     pub pace: Pace,
+}
+
+/// What a file says of a room.
+#[derive(Debug)]
+pub struct Configured {
+    /// Its own gate, then those of its pages.
+    pub gates: Vec<GateConf>,
+    /// Its sessions.
+    pub sessions: Option<SessionTerms>,
     /// The server's workers; none: the file does not say.
     pub workers: Option<Workers>,
     /// What of it is not simulated.
@@ -28,10 +41,9 @@ pub struct Configured {
 }
 
 /// In rooms and servers, but not for the gate that is simulated here.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 9] = [
     "NapEngine",
     "NapUse",
-    "NapPage",
     "NapExempt",
     "NapPriority",
     "NapStatic",
@@ -41,9 +53,21 @@ const ELSEWHERE: [&str; 10] = [
     "NapTicketLog",
 ];
 
+/// Sessions that the table has room for where `NapTables` says nothing.
+const SESSIONS: u64 = 16 << 10;
+
+/// A room while its file is read.
+struct Draft {
+    conf: RoomConf,
+    pages: Vec<RoomConf>,
+    /// `NapSession` has said which page starts a session, and which ends it.
+    starts: bool,
+    ends: bool,
+}
+
 /// What is known while a file is read.
 struct Reader {
-    rooms: Vec<RoomConf>,
+    rooms: Vec<Draft>,
     server: ServerConf,
     /// Inside `<NapRoom>`.
     inside: bool,
@@ -102,17 +126,26 @@ impl Reader {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         match name.to_ascii_lowercase().as_str() {
             "<naproom" => {
-                self.rooms
-                    .push(RoomConf::new(args.first().copied().unwrap_or(""))?);
+                self.rooms.push(Draft {
+                    conf: RoomConf::new(args.first().copied().unwrap_or(""))?,
+                    pages: Vec::new(),
+                    starts: false,
+                    ends: false,
+                });
                 self.inside = true;
             }
             "</naproom" => self.inside = false,
             "<nappage" => {
+                self.begin_page(&args)?;
                 self.page = true;
-                self.remark("NapPage");
             }
             "</nappage" => self.page = false,
-            _ if self.page => {}
+            "nappage" => self.begin_page(&args)?,
+            "include" | "includeoptional" => {
+                let file = args.first().copied().unwrap_or_default();
+                self.remarks
+                    .push(format!("{name} {file} is not looked into"));
+            }
             "loadmodule" if args.first() == Some(&"mpm_prefork_module") => self.server.threaded = 0,
             "threadsperchild" => self.server.threads_per_child = words::count(one(name, &args)?)?,
             "maxrequestworkers" | "maxclients" => {
@@ -121,6 +154,30 @@ impl Reader {
             lower if lower.starts_with("nap") => self.directive(name, &args)?,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// `NapPage name regex`, as a line or as a section.
+    fn begin_page(&mut self, args: &[&str]) -> Result<(), String> {
+        let Some(room) = self.rooms.last_mut().filter(|_| self.inside) else {
+            return Err("NapPage belongs inside <NapRoom>".to_owned());
+        };
+        let name = match args {
+            [name, _] => *name,
+            [name, _, _] => {
+                let why = "room= is not simulated: give the page a gate of its own";
+                return Err(format!("NapPage {name}: {why}"));
+            }
+            _ => return Err("NapPage: wants a name and a regular expression".to_owned()),
+        };
+        let page = RoomConf::new_page(&room.conf, name)?;
+        if room.pages.iter().any(|known| known.page == page.page) {
+            let room = room.conf.name.as_str();
+            return Err(format!(
+                "NapPage {name}: room {room} has a page of this name already"
+            ));
+        }
+        room.pages.push(page);
         Ok(())
     }
 
@@ -134,9 +191,17 @@ impl Reader {
             .iter()
             .copied()
             .find(|which| is(&which.name()));
+        let in_force = |arg: &&str| arg.to_ascii_lowercase().starts_with("base=");
+        if known == Some(Directive::Poll) && !args.iter().all(in_force) {
+            self.remark("NapPoll's rate=, mode=, k= or form=");
+        }
         match (known, self.rooms.last_mut().filter(|_| self.inside)) {
             (Some(Directive::TicketStatus), _) => Ok(()),
-            (Some(which), Some(room)) => room.directive(which, args),
+            (Some(which), Some(room)) => match room.pages.last_mut().filter(|_| self.page) {
+                Some(page) => page.directive(which, args),
+                None if which == Directive::Session => room.session(args),
+                None => room.conf.directive(which, args),
+            },
             (Some(which), None) => self.server.directive(which, args),
             (None, _) => Err(unknown(name)),
         }
@@ -150,7 +215,11 @@ impl Reader {
     }
 
     fn room(mut self, name: Option<&str>) -> Result<Configured, String> {
-        let names: Vec<&str> = self.rooms.iter().map(|room| room.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .rooms
+            .iter()
+            .map(|room| room.conf.name.as_str())
+            .collect();
         let at = match (name, names.len()) {
             (_, 0) => return Err("it has no <NapRoom>".to_owned()),
             (None, 1) => Some(0),
@@ -173,21 +242,70 @@ impl Reader {
         if server.threaded != 0 && server.threads_per_child == 0 {
             server.threads_per_child = 25;
         }
-        let mut room = self.rooms[at];
-        if let Some(remark) = room.finish(server)? {
-            self.remarks.push(remark.0);
-        }
         let workers = Workers {
             per_pool: server.pool(),
             reserve: server.reserve_of_pool(),
             threaded: server.threaded,
             pools: server.pools(),
         };
+        let mut room = self.rooms.swap_remove(at);
+        if let Some(remark) = room.finish(server)? {
+            self.remarks.push(remark.0);
+        }
         Ok(Configured {
-            terms: ffi::terms(&room, 0),
-            pace: ffi::pace(&room),
+            gates: room.gates(),
+            sessions: room.sessions(server),
             workers: (server.max_workers != 0).then_some(workers),
             remarks: self.remarks,
+        })
+    }
+}
+
+impl Draft {
+    /// `NapSession`; what starts and what ends a session is the shim's, in httpd too.
+    fn session(&mut self, args: &[&str]) -> Result<(), String> {
+        let begins = |arg: &&str, with: &str| arg.to_ascii_lowercase().starts_with(with);
+        self.starts = args.iter().any(|arg| begins(arg, "start="));
+        self.ends = args.iter().any(|arg| begins(arg, "end="));
+        let rest: Vec<&str> = args
+            .iter()
+            .copied()
+            .filter(|arg| !begins(arg, "start=") && !begins(arg, "end="))
+            .collect();
+        self.conf.directive(Directive::Session, &rest)
+    }
+
+    /// Defaults and checks, in httpd's order: pages take over from a room that is not finished.
+    fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+        for page in &mut self.pages {
+            page.over(&self.conf);
+            page.finish(server)?;
+        }
+        if !self.pages.is_empty() {
+            self.conf.beside = self.pages.iter().map(|page| page.run_ready).sum();
+        }
+        self.conf.finish(server)
+    }
+
+    fn gates(&self) -> Vec<GateConf> {
+        let gate = |name: &str, conf: &RoomConf| GateConf {
+            name: name.to_owned(),
+            terms: ffi::terms(conf, 0),
+            pace: ffi::pace(conf),
+        };
+        let own = gate(self.conf.name.as_str(), &self.conf);
+        let pages = self.pages.iter().map(|page| gate(page.page.as_str(), page));
+        std::iter::once(own).chain(pages).collect()
+    }
+
+    fn sessions(&self, server: &ServerConf) -> Option<SessionTerms> {
+        let most = u64::try_from(server.table_sessions).unwrap_or(0);
+        (self.conf.session == 1).then(|| SessionTerms {
+            lobby: ffi::lobby_terms(&self.conf, 0),
+            starts: ffi::start_terms(&self.conf, server.cores),
+            anywhere: !self.starts,
+            ends: self.ends,
+            most: if most == 0 { SESSIONS } else { most },
         })
     }
 }
@@ -202,7 +320,8 @@ fn unknown(name: &str) -> String {
     let known = Directive::ALL
         .iter()
         .map(|which| which.name())
-        .chain(ELSEWHERE);
+        .chain(ELSEWHERE)
+        .chain(["NapPage"]);
     let near = known.min_by_key(|known| distance(&known.to_lowercase(), &name.to_lowercase()));
     match near.filter(|near| distance(near, name) <= 4) {
         Some(near) => format!("{name} is no directive; did you mean {near}?"),
@@ -251,10 +370,10 @@ mod tests {
              <Location />\nNapUse shop\n</Location>\n";
         let shop = room(text, Some("shop")).expect("it is good");
         assert_eq!(
-            (shop.terms.run_ready, shop.terms.bound),
+            (shop.gates[0].terms.run_ready, shop.gates[0].terms.bound),
             (12, Micros::from_secs(3))
         );
-        assert_eq!(shop.terms.prime, Micros::from_secs(5));
+        assert_eq!(shop.gates[0].terms.prime, Micros::from_secs(5));
         let workers = shop.workers.expect("they are said");
         assert_eq!(
             [workers.per_pool, workers.pools, workers.reserve],
@@ -266,16 +385,56 @@ mod tests {
                 .any(|r| r == "NapExempt plays no part here"),
             "{shop:?}"
         );
-        assert_eq!(shop.pace.law, law::FIXED);
+        assert_eq!(shop.gates[0].pace.law, law::FIXED);
         let other = room(text, Some("other")).expect("it is good");
-        assert_eq!((other.terms.run_ready, other.pace.law), (4, law::AUTO));
+        let [own] = &other.gates[..] else {
+            panic!("{other:?}");
+        };
+        assert_eq!((own.terms.run_ready, own.pace.law), (4, law::AUTO));
+    }
+
+    #[test]
+    fn pages_and_sessions_are_read_as_httpd_reads_them() {
+        let text = "Include mods-enabled/*.conf\nThreadsPerChild 64\nMaxRequestWorkers 640\n\
+             <NapRoom shop>\nNapRunReady 10\nNapWaitMax 3s\nNapPage cart ^/cart\n\
+             <NapPage search \"^/search$\">\nNapRunReady 4\n</NapPage>\nNapPoll base=5s rate=9\n\
+             NapSession start=^/login$ END=^/logout$ idle=5min\nNapSessionQueue 40\n</NapRoom>\n";
+        let shop = room(text, None).expect("it is good");
+        let gates = shop.gates.iter().map(|gate| {
+            let terms = gate.terms;
+            (
+                gate.name.as_str(),
+                terms.run_ready,
+                gate.pace.start,
+                terms.bound,
+            )
+        });
+        let bound = Micros::from_secs(3);
+        assert_eq!(
+            gates.collect::<Vec<_>>(),
+            [
+                ("shop", 10, 10, bound),
+                ("cart", 10, 10, bound),
+                ("search", 4, 4, bound)
+            ]
+        );
+        let sessions = shop.sessions.expect("they are said");
+        assert_eq!((sessions.anywhere, sessions.ends), (false, true));
+        assert_eq!(sessions.starts.idle, Micros::from_secs(300));
+        assert_eq!(sessions.lobby.wait_limit.n, 40);
+        for remark in [
+            "Include mods-enabled/*.conf is not looked into",
+            "NapPoll's rate=, mode=, k= or form= plays no part here",
+        ] {
+            assert!(shop.remarks.iter().any(|said| said == remark), "{shop:?}");
+        }
     }
 
     #[test]
     fn the_example_that_comes_with_the_module_can_be_simulated() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("apache-conf/nap.conf");
         let configured = read(&file, None, 2);
-        assert!(configured.is_ok_and(|room| room.terms.bound > Micros::ZERO));
+        assert!(configured.is_ok_and(|room| room.gates[0].terms.bound > Micros::ZERO));
     }
 
     #[test]
@@ -302,6 +461,23 @@ mod tests {
             (
                 "<NapRoom a>\nNapTicketPrime 1h\nNapTicketLifetime 10s\n</NapRoom>",
                 "FILE: room a: ",
+            ),
+            ("NapPage a ^/a", "FILE:1: NapPage belongs inside <NapRoom>"),
+            (
+                "<NapRoom a>\nNapPage b ^/b\nNapPage b ^/c\n</NapRoom>",
+                "FILE:3: NapPage b: room a has a page of this name already",
+            ),
+            (
+                "<NapRoom a>\nNapPage b ^/b room=c\n</NapRoom>",
+                "FILE:2: NapPage b: room= is not simulated",
+            ),
+            (
+                "<NapRoom a>\n<NapPage b ^/b>\nNapTicketLifetime 1min\n</NapPage>\n</NapRoom>",
+                "FILE:3: NapTicketLifetime does not belong inside <NapPage>",
+            ),
+            (
+                "<NapRoom a>\nNapSession start=^/in$ idles=5min\n</NapRoom>",
+                "FILE:2: NapSession",
             ),
             (
                 "MaxRequestWorkers many",

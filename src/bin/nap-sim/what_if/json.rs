@@ -6,9 +6,14 @@ use std::path::Path;
 use mod_nap::sim::figures::{Figures, Sample};
 use serde_json::{Value, json};
 
-/// Into a file; `-`: to standard output.
+/// A world's into a file; `-`: to standard output.
 pub fn write(figures: &Figures, file: &Path) -> Result<(), String> {
-    let text = format!("{:#}", report(figures));
+    put(&report(figures), file)
+}
+
+/// The same with any report.
+pub fn put(report: &Value, file: &Path) -> Result<(), String> {
+    let text = format!("{report:#}");
     if file == Path::new("-") {
         println!("{text}");
         return Ok(());

@@ -1,7 +1,7 @@
 //! `nap-sim what-if`: any room, crowd, server and fault in virtual time; without options the NAP-Web
 //! paper's experiment (chapter 6).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +9,7 @@ use clap::builder::RangedI64ValueParser;
 use mod_nap::micros::Micros;
 use mod_nap::room::children::Workers;
 use mod_nap::room::permits::PERMITS;
-use mod_nap::room::terms::{Choice, how};
+use mod_nap::room::terms::{Choice, Terms, how};
 use mod_nap::sim::figures::Figures;
 use mod_nap::sim::report::{Report, Table, number, percent};
 use mod_nap::sim::rng::Rng;
@@ -17,14 +17,17 @@ use mod_nap::sim::server::{Curve, Law};
 use mod_nap::sim::setup::{Arrivals, Setup};
 use mod_nap::sim::world::World;
 
+use conf::Configured;
 use course::Course;
 use script::Script;
+use visits::PageSpec;
 
 mod access_log;
 mod conf;
 mod course;
 mod json;
 mod script;
+mod visits;
 mod words;
 
 /// A world; as it stands, the NAP-Web paper's experiment in a room as it is by default.
@@ -76,9 +79,16 @@ pub struct Options {
     /// Visitors
     #[arg(long, value_parser = at_least_one(), default_value_t = 600, help_heading = "Visitors")]
     clients: u32,
-    /// Pages each of them wants
-    #[arg(long, value_parser = at_least_one(), default_value_t = 50, help_heading = "Visitors")]
-    posts: u32,
+    /// Pages each of them wants [default: 50]
+    #[arg(long, value_parser = at_least_one(), help_heading = "Visitors")]
+    posts: Option<u32>,
+    /// A visit's pages, GATE:MS[:CV][*TIMES],..: each at the gate of that NapPage (the room's name: its
+    /// own) with so much work; with @SHARE instead of *TIMES, --posts of them are drawn. With
+    /// NapSession a visit is a session (docs/nap-sim.md)
+    #[arg(long, value_name = "PAGES", value_parser = PageSpec::parse, value_delimiter = ',', requires = "conf",
+          conflicts_with_all = ["unguarded", "no_show", "late", "lateness", "hammer", "addresses", "give_up",
+              "service_ms", "mix", "shift", "kills", "every", "line"], help_heading = "Visitors")]
+    pages: Option<Vec<PageSpec>>,
     /// All come first within this many seconds ...
     #[arg(long, value_parser = from_zero, default_value_t = 1.0, help_heading = "Visitors")]
     within: f64,
@@ -106,6 +116,9 @@ pub struct Options {
     /// They share so many addresses (0: each has his own)
     #[arg(long, default_value_t = 0, help_heading = "Visitors")]
     addresses: u32,
+    /// Share of visitors whose page asks whether they may come earlier
+    #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
+    asks: f64,
     /// Share of waits broken off
     #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     give_up: f64,
@@ -116,6 +129,9 @@ pub struct Options {
     /// Processors
     #[arg(long, value_parser = above_zero, default_value_t = 1.0, help_heading = "Server")]
     cores: f64,
+    /// Processors that httpd counts for its defaults [default: --cores]
+    #[arg(long, value_parser = at_least_one(), requires = "conf", help_heading = "Server")]
+    httpd_cores: Option<u32>,
     /// Processor time of a page, milliseconds
     #[arg(long, value_parser = above_zero, default_value_t = 14.8, help_heading = "Server")]
     service_ms: f64,
@@ -220,15 +236,15 @@ fn permits() -> RangedI64ValueParser<u32> {
 }
 
 impl Options {
-    fn setup(&self) -> Result<(Setup, Vec<String>), String> {
+    fn setup(&self, configured: Option<Configured>) -> Result<Setup, String> {
         let mut setup = Setup {
             seed: self.seed,
             ..Setup::default()
         };
-        let remarks = self.room(&mut setup)?;
+        self.room(&mut setup, configured);
         let secs = Micros::from_secs_f64;
         setup.clients = self.clients;
-        setup.posts = self.posts;
+        setup.posts = self.posts.unwrap_or(50);
         setup.arrivals = match self.rate {
             Some(rate) => Arrivals::Rate(rate),
             None => Arrivals::Within(secs(self.within)),
@@ -256,38 +272,49 @@ impl Options {
         manners.late = self.late;
         manners.lateness = secs(self.lateness);
         manners.hammer = self.hammer;
+        manners.asks = self.asks;
         manners.addresses = self.addresses;
         manners.give_up = self.give_up;
         manners.think = secs(self.think);
         manners.reaction = secs(self.reaction);
         manners.patience = secs(self.patience);
-        Ok((setup, remarks))
+        Ok(setup)
     }
 
     /// The room and its workers: what the file says, and before it what the options say.
-    fn room(&self, setup: &mut Setup) -> Result<Vec<String>, String> {
-        let mut remarks = Vec::new();
-        if let Some(file) = &self.conf {
-            let read = conf::read(file, self.room.as_deref(), self.cores.ceil() as u32)?;
-            setup.terms = read.terms;
+    fn room(&self, setup: &mut Setup, configured: Option<Configured>) {
+        let mut workers = None;
+        if let Some(read) = configured {
+            setup.terms = read.gates[0].terms;
             if self.limit.is_none() {
-                setup.pace = read.pace;
+                setup.pace = read.gates[0].pace;
             }
-            setup.workers = read.workers.unwrap_or(setup.workers);
-            remarks = read.remarks;
+            workers = read.workers;
         }
-        let secs = Micros::from_secs_f64;
-        if self.children.is_some() || self.threads.is_some() {
-            let (pools, per_pool) = (self.children.unwrap_or(10), self.threads.unwrap_or(64));
-            setup.workers = Workers {
-                pools,
-                per_pool,
-                reserve: per_pool.div_ceil(10),
-                ..setup.workers
-            };
-        }
+        setup.workers = self.workers(workers);
         let terms = &mut setup.terms;
         terms.run_ready = self.limit.unwrap_or(terms.run_ready);
+        self.over(terms);
+    }
+
+    /// The options' workers, the file's, or those of the paper's experiment.
+    fn workers(&self, configured: Option<Workers>) -> Workers {
+        let workers = configured.unwrap_or(Setup::default().workers);
+        if self.children.is_none() && self.threads.is_none() {
+            return workers;
+        }
+        let (pools, per_pool) = (self.children.unwrap_or(10), self.threads.unwrap_or(64));
+        Workers {
+            pools,
+            per_pool,
+            reserve: per_pool.div_ceil(10),
+            ..workers
+        }
+    }
+
+    /// A gate's settings as the options have them.
+    fn over(&self, terms: &mut Terms) {
+        let secs = Micros::from_secs_f64;
         if let Some(bound) = self.bound {
             terms.bound = secs(bound);
             terms.prime = secs(bound.max(5.0));
@@ -309,7 +336,6 @@ impl Options {
                 n: (share * 1e6) as u32,
             };
         }
-        Ok(remarks)
     }
 }
 
@@ -324,10 +350,20 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn simulate(options: &Options) -> Result<(), String> {
-    let (setup, remarks) = options.setup()?;
-    for remark in remarks {
-        eprintln!("nap-sim: {remark}");
+    let mut configured = None;
+    if let Some(file) = &options.conf {
+        let cores = options.httpd_cores.unwrap_or(options.cores.ceil() as u32);
+        let read = conf::read(file, options.room.as_deref(), cores)?;
+        for remark in &read.remarks {
+            eprintln!("nap-sim: {remark}");
+        }
+        if let Some(specs) = &options.pages {
+            return options.visits(specs, read)?.simulate(options);
+        }
+        visits::wanted(&read)?;
+        configured = Some(read);
     }
+    let setup = options.setup(configured)?;
     let bound = setup.terms.bound.as_secs_f64();
     let mut world = World::new(setup, false);
     let mut course = Course::default();
@@ -349,19 +385,28 @@ fn simulate(options: &Options) -> Result<(), String> {
         None if options.line => println!("{}", line(figures, bound)),
         None => print!("{}", tables(&world, bound)),
         Some(folder) => {
-            let words: Vec<String> = std::env::args().skip(1).collect();
-            let command = format!("nap-sim {}", words.join(" "));
-            let report = report(&world, &course, bound, &command);
-            std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-            let page = folder.join("what-if.md");
-            std::fs::write(&page, report.markdown(Some(".")))
-                .map_err(|e| format!("{}: {e}", page.display()))?;
-            println!("{}", page.display());
-            for figure in report.figures() {
-                for path in figure.draw(folder)? {
-                    println!("{}", path.display());
-                }
-            }
+            write(&report(&world, &course, bound, &command()), folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// As it was typed.
+fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("nap-sim {}", words.join(" "))
+}
+
+/// Into a folder: the page and its figures.
+fn write(report: &Report, folder: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let page = folder.join("what-if.md");
+    std::fs::write(&page, report.markdown(Some(".")))
+        .map_err(|e| format!("{}: {e}", page.display()))?;
+    println!("{}", page.display());
+    for figure in report.figures() {
+        for path in figure.draw(folder)? {
+            println!("{}", path.display());
         }
     }
     Ok(())
