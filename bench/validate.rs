@@ -24,11 +24,11 @@ mod posts;
 mod visits;
 
 use board::{figure, median};
-use httpd::made;
+use httpd::{Httpd, made};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
 /// How far a figure of the simulator may be from the real one.
 const WITHIN: f64 = 0.10;
@@ -112,6 +112,23 @@ fn main() -> ExitCode {
         }
         false => ExitCode::FAILURE,
     }
+}
+
+/// A room of this server in virtual time, with processors that limit nothing; `nap-sim`'s report.
+pub fn what_if(httpd: &Httpd, room: &str, seed: &str, options: &[&str]) -> Value {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let output = Command::new(made::file("release/nap-sim"))
+        .args(["what-if", "--room", room, "--seed", seed, "--json", "-"])
+        .args(["--cores", "1000", "--httpd-cores", &cores.to_string()])
+        // nap-load's clock wakes visitors within a millisecond or two.
+        .args(["--reaction", "0.002", "--conf"])
+        .arg(httpd.root().join("httpd.conf"))
+        .args(options)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("nap-sim runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&said).unwrap_or_else(|e| board::stop(&format!("{e}: {said}")))
 }
 
 impl Part {

@@ -3,11 +3,10 @@
 
 use super::{Column, Part};
 use crate::board::{self, figure};
-use crate::httpd::{Httpd, Mpm, made};
+use crate::httpd::{Httpd, Mpm};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 const WORK: &str = "BOARD_SLEEP_MS 160\nBOARD_CPU_MS 1";
 const BOUND: &str = "4s";
@@ -147,21 +146,9 @@ impl Crowd {
     }
 
     fn simulate(&self, httpd: &Httpd, service: &Service, seed: &str, script: &Path) -> Value {
-        let output = Command::new(made::file("release/nap-sim"))
-            .args(["what-if", "--room", "board", "--cores", "1000"])
-            // nap-load's clock wakes visitors within a millisecond or two.
-            .args(["--reaction", "0.002"])
-            .args(self.manners)
-            .args(["--seed", seed, "--json", "-", "--conf"])
-            .arg(httpd.root().join("httpd.conf"))
-            .arg("--script")
-            .arg(script)
-            .args(["--service-ms", &(1000.0 * service.mean_s).to_string()])
-            .args(["--cv", &service.cv.to_string()])
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("nap-sim runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        serde_json::from_str(&said).unwrap_or_else(|e| board::stop(&format!("{e}: {said}")))
+        let (script, ms) = (script.display(), 1000.0 * service.mean_s);
+        let [script, ms, cv] = [script.to_string(), ms.to_string(), service.cv.to_string()];
+        let server = ["--script", &script, "--service-ms", &ms, "--cv", &cv];
+        crate::what_if(httpd, "board", seed, &[&server, self.manners].concat())
     }
 }

@@ -1,15 +1,12 @@
-//! The shop: sessions of seven pages under SQS, and under page gates alone; against the simulator's
-//! shop (`sim::sessions`).
+//! The shop: sessions of seven pages under SQS, and under page gates alone; against `nap-sim what-if
+//! --pages`, which reads room, pages and sessions from the very httpd.conf of the server.
 
 use super::{Column, Part};
 use crate::board::{self, figure};
 use crate::httpd::shop::{PAGES, Shop};
 use crate::httpd::{Builder, Httpd, Mpm, made};
-use mod_nap::micros::Micros;
-use mod_nap::room::starts::StartTerms;
-use mod_nap::room::terms::how;
-use mod_nap::sim::sessions::{HEAVY, Outcome, Shop as Simulated, ShopSetup, Think, Way, fixed};
-use serde_json::{Value, json};
+use mod_nap::sim::sessions::HEAVY;
+use serde_json::Value;
 use std::process::{Command, Stdio};
 
 /// What each page waits for, and the search besides.
@@ -31,7 +28,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 /// How sessions start.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Starts {
     /// As they come: page gates alone, and a bound so long that nobody is refused.
     Free,
@@ -60,17 +57,14 @@ pub fn compare(part: &mut Part) {
          that computes for\n174 ms is as fast as two processors, the database and the generator beside it let it. \
          Light pages have {} permits, the search {};\n{THINK_S} s to think, one session each, nobody breaks off. What pages \
          take was measured with 20 visitors without the module:\nlight ones {light:.1} ms, the search {search:.1} ms, \
-         coefficients of variation {:.3} and {:.3}. \"Simulated\" is `sim::sessions` with these\nnumbers and sessions as \
-         SQS starts them by default. `nap-load sessions` obeys its tickets but does not ask whether it may come\n\
-         earlier, so neither do the simulated.\n\n",
+         coefficients of variation {:.3} and {:.3}. \"Simulated\" is `nap-sim what-if --conf` of that\nserver's \
+         httpd.conf with `--pages` and these numbers. `nap-load sessions` obeys its tickets but does not ask whether it\n\
+         may come earlier, so neither do the simulated.\n\n",
         LIMITS[0], LIMITS[1], service.cv[0], service.cv[1]
     );
     for (name, starts, clients) in CROWDS {
         if part.wants(name) {
-            let meet = |round| {
-                let real = visit(starts, clients, round);
-                (real, simulate(starts, clients, &service, round))
-            };
+            let meet = |round| visit(starts, clients, &service, round);
             part.compare(name, &COLUMNS, meet);
         }
     }
@@ -105,15 +99,12 @@ fn started(server: Builder) -> Httpd {
     board::start(server).unwrap_or_else(|| board::stop("there is nothing to compare with"))
 }
 
-/// A real shop with that room, and its visitors.
-fn visit(starts: Starts, clients: u32, seed: u32) -> Value {
+/// A shop with that room and its visitors: real, and simulated.
+fn visit(starts: Starts, clients: u32, service: &Service, seed: u32) -> (Value, Value) {
     let shop = Shop::start(&SLEEPS);
-    send(
-        &started(server(&shop, Some(starts))),
-        clients,
-        THINK_S,
-        seed,
-    )
+    let httpd = started(server(&shop, Some(starts)));
+    let real = send(&httpd, clients, THINK_S, seed);
+    (real, simulate(&httpd, clients, service, seed))
 }
 
 /// nap-load's report.
@@ -170,70 +161,23 @@ fn server(shop: &Shop, starts: Option<Starts>) -> Builder {
         .config("<Location /shop>\nNapUse shop\n</Location>")
 }
 
-fn simulate(starts: Starts, clients: u32, service: &Service, seed: u32) -> Value {
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let free = starts == Starts::Free;
-    let outcome = Simulated::run(ShopSetup {
-        seed: seed.into(),
-        clients: clients as usize,
-        once: true,
-        within: Micros::from_secs(1),
-        think: Think::Fixed(THINK_S),
-        timeouts: [Micros::MAX; 2],
-        way: Way::Room { deaf: false },
-        // What NapSession says where it is told nothing; free: a turn a millisecond.
-        starts: StartTerms {
-            on: 1,
-            how: if free { how::FIXED } else { how::AUTO },
-            parallel: 8,
-            cores,
-            idle: Micros::from_secs(IDLE_S),
-            interval: Micros::from_millis(1),
-            threshold: 5_000_000,
-            inc: Micros::from_millis(10),
-            dec: Micros::from_millis(10),
-            min: Micros::from_millis(1),
-            max: Micros::from_secs(10),
-        },
-        bound: Micros::from_secs(if free { 600 } else { 4 }),
-        pace: LIMITS.map(fixed),
-        work_s: service.work_s,
-        // Of a uniform law: its half width is the root of three times its deviation.
-        spread: service.cv.map(|cv| 3.0_f64.sqrt() * cv),
-        processors: 1000.0,
-        contention: 0.0,
-        // nap-load's sessions obey their tickets, to a millisecond or two, and do not ask.
-        asks: false,
-        reaction_s: 0.002,
-        progress: false,
-        one_gate: false,
-        length: Micros::from_secs(3600),
-        silence: Micros::MAX,
+fn simulate(httpd: &Httpd, clients: u32, service: &Service, seed: u32) -> Value {
+    let (clients, seed) = (clients.to_string(), seed.to_string());
+    let [light, search] = [("shop", 0), ("search", 1)].map(|(gate, kind)| {
+        let (ms, cv) = (1000.0 * service.work_s[kind], service.cv[kind]);
+        format!("{gate}:{ms}:{cv}")
     });
-    report(&outcome)
-}
-
-/// Under nap-load's names.
-fn report(outcome: &Outcome) -> Value {
-    let pages = outcome.response_s.iter();
-    json!({
-        "throughput": { "whole": outcome.sessions_per_s() },
-        "sessions": { "completed": outcome.sessions },
-        "completion": summary(&outcome.took_s),
-        "pages": pages.map(|page| json!({ "response": summary(page) })).collect::<Vec<Value>>(),
-        "tickets": { "issued": outcome.tickets },
-        "mid_session_failures": outcome.mid_session,
-    })
-}
-
-/// Mean and nearest-rank percentile, as nap-load has them.
-fn summary(seconds: &[f64]) -> Value {
-    let mut sorted = seconds.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (0.95 * sorted.len() as f64 - 1e-9).ceil().max(1.0) as usize;
-    json!({
-        "count": sorted.len(),
-        "mean": sorted.iter().sum::<f64>() / sorted.len().max(1) as f64,
-        "p95": sorted.get(rank - 1),
-    })
+    let pages = (0..PAGES.len()).map(|page| match page {
+        HEAVY => search.as_str(),
+        _ => light.as_str(),
+    });
+    let pages: Vec<&str> = pages.collect();
+    let (pages, think) = (pages.join(","), THINK_S.to_string());
+    let visitors = ["--clients", &clients, "--within", "1", "--think", &think];
+    crate::what_if(
+        httpd,
+        "shop",
+        &seed,
+        &[&["--pages", &pages], &visitors[..]].concat(),
+    )
 }
