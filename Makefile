@@ -187,6 +187,10 @@ bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; cro
 	$(CARGO) bench --locked --bench debts
 	$(CARGO) bench --locked --bench balancer
 
+.PHONY: validate
+validate: setup-all module programs cgi ## the simulator beside a real httpd, twelve quiet minutes; within 10 %: docs/validation.md
+	$(CARGO) bench --locked --bench validate
+
 clean: ## remove what was built
 	$(CARGO) clean
 

@@ -15,18 +15,34 @@ use super::horizons::{HORIZONS, Horizons};
 pub const TEST_NS: u64 = 10 * SECOND_NS;
 /// Tests that are remembered: an hour.
 const TESTS: u64 = 360;
-/// Tests from one step of the steering to the next, ten minutes. An hour's share answers a step
-/// slowly: at one in each test it would have run to the end before it is seen.
-const STEP: u64 = 60;
-/// A rate is lowered by this, and raised by that (ALGORITHMS 6).
-const LOWER: f64 = 0.95;
-const RAISE: f64 = 1.01;
-/// So far above the wanted share it is raised.
-const ABOVE: f64 = 0.02;
 /// Never lowered beyond this share of what is configured.
 const LEAST: f64 = 1.0 / 16.0;
 /// [`Service::factors`] are kept in these parts.
 const ONE: f64 = 1e6;
+
+/// How the rates are steered; [`Steering::CHOSEN`] but for `nap-sim tune`, which sweeps it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Steering {
+    /// Tests from one step to the next. An hour's share answers a step slowly: at one in each test it
+    /// would have run to the end before it is seen.
+    pub every: u64,
+    /// A rate is lowered by this,
+    pub lower: f64,
+    /// and raised by that (ALGORITHMS 6).
+    pub raise: f64,
+    /// So far above the wanted share it is raised.
+    pub above: f64,
+}
+
+impl Steering {
+    /// What httpd runs with: a step in ten minutes.
+    pub const CHOSEN: Steering = Steering {
+        every: 60,
+        lower: 0.95,
+        raise: 1.01,
+        above: 0.02,
+    };
+}
 
 /// The tests of an hour, of limits that one server or virtual host has. Any bits are survived.
 #[repr(C)]
@@ -53,6 +69,8 @@ pub struct Terms<'a> {
     pub shares: [f64; HORIZONS],
     /// Bytes a second that the line carries.
     pub link: f64,
+    /// How the rates are steered.
+    pub steering: Steering,
 }
 
 impl Service {
@@ -85,7 +103,7 @@ impl Service {
         while self.test < now {
             self.close(terms);
             self.test += 1;
-            if self.test.is_multiple_of(STEP) {
+            if self.test.is_multiple_of(terms.steering.every) {
                 self.steer(terms);
             }
         }
@@ -138,7 +156,7 @@ impl Service {
     }
 
     fn steer(&mut self, terms: &Terms<'_>) {
-        let lanes = terms.horizons.lanes();
+        let (lanes, steering) = (terms.horizons.lanes(), &terms.steering);
         let mut rates = [0.0; HORIZONS];
         for (rate, lane) in rates.iter_mut().zip(lanes) {
             *rate = lane.rate();
@@ -149,10 +167,10 @@ impl Service {
             let (wanted, achieved) = (terms.shares[longer - 1], self.share(longer - 1));
             let factor = self.factors()[longer];
             let next = match achieved {
-                Some(achieved) if achieved < wanted => factor * LOWER,
+                Some(achieved) if achieved < wanted => factor * steering.lower,
                 // All of the time is the most there is.
-                Some(achieved) if achieved <= (wanted + ABOVE).min(0.999) => factor,
-                _ => factor * RAISE,
+                Some(achieved) if achieved <= (wanted + steering.above).min(0.999) => factor,
+                _ => factor * steering.raise,
             };
             let beyond = rates.get(longer + 1).map_or(0.0, |rate| {
                 rate * self.factors()[longer + 1] / rates[longer]
@@ -178,10 +196,12 @@ mod tests {
             horizons,
             shares: [0.95, 0.9, 0.5],
             link,
+            steering: Steering::CHOSEN,
         }
     }
 
     const START: u64 = 1_000_000 * TEST_NS;
+    const STEP: u64 = Steering::CHOSEN.every;
 
     #[test]
     fn the_share_is_of_the_tests_at_which_somebody_was_there() {

@@ -404,7 +404,7 @@ mod tests {
     use crate::bwshare::horizons::Horizons;
     use crate::bwshare::limits::tests::limits;
     use crate::bwshare::limits::{Debt, Rule};
-    use crate::bwshare::service::{Service, Terms};
+    use crate::bwshare::service::{Service, Steering, Terms};
 
     fn the_note() -> Limits {
         limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact)
@@ -543,6 +543,7 @@ mod tests {
             horizons: &configured,
             shares: [0.95, 0.95, 0.95],
             link,
+            steering: Steering::CHOSEN,
         };
         let (mut stripe, mut service) = (Box::new(Stripe::EMPTY), Service::EMPTY);
         let mut sent = vec![Vec::new(); clients as usize];

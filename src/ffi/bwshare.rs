@@ -18,7 +18,7 @@ use super::text::{lend, text};
 use crate::bwshare::client::{Client, Prefixes, WIDE};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
-use crate::bwshare::service::{Service, Terms};
+use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts};
 use crate::bwshare::visit::{Reason, Visit};
 use crate::conf::{BwDirective, BwShareConf};
@@ -55,6 +55,7 @@ impl Limit {
             horizons: self.horizons(),
             shares: self.shares,
             link: self.link?,
+            steering: Steering::CHOSEN,
         })
     }
 }

@@ -19,22 +19,11 @@
 //! X is the last that a queue has shown. Calls hardly ever let one form, so a value that is wrong
 //! would stay: while there is room all the time, more are called (`eager`).
 
+use super::laws::CallLaw;
 use crate::micros::Micros;
 
 /// Between two looks.
 pub const LOOK: Micros = Micros::from_millis(250);
-/// Run Ready has had room for so long before the first call (ALGORITHMS.md 2.6).
-const ROOM: Micros = Micros::from_millis(500);
-/// Without room for so long: nobody is called any more.
-const LAPSE: Micros = Micros::from_secs(1);
-/// Places left to whoever comes uncalled (ALGORITHMS.md 2.6).
-const RESERVE: u32 = 2;
-/// Calls are made at so many times X: some come late, and a short queue is no harm.
-const PACE: f64 = 1.25;
-/// So many seconds of work may wait while others are called.
-const BACKLOG_S: f64 = 0.5;
-/// X is taken for up to 2^4 times what it was measured.
-const EAGER_MAX: u32 = 4;
 /// A mark further ahead than this is a stray write.
 const FAR: Micros = Micros::from_secs(48 * 3600);
 
@@ -84,6 +73,8 @@ pub struct Facts {
     pub rate: f64,
     /// The least poll interval, Ta.
     pub poll: Micros,
+    /// The law's constants.
+    pub law: CallLaw,
 }
 
 impl Facts {
@@ -91,14 +82,14 @@ impl Facts {
     /// whoever comes at once takes no place. So when L has fallen below all that is promised, and
     /// everybody holds a ticket for later, calls are how it comes up again.
     fn spare(&self) -> u32 {
-        let places = self.limit.saturating_sub(RESERVE);
+        let places = self.limit.saturating_sub(self.law.reserve);
         let promised = self.queued.saturating_add(self.claims);
         places.saturating_sub(promised).max(self.free)
     }
 
     /// As many may wait while others are called.
     fn backlog(&self) -> u32 {
-        let half = (self.rate * BACKLOG_S).min(f64::from(u32::MAX)) as u32;
+        let half = (self.rate * self.law.backlog_s).min(f64::from(u32::MAX)) as u32;
         half.min(self.limit / 2)
     }
 }
@@ -136,28 +127,29 @@ impl EarlyCall {
         let roomy = facts.free > 0 && facts.queued == 0;
         self.looks = self.looks.saturating_add(1);
         self.roomy = self.roomy.saturating_add(u32::from(roomy));
-        if roomy || (self.is_calling(now) && facts.queued <= facts.backlog()) {
+        let law = &facts.law;
+        if roomy || (self.is_calling(law, now) && facts.queued <= facts.backlog()) {
             if self.room_since == Micros::ZERO {
                 self.room_since = now;
             }
             self.room_seen = now;
-        } else if now >= self.room_seen + LAPSE {
+        } else if now >= self.room_seen + law.lapse {
             self.room_since = Micros::ZERO;
-        } else if !self.is_calling(now) {
+        } else if !self.is_calling(law, now) {
             // Half a second is meant without a break.
             self.room_since = Micros::ZERO;
         }
         if now >= self.turn {
             self.turn(facts);
         }
-        self.is_calling(now)
+        self.is_calling(law, now)
     }
 
     /// A poll interval is over. Much room in it: there are fewer who ask, or X is more.
     fn turn(&mut self, facts: &Facts) {
-        if self.is_calling(facts.now) && self.turn != Micros::ZERO {
+        if self.is_calling(&facts.law, facts.now) && self.turn != Micros::ZERO {
             if self.roomy.saturating_mul(2) >= self.looks {
-                self.eager = (self.eager + 1).min(EAGER_MAX);
+                self.eager = self.eager.saturating_add(1).min(facts.law.eager_max);
             } else if self.roomy.saturating_mul(8) < self.looks {
                 self.eager = self.eager.saturating_sub(1);
             }
@@ -171,10 +163,10 @@ impl EarlyCall {
     }
 
     /// Has Run Ready had room for long enough, and until just now?
-    pub fn is_calling(&self, now: Micros) -> bool {
+    pub fn is_calling(&self, law: &CallLaw, now: Micros) -> bool {
         self.room_since != Micros::ZERO
-            && self.room_seen >= self.room_since + ROOM
-            && now <= self.room_seen + LAPSE
+            && self.room_seen >= self.room_since + law.room
+            && now <= self.room_seen + law.lapse
     }
 
     /// A moves on over the tickets that start at `starts`, in that order, the first of them behind
@@ -200,7 +192,7 @@ impl EarlyCall {
         let round = f64::from(facts.permits) / self.rate(facts);
         let burst = Micros::from_secs_f64(round * before_last);
         let backlog = f64::from(facts.backlog()) * before_last;
-        self.is_calling(facts.now)
+        self.is_calling(&facts.law, facts.now)
             && f64::from(facts.queued) <= backlog
             && facts.spare() > 0
             && self.due <= facts.now + burst
@@ -208,14 +200,14 @@ impl EarlyCall {
 
     /// He was.
     pub fn called(&mut self, facts: &Facts) {
-        let interval = Micros::from_secs_f64(1.0 / (PACE * self.rate(facts)));
+        let interval = Micros::from_secs_f64(1.0 / (facts.law.pace * self.rate(facts)));
         self.due = self.due.max(facts.now) + interval;
     }
 
     fn rate(&self, facts: &Facts) -> f64 {
         let known = facts.rate.is_finite() && facts.rate > 0.0;
         let rate = if known { facts.rate } else { 1.0 };
-        rate.clamp(1e-3, 1e6) * f64::from(1 << self.eager.min(EAGER_MAX))
+        rate.clamp(1e-3, 1e6) * f64::from(1_u32 << self.eager.min(facts.law.eager_max))
     }
 
     /// Times that nobody can have written begin anew.
@@ -240,7 +232,9 @@ impl EarlyCall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nap::laws::Laws;
 
+    const LAW: CallLaw = Laws::CHOSEN.call;
     const POLL: Micros = Micros::from_secs(10);
     /// Ahead of everybody.
     const FIRST: Micros = Micros::ZERO;
@@ -255,6 +249,7 @@ mod tests {
             claims: 0,
             rate: 2.0,
             poll: POLL,
+            law: LAW,
         }
     }
 
@@ -371,7 +366,7 @@ mod tests {
         assert!(call.eager >= 1, "{call:?}");
         let mut all = 0;
         looks(&mut call, 25_250, 200_000, 4);
-        assert_eq!(call.eager, EAGER_MAX);
+        assert_eq!(call.eager, LAW.eager_max);
         for ms in (200_250..230_000).step_by(250) {
             all += u32::from(call.look(&Facts {
                 free: 0,
@@ -379,7 +374,7 @@ mod tests {
                 ..facts(ms)
             }));
         }
-        assert!(all > 50 && call.eager < EAGER_MAX, "{call:?}");
+        assert!(all > 50 && call.eager < LAW.eager_max, "{call:?}");
     }
 
     #[test]

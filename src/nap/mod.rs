@@ -17,6 +17,7 @@
 //! | [`ticket_states`] | sold, called, waiting or used: two bits a ticket | 4.2.2 | 2.7 |
 //! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
 //! | [`early_call`] | who is told to come before his time | 3 | 2.6 |
+//! | [`laws`] | constants that no paper gives | | 1.3, 2 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
 //! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
 //! | [`ticket`] | what a ticket says, its signature, its id; queries | 5.2 | 2.7 |
@@ -30,6 +31,7 @@ pub mod cookie;
 pub mod departures;
 pub mod early_call;
 pub mod ends;
+pub mod laws;
 pub mod ledger;
 #[cfg(test)]
 mod properties;

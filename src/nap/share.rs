@@ -5,12 +5,8 @@
 //! of three bounds, down when shorter. The side of the median is the side of the majority, so two
 //! counts do instead of a list of waits.
 
+use super::laws::{Laws, ShareLaw};
 use crate::micros::Micros;
-
-const START_PPM: u32 = 700_000;
-const STEP_PPM: u32 = 50_000;
-const MIN_PPM: u32 = 100_000;
-const MAX_PPM: u32 = 900_000;
 
 /// phi and the votes of the present slot. Written and read under the gate's lock.
 #[repr(C)]
@@ -34,34 +30,43 @@ impl Share {
 
     /// phi in parts per million, 100,000..=900,000.
     pub fn phi_ppm(&self) -> u32 {
+        self.phi_ppm_by(&Laws::CHOSEN.share)
+    }
+
+    fn phi_ppm_by(&self, law: &ShareLaw) -> u32 {
         match self.phi_ppm {
-            0 => START_PPM,
-            ppm => ppm.clamp(MIN_PPM, MAX_PPM),
+            0 => law.start_ppm,
+            ppm => ppm.clamp(law.min_ppm, law.max_ppm),
         }
     }
 
     /// phi, 0.1..=0.9.
     pub fn phi(&self) -> f64 {
-        f64::from(self.phi_ppm()) / 1e6
+        self.phi_by(&Laws::CHOSEN.share)
+    }
+
+    /// The same by this law.
+    pub fn phi_by(&self, law: &ShareLaw) -> f64 {
+        f64::from(self.phi_ppm_by(law)) / 1e6
     }
 
     /// A ticket was sold that has its holder wait for `wait`; the goal is three `bound`s.
-    pub fn vote(&mut self, wait: Micros, bound: Micros) {
-        let goal = bound + bound + bound;
+    pub fn vote(&mut self, wait: Micros, bound: Micros, law: &ShareLaw) {
+        let goal = Micros(bound.0.saturating_mul(law.goal.into()));
         self.above = self.above.saturating_add(u32::from(wait > goal));
         self.below = self.below.saturating_add(u32::from(wait < goal));
     }
 
     /// A slot is over: phi takes its step.
-    pub fn turn(&mut self) {
-        let phi = self.phi_ppm();
+    pub fn turn(&mut self, law: &ShareLaw) {
+        let phi = self.phi_ppm_by(law);
         let next = match self.above.cmp(&self.below) {
-            std::cmp::Ordering::Greater => phi + STEP_PPM,
-            std::cmp::Ordering::Less => phi - STEP_PPM,
+            std::cmp::Ordering::Greater => phi.saturating_add(law.step_ppm),
+            std::cmp::Ordering::Less => phi.saturating_sub(law.step_ppm),
             std::cmp::Ordering::Equal => phi,
         };
         *self = Share {
-            phi_ppm: next.clamp(MIN_PPM, MAX_PPM),
+            phi_ppm: next.clamp(law.min_ppm, law.max_ppm),
             above: 0,
             below: 0,
         };
@@ -72,13 +77,15 @@ impl Share {
 mod tests {
     use super::*;
 
+    const LAW: ShareLaw = Laws::CHOSEN.share;
+
     /// `long` tickets of 20 s and `short` ones of 5 s, the goal being 12 s.
     fn slot(share: &mut Share, long: u32, short: u32) -> u32 {
         let bound = Micros::from_secs(4);
-        (0..long).for_each(|_| share.vote(Micros::from_secs(20), bound));
-        (0..short).for_each(|_| share.vote(Micros::from_secs(5), bound));
-        share.vote(Micros::from_secs(12), bound);
-        share.turn();
+        (0..long).for_each(|_| share.vote(Micros::from_secs(20), bound, &LAW));
+        (0..short).for_each(|_| share.vote(Micros::from_secs(5), bound, &LAW));
+        share.vote(Micros::from_secs(12), bound, &LAW);
+        share.turn(&LAW);
         share.phi_ppm()
     }
 
@@ -109,8 +116,8 @@ mod tests {
                 above: word,
                 below: u32::MAX,
             };
-            wild.vote(Micros::MAX, Micros::MAX);
-            wild.turn();
+            wild.vote(Micros::MAX, Micros::MAX, &LAW);
+            wild.turn(&LAW);
             assert!((0.1..=0.9).contains(&wild.phi()));
         }
     }

@@ -43,6 +43,7 @@ use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
 use crate::nap::early_call::EarlyCall;
+use crate::nap::laws::Laws;
 use crate::nap::ledger::{Ledger, claim_of};
 use crate::nap::returns::Returns;
 use crate::nap::share::Share;
@@ -161,6 +162,8 @@ pub struct GateView<'a> {
     pub recent: Option<&'a Recent>,
     /// A session gate's turns; page gates have none.
     pub starts: Option<&'a mut Starts>,
+    /// The laws' constants.
+    pub laws: &'a Laws,
     /// What is set for it by hand.
     pub control: Option<&'a Control>,
     /// All places.

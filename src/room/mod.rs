@@ -41,6 +41,7 @@ pub mod wakes;
 
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
+use crate::nap::laws::Laws;
 use crate::sqs::page_scheduler::{Pacer, PageScheduler};
 use crate::sqs::sessions::Sessions;
 use children::{Child, Workers};
@@ -157,6 +158,8 @@ pub struct Tables<'a> {
     pub epoch: u64,
     /// This server's number among several front ends.
     pub node: u8,
+    /// The laws' constants.
+    pub laws: &'a Laws,
 }
 
 impl Tables<'_> {
@@ -179,6 +182,7 @@ impl Tables<'_> {
             permits: self.permits.get(at as usize)?,
             recent: self.recent.get(at as usize),
             control: self.controls.get(at as usize),
+            laws: self.laws,
             places: Places {
                 head: &mut *self.places.head,
                 entries: &mut *self.places.entries,

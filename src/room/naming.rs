@@ -387,6 +387,7 @@ impl Tables<'_> {
 mod tests {
     use super::*;
     use crate::nap::client_caps::ClientCaps;
+    use crate::nap::laws::Laws;
     use crate::nap::slots;
     use crate::room::children::Workers;
     use crate::room::gate::Gate;
@@ -462,6 +463,7 @@ mod tests {
                 workers: Workers::default(),
                 epoch: 7,
                 node: 0,
+                laws: &Laws::CHOSEN,
             }
         }
 

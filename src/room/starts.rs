@@ -8,6 +8,7 @@
 use super::recent::Meter;
 use super::terms::how;
 use crate::micros::Micros;
+use crate::nap::laws::{Laws, StepLaw};
 use crate::sqs::capacity::{Capacity, PageNow};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, RateLaw};
@@ -19,10 +20,6 @@ const SLACK: Micros = Micros::from_millis(50);
 /// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
 /// many sessions as there are processors, which tell what a session asks.
 const SAVED: Micros = Micros::from_secs(2);
-/// Of the rate that was fed forward, what a step adds at least;
-const STEP: f64 = 0.05;
-/// as long as no queue has ever said that there are too many.
-const FIRST_STEP: f64 = 0.1;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
@@ -166,13 +163,14 @@ impl Starts {
             self.interval = Interval::of(1.0 / Demand::first_rate(terms.cores));
         }
         if terms.how == how::FIXED {
-            self.interval.step(&self.law(), 0.0, false);
+            self.interval
+                .step(&self.law(&Laws::CHOSEN.step), 0.0, false);
         }
         self.told = 0;
     }
 
     /// How the interval moves.
-    fn law(&self) -> Law {
+    fn law(&self, steps: &StepLaw) -> Law {
         let terms = &self.terms;
         let threshold = terms.threshold as f64 / 1e6;
         let (min, max) = (terms.min.as_secs_f64(), terms.max.as_secs_f64());
@@ -188,8 +186,8 @@ impl Starts {
             _ => {
                 let law = RateLaw::default();
                 let step = match self.interval.was_lowered() {
-                    true => STEP,
-                    false => FIRST_STEP,
+                    true => steps.step,
+                    false => steps.first,
                 };
                 let fed = self.demand.rate(terms.cores).unwrap_or(0.0);
                 Law::Rate(RateLaw {
@@ -210,6 +208,7 @@ impl Starts {
         now: Micros,
         pages: impl Fn() -> P,
         wish: Wish,
+        steps: &StepLaw,
     ) {
         if self.stepped > now {
             self.stepped = now;
@@ -224,8 +223,10 @@ impl Starts {
         let queue = sum / f64::max(n, 1.0);
         let before = self.interval;
         match self.terms.how {
-            how::AUTO => self.step(now, pages(), queue, n, wish),
-            _ => self.interval.step(&self.law(), queue, wish != Wish::Nobody),
+            how::AUTO => self.step(now, pages(), (queue, n), wish, steps),
+            _ => self
+                .interval
+                .step(&self.law(steps), queue, wish != Wish::Nobody),
         }
         if self.interval != before {
             // The next turn comes by the interval in force, and its holder sleeps until then.
@@ -242,11 +243,11 @@ impl Starts {
         &mut self,
         now: Micros,
         pages: impl Iterator<Item = PageNow>,
-        queue: f64,
-        n: f64,
+        (queue, n): (f64, f64),
         wish: Wish,
+        steps: &StepLaw,
     ) {
-        let law = self.law();
+        let law = self.law(steps);
         let begun = &self.begun;
         let begun = |seconds: f64| {
             let seconds = seconds.round() as u64;
@@ -340,6 +341,8 @@ impl Starts {
 mod tests {
     use super::*;
 
+    const STEPS: StepLaw = Laws::CHOSEN.step;
+
     fn starts(interval: Micros) -> Starts {
         let mut starts = Starts::default();
         starts.set(StartTerms {
@@ -405,12 +408,12 @@ mod tests {
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
-        starts.tick(at(0), quiet, Wish::Nobody);
+        starts.tick(at(0), quiet, Wish::Nobody, &STEPS);
         assert_eq!(starts.interval.rate(), 40.0);
         // Steps are a part of what was fed; the paper's tenth would take minutes.
-        starts.tick(at(1000), quiet, Wish::Queue);
+        starts.tick(at(1000), quiet, Wish::Queue, &STEPS);
         assert_eq!(starts.interval.rate().round(), 44.0);
-        starts.tick(at(2000), || page(9, None), Wish::Queue);
+        starts.tick(at(2000), || page(9, None), Wish::Queue, &STEPS);
         assert!(starts.interval.rate() < 38.0);
         assert_eq!(starts.intervals.at(at(2000)), Some(267));
         assert_eq!(starts.queues.at(at(2000)), Some(900));
@@ -433,7 +436,7 @@ mod tests {
         let mut rate_after = |starts: &mut Starts, wish| {
             for _ in 0..100 {
                 second += 1;
-                starts.tick(at(1000 * second), quiet, wish);
+                starts.tick(at(1000 * second), quiet, wish, &STEPS);
             }
             starts.interval.rate()
         };
@@ -459,13 +462,13 @@ mod tests {
         for start in 0..32 {
             starts.note_start(at(250 * start));
         }
-        starts.tick(at(8000), || page(30, Some(2.0)), Wish::Queue);
+        starts.tick(at(8000), || page(30, Some(2.0)), Wish::Queue, &STEPS);
         assert_eq!(starts.interval.rate(), 1.0, "half of it at least");
         // Nobody is under way any more, and the last of them waits: a quarter more.
-        starts.tick(at(30_000), || page(1, Some(2.0)), Wish::Queue);
+        starts.tick(at(30_000), || page(1, Some(2.0)), Wish::Queue, &STEPS);
         assert_eq!(starts.interval.rate(), 2.5);
         // No queue, but the turns were not used: that says nothing of the page.
-        starts.tick(at(31_000), quiet, Wish::Queue);
+        starts.tick(at(31_000), quiet, Wish::Queue, &STEPS);
         let passes = |starts: &mut Starts| {
             let least = starts.capacity.look(quiet(), |_| 0.0);
             least.map_or(0.0, |least| least.rate)
@@ -475,7 +478,7 @@ mod tests {
             starts.note_start(at(32_000 + 450 * start));
         }
         // 22 have been started in ten seconds, 20 pass, and 3.5 may wait.
-        starts.tick(at(42_000), quiet, Wish::Queue);
+        starts.tick(at(42_000), quiet, Wish::Queue, &STEPS);
         let rate = starts.interval.rate();
         assert!((rate - 2.075).abs() < 1e-9, "{rate}");
         assert_eq!(
@@ -483,7 +486,7 @@ mod tests {
             2.04,
             "all turns were used, and nobody waits"
         );
-        starts.tick(at(43_000), quiet, Wish::Nobody);
+        starts.tick(at(43_000), quiet, Wish::Nobody, &STEPS);
         assert_eq!(starts.interval.rate(), rate, "nobody wants more");
     }
 }

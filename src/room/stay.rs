@@ -375,6 +375,7 @@ impl Tables<'_> {
 
     /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
     pub(super) fn tick_sessions(&mut self, now: Micros) {
+        let laws = self.laws;
         for (room, starts) in self.rooms.iter().zip(self.starts.iter_mut()) {
             let at = room.session_gate.wrapping_sub(1) as usize;
             let (Some(lobby), Some(turns)) = (self.gates.get(at), self.permits.get(at)) else {
@@ -396,7 +397,7 @@ impl Tables<'_> {
                     passes: page.departures.present(),
                 })
             };
-            starts.tick(now, pages, wish);
+            starts.tick(now, pages, wish, &laws.step);
         }
         let part = (now.secs_floor() % PARTS) as usize;
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);

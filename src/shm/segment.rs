@@ -41,6 +41,7 @@ use crate::bwshare::table::Stripe;
 use crate::bwshare::trace::TraceSet;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
+use crate::nap::laws::Laws;
 use crate::oxthas::executor::Executor;
 use crate::oxthas::flight::Flight;
 use crate::room::children::{Child, Workers};
@@ -683,6 +684,7 @@ impl Segment {
             workers: self.workers(),
             epoch: head.epoch,
             node: head.node.load(Relaxed) as u8,
+            laws: &Laws::CHOSEN,
         })
     }
 

@@ -12,6 +12,7 @@ use super::world::World;
 use crate::bwshare::horizons::Horizons;
 use crate::bwshare::limits::{Lane, Limits, Rule};
 use crate::micros::Micros;
+use crate::nap::laws::Laws;
 use crate::room::children::Workers;
 use crate::room::counts::Counts;
 use crate::room::terms::{Choice, Terms, how};
@@ -136,6 +137,7 @@ pub fn random(seed: u64) -> Setup {
     };
     let calm = rng.chance(0.3);
     let mut setup = Setup {
+        laws: Laws::CHOSEN,
         seed,
         terms: terms(rng, bound, c),
         pace: Pace::default(),

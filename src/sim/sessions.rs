@@ -184,6 +184,7 @@ impl Shop {
         let parked = setup.workers.map_or(0, |workers| workers.places(0));
         let places = PLACES.max(parked as usize);
         let mut state = State::with_pages(&terms, sessions, places, 77);
+        state.laws = setup.laws;
         state.child_starts();
         state.pace_pages(&pace, Micros::ZERO);
         if let Some(workers) = setup.workers {

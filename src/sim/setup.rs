@@ -7,6 +7,7 @@ use super::rng::Rng;
 use super::server::{Curve, Law, Service};
 use crate::bwshare::limits::Limits;
 use crate::micros::Micros;
+use crate::nap::laws::Laws;
 use crate::room::children::Workers;
 use crate::room::terms::{Choice, Terms, how};
 use crate::sqs::page_scheduler::Pace;
@@ -70,6 +71,8 @@ pub struct Setup {
     pub seed: u64,
     /// The gate's settings; `parked` follows from the workers.
     pub terms: Terms,
+    /// The laws' constants, to be swept.
+    pub laws: Laws,
     /// How Run Ready's limit is found.
     pub pace: Pace,
     /// The server's workers.
@@ -133,6 +136,7 @@ impl Default for Setup {
                 bind: 0,
                 ..Terms::EMPTY
             },
+            laws: Laws::CHOSEN,
             pace: Pace::default(),
             workers: Workers {
                 per_pool: 64,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
+use crate::nap::laws::Laws;
 use crate::nap::ticket::name_hash;
 use crate::room::children::{Child, Workers};
 use crate::room::control::Control;
@@ -39,6 +40,8 @@ pub struct State {
     wakes: Vec<AtomicU32>,
     pacing: Box<[PageScheduler]>,
     pacer: Pacer,
+    /// The laws' constants.
+    pub laws: Laws,
     /// Workers of the server; none: places are not shared out.
     pub workers: Workers,
     pages: Vec<Page>,
@@ -67,6 +70,7 @@ impl State {
             pacing: Box::new([PageScheduler::EMPTY]),
             pacer: Pacer::EMPTY,
             workers: Workers::default(),
+            laws: Laws::CHOSEN,
             pages: vec![Page::EMPTY],
             recent: Box::new([Recent::default()]),
             controls: Box::new([Control::default()]),
@@ -227,6 +231,7 @@ impl State {
             workers: self.workers,
             epoch: self.epoch,
             node: 0,
+            laws: &self.laws,
         };
         let result = act(&mut tables, &mut wakes);
         (result, wakes)

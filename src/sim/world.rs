@@ -133,7 +133,8 @@ impl World {
             workers.per_pool
         };
         let places = (workers.per_pool * workers.pools * 3 / 2).max(64) as usize;
-        let state = State::new(setup.terms, places, 2 * pools as usize, setup.seed | 1);
+        let mut state = State::new(setup.terms, places, 2 * pools as usize, setup.seed | 1);
+        state.laws = setup.laws;
         let oracle = watched.then(|| {
             let mut oracle = Oracle::new(setup.terms, state.epoch);
             oracle.calm = setup.is_calm();

@@ -65,7 +65,7 @@ impl GateView<'_> {
     /// One whose time has not come: is he called now?
     fn call(&mut self, ticket: &Ticket) -> bool {
         let early_call = &self.gate.early_call;
-        if ticket.start > early_call.mark() || !early_call.is_calling(self.now) {
+        if ticket.start > early_call.mark() || !early_call.is_calling(&self.laws.call, self.now) {
             return false;
         }
         let facts = self.call_facts();
@@ -128,6 +128,7 @@ impl GateView<'_> {
                 .max_claims(self.now, self.now + gate.terms.bound),
             rate: rate.unwrap_or(f64::from(limit) / guess.max(1e-3)),
             poll: gate.terms.poll,
+            law: self.laws.call,
         }
     }
 }

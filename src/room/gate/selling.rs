@@ -5,6 +5,7 @@
 
 use super::{Gate, GateView};
 use crate::micros::Micros;
+use crate::nap::laws::{LateLaw, Laws};
 use crate::nap::ledger::{claim_of, early};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
@@ -16,12 +17,8 @@ use crate::room::terms::how;
 
 /// Share of the places that claims of newcomers' tickets may take (psi); re-bookings may take all.
 const PSI_PPM: u64 = 900_000;
-/// Margin on slot capacity, "with ample margin" (eta, ALGORITHMS.md 2.1).
-const ETA: f64 = 0.9;
 /// The most `NapOverbook` can ask for.
 const OVERBOOK_MAX: f64 = 2.0;
-/// A slot period has so many slots before anything is known.
-const COLD_SLOTS: u64 = 8;
 
 /// For whom a ticket is sold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +40,7 @@ impl GateView<'_> {
         // longer bound.
         let free = gate.queued_until.max(now + terms.bound);
         let first = (now + predicted).max(free + early(terms.bound));
-        let issue = gate.issue_terms(self.permits);
+        let issue = gate.issue_terms(self.permits, self.laws);
         let most = match sale {
             Sale::Newcomer => gate.sellable(),
             Sale::Rebooked | Sale::Guard => gate.places(),
@@ -75,9 +72,10 @@ impl GateView<'_> {
         if sale == Sale::Newcomer && !booking.skipped {
             if booking.seq > gate.share_slot {
                 gate.share_slot = booking.seq;
-                gate.share.turn();
+                gate.share.turn(&self.laws.share);
             }
-            gate.share.vote(booking.start - now, terms.bound);
+            gate.share
+                .vote(booking.start - now, terms.bound, &self.laws.share);
         }
         gate.counts.sold += 1;
         if let Some(recent) = self.recent {
@@ -158,19 +156,19 @@ impl Gate {
     }
 
     /// C, A(C), late share and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.5).
-    pub fn issue_terms(&self, permits: &Permits) -> slots::Terms {
+    pub fn issue_terms(&self, permits: &Permits, laws: &Laws) -> slots::Terms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
         // What is sold before the server's speed is known is sold in short slots: a wrong guess
         // is frozen with its slot.
         let period = match self.decided {
-            0 if by_law => Micros((terms.slot_period.0 / COLD_SLOTS).max(1)),
+            0 if by_law => Micros((terms.slot_period.0 / laws.cold_slots.max(1)).max(1)),
             _ => terms.slot_period,
         };
         let period_s = period.as_secs_f64();
         let phi = match terms.share.how {
             how::FIXED => f64::from(terms.share.n) / 1e6,
-            _ => self.share.phi(),
+            _ => self.share.phi_by(&laws.share),
         };
         let c = permits.limit();
         let service = permits.residence.mean_s();
@@ -178,12 +176,12 @@ impl Gate {
             how::FIXED => terms.slot_tickets.n.max(1),
             how::PAPER => slots::capacity(period_s, service.unwrap_or(1.0), 1, 1.0, 1.0),
             _ => match (self.throughput(), service) {
-                (Some(x), _) => slots::capacity_from_rate(period_s, x, ETA, phi),
-                (None, Some(s)) => slots::capacity(period_s, s, c, ETA, phi),
+                (Some(x), _) => slots::capacity_from_rate(period_s, x, laws.eta, phi),
+                (None, Some(s)) => slots::capacity(period_s, s, c, laws.eta, phi),
                 // Not one access has finished: most sites serve a page in an eighth of the bound.
                 (None, None) => {
                     let guess = terms.bound.as_secs_f64() / 8.0;
-                    slots::capacity(period_s, guess, c, ETA, phi)
+                    slots::capacity(period_s, guess, c, laws.eta, phi)
                 }
             },
         };
@@ -216,7 +214,7 @@ impl Gate {
             late_share_ppm: if terms.slot_tickets.how == how::PAPER {
                 0
             } else {
-                self.late_ppm()
+                self.late_ppm(&laws.late)
             },
             horizon: terms.horizon,
             bound: terms.bound,
@@ -224,12 +222,12 @@ impl Gate {
     }
 
     /// Share of a slot kept for re-bookings: what the late ones need, 5..50 %, 10 % at first.
-    pub(super) fn late_ppm(&self) -> u32 {
+    pub(super) fn late_ppm(&self, law: &LateLaw) -> u32 {
         let late = self.counts.late;
         let all = late.saturating_add(self.counts.presented);
         if all < 100 {
-            return 100_000;
+            return law.first_ppm;
         }
-        (late.saturating_mul(1_000_000) / all).clamp(50_000, 500_000) as u32
+        (late.saturating_mul(1_000_000) / all).clamp(law.min_ppm.into(), law.max_ppm.into()) as u32
     }
 }

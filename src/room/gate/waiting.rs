@@ -202,13 +202,19 @@ impl GateView<'_> {
         if place.line == Line::Guard as u32 || place.session != 0 {
             return place.deadline;
         }
-        let half = Micros((place.deadline - place.entered).0 / 2);
+        let law = &self.laws.guard;
+        let bound = place.deadline - place.entered;
+        let half = Micros(bound.0 / 2);
+        let most = Micros((bound.0 as f64 * law.most) as u64);
         let margin = match &self.starts {
             // A turn takes no time; its page does.
             Some(_) => Micros(half.0 / 5),
-            None => self.permits.residence.p95().unwrap_or(Micros(half.0 / 2)),
+            None => match self.permits.residence.p95() {
+                Some(p95) => Micros((p95.0 as f64 * law.residences) as u64),
+                None => Micros(half.0 / 2),
+            },
         };
-        place.deadline - margin.min(half)
+        place.deadline - margin.min(most)
     }
 
     /// Take a place out of the queue and the table.

@@ -2,6 +2,7 @@
 //! what it came to.
 
 use crate::micros::Micros;
+use crate::nap::laws::Laws;
 use crate::room::children::Workers;
 use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
@@ -107,6 +108,8 @@ pub struct Site {
     pub patience: Patience,
     /// What keeps order.
     pub way: Way,
+    /// The laws' constants, to be swept.
+    pub laws: Laws,
     /// The pages' gates and how their permits are found.
     pub gates: Vec<(Terms, Pace)>,
     /// None: each page gate sells its own tickets.
@@ -209,6 +212,7 @@ impl ShopSetup {
             think: self.think,
             patience: Patience::Returns(self.timeouts),
             way: self.way,
+            laws: Laws::CHOSEN,
             gates: self
                 .pace
                 .map(|pace| (self.terms(pace.start), pace))

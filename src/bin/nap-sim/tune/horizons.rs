@@ -1,7 +1,7 @@
 //! The steering of mod_bwshare's horizons: is the wanted share of tests reached?
 
 use mod_nap::bwshare::horizons::{HORIZONS, Horizons};
-use mod_nap::bwshare::service::{Service, TEST_NS, Terms};
+use mod_nap::bwshare::service::{Service, Steering, TEST_NS, Terms};
 use mod_nap::sim::report::{Report, Table, number, percent};
 use mod_nap::sim::rng::Rng;
 
@@ -9,6 +9,8 @@ use super::Lab;
 
 /// The note's rates: bytes a second, and their horizons.
 const RATES: [(f64, f64); HORIZONS] = [(125e3, 1.0), (12.5e3, 3600.0), (6.25e3, 28800.0)];
+/// The share of tests that is to be passed.
+const WANTED: f64 = 0.9;
 /// Tests of ten seconds in a day.
 const DAY: u64 = 8640;
 
@@ -41,8 +43,8 @@ pub fn probabilities(lab: &Lab) -> Report {
         &columns,
     );
     for busiest in [80.0, 100.0, 120.0, 150.0, 200.0] {
-        let plain = day(lab.seed, busiest, 0.0);
-        let steered = day(lab.seed, busiest, 0.9);
+        let plain = day(lab.seed, busiest, 0.0, Steering::CHOSEN);
+        let steered = day(lab.seed, busiest, WANTED, Steering::CHOSEN);
         let cells = [
             percent(plain.passed),
             percent(steered.passed),
@@ -53,6 +55,7 @@ pub fn probabilities(lab: &Lab) -> Report {
         table.row(&number(busiest, 0), cells);
     }
     report.table(table);
+    report.table(steerings(lab));
     report.text(
         "**Kept: one step in ten minutes, x 0.95 down and x 1.01 up, never below a sixteenth.** The day's mean \
          is kept up to half as many again as the line bears; the steepest hour of the evening is not, \
@@ -63,19 +66,62 @@ pub fn probabilities(lab: &Lab) -> Report {
     report
 }
 
+/// One constant at a time.
+fn steerings(lab: &Lab) -> Table {
+    let chosen = Steering::CHOSEN;
+    let steps = [6, 30, 120, 360].map(|every| Steering { every, ..chosen });
+    let lowers = [0.8, 0.9, 0.98].map(|lower| Steering { lower, ..chosen });
+    let raises = [1.002, 1.02, 1.05].map(|raise| Steering { raise, ..chosen });
+    let margins = [0.0, 0.05].map(|above| Steering { above, ..chosen });
+    let columns = [
+        "passed, all day: 120 in the evening",
+        "150",
+        "worst hour: 120",
+        "150",
+        "hourly rate, mean: 120",
+        "150",
+    ];
+    let mut table = Table::new(
+        "By step (minutes from one to the next; down, up; so far above the wanted share)",
+        &lab.command,
+        &columns,
+    );
+    let all = [&[chosen][..], &steps, &lowers, &raises, &margins].concat();
+    for steering in all {
+        let [few, many] = [120.0, 150.0].map(|busiest| day(lab.seed, busiest, WANTED, steering));
+        let Steering {
+            every,
+            lower,
+            raise,
+            above,
+        } = steering;
+        let name = format!("{}; x {lower}, x {raise}; {above}", every / 6);
+        let name = match steering == chosen {
+            true => format!("**{name}**"),
+            false => name,
+        };
+        let shares = [few.passed, many.passed, few.worst, many.worst].map(percent);
+        let rates = [few.rate, many.rate].map(|rate| number(rate, 2));
+        table.row(&name, shares.into_iter().chain(rates));
+    }
+    table
+}
+
 /// A day, after two to settle.
 struct Day {
     passed: f64,
     worst: f64,
     lowest: f64,
+    rate: f64,
 }
 
-fn day(seed: u64, busiest: f64, wanted: f64) -> Day {
+fn day(seed: u64, busiest: f64, wanted: f64, steering: Steering) -> Day {
     let limits = Horizons::new(&RATES, 0.5);
     let terms = Terms {
         horizons: &limits,
         shares: [wanted; HORIZONS],
         link: 100.0 * RATES[0].0,
+        steering,
     };
     let mut rng = Rng::new(seed, 6);
     let mut service = Service::EMPTY;
@@ -83,6 +129,7 @@ fn day(seed: u64, busiest: f64, wanted: f64) -> Day {
         passed: 0.0,
         worst: 1.0,
         lowest: 1.0,
+        rate: 0.0,
     };
     let mut hours = 0.0;
     for test in 0..3 * DAY {
@@ -98,6 +145,7 @@ fn day(seed: u64, busiest: f64, wanted: f64) -> Day {
         }
         if test >= 2 * DAY {
             seen.lowest = seen.lowest.min(factor);
+            seen.rate += factor / DAY as f64;
             if test % 360 == 359 {
                 let share = service.share(0).unwrap_or(1.0);
                 seen.passed += share;

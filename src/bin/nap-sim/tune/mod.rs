@@ -13,6 +13,7 @@ use mod_nap::sim::report::Report;
 use mod_nap::sim::setup::{Arrivals, Setup};
 use mod_nap::sim::world::World;
 
+mod constants;
 mod gate;
 mod horizons;
 mod returns;
@@ -61,7 +62,7 @@ fn text(seed: u64) -> String {
         seed,
         command: format!("nap-sim tune --seed {seed}"),
     };
-    let chapters: [fn(&Lab) -> Report; 7] = [
+    let chapters: [fn(&Lab) -> Report; 8] = [
         returns::windows,
         returns::late_pool,
         gate::guard,
@@ -69,6 +70,7 @@ fn text(seed: u64) -> String {
         gate::calls,
         starts::fed_forward,
         horizons::probabilities,
+        constants::laws,
     ];
     let chapters = chapters.map(|chapter| chapter(&lab).markdown(None));
     format!("{HEAD}{}\n", chapters.concat().trim_end())

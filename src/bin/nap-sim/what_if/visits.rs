@@ -2,6 +2,7 @@
 //! with sessions where the room has them (`NapSession`).
 
 use mod_nap::micros::Micros;
+use mod_nap::nap::laws::Laws;
 use mod_nap::sim::plot::{Figure, Panel, Point};
 use mod_nap::sim::report::{Report, Table, number, percent};
 use mod_nap::sim::rng::Rng;
@@ -132,6 +133,7 @@ impl Options {
                 true => Way::Open,
                 false => Way::Room { deaf: false },
             },
+            laws: Laws::CHOSEN,
             gates: configured
                 .gates
                 .iter()
