@@ -35,9 +35,9 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// What httpd runs with: a step in ten minutes.
+    /// What httpd runs with: a step in five minutes.
     pub const CHOSEN: Steering = Steering {
-        every: 60,
+        every: 30,
         lower: 0.95,
         raise: 1.01,
         above: 0.02,
@@ -240,7 +240,7 @@ mod tests {
         let [first, second, third] = service.factors();
         assert!((second - 0.95).abs() < 1e-6, "{second}");
         assert_eq!((first, third), (1.0, 1.0), "P2 is well");
-        // The hour is forgotten, then it rises by one in a hundred every ten minutes.
+        // The hour is forgotten, then it rises by one in a hundred every five minutes.
         service.advance(&terms, START + (STEP + TESTS) * TEST_NS);
         let lowest = service.factors()[1];
         service.advance(&terms, START + (STEP + TESTS + 2 * STEP) * TEST_NS);
