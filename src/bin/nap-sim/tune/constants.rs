@@ -67,7 +67,7 @@ pub fn laws(lab: &Lab) -> Report {
          unluckiest 12 s. *The early call*: it must not end at once when there is no room (250 ms: a third of the server \
          idles), nor call slower than the server serves, nor without a short queue. How many places are left and how \
          far X is doubted made next to no difference to these crowds: they stand as they were reasoned. *Session starts*: more \
-         than a tenth at first builds queues before the law has seen them, and all end later; the later step is not \
+         than a tenth at first builds longer queues, and nobody ends sooner; the later step is not \
          reached where the pages' limits are known first, as here.",
     );
     report.text(
