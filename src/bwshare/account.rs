@@ -32,10 +32,19 @@ impl Account {
 
     /// Ask for one more file, and charge what the rule says.
     pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> Answer {
-        let answer = limits.answer(self, now_ns);
-        match answer {
-            Answer::Pass => self.charge_file(limits, now_ns),
-            Answer::Refuse { .. } => self.charge_refused(limits, now_ns),
+        self.enter_beside(Answer::Pass, limits, now_ns)
+    }
+
+    /// The same of a client whose other debts say `beside`. Who is refused is told the wait that he has
+    /// with the refusal's own charge: else he would come back to be refused and charged for ever.
+    #[inline]
+    pub fn enter_beside(&mut self, beside: Answer, limits: &Limits, now_ns: u64) -> Answer {
+        let answer = limits.answer(self, now_ns).or_longer(beside);
+        if answer == Answer::Pass {
+            self.charge_file(limits, now_ns);
+        } else if limits.refused != 0.0 {
+            self.charge_refused(limits, now_ns);
+            return limits.answer(self, now_ns).or_longer(beside);
         }
         answer
     }
@@ -47,10 +56,7 @@ impl Account {
 
     /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
     /// beyond the maximum.
-    pub fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
-        if limits.refused == 0.0 {
-            return;
-        }
+    fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
         let cost = limits.files.cost_ns(limits.refused);
         let left = limits.files.room_ns.saturating_sub(self.files_ns(now_ns));
         if cost.min(left) > 0 {

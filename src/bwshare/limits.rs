@@ -248,6 +248,33 @@ pub(super) mod tests {
         assert!((debt - 2.3).abs() < 1e-9, "{debt}");
     }
 
+    /// A quarter of a file takes five seconds to be paid off, which is a whole number: no rounding up
+    /// hides that he was told too little.
+    #[test]
+    fn a_client_charged_for_his_refusals_is_let_in_when_he_has_waited_as_told() {
+        let mut limits = limits((30.0, 0.05), (5e5, 1e3), Rule::Exact);
+        limits.refused = 0.25;
+        let (mut account, mut now) = (Account::EMPTY, S);
+        for _ in 0..30 {
+            assert_eq!(account.enter(&limits, now), Answer::Pass);
+        }
+        for _ in 0..5 {
+            let refused = account.enter(&limits, now);
+            assert_eq!(
+                refused.retry_after_s(),
+                20,
+                "a refusal at the maximum costs no more"
+            );
+            now += refused.retry_after_s() * S;
+            assert_eq!(account.enter(&limits, now), Answer::Pass);
+        }
+        now += 10 * S;
+        let refused = account.enter(&limits, now);
+        assert_eq!(refused.retry_after_s(), 15, "half a file and the refusal");
+        now += 15 * S;
+        assert_eq!(account.enter(&limits, now), Answer::Pass);
+    }
+
     proptest! {
         #[test]
         fn no_window_carries_more_than_the_maximum_and_its_credit(
@@ -291,6 +318,29 @@ pub(super) mod tests {
             }
             let seconds = answer.retry_after_s() * S;
             prop_assert!(seconds >= wait && seconds < wait + S);
+        }
+
+        /// ... though refusals are charged: what he is told includes what it cost him to ask.
+        #[test]
+        fn who_is_refused_is_let_in_when_he_has_waited_as_told(
+            files in 8u64..14, bytes in 0u64..1_000_000, literal: bool, rate in 0.01f64..100.0,
+            refused in 0.0f64..=1.0, paid in 0.0f64..3.0, asks in 1usize..4,
+        ) {
+            let rule = [Rule::Exact, Rule::Literal][usize::from(literal)];
+            let mut limits = limits((10.0, rate), (5e5, rate * 1e4), rule);
+            limits.refused = refused;
+            let mut account = Account::EMPTY;
+            (0..files).for_each(|_| account.charge_file(&limits, S));
+            account.charge_bytes(&limits, bytes as i64, S);
+            let now = S + limits.files.cost_ns(paid);
+            let told = (0..asks).map(|_| account.enter(&limits, now)).last();
+            let told = told.expect("asked");
+            if told != Answer::Pass {
+                let early = limits.answer(&account, now + told.wait_ns() - 1);
+                prop_assert!(early != Answer::Pass);
+                let again = account.enter(&limits, now + told.wait_ns());
+                prop_assert_eq!(again, Answer::Pass, "told {:?}", told);
+            }
         }
 
         #[test]

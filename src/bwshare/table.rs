@@ -155,18 +155,14 @@ impl Stripe {
     /// The client asks for one more file: judged, and charged as the rule says.
     pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
         let now = self.time(now_ns);
-        let mut answer = Answer::Pass;
+        let mut horizons = Answer::Pass;
         if !limits.horizons.is_empty() {
-            answer = self.horizons(key, limits, now);
+            horizons = self.horizons(key, limits, now);
         }
         let at = self.find(key);
         let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
-        answer = limits.answer(&known, now).or_longer(answer);
         let mut account = known;
-        match answer {
-            Answer::Pass => account.charge_file(limits, now),
-            Answer::Refuse { .. } => account.charge_refused(limits, now),
-        }
+        let answer = account.enter_beside(horizons, limits, now);
         if account != known {
             self.keep(at, key, account, limits, now);
         }

@@ -52,10 +52,7 @@ impl Debtors {
             Answer::Refuse { wait_ns, .. } => {
                 let told = self.told_ns.get(&key).copied();
                 let again = told.is_some_and(|told_ns| told_ns <= now_ns);
-                match limits.refused == 0.0 {
-                    true => self.told_ns.insert(key, now_ns.saturating_add(wait_ns)),
-                    false => self.told_ns.remove(&key),
-                };
+                self.told_ns.insert(key, now_ns.saturating_add(wait_ns));
                 let wait = Micros(wait_ns.div_ceil(SECOND_NS / 1_000_000));
                 Err(Slow { wait, again })
             }
