@@ -248,6 +248,7 @@ const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const arg
 const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg);
 void nap_bwshare_begin(void);
 int nap_bwshare_used(void);
+int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);

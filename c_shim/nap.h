@@ -519,6 +519,8 @@ typedef struct nap_core {
     int (*conf_bw)(nap_bw_conf *conf, nap_bw_directive which, const nap_str *argv, size_t argc, char *err);
     /* *into: its own settings, below's where it has none */
     void (*conf_bw_over)(nap_bw_conf *into, const nap_bw_conf *below);
+    /* once all has been read */
+    int (*conf_bw_check)(const nap_bw_conf *conf, char *err);
     /* the parent, before start: limits that hold for a virtual host of this name (empty: the
      * server); their index */
     uint32_t (*bw_limits)(const nap_bw_conf *conf, nap_str host);

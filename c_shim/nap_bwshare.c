@@ -24,6 +24,7 @@ const char nap_bwshare_page_name[] = "slow-down";
 typedef struct limits {
     nap_bw_conf conf;
     uint32_t index;                 /* NAP_NONE: not known to the core */
+    const ap_directive_t *where;    /* the last that set any */
 } limits;
 
 /* Per directory. Unset: NULL or NAP_UNSET. */
@@ -137,6 +138,7 @@ const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const arg
             own->limits->index = NAP_NONE;
         }
         conf = &own->limits->conf;
+        own->limits->where = cmd->directive;
     }
     for (int i = 0; i < argc; i++)
         words[i] = nap_str_of(argv[i]);
@@ -192,6 +194,24 @@ const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg)
         own->exempt = apr_array_make(cmd->pool, 2, sizeof expr);
     APR_ARRAY_PUSH(own->exempt, const ap_expr_info_t *) = expr;
     return NULL;
+}
+
+/* ---- check_config ------------------------------------------------------------------------------ */
+
+/* Merged: a maximum and its rate may have been set in different places. */
+int nap_bwshare_check(server_rec *s, apr_pool_t *p)
+{
+    char *err = apr_pcalloc(p, NAP_ERR_MAX);
+    int rc = OK;
+
+    for (server_rec *host = s; host; host = host->next) {
+        const nap_dir *dir = ap_get_module_config(host->lookup_defaults, &nap_module);
+        const limits *own = dir && dir->bwshare ? dir->bwshare->limits : NULL;
+
+        if (own && nap_the_core->conf_bw_check(&own->conf, err))
+            rc = nap_complain(host, p, own->where, err);
+    }
+    return rc;
 }
 
 /* ---- The parent at start ---------------------------------------------------------------------- */

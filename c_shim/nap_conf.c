@@ -680,7 +680,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
         rc = HTTP_INTERNAL_SERVER_ERROR;
     }
     if (state_check(s, ptemp) != OK || keys_check(s, ptemp) != OK ||
-        own_pages_check(s, ptemp) != OK)
+        own_pages_check(s, ptemp) != OK || nap_bwshare_check(s, ptemp) != OK)
         rc = HTTP_INTERNAL_SERVER_ERROR;
     return rc;
 }

@@ -172,6 +172,11 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
             httpd::wait_until("it is over", Duration::from_secs(20), || {
                 (300_000..24 << 20).contains(&charged())
             });
+            // A byte a second is paid off.
+            let row = trace(&httpd, client);
+            let [bytes, debt] = ["bytes", "byte_debt"].map(|name| row[name].as_f64());
+            let paid = bytes.expect("a number") - debt.expect("a number");
+            assert!((0.0..600.0).contains(&paid), "{row}");
         }
         // Whole, it is charged to the byte.
         let whole = get(&httpd, "192.0.2.3", "/huge.bin");
@@ -480,6 +485,15 @@ fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
         ("BwShareFiles 1e30 1", "\"1e30\" is not a number of files"),
         ("BwShareFiles 30 NaN", "\"NaN\" is not files a second"),
         ("BwShareExempt \"((\"", "is not an expression"),
+        (
+            "BwShareBytes 10G 1",
+            "BwShareBytes: a debt of 10737418240 takes more than 36 years",
+        ),
+        (
+            "BwShareFiles 1000000 1\n<VirtualHost *>\nServerName slow\n\
+             BW_tx1cred_rate 0.0001\n</VirtualHost>",
+            "BwShareFiles: a debt of 1000000 takes more than 36 years",
+        ),
     ] {
         let said = Httpd::configtest(config).expect_err(config);
         assert!(said.contains(words), "{config}: {said}");

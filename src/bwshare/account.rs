@@ -3,6 +3,7 @@
 //! A debt d at rate r is paid off at now + d / r if nothing is added; charging moves that time
 //! ahead. (The generic cell rate algorithm has the same numbers: its theoretical arrival time.)
 
+use super::SECOND_NS;
 use super::limits::{Answer, Limits};
 
 /// Kinds of debt an account has room for.
@@ -12,8 +13,10 @@ const BYTES: usize = 1;
 /// No debt: until when the client counts as seen.
 const SEEN: usize = 2;
 
-/// No debt outlasts this, 104 days: a stray value in shared memory is survived.
-const LONGEST_NS: u64 = 1 << 53;
+/// No debt outlasts this, 144 years: four times the longest maximum that a configuration may ask for,
+/// as far as a session's member may go, and far from where times in nanoseconds end. A stray value in
+/// shared memory is survived.
+pub const LONGEST_NS: u64 = 144 * 36_525 * 864 * SECOND_NS;
 
 /// What one client owes.
 #[repr(C)]
@@ -125,6 +128,39 @@ impl Account {
     pub(super) fn give_back(&mut self, lane: usize, cost_ns: u64) {
         if let Some(paid) = self.paid_ns.get_mut(lane) {
             *paid = paid.saturating_sub(cost_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bwshare::SECOND_NS as S;
+    use crate::bwshare::limits::Rule;
+    use crate::bwshare::limits::tests::limits;
+
+    #[test]
+    fn what_is_taken_back_of_a_huge_download_leaves_the_rest_and_older_debts() {
+        let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
+        let mut account = Account::EMPTY;
+        account.charge_bytes(&limits, 400_000, S);
+        account.charge_bytes(&limits, 20_000_000_000, S);
+        account.charge_bytes(&limits, -10_000_000_000, S);
+        assert_eq!(limits.bytes.units(account.bytes_ns(S)), 10_000_400_000.0);
+    }
+
+    #[test]
+    fn the_longest_maximum_is_reached_and_four_times_it_too() {
+        let longest_s = (LONGEST_NS / 4 / S) as f64;
+        let limits = limits((1e6, 1e6 / longest_s), (1e9, 1e9 / longest_s), Rule::Exact);
+        // Years after 1970.
+        let now = LONGEST_NS / 144 * 100;
+        for n in [1, 4] {
+            let mut account = Account::EMPTY;
+            account.charge_bytes(&limits, n * 1_000_000_000, now);
+            assert_ne!(limits.answer(&account, now), Answer::Pass);
+            let owed = limits.bytes.units(account.bytes_ns(now));
+            assert!((owed / (n as f64 * 1e9) - 1.0).abs() < 1e-9, "{owed}");
         }
     }
 }

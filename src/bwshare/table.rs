@@ -13,7 +13,7 @@
 //!
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
-use super::account::Account;
+use super::account::{Account, LONGEST_NS};
 use super::limits::{Answer, Limits};
 use super::service::TEST_NS;
 
@@ -27,8 +27,8 @@ pub const CLIENTS: usize = 266;
 
 /// After a longer step of the clock back debts do not wait until it is there again.
 const STEP_NS: u64 = 60 * super::SECOND_NS;
-/// A longer one, 104 days, is no step but a stray value.
-const STRAY_NS: u64 = 1 << 53;
+/// One longer than any debt is no step but a stray value.
+const STRAY_NS: u64 = LONGEST_NS;
 
 /// One client's place.
 #[repr(C)]

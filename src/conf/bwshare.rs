@@ -26,6 +26,11 @@ use BwDirective::*;
 /// Horizons there may be.
 pub const HORIZONS: usize = 3;
 
+/// A maximum takes at most so many years to be paid off.
+const YEARS: i64 = 36;
+/// The same in seconds.
+pub const YEARS_S: i64 = YEARS * 36_525 * 864;
+
 /// Limits as configured; `nap_bw_conf`. Numbers are millionths unless said otherwise; [`UNSET`]
 /// until a directive sets them.
 #[repr(C)]
@@ -306,6 +311,27 @@ impl BwShareConf {
         }
     }
 
+    /// Once all is read: a maximum that takes longer than any debt lasts would never be reached.
+    pub fn check(&self) -> Result<(), String> {
+        let own = self.with_defaults();
+        for (which, max, rate) in [
+            (Files, own.files_max, own.files_rate),
+            (Bytes, own.bytes_max, own.bytes_rate),
+        ] {
+            if max / rate.max(1) >= YEARS_S {
+                let number = |millionths: i64| millionths as f64 / ONE as f64;
+                return Err(format!(
+                    "{}: a debt of {} takes more than {YEARS} years to be paid off at {} a second; \
+                     use a lower maximum or a higher rate",
+                    which.name(),
+                    number(max),
+                    number(rate)
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The same with the note's examples where nothing is set.
     pub fn with_defaults(&self) -> BwShareConf {
         self.over(&BwShareConf {
@@ -437,6 +463,28 @@ mod tests {
             let name = bad.split(' ').next().expect("a name");
             assert!(set(bad).expect_err(bad).starts_with(name), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_maximum_that_is_never_paid_off_is_told_with_both_numbers() {
+        for (line, good) in [
+            ("BwShareBytes 1G 1", true),
+            ("BwShareBytes 2G 1", false),
+            ("BwShareBytes 10M 1", true),
+            ("BW_tx2debt_max 1000000000000", true),
+            ("BW_tx2debt_max 1000000000000; BW_tx2cred_rate 800", false),
+            ("BwShareFiles 100000 0.0001", true),
+            ("BwShareFiles 1000000 0.0001", false),
+        ] {
+            let checked = set(line).expect(line).check();
+            assert_eq!(checked.is_ok(), good, "{line}: {checked:?}");
+        }
+        let said = set("BwShareFiles 1000000 0.0001").expect("read").check();
+        assert_eq!(
+            said.expect_err("too long"),
+            "BwShareFiles: a debt of 1000000 takes more than 36 years to be paid off at 0.0001 a \
+             second; use a lower maximum or a higher rate"
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod telepoll;
 pub mod text;
 pub mod values;
 
-pub use bwshare::{BwDirective, BwShareConf};
+pub use bwshare::{BwDirective, BwShareConf, YEARS_S};
 pub use directive::Directive;
 pub use oxthas::{OxthasConf, OxthasDirective};
 pub use room::{Remark, RoomConf};

@@ -15,13 +15,15 @@ use super::process;
 use super::session::is_member;
 use super::setup::{arguments, told};
 use super::text::{lend, text};
+use crate::bwshare::SECOND_NS;
+use crate::bwshare::account::LONGEST_NS;
 use crate::bwshare::client::{Client, Prefixes, WIDE};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
 use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts};
 use crate::bwshare::visit::{Reason, Visit};
-use crate::conf::{BwDirective, BwShareConf};
+use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::micros::Micros;
 use crate::page::accept::Format;
@@ -85,6 +87,8 @@ fn now_ns() -> u64 {
 const _: () = {
     assert!(size_of::<BwShareConf>() == size_of::<nap_bw_conf>());
     assert!(align_of::<BwShareConf>() == align_of::<nap_bw_conf>());
+    // The longest maximum is reached, and four times it too.
+    assert!(4 * YEARS_S as u64 * SECOND_NS <= LONGEST_NS);
 };
 
 /// # Safety
@@ -131,6 +135,15 @@ pub unsafe extern "C" fn conf_bw_over(into: *mut nap_bw_conf, below: *const nap_
             *into = into.over(below);
         }
     });
+}
+
+pub unsafe extern "C" fn conf_bw_check(conf: *const nap_bw_conf, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises; `conf` is only read.
+        let checked = unsafe { bw_conf(conf.cast_mut()) }.map_or(Ok(()), |conf| conf.check());
+        // SAFETY: nap.h's promise.
+        unsafe { told(checked, err) }
+    })
 }
 
 /// Settings as the law wants them.

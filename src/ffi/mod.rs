@@ -98,6 +98,7 @@ static CORE: nap_core = nap_core {
     conf_bw_init: Some(bwshare::conf_bw_init),
     conf_bw: Some(bwshare::conf_bw),
     conf_bw_over: Some(bwshare::conf_bw_over),
+    conf_bw_check: Some(bwshare::conf_bw_check),
     bw_limits: Some(bwshare::bw_limits),
     bw_start: Some(bwshare::bw_start),
     bw_enter: Some(bwshare::bw_enter),
