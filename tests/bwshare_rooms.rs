@@ -109,6 +109,47 @@ fn a_ticket_of_one_room_does_not_excuse_in_another() {
     assert_eq!(with(&httpd, &tickets[0].token).status, 200, "still good");
 }
 
+/// A member goes on where others are asked to wait, to four times the maximum of each debt.
+#[test]
+fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maximum() {
+    let ask = |httpd: &Httpd, cookie: &str| {
+        let head = [("Cookie", cookie)];
+        httpd.request("GET", "/cgi-bin/app", &head, b"").status
+    };
+    let site = |limits: &str| {
+        let httpd = Httpd::builder()
+            .nap()
+            .cgi("app", APP)
+            .config("<NapRoom site>\nNapRunReady 1\nNapWaitLimit 0\nNapSession start=^/cgi-bin\n</NapRoom>")
+            .config("<Location /cgi-bin>\nNapUse site\nBwShare On\n</Location>")
+            .config("<Location /bwshare-info>\nSetHandler bwshare-info\n</Location>")
+            .config(limits)
+            .start();
+        let begun = httpd.get("/cgi-bin/app");
+        let mut cookies = begun.headers_named("set-cookie");
+        let cookie = cookies.find(|c| c.starts_with("naps~site="));
+        let cookie = cookie.unwrap_or_else(|| panic!("a session: {begun:?}"));
+        let cookie = cookie.split(';').next().expect("a pair").to_owned();
+        (httpd, cookie)
+    };
+    let (httpd, cookie) = site("BwShareFiles 6 0.0001");
+    let passed = (0..40).take_while(|_| ask(&httpd, &cookie) == 200).count();
+    assert_eq!(passed, 4 * 6 - 1, "one began it");
+    assert_eq!(ask(&httpd, ""), 429, "a stranger of this address");
+    assert_eq!(info(&httpd)["excused"], 3 * 6);
+    // 1800 bytes in an hour's bucket; files that take a second at most say nothing of it.
+    let (httpd, cookie) =
+        site("BwShareFiles 1000 1000\nBwShareBytes 1G 1G\nBwShareHorizon 1 1h 0.9");
+    let passed = (0..200).take_while(|_| ask(&httpd, &cookie) == 200).count();
+    let bytes = || info(&httpd)["bytes"].as_u64().expect("a number");
+    let answer = bytes() / (passed as u64 + 1);
+    assert!(
+        (4 * 1800 - 100..4 * 1800 + answer + 100).contains(&bytes()),
+        "{} of {answer} each",
+        bytes()
+    );
+}
+
 #[test]
 fn each_system_may_be_dry_without_the_other() {
     let httpd = site()

@@ -108,6 +108,13 @@ impl Horizons {
             ..*self
         }
     }
+
+    pub(super) fn beyond(&self, n: u64) -> Horizons {
+        Horizons {
+            lanes: self.lanes.map(|lane| lane.beyond(n)),
+            ..*self
+        }
+    }
 }
 
 #[cfg(test)]

@@ -118,6 +118,14 @@ impl Lane {
         }
     }
 
+    /// The same with a maximum `n` times as high.
+    pub fn beyond(&self, n: u64) -> Lane {
+        Lane {
+            room_ns: self.room_ns.saturating_mul(n),
+            ..*self
+        }
+    }
+
     /// How much of the maximum is used up; more than 1 is too much.
     pub fn share(&self, owed_ns: u64) -> f64 {
         owed_ns as f64 / self.room_ns.max(1) as f64
@@ -148,6 +156,16 @@ impl Limits {
             files: self.files.times(n),
             bytes: self.bytes.times(n),
             horizons: self.horizons.times(n),
+            ..*self
+        }
+    }
+
+    /// The limits with all maxima `n` times as high: how far the member of a session may go.
+    pub fn beyond(&self, n: u64) -> Limits {
+        Limits {
+            files: self.files.beyond(n),
+            bytes: self.bytes.beyond(n),
+            horizons: self.horizons.beyond(n),
             ..*self
         }
     }

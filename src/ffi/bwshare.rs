@@ -328,6 +328,18 @@ impl Charged<'_> {
 }
 
 impl Charged<'_> {
+    /// Do he and his network owe, with this request, no more than four times what they may, in each
+    /// kind of debt? A member of a session is let pass so far.
+    fn is_moderate(&self) -> bool {
+        const BEYOND: u64 = 4;
+        let passes = |visit: &mut Visit<'_>, key| {
+            let limits = visit.limits.beyond(BEYOND);
+            visit.stripe.answer(key, &limits, visit.now_ns) == Answer::Pass
+        };
+        self.own(|visit| passes(visit, self.v.key)) == Some(true)
+            && self.network(|visit| passes(visit, self.v.wide)) != Some(false)
+    }
+
     /// Once in each test of the line the client counts.
     #[inline(never)]
     fn begin_test(&self) {
@@ -384,19 +396,6 @@ pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int
     })
 }
 
-/// Does he owe no more than four times what he may? A member of a session is let pass so far.
-fn is_moderate(v: &nap_visit) -> bool {
-    const BEYOND: f64 = 3.0;
-    Charged::of(v).is_some_and(|charged| {
-        let [limits, _] = charged.limits();
-        let lane = match Reason::of(v.debt) {
-            Reason::Own(Debt::Bytes) => &limits.bytes,
-            _ => &limits.files,
-        };
-        (v.wait_us as f64) * 1000.0 <= BEYOND * lane.room_ns as f64
-    })
-}
-
 pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, room: u32) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
@@ -406,10 +405,13 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
         let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
             return 0;
         };
+        let Some(charged) = Charged::of(v) else {
+            return 0;
+        };
         // SAFETY: nap.h: q's strings are live for the call.
         let holds = |own| unsafe {
             holds_prime(q, process, setup, own)
-                || (is_moderate(v) && is_member(q, process, setup, own))
+                || (is_member(q, process, setup, own) && charged.is_moderate())
         };
         let prime = match room {
             NAP_NONE => setup.rooms.iter().any(holds),
@@ -418,16 +420,14 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
                 .iter()
                 .any(|own| own.room == room as usize && holds(own)),
         };
-        match Charged::of(v).filter(|_| prime) {
-            None => 0,
-            Some(charged) => {
-                charged.own(|visit| visit.excuse(v.key));
-                charged.network(|visit| {
-                    visit.stripe.charge_file(v.wide, visit.limits, visit.now_ns);
-                });
-                1
-            }
+        if !prime {
+            return 0;
         }
+        charged.own(|visit| visit.excuse(v.key));
+        charged.network(|visit| {
+            visit.stripe.charge_file(v.wide, visit.limits, visit.now_ns);
+        });
+        1
     })
 }
 
