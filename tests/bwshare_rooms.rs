@@ -109,6 +109,27 @@ fn a_ticket_of_one_room_does_not_excuse_in_another() {
     assert_eq!(with(&httpd, &tickets[0].token).status, 200, "still good");
 }
 
+#[test]
+fn a_ticket_excuses_where_its_room_is_and_up_to_four_times_the_maximum() {
+    let httpd = charged()
+        .file("htdocs/page.html", "a page")
+        .file("htdocs/part/of.html", "a part")
+        .config("<Location /page.html>\nBwShare On\n</Location>")
+        .config("<Location /part>\nNapUse site\nBwShare On\n</Location>")
+        .start();
+    let held = httpd.hold("full", 1);
+    let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd)).collect();
+    held.release();
+    httpd.until_idle();
+    tickets[0].until_prime();
+    let head = [("Nap-Ticket", tickets[0].token.as_str())];
+    let ask = |path: &str| httpd.request("GET", path, &head, b"").status;
+    assert_eq!(ask("/page.html"), 429, "no room's");
+    // A file is not scheduled, so the ticket is not used by it.
+    let passed = (0..40).take_while(|_| ask("/part/of.html") == 200).count();
+    assert_eq!(passed, 3 * 6, "with the six of before");
+}
+
 /// A member goes on where others are asked to wait, to four times the maximum of each debt.
 #[test]
 fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maximum() {

@@ -11,7 +11,7 @@ use super::contract::{
 };
 use super::guard::guard;
 use super::pages::{say_type, wall_now, wishes};
-use super::process;
+use super::process::{self, RoomSetup};
 use super::session::is_member;
 use super::setup::{arguments, told};
 use super::text::{lend, text};
@@ -329,7 +329,8 @@ impl Charged<'_> {
 
 impl Charged<'_> {
     /// Do he and his network owe, with this request, no more than four times what they may, in each
-    /// kind of debt? A member of a session is let pass so far.
+    /// kind of debt? A member of a session is let pass so far, and who holds a ticket: not all that
+    /// he asks for in his window uses it up.
     fn is_moderate(&self) -> bool {
         const BEYOND: u64 = 4;
         let passes = |visit: &mut Visit<'_>, key| {
@@ -408,19 +409,13 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
         let Some(charged) = Charged::of(v) else {
             return 0;
         };
-        // SAFETY: nap.h: q's strings are live for the call.
-        let holds = |own| unsafe {
-            holds_prime(q, process, setup, own)
-                || (is_member(q, process, setup, own) && charged.is_moderate())
-        };
-        let prime = match room {
-            NAP_NONE => setup.rooms.iter().any(holds),
-            room => setup
-                .rooms
-                .iter()
-                .any(|own| own.room == room as usize && holds(own)),
-        };
-        if !prime {
+        let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
+        // SAFETY: nap.h: q's strings are live for the call. Where no room is nothing redeems a ticket.
+        let excused = setup.rooms.iter().filter(in_room).any(|own| unsafe {
+            (room != NAP_NONE && holds_prime(q, process, setup, own))
+                || is_member(q, process, setup, own)
+        });
+        if !excused || !charged.is_moderate() {
             return 0;
         }
         charged.own(|visit| visit.excuse(v.key));
