@@ -298,7 +298,9 @@ fn an_untrusted_peer_cannot_choose_who_it_is() {
 
 #[test]
 fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
-    let httpd = site("BwShareFiles 2 0.0001").start();
+    let httpd = site("BwShareFiles 2 0.0001")
+        .config("<Location /mine>\nSetHandler bwshare-mine\nBwShare Off\n</Location>")
+        .start();
     assert_eq!(passes(&httpd, "::ffff:192.0.2.1", "/page.html", 1), 1);
     assert_eq!(
         passes(&httpd, "192.0.2.1", "/page.html", 3),
@@ -319,6 +321,37 @@ fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
     );
     let other = get(&httpd, "2001:db8:8:1::1", "/page.html");
     assert_eq!(other.status, 200, "another /48");
+    // The network's debt is in all that is told: a file of its takes 1250 s, of a client 10,000 s.
+    let waits = |n: u32| {
+        let client = format!("2001:db8:7:{n:x}::1");
+        get(&httpd, &client, "/mine?json").json()["wait_s"].clone()
+    };
+    let wait = waits(98).as_u64().expect("a number");
+    assert!((1_200..=1_250).contains(&wait), "who owes nothing: {wait}");
+    let text = get(&httpd, "2001:db8:7:62::1", "/mine").text();
+    assert!(!text.contains("need not wait"), "{text}");
+    let row = trace(&httpd, "2001:db8:7:5::/64");
+    assert_eq!(row["over_limit"], true, "{row}");
+}
+
+/// A client over its own limit whose network has to wait longer is told the longer wait.
+#[test]
+fn a_refusal_tells_the_networks_wait_where_it_is_longer() {
+    let httpd = site("BwShareFiles 100 10\nBwShareBytes 25000 10")
+        .file("htdocs/huge.bin", vec![b'x'; 1_000_000])
+        .start();
+    assert_eq!(get(&httpd, "2001:db8:7:1::1", "/large.bin").status, 200);
+    let own = get(&httpd, "2001:db8:7:1::1", "/page.html");
+    let wait = retry_after(&own);
+    assert!((2_500..2_600).contains(&wait), "25,000 at 10: {wait}");
+    assert!(own.text().contains("more data"), "{}", own.text());
+    assert_eq!(get(&httpd, "2001:db8:7:2::1", "/huge.bin").status, 200);
+    // The network may owe 200,000 and pays 80 off a second.
+    let network = get(&httpd, "2001:db8:7:1::1", "/page.html");
+    let wait = retry_after(&network);
+    assert!((10_600..10_700).contains(&wait), "850,000 at 80: {wait}");
+    let text = network.text();
+    assert!(text.contains("network that your address"), "{text}");
 }
 
 #[test]

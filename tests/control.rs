@@ -346,6 +346,22 @@ fn a_forgiven_client_owes_nothing() {
 }
 
 #[test]
+fn a_forgiven_clients_network_owes_nothing_either() {
+    let limits = "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.1\n\
+                  BwShareFiles 1 0.001\n<Location /counter>\nBwShare On\n</Location>";
+    let httpd = site().modules(&["remoteip"]).config(limits).start();
+    let get = |n: u32| {
+        let client = format!("2001:db8:7:{n:x}::1");
+        let head = [("X-Forwarded-For", client.as_str())];
+        httpd.request("GET", "/counter", &head, b"").status
+    };
+    let statuses: Vec<u16> = (0..9).map(get).collect();
+    assert_eq!(statuses, [[200; 8].as_slice(), &[429]].concat());
+    done(&httpd, "do=forgive&client=2001:db8:7:8::1");
+    assert_eq!(get(8), 200);
+}
+
+#[test]
 fn a_browser_is_sent_back_to_the_page_it_came_from() {
     let httpd = site().start();
     let nonce = nonce(&httpd);

@@ -1,5 +1,6 @@
 //! mod_bwshare: limits in force, a request's charge, refusals, the administrator's pages.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
@@ -21,7 +22,8 @@ use crate::bwshare::client::{Client, Prefixes, WIDE};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
 use crate::bwshare::service::{Service, Steering, Terms};
-use crate::bwshare::table::{CLIENTS, Counts};
+use crate::bwshare::table::{CLIENTS, Counts, Stripe};
+use crate::bwshare::trace::Row;
 use crate::bwshare::visit::{Reason, Visit};
 use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
@@ -67,6 +69,19 @@ struct BwShare {
     debts: Debts,
     limits: Vec<Limit>,
     secret: [u8; 16],
+}
+
+impl BwShare {
+    /// What this network (0: there is none) would be told if a client of it asked now.
+    #[inline(never)]
+    fn network(&self, limit: &Limit, wide: u64, now_ns: u64) -> Answer {
+        if wide == 0 {
+            return Answer::Pass;
+        }
+        let ask = |stripe: &mut Stripe| stripe.answer(wide, &limit.limits[1], now_ns);
+        let answer = self.debts.of(wide, |stripe, _| ask(stripe));
+        answer.unwrap_or(Answer::Pass)
+    }
 }
 
 static DRAFT: Mutex<Vec<Limit>> = Mutex::new(Vec::new());
@@ -305,7 +320,11 @@ impl Charged<'_> {
         }
         let answer = self.own(|visit| visit.enter(client, self.limit.scope, excused))?;
         if let Answer::Refuse { debt, .. } = answer {
-            return Some((answer, Some(Reason::Own(debt))));
+            let network = self.bw.network(self.limit, self.v.wide, self.now_ns);
+            return Some(match answer.or_longer(network) {
+                longer if longer == answer => (answer, Some(Reason::Own(debt))),
+                longer => (longer, Some(Reason::Network)),
+            });
         }
         let network = self.network(|visit| {
             let answer = visit.stripe.enter(self.v.wide, visit.limits, visit.now_ns);
@@ -548,9 +567,10 @@ pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_s
         };
         let client = Client::of(q.client, limit.prefixes, limit.scope, &bw.secret);
         let now_ns = now_ns();
+        let network = bw.network(limit, client.wide.unwrap_or(0), now_ns);
         let owed = bw.debts.of(client.key, |stripe, _| {
             let limits = &limit.limits[0];
-            let answer = stripe.answer(client.key, limits, now_ns);
+            let answer = stripe.answer(client.key, limits, now_ns).or_longer(network);
             let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
             Owed {
                 files: due(&limits.files, account.files_ns(now)),
@@ -600,16 +620,15 @@ fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {
     bw.limits.iter().map(line).collect()
 }
 
-/// A client owes nothing any more, by any limits; false: he owed nothing.
+/// A client and its network owe nothing any more, by any limits; false: they owed nothing.
 pub fn forgive(address: [u8; 16]) -> bool {
     let Some(bw) = in_force() else { return false };
     let mut owed = false;
     for limit in &bw.limits {
         let client = Client::of(address, limit.prefixes, limit.scope, &bw.secret);
-        owed |= bw
-            .debts
-            .of(client.key, |stripe, _| stripe.forgive(client.key))
-            == Some(true);
+        for key in [Some(client.key), client.wide].into_iter().flatten() {
+            owed |= bw.debts.of(key, |stripe, _| stripe.forgive(key)) == Some(true);
+        }
     }
     owed
 }
@@ -643,13 +662,12 @@ fn report(bw: &BwShare) -> DebtReport {
 /// All rows with what each client owes now; under a stripe's lock they are only copied.
 fn rows(bw: &BwShare) -> Vec<DebtRow> {
     let now_ns = now_ns();
-    let mut all = Vec::with_capacity(bw.debts.rows());
+    let limit_of = |row: &Row| bw.limits.iter().find(|limit| limit.scope == row.scope);
+    let mut all: Vec<DebtRow> = Vec::with_capacity(bw.debts.rows());
     for at in 0..bw.debts.stripes() {
         bw.debts.at(at, |stripe, trace| {
             for (key, row) in trace.iter().flat_map(|set| set.rows()) {
-                let Some(limit) = bw.limits.iter().find(|limit| limit.scope == row.scope) else {
-                    continue;
-                };
+                let Some(limit) = limit_of(row) else { continue };
                 let limits = &limit.limits[0];
                 let answer = stripe.answer(key, limits, now_ns);
                 let (now, account) = (stripe.time(now_ns), stripe.account(key));
@@ -663,6 +681,20 @@ fn rows(bw: &BwShare) -> Vec<DebtRow> {
                 });
             }
         });
+    }
+    // Networks have stripes of their own: never two locks at once.
+    let mut networks = HashMap::new();
+    for one in &mut all {
+        let client = limit_of(&one.row).map(|limit| {
+            let row = &one.row;
+            let of = Client::of(row.address, limit.prefixes, limit.scope, &bw.secret);
+            (limit, of.wide)
+        });
+        if let Some((limit, Some(wide))) = client {
+            let answer = networks.entry(wide);
+            let answer = answer.or_insert_with(|| bw.network(limit, wide, now_ns));
+            one.wait_ns = one.wait_ns.max(answer.wait_ns());
+        }
     }
     all
 }
