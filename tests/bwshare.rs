@@ -477,11 +477,34 @@ fn horizons_limit_and_their_service_is_shown() {
     let limits = &info["limits"][0];
     assert_eq!(limits["link_bytes_per_s"], 1_048_576.0);
     assert_eq!(limits["horizons"][1]["steered_to"], 100.0);
-    assert!(info["horizon_shares"][1].as_f64() < Some(1.0), "{info}");
+    // Refused by the second: inside the third with all requests, inside the second but for the last.
+    let asked = info["requests"].as_f64().expect("a number");
+    assert_eq!(info["horizon_shares"][2], 1.0);
+    assert_eq!(info["horizon_shares"][1], (asked - 1.0) / asked);
     let html = httpd.get("/bwshare-info").text();
     assert!(
         html.contains("Share achieved") && html.contains("1.0 MB a second"),
         "{html}"
+    );
+    // A test of the line takes ten seconds: a megabyte is enough for the one client that came.
+    httpd::wait_until("a test is over", Duration::from_secs(30), || {
+        let info = httpd.get("/bwshare-info?json").json();
+        let achieved = &info["limits"][0]["horizons"];
+        (0..3).all(|i| achieved[i]["achieved_share"] == 1.0)
+    });
+    // The network of an IPv6 client is no request of its own.
+    let before = httpd.get("/bwshare-info?json").json();
+    for _ in 0..asked as usize {
+        get(&httpd, "2001:db8:7:1::1", "/page.html");
+    }
+    let after = httpd.get("/bwshare-info?json").json();
+    let missed = |info: &Value| {
+        let share = info["horizon_shares"][1].as_f64().expect("a share");
+        (1.0 - share) * info["requests"].as_f64().expect("a number")
+    };
+    assert!(
+        (missed(&before) - missed(&after)).abs() < 1e-6,
+        "{before} {after}"
     );
 }
 

@@ -14,6 +14,7 @@
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
 use super::account::{Account, LONGEST_NS};
+use super::horizons::Horizons;
 use super::limits::{Answer, Limits};
 use super::service::TEST_NS;
 
@@ -152,12 +153,27 @@ impl Stripe {
         self.latest_ns = now_ns.saturating_add(self.shift_ns);
     }
 
-    /// The client asks for one more file: judged, and charged as the rule says.
+    /// The client, or network, asks for one more file: judged, and charged as the rule says.
+    #[inline]
     pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+        self.enter_as(key, limits, now_ns, false)
+    }
+
+    /// The same, and the horizons that the request is inside are counted.
+    #[inline]
+    pub fn enter_counted(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+        self.enter_as(key, limits, now_ns, true)
+    }
+
+    fn enter_as(&mut self, key: u64, limits: &Limits, now_ns: u64, counted: bool) -> Answer {
         let now = self.time(now_ns);
         let mut horizons = Answer::Pass;
         if !limits.horizons.is_empty() {
-            horizons = self.horizons(key, limits, now);
+            let account = self.account(key | 1);
+            if counted {
+                self.count(&account, &limits.horizons, now);
+            }
+            horizons = limits.horizons.answer(&account, now);
         }
         let at = self.find(key);
         let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
@@ -268,25 +284,19 @@ impl Stripe {
     }
 
     #[inline(never)]
-    fn horizons(&mut self, key: u64, limits: &Limits, now: u64) -> Answer {
-        let account = self.account(key | 1);
-        let longest_first = (0..limits.horizons.lanes().len()).rev();
-        let inside = |i: usize| {
-            let lane = limits.horizons.lanes().get(i);
-            lane.is_none_or(|lane| account.owed_ns(i, now) < lane.room_ns)
-        };
-        for i in longest_first {
+    fn count(&mut self, account: &Account, horizons: &Horizons, now: u64) {
+        let lanes = horizons.lanes();
+        for (i, lane) in lanes.iter().enumerate().rev() {
             if let Some(n) = self.counts.eligible.get_mut(i) {
                 *n = n.wrapping_add(1);
             }
-            if !inside(i) {
+            if account.owed_ns(i, now) >= lane.room_ns {
                 break;
             }
             if let Some(n) = self.counts.entitled.get_mut(i) {
                 *n = n.wrapping_add(1);
             }
         }
-        limits.horizons.answer(&account, now)
     }
 
     fn change(
@@ -397,7 +407,6 @@ pub fn worth(shares: impl IntoIterator<Item = f64>) -> f64 {
 mod tests {
     use super::*;
     use crate::bwshare::SECOND_NS as S;
-    use crate::bwshare::horizons::Horizons;
     use crate::bwshare::limits::tests::limits;
     use crate::bwshare::limits::{Debt, Rule};
     use crate::bwshare::service::{Service, Steering, Terms};
@@ -507,9 +516,9 @@ mod tests {
         limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
         let mut stripe = Box::new(Stripe::EMPTY);
         let k = key(5);
-        assert_eq!(stripe.enter(k, &limits, S), Answer::Pass);
+        assert_eq!(stripe.enter_counted(k, &limits, S), Answer::Pass);
         stripe.charge_bytes(k, &limits, 600, S);
-        let Answer::Refuse { debt, wait_ns } = stripe.enter(k, &limits, S) else {
+        let Answer::Refuse { debt, wait_ns } = stripe.enter_counted(k, &limits, S) else {
             panic!("600 of 500");
         };
         assert_eq!((debt, wait_ns), (Debt::Horizon(0), S / 5 + 1));
@@ -517,13 +526,15 @@ mod tests {
         assert_eq!(stripe.counts.entitled, [1, 2, 0]);
         stripe.charge_bytes(k, &limits, 2900, S);
         assert!(matches!(
-            stripe.enter(k, &limits, S),
+            stripe.enter_counted(k, &limits, S),
             Answer::Refuse {
                 debt: Debt::Horizon(1),
                 ..
             }
         ));
         assert_eq!(stripe.counts.eligible, [2, 3, 0]);
+        stripe.enter(key(6), &limits, S);
+        assert_eq!(stripe.counts.eligible, [2, 3, 0], "a network is no request");
     }
 
     /// R1, R2 and R3 of the note in bytes a second, and 1 s, 1 h, 8 h.

@@ -72,7 +72,9 @@ impl Visit<'_> {
     pub fn enter(&mut self, client: &Client, scope: u32, excused: bool) -> Answer {
         let count = &mut self.stripe.counts;
         count.requests = count.requests.wrapping_add(1);
-        let mut answer = self.stripe.enter(client.key, self.limits, self.now_ns);
+        let mut answer = self
+            .stripe
+            .enter_counted(client.key, self.limits, self.now_ns);
         if excused && answer != Answer::Pass {
             self.stripe
                 .charge_file(client.key, self.limits, self.now_ns);
