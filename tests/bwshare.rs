@@ -372,6 +372,28 @@ fn debts_outlive_restarts() {
     assert_eq!(get(&httpd, "192.0.2.2", "/page.html").status, 200);
 }
 
+/// A debt is an amount: loosening the limits lets in at once who owes less than the new maximum.
+#[test]
+fn debts_are_the_same_amount_when_the_limits_change() {
+    let with = |limits: &str| format!("{limits}\n<Location /page.html>\nBwShare On\n</Location>");
+    let mut httpd = Httpd::builder()
+        .nap()
+        .file("htdocs/page.html", "a page")
+        .config(&with("BwShareFiles 30 0.05"))
+        .start();
+    let passes = |httpd: &Httpd, n: usize| {
+        let all = (0..n).filter(|_| httpd.get("/page.html").status == 200);
+        all.count()
+    };
+    assert_eq!(passes(&httpd, 31), 30);
+    httpd.reconfigure(&with("BwShareFiles 40 0.0001"));
+    httpd.graceful();
+    assert_eq!(passes(&httpd, 11), 10, "30 of 40 are owed");
+    httpd.reconfigure(&with("BwShareFiles 50 0.001"));
+    httpd.graceful();
+    assert_eq!(passes(&httpd, 11), 10, "40 of 50 are");
+}
+
 #[test]
 fn the_trace_shows_who_is_red() {
     let httpd = site(LIMITS).start();

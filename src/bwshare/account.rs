@@ -118,6 +118,17 @@ impl Account {
         self.paid_ns.iter().all(|paid| *paid <= now_ns)
     }
 
+    /// The debt of this kind is the same amount at another price: it takes `ratio` times as long.
+    pub(super) fn reprice(&mut self, lane: usize, ratio: f64, now_ns: u64) {
+        let owed = self.owed_ns(lane, now_ns);
+        if owed > 0 && ratio != 1.0 {
+            let owed = (owed as f64 * ratio).round() as u64;
+            if let Some(paid) = self.paid_ns.get_mut(lane) {
+                *paid = now_ns.saturating_add(owed.min(LONGEST_NS));
+            }
+        }
+    }
+
     pub(super) fn charge(&mut self, lane: usize, cost_ns: u64, now_ns: u64) {
         let owed = self.owed_ns(lane, now_ns).saturating_add(cost_ns);
         if let Some(paid) = self.paid_ns.get_mut(lane) {

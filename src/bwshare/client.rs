@@ -3,10 +3,27 @@
 //! An IPv4 address is written as ::ffff:a.b.c.d, and one mapped into IPv6 so is the same client. An
 //! IPv6 client is a /64 unless said otherwise. Who owns a /48 has 65,536 of those, so the wider
 //! prefix has a debt of its own, with [`WIDE`] times the limits. Keys are SipHash-1-3 over a secret:
-//! nobody outside can choose clients that collide.
+//! nobody outside can choose clients that collide. A byte of the key tells by whose limits its debt
+//! is kept ([`tag_of`]): a debt is a time, and means another amount when the limits change.
 
 /// Clients of one wider prefix that may use all of their limits at a time.
 pub const WIDE: f64 = 8.0;
+
+/// Where the tag of a key lies. The bits above tell its stripe, those below its buckets and its set.
+const TAG: u32 = 32;
+
+/// What the keys of a scope have in common; 0: the server's. Few scopes share one.
+pub fn tag(scope: u32) -> u8 {
+    match scope {
+        0 => 0,
+        scope => (scope % 255 + 1) as u8,
+    }
+}
+
+/// The tag of this key.
+pub fn tag_of(key: u64) -> u8 {
+    (key >> TAG) as u8
+}
 
 /// How much of an address is one client: `BwShareClient`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +67,8 @@ impl Client {
             let of = u64::from(scope) << 8 | u64::from(bits);
             let address = prefix(&address, bits);
             // Zero is an empty entry, the lowest bit tells horizons from debts.
-            sip_1_3(secret, [of, address as u64, (address >> 64) as u64]).max(2) & !1
+            let hash = sip_1_3(secret, [of, address as u64, (address >> 64) as u64]);
+            (hash & !(0xff << TAG | 1) | u64::from(tag(scope)) << TAG).max(2)
         };
         Client {
             address: prefix(&address, bits).to_be_bytes(),
@@ -148,6 +166,15 @@ mod tests {
         assert_ne!(key(0, 1), key(1, 1));
         for secret in 0..=255 {
             assert!(key(0, secret) > 1 && key(0, secret) & 1 == 0);
+        }
+    }
+
+    #[test]
+    fn the_key_tells_whose_limits_it_is_kept_by() {
+        for scope in [0, 1, 254, 255, 256, u32::MAX] {
+            let key = Client::of([3; 16], Prefixes::DEFAULT, scope, &[5; 16]).key;
+            assert_eq!(tag_of(key), tag(scope), "{scope}");
+            assert_eq!(tag(scope) == 0, scope == 0);
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::SECOND_NS;
 use super::account::Account;
-use super::horizons::Horizons;
+use super::horizons::{HORIZONS, Horizons};
 
 /// One kind of debt: a maximum and a credit rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +53,9 @@ pub enum Answer {
         debt: Debt,
     },
 }
+
+/// [`Limits::units`], nanoseconds.
+pub type Units = [f64; 2 + HORIZONS];
 
 /// What a client may owe.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -148,6 +151,16 @@ impl Limits {
             files.max(bytes),
             [Debt::Bytes, Debt::Files][usize::from(files >= bytes)],
         )
+    }
+
+    /// How long one unit of each debt takes: files, bytes, the bytes of each horizon; 0: there is no
+    /// such limit. A debt is kept as a time, so it means another amount when one of these changes.
+    pub fn units(&self) -> Units {
+        let mut units = [self.files.unit_ns, self.bytes.unit_ns, 0.0, 0.0, 0.0];
+        for (unit, lane) in units.iter_mut().skip(2).zip(self.horizons.lanes()) {
+            *unit = lane.unit_ns;
+        }
+        units
     }
 
     /// The limits of a larger network, in which up to `n` of its clients may use all of theirs.

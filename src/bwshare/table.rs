@@ -14,8 +14,9 @@
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
 use super::account::{Account, LONGEST_NS};
+use super::client::tag_of;
 use super::horizons::Horizons;
-use super::limits::{Answer, Limits};
+use super::limits::{Answer, Limits, Units};
 use super::service::TEST_NS;
 
 /// Buckets of a stripe.
@@ -255,6 +256,22 @@ impl Stripe {
             }
         }
         owed
+    }
+
+    /// Limits have changed: debts stay the same amount. `ratios`: of each key's tag, how many times as
+    /// long a unit of each debt takes now.
+    pub fn reprice(&mut self, ratios: &dyn Fn(u8) -> Option<Units>, now_ns: u64) {
+        let now = self.time(now_ns);
+        for entry in self.entries.iter_mut().flatten() {
+            let Some(ratios) = ratios(tag_of(entry.key)) else {
+                continue;
+            };
+            let (debts, horizons) = ratios.split_at(2);
+            let own = [debts, horizons][(entry.key & 1) as usize];
+            for (lane, ratio) in own.iter().enumerate() {
+                entry.account.reprice(lane, *ratio, now);
+            }
+        }
     }
 
     /// Entries in debt.
@@ -610,6 +627,35 @@ mod tests {
         let (_, steered) = hours(20, 450_000.0, 12, 7);
         let [before, after] = [unsteered, steered].map(|service| service.share(0));
         assert!(before < after, "{before:?} {after:?}");
+    }
+
+    #[test]
+    fn debts_are_the_same_amount_when_the_limits_change() {
+        let mut old = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
+        old.horizons = Horizons::new(&[(1000.0, 60.0)], 0.5);
+        let mut new = limits((300.0, 5.0), (5e5, 500.0), Rule::Exact);
+        new.horizons = Horizons::new(&[(4000.0, 60.0)], 0.5);
+        let ratios: Units = std::array::from_fn(|i| match old.units()[i] {
+            0.0 => 1.0,
+            unit => new.units()[i] / unit,
+        });
+        let mut stripe = Box::new(Stripe::EMPTY);
+        let keys = [7, 8].map(|tag| key(3) & !(0xff << 32) | tag << 32);
+        for k in keys {
+            (0..30).for_each(|_| stripe.charge_file(k, &old, S));
+            stripe.charge_bytes(k, &old, 40_000, S);
+        }
+        stripe.reprice(&|tag| (tag == 7).then_some(ratios), S);
+        let owed = |k: u64, limits: &Limits| {
+            let (account, far) = (stripe.account(k), stripe.account(k | 1));
+            [
+                limits.files.units(account.files_ns(S)),
+                limits.bytes.units(account.bytes_ns(S)),
+                limits.horizons.lanes()[0].units(far.owed_ns(0, S)),
+            ]
+        };
+        assert_eq!(owed(keys[0], &new), [30.0, 40_000.0, 40_000.0]);
+        assert_eq!(owed(keys[1], &old), [30.0, 40_000.0, 40_000.0]);
     }
 
     #[test]

@@ -18,9 +18,9 @@ use super::setup::{arguments, told};
 use super::text::{lend, text};
 use crate::bwshare::SECOND_NS;
 use crate::bwshare::account::LONGEST_NS;
-use crate::bwshare::client::{Client, Prefixes, WIDE};
+use crate::bwshare::client::{Client, Prefixes, WIDE, tag};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
-use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule};
+use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule, Units};
 use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts, Stripe};
 use crate::bwshare::trace::Row;
@@ -212,6 +212,18 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
     })
 }
 
+/// The units of each tag's limits. Those of hosts that happen to share one are left out: whose a debt
+/// is could not be told.
+fn units_of(limits: &[Limit]) -> Vec<(u8, Units)> {
+    let shared = |a: &Limit, b: &Limit| tag(a.scope) == tag(b.scope) && a.scope != b.scope;
+    let alone = limits
+        .iter()
+        .filter(|own| !limits.iter().any(|other| shared(own, other)));
+    alone
+        .map(|limit| (tag(limit.scope), limit.limits[0].units()))
+        .collect()
+}
+
 pub unsafe extern "C" fn bw_start() -> c_int {
     guard(0, || {
         let mut limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
@@ -224,10 +236,9 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };
-        for limit in limits.iter_mut().filter(|limit| limit.link.is_some()) {
-            if limit.horizons().is_empty() {
-                continue;
-            }
+        debts.keep_units(&units_of(&limits), process.segment.now());
+        let steered = |limit: &Limit| limit.link.is_some() && !limit.horizons().is_empty();
+        for limit in limits.iter_mut().filter(|limit| steered(limit)) {
             limit.service = debts.service_of(limit.scope);
             if limit.service.is_none() {
                 let line = "BwShareLink: too many virtual hosts have horizons of their own; those \

@@ -5,12 +5,13 @@
 //! every value is survived, so nothing has to be mended.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::lock::{Lock, Taken};
 use super::segment::{Kind, Segment, SegmentError};
 use crate::bwshare::SECOND_NS;
 use crate::bwshare::horizons::HORIZONS;
+use crate::bwshare::limits::Units;
 use crate::bwshare::service::{Service, Terms};
 use crate::bwshare::table::{Stripe, stripe_of};
 use crate::bwshare::trace::{TraceSet, set_of};
@@ -30,6 +31,10 @@ pub struct Debts {
 /// Limits with horizons that a server may have: for itself and for virtual hosts.
 pub const SERVICES: usize = 16;
 
+const UNITS: usize = size_of::<Units>() / size_of::<f64>();
+/// Tags that a key may have.
+const TAGS: usize = 256;
+
 /// How well the horizons of each of them are served. The factors are read with every request, so
 /// they lie outside the lock.
 #[repr(C)]
@@ -37,6 +42,9 @@ pub struct Services {
     lock: Lock,
     /// Whose an entry is: a limit's scope + 1; 0: nobody's.
     owners: [AtomicU32; SERVICES],
+    /// The bits of [`Limits::units`](crate::bwshare::limits::Limits::units) that the debts of each
+    /// key's tag are kept by; 0: not known. The parent's alone.
+    units: [[AtomicU64; UNITS]; TAGS],
     /// By how much each rate is lowered, in millionths.
     lowered: [[AtomicU32; HORIZONS]; SERVICES],
     /// Under the lock.
@@ -144,6 +152,38 @@ impl Debts {
         Some(at)
     }
 
+    /// These are the units of the limits in force, by the tags of their keys: debts kept by others
+    /// are the same amount by these. What a child of before a graceful restart still charges is by
+    /// the old ones, an answer at most. Called by the parent alone.
+    pub fn keep_units(&self, tags: &[(u8, Units)], now: Micros) {
+        let ratios: Vec<(u8, Units)> = (tags.iter())
+            .filter_map(|&(tag, units)| Some((tag, self.put_units(tag, units)?)))
+            .collect();
+        if ratios.is_empty() {
+            return;
+        }
+        let of = |tag| ratios.iter().find(|(own, _)| *own == tag).map(|(_, r)| *r);
+        for at in 0..self.stripes() {
+            self.at(at, |stripe, _| stripe.reprice(&of, nanoseconds(now)));
+        }
+    }
+
+    /// By how much they differ from those before; None: not at all.
+    fn put_units(&self, tag: u8, units: Units) -> Option<Units> {
+        let kept = &self.services.units[usize::from(tag)];
+        let ratios: Units = std::array::from_fn(|i| {
+            let before = f64::from_bits(kept[i].swap(units[i].to_bits(), Relaxed));
+            let ratio = units[i] / before;
+            // Nothing was there before, or nothing is now, or a stray value.
+            if ratio.is_normal() && ratio > 0.0 {
+                ratio
+            } else {
+                1.0
+            }
+        });
+        (ratios != [1.0; UNITS]).then_some(ratios)
+    }
+
     /// What each rate of the limits of this service is multiplied by.
     #[inline]
     pub fn factors(&self, service: usize) -> [f64; HORIZONS] {
@@ -192,6 +232,10 @@ impl Debts {
                 self.at(0, |first, _| first.counts.add(&stripe.counts));
             });
         }
+        let units = self.services.units.iter().zip(&old.services.units);
+        for (to, from) in units.flat_map(|(to, from)| to.iter().zip(from)) {
+            to.store(from.load(Relaxed), Relaxed);
+        }
         for at in 0..SERVICES {
             let owner = old.services.owners[at].load(Relaxed);
             let known = old.service(at, |service| *service);
@@ -208,4 +252,37 @@ impl Debts {
 #[inline]
 pub fn nanoseconds(time: Micros) -> u64 {
     time.0.saturating_mul(SECOND_NS / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::segment::Dims;
+
+    fn debts() -> Debts {
+        let dims = Dims {
+            children: 1,
+            rooms: 1,
+            gates: 1,
+            places: 1,
+            stripes: 1,
+            trace_sets: 1,
+            executors: 0,
+            flights: 0,
+            session_sets: 0,
+        };
+        let segment = Segment::anonymous(dims).expect("shared memory");
+        segment.debts().expect("stripes")
+    }
+
+    #[test]
+    fn units_that_change_are_told_once() {
+        let debts = debts();
+        let units = [2e10, 1e6, 8.0, 0.0, 0.0];
+        assert_eq!(debts.put_units(3, units), None, "the first");
+        assert_eq!(debts.put_units(3, units), None);
+        let more = [1e10, 1e6, 0.0, 5.0, f64::NAN];
+        assert_eq!(debts.put_units(3, more), Some([0.5, 1.0, 1.0, 1.0, 1.0]));
+        assert_eq!(debts.put_units(4, units), None, "another's");
+    }
 }
