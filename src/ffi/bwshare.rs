@@ -238,6 +238,10 @@ pub unsafe extern "C" fn bw_start() -> c_int {
         };
         debts.keep_units(&units_of(&limits), process.segment.now());
         let steered = |limit: &Limit| limit.link.is_some() && !limit.horizons().is_empty();
+        let scopes: Vec<u32> = (limits.iter().filter(|limit| steered(limit)))
+            .map(|limit| limit.scope)
+            .collect();
+        debts.keep_services(&scopes);
         for limit in limits.iter_mut().filter(|limit| steered(limit)) {
             limit.service = debts.service_of(limit.scope);
             if limit.service.is_none() {

@@ -152,6 +152,19 @@ impl Debts {
         Some(at)
     }
 
+    /// Nobody has limits of other scopes than these any more: their services are free. A child of
+    /// before a graceful restart may still write to one for as long as its requests last. Called by
+    /// the parent alone.
+    pub fn keep_services(&self, scopes: &[u32]) {
+        for (at, owner) in self.services.owners.iter().enumerate() {
+            let scope = owner.load(Relaxed).checked_sub(1);
+            if scope.is_some_and(|scope| !scopes.contains(&scope)) {
+                self.service(at, |service| *service = Service::EMPTY);
+                owner.store(0, Relaxed);
+            }
+        }
+    }
+
     /// These are the units of the limits in force, by the tags of their keys: debts kept by others
     /// are the same amount by these. What a child of before a graceful restart still charges is by
     /// the old ones, an answer at most. Called by the parent alone.
@@ -273,6 +286,17 @@ mod tests {
         };
         let segment = Segment::anonymous(dims).expect("shared memory");
         segment.debts().expect("stripes")
+    }
+
+    #[test]
+    fn a_service_is_free_again_when_nobody_has_its_limits_any_more() {
+        let debts = debts();
+        let all: Vec<_> = (0..SERVICES as u32).map(|n| debts.service_of(n)).collect();
+        assert!(all.iter().all(Option::is_some), "{all:?}");
+        assert_eq!(debts.service_of(99), None, "all are others'");
+        debts.keep_services(&[0, 2, 99]);
+        assert_eq!(debts.service_of(2), all[2], "kept");
+        assert!([1, 3].contains(&debts.service_of(99).expect("one of 14")));
     }
 
     #[test]
