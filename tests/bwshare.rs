@@ -244,6 +244,15 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
         (&429.into(), &"files".into())
     );
     assert_eq!(problem["retry_after"], retry_after(&json));
+    assert!(html.text().contains("data-return-ms"), "{}", html.text());
+    let head = [("X-Forwarded-For", "192.0.2.1"), ("Accept", "text/html")];
+    let posted = httpd
+        .request("POST", "/page.html", &head, b"name=value")
+        .text();
+    assert!(
+        posted.contains("send it again") && !posted.contains("data-return-ms"),
+        "{posted}"
+    );
     assert_eq!(ask("/old", &[]).status, 200);
     assert_eq!(ask("/busy", &[]).status, 503);
     let own = ask("/own", &[]);

@@ -488,6 +488,8 @@ unsafe fn slow_down<'a>(v: &nap_visit, q: &nap_request) -> SlowDown<'a> {
         status: v.status as u16,
         wall: wall_now(),
         // SAFETY: the caller's promise.
+        method: unsafe { text(q.method) },
+        // SAFETY: as above.
         path: unsafe { text(q.ticket_path) },
     }
 }

@@ -22,6 +22,8 @@ pub struct SlowDown<'a> {
     pub status: u16,
     /// Now, on the server's wall.
     pub wall: Wall,
+    /// Of the request: only what was asked for can be asked for again, what was sent is lost.
+    pub method: &'a str,
     /// `NapTicketPath`: style and script lie under it.
     pub path: &'a str,
 }
@@ -113,6 +115,11 @@ impl SlowDown<'_> {
         )
     }
 
+    /// Does the page ask again by itself when it is time?
+    fn comes_back(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD")
+    }
+
     fn wait(&self) -> Written {
         countdown(Micros::from_secs(self.seconds()))
     }
@@ -149,7 +156,45 @@ mod tests {
                 unix: Micros(1_769_828_400_250_000),
                 offset_min: 540,
             },
+            method: "GET",
             path: "/.nap/ticket",
+        }
+    }
+
+    /// Coming back would be a GET, and the form gone without a word.
+    #[test]
+    fn what_was_sent_is_to_be_sent_again_and_nothing_happens_by_itself() {
+        let posted = SlowDown {
+            method: "POST",
+            ..page(Much::Files, 64_100)
+        };
+        for (language, words) in [
+            (
+                Language::En,
+                ["Back button and send it again", "send it again then"],
+            ),
+            (
+                Language::Ja,
+                ["「戻る」でフォームに戻り", "もう一度送信してください"],
+            ),
+        ] {
+            let [html, text] =
+                [Format::Html, Format::Text].map(|format| posted.render(format, language).body);
+            assert!(
+                html.contains(words[0]) && text.contains(words[1]),
+                "{html} {text}"
+            );
+            assert!(html.contains("12:01:05"), "{html}");
+            for gone in [
+                "data-return-ms",
+                "refresh",
+                "<script",
+                "data-go",
+                "nap-auto",
+                "need only wait",
+            ] {
+                assert!(!html.contains(gone) && !text.contains(gone), "{gone}");
+            }
         }
     }
 
