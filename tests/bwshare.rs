@@ -121,17 +121,38 @@ fn credit_comes_in_at_its_rate_and_waiting_as_told_is_enough() {
 #[test]
 fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
     for_each_mpm(|mpm| {
-        let httpd = site(LIMITS).mpm(mpm).start();
-        for (client, path) in [
-            ("192.0.2.1", "/large.bin"),
-            ("192.0.2.2", "/cgi-bin/slowly"),
-            ("192.0.2.3", "/nothing-there"),
+        let httpd = site(LIMITS)
+            .file("htdocs/index.html", "the index\n".repeat(100))
+            .file("htdocs/folder/page.html", "in a folder")
+            .mpm(mpm)
+            .start();
+        for (client, request, head, status) in [
+            ("192.0.2.1", "GET /large.bin", "", "200"),
+            ("192.0.2.2", "GET /cgi-bin/slowly", "", "200"),
+            ("192.0.2.3", "GET /nothing-there", "", "404"),
+            ("192.0.2.4", "HEAD /large.bin", "", "200"),
+            ("192.0.2.5", "GET /large.bin", "If-None-Match: *\r\n", "304"),
+            (
+                "192.0.2.6",
+                "GET /large.bin",
+                "Range: bytes=100-299\r\n",
+                "206",
+            ),
+            (
+                "192.0.2.7",
+                "GET /large.bin",
+                "Range: bytes=0-9,500-999\r\n",
+                "206",
+            ),
+            ("192.0.2.8", "GET /", "", "200"),
+            ("192.0.2.9", "GET /folder", "", "301"),
         ] {
             let mut stream = httpd.connect();
-            let request = format!("GET {path} HTTP/1.0\r\nX-Forwarded-For: {client}\r\n\r\n");
+            let request = format!("{request} HTTP/1.0\r\n{head}X-Forwarded-For: {client}\r\n\r\n");
             stream.write_all(request.as_bytes()).expect("sent");
             let mut all = Vec::new();
             stream.read_to_end(&mut all).expect("an answer");
+            assert_eq!(all.get(9..12), Some(status.as_bytes()), "{request}");
             httpd::wait_until("it is over", Duration::from_secs(10), || {
                 trace(&httpd, client)["bytes"] == all.len()
             });
