@@ -8,14 +8,14 @@ use crate::bwshare::SECOND_NS;
 use crate::bwshare::account::Account;
 use crate::bwshare::horizons::Horizons;
 use crate::bwshare::limits::{Answer, Lane, Limits, Rule};
-use crate::bwshare::table::worth;
+use crate::bwshare::table::{Stripe, WAYS, worth};
 
 /// What our code says to a case of a file named "bwshare".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
     match input.get("op").and_then(Value::as_str) {
         None if input.get("script").is_some() => script(&read(input)?),
         Some("horizons") => Ok(horizons(&read(input)?)),
-        Some("evict") => Ok(evict(&read(input)?)),
+        Some("evict") => evict(&read(input)?),
         other => Err(Refused::Unsupported(format!(
             "\"{}\" in a file named \"bwshare\"",
             other.unwrap_or("neither op nor script")
@@ -90,20 +90,30 @@ struct Windows {
     time_bytes: Vec<(f64, f64)>,
 }
 
+/// Any client's.
+const KEY: u64 = 2;
+
+/// Each request is let in by what was sent before it, as its own length is known only later.
 fn horizons(input: &Windows) -> Value {
-    let horizons = Horizons::new(&input.limits, input.beta);
-    let mut account = Account::EMPTY;
-    let mut latest = 0;
+    let limits = Limits {
+        files: Lane::new(1e6, 1e6, true),
+        bytes: Lane::new(1e12, 1e9, false),
+        rule: Rule::Exact,
+        refused: 0.0,
+        horizons: Horizons::new(&input.limits, input.beta),
+    };
+    let (mut stripe, mut latest) = (Box::new(Stripe::EMPTY), 0);
     let mut ok = Vec::new();
     for &(time, bytes) in &input.time_bytes {
         latest = latest.max(ns(time));
-        let fits = horizons.fits(&account, bytes, latest);
-        if fits {
-            horizons.charge(&mut account, bytes as i64, latest);
+        let passes = stripe.enter(KEY, &limits, latest) == Answer::Pass;
+        if passes {
+            stripe.charge_bytes(KEY, &limits, bytes as i64, latest);
         }
-        ok.push(fits);
+        ok.push(passes);
     }
-    let lanes = horizons.lanes().iter().enumerate();
+    let account = stripe.account(KEY | 1);
+    let lanes = limits.horizons.lanes().iter().enumerate();
     let debt: Vec<f64> = lanes
         .map(|(i, lane)| lane.units(account.owed_ns(i, latest)))
         .collect();
@@ -117,16 +127,49 @@ struct Full {
     sets: Vec<Vec<(f64, f64, f64, f64)>>,
 }
 
-fn evict(input: &Full) -> Value {
-    let value = |entry: &(f64, f64, f64, f64)| {
-        let &(tat1, tat2, tau1, tau2) = entry;
-        worth([(tat1 - input.now) / tau1, (tat2 - input.now) / tau2])
+fn evict(input: &Full) -> Result<Value, Refused> {
+    let choices = input.sets.iter().map(|set| evicted(set, ns(input.now)));
+    let choices = choices.collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({"choice": choices}))
+}
+
+/// Which of these a new client takes the place of, and what that one was worth. Both of his buckets
+/// are full: the others are heavy debtors.
+fn evicted(set: &[(f64, f64, f64, f64)], now: u64) -> Result<(usize, f64), Refused> {
+    let malformed = |what: &str| Refused::Malformed(format!("a set {what}"));
+    let &(.., tau1, tau2) = set.first().ok_or(malformed("of nobody"))?;
+    if set.len() > 2 * WAYS || set.iter().any(|&(.., a, b)| (a, b) != (tau1, tau2)) {
+        return Err(malformed("of too many, or of several limits"));
+    }
+    let limits = Limits {
+        files: Lane::new(tau1, 1.0, true),
+        bytes: Lane::new(tau2, 1.0, false),
+        rule: Rule::Exact,
+        refused: 0.0,
+        horizons: Horizons::NONE,
     };
-    let choice = input.sets.iter().map(|set| {
-        let values = set.iter().map(value).enumerate();
-        values.min_by(|a, b| a.1.total_cmp(&b.1))
-    });
-    json!({"choice": choice.collect::<Vec<_>>()})
+    // These bits say nothing of a key's buckets.
+    let key = |n: usize| (n as u64 + 1) << 48 | KEY;
+    let heavy = ns(tau1.max(tau2)).saturating_mul(1000);
+    let account = |n: usize| Account {
+        paid_ns: match set.get(n) {
+            Some(&(tat1, tat2, ..)) => [ns(tat1), ns(tat2), 0],
+            None => [now.saturating_add(heavy); 3],
+        },
+    };
+    let mut stripe = Box::new(Stripe::EMPTY);
+    for n in 0..2 * WAYS {
+        // At the beginning of time all of them are in debt.
+        stripe.adopt(key(n), account(n), 0);
+    }
+    stripe.enter(key(2 * WAYS), &limits, now);
+    let gone = (0..set.len()).find(|n| stripe.account(key(*n)) == Account::EMPTY);
+    let gone = gone.ok_or(malformed("that is worth more than heavy debtors"))?;
+    let shares = [
+        limits.files.share(account(gone).files_ns(now)),
+        limits.bytes.share(account(gone).bytes_ns(now)),
+    ];
+    Ok((gone, worth(shares)))
 }
 
 #[cfg(test)]
