@@ -40,14 +40,16 @@ impl Account {
 
     /// The same of a client whose other debts say `beside`. Who is refused is told the wait that he has
     /// with the refusal's own charge: else he would come back to be refused and charged for ever.
-    #[inline]
+    #[inline(always)]
     pub fn enter_beside(&mut self, beside: Answer, limits: &Limits, now_ns: u64) -> Answer {
         let answer = limits.answer(self, now_ns).or_longer(beside);
-        if answer == Answer::Pass {
-            self.charge_file(limits, now_ns);
-        } else if limits.refused != 0.0 {
-            self.charge_refused(limits, now_ns);
-            return limits.answer(self, now_ns).or_longer(beside);
+        match answer {
+            Answer::Pass => self.charge_file(limits, now_ns),
+            Answer::Refuse { .. } if limits.refused == 0.0 => {}
+            Answer::Refuse { .. } => {
+                self.charge_refused(limits, now_ns);
+                return limits.answer(self, now_ns).or_longer(beside);
+            }
         }
         answer
     }
@@ -59,6 +61,7 @@ impl Account {
 
     /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
     /// beyond the maximum.
+    #[cold]
     fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
         let cost = limits.files.cost_ns(limits.refused);
         let left = limits.files.room_ns.saturating_sub(self.files_ns(now_ns));

@@ -16,7 +16,7 @@
 use super::account::{Account, LONGEST_NS};
 use super::client::tag_of;
 use super::horizons::Horizons;
-use super::limits::{Answer, Limits, Units};
+use super::limits::{Answer, Lane, Limits, Units};
 use super::service::TEST_NS;
 
 /// Buckets of a stripe.
@@ -170,11 +170,7 @@ impl Stripe {
         let now = self.time(now_ns);
         let mut horizons = Answer::Pass;
         if !limits.horizons.is_empty() {
-            let account = self.account(key | 1);
-            if counted {
-                self.count(&account, &limits.horizons, now);
-            }
-            horizons = limits.horizons.answer(&account, now);
+            horizons = self.horizons(key, &limits.horizons, now, counted);
         }
         let at = self.find(key);
         let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
@@ -301,8 +297,16 @@ impl Stripe {
     }
 
     #[inline(never)]
-    fn count(&mut self, account: &Account, horizons: &Horizons, now: u64) {
-        let lanes = horizons.lanes();
+    fn horizons(&mut self, key: u64, horizons: &Horizons, now: u64, counted: bool) -> Answer {
+        let account = self.account(key | 1);
+        if counted {
+            self.count(&account, horizons.lanes(), now);
+        }
+        horizons.answer(&account, now)
+    }
+
+    /// Longest first: who is outside a horizon is not asked about the shorter ones.
+    fn count(&mut self, account: &Account, lanes: &[Lane], now: u64) {
         for (i, lane) in lanes.iter().enumerate().rev() {
             if let Some(n) = self.counts.eligible.get_mut(i) {
                 *n = n.wrapping_add(1);
