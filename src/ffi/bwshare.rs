@@ -444,12 +444,16 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
             return 0;
         };
         let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
-        // SAFETY: nap.h: q's strings are live for the call. Where no room is nothing redeems a ticket.
-        let excused = setup.rooms.iter().filter(in_room).any(|own| unsafe {
-            (room != NAP_NONE && holds_prime(q, process, setup, own))
-                || is_member(q, process, setup, own)
-        });
-        if !excused || !charged.is_moderate() {
+        let mut rooms = setup.rooms.iter().filter(in_room);
+        // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
+        // SAFETY: nap.h: q's strings are live for the call.
+        let excused = rooms
+            .clone()
+            .any(|own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) })
+            || charged.is_moderate()
+            // SAFETY: as above.
+            && rooms.any(|own| unsafe { is_member(q, process, setup, own) });
+        if !excused {
             return 0;
         }
         charged.own(|visit| visit.excuse(v.key));
