@@ -7,6 +7,7 @@ use httpd::http2::Http2;
 use httpd::ticket::Ticket;
 use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -70,6 +71,14 @@ fn sessions(httpd: &Httpd, what: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {what} in {}", info["rooms"][0]["sessions"]))
 }
 
+/// What the session gate has counted.
+fn lobby(httpd: &Httpd, what: &str) -> u64 {
+    let info = httpd.get("/nap-info?json").json();
+    let lobby = &info["rooms"][0]["gates"][0];
+    let number = lobby["promise"][what].as_u64();
+    number.unwrap_or_else(|| panic!("no {what} in {lobby}"))
+}
+
 fn get_later(httpd: &Httpd, path: &str, cookie: &str) -> std::thread::JoinHandle<u16> {
     let (url, cookie) = (format!("{}{path}", httpd.url()), cookie.to_owned());
     std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status)
@@ -99,6 +108,53 @@ fn a_member_waits_as_long_as_it_takes_and_a_stranger_gets_a_ticket() {
         assert_eq!(kept.status, 200, "{kept:?}");
         cookie(&kept, "naps~site=");
         assert_eq!(sessions(&httpd, "started"), 2);
+        httpd.until_idle();
+    });
+}
+
+/// He has his turn at the session gate and waits at his page: until that runs, nothing is spent.
+#[test]
+fn a_ticket_is_not_spent_before_its_page_runs() {
+    for_each_mpm(|mpm| {
+        let httpd = site(OWN).mpm(mpm).start();
+        let held = httpd.hold("a", 1);
+        let ticket = Ticket::of(&httpd.get("/cgi-bin/page"));
+        let present = || {
+            let mut stream = httpd.connect();
+            let cookie = ticket.cookie();
+            write!(
+                stream,
+                "GET /cgi-bin/page HTTP/1.0\r\nCookie: {cookie}\r\n\r\n"
+            )
+            .expect("httpd listens");
+            stream
+        };
+        ticket.until_prime();
+        let first = present();
+        httpd.until_waiting(1);
+        // Reloaded: the older request is told, and the younger has its place.
+        let mut second = present();
+        let mut told = String::new();
+        (&first).read_to_string(&mut told).expect("an answer");
+        assert!(
+            told.contains("503") && told.contains("taken-over"),
+            "{told}"
+        );
+        // His line breaks off.
+        drop(second);
+        httpd.until_waiting(0);
+        second = present();
+        httpd.until_waiting(1);
+        held.release();
+        told.clear();
+        second.read_to_string(&mut told).expect("an answer");
+        assert!(
+            told.contains("200 OK") && told.contains("naps~site="),
+            "{told}"
+        );
+        assert_eq!(sessions(&httpd, "in_table"), 1);
+        let counts = ["presented", "kept", "broken"].map(|what| lobby(&httpd, what));
+        assert_eq!(counts, [1, 1, 0]);
         httpd.until_idle();
     });
 }

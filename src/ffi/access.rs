@@ -607,11 +607,9 @@ pub unsafe extern "C" fn give_up(
         if here.a.state != state::WAITING {
             return NAP_PASS;
         }
-        let (place, owner) = (here.a.place, here.owner());
+        let place = here.a.place;
         if why != NAP_STOPPING {
-            here.gate(|view| view.gone(place, owner));
-            here.waiters().fetch_sub(1, Relaxed);
-            leave_session(&mut here);
+            leave_place(&mut here);
             here.a.state = state::LEFT;
             here.a.reason = Reason::None as u32;
             return NAP_REFUSE;
@@ -638,10 +636,19 @@ pub unsafe extern "C" fn give_up(
 /// Its turn came when nobody was there any more to answer: nothing has run.
 fn turned_down(here: &mut Here<'_>) -> nap_verdict {
     let (permit, owner, entered) = (here.a.permit, here.owner(), Micros(here.a.entered_us));
-    // What was redeemed at a session gate has begun a session, and is spent.
-    let ticket = ticket_of(here.a).0.filter(|_| here.home.is_none());
-    here.gate(|view| view.gone_granted(permit, owner, entered, ticket));
-    leave_session(here);
+    let ticket = ticket_of(here.a).0;
+    match stay_of(here) {
+        Some(mut stay) => {
+            let came = (entered, ticket);
+            here.process.segment.locked(|tables, now, wakes| {
+                tables.turn_down(&mut stay, permit, owner, came, now, wakes);
+            });
+            put_stay(here.a, &stay);
+        }
+        None => {
+            here.gate(|view| view.gone_granted(permit, owner, entered, ticket));
+        }
+    }
     here.alive.child.running.fetch_sub(1, Relaxed);
     here.a.state = state::LEFT;
     here.a.granted_us = 0;
@@ -707,9 +714,18 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
 #[cold]
 fn leave_place(here: &mut Here<'_>) {
     let (place, owner) = (here.a.place, here.owner());
-    here.gate(|view| view.gone(place, owner));
+    match stay_of(here) {
+        Some(mut stay) => {
+            here.process.segment.locked(|tables, now, wakes| {
+                tables.leave_place(&mut stay, place, owner, now, wakes);
+            });
+            put_stay(here.a, &stay);
+        }
+        None => {
+            here.gate(|view| view.gone(place, owner));
+        }
+    }
     here.waiters().fetch_sub(1, Relaxed);
-    leave_session(here);
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.

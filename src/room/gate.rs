@@ -349,11 +349,10 @@ impl GateView<'_> {
             if !entry.owner.is_some() || entry.gate != self.at || word == wake::FREE {
                 continue;
             }
-            if word == wake::GRANTED {
-                let kept = &mut self.gate.counts.kept;
-                *kept = kept.saturating_sub(u64::from(entry.prime));
-            }
-            self.unredeem(&entry);
+            match word {
+                wake::GRANTED => self.take_back(&entry),
+                _ => self.unredeem(&entry),
+            };
         }
         self.gate.queue = Queue::default();
         self.publish_waiting();

@@ -11,6 +11,7 @@
 //! | [`page`] | a gate as a page of its room |
 //! | `pacing` | limits that find themselves, and the places that are left |
 //! | [`stay`], [`starts`] | rooms with sessions: members and starters; when the next may start |
+//! | `beginning` | a session that has its turn and has not run |
 //! | [`terms`] | settings in force |
 //! | [`control`] | what is set by hand |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
@@ -20,6 +21,7 @@
 
 pub mod arrival;
 pub mod atomic;
+mod beginning;
 pub mod calls;
 pub mod children;
 pub mod control;
@@ -200,6 +202,7 @@ impl Tables<'_> {
 
     /// Take back all that a dead child held.
     pub fn sweep(&mut self, life: Life, now: Micros, wakes: &mut Wakes) {
+        self.undo_starts(Some(life), now, wakes);
         self.each_gate(now, wakes, |view| view.sweep(life));
         // Where no gate is in use nothing is held, but for what a stray write has put there.
         for permits in self.permits {
@@ -278,6 +281,7 @@ impl Tables<'_> {
     pub fn begin_anew(&mut self, now: Micros, wakes: &mut Wakes) {
         self.check_counts();
         self.each_gate(now, wakes, |view| view.begin_anew());
+        self.undo_starts(None, now, wakes);
         self.places.clear();
         self.sessions.begin_anew();
         self.count_sessions();

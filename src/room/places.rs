@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use super::owner::{Life, Owner};
 use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
 
 /// The highest priority of an access; each is worth an eighth of the bound.
 pub const PRIORITIES: u32 = 7;
@@ -108,6 +109,66 @@ pub struct Place {
     pub prime_end: Micros,
     /// and its end.
     pub end: Micros,
+    /// At a page, of one whose session begins: its session gate, one-based. Serial and window are of
+    /// the ticket redeemed there; 0 = no session begins.
+    pub lobby: u32,
+    /// That ticket's slot; 0 = none,
+    pub lobby_slot: u32,
+    /// its index in the slot,
+    pub lobby_index: u32,
+    /// and 1, if it was in its prime window.
+    pub lobby_prime: u32,
+}
+
+impl Place {
+    /// That of an access that came at `entered` with this ticket.
+    pub fn holding(ticket: &Ticket, entered: Micros, prime: bool) -> Place {
+        Place {
+            slot: ticket.slot,
+            index: ticket.index,
+            serial: ticket.serial,
+            start: ticket.start,
+            prime_end: ticket.prime_end,
+            end: ticket.end,
+            prime: u32::from(prime),
+            entered,
+            ..Place::default()
+        }
+    }
+
+    /// This one, of a member at his page, where he comes from a turn that he had by `start`.
+    pub fn beginning(self, lobby: u32, start: &Place) -> Place {
+        Place {
+            entered: start.entered,
+            serial: start.serial,
+            start: start.start,
+            prime_end: start.prime_end,
+            end: start.end,
+            lobby: lobby.saturating_add(1),
+            lobby_slot: start.slot,
+            lobby_index: start.index,
+            lobby_prime: start.prime,
+            ..self
+        }
+    }
+
+    /// Of one whose session begins: his session gate, and what he had there.
+    pub fn start_of(&self) -> Option<(u32, Place)> {
+        let lobby = self.lobby.checked_sub(1)?;
+        let start = Place {
+            owner: self.owner,
+            entered: self.entered,
+            slot: self.lobby_slot,
+            index: self.lobby_index,
+            prime: self.lobby_prime,
+            serial: self.serial,
+            start: self.start,
+            prime_end: self.prime_end,
+            end: self.end,
+            ..Place::default()
+        };
+        Some((lobby, start))
+    }
 }
 
 /// Heads of the table. All zero = empty.
@@ -343,7 +404,8 @@ impl Places<'_> {
             None => ends.tail = link,
         }
         let entry = self.entries.get_mut(old as usize)?;
-        (entry.linked, entry.next, entry.prev, entry.slot) = (0, 0, 0, 0);
+        (entry.linked, entry.next, entry.prev) = (0, 0, 0);
+        (entry.slot, entry.lobby) = (0, 0);
         self.set_wake(old, wake::TAKEN_OVER);
         Some(new)
     }
@@ -386,6 +448,16 @@ impl Places<'_> {
                 self.place(at)
                     .is_some_and(|p| p.slot == slot && slot != 0 && p.index == index)
             })
+    }
+
+    /// The place at a page of one whose session begins with this ticket of that session gate.
+    pub fn starting_with(&self, lobby: u32, slot: u32, index: u32) -> Option<u32> {
+        let is_his = |p: &Place| {
+            p.linked == 1
+                && p.lobby == lobby.saturating_add(1)
+                && (p.lobby_slot, p.lobby_index) == (slot, index)
+        };
+        (0..self.used()).find(|&at| slot != 0 && self.place(at).is_some_and(is_his))
     }
 
     /// The next place at or after `from` that a dead child owned.

@@ -84,7 +84,8 @@ pub struct StartCounts {
     pub finished: u64,
     /// Over because nothing came any more.
     pub idle: u64,
-    /// Started, and the answer gave them no cookie to be known by: over with their first access.
+    /// Started, and over with their first access: its answer gave no cookie to be known by, or it
+    /// left before it ran.
     pub unnamed: u64,
     /// Started when the table had no place: not protected.
     pub unplaced: u64,

@@ -15,7 +15,7 @@ use super::Tables;
 use super::arrival::Arrival;
 use super::children::Child;
 use super::owner::{Life, Owner};
-use super::places::PRIORITIES;
+use super::places::{PRIORITIES, Place};
 use super::starts::{End, Starts, Wish};
 use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
@@ -180,7 +180,10 @@ impl Tables<'_> {
             stay.session = self.membership().enter(room, asks.keys, arrival.owner, now);
         }
         if stay.session != 0 {
-            return (self.on_to_page(stay, arrival, now, wakes), None);
+            return (self.on_to_page(stay, arrival, None, now, wakes), None);
+        }
+        if let Some((verdict, ticket)) = self.take_over_start(stay, arrival, now, wakes) {
+            return (Some(verdict), Some(ticket));
         }
         let lobby = self.gate(stay.lobby, now, wakes);
         let expected = lobby.is_some_and(|lobby| lobby.is_expected(arrival));
@@ -199,15 +202,24 @@ impl Tables<'_> {
             );
         }
         stay.gate = stay.lobby;
-        let Some((verdict, redeemed)) = self.gate(stay.lobby, now, wakes).map(|mut lobby| {
-            lobby.serve();
-            let verdict = lobby.enter(arrival);
-            (verdict, lobby.redeemed)
-        }) else {
+        let Some((verdict, redeemed, start)) =
+            self.gate(stay.lobby, now, wakes).map(|mut lobby| {
+                lobby.serve();
+                let verdict = lobby.enter(arrival);
+                let start = lobby.redeemed.map(|ticket| {
+                    let prime = lobby.was_prime(&ticket, now);
+                    Place::holding(&ticket, now, prime)
+                });
+                (verdict, lobby.redeemed, start.unwrap_or_default())
+            })
+        else {
             return (None, None);
         };
         match verdict {
-            Verdict::Run(_) => (self.begin_session(stay, arrival, now, wakes), redeemed),
+            Verdict::Run(_) => {
+                let verdict = self.begin_session(stay, arrival, &start, now, wakes);
+                (verdict, redeemed)
+            }
             verdict => (Some(verdict), redeemed),
         }
     }
@@ -223,6 +235,7 @@ impl Tables<'_> {
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
+        let start = self.places.place(place).copied().unwrap_or_default();
         let verdict = {
             let mut view = self.gate(stay.gate, now, wakes)?;
             if stay.gate == stay.lobby {
@@ -232,7 +245,7 @@ impl Tables<'_> {
         };
         match verdict {
             Verdict::Run(_) if stay.gate == stay.lobby => {
-                self.begin_session(stay, arrival, now, wakes)
+                self.begin_session(stay, arrival, &start, now, wakes)
             }
             verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
         }
@@ -258,7 +271,13 @@ impl Tables<'_> {
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
+        let entry = self.places.place(place).copied().unwrap_or_default();
+        let start = self.start_at(place, arrival.owner);
         let verdict = self.gate(stay.gate, now, wakes)?.stopping(place, arrival);
+        if let (Verdict::Refuse(_), Some((lobby, start))) = (&verdict, start) {
+            let mut lobby = self.gate(lobby, now, wakes)?;
+            return Some(lobby.put_off_start(&start, arrival));
+        }
         if stay.session != 0
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
             && matches!(verdict, Verdict::Refuse(_))
@@ -267,7 +286,7 @@ impl Tables<'_> {
         }
         match verdict {
             Verdict::Run(_) if stay.gate == stay.lobby => {
-                self.begin_session(stay, arrival, now, wakes)
+                self.begin_session(stay, arrival, &entry, now, wakes)
             }
             verdict => Some(self.tell_stranger(stay, verdict, arrival, now, wakes)),
         }
@@ -292,11 +311,12 @@ impl Tables<'_> {
         }
     }
 
-    /// His turn: a session begins, and he goes on to his page.
+    /// His turn: a session begins, and he goes on to his page. `start`: his place, or what he came with.
     fn begin_session(
         &mut self,
         stay: &mut Stay,
         arrival: &Arrival<'_>,
+        start: &Place,
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
@@ -316,7 +336,7 @@ impl Tables<'_> {
                 None => counts.unplaced = counts.unplaced.saturating_add(1),
             }
         }
-        self.on_to_page(stay, arrival, now, wakes)
+        self.on_to_page(stay, arrival, Some(start), now, wakes)
     }
 
     /// A member, or one whose session begins, at his page.
@@ -324,6 +344,7 @@ impl Tables<'_> {
         &mut self,
         stay: &mut Stay,
         arrival: &Arrival<'_>,
+        start: Option<&Place>,
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
@@ -336,7 +357,7 @@ impl Tables<'_> {
         };
         let verdict = self
             .gate(stay.page, now, wakes)
-            .and_then(|mut page| page.enter_member(arrival, stay.session, priority));
+            .and_then(|mut page| page.enter_member(arrival, stay.session, priority, start));
         if verdict.is_none()
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
         {

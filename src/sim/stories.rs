@@ -3,6 +3,7 @@
 mod calls;
 mod caps;
 mod restarts;
+mod starts;
 mod verbs;
 
 use super::state::State;

@@ -230,6 +230,14 @@ impl Sessions<'_> {
         }
     }
 
+    /// The access `owner` of the session at `at` is `other` from now on. False: it is none of its.
+    pub fn hand_over(&mut self, at: u32, owner: u64, other: u64) -> bool {
+        let found = self.of_owner(at, owner);
+        let session = found.and_then(|(at, _)| self.session_mut(at));
+        let owners = session.and_then(|s| s.owners.iter_mut().find(|known| **known == owner));
+        owners.map(|known| *known = other).is_some()
+    }
+
     /// The session at `at`, which `owner` is an access of, is over.
     pub fn end_of(&mut self, at: u32, owner: u64) -> Option<Session> {
         let (at, _) = self.of_owner(at, owner)?;

@@ -7,11 +7,12 @@
 use super::standing::Standing;
 use super::{Gate, GateView};
 use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
 use crate::room::owner::Owner;
 use crate::room::places::{Line, Place, wake};
 use crate::room::terms::how;
-use crate::room::verdict::{Seat, Verdict};
+use crate::room::verdict::{Reason, Seat, Verdict};
 use crate::sqs::interval::{PATIENCE, queue_bound};
 
 /// A session gate has no permits: what a turn is called in a verdict.
@@ -74,12 +75,14 @@ impl GateView<'_> {
         (self.next() == Some(place)).then_some(starts.due)
     }
 
-    /// A member comes to a page, with this priority. None: no place is left to wait on, let him pass.
+    /// A member comes to a page, with this priority; `start`: what he had at the session gate, if his
+    /// session begins. None: no place is left to wait on, let him pass.
     pub fn enter_member(
         &mut self,
         arrival: &Arrival<'_>,
         session: u32,
         priority: u32,
+        start: Option<&Place>,
     ) -> Option<Verdict> {
         self.tick();
         if self.gate.queue.is_empty()
@@ -107,6 +110,10 @@ impl GateView<'_> {
             due: self.due(deadline, priority),
             work: self.work_of(arrival.kind),
             ..Place::default()
+        };
+        let place = match (start, self.gate.lobby.checked_sub(1)) {
+            (Some(start), Some(lobby)) => place.beginning(lobby, start),
+            _ => place,
         };
         // As in seat(): raised before the permits are looked at again.
         self.permits.set_waiting(others.saturating_add(1));
@@ -136,6 +143,26 @@ impl GateView<'_> {
         }))
     }
 
+    /// The turn that `start` had is another's: nothing has run, and the ticket is good again.
+    pub fn undo_start(&mut self, start: &Place) {
+        self.give_back(TURN, start.owner);
+        self.take_back(start);
+        self.serve();
+    }
+
+    /// The server goes down under one whose session begins: a ticket to come back with.
+    pub fn put_off_start(&mut self, start: &Place, arrival: &Arrival<'_>) -> Verdict {
+        self.give_back(TURN, start.owner);
+        self.not_kept(start);
+        self.put_off(start, Reason::Stopping, arrival)
+    }
+
+    /// The ticket that the access brings, if it is used.
+    pub fn used_ticket(&self, arrival: &Arrival<'_>) -> Option<Ticket> {
+        let (standing, ticket) = self.best_ticket(arrival);
+        ticket.filter(|ticket| standing == Standing::Used && ticket.epoch == self.epoch)
+    }
+
     /// Does the access bring a ticket of this gate that is worth something?
     pub fn is_expected(&self, arrival: &Arrival<'_>) -> bool {
         self.best_ticket(arrival).0 >= Standing::Early
@@ -146,7 +173,7 @@ impl GateView<'_> {
     pub fn refuse_for_page(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
         self.refresh_limit();
-        self.refuse_newcomer(crate::room::verdict::Reason::Full, arrival)
+        self.refuse_newcomer(Reason::Full, arrival)
     }
 }
 

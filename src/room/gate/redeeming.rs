@@ -4,7 +4,7 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::claim_of;
+use crate::nap::ledger::{claim_of, early};
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -115,6 +115,23 @@ impl GateView<'_> {
         gate.slots.unsettle(entry.slot, fate);
         self.history.settle(entry.serial, Fate::Sold, Micros::ZERO);
         true
+    }
+
+    /// The same of one who had got his turn: what counted as kept is not.
+    pub(super) fn take_back(&mut self, entry: &Place) -> bool {
+        self.not_kept(entry);
+        self.unredeem(entry)
+    }
+
+    pub(super) fn not_kept(&mut self, entry: &Place) {
+        let kept = &mut self.gate.counts.kept;
+        *kept = kept.saturating_sub(u64::from(entry.prime));
+    }
+
+    /// Was it in its prime window for an access that came at `entered`?
+    pub fn was_prime(&self, ticket: &Ticket, entered: Micros) -> bool {
+        let in_time = ticket.start - early(self.gate.bound_of(ticket.slot));
+        ticket.has(Ticket::CALLED) || (entered >= in_time && entered < ticket.prime_end)
     }
 
     /// Was it good before its time, as only one that is called?

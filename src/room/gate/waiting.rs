@@ -177,21 +177,8 @@ impl GateView<'_> {
         }
         self.gate.counts.gone += 1;
         if let Some(ticket) = ticket {
-            let fate = Fate::of_redeemed(&ticket, entered);
-            let prime = matches!(fate, Fate::Redeemed | Fate::Called);
-            let kept = &mut self.gate.counts.kept;
-            *kept = kept.saturating_sub(u64::from(prime));
-            self.unredeem(&Place {
-                slot: ticket.slot,
-                index: ticket.index,
-                serial: ticket.serial,
-                start: ticket.start,
-                prime_end: ticket.prime_end,
-                end: ticket.end,
-                prime: u32::from(prime),
-                entered,
-                ..Place::default()
-            });
+            let prime = self.was_prime(&ticket, entered);
+            self.take_back(&Place::holding(&ticket, entered, prime));
         }
         self.serve();
     }
@@ -234,10 +221,10 @@ impl GateView<'_> {
         self.vacate(place);
         if granted {
             self.give_back(entry.permit, entry.owner);
-            let kept = &mut self.gate.counts.kept;
-            *kept = kept.saturating_sub(u64::from(entry.prime));
+            self.take_back(&entry);
+        } else {
+            self.unredeem(&entry);
         }
-        self.unredeem(&entry);
         self.serve();
     }
 

@@ -165,11 +165,7 @@ impl Shop {
             self.accesses.remove(&token);
             self.places.remove(&place);
             let (_, wakes) = self.state.locked(|tables, wakes| {
-                if let Some(mut gate) = tables.gate(stay.gate, now, wakes) {
-                    gate.gone(place, owner);
-                }
-                let mut members = tables.membership();
-                members.leave(&mut stay, owner, Micros::ZERO, now);
+                tables.leave_place(&mut stay, place, owner, now, wakes);
             });
             self.woken(&wakes);
         }

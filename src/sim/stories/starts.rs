@@ -1,0 +1,224 @@
+//! Starts: a ticket begins a session, which has to wait at its page and has not run.
+
+use super::*;
+use crate::room::starts::StartTerms;
+use crate::room::stay::{Asks, Stay};
+
+const PAGE: u32 = 0;
+const OTHER: u32 = 1;
+const LOBBY: u32 = 2;
+
+/// Two pages of one permit each, on which only members wait; and a turn each millisecond.
+struct Site {
+    state: State,
+    now: Micros,
+    ticket: Ticket,
+    stay: Stay,
+    place: u32,
+}
+
+fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
+    Arrival {
+        owner: owner(visitor),
+        parking: Parking::Anybody,
+        left: u32::MAX,
+        tickets,
+        forged: false,
+        sell: true,
+        client: [0; 16],
+        client_hash: [visitor.into(), (visitor | 1 << 20).into()],
+        method: b"GET",
+        uri: b"/",
+        kind: 0,
+        priority: 0,
+        secret: [0; 16],
+        random: 0,
+    }
+}
+
+fn owner(visitor: u32) -> Owner {
+    Owner::new(Life { child: 0, epoch: 1 }, visitor)
+}
+
+impl Site {
+    /// One has the page; another was given a ticket, has begun his session with it and waits there.
+    fn new() -> Site {
+        let starts = StartTerms {
+            on: 1,
+            how: how::FIXED,
+            parallel: 2,
+            cores: 2,
+            idle: Micros::from_secs(600),
+            interval: Micros::from_millis(1),
+            ..StartTerms::EMPTY
+        };
+        let (page, lobby) = (terms(fixed(0)), terms(fixed(4)));
+        let mut state = State::with_pages(&[page, page], Some((lobby, starts, 3072)), 64, 7);
+        state.child_starts();
+        for page in [PAGE, OTHER] {
+            let held = state.all_permits()[page as usize].claim(owner(1));
+            held.expect("nobody has it");
+        }
+        let mut site = Site {
+            state,
+            now: Micros::from_secs(1000),
+            ticket: Ticket::default(),
+            stay: Stay::default(),
+            place: 0,
+        };
+        let refused = site.comes(2, PAGE, &[]).1;
+        let Some(Verdict::Refuse(refusal)) = refused else {
+            panic!("a stranger finds no room: {refused:?}")
+        };
+        site.ticket = refusal.ticket.expect("the session gate sells");
+        site.now = site.ticket.start;
+        (site.stay, site.place) = site.begins(2, PAGE);
+        site
+    }
+
+    fn comes(&mut self, visitor: u32, page: u32, tickets: &[Ticket]) -> (Stay, Option<Verdict>) {
+        let (now, mut stay) = (self.now, Stay::default());
+        (stay.lobby, stay.page) = (LOBBY, page);
+        let asks = Asks {
+            keys: &[],
+            starts: false,
+        };
+        let arrival = arrival(visitor, tickets);
+        let (verdict, _) = self
+            .state
+            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival, now, wakes).0);
+        (stay, verdict)
+    }
+
+    /// He presents the ticket, and waits at his page.
+    fn begins(&mut self, visitor: u32, page: u32) -> (Stay, u32) {
+        let ticket = self.ticket;
+        let (stay, verdict) = self.comes(visitor, page, &[ticket]);
+        let Some(Verdict::Wait(seat)) = verdict else {
+            panic!("his session begins: {verdict:?}")
+        };
+        assert!(stay.begun && stay.gate == page, "{stay:?}");
+        (stay, seat.place)
+    }
+
+    /// What the session gate counts: presented, kept, broken, and tickets that are out.
+    fn counts(&self) -> [u64; 4] {
+        let counts = &self.state.gates()[LOBBY as usize].counts;
+        let out = self.state.all_permits()[LOBBY as usize].outstanding();
+        [counts.presented, counts.kept, counts.broken, out.into()]
+    }
+
+    fn is_out_again(&self) {
+        assert_eq!(self.counts(), [0, 0, 0, 1]);
+        assert_eq!(self.waiting(), 0);
+    }
+
+    fn waiting(&self) -> u32 {
+        let gates = self.state.gates().iter();
+        gates.map(|gate| gate.queue.len()).sum()
+    }
+
+    /// The page is free: the one who waits there runs.
+    fn is_let_in(&mut self, mut stay: Stay, place: u32, visitor: u32) {
+        let (now, page) = (self.now, stay.page);
+        let (tickets, mut until) = ([self.ticket], Micros::MAX);
+        let arrival = arrival(visitor, &tickets);
+        let (verdict, _) = self.state.locked(|tables, wakes| {
+            tables.permits[page as usize].release(0, owner(1));
+            tables.gate(page, now, wakes).expect("a page").serve();
+            tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes)
+        });
+        assert!(matches!(verdict, Some(Verdict::Run(_))), "{verdict:?}");
+        assert_eq!(self.counts(), [1, 1, 0, 0]);
+    }
+}
+
+#[test]
+fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
+    let mut site = Site::new();
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    let (now, mut stay, place) = (site.now, site.stay, site.place);
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+    });
+    assert_eq!((stay.session, stay.begun), (0, false));
+    site.is_out_again();
+    let (stay, place) = site.begins(3, PAGE);
+    site.is_let_in(stay, place, 3);
+}
+
+#[test]
+fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
+    let mut site = Site::new();
+    let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
+    site.is_let_in(stay, place, 2);
+    site.state.locked(|tables, wakes| {
+        let came = (now, Some(ticket));
+        tables.turn_down(&mut stay, 0, owner(2), came, now, wakes);
+    });
+    site.is_out_again();
+    // The page is free: he runs at once.
+    let (stay, verdict) = site.comes(3, PAGE, &[ticket]);
+    assert!(stay.begun && matches!(verdict, Some(Verdict::Run(_))));
+}
+
+#[test]
+fn so_is_that_of_one_whose_child_died() {
+    let mut site = Site::new();
+    let now = site.now;
+    site.state.child_ends(0, now);
+    site.state.child_starts();
+    site.is_out_again();
+}
+
+#[test]
+fn so_is_that_of_one_who_waited_when_the_server_went_down() {
+    let mut site = Site::new();
+    let now = site.now;
+    site.state
+        .locked(|tables, wakes| tables.begin_anew(now, wakes));
+    site.is_out_again();
+}
+
+#[test]
+fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
+    let mut site = Site::new();
+    let (now, mut stay, place, tickets) = (site.now, site.stay, site.place, [site.ticket]);
+    let arrival = arrival(2, &tickets);
+    let (verdict, _) = site
+        .state
+        .locked(|tables, wakes| tables.stop_stay(&mut stay, place, &arrival, now, wakes));
+    let Some(Verdict::Refuse(refusal)) = verdict else {
+        panic!("he cannot run: {verdict:?}")
+    };
+    assert_eq!(refusal.reason, Reason::Stopping);
+    let again = refusal.ticket.expect("a ticket to come back with");
+    assert!(again.has(Ticket::GUARD), "{again:?}");
+    assert_eq!(site.state.starts().counts.failed, 0, "he was no member yet");
+}
+
+#[test]
+fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
+    let mut site = Site::new();
+    let (old, now) = (site.place, site.now);
+    let (stay, place) = site.begins(3, PAGE);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    // Who had it leaves: nothing of it is his any more.
+    let mut left = site.stay;
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut left, old, owner(2), now, wakes);
+    });
+    assert_eq!(site.waiting(), 1);
+    site.is_let_in(stay, place, 3);
+}
+
+#[test]
+fn presented_at_another_page_it_begins_there() {
+    let mut site = Site::new();
+    let old = site.place;
+    let (stay, place) = site.begins(3, OTHER);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.waiting(), 1);
+    site.is_let_in(stay, place, 3);
+}
