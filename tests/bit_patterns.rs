@@ -270,7 +270,9 @@ impl Server {
                 ..Stay::default()
             };
             if stay.session == 0 {
-                let begun = members.sessions.start(owner.0, room, owner.0, idle, now);
+                let begun = members
+                    .sessions
+                    .start(owner.0, (room, idle), owner.0, now, |_| ());
                 stay.session = begun.map_or(0, |at| at + 1);
                 stay.begun = begun.is_some();
             }

@@ -592,10 +592,10 @@ fn every_key_is_documented_and_no_other() {
         entered.expect("there is room");
         let begun = tables
             .sessions
-            .start(1 << 40, 0, 1, Micros::from_secs(60), now);
+            .start(1 << 40, (0, Micros::from_secs(60)), 1, now, |_| ());
         tables
             .sessions
-            .bind(begun.expect("there is room"), 1, 77, now);
+            .bind(begun.expect("there is room"), 1, 77, now, |_| ());
         let busiest = Busiest::gather(|part, busiest| busiest.take(part, &tables.sessions, now));
         let name = |_| Some("board".to_owned());
         json(&report(tables, now, PREFORK).with_sessions(busiest, wall(), name))

@@ -99,8 +99,9 @@ mod tests {
         let mut table = Sessions { sets: &mut sets };
         let now = Micros::from_secs(1000);
         for n in 1..=30 {
-            let begun = table.start(1 << 60 | n, 0, n, Micros::from_secs(60), now);
-            let bound = table.bind(begun.expect("room"), n, n, now).expect("room");
+            let begun = table.start(1 << 60 | n, (0, Micros::from_secs(60)), n, now, |_| ());
+            let bound = table.bind(begun.expect("room"), n, n, now, |_| ());
+            let bound = bound.expect("room");
             table.leave(bound, n, Micros::from_millis(n), now);
         }
         let busiest = Busiest::gather(|part, busiest| busiest.take(part, &table, now));

@@ -89,6 +89,8 @@ pub struct StartCounts {
     pub unnamed: u64,
     /// Started when the table had no place: not protected.
     pub unplaced: u64,
+    /// New names of members that the table had no place for: they are known by the old one.
+    pub nameless: u64,
     /// Accesses beyond `parallel=`, taken for strangers'.
     pub busy: u64,
     /// Accesses of members.

@@ -22,7 +22,7 @@ use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::sqs::capacity::PageNow;
-use crate::sqs::sessions::{Sessions, Way};
+use crate::sqs::sessions::{Session, Sessions, Way};
 
 /// In so many parts the table is gone through, one a second.
 const PARTS: u64 = 16;
@@ -58,6 +58,16 @@ fn lives(children: &[Child], owner: u64) -> bool {
     let life: Life = Owner(owner).life();
     let child = children.get(life.child as usize);
     child.and_then(|child| child.life(life.child as usize)) == Some(life)
+}
+
+/// What is told of each session that is over because nothing has come any more.
+fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
+    |session| {
+        let room = session.room.wrapping_sub(1) as usize;
+        if let Some(starts) = starts.get_mut(room) {
+            starts.note_end(session, End::Idle);
+        }
+    }
 }
 
 /// The tables that tell a member, borrowed under the lock without the others.
@@ -137,11 +147,16 @@ impl Membership<'_> {
         let Some(at) = stay.session.checked_sub(1) else {
             return;
         };
+        let over = idle(self.starts);
         if !stay.begun {
-            return self.sessions.rename(at, owner.0, key, now);
+            let renamed = self.sessions.rename(at, owner.0, key, now, over);
+            if let Some(starts) = self.starts.get_mut(stay.room as usize).filter(|_| !renamed) {
+                starts.counts.nameless = starts.counts.nameless.saturating_add(1);
+            }
+            return;
         }
         stay.begun = false;
-        let bound = self.sessions.bind(at, owner.0, key, now);
+        let bound = self.sessions.bind(at, owner.0, key, now, over);
         stay.session = bound.map_or(0, |at| at.saturating_add(1));
         if bound.is_none()
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
@@ -324,16 +339,16 @@ impl Tables<'_> {
             // A key that no hash of a text comes to but by chance; the owner is the only one.
             let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             starts.note_start(now);
-            let (idle, counts) = (starts.terms.idle, &mut starts.counts);
-            let begun = self
-                .sessions
-                .start(key, stay.room, arrival.owner.0, idle, now);
+            let (whose, owner) = ((stay.room, starts.terms.idle), arrival.owner.0);
+            let over = idle(self.starts);
+            let begun = self.sessions.start(key, whose, owner, now, over);
+            let starts = self.starts.get_mut(stay.room as usize)?;
             match begun {
                 Some(at) => {
                     (stay.session, stay.begun) = (at.saturating_add(1), true);
                     starts.live = starts.live.saturating_add(1);
                 }
-                None => counts.unplaced = counts.unplaced.saturating_add(1),
+                None => starts.counts.unplaced = starts.counts.unplaced.saturating_add(1),
             }
         }
         self.on_to_page(stay, arrival, Some(start), now, wakes)
@@ -427,12 +442,7 @@ impl Tables<'_> {
             part * size..(part + 1) * size,
             now,
             |owner| lives(children, owner),
-            |session| {
-                let room = session.room.wrapping_sub(1) as usize;
-                if let Some(starts) = starts.get_mut(room) {
-                    starts.note_end(session, End::Idle);
-                }
-            },
+            idle(starts),
         );
     }
 

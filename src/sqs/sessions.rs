@@ -10,9 +10,15 @@
 //! entry that holds its owner, so nothing is lost with a child that dies: whoever needs the entry
 //! looks whether the owner lives.
 //!
-//! An application that gives a session another name (a new cookie at login) leaves an *alias*
-//! behind for the requests that are still under way with the old one. It leads to the session, so
-//! both together have one session's share.
+//! An application may give a session another name (a new cookie at login, or at every answer). The
+//! session stays where it is, as long as any of its accesses is in hand; each further name is an
+//! *alias*, an entry that holds its key. An old name is good for requests that are still under way,
+//! so all names together have one session's share.
+//!
+//! ```text
+//!   the key it was bound by ──► session ◄── aliases, each by `next`
+//!                                  └─ `name` ─► the newest ─ `name` ─► the one before ─► ...
+//! ```
 
 use super::capacity::PAGES;
 use crate::micros::Micros;
@@ -26,8 +32,9 @@ const LOAD: u64 = 12;
 
 /// An old name is good for so long.
 const ALIAS: Micros = Micros::from_secs(120);
-/// Old names between a presented one and the session.
-const HOPS: usize = 4;
+/// Of a session that is given a name with every answer so many of the old ones are: as many as it has
+/// answers under way, as a rule. It is any of them that its client goes by in the end.
+const OLD_NAMES: usize = 8;
 /// An access that has not come back after so long is none.
 const LOST: Micros = Micros::from_secs(24 * 3600);
 
@@ -43,8 +50,12 @@ pub struct Session {
     named: u32,
     /// Its accesses to each of the room's pages; saturate.
     pub visits: [u8; PAGES],
-    /// The key it goes by now, where this is an alias; 0 = this is the session.
+    /// The key of the session, where this is an alias; 0 = this is the session.
     next: u64,
+    /// The key of its newest alias; of an alias, of the one before. 0 = there is none.
+    name: u64,
+    /// Up to when its own key can be presented.
+    until: Micros,
     /// When it was started.
     pub started: Micros,
     /// When its last access came or went.
@@ -81,14 +92,14 @@ pub fn sets_for(sessions: u64) -> u32 {
 }
 
 /// What becomes of an access that presents a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// It is the session's at this index: [`Sessions::leave`] must follow.
     In(u32),
     /// The session has as many accesses in hand as it may.
     Busy,
     /// It has been idle for too long, and is over just now.
-    Over(Session),
+    Over(Box<Session>),
     /// There is no such session.
     Unknown,
 }
@@ -111,7 +122,7 @@ impl Sessions<'_> {
         now: Micros,
         lives: impl Fn(u64) -> bool,
     ) -> Way {
-        let Some(at) = self.find(key) else {
+        let Some(at) = self.find(key, now) else {
             return Way::Unknown;
         };
         let Some(session) = self.session_mut(at) else {
@@ -124,7 +135,7 @@ impl Sessions<'_> {
         session.seen = session.seen.min(now);
         if session.is_idle(now) {
             return match self.end(at) {
-                Some(over) => Way::Over(over),
+                Some(over) => Way::Over(Box::new(over)),
                 None => Way::Unknown,
             };
         }
@@ -145,67 +156,136 @@ impl Sessions<'_> {
 
     /// Is it there, whether or not it may have another access?
     pub fn knows(&self, key: u64, room: u32, now: Micros) -> bool {
-        let session = self.find(key).and_then(|at| self.session(at));
+        let session = self.find(key, now).and_then(|at| self.session(at));
         session.is_some_and(|s| s.room == room.saturating_add(1) && !s.is_idle(now))
     }
 
     /// A session is started by the access `owner`, under a key that nobody presents. None: no place.
+    /// `over` is told of an idle one that has made room, here and below.
     pub fn start(
         &mut self,
         key: u64,
-        room: u32,
+        (room, idle): (u32, Micros),
         owner: u64,
-        idle: Micros,
         now: Micros,
+        over: impl FnMut(&Session),
     ) -> Option<u32> {
         let mut session = Session {
             room: room.saturating_add(1),
             started: now,
             seen: now,
             idle,
+            until: Micros::MAX,
             ..Session::default()
         };
         session.owners[0] = owner;
-        self.put(key, session, now)
+        self.put(key, session, now, over)
     }
 
     /// It is known under which key the session at `at` will come: that of its access `owner`, which
     /// started it. Its new index; none: there is a session of that key already, or no place.
-    pub fn bind(&mut self, at: u32, owner: u64, key: u64, now: Micros) -> Option<u32> {
-        let (at, session) = self.of_owner(at, owner)?;
-        if self.is_taken(key) {
-            self.end(at);
+    pub fn bind(
+        &mut self,
+        at: u32,
+        owner: u64,
+        key: u64,
+        now: Micros,
+        over: impl FnMut(&Session),
+    ) -> Option<u32> {
+        let session = *self.of_owner(at, owner)?;
+        let named = Session {
+            named: 1,
+            ..session
+        };
+        self.clear(at);
+        if self.is_taken(key, now) {
             return None;
         }
-        self.clear(at);
-        self.put(
-            key,
-            Session {
-                named: 1,
-                ..session
-            },
-            now,
-        )
+        self.put(key, named, now, over)
     }
 
     /// The application has given the session at `at`, which `owner` is an access of, another name.
-    pub fn rename(&mut self, at: u32, owner: u64, key: u64, now: Micros) {
-        let Some((at, session)) = self.of_owner(at, owner) else {
-            return;
+    /// False: there was no place for it.
+    pub fn rename(
+        &mut self,
+        at: u32,
+        owner: u64,
+        key: u64,
+        now: Micros,
+        over: impl FnMut(&Session),
+    ) -> bool {
+        let Some(&session) = self.of_owner(at, owner) else {
+            return true;
         };
-        if self.is_taken(key) || self.put(key, session, now).is_none() {
-            return;
+        let (home, names) = (self.key(at), self.names(at));
+        let newest = match session.until {
+            Micros::MAX => home,
+            _ => session.name,
+        };
+        let is_old = names.contains(&key);
+        if key == newest || (key != home && !is_old && self.is_taken(key, now)) {
+            return true;
         }
-        if let Some(alias) = self.session_mut(at) {
-            *alias = Session {
+        if key != home {
+            let alias = Session {
                 room: session.room,
                 named: 1,
-                next: key,
-                seen: now,
-                idle: ALIAS,
+                until: Micros::MAX,
                 ..Session::default()
             };
+            if is_old && let Some(at) = self.at(key) {
+                self.clear(at);
+            }
+            if self.put(key, alias, now, over).is_none() {
+                return false;
+            }
+            let others = names.into_iter().filter(|name| ![0, key].contains(name));
+            let all = std::iter::once(key).chain(others);
+            self.link(at, home, all);
         }
+        for (key, until) in [(newest, now + ALIAS), (key, Micros::MAX)] {
+            if let Some(entry) = self.at(key).and_then(|at| self.session_mut(at)) {
+                entry.until = until;
+            }
+        }
+        true
+    }
+
+    /// The session at `at`, of the key `home`, goes by these names, newest first; what are too many
+    /// are forgotten.
+    fn link(&mut self, at: u32, home: u64, names: impl Iterator<Item = u64>) {
+        let (mut last, mut n) = (at, 0);
+        for name in names {
+            let Some(alias) = self.at(name) else { continue };
+            n += 1;
+            if n > OLD_NAMES + 1 {
+                self.clear(alias);
+                continue;
+            }
+            if let Some(before) = self.session_mut(last) {
+                before.name = name;
+            }
+            if let Some(entry) = self.session_mut(alias) {
+                (entry.next, entry.name) = (home, 0);
+            }
+            last = alias;
+        }
+        if n == 0
+            && let Some(session) = self.session_mut(at)
+        {
+            session.name = 0;
+        }
+    }
+
+    /// The keys of the aliases of the session at `at`, newest first; 0 = no more.
+    fn names(&self, at: u32) -> [u64; OLD_NAMES + 1] {
+        let (home, mut last) = (self.key(at), self.session(at));
+        std::array::from_fn(|_| {
+            let name = last.map_or(0, |entry| entry.name);
+            last = self.at(name).and_then(|at| self.session(at));
+            last = last.filter(|entry| entry.next == home);
+            last.map_or(0, |_| name)
+        })
     }
 
     /// An access of the session at `at` comes to the room's page of this number; the session's age.
@@ -219,9 +299,9 @@ impl Sessions<'_> {
 
     /// The access `owner` of the session at `at` is over, after so long in Run Ready.
     pub fn leave(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
-        let Some((at, _)) = self.of_owner(at, owner) else {
+        if self.of_owner(at, owner).is_none() {
             return;
-        };
+        }
         if let Some(session) = self.session_mut(at) {
             session.forget(|known| known == owner);
             session.seen = session.seen.max(now);
@@ -232,21 +312,20 @@ impl Sessions<'_> {
 
     /// The access `owner` of the session at `at` is `other` from now on. False: it is none of its.
     pub fn hand_over(&mut self, at: u32, owner: u64, other: u64) -> bool {
-        let found = self.of_owner(at, owner);
-        let session = found.and_then(|(at, _)| self.session_mut(at));
+        let session = self.session_mut(at).filter(|_| owner != 0);
         let owners = session.and_then(|s| s.owners.iter_mut().find(|known| **known == owner));
         owners.map(|known| *known = other).is_some()
     }
 
     /// The session at `at`, which `owner` is an access of, is over.
     pub fn end_of(&mut self, at: u32, owner: u64) -> Option<Session> {
-        let (at, _) = self.of_owner(at, owner)?;
+        self.of_owner(at, owner)?;
         self.end(at)
     }
 
     /// The session that goes by `key` is over, whatever it has in hand. None: nobody is known by it.
     pub fn revoke(&mut self, key: u64) -> Option<Session> {
-        let at = self.find(key)?;
+        let at = self.find(key, Micros::ZERO)?;
         // What an answer has yet to name is nobody's to present.
         self.session(at).filter(|session| session.named == 1)?;
         self.end(at)
@@ -254,6 +333,11 @@ impl Sessions<'_> {
 
     fn end(&mut self, at: u32) -> Option<Session> {
         let over = self.session(at).copied()?;
+        for name in self.names(at) {
+            if let Some(alias) = self.at(name) {
+                self.clear(alias);
+            }
+        }
         self.clear(at);
         (over.room != 0 && over.next == 0).then_some(over)
     }
@@ -267,27 +351,49 @@ impl Sessions<'_> {
         lives: impl Fn(u64) -> bool,
         mut over: impl FnMut(&Session),
     ) {
-        let end = part.end.min(self.sets.len());
-        for set in self
-            .sets
-            .get_mut(part.start.min(end)..end)
-            .unwrap_or_default()
-        {
-            for (key, session) in set.keys.iter_mut().zip(&mut set.sessions) {
-                if *key == 0 {
-                    continue;
+        let ways = part.start.saturating_mul(WAYS)..part.end.min(self.sets.len()) * WAYS;
+        for at in ways.filter_map(|at| u32::try_from(at).ok()) {
+            let key = self.key(at);
+            let Some(session) = self.session_mut(at).filter(|_| key != 0) else {
+                continue;
+            };
+            if session.next != 0 {
+                let (next, passed) = (session.next, session.until < now);
+                if passed || self.home(next).is_none() {
+                    self.clear(at);
                 }
-                session.seen = session.seen.min(now);
-                session.forget(|owner| !lives(owner));
-                let lost = session.named == 0 && session.in_hand() == 0;
-                if session.is_idle(now) || lost {
-                    if session.next == 0 {
-                        over(session);
-                    }
-                    (*key, *session) = (0, Session::default());
+                continue;
+            }
+            session.seen = session.seen.min(now);
+            session.forget(|owner| !lives(owner));
+            let lost = session.named == 0 && session.in_hand() == 0;
+            if session.is_idle(now) || lost {
+                if let Some(session) = self.end(at) {
+                    over(&session);
                 }
+            } else if session.until < now && session.in_hand() == 0 {
+                self.settle(at);
             }
         }
+    }
+
+    /// Nobody comes by the key of the session at `at` any more, and nothing of it is in hand: it moves
+    /// to where its newest name is.
+    fn settle(&mut self, at: u32) {
+        let (names, session) = (self.names(at), self.session(at).copied());
+        let (Some(session), Some(to)) = (session, self.at(names[0])) else {
+            return;
+        };
+        self.clear(at);
+        if let Some(entry) = self.session_mut(to) {
+            *entry = Session {
+                name: 0,
+                until: entry.until,
+                ..session
+            };
+        }
+        let [home, others @ ..] = names;
+        self.link(to, home, others.into_iter().filter(|name| *name != 0));
     }
 
     /// Everybody of before is gone: no access is in hand.
@@ -317,7 +423,11 @@ impl Sessions<'_> {
     pub fn known(&self, part: std::ops::Range<usize>) -> impl Iterator<Item = (u64, &Session)> {
         let end = part.end.min(self.sets.len());
         let part = self.sets.get(part.start.min(end)..end);
-        entries(part.unwrap_or_default()).filter(|(_, session)| session.named == 1)
+        let named = entries(part.unwrap_or_default()).filter(|(_, session)| session.named == 1);
+        named.map(|(key, session)| match session.until {
+            Micros::MAX => (key, session),
+            _ => (session.name, session),
+        })
     }
 
     /// The session at this index.
@@ -331,23 +441,28 @@ impl Sessions<'_> {
         set.sessions.get_mut(at as usize % WAYS)
     }
 
-    /// Where the session is that goes, or went, by this key.
-    fn find(&self, key: u64) -> Option<u32> {
-        let mut key = key;
-        for _ in 0..=HOPS {
-            let at = self.at(key)?;
-            match self.session(at)?.next {
-                0 => return Some(at),
-                next => key = next,
-            }
+    /// Where the session is that goes, or went a moment ago, by this key.
+    fn find(&self, key: u64, now: Micros) -> Option<u32> {
+        let at = self.at(key)?;
+        let entry = self.session(at).filter(|entry| now <= entry.until)?;
+        match entry.next {
+            0 => Some(at),
+            home => self.home(home),
         }
-        None
     }
 
-    /// A session goes by this name. An old one that leads nowhere any more is free.
-    fn is_taken(&mut self, key: u64) -> bool {
-        let taken = self.find(key).is_some();
-        if let Some(at) = self.at(key).filter(|_| !taken) {
+    /// Where the session of this key is, which leads to no other.
+    fn home(&self, key: u64) -> Option<u32> {
+        let at = self.at(key)?;
+        self.session(at).filter(|entry| entry.next == 0).map(|_| at)
+    }
+
+    /// A session goes by this name, or is kept by it. An old one of others, or one that leads nowhere
+    /// any more, is free.
+    fn is_taken(&mut self, key: u64, now: Micros) -> bool {
+        let Some(at) = self.at(key) else { return false };
+        let taken = self.home(key).is_some() || self.find(key, now).is_some();
+        if !taken {
             self.clear(at);
         }
         taken
@@ -364,17 +479,16 @@ impl Sessions<'_> {
         })
     }
 
-    /// The session that `owner` is an access of: the one at `at`, or what it has become.
-    fn of_owner(&self, at: u32, owner: u64) -> Option<(u32, Session)> {
-        let mut at = at;
-        for _ in 0..=HOPS {
-            let session = self.session(at)?;
-            if owner != 0 && session.owners.contains(&owner) {
-                return Some((at, *session));
-            }
-            at = self.at(session.next)?;
-        }
-        None
+    /// The key of the entry at `at`; 0 = it is free.
+    fn key(&self, at: u32) -> u64 {
+        let set = self.sets.get(at as usize / WAYS);
+        set.map_or(0, |set| set.keys[at as usize % WAYS])
+    }
+
+    /// The session at `at`, if `owner` is an access of it.
+    fn of_owner(&self, at: u32, owner: u64) -> Option<&Session> {
+        let session = self.session(at)?;
+        (owner != 0 && session.owners.contains(&owner)).then_some(session)
     }
 
     fn two_sets(&self, key: u64) -> [usize; 2] {
@@ -382,8 +496,15 @@ impl Sessions<'_> {
         [key % n, (key >> 32).wrapping_mul(0x9e37_79b9) % n].map(|set| set as usize)
     }
 
-    /// A new entry, in the emptier of its two sets; idle ones make room.
-    fn put(&mut self, key: u64, session: Session, now: Micros) -> Option<u32> {
+    /// A new entry, in the emptier of its two sets; idle ones make room, and then the old name that is
+    /// good no longer or is the next that will be so.
+    fn put(
+        &mut self,
+        key: u64,
+        session: Session,
+        now: Micros,
+        mut over: impl FnMut(&Session),
+    ) -> Option<u32> {
         if key == 0 {
             return None;
         }
@@ -393,12 +514,27 @@ impl Sessions<'_> {
         };
         let sets = self.two_sets(key);
         let at = *sets.iter().max_by_key(free)?;
-        let set = self.sets.get_mut(at)?;
-        let idle = |way: &usize| set.keys[*way] != 0 && set.sessions[*way].is_idle(now);
+        let set = self.sets.get(at)?;
+        let idle = |way: &usize| set.sessions[*way].next == 0 && set.sessions[*way].is_idle(now);
+        let old =
+            |way: &usize| set.sessions[*way].next != 0 && set.sessions[*way].until < Micros::MAX;
         let way = set.keys.iter().position(|key| *key == 0);
-        let way = way.or_else(|| (0..WAYS).find(idle))?;
+        let way = way.or_else(|| (0..WAYS).find(idle));
+        let next = || {
+            (0..WAYS)
+                .filter(old)
+                .min_by_key(|way| set.sessions[*way].until)
+        };
+        let at = (at * WAYS + way.or_else(next)?) as u32;
+        if self.key(at) != 0
+            && let Some(session) = self.end(at)
+        {
+            over(&session);
+        }
+        let set = self.sets.get_mut(at as usize / WAYS)?;
+        let way = at as usize % WAYS;
         (set.keys[way], set.sessions[way]) = (key, session);
-        Some((at * WAYS + way) as u32)
+        Some(at)
     }
 
     fn clear(&mut self, at: u32) {
@@ -451,13 +587,14 @@ impl Session {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::HashMap;
 
     const ROOM: u32 = 3;
     const LIMITS: Limits = Limits {
         idle: Micros::from_secs(60),
         parallel: 2,
     };
+
+    const WHOSE: (u32, Micros) = (ROOM, LIMITS.idle);
 
     fn at(second: u64) -> Micros {
         Micros::from_secs(1000 + second)
@@ -473,9 +610,10 @@ mod tests {
 
     fn started(table: &mut Sessions<'_>, key: u64, owner: u64, second: u64) -> u32 {
         let begun = table
-            .start(key | 1 << 63, ROOM, owner, LIMITS.idle, at(second))
+            .start(key | 1 << 63, WHOSE, owner, at(second), |_| ())
             .expect("room");
-        let bound = table.bind(begun, owner, key, at(second)).expect("room");
+        let bound = table.bind(begun, owner, key, at(second), |_| ());
+        let bound = bound.expect("room");
         table.leave(bound, owner, Micros(5), at(second));
         bound
     }
@@ -550,11 +688,13 @@ mod tests {
         for key in 1..=WAYS as u64 {
             started(&mut table, key, key, 0);
         }
-        assert_eq!(table.start(99, ROOM, 99, LIMITS.idle, at(60)), None);
+        assert_eq!(table.start(99, WHOSE, 99, at(60), |_| ()), None);
         for key in 1..=WAYS as u64 {
             assert!(table.knows(key, ROOM, at(60)), "{key}");
         }
-        assert!(table.start(99, ROOM, 99, LIMITS.idle, at(61)).is_some());
+        let mut over = 0;
+        let begun = table.start(99, WHOSE, 99, at(61), |_| over += 1);
+        assert!(begun.is_some() && over == 1, "who made room is told of");
     }
 
     #[test]
@@ -563,21 +703,103 @@ mod tests {
         let mut table = Sessions { sets: &mut sets };
         let session = started(&mut table, 77, 1, 0);
         assert_eq!(enter(&mut table, 77, 2, 1), Way::In(session));
-        table.rename(session, 2, 88, at(1));
-        let Way::In(new) = enter(&mut table, 88, 3, 1) else {
-            panic!("known by its new name");
-        };
+        table.rename(session, 2, 88, at(1), |_| ());
+        assert_eq!(enter(&mut table, 88, 3, 1), Way::In(session));
         assert_eq!(enter(&mut table, 77, 4, 1), Way::Busy, "one share for both");
-        // The access that came under the old name leaves what it has become.
         table.leave(session, 2, Micros(1), at(2));
-        assert_eq!(enter(&mut table, 77, 4, 2), Way::In(new));
+        assert_eq!(enter(&mut table, 77, 4, 2), Way::In(session));
         assert_eq!(table.all().count(), 1);
         // Once more, by an access that knows the middle name.
-        table.rename(new, 3, 99, at(3));
+        table.rename(session, 3, 99, at(3), |_| ());
         assert!(table.knows(99, ROOM, at(3)) && table.knows(77, ROOM, at(3)));
         table.reap(0..4, at(200), |_| false, |_| ());
         assert_eq!(table.all().count(), 0);
         assert!(!table.knows(77, ROOM, at(200)));
+    }
+
+    fn used(table: &Sessions<'_>) -> usize {
+        let keys = table.sets.iter().flat_map(|set| set.keys);
+        keys.filter(|key| *key != 0).count()
+    }
+
+    /// Laravel, for one, gives a new cookie with every answer, and of six requests at a time the
+    /// browser keeps what it has processed last.
+    #[test]
+    fn a_session_of_many_names_is_known_by_any_that_its_client_may_have_kept() {
+        let mut sets = sets(4);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 77, 1, 0);
+        let limits = Limits {
+            parallel: 8,
+            ..LIMITS
+        };
+        for owner in 2..8 {
+            let way = table.enter(77, ROOM, owner, limits, at(1), |_| true);
+            assert_eq!(way, Way::In(session));
+        }
+        for owner in 2..8 {
+            assert!(table.rename(session, owner, 100 + owner, at(1), |_| ()));
+        }
+        for key in [77, 102, 103, 104, 105, 106, 107] {
+            assert!(table.knows(key, ROOM, at(2)), "{key}");
+        }
+        for owner in 2..8 {
+            table.leave(session, owner, Micros(1), at(2));
+        }
+        let in_hand = |table: &Sessions<'_>| table.all().map(Session::in_hand).sum::<usize>();
+        assert_eq!((in_hand(&table), table.all().count()), (0, 1));
+        // One that came under a name that is forgotten while it runs.
+        assert_eq!(enter(&mut table, 77, 20, 3), Way::In(session));
+        table.reap(0..4, at(124), |_| true, |_| panic!("it is not idle"));
+        assert!(!table.knows(77, ROOM, at(124)) && table.knows(107, ROOM, at(63)));
+        table.leave(session, 20, Micros(1), at(124));
+        assert_eq!(in_hand(&table), 0);
+        // Nothing but the session and its name are left, in one entry.
+        table.reap(0..4, at(125), |_| true, |_| panic!("it is not idle"));
+        assert_eq!((used(&table), table.knows(107, ROOM, at(126))), (1, true));
+    }
+
+    #[test]
+    fn a_name_given_with_every_answer_takes_few_entries_and_makes_room() {
+        let mut sets = sets(1);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 1, 1, 0);
+        for n in 2..200 {
+            assert_eq!(enter(&mut table, n - 1, n, 0), Way::In(session));
+            assert!(table.rename(session, n, n, at(0), |_| ()));
+            table.leave(session, n, Micros(1), at(0));
+        }
+        // Its key, its name, and eight before that.
+        assert_eq!(used(&table), 10);
+        assert!((191..200).all(|key| table.knows(key, ROOM, at(0))));
+        // Others start: what is of no use but to requests under way gives way.
+        let begun = |table: &mut Sessions<'_>, key: u64| {
+            table.start(1000 + key, WHOSE, 1000 + key, at(1), |_| {
+                panic!("none is idle")
+            })
+        };
+        let fits = (0..20).filter(|key| begun(&mut table, *key).is_some());
+        assert_eq!(fits.count(), 14);
+        assert!(table.knows(199, ROOM, at(1)) && !table.knows(198, ROOM, at(1)));
+        // No place for another name: it stays known by the one it has.
+        assert_eq!(enter(&mut table, 199, 5, 1), Way::In(session));
+        assert!(!table.rename(session, 5, 500, at(1), |_| ()));
+        assert!(table.knows(199, ROOM, at(60)));
+    }
+
+    #[test]
+    fn a_name_may_be_given_again() {
+        let mut sets = sets(4);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 1, 1, 0);
+        assert_eq!(enter(&mut table, 1, 2, 0), Way::In(session));
+        for key in [2, 3, 2, 1, 3, 1] {
+            assert!(table.rename(session, 2, key, at(0), |_| ()));
+        }
+        for (key, good) in [(1, true), (2, false), (3, false)] {
+            assert_eq!(table.knows(key, ROOM, at(121)), good, "{key}");
+            assert!(table.knows(key, ROOM, at(119)), "{key}");
+        }
     }
 
     #[test]
@@ -586,7 +808,7 @@ mod tests {
         let mut table = Sessions { sets: &mut sets };
         let session = started(&mut table, 77, 1, 0);
         assert_eq!(enter(&mut table, 77, 2, 1), Way::In(session));
-        table.rename(session, 2, 88, at(1));
+        table.rename(session, 2, 88, at(1), |_| ());
         started(&mut table, 99, 3, 1);
         let known: Vec<u64> = table.known(0..4).map(|(key, _)| key).collect();
         assert!(known.len() == 2 && known.contains(&88) && known.contains(&99));
@@ -599,7 +821,7 @@ mod tests {
         table.leave(session, 2, Micros(1), at(2));
         assert_eq!(table.all().count(), 1);
         // One that has begun and has no name yet is its own access's business.
-        table.start(5, ROOM, 6, LIMITS.idle, at(2)).expect("room");
+        table.start(5, WHOSE, 6, at(2), |_| ()).expect("room");
         assert_eq!(table.revoke(5), None);
     }
 
@@ -607,7 +829,7 @@ mod tests {
     fn a_start_without_a_name_ends_with_its_child() {
         let mut sets = sets(2);
         let mut table = Sessions { sets: &mut sets };
-        table.start(5, ROOM, 9, LIMITS.idle, at(0));
+        table.start(5, WHOSE, 9, at(0), |_| ());
         table.reap(0..2, at(61), |_| true, |_| panic!("its child lives"));
         let mut over = 0;
         table.reap(0..2, at(2), |_| false, |_| over += 1);
@@ -618,10 +840,10 @@ mod tests {
     fn two_that_start_under_one_name_are_one_session() {
         let mut sets = sets(2);
         let mut table = Sessions { sets: &mut sets };
-        let first = table.start(5, ROOM, 1, LIMITS.idle, at(0)).expect("room");
-        let second = table.start(6, ROOM, 2, LIMITS.idle, at(0)).expect("room");
-        assert!(table.bind(first, 1, 77, at(0)).is_some());
-        assert_eq!(table.bind(second, 2, 77, at(0)), None);
+        let first = table.start(5, WHOSE, 1, at(0), |_| ()).expect("room");
+        let second = table.start(6, WHOSE, 2, at(0), |_| ()).expect("room");
+        assert!(table.bind(first, 1, 77, at(0), |_| ()).is_some());
+        assert_eq!(table.bind(second, 2, 77, at(0), |_| ()), None);
         assert_eq!(table.all().count(), 1);
     }
 
@@ -631,7 +853,7 @@ mod tests {
         let mut table = Sessions { sets: &mut sets };
         let key = |n: u64| (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let kept = (0..12_000)
-            .filter(|n| table.start(key(*n), ROOM, 1, LIMITS.idle, at(0)).is_some())
+            .filter(|n| table.start(key(*n), WHOSE, 1, at(0), |_| ()).is_some())
             .count();
         assert_eq!(kept, 12_000);
     }
@@ -658,65 +880,146 @@ mod tests {
         proptest::collection::vec(act, 1..200)
     }
 
+    /// What the table should say, of one session.
+    #[derive(Clone, Debug)]
+    struct Model {
+        /// Its names, newest last, and when each was replaced.
+        names: Vec<(u64, Option<Micros>)>,
+        seen: Micros,
+        in_hand: Vec<(u32, u64)>,
+    }
+
+    impl Model {
+        /// By which it may be known,
+        fn has(&self, key: u64) -> bool {
+            self.names.iter().any(|(name, _)| *name == key)
+        }
+
+        /// and by which it must.
+        fn goes_by(&self, key: u64, now: Micros) -> bool {
+            let recent = self.names.iter().rev().take(OLD_NAMES + 1);
+            let good = |old: &Option<Micros>| old.is_none_or(|old| now <= old + ALIAS);
+            recent.clone().any(|(name, old)| *name == key && good(old))
+        }
+
+        fn is_over(&self, now: Micros) -> bool {
+            self.in_hand.is_empty() && now - self.seen > LIMITS.idle
+        }
+
+        fn is_named(&mut self, key: u64, now: Micros) {
+            if self.names.last().is_some_and(|(name, _)| *name == key) {
+                return;
+            }
+            if let Some((_, old)) = self.names.last_mut() {
+                *old = Some(now);
+            }
+            self.names.retain(|(name, _)| *name != key);
+            self.names.push((key, None));
+        }
+    }
+
     proptest! {
-        /// Whatever is done: a session never has more accesses in hand than `parallel`, and what
-        /// has been seen within its idle time is known by the last name it was given.
+        /// Whatever is done, and however often a session is given another name: it never has more
+        /// accesses in hand than `parallel`, each access that leaves is one less, and as long as it
+        /// is not idle it is known by its newest name and those that it had a moment ago.
         #[test]
         fn a_member_is_known_until_it_ends_or_idles(acts in acts()) {
-            let mut sets = sets(8);
+            let mut sets = sets(32);
             let mut table = Sessions { sets: &mut sets };
             let (mut now, mut owner) = (at(0), 0);
-            let mut in_hand: Vec<(u32, u64, u64)> = Vec::new();
-            // By name: when it was seen last.
-            let mut known: HashMap<u64, Micros> = HashMap::new();
+            let mut models: Vec<Model> = Vec::new();
             for act in acts {
                 owner += 1;
+                let busy: Vec<usize> = (0..models.len())
+                    .flat_map(|i| vec![i; models[i].in_hand.len()])
+                    .collect();
+                let chosen = |who: usize| busy.get(who % busy.len().max(1)).copied();
                 match act {
-                    Act::Pass(seconds) => now = now + Micros::from_secs(seconds),
+                    Act::Pass(seconds) => {
+                        now = now + Micros::from_secs(seconds);
+                        table.reap(0..32, now, |_| true, |_| ());
+                        models.retain(|model| !model.is_over(now));
+                    }
                     Act::Start(key) => {
-                        let begun = table.start(1 << 40 | owner, ROOM, owner, LIMITS.idle, now);
+                        let begun = table.start(1 << 40 | owner, WHOSE, owner, now, |_| ());
                         let begun = begun.expect("there is room");
-                        if let Some(session) = table.bind(begun, owner, key, now) {
-                            in_hand.push((session, owner, key));
-                            known.insert(key, now);
+                        let other = models.iter().any(|model| model.has(key));
+                        match table.bind(begun, owner, key, now, |_| ()) {
+                            Some(session) => {
+                                let known = |model: &&mut Model| model.has(key);
+                                for model in models.iter_mut().filter(known) {
+                                    prop_assert!(!model.goes_by(key, now), "{key}: {model:?}");
+                                    model.names.retain(|(name, _)| *name != key);
+                                }
+                                models.push(Model {
+                                    names: vec![(key, None)],
+                                    seen: now,
+                                    in_hand: vec![(session, owner)],
+                                });
+                            }
+                            None => prop_assert!(other, "{key} is nobody's"),
                         }
                     }
-                    Act::Enter(key) => match table.enter(key, ROOM, owner, LIMITS, now, |_| true) {
-                        Way::In(session) => {
-                            in_hand.push((session, owner, key));
-                            if let Some(seen) = known.get_mut(&key) {
-                                *seen = now;
+                    Act::Enter(key) => {
+                        let way = table.enter(key, ROOM, owner, LIMITS, now, |_| true);
+                        let known = models.iter().position(|model| model.has(key));
+                        let must = known.filter(|i| models[*i].goes_by(key, now));
+                        match way {
+                            Way::In(session) => {
+                                let known = known.expect("somebody's");
+                                prop_assert!(models[known].in_hand.len() < 2);
+                                models[known].in_hand.push((session, owner));
+                                models[known].seen = now;
                             }
-                        }
-                        Way::Over(_) | Way::Unknown => {
-                            if let Some(seen) = known.remove(&key) {
-                                prop_assert!(now - seen > LIMITS.idle, "{key} was thrown out");
+                            Way::Busy => {
+                                let known = known.expect("somebody's");
+                                prop_assert_eq!(models[known].in_hand.len(), 2);
                             }
+                            Way::Over(_) => prop_assert!(false, "reaped when it was over"),
+                            Way::Unknown => prop_assert!(must.is_none(), "{key} was thrown out"),
                         }
-                        Way::Busy => {}
-                    },
-                    Act::Leave(who) if !in_hand.is_empty() => {
-                        let (session, owner, key) = in_hand.swap_remove(who % in_hand.len());
+                    }
+                    Act::Leave(who) => if let Some(i) = chosen(who) {
+                        let (session, owner) = models[i].in_hand.swap_remove(0);
                         table.leave(session, owner, Micros(1), now);
-                        if let Some(seen) = known.get_mut(&key) {
-                            *seen = (*seen).max(now);
+                        models[i].seen = now;
+                    }
+                    Act::Rename(who, to) => if let Some(i) = chosen(who) {
+                        let (session, owner) = models[i].in_hand[0];
+                        prop_assert!(table.rename(session, owner, to, now, |_| ()));
+                        let other = models.iter().position(|model| model.has(to));
+                        // One that another goes by, or went by a moment ago, is not given.
+                        let free = |j: usize| table.knows(to, ROOM, now) && {
+                            let at = table.find(to, now).expect("known");
+                            j == i || models[i].in_hand.iter().any(|(_, owner)| {
+                                table.session(at).expect("there").owners.contains(owner)
+                            })
+                        };
+                        if other.is_none_or(free) {
+                            for model in models.iter_mut() {
+                                let held = model.in_hand.contains(&(session, owner));
+                                model.names.retain(|(name, _)| held || *name != to);
+                            }
+                            models[i].is_named(to, now);
                         }
                     }
-                    Act::Rename(who, to) if !in_hand.is_empty() => {
-                        let (session, owner, _) = in_hand[who % in_hand.len()];
-                        table.rename(session, owner, to, now);
-                        // By which names it goes now the table alone knows.
-                        known.clear();
+                    Act::End(who) => if let Some(i) = chosen(who) {
+                        let model = models.swap_remove(i);
+                        let (session, owner) = model.in_hand[0];
+                        prop_assert!(table.end_of(session, owner).is_some());
+                        for (name, _) in model.names {
+                            prop_assert!(!table.knows(name, ROOM, now), "{name}: it is over");
+                        }
                     }
-                    Act::End(who) if !in_hand.is_empty() => {
-                        let (session, owner, _) = in_hand.swap_remove(who % in_hand.len());
-                        table.end_of(session, owner);
-                        known.clear();
-                    }
-                    _ => {}
                 }
-                for session in table.all() {
-                    prop_assert!(session.in_hand() <= 2);
+                let mut in_hand: Vec<usize> = table.all().map(Session::in_hand).collect();
+                let mut wanted: Vec<usize> = models.iter().map(|m| m.in_hand.len()).collect();
+                in_hand.sort_unstable();
+                wanted.sort_unstable();
+                prop_assert_eq!(in_hand, wanted);
+                for model in &models {
+                    let newest = model.names.last().expect("it has one").0;
+                    prop_assert!(table.knows(newest, ROOM, now), "{newest}: {model:?}");
                 }
             }
         }

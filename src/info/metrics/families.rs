@@ -352,6 +352,12 @@ pub const SESSIONS: &[Row<SessionsLine>] = &[
         |s| total(s.unplaced),
     ),
     (
+        "nap_sessions_nameless_total",
+        COUNTER,
+        "New cookies of members without a place in the table.",
+        |s| total(s.nameless),
+    ),
+    (
         "nap_session_accesses_total",
         COUNTER,
         "Accesses of members.",
