@@ -61,3 +61,48 @@ fn without_priorities_and_counted_in_work_they_run_as_they_came() {
         assert_eq!(order(site(lines), &COME), COME, "{lines}");
     }
 }
+
+/// Who has been passed over for what a priority is worth is passed over no more.
+#[test]
+fn a_members_wait_counts_against_a_strangers_priority() {
+    let site = httpd::Httpd::builder()
+        .nap()
+        .holding()
+        .config(
+            "<NapRoom site>
+            NapRunReady 1
+            NapWaitMax 8s
+            NapWaitLimit 10
+            NapSession start=^/cgi-bin/login
+            NapSessionStart 1ms
+            NapPriority 1 \"%{QUERY_STRING} == 'vip'\"
+            </NapRoom>
+            <Location /cgi-bin>
+            NapUse site
+            </Location>",
+        )
+        .cgi("note", NOTE)
+        .cgi(
+            "login",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nhello\\n'\n",
+        )
+        .expect_log("wants MaxRequestWorkers", "six visitors are no crowd");
+    let httpd = site.start();
+    let answer = httpd.get("/cgi-bin/login");
+    let cookie = answer.header("set-cookie").expect("of the session");
+    let cookie = cookie.split(';').next().expect("a pair").to_owned();
+    let held = httpd.hold("first", 1);
+    let url = format!("{}/cgi-bin/note?member", httpd.url());
+    let member =
+        std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status);
+    httpd.until_waiting(1);
+    // An eighth of the bound.
+    std::thread::sleep(Duration::from_millis(1100));
+    let stranger = httpd.get_later("/cgi-bin/note?vip");
+    httpd.until_waiting(2);
+    held.release();
+    assert_eq!(member.join().expect("an answer"), 200);
+    assert_eq!(stranger.join().expect("an answer").status, 200);
+    let said = std::fs::read_to_string(httpd.root().join("data/order")).expect("they have run");
+    assert_eq!(said, "member\nvip\n");
+}

@@ -99,7 +99,7 @@ pub struct Place {
     /// Its session's index, one-based: a member; 0 = it has none.
     pub session: u32,
     /// Deadline less what its priority is worth; the earliest of the newcomers goes first. 0: the
-    /// deadline.
+    /// deadline. Of a member, who has none: as if the bound were his.
     pub due: Micros,
     /// Microseconds it is expected to run, where the queue is counted in work; else 0.
     pub work: Micros,

@@ -95,6 +95,8 @@ impl GateView<'_> {
         let others = self.gate.queue.len();
         let queue = self.met(arrival.kind);
         let deadline = self.now + FOR_EVER;
+        // His turn is that of anybody who came when he did.
+        let turn = self.now + self.gate.terms.bound;
         let place = Place {
             owner: arrival.owner,
             gate: self.at,
@@ -107,7 +109,10 @@ impl GateView<'_> {
                 _ => self.predict(queue),
             },
             session: session.max(1),
-            due: self.due(deadline, priority),
+            due: match self.due(turn, priority) {
+                Micros::ZERO => turn,
+                due => due,
+            },
             work: self.work_of(arrival.kind),
             ..Place::default()
         };

@@ -77,13 +77,14 @@ impl Site {
     }
 
     fn comes(&mut self, visitor: u32, page: u32, tickets: &[Ticket]) -> (Stay, Option<Verdict>) {
+        self.asks(arrival(visitor, tickets), page, &[])
+    }
+
+    fn asks(&mut self, arrival: Arrival<'_>, page: u32, keys: &[u64]) -> (Stay, Option<Verdict>) {
         let (now, mut stay) = (self.now, Stay::default());
         (stay.lobby, stay.page) = (LOBBY, page);
-        let asks = Asks {
-            keys: &[],
-            starts: false,
-        };
-        let arrival = arrival(visitor, tickets);
+        let starts = false;
+        let asks = Asks { keys, starts };
         let (verdict, _) = self
             .state
             .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival, now, wakes).0);
@@ -221,4 +222,58 @@ fn presented_at_another_page_it_begins_there() {
     assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
     assert_eq!(site.waiting(), 1);
     site.is_let_in(stay, place, 3);
+}
+
+/// Who is let in next at a page: first the one with the earlier turn by his priority, member or not.
+#[test]
+fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() {
+    let member = 99;
+    for (waited_ms, priorities, member_first) in [
+        (0, [0, 1], false),
+        // An eighth of four seconds.
+        (400, [0, 1], false),
+        (600, [0, 1], true),
+        (3400, [0, 7], false),
+        (3600, [0, 7], true),
+        (0, [7, 7], true),
+        (400, [6, 7], false),
+        (600, [6, 7], true),
+    ] {
+        let mut site = Site::new();
+        let (stay, place, now) = (site.stay, site.place, site.now);
+        site.is_let_in(stay, place, 2);
+        let mut stay = stay;
+        site.state.locked(|tables, _| {
+            let mut members = tables.membership();
+            members.name(&mut stay, owner(2), member, now);
+            members.leave(&mut stay, owner(2), Micros::ZERO, now);
+        });
+        site.state
+            .locked(|tables, _| tables.gates[PAGE as usize].terms.wait_limit = fixed(9));
+        let come = |site: &mut Site, visitor, priority, keys: &[u64]| {
+            let arrival = Arrival {
+                priority,
+                ..arrival(visitor, &[])
+            };
+            let (_, verdict) = site.asks(arrival, PAGE, keys);
+            let Some(Verdict::Wait(seat)) = verdict else {
+                panic!("the page is taken: {verdict:?}")
+            };
+            seat.place
+        };
+        let his = come(&mut site, 3, priorities[0], &[member]);
+        site.now = site.now + Micros::from_millis(waited_ms);
+        let other = come(&mut site, 4, priorities[1], &[]);
+        let now = site.now;
+        site.state.locked(|tables, wakes| {
+            tables.permits[PAGE as usize].release(0, owner(2));
+            tables.gate(PAGE, now, wakes).expect("a page").serve();
+        });
+        let granted = [his, other].map(|place| site.state.wake_word(place) == wake::GRANTED);
+        assert_eq!(
+            granted,
+            [member_first, !member_first],
+            "{waited_ms} ms, {priorities:?}"
+        );
+    }
 }
