@@ -12,12 +12,12 @@
 use super::control::Control;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::Tables;
 use super::gate::{Gate, SESSION};
 use super::page::Page;
 use super::permits::Permits;
 use super::terms::{Choice, how};
 use super::wakes::Wakes;
+use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::sqs::page_scheduler::{Look, PageScheduler};
 
@@ -43,10 +43,11 @@ impl Tables<'_> {
             return false;
         };
         pacer.budget = budget;
+        let (generation, pages) = (generation(self.rooms), &*self.pages);
         let (gates, permits, controls) = (&*self.gates, self.permits, self.controls);
         let look = |at: usize| {
             let (gate, permits) = (gates.get(at)?, permits.get(at)?);
-            (gate.kind != 0).then(|| look_at(permits))
+            (gate.kind != 0 && is_named(pages, generation, at)).then(|| look_at(permits))
         };
         let mut moved = false;
         pacer.look(self.pacing, now, look, |at, limit| {
@@ -62,8 +63,11 @@ impl Tables<'_> {
     /// What limits that find themselves may have together.
     fn budget(&self) -> u32 {
         let workers = self.workers.per_pool.saturating_mul(self.workers.pools);
-        let moving = self.pacing.iter().filter(|page| page.moves_itself());
-        let (begins, told) = moving.fold((0_u32, 0), |(begins, told), page| {
+        let generation = generation(self.rooms);
+        let moving = self.pacing.iter().enumerate();
+        let moving = moving
+            .filter(|(at, page)| page.moves_itself() && is_named(self.pages, generation, *at));
+        let (begins, told) = moving.fold((0_u32, 0), |(begins, told), (_, page)| {
             (
                 begins.saturating_add(page.pace.start),
                 page.pace.hi.max(told),
@@ -77,12 +81,14 @@ impl Tables<'_> {
 
     /// The limits in force of those that find themselves, together.
     fn in_force(&self) -> u32 {
+        let generation = generation(self.rooms);
         let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
-        gates
-            .filter(|((gate, _), page)| gate.kind != 0 && page.moves_itself())
-            .fold(0, |sum, ((_, permits), _)| {
-                sum.saturating_add(permits.limit())
-            })
+        let moving = gates.enumerate().filter(|(at, ((gate, _), page))| {
+            gate.kind != 0 && page.moves_itself() && is_named(self.pages, generation, *at)
+        });
+        moving.fold(0, |sum, (_, ((_, permits), _))| {
+            sum.saturating_add(permits.limit())
+        })
     }
 
     /// Workers on which nobody waits, that no ticket claims, and that no fixed limit has.
@@ -91,9 +97,14 @@ impl Tables<'_> {
             return u32::MAX;
         }
         let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
-        let taken = gates.filter(|((gate, _), _)| gate.kind != 0);
-        let taken = taken.fold(0_u32, |sum, ((gate, permits), page)| {
+        let generation = generation(self.rooms);
+        let taken = gates.enumerate();
+        let taken = taken.filter(|(_, ((gate, _), _))| gate.kind != 0);
+        let taken = taken.fold(0_u32, |sum, (at, ((gate, permits), page))| {
+            let named = is_named(self.pages, generation, at);
             let fixed = match page.moves_itself() || gate.kind == SESSION {
+                // What children of the generation before still run there.
+                _ if !named => permits.running(),
                 true => 0,
                 false => permits.limit(),
             };
@@ -108,12 +119,8 @@ impl Tables<'_> {
         if self.workers.per_pool == 0 {
             return;
         }
-        let generation = self.rooms.iter().map(|room| room.generation).max();
-        let in_force = |at: usize, pages: &[Page]| {
-            pages
-                .get(at)
-                .is_some_and(|page| Some(page.generation) == generation)
-        };
+        let generation = generation(self.rooms);
+        let in_force = |at: usize, pages: &[Page]| is_named(pages, generation, at);
         let fixed = |page: &&PageScheduler| !page.moves_itself();
         let used = |at: usize, gates: &[Gate]| gates.get(at).is_some_and(|gate| gate.kind != 0);
         let runs = self.pacing.iter().enumerate();
@@ -152,6 +159,18 @@ impl Tables<'_> {
             }
         }
     }
+}
+
+/// The generation of the configuration in force.
+fn generation(rooms: &[Room]) -> Option<u32> {
+    rooms.iter().map(|room| room.generation).max()
+}
+
+/// Does the configuration of this generation name the gate at `at`? One that it does not name keeps
+/// its entry and its limit for the day when it comes back, and takes no worker from the others.
+fn is_named(pages: &[Page], generation: Option<u32>, at: usize) -> bool {
+    let page = pages.get(at);
+    page.is_some_and(|page| Some(page.generation) == generation)
 }
 
 impl Gate {

@@ -511,7 +511,7 @@ impl Pacer {
         self.token.checked_sub(1).map(|page| page as usize)
     }
 
-    /// Look at all pages. `look` says what a page's gate has counted, none: it has no gate; `set` is
+    /// Look at all pages. `look` says what a page's gate has counted, none: it is not in use; `set` is
     /// called for each limit that is another now.
     pub fn look(
         &mut self,
@@ -550,16 +550,16 @@ impl Pacer {
         for at in 0..pages.len() {
             let holds = self.holder() == Some(at);
             let turn = pages[at].moves_itself() && (holds || !pages[at].shares());
-            let Some(look) = turn.then(|| look(at)).flatten() else {
+            let Some(counted) = turn.then(|| look(at)).flatten() else {
                 continue;
             };
-            let most = self.most(pages, at);
+            let most = self.most(pages, at, |at| look(at).is_some());
             let page = &mut pages[at];
             let before = page.limit;
             let mut own = Total::default();
             own.add(page.since[0], 1.0);
             let seen = Seen {
-                look: &look,
+                look: &counted,
                 total: if page.shares() { &total } else { &own },
                 alone: !page.shares(),
                 elapsed,
@@ -577,15 +577,14 @@ impl Pacer {
             }
         }
         if decided {
-            let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0);
-            self.pass_on(pages, now, queued, &mut set);
+            self.pass_on(pages, now, look, &mut set);
         }
     }
 
-    /// The highest limit the page may set beside the others.
-    fn most(&self, pages: &[PageScheduler], at: usize) -> u32 {
+    /// The highest limit the page may set beside the others that are in use.
+    fn most(&self, pages: &[PageScheduler], at: usize, used: impl Fn(usize) -> bool) -> u32 {
         let others = pages.iter().enumerate();
-        let others = others.filter(|(i, page)| *i != at && page.moves_itself());
+        let others = others.filter(|(i, page)| *i != at && page.moves_itself() && used(*i));
         let taken = others.fold(0_u32, |sum, (_, page)| sum.saturating_add(page.limit));
         match self.budget {
             0 => u32::MAX,
@@ -598,9 +597,10 @@ impl Pacer {
         &mut self,
         pages: &mut [PageScheduler],
         now: Micros,
-        queued: impl Fn(usize) -> bool,
+        look: impl Fn(usize) -> Option<Look>,
         set: &mut impl FnMut(usize, u32),
     ) {
+        let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0);
         let from = self.holder().filter(|&holder| holder < pages.len());
         let first = from.map_or(0, |holder| holder + 1);
         let next = (first..pages.len())
@@ -616,10 +616,39 @@ impl Pacer {
             set(at, limit);
         }
         if let Some(at) = next {
-            let most = self.most(pages, at);
+            let most = self.most(pages, at, |at| look(at).is_some());
             if let Some(limit) = pages[at].take_turn(most, now) {
                 set(at, limit);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_not_in_use_leaves_its_part_of_the_budget_to_the_others() {
+        let mut pages = [PageScheduler::EMPTY; 3];
+        for (page, start) in pages.iter_mut().zip([120, 4, 5]) {
+            let law = law::AUTO;
+            page.configure(
+                Pace {
+                    law,
+                    start,
+                    lo: 1,
+                    hi: 256,
+                    ..Pace::default()
+                },
+                Micros(1),
+            );
+        }
+        let pacer = Pacer {
+            budget: 128,
+            ..Pacer::EMPTY
+        };
+        assert_eq!(pacer.most(&pages, 1, |_| true), 3);
+        assert_eq!(pacer.most(&pages, 1, |at| at != 0), 123);
     }
 }

@@ -44,3 +44,49 @@ fn newcomers_take_no_worker_that_a_holder_will_want_while_few_children_are_there
         }
     }
 }
+
+/// A room that is renamed begins anew; the gate of the old one stays, with all it had found.
+#[test]
+fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
+    let workers = Workers {
+        per_pool: 256,
+        reserve: 26,
+        threaded: 1,
+        pools: 1,
+    };
+    let pace = |start| Pace {
+        law: law::AUTO,
+        start,
+        lo: 1,
+        ..Pace::default()
+    };
+    let parked = |stale: bool| {
+        let terms = terms(AUTO);
+        let starts = crate::room::starts::StartTerms::EMPTY;
+        let mut state = State::with_pages(&[terms, terms], Some((terms, starts, 12)), 64, 7);
+        state.workers = workers;
+        state.pace_pages(&[pace(4), pace(4)], Micros::ZERO);
+        let now = Micros::from_secs(1000);
+        state
+            .locked(|tables, wakes| {
+                tables.permits[0].set_limit(120);
+                tables.rooms[0].generation = 2;
+                for page in tables.pages.iter_mut() {
+                    page.generation = 2;
+                }
+                if stale {
+                    tables.pages[0].generation = 1;
+                }
+                tables.share_places();
+                tables.pace_if_due(now, wakes);
+                (
+                    tables.gates[1].terms.parked,
+                    tables.pacer.as_ref().map(|pacer| pacer.budget),
+                )
+            })
+            .0
+    };
+    assert_eq!(parked(false), ((230 - 128) / 3, Some(128)));
+    // Of the other two may run, and four are kept free; it and the session gate share the rest.
+    assert_eq!(parked(true), ((230 - 2 - 4) / 2, Some(128)));
+}
