@@ -726,19 +726,32 @@ impl Segment {
     }
 
     /// Take over from an older segment what fits: key, epoch, time, and every section of the same
-    /// kind, version and entry size, entry by entry; debts by their keys. Nobody else may see either
-    /// segment yet.
+    /// kind, version and entry size, entry by entry; sessions and debts by their keys. Where gates are
+    /// of another form this is another epoch, so that nobody takes tickets of the old ones for theirs.
+    /// Nobody else may see either segment yet.
     pub fn carry_over(&self, old: &Segment) {
         let (from, to) = (old.head(), self.base.cast::<Head>());
         // SAFETY: as in format(): the new segment is ours alone until it is handed out.
         let to = unsafe { &mut *to };
-        (to.epoch, to.key, to.secret) = (from.epoch, from.key, from.secret);
+        (to.key, to.secret) = (from.key, from.secret);
         to.seen.store(from.seen.load(Relaxed), Relaxed);
         let generation = from.generation.load(Relaxed);
         to.generation.store(generation, Relaxed);
-        // Debts are taken over by their keys; what is known of balancer members is of the minutes
+        let known_as = |new: &Section| {
+            let like =
+                |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
+            from.directory().iter().find(like)
+        };
+        // Permits go with their gates: what is counted there are tickets and accesses of these.
+        let gates = known_as(&to.directory[Kind::Gates as usize]).is_some();
+        if gates {
+            to.epoch = from.epoch;
+        }
+        let permits = if gates { 0 } else { Kind::Permits as u32 };
+        // Sessions and debts are taken over by their keys; what is known of balancer members is of the minutes
         // before, and stays behind.
         let apart = [
+            Kind::Sessions,
             Kind::DebtLocks,
             Kind::Debts,
             Kind::Trace,
@@ -748,11 +761,9 @@ impl Segment {
             Kind::Flights,
         ]
         .map(|kind| kind as u32);
-        let plain = |s: &&Section| s.kind != 0 && !apart.contains(&s.kind);
+        let plain = |s: &&Section| ![0, permits].contains(&s.kind) && !apart.contains(&s.kind);
         for new in to.directory.iter().filter(plain) {
-            let like =
-                |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
-            let Some(known) = from.directory().iter().find(like) else {
+            let Some(known) = known_as(new) else {
                 continue;
             };
             let bytes = new.entry as usize * new.count.min(known.count) as usize;
@@ -765,10 +776,16 @@ impl Segment {
                 );
             }
         }
+        let seen = Micros(from.seen.load(Relaxed));
+        if from.lock.init().is_ok() {
+            old.locked_sessions(|known, _| {
+                self.locked_sessions(|members, _| members.sessions.take_over(&known.sessions, seen))
+            });
+        }
         if let Some((debts, known)) = self.debts().zip(old.debts())
             && known.init().is_ok()
         {
-            debts.take_over(&known, Micros(from.seen.load(Relaxed)));
+            debts.take_over(&known, seen);
         }
     }
 }
@@ -875,6 +892,68 @@ mod tests {
         permits.release(his.flatten().expect("granted"), Owner::new(life, 3));
         assert_eq!(permits.running(), 0, "all three have left");
     }
+
+    const SMALL: Dims = Dims {
+        children: 1,
+        rooms: 1,
+        gates: 1,
+        places: 4,
+        stripes: 0,
+        trace_sets: 0,
+        executors: 0,
+        flights: 0,
+        session_sets: 4,
+    };
+
+    #[test]
+    fn members_are_known_in_a_table_of_another_size() {
+        let old = Segment::anonymous(SMALL).expect("shared memory");
+        let now = Micros::from_secs(1000);
+        old.locked_sessions(|members, _| {
+            let table = &mut members.sessions;
+            for key in 1..=40 {
+                let whose = (0, Micros::from_secs(60));
+                let begun = table.start(key << 32, whose, key, now, |_| ());
+                let bound = table.bind(begun.expect("room"), key, key, now, |_| ());
+                assert!(bound.is_some());
+            }
+        });
+        for session_sets in [4, 7, 100] {
+            let dims = Dims {
+                session_sets,
+                ..SMALL
+            };
+            let new = Segment::anonymous(dims).expect("shared memory");
+            new.carry_over(&old);
+            let known = new.locked_sessions(|members, _| {
+                let table = &members.sessions;
+                let known = (1..=40).filter(|key| table.knows(*key, 0, now)).count();
+                (known, table.all().count())
+            });
+            assert_eq!(known, Some((40, 40)), "{session_sets}");
+        }
+    }
+
+    #[test]
+    fn tickets_are_unknown_where_the_gates_that_sold_them_are_not_taken_over() {
+        for other in [false, true] {
+            let old = Segment::anonymous(SMALL).expect("shared memory");
+            let permits = old.permits(0).expect("a gate");
+            permits.set_outstanding(5);
+            if other {
+                // SAFETY: nobody else has this segment.
+                let head = unsafe { &mut *old.base.cast::<Head>() };
+                head.directory[Kind::Gates as usize].entry += 64;
+            }
+            let new = Segment::anonymous(SMALL).expect("shared memory");
+            new.carry_over(&old);
+            assert_eq!(new.head().key, old.head().key);
+            assert_eq!(new.head().epoch != old.head().epoch, other);
+            let permits = new.permits(0).expect("a gate");
+            assert_eq!(permits.outstanding(), if other { 0 } else { 5 });
+        }
+    }
+
     #[test]
     fn each_gate_and_each_event_has_polls_of_its_own() {
         let dims = Dims {

@@ -403,6 +403,26 @@ impl Sessions<'_> {
         }
     }
 
+    /// All that another table has, of whatever size: sessions first, then the names they go by, then
+    /// old ones. What finds no place is left behind.
+    pub fn take_over(&mut self, old: &Sessions<'_>, now: Micros) {
+        let rank = |entry: &Session| match (entry.next, entry.until) {
+            (0, _) => 0,
+            (_, Micros::MAX) => 1,
+            _ => 2,
+        };
+        for rank_now in 0..=2 {
+            let entries = old
+                .sets
+                .iter()
+                .flat_map(|set| set.keys.iter().zip(&set.sessions));
+            let entries = entries.filter(|(_, entry)| rank(entry) == rank_now);
+            for (key, entry) in entries.filter(|(key, _)| **key != 0) {
+                self.put(*key, *entry, now, |_| ());
+            }
+        }
+    }
+
     /// A room is in the tables no more, and its index will be another's.
     pub fn forget_room(&mut self, room: u32) {
         for set in self.sets.iter_mut() {
@@ -799,6 +819,30 @@ mod tests {
         for (key, good) in [(1, true), (2, false), (3, false)] {
             assert_eq!(table.knows(key, ROOM, at(121)), good, "{key}");
             assert!(table.knows(key, ROOM, at(119)), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_another_size_has_all_that_finds_a_place() {
+        let mut old = sets(8);
+        let mut old = Sessions { sets: &mut old };
+        let key = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for n in 1..=30 {
+            let session = started(&mut old, key(n), n, 0);
+            assert_eq!(enter(&mut old, key(n), 100 + n, 0), Way::In(session));
+            assert!(old.rename(session, 100 + n, key(100 + n), at(0), |_| ()));
+            old.leave(session, 100 + n, Micros(1), at(0));
+        }
+        let known = |table: &Sessions<'_>, names: std::ops::RangeInclusive<u64>| {
+            names.filter(|n| table.knows(key(*n), ROOM, at(1))).count()
+        };
+        for (n, olds) in [(5, 20), (7, 30), (8, 30), (64, 30)] {
+            let mut sets = sets(n);
+            let mut table = Sessions { sets: &mut sets };
+            table.take_over(&old, at(1));
+            assert_eq!((n, table.all().count()), (n, 30));
+            assert_eq!((n, known(&table, 101..=130)), (n, 30), "the newest names");
+            assert!(known(&table, 1..=30) >= olds, "{n}: and old ones");
         }
     }
 
