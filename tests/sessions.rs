@@ -434,3 +434,32 @@ fn the_interval_and_the_page_queue_are_shown_over_time() {
     // Whoever has started one runs on a page: where they start it is not quiet for that.
     assert!(page.contains("nobody waits to start a session."), "{page}");
 }
+
+/// Whatever page it was sold at, a ticket is the session gate's, and its records are the room's.
+#[test]
+fn the_ticket_log_names_the_room_when_a_ticket_is_sold_and_when_it_is_over() {
+    let httpd = site(&format!(
+        "{OWN}\nNapPage hold ^/cgi-bin/hold\nNapTicketLifetime 5s"
+    ))
+    .config("NapTicketLog {root}/tickets")
+    .start();
+    let held = httpd.hold("a", 1);
+    let refused = httpd.get("/cgi-bin/hold?b");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let records = |event: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(httpd.root().join("tickets")).expect("the log");
+        let records = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        records
+            .filter(|record: &Value| record["event"] == event)
+            .collect()
+    };
+    assert_eq!(records("issued")[0]["room"], "site");
+    // The parent looks every ten seconds.
+    wait_until("its end is told", PATIENCE, || {
+        !records("expired").is_empty()
+    });
+    assert_eq!(records("expired")[0]["room"], "site");
+    drop(held);
+}

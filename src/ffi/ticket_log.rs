@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::access::{Here, ticket_of};
 use super::contract::nap_request;
-use super::process::{Process, Setup};
+use super::process::{Process, RoomSetup, Setup};
+use super::session::ticketing;
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -34,7 +35,7 @@ struct Record<'a> {
 impl<'a> Record<'a> {
     fn of(event: &'static str, ticket: &Ticket, here: &'a Here<'_>) -> Record<'a> {
         let times = [ticket.start, ticket.prime_end, ticket.end];
-        let room = here.room.conf.name.as_str();
+        let room = ticketing(here).conf.name.as_str();
         Record::at(event, ticket.id, times, room, here.process)
     }
 
@@ -111,7 +112,8 @@ pub fn expire(process: &Process, setup: &Setup) {
             .segment
             .locked(|tables, now, _| tables.expire(now, &mut ended));
         for ticket in ended.iter().filter(|_| setup.ticket_log) {
-            let room = setup.rooms.iter().find(|room| room.gate == ticket.gate);
+            let sold = |room: &&RoomSetup| room.seller().0 == ticket.gate;
+            let room = setup.rooms.iter().find(sold);
             let room = room.map_or("", |room| room.conf.name.as_str());
             let times = [ticket.start, ticket.prime_end, ticket.end];
             Record::at("expired", ticket.id, times, room, process).write(process);
