@@ -111,6 +111,11 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
     if (!own || own->shared)
         return apr_psprintf(p, "NapPage %s: room=%s: that room has no page %s of its own",
                             page->conf.page, page->shared, page->conf.page);
+    /* The page sells no tickets then, and here there is no session gate that would. */
+    if (owner->conf.session == 1 && page->owner->conf.session != 1)
+        return apr_psprintf(p, "NapPage %s: room=%s: that room has sessions, and room %s has none: "
+                            "who is refused there could be told nothing; give it NapSession too",
+                            page->conf.page, page->shared, page->owner->conf.name);
     page->owner = owner;
     return NULL;
 }

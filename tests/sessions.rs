@@ -368,6 +368,22 @@ fn streams_of_http2_are_accesses_of_one_session() {
 }
 
 #[test]
+fn a_page_of_a_room_with_sessions_is_not_used_by_one_without() {
+    let two = |sessions: &str| {
+        format!(
+            "<NapRoom shop>\nNapPage pay ^/pay\nNapSession idle=20min\n</NapRoom>
+            <NapRoom other>\nNapPage pay ^/pay room=shop\n{sessions}\n</NapRoom>
+            <Location /shop>\nNapUse shop\n</Location>
+            <Location /other>\nNapUse other\n</Location>"
+        )
+    };
+    let said = Httpd::configtest(&two("")).expect_err("nobody would be told when to come");
+    let sentence = "NapPage pay: room=shop: that room has sessions, and room other has none: ";
+    assert!(said.contains(sentence), "{said}");
+    Httpd::configtest(&two("NapSession idle=20min")).unwrap_or_else(|said| panic!("{said}"));
+}
+
+#[test]
 fn wrong_sessions_stop_configtest_in_a_sentence() {
     let used = |line: &str| {
         let room = format!("<NapRoom site>\n{line}\n</NapRoom>");
