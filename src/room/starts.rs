@@ -21,6 +21,9 @@ const SLACK: Micros = Micros::from_millis(50);
 /// many sessions as there are processors, which tell what a session asks.
 const SAVED: Micros = Micros::from_secs(2);
 
+/// Pages of other rooms that a room may use and that are told apart.
+const SHARED: usize = 4;
+
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -132,6 +135,8 @@ pub struct Starts {
     begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
+    /// Gates of other rooms' pages that its sessions have come to, one-based.
+    shared: [u32; SHARED],
 }
 
 /// Who would start a session.
@@ -162,6 +167,8 @@ impl Starts {
     /// The settings come into force.
     pub fn set(&mut self, terms: StartTerms) {
         self.terms = terms;
+        // A gate may be another's by now; those in use are noted again as accesses come.
+        self.shared = [0; SHARED];
         if !self.interval.is_begun() {
             self.interval = Interval::of(1.0 / Demand::first_rate(terms.cores));
         }
@@ -270,6 +277,22 @@ impl Starts {
         if probes {
             self.capacity.probe(&bottleneck);
         }
+    }
+
+    /// Gates of other rooms' pages that its sessions use.
+    pub fn shared(&self) -> impl Iterator<Item = u32> + use<'_> {
+        self.shared.iter().filter_map(|gate| gate.checked_sub(1))
+    }
+
+    /// Which of them this gate is; noted if it is not known yet.
+    pub fn shares(&mut self, gate: u32) -> Option<usize> {
+        let link = gate.saturating_add(1);
+        let at = self
+            .shared
+            .iter()
+            .position(|known| [link, 0].contains(known))?;
+        self.shared[at] = link;
+        Some(at)
     }
 
     /// A session has been started.

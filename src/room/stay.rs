@@ -384,8 +384,13 @@ impl Tables<'_> {
     /// A session has come to its page.
     fn note_visit(&mut self, stay: &Stay, now: Micros) {
         let room = self.rooms.get(stay.room as usize);
-        let page = room.and_then(|room| room.page_gates().position(|gate| gate == stay.page));
-        let Some(page) = page.filter(|_| stay.session != 0) else {
+        let starts = self.starts.get_mut(stay.room as usize);
+        let (Some(room), Some(starts), true) = (room, starts, stay.session != 0) else {
+            return;
+        };
+        let own = room.page_gates().position(|gate| gate == stay.page);
+        let others = || Some(room.page_gates().count() + starts.shares(stay.page)?);
+        let Some(page) = own.or_else(others) else {
             return;
         };
         let age = self.sessions.visit(stay.session - 1, page, now);
@@ -426,8 +431,11 @@ impl Tables<'_> {
                 true => Wish::Nobody,
             };
             let gates = &*self.gates;
+            // A page that belongs to another room counts as well: this one's sessions wait there.
+            let shared: Vec<u32> = starts.shared().collect();
             let pages = || {
-                let gates = room.page_gates().filter_map(|at| gates.get(at as usize));
+                let all = room.page_gates().chain(shared.iter().copied());
+                let gates = all.filter_map(|at| gates.get(at as usize));
                 gates.map(|page| PageNow {
                     queue: page.queue.len(),
                     passes: page.departures.present(),

@@ -277,3 +277,39 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
         );
     }
 }
+
+/// The heavy page may be another room's.
+#[test]
+fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
+    let mut site = Site::new();
+    let now = site.now;
+    let queued = |site: &mut Site| {
+        site.state.locked(|tables, wakes| tables.tick(now, wakes));
+        site.state.starts().queues.at(now)
+    };
+    // Two pages, and one member waits.
+    assert_eq!(queued(&mut site), Some(50));
+    let mut site = Site::new();
+    site.state.locked(|tables, _| {
+        // The same, and the page at which he waits is not the room's own.
+        (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
+    });
+    assert_eq!(queued(&mut site), Some(0), "nobody has come there since");
+    let (stay, _) = site.begins(3, PAGE);
+    let mut stay = stay;
+    site.state.locked(|tables, wakes| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(3), 99, now);
+        tables.tick(now, wakes);
+    });
+    let (_, verdict) = site.asks(arrival(4, &[]), PAGE, &[99]);
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    site.now = site.now + Micros::from_secs(1);
+    let now = site.now;
+    site.state.locked(|tables, wakes| tables.tick(now, wakes));
+    assert_eq!(
+        site.state.starts().queues.at(now),
+        Some(100),
+        "two of two pages"
+    );
+}
