@@ -129,8 +129,8 @@ pub struct Shop {
     outcome: Outcome,
 }
 
-/// When the first visitor comes.
-const OPENS: Micros = Micros::from_secs(1);
+/// When the first visitor comes: the room has been open for a while, and turns have been saved up.
+const OPENS: Micros = Micros::from_secs(10);
 
 impl Shop {
     /// Runs the paper's shop to its end.
