@@ -86,9 +86,15 @@ fn parse(line: &str) -> Result<Request<'_>, String> {
         .trim_start()
         .strip_prefix('"')
         .ok_or("no \"request\" after the time")?;
-    let (request, rest) = request
-        .split_once('"')
-        .ok_or("the request has no closing \"")?;
+    // httpd writes a quote of the request's own as \".
+    let mut escaped = false;
+    let end = request.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    let (request, rest) = request.split_at(end.ok_or("the request has no closing \"")?);
+    let rest = rest.get(1..).unwrap_or_default();
     let path = request.split(' ').nth(1).unwrap_or_default();
     // Status, bytes, duration; or with referer and agent between.
     let fields = words::split(rest);
@@ -154,6 +160,11 @@ mod tests {
             assert_eq!(request.path, "/shop?a=b");
             assert_eq!((request.second, request.duration), (971_211_336, duration));
         }
+        let quoted = COMMON.replace("a=b", "a=\\\"b\\\\") + " 7";
+        let request = parse(&quoted)
+            .map_err(|why| panic!("{quoted}: {why}"))
+            .expect("good");
+        assert_eq!((request.path, request.duration), ("/shop?a=\\\"b\\\\", 7.0));
         assert_eq!(seconds("01/Jan/1970:00:00:00 +0000"), Some(0));
         assert_eq!(seconds("29/Feb/2024:23:59:59 +0100"), Some(1_709_247_599));
     }

@@ -41,7 +41,8 @@ pub struct Configured {
 }
 
 /// In rooms and servers, but not for the gate that is simulated here.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
+    "NapControl",
     "NapEngine",
     "NapUse",
     "NapExempt",
@@ -51,6 +52,16 @@ const ELSEWHERE: [&str; 9] = [
     "NapTicketPage",
     "NapTicketKey",
     "NapTicketLog",
+];
+
+/// Of a room, but of what a page looks like, how it is found and how long its answer is.
+const UNSEEN: [Directive; 6] = [
+    Directive::Admit,
+    Directive::Download,
+    Directive::KeepForm,
+    Directive::TicketCookie,
+    Directive::TicketPath,
+    Directive::TicketStatus,
 ];
 
 /// Sessions that the table has room for where `NapTables` says nothing.
@@ -194,6 +205,9 @@ impl Reader {
         let in_force = |arg: &&str| arg.to_ascii_lowercase().starts_with("base=");
         if known == Some(Directive::Poll) && !args.iter().all(in_force) {
             self.remark("NapPoll's rate=, mode=, k= or form=");
+        }
+        if let Some(unseen) = known.filter(|which| UNSEEN.contains(which)) {
+            self.remark(unseen.name());
         }
         match (known, self.rooms.last_mut().filter(|_| self.inside)) {
             (Some(Directive::TicketStatus), _) => Ok(()),
@@ -427,6 +441,24 @@ mod tests {
             "NapPoll's rate=, mode=, k= or form= plays no part here",
         ] {
             assert!(shop.remarks.iter().any(|said| said == remark), "{shop:?}");
+        }
+    }
+
+    /// Each directive of docs/directives.md whose name begins with Nap.
+    #[test]
+    fn every_directive_of_rooms_is_known_here() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/directives.md");
+        let docs = std::fs::read_to_string(docs).expect("the table of directives");
+        let names = docs.lines().filter_map(|line| {
+            let name = line.strip_prefix("| `")?.split([' ', '`', '\\']).next()?;
+            name.starts_with("Nap").then(|| name.to_owned())
+        });
+        let names: Vec<String> = names.collect();
+        assert!(names.len() > 30, "{names:?}");
+        for name in names {
+            if let Err(why) = room(&format!("<NapRoom a>\n{name}\n</NapRoom>"), None) {
+                assert!(!why.contains("is no directive"), "{why}");
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use mod_nap::sim::figures::Figures;
 use mod_nap::sim::report::{Report, Table, number, percent};
 use mod_nap::sim::rng::Rng;
 use mod_nap::sim::server::{Curve, Law};
-use mod_nap::sim::setup::{Arrivals, Setup};
+use mod_nap::sim::setup::{Arrivals, Setup, Verb};
 use mod_nap::sim::world::World;
 
 use conf::Configured;
@@ -139,7 +139,7 @@ pub struct Options {
     #[arg(long, value_parser = from_zero, default_value_t = 0.35, help_heading = "Server")]
     cv: f64,
     /// SHARE:MS, a second kind of pages
-    #[arg(long, value_parser = second_kind, help_heading = "Server")]
+    #[arg(long, value_parser = second_kind, conflicts_with = "cv", help_heading = "Server")]
     mix: Option<(f64, f64)>,
     /// JOBS:SHARE,..: what the processors do of their work when so many jobs share them
     #[arg(long, value_parser = pair, value_delimiter = ',', help_heading = "Server")]
@@ -253,6 +253,13 @@ impl Options {
             let script = Script::read(file, &mut Rng::new(self.seed, 0))?;
             setup.arrivals = Arrivals::Script(script.visits.into());
             setup.verbs = script.verbs;
+            let slows = |(_, verb): &(Micros, Verb)| matches!(verb, Verb::Speed(_));
+            if self.shift.is_some() && setup.verbs.iter().any(slows) {
+                return Err(
+                    "--shift and a script that says when the server is slower: say it all there"
+                        .into(),
+                );
+            }
         }
         setup.uncontrolled = self.uncontrolled;
         setup.unguarded = self.unguarded;
@@ -303,11 +310,12 @@ impl Options {
         if self.children.is_none() && self.threads.is_none() {
             return workers;
         }
-        let (pools, per_pool) = (self.children.unwrap_or(10), self.threads.unwrap_or(64));
+        let per_pool = self.threads.unwrap_or(workers.per_pool);
         Workers {
-            pools,
+            pools: self.children.unwrap_or(workers.pools),
             per_pool,
-            reserve: per_pool.div_ceil(10),
+            // As large a part of a child's as it was.
+            reserve: (per_pool * workers.reserve).div_ceil(workers.per_pool.max(1)),
             ..workers
         }
     }
@@ -315,9 +323,13 @@ impl Options {
     /// A gate's settings as the options have them.
     fn over(&self, terms: &mut Terms) {
         let secs = Micros::from_secs_f64;
-        if let Some(bound) = self.bound {
-            terms.bound = secs(bound);
-            terms.prime = secs(bound.max(5.0));
+        if let Some(bound) = self.bound.map(secs) {
+            let usual = |bound: Micros| bound.max(Micros::from_secs(5));
+            terms.prime = match terms.prime == usual(terms.bound) {
+                true => usual(bound),
+                false => terms.prime.max(bound),
+            };
+            terms.bound = bound;
         }
         for (own, given) in [
             (&mut terms.prime, self.prime),

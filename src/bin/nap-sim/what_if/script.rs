@@ -30,6 +30,8 @@ pub struct Script {
     pub visits: Vec<Visit>,
     /// In the order of time.
     pub verbs: Vec<(Micros, Verb)>,
+    /// From when to when the application runs at this part of its speed; those that overlap multiply.
+    slow: Vec<(Micros, Option<Micros>, f64)>,
 }
 
 const KNOWN: &str = "crowd, rate, ramp, log, kill, restart, slower, dead, sleep";
@@ -54,6 +56,7 @@ impl Script {
                 .and_then(|()| words.end())
                 .map_err(|why| format!("{}:{n}: {why}", file.display()))?;
         }
+        script.change_speed();
         script.verbs.sort_by_key(|(at, _)| *at);
         match script.visits.is_empty() {
             true => Err(format!("{}: nobody comes", file.display())),
@@ -124,19 +127,31 @@ impl Script {
                         1.0 / factor
                     }
                 };
-                self.verbs.push((at, Verb::Speed(speed)));
-                match words.option("for")? {
-                    Some(span) => {
-                        let end = at + words::time(span)?;
-                        self.verbs.push((end, Verb::Speed(1.0)));
-                    }
+                let end = match words.option("for")? {
+                    Some(span) => Some(at + words::time(span)?),
                     None if speed == 0.0 => return Err("dead needs for TIME".to_owned()),
-                    None => {}
-                }
+                    None => None,
+                };
+                self.slow.push((at, end, speed));
             }
             _ => return Err(format!("\"{verb}\" is not known here; known: {KNOWN}")),
         }
         Ok(())
+    }
+
+    /// What is slower, or dead, while something else is: when one of them is over the other goes on.
+    fn change_speed(&mut self) {
+        let ends = self.slow.iter().filter_map(|(_, end, _)| *end);
+        let mut times: Vec<Micros> = self.slow.iter().map(|(at, ..)| *at).chain(ends).collect();
+        times.sort_unstable();
+        times.dedup();
+        for time in times {
+            let there = |(at, end, _): &&(Micros, Option<Micros>, f64)| {
+                *at <= time && end.is_none_or(|end| time < end)
+            };
+            let speed = self.slow.iter().filter(there).map(|(.., speed)| speed);
+            self.verbs.push((time, Verb::Speed(speed.product())));
+        }
     }
 
     fn come(&mut self, visits: Vec<(Micros, u32)>) -> Result<(), String> {
@@ -267,6 +282,22 @@ mod tests {
                 (second(12), Verb::Speed(1.0)),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_over_leaves_what_is_slow_as_it_was() {
+        let script =
+            read("crowd 1\nat 10s slower 2 for 60s\nat 20s dead for 5s\nat 90s slower 4\n");
+        let speeds = script
+            .expect("it is good")
+            .verbs
+            .into_iter()
+            .map(|(at, verb)| match verb {
+                Verb::Speed(speed) => (at.secs_floor(), speed),
+                other => panic!("{other:?}"),
+            });
+        let expected = [(10, 0.5), (20, 0.0), (25, 0.5), (70, 1.0), (90, 0.25)];
+        assert_eq!(speeds.collect::<Vec<_>>(), expected);
     }
 
     #[test]
