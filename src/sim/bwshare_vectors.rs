@@ -90,30 +90,20 @@ struct Windows {
     time_bytes: Vec<(f64, f64)>,
 }
 
-/// Any client's.
-const KEY: u64 = 2;
-
-/// Each request is let in by what was sent before it, as its own length is known only later.
 fn horizons(input: &Windows) -> Value {
-    let limits = Limits {
-        files: Lane::new(1e6, 1e6, true),
-        bytes: Lane::new(1e12, 1e9, false),
-        rule: Rule::Exact,
-        refused: 0.0,
-        horizons: Horizons::new(&input.limits, input.beta),
-    };
-    let (mut stripe, mut latest) = (Box::new(Stripe::EMPTY), 0);
+    let horizons = Horizons::new(&input.limits, input.beta);
+    let mut account = Account::EMPTY;
+    let mut latest = 0;
     let mut ok = Vec::new();
     for &(time, bytes) in &input.time_bytes {
         latest = latest.max(ns(time));
-        let passes = stripe.enter(KEY, &limits, latest) == Answer::Pass;
-        if passes {
-            stripe.charge_bytes(KEY, &limits, bytes as i64, latest);
+        let fits = horizons.fits(&account, bytes, latest);
+        if fits {
+            horizons.charge(&mut account, bytes as i64, latest);
         }
-        ok.push(passes);
+        ok.push(fits);
     }
-    let account = stripe.account(KEY | 1);
-    let lanes = limits.horizons.lanes().iter().enumerate();
+    let lanes = horizons.lanes().iter().enumerate();
     let debt: Vec<f64> = lanes
         .map(|(i, lane)| lane.units(account.owed_ns(i, latest)))
         .collect();
@@ -132,6 +122,9 @@ fn evict(input: &Full) -> Result<Value, Refused> {
     let choices = choices.collect::<Result<Vec<_>, _>>()?;
     Ok(json!({"choice": choices}))
 }
+
+/// Any client's, but for the bits that tell them apart.
+const KEY: u64 = 2;
 
 /// Which of these a new client takes the place of, and what that one was worth. Both of his buckets
 /// are full: the others are heavy debtors.
