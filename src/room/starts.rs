@@ -124,7 +124,6 @@ pub struct Starts {
     pub live: u32,
     /// Who has been told that the next turn is his: the place, one-based.
     pub(super) told: u32,
-    _pad: [u32; 2],
     /// Statistics.
     pub counts: StartCounts,
     /// The interval in force, second by second, in 0.1 ms.

@@ -59,59 +59,58 @@ impl Asks {
     /// He asks at its start as well, which is known now, before anybody is given a place there.
     pub fn begin(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         let terms = self.event.terms()?;
-        if self.told(id, now).is_none() {
+        if self.due(id).left(now).is_none() {
             let start = now + left;
             self.calendar.expect(self.grid(&terms), ns(now), ns(start));
         }
-        self.next(id, now, left, out)
+        self.next_by(&terms, id, now, left, out)
     }
 
     /// The holder of the ticket `id` that starts in `left` asks at `now`: when he is to ask again, at
     /// its start at the latest. None: nobody is to ask. `out`: tickets that are out.
     pub fn next(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
-        self.event.terms()?;
-        if let Some(wait) = self.told(id, now) {
+        self.next_by(&self.event.terms()?, id, now, left, out)
+    }
+
+    fn next_by(
+        &self,
+        terms: &Terms,
+        id: u64,
+        now: Micros,
+        left: Micros,
+        out: u32,
+    ) -> Option<Micros> {
+        let due = self.due(id);
+        if let Some(wait) = due.left(now) {
             return Some(left.min(wait));
         }
-        let wait = self.place(now, left, out)?;
-        let (mark, due) = self.due(id);
-        let due_ms = ms(now + wait);
-        due.store(mark << 32 | u64::from(due_ms), Relaxed);
+        let wait = self.place(terms, now, left, out)?;
+        due.set(now + wait);
         Some(wait)
     }
 
-    /// How long he who asks was told to wait on. Stray words are some time too.
-    fn told(&self, id: u64, now: Micros) -> Option<Micros> {
-        let (mark, due) = self.due(id);
-        let known = due.load(Relaxed);
-        let early = (known as u32).wrapping_sub(ms(now));
-        let holds = known >> 32 == mark && early > IN_TIME_MS && early < u32::MAX / 2;
-        holds.then(|| Micros::from_millis(early.into()))
-    }
-
-    /// Where it is remembered when the ticket's holder is to ask, and the ticket's mark there.
-    fn due(&self, id: u64) -> (u64, &AtomicU64) {
+    /// What is remembered of the ticket.
+    fn due(&self, id: u64) -> Due<'_> {
         let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (
-            hash & 0xffff_ffff | 1,
-            &self.dues[(hash >> 32) as usize % DUES],
-        )
+        Due {
+            mark: hash & 0xffff_ffff | 1,
+            word: &self.dues[(hash >> 32) as usize % DUES],
+        }
     }
 
     /// When he may ask again: the next place from his wish on.
-    fn place(&self, now: Micros, left: Micros, out: u32) -> Option<Micros> {
-        let terms = self.event.terms()?;
+    fn place(&self, terms: &Terms, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         if terms.mode != Mode::Level || terms.form != Form::Smooth {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
         }
         self.event.note(now);
-        let round_ns = u64::from(out).saturating_mul(SPARE * self.event.unit_ns(&terms));
+        let round_ns = u64::from(out).saturating_mul(SPARE * self.event.unit_ns(terms));
         let round = Micros(round_ns / 1000).clamp(Micros(left.0 / 16), Micros(left.0 / 4));
         let wish = spread(terms.base, now).max(spread(Micros(round.0 / 4 * 3), now));
         if wish >= left {
             return Some(left);
         }
-        let (grid, now_ns) = (self.grid(&terms), ns(now));
+        let (grid, now_ns) = (self.grid(terms), ns(now));
         let place_ns = self.calendar.reserve(grid, now_ns, ns(now + wish));
         Some(left.min(Micros((place_ns - now_ns).div_ceil(1000))))
     }
@@ -130,6 +129,28 @@ impl Asks {
             span_ns: (terms.base_ns() / SPANS).max(terms.floor_ns.saturating_mul(LEAST)),
             unit_ns: self.event.unit_ns(terms),
         }
+    }
+}
+
+/// When a ticket's holder is to ask, where it is remembered.
+struct Due<'a> {
+    /// The ticket's, in the word's upper half.
+    mark: u64,
+    word: &'a AtomicU64,
+}
+
+impl Due<'_> {
+    /// How long he who asks was told to wait on. Stray words are some time too.
+    fn left(&self, now: Micros) -> Option<Micros> {
+        let known = self.word.load(Relaxed);
+        let early = (known as u32).wrapping_sub(ms(now));
+        let holds = known >> 32 == self.mark && early > IN_TIME_MS && early < u32::MAX / 2;
+        holds.then(|| Micros::from_millis(early.into()))
+    }
+
+    fn set(&self, at: Micros) {
+        self.word
+            .store(self.mark << 32 | u64::from(ms(at)), Relaxed);
     }
 }
 
