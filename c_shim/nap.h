@@ -528,9 +528,9 @@ typedef struct nap_core {
     int (*bw_start)(void);
     /* a request of this client: charged. 1: he is to be refused */
     int (*bw_enter)(nap_visit *v, const uint8_t client[16]);
-    /* refused by bw_enter, but he owes at most four times the maximum and carries a ticket of this
-     * room in its prime window, which nobody has used, or is in a session of it (NAP_NONE: in one of
-     * any): charged all the same. 1: so it is, let him pass */
+    /* refused by bw_enter, but he carries a ticket of this room in its prime window, which nobody has
+     * used; or he is in a session of it (NAP_NONE: of any) and owes at most four times the maximum:
+     * charged all the same. 1: so it is, let him pass */
     int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
     /* bytes of the answer; below zero: fewer were sent than were charged */
     void (*bw_bytes)(const nap_visit *v, int64_t bytes);

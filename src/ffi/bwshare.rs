@@ -363,8 +363,7 @@ impl Charged<'_> {
 
 impl Charged<'_> {
     /// Do he and his network owe, with this request, no more than four times what they may, in each
-    /// kind of debt? A member of a session is let pass so far, and who holds a ticket: not all that
-    /// he asks for in his window uses it up.
+    /// kind of debt? A member of a session is let pass so far.
     fn is_moderate(&self) -> bool {
         const BEYOND: u64 = 4;
         let passes = |visit: &mut Visit<'_>, key| {
