@@ -88,7 +88,7 @@ const ROWS: [Row; 8] = [
     ("admitted, debts", admitted_with_debts, 1.025),
     ("admitted, Debian", admitted_by_debian, 1.022),
     ("proxied", proxied, 1.015),
-    ("a poll", polled, 1.31),
+    ("a poll", polled, 1.15),
     ("refused", refused, 1.83),
     ("refused, Debian", refused_by_debian, 1.60),
 ];
