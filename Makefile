@@ -182,7 +182,7 @@ bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; cro
 	$(CARGO) bench --locked --bench compare
 	$(CARGO) bench --locked --bench scenarios
 	$(CARGO) bench --locked --bench instructions
-	$(CARGO) bench --locked --bench polls
+	$(CARGO) bench --locked --bench rates
 	$(CARGO) bench --locked --bench pollers -- mpm=all
 	$(CARGO) bench --locked --bench debts
 	$(CARGO) bench --locked --bench balancer

@@ -12,6 +12,7 @@
 //!   httpd is counted;
 //! - admitted, member: the first once more as an access of a session's, in a room with pages;
 //! - admitted, debts: the first once more with `BwShare On` for everything;
+//! - proxied, Debian: both, as most sites that need a room are set up;
 //! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
 //!   on a connection of its own, as polls are;
 //! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size; and the
@@ -82,12 +83,13 @@ BrowserMatch "^gvfs" redirect-carefully
 /// A row of the table: its name, what is measured (without and with the module), its bound.
 type Row = (&'static str, fn() -> [f64; 2], f64);
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     ("admitted", admitted, 1.027),
     ("admitted, member", admitted_member, 1.035),
     ("admitted, debts", admitted_with_debts, 1.025),
     ("admitted, Debian", admitted_by_debian, 1.022),
     ("proxied", proxied, 1.015),
+    ("proxied, Debian", proxied_by_debian, 1.015),
     ("a poll", polled, 1.15),
     ("refused", refused, 1.83),
     ("refused, Debian", refused_by_debian, 1.60),
@@ -202,15 +204,26 @@ fn admitted_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
 
 /// The same for a page that an application makes.
 fn proxied() -> [f64; 2] {
+    proxied_where("proxied", |builder| builder)
+}
+
+/// The same on a server as Debian sets it up.
+fn proxied_by_debian() -> [f64; 2] {
+    proxied_where("proxied-debian", |builder| {
+        builder.modules(&DEBIAN).config(DEBIAN_SETTINGS)
+    })
+}
+
+fn proxied_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     let port = application();
     let behind = |builder: Builder| {
         let pass = format!("ProxyPass /app http://127.0.0.1:{port}/app");
-        builder.modules(&["proxy", "proxy_http"]).config(&pass)
+        also(builder.modules(&["proxy", "proxy_http"]).config(&pass))
     };
     let config = room("NapRunReady 2");
     is_scheduled("/app", behind);
     let ask = |httpd: &Httpd, requests| ask_for("/app", httpd, requests);
-    [false, true].map(|nap| per_request("proxied", nap, || behind(server(nap, &config)), ask))
+    [false, true].map(|nap| per_request(name, nap, || behind(server(nap, &config)), ask))
 }
 
 fn ask_for(path: &str, httpd: &Httpd, requests: u32) {
@@ -311,7 +324,7 @@ fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     ]
 }
 
-/// A poll against a static file. Its goal is a rate, nine tenths of static files': bench/polls.rs.
+/// A poll against a static file. Its goal is a rate, nine tenths of static files': bench/rates.rs.
 fn polled() -> [f64; 2] {
     let config = room("NapRunReady 1\nNapWaitLimit 0\nNapReAccess 4\nNapWaitMax 10min");
     let alone = |httpd: &Httpd, path: &str, head: &[(&str, &str)]| {
