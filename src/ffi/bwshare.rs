@@ -451,7 +451,7 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
             .any(|own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) })
             || charged.is_moderate()
             // SAFETY: as above.
-            && rooms.any(|own| unsafe { is_member(q, process, setup, own) });
+            && rooms.any(|own| unsafe { is_member(q, process, own) });
         if !excused {
             return 0;
         }

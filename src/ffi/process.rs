@@ -3,6 +3,7 @@
 //! httpd loads the module anew at every restart, so these statics begin empty; the segment
 //! itself is kept by the shim. The parent fills them before it forks.
 
+use std::hash::DefaultHasher;
 use std::sync::atomic::{
     AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -78,6 +79,8 @@ pub struct SessionSetup {
     pub cookie: [String; 2],
     /// It is one of ours.
     pub own: bool,
+    /// What stands in the table for a cookie is this and its value, hashed.
+    pub keys: DefaultHasher,
 }
 
 impl RoomSetup {

@@ -2,6 +2,7 @@
 //! any access ([`super::access`]).
 
 use std::ffi::c_int;
+use std::hash::{DefaultHasher, Hasher};
 
 use super::access::{Carried, Here, put_stay, stay_of};
 use super::contract::{
@@ -9,7 +10,7 @@ use super::contract::{
     nap_str, nap_verdict,
 };
 use super::guard::guard;
-use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
+use super::process::{self, Process, RoomSetup, SessionSetup};
 use super::text::bytes;
 use crate::micros::Micros;
 use crate::nap::cookie::{cookies, given};
@@ -24,32 +25,30 @@ use crate::room::verdict::Verdict;
 const LOOKED_AT: usize = 4;
 
 /// What stands in the table for a cookie of this room: nobody outside can choose collisions.
-fn key(setup: &Setup, room: &RoomSetup, value: &[u8]) -> u64 {
-    use std::hash::Hasher;
-    // SipHash-1-3 over a secret, as clients' prefixes.
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(&setup.secret);
-    hasher.write_u32(name_hash(room.conf.name.as_str()));
+fn key(sessions: &SessionSetup, value: &[u8]) -> u64 {
+    let mut hasher = sessions.keys.clone();
     hasher.write(value);
     hasher.finish().max(1)
 }
 
+/// What keys of the room of this name begin with: SipHash-1-3 over a secret, as clients' prefixes.
+pub(super) fn keys_of_room(secret: &[u8], room: &str) -> DefaultHasher {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(secret);
+    hasher.write_u32(name_hash(room));
+    hasher
+}
+
 /// Of who presents this cookie in the room of this name, if that has sessions.
 pub(super) fn key_of(room: &str, value: &[u8]) -> Option<u64> {
-    let setup = process::setup()?;
-    let named = |home: &&RoomSetup| home.sessions.is_some() && home.conf.name.as_str() == room;
-    setup
-        .rooms
-        .iter()
-        .find(named)
-        .map(|home| key(setup, home, value))
+    let named = |home: &&RoomSetup| home.conf.name.as_str() == room;
+    let home = process::setup()?.rooms.iter().find(named)?;
+    Some(key(home.sessions.as_ref()?, value))
 }
 
 /// Keys of the cookies that these headers have of the session's name: how many, and they.
 fn keys<'q>(
     headers: impl Iterator<Item = &'q [u8]>,
-    setup: &Setup,
-    room: &RoomSetup,
     sessions: &SessionSetup,
 ) -> ([u64; LOOKED_AT], usize) {
     let (mut keys, mut n) = ([0; LOOKED_AT], 0);
@@ -58,7 +57,7 @@ fn keys<'q>(
         for name in [plain, tls].into_iter().take(1 + usize::from(plain != tls)) {
             for value in cookies(header, name.as_bytes()).filter(|value| !value.is_empty()) {
                 if let Some(next) = keys.get_mut(n) {
-                    *next = key(setup, room, value);
+                    *next = key(sessions, value);
                     n += 1;
                 }
             }
@@ -92,7 +91,7 @@ pub unsafe extern "C" fn try_member(a: *mut nap_access, header: nap_str) -> nap_
         let Some(sessions) = &home.sessions else {
             return NAP_PASS;
         };
-        let (keys, n) = keys(std::iter::once(header), here.setup, home, sessions);
+        let (keys, n) = keys(std::iter::once(header), sessions);
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         if n == 0 {
@@ -134,14 +133,14 @@ pub(super) unsafe fn enter(
     mut stay: Stay,
     arrival: &mut Arrival<'_>,
 ) -> nap_verdict {
-    let Some((home, sessions)) = here.sessions() else {
+    let Some((_, sessions)) = here.sessions() else {
         return here.passes();
     };
     let (keys, n) = match q.n_cookies {
         // try_member() has looked at it.
         0 | 1 => Default::default(),
         // SAFETY: the caller's promise.
-        _ => unsafe { keys(cookie_headers(q), here.setup, home, sessions) },
+        _ => unsafe { keys(cookie_headers(q), sessions) },
     };
     let asks = Asks {
         keys: keys.get(..n).unwrap_or_default(),
@@ -207,7 +206,7 @@ pub(super) unsafe fn look_up(
 /// The cookie of ours that tells the members of the session that this access has begun. Its text is
 /// a signature, so nobody can make one; and what is not in the table is worth nothing.
 pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
-    let Some((home, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
+    let Some((_, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
         return;
     };
     if !here.has(NAP_FLAG_BEGUN) {
@@ -229,7 +228,7 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     session_cookie(name, Some(&text), tls, |header| {
         answer.add(header.name, header.value);
     });
-    let key = key(here.setup, home, text.as_bytes());
+    let key = key(sessions, text.as_bytes());
     name_it(here, key);
 }
 
@@ -259,7 +258,7 @@ pub unsafe extern "C" fn answered(
         let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return;
         };
-        let Some((home, sessions)) = here.sessions() else {
+        let Some((_, sessions)) = here.sessions() else {
             return;
         };
         if here.a.session == 0 {
@@ -273,10 +272,9 @@ pub unsafe extern "C" fn answered(
         if !sessions.own {
             // SAFETY: as above.
             let set = set.iter().map(|header| unsafe { bytes(*header) });
-            let given =
-                given(set, sessions.cookie[0].as_bytes()).map(|value| key(here.setup, home, value));
+            let given = given(set, sessions.cookie[0].as_bytes()).map(|value| key(sessions, value));
             // SAFETY: nap.h's promise.
-            let (brought, n) = unsafe { keys(cookie_headers(q), here.setup, home, sessions) };
+            let (brought, n) = unsafe { keys(cookie_headers(q), sessions) };
             let brought = brought.first().copied().filter(|_| n > 0);
             let begun = here.has(NAP_FLAG_BEGUN);
             if let Some(key) = given.or(brought.filter(|_| begun)) {
@@ -305,17 +303,12 @@ pub unsafe extern "C" fn answered(
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn is_member(
-    q: &nap_request,
-    process: &Process,
-    setup: &Setup,
-    room: &RoomSetup,
-) -> bool {
+pub(super) unsafe fn is_member(q: &nap_request, process: &Process, room: &RoomSetup) -> bool {
     let Some(sessions) = &room.sessions else {
         return false;
     };
     // SAFETY: the caller's promise.
-    let (keys, n) = unsafe { keys(cookie_headers(q), setup, room, sessions) };
+    let (keys, n) = unsafe { keys(cookie_headers(q), sessions) };
     let keys = keys.get(..n).unwrap_or_default();
     let known = process.segment.locked_sessions(|members, now| {
         let knows = |key: &u64| members.sessions.knows(*key, sessions.room, now);

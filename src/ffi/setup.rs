@@ -13,6 +13,7 @@ use super::guard::guard;
 use super::host::Host;
 use super::pacing;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
+use super::session::keys_of_room;
 use super::text::{put_error, text};
 use super::ticket_log;
 use crate::bwshare::table::stripes_for;
@@ -759,6 +760,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
                 own => [own.to_owned(), own.to_owned()],
             },
             own: cookie.is_empty(),
+            keys: keys_of_room(&segment.head().secret, name),
         });
     }
 }

@@ -1,18 +1,25 @@
 //! Cookies as a request brings them and an answer sets them: those of one name.
 
+use memchr::memchr2;
+
 /// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
 /// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
 pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-    header
-        .split(|byte| *byte == b';' || *byte == b',')
-        .filter_map(move |pair| {
-            let after = pair.trim_ascii_start().strip_prefix(name)?;
-            let value = after.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
-            let unquoted = value
-                .strip_prefix(b"\"")
-                .and_then(|v| v.strip_suffix(b"\""));
-            Some(unquoted.unwrap_or(value))
-        })
+    let mut rest = Some(header);
+    let pairs = std::iter::from_fn(move || {
+        let left = rest?;
+        let end = memchr2(b';', b',', left).unwrap_or(left.len());
+        rest = left.get(end + 1..);
+        left.get(..end)
+    });
+    pairs.filter_map(move |pair| {
+        let after = pair.trim_ascii_start().strip_prefix(name)?;
+        let value = after.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
+        let unquoted = value
+            .strip_prefix(b"\"")
+            .and_then(|v| v.strip_suffix(b"\""));
+        Some(unquoted.unwrap_or(value))
+    })
 }
 
 /// The value that a client has under this name after these `Set-Cookie` headers: the last one.
