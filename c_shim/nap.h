@@ -495,6 +495,8 @@ typedef struct nap_core {
     /* where the holder of the ticket that q brings stands, asked so long ago; in how many
      * microseconds he is to ask again, -1: not any more, or he is to come now */
     int64_t (*status)(const nap_request *q, uint64_t took_us);
+    /* 1: a ticket of some room's is out */
+    int (*tickets_out)(void);
     /* q is about to be answered: tells him who is to come now with his ticket */
     void (*call)(const nap_request *q);
     /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */

@@ -4,8 +4,8 @@
  * A script or a program hears it; the ticket page asks by itself (nap-status). It is looked at when the
  * answer is about to be made, so an access that has just used the ticket up is told nothing.
  *
- * The hooks are registered while the configuration is read, by the first <NapRoom>. Who brings no
- * ticket costs two looks into the request's headers.
+ * The hooks are registered while the configuration is read, by the first <NapRoom>. As long as
+ * nobody has a ticket nobody is looked at; who brings none costs two looks into his headers.
  */
 #include "mod_nap.h"
 
@@ -46,11 +46,12 @@ static int is_status(const request_rec *r)
 
 static void call(request_rec *r)
 {
-    const char *cookie = apr_table_get(r->headers_in, "Cookie");
+    const char *cookie;
 
-    if ((!cookie || !is_in(cookie)) && !apr_table_get(r->headers_in, "Nap-Ticket"))
+    if (r->main || !nap_the_core || !nap_the_core->tickets_out())
         return;
-    if (nap_the_core && !r->main && !is_status(r))
+    cookie = apr_table_get(r->headers_in, "Cookie");
+    if (((cookie && is_in(cookie)) || apr_table_get(r->headers_in, "Nap-Ticket")) && !is_status(r))
         tell(r);
 }
 

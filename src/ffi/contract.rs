@@ -976,6 +976,7 @@ pub struct nap_core {
     >,
     pub status:
         ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, took_us: u64) -> i64>,
+    pub tickets_out: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
     pub call: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request)>,
     pub reason_name: ::std::option::Option<unsafe extern "C" fn(a: *const nap_access) -> nap_str>,
     pub ticket_id: ::std::option::Option<
@@ -1103,7 +1104,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 560usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 568usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1160,56 +1161,58 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, form_wanted) - 264usize];
     ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 272usize];
     ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 280usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 288usize];
+    ["Offset of field: nap_core::tickets_out"]
+        [::std::mem::offset_of!(nap_core, tickets_out) - 288usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 296usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 296usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 304usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 304usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 312usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 320usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 328usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 336usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 312usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 320usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 328usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 336usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 344usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 344usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 352usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 352usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 360usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 360usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 368usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 368usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 376usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 376usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 384usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 384usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 392usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 400usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 392usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 400usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 408usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 408usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 416usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 416usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 424usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 424usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 432usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 432usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 440usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 440usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 448usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 456usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 448usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 456usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 464usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 464usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 472usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 472usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 480usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 488usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 480usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 488usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 496usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 496usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 504usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 504usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 512usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 512usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 520usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 520usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 528usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 528usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 536usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 544usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 536usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 544usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 552usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 552usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 560usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -87,6 +87,7 @@ static CORE: nap_core = nap_core {
     form_wanted: Some(pages::form_wanted),
     asset: Some(pages::asset),
     status: Some(status::status),
+    tickets_out: Some(status::tickets_out),
     call: Some(status::call),
     reason_name: Some(pages::reason_name),
     ticket_id: Some(pages::ticket_id),

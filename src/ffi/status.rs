@@ -4,6 +4,8 @@
 //! when they are to ask again. The lock is for those who may be called, or whose time has come.
 //! Who brings a ticket with any other request is told too when he is to come ([`call`]).
 
+use std::ffi::c_int;
+
 use super::access::{brought, client_hash};
 use super::contract::nap_request;
 use super::guard::guard;
@@ -45,6 +47,14 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
             Some(ask) => i64::try_from(ask.0).unwrap_or(i64::MAX),
             None => -1,
         }
+    })
+}
+
+pub unsafe extern "C" fn tickets_out() -> c_int {
+    guard(1, || {
+        let rooms = process::setup().map_or(&[][..], |setup| &setup.rooms);
+        let is_out = rooms.iter().any(|room| room.seller().1.outstanding() != 0);
+        c_int::from(is_out)
     })
 }
 
