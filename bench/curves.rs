@@ -57,6 +57,8 @@ const WINDOW: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(500);
 /// A visitor looks so often whether he is to leave.
 const GLANCE: Duration = Duration::from_millis(250);
+/// What was begun for visitors who have left has so long to end before the server is stopped.
+const LEAVING: Duration = Duration::from_secs(5);
 /// Who was refused asks again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -309,6 +311,7 @@ impl Page {
             )
             .expect_log("AH00045:", "a busy machine takes its time to stop")
             .expect_log("AH00046:", "what thrashes ends late")
+            .expect_log("AH10246:", "a program was to start when the server stopped")
             .expect_log("AH00468:", "event's own race for sockets at a stop");
         let httpd = server.start();
         if let Some(memory) = memory {
@@ -383,7 +386,7 @@ impl<'a> Counts<'a> {
     /// Lets visitors come, each again and again, until `then` has come to its end.
     fn while_visited<T>(&self, httpd: &Httpd, then: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        let seen = std::thread::scope(|scope| {
             let _over = SetOnDrop(&over);
             for nth in 0..self.page.visitors {
                 scope.spawn({
@@ -392,7 +395,12 @@ impl<'a> Counts<'a> {
                 });
             }
             then()
-        })
+        });
+        let begin = Instant::now();
+        while has_work(httpd) && begin.elapsed() < LEAVING {
+            std::thread::sleep(GLANCE);
+        }
+        seen
     }
 
     fn visit(&self, port: u16, nth: usize, over: &AtomicBool) {
@@ -470,6 +478,14 @@ fn ask(port: u16, path: &str, over: &AtomicBool) -> std::io::Result<Option<u16>>
     }
     let text = String::from_utf8_lossy(&answer);
     Ok(text.split(' ').nth(1).and_then(|word| word.parse().ok()))
+}
+
+/// Whether anybody runs or waits.
+fn has_work(httpd: &Httpd) -> bool {
+    let info = httpd.get("/nap-info?json").json();
+    let gates = info["rooms"][0]["gates"].as_array().into_iter().flatten();
+    let figures = gates.flat_map(|gate| [&gate["run_ready"]["running"], &gate["wait"]["queue"]]);
+    figures.filter_map(Value::as_u64).sum::<u64>() > 0
 }
 
 /// Limits and what has been served, until it is over.
