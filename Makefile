@@ -191,6 +191,11 @@ bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; cro
 validate: setup-all module programs cgi ## the simulator beside a real httpd, twelve quiet minutes; within 10 %: docs/validation.md
 	$(CARGO) bench --locked --bench validate
 
+# The control group of the page that thrashes is root's to make; who is not root has the others.
+.PHONY: curves
+curves: setup-all module programs cgi ## NapRunReady auto beside fixed limits: at least 0.95 of the best; an hour and a half, quiet
+	$(CARGO) bench --locked --bench curves -- $(CURVES)
+
 clean: ## remove what was built
 	$(CARGO) clean
 

@@ -16,14 +16,17 @@ use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
+use crate::room::counts::Counts;
 use crate::room::owner::Owner;
 use crate::room::stay::Stay;
 use crate::room::terms::Terms;
 
+mod faults;
 mod setup;
 mod stays;
 mod visitors;
 
+pub use faults::Faults;
 pub use setup::{
     Coming, HEAVY, Kind, Order, Outcome, PAGES, Patience, Second, SessionTerms, ShopSetup, Site,
     Think, Way, fixed, found,
@@ -53,6 +56,8 @@ struct Access {
     /// What a page gate that sells tickets wants to know of it in the end.
     met: Met,
     ticket: Option<Ticket>,
+    /// By what its visitor was known when he asked; 0 = by nothing.
+    key: u64,
     /// Its visitor has broken off.
     orphan: bool,
 }
@@ -74,6 +79,8 @@ struct Client {
     kind: usize,
     key: u64,
     ticket: Option<Ticket>,
+    /// An access of his was cut off since he was given the ticket.
+    cut_off: bool,
     asks: bool,
     patience: Micros,
     /// When he asked for this page first; none: not yet.
@@ -102,6 +109,12 @@ enum Event {
     Look(u64),
     BreakOff(u64),
     Tick,
+    Kill,
+    /// Of a child, with its epoch.
+    Buried(u16, u32),
+    Restart,
+    Limits,
+    Sleep,
 }
 
 /// The simulated world.
@@ -126,6 +139,17 @@ pub struct Shop {
     /// When a session was finished last.
     heard: Micros,
     left: usize,
+    /// What goes wrong is drawn apart.
+    faults: Rng,
+    /// Children that take connections, and those of before a restart.
+    alive: Vec<u16>,
+    leaving: Vec<u16>,
+    /// Who runs is counted.
+    watched: bool,
+    /// How many ran at each page when its limit may have been changed last.
+    running: Vec<u32>,
+    /// What does not hold.
+    failure: Option<String>,
     outcome: Outcome,
 }
 
@@ -141,21 +165,44 @@ impl Shop {
     /// Runs a site to its end.
     pub fn visited(site: Site) -> Outcome {
         let mut shop = Shop::new(site);
-        while let Some(at) = shop.next_time().filter(|at| shop.goes_on(*at)) {
-            shop.pass(at);
-            shop.finish_jobs();
-            while let Some(Reverse((when, _, event))) = shop.events.peek().copied()
-                && when <= shop.now
-            {
-                shop.events.pop();
-                shop.happens(event);
-            }
+        while shop.step() {}
+        shop.sum_up();
+        shop.outcome
+    }
+
+    /// The same watched; then everybody goes home. What it came to with what its gates have counted, or
+    /// what did not hold.
+    pub fn watched(site: Site) -> Result<(Outcome, Vec<Counts>), String> {
+        let mut shop = Shop::new(site);
+        shop.watched = true;
+        while shop.failure.is_none() && shop.step() {}
+        shop.sum_up();
+        shop.send_home();
+        let counts = shop.state.gates().iter().map(|gate| gate.counts).collect();
+        shop.failure.map_or(Ok((shop.outcome, counts)), Err)
+    }
+
+    /// What happens next; false: it is over.
+    fn step(&mut self) -> bool {
+        let Some(at) = self.next_time().filter(|at| self.goes_on(*at)) else {
+            return false;
+        };
+        self.pass(at);
+        self.finish_jobs();
+        while let Some(Reverse((when, _, event))) = self.events.peek().copied()
+            && when <= self.now
+        {
+            self.events.pop();
+            self.happens(event);
         }
-        let counts = shop.selling().map(|gate| shop.state.gates()[gate].counts);
-        shop.outcome.broken = counts
+        true
+    }
+
+    fn sum_up(&mut self) {
+        let counts = self.selling().map(|gate| self.state.gates()[gate].counts);
+        self.outcome.broken = counts
             .map(|counts| counts.broken + counts.deferred_twice)
             .sum();
-        shop.outcome
     }
 
     /// The gates that sell tickets.
@@ -185,7 +232,6 @@ impl Shop {
         let places = PLACES.max(parked as usize);
         let mut state = State::with_pages(&terms, sessions, places, 77);
         state.laws = setup.laws;
-        state.child_starts();
         state.pace_pages(&pace, Micros::ZERO);
         if let Some(workers) = setup.workers {
             state.share_places(workers);
@@ -198,6 +244,7 @@ impl Shop {
         let mut shop = Shop {
             lobby: setup.sessions.map(|_| terms.len() as u32),
             rng: Rng::new(setup.seed, 0),
+            faults: Rng::new(setup.seed, 1),
             setup,
             now: Micros::ZERO,
             events: BinaryHeap::new(),
@@ -212,6 +259,11 @@ impl Shop {
             inside: 0,
             heard: OPENS,
             left: clients,
+            alive: Vec::new(),
+            leaving: Vec::new(),
+            watched: false,
+            running: Vec::new(),
+            failure: None,
             outcome: Outcome {
                 response_s: vec![Vec::new(); kinds],
                 total_s: vec![Vec::new(); kinds],
@@ -219,6 +271,7 @@ impl Shop {
                 ..Outcome::default()
             },
         };
+        shop.foretell();
         (0..clients).for_each(|client| shop.invite(client));
         shop.at(LOOK, Event::Tick);
         shop
@@ -251,6 +304,7 @@ impl Shop {
             kind,
             key: 0,
             ticket: None,
+            cut_off: false,
             asks: asks >= 1.0 || (asks > 0.0 && self.rng.chance(asks)),
             patience,
             since: None,
@@ -349,11 +403,19 @@ impl Shop {
             Event::Poll(client) => self.polls(client),
             Event::Look(token) => self.looks(token),
             Event::BreakOff(token) => self.breaks_off(token),
+            Event::Buried(child, epoch) => self.buried(child, epoch),
+            Event::Kill => self.kill(),
+            Event::Restart => self.restarts(),
+            Event::Limits => self.limits_change(),
+            Event::Sleep => self.sleeps(),
         }
+        self.again(event);
     }
 
     fn ticks(&mut self) {
         self.looks += 1;
+        self.retire();
+        self.audit();
         let (now, whole) = (self.now, self.looks.is_multiple_of(LOOKS));
         let (_, wakes) = self.state.locked(|tables, wakes| {
             tables.pace_if_due(now, wakes);
@@ -412,7 +474,7 @@ mod tests {
     use crate::room::starts::StartTerms;
     use crate::room::terms::how;
 
-    fn setup(clients: usize, seed: u64) -> ShopSetup {
+    pub(super) fn setup(clients: usize, seed: u64) -> ShopSetup {
         ShopSetup {
             seed,
             clients,

@@ -186,6 +186,13 @@ impl Httpd {
         pids
     }
 
+    /// The process that starts CGI programs where children have threads.
+    pub fn cgi_daemon(&self) -> i32 {
+        let ours = |p: &process::Process| p.parent == self.pid() && p.state != 'Z';
+        let found = process::processes().find(|p| ours(p) && p.threads == 1);
+        found.expect("mod_cgid's daemon").pid
+    }
+
     /// Kills one of our own children as a crash would.
     pub fn kill9(&self, pid: i32) {
         assert!(

@@ -1,6 +1,7 @@
 //! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as one; and [`Outcome`]:
 //! what it came to.
 
+use super::Faults;
 use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::room::children::Workers;
@@ -134,6 +135,8 @@ pub struct Site {
     pub length: Micros,
     /// See `length`.
     pub silence: Micros,
+    /// What goes wrong.
+    pub faults: Faults,
 }
 
 /// What a shop is made of.
@@ -234,6 +237,7 @@ impl ShopSetup {
             reaction_s: self.reaction_s,
             length: self.length,
             silence: self.silence,
+            faults: Faults::default(),
         }
     }
 
@@ -309,6 +313,10 @@ pub struct Outcome {
     pub gone: u64,
     /// Refused members: there must be none.
     pub members_refused: u64,
+    /// Refused as strangers though they had a session: there must be none.
+    pub forgotten: u64,
+    /// Refused at the door in their ticket's prime window: there must be none.
+    pub turned_away: u64,
     /// Refused with a ticket where one is sold (with sessions: at the first page),
     pub tickets: u64,
     /// or with none.

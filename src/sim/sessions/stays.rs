@@ -177,6 +177,8 @@ impl Shop {
                     return;
                 }
                 self.outcome.members_refused += u64::from(access.stay.session != 0);
+                self.outcome.forgotten += u64::from(access.stay.session == 0 && access.key != 0);
+                self.outcome.turned_away += u64::from(self.was_prime(&access));
                 match refusal.ticket {
                     _ if access.page > 0 && self.lobby.is_some() => self.outcome.mid_session += 1,
                     None => self.outcome.untold += 1,
@@ -192,9 +194,14 @@ impl Shop {
                     return self.thinks(access.client);
                 }
                 let client = &mut self.clients[access.client];
-                client.ticket = refusal.ticket;
+                (client.ticket, client.cut_off) = (refusal.ticket, false);
                 client.due = self.now + refusal.retry_after;
                 let waited = client.due - client.since.unwrap_or(self.now);
+                let no_show = self.setup.faults.no_show;
+                if client.ticket.is_some() && no_show > 0.0 && self.faults.chance(no_show) {
+                    (client.ticket, client.since) = (None, None);
+                    return self.thinks(access.client);
+                }
                 match self.setup.patience {
                     Patience::Goes(_) if waited > client.patience => self.gives_up(access.client),
                     _ => self.page_waits(access.client, true),
@@ -203,12 +210,20 @@ impl Shop {
         }
     }
 
+    /// He came with a good ticket in its prime window, and was not told to wait.
+    fn was_prime(&self, access: &Access) -> bool {
+        let known = !access.met.waited && !self.clients[access.client].cut_off;
+        let in_time = |ticket: Ticket| (ticket.start..ticket.prime_end).contains(&access.asked);
+        known && access.ticket.is_some_and(in_time)
+    }
+
     pub(super) fn runs(&mut self, token: u64, permit: u32) {
         let now = self.now;
         let Some(access) = self.accesses.get_mut(&token) else {
             return;
         };
         access.stand = Stand::Runs;
+        let page = access.stay.page;
         let Kind { service, heavy, .. } = self.setup.kinds[access.kind];
         if !access.orphan {
             let client = &mut self.clients[access.client];
@@ -220,6 +235,9 @@ impl Shop {
                 self.state
                     .locked(|tables, _| tables.membership().name(stay, owner, key, now));
             }
+        }
+        if self.watched {
+            self.audit_page(page);
         }
         let left_s = service.draw(&mut self.rng);
         self.searches += usize::from(heavy);

@@ -56,8 +56,10 @@ impl Shop {
     }
 
     pub(super) fn asks(&mut self, at: usize) {
+        let Some(life) = self.taken_by(at) else {
+            return;
+        };
         self.serial += 1;
-        let life = self.state.life(0).expect("the child lives");
         let owner = Owner::new(life, self.serial);
         let (now, token) = (self.now, owner.0);
         let client = &mut self.clients[at];
@@ -91,6 +93,7 @@ impl Shop {
             stand: Stand::Runs,
             met: Met::default(),
             ticket: client.ticket,
+            key: client.key,
             orphan: false,
         };
         let key = client.key;

@@ -8,7 +8,7 @@ use mod_nap::sim::report::{Report, Table, number, percent};
 use mod_nap::sim::rng::Rng;
 use mod_nap::sim::server::{Curve, Law, Service};
 use mod_nap::sim::sessions::{
-    Coming, Kind, Order, Outcome, Patience, Second, Shop, Site, Think, Way,
+    Coming, Faults, Kind, Order, Outcome, Patience, Second, Shop, Site, Think, Way,
 };
 use serde_json::{Value, json};
 
@@ -150,6 +150,7 @@ impl Options {
             reaction_s: self.reaction,
             length: LENGTH,
             silence: Micros::MAX,
+            faults: Faults::default(),
         };
         let mut names = Vec::new();
         for spec in specs {
