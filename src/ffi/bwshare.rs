@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use super::access::holds_prime;
 use super::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf,
-    nap_bw_directive, nap_request, nap_str, nap_visit,
+    nap_bw_directive, nap_client, nap_request, nap_str, nap_visit,
 };
 use super::guard::guard;
 use super::pages::{say_type, wall_now, wishes};
@@ -281,16 +281,22 @@ struct Charged<'a> {
 }
 
 impl Charged<'_> {
+    #[inline]
     fn of(v: &nap_visit) -> Option<Charged<'_>> {
         let bw = in_force()?;
         let limit = bw.limits.get(v.limits as usize)?;
-        (v.key != 0).then(|| Charged {
+        (v.key != 0).then(|| Charged::by(bw, limit, v))
+    }
+
+    #[inline]
+    fn by<'a>(bw: &'static BwShare, limit: &'static Limit, v: &'a nap_visit) -> Charged<'a> {
+        Charged {
             bw,
             limit,
             v,
             now_ns: now_ns(),
             steered: limit.service.map(|_| steered(limit, v.lowered)),
-        })
+        }
     }
 
     #[inline]
@@ -399,22 +405,67 @@ fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
     }))
 }
 
-pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int {
+/// Whose address this is; `last`: who asked there last.
+#[inline]
+fn client_of(
+    last: &mut nap_client,
+    address: [u8; 16],
+    limits: u32,
+    by: impl FnOnce() -> Client,
+) -> Client {
+    let is_known = last.limits == limits.wrapping_add(1) && last.address == address;
+    if !is_known {
+        meet(last, address, limits, by());
+    }
+    Client {
+        address: last.prefix,
+        bits: last.bits as u8,
+        key: last.key,
+        wide: (last.wide != 0).then_some(last.wide),
+    }
+}
+
+#[inline(never)]
+fn meet(last: &mut nap_client, address: [u8; 16], limits: u32, client: Client) {
+    *last = nap_client {
+        address,
+        prefix: client.address,
+        bits: client.bits.into(),
+        limits: limits.wrapping_add(1),
+        key: client.key,
+        wide: client.wide.unwrap_or(0),
+    };
+}
+
+pub unsafe extern "C" fn bw_enter(
+    v: *mut nap_visit,
+    last: *mut nap_client,
+    address: *const u8,
+) -> c_int {
     guard(0, || {
-        // SAFETY: nap.h: a live visit, and the 16 bytes of an address.
-        let given = unsafe { v.as_mut().zip(client.cast::<[u8; 16]>().as_ref()) };
-        let (Some((v, address)), Some(bw)) = (given, in_force()) else {
+        // SAFETY: nap.h: a live visit, the connection's client, and the 16 bytes of an address.
+        let given = unsafe {
+            (
+                v.as_mut(),
+                last.as_mut(),
+                address.cast::<[u8; 16]>().as_ref(),
+            )
+        };
+        let (Some(v), Some(last), Some(address)) = given else {
             return 0;
         };
+        let Some(bw) = in_force() else { return 0 };
         let Some(limit) = bw.limits.get(v.limits as usize) else {
             return 0;
         };
-        let client = Client::of(*address, limit.prefixes, limit.scope, &bw.secret);
+        let client = client_of(last, *address, v.limits, || {
+            Client::of(*address, limit.prefixes, limit.scope, &bw.secret)
+        });
         (v.key, v.wide) = (client.key, client.wide.unwrap_or(0));
         if let Some(service) = limit.service {
             v.lowered = bw.debts.lowered(service);
         }
-        let answered = Charged::of(v).and_then(|charged| charged.enter(&client));
+        let answered = Charged::by(bw, limit, v).enter(&client);
         let Some((answer, reason)) = answered else {
             v.key = 0; // no lock to be had: it passes, and nobody is charged
             return 0;
