@@ -155,7 +155,6 @@ typedef struct nap_handle {
     unsigned passes;                 /* brigades seen by it */
     unsigned entered : 1;            /* the core has decided */
     unsigned holds : 1;              /* a permit, or at least its worker: `leave` is still to come */
-    unsigned watched : 1;            /* its permit comes back when its answer is made */
     unsigned detached : 1;           /* its permit is back, its worker still busy */
     unsigned charged : 1;            /* its client is, and for its bytes as they pass */
     unsigned in_debt : 1;            /* refused for its client's debts */
@@ -168,7 +167,8 @@ typedef struct nap_handle {
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each
  * request would cost as much as everything else here together. */
 typedef struct nap_line {
-    nap_handle *now;        /* whose answer passes, if that is watched or charged; NULL: nobody's */
+    nap_handle *now;        /* the access whose answer passes, its permit not back; NULL: none */
+    nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
     nap_client client;      /* who asked here last */
 } nap_line;
 
@@ -284,7 +284,7 @@ void nap_bwshare_begin(void);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
-void nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends);
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends);
 void nap_bwshare_settle(nap_handle *h);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);

@@ -304,7 +304,6 @@ static int run(nap_handle *h)
 
     if (line)
         line->now = h;
-    h->watched = 1;
     if (h->first->connection->master)       /* before any of the script's: it goes behind them */
         apr_pool_cleanup_register(h->first->pool, &h->access, leave_late, apr_pool_cleanup_null);
     h->holds = 1;
@@ -497,18 +496,21 @@ static int lasts(const nap_handle *h)
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
  * here (bodies have been read by now), or is not to be waited for. */
-static void watch_permit(nap_handle *h, int end)
+static void watch_permit(nap_line *line, int end)
 {
+    nap_handle *h = line->now;
+
     if (end && h->sent <= SHORT) {      /* its worker is as good as free */
-        h->watched = h->holds = 0;
+        line->now = NULL;
+        h->holds = 0;
         nap_the_core->leave(&h->access);
     }
     else if (end || lasts(h)) {
-        h->watched = 0;
+        line->now = NULL;
         h->detached = 1;
         nap_the_core->detach(&h->access);
     }
-    else if (h->passes == 1) {
+    else if (h->passes++ == 1) {
         nap_the_core->first_byte(&h->access);
     }
 }
@@ -517,17 +519,23 @@ static void watch_permit(nap_handle *h, int end)
 static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
-    nap_handle *h = line->now;
+
+    watch_permit(line, ends(line->now, bb));
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* The same of an answer that its client is charged for, with a permit or without. */
+static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_line *line = f->ctx;
+    nap_handle *h = line->charged;
     apr_off_t before = h->sent;
     int end = ends(h, bb);
 
-    if (h->charged)
-        nap_bwshare_passes(h, bb, h->sent - before, end);
-    if (h->watched)
-        watch_permit(h, end);
-    h->passes++;
-    if (!h->watched && !h->charged)
-        line->now = NULL;
+    if (nap_bwshare_passes(h, bb, h->sent - before, end))
+        line->charged = NULL;
+    if (line->now)
+        watch_permit(line, end);
     return ap_pass_brigade(f->next, bb);
 }
 
@@ -536,6 +544,8 @@ static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     const nap_line *line = f->ctx;
 
+    if (line->charged)
+        return watch_charged(f, bb);
     return line->now ? watch(f, bb) : ap_pass_brigade(f->next, bb);
 }
 
@@ -601,6 +611,8 @@ static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
 
     if (line && line->now == h)
         line->now = NULL;
+    if (line && line->charged == h)
+        line->charged = NULL;
     if (h->charged)
         nap_bwshare_settle(h);
     if (h->holds)

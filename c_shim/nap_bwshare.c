@@ -407,16 +407,19 @@ static int begins(nap_handle *h, int ends)
     return ends;    /* over HTTP/1 the headers come by themselves, and the body at once behind them */
 }
 
-/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last. */
-void nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends)
+/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last. 1: no
+ * more is to come. */
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends)
 {
     nap_charge *c = &h->charge;
     apr_off_t left;
 
     if (length > PIECE)
         mark_pieces(c, h->first->connection, bb, length);
+    /* of HEAD and of what has no body this is all that tells the end */
+    ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (!c->begun && !begins(h, ends))
-        return;
+        return !h->charged;
     if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
         c->known = 1;
         charge_up_to(c, c->headers + h->sent - length + left);
@@ -426,6 +429,7 @@ void nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length,
     }
     if (ends && !c->progress)
         h->charged = 0;
+    return ends;
 }
 
 /* The request is over: an answer that was cut short was not as long as was thought. */
@@ -492,7 +496,7 @@ static void count(request_rec *r, nap_handle *h, nap_line *line)
     if (r->method_number == M_CONNECT)
         return;
     h->charged = 1;
-    line->now = h;
+    line->charged = h;
     if (r->connection->master)      /* its pool may go before its answer has */
         apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
 }

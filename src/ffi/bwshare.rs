@@ -347,6 +347,15 @@ impl Charged<'_> {
                 longer => (longer, Some(Reason::Network)),
             });
         }
+        Some(match self.v.wide {
+            0 => (Answer::Pass, None),
+            _ => self.enter_network(excused),
+        })
+    }
+
+    /// He has been charged himself.
+    #[inline(never)]
+    fn enter_network(&self, excused: bool) -> (Answer, Option<Reason>) {
         let network = self.network(|visit| {
             let answer = visit.stripe.enter(self.v.wide, visit.limits, visit.now_ns);
             if excused && answer != Answer::Pass {
@@ -360,10 +369,18 @@ impl Charged<'_> {
         match network {
             Some(answer @ Answer::Refuse { .. }) => {
                 self.own(|visit| visit.take_back(self.v.key));
-                Some((answer, Some(Reason::Network)))
+                (answer, Some(Reason::Network))
             }
-            _ => Some((Answer::Pass, None)),
+            _ => (Answer::Pass, None),
         }
+    }
+
+    #[inline(never)]
+    fn network_bytes(&self, bytes: i64) {
+        self.network(|visit| {
+            let (key, now_ns) = (self.v.wide, visit.now_ns);
+            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+        });
     }
 }
 
@@ -519,10 +536,9 @@ pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64) {
         // SAFETY: nap.h's promise.
         if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
             charged.own(|visit| visit.bytes(charged.v.key, bytes));
-            charged.network(|visit| {
-                let (key, now_ns) = (charged.v.wide, visit.now_ns);
-                visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
-            });
+            if charged.v.wide != 0 {
+                charged.network_bytes(bytes);
+            }
         }
     });
 }
