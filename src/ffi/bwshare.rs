@@ -24,7 +24,7 @@ use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule, Units};
 use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts, Stripe};
 use crate::bwshare::trace::Row;
-use crate::bwshare::visit::{Reason, Visit};
+use crate::bwshare::visit::{Reason, Visit, is_excused};
 use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::micros::Micros;
@@ -385,16 +385,10 @@ impl Charged<'_> {
 }
 
 impl Charged<'_> {
-    /// Do he and his network owe, with this request, no more than four times what they may, in each
-    /// kind of debt? A member of a session is let pass so far.
+    /// Do he and his network owe little enough for a member of a session?
     fn is_moderate(&self) -> bool {
-        const BEYOND: u64 = 4;
-        let passes = |visit: &mut Visit<'_>, key| {
-            let limits = visit.limits.beyond(BEYOND);
-            visit.stripe.answer(key, &limits, visit.now_ns) == Answer::Pass
-        };
-        self.own(|visit| passes(visit, self.v.key)) == Some(true)
-            && self.network(|visit| passes(visit, self.v.wide)) != Some(false)
+        self.own(|visit| visit.is_moderate(self.v.key)) == Some(true)
+            && self.network(|visit| visit.is_moderate(self.v.wide)) != Some(false)
     }
 
     /// Once in each test of the line the client counts.
@@ -511,15 +505,17 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
             return 0;
         };
         let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
-        let mut rooms = setup.rooms.iter().filter(in_room);
+        let rooms = || setup.rooms.iter().filter(in_room);
         // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
         // SAFETY: nap.h: q's strings are live for the call.
-        let excused = rooms
-            .clone()
-            .any(|own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) })
-            || charged.is_moderate()
-            // SAFETY: as above.
-            && rooms.any(|own| unsafe { is_member(q, process, setup, own) });
+        let prime = |own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) };
+        // SAFETY: as above.
+        let member = |own| unsafe { is_member(q, process, setup, own) };
+        let excused = is_excused(
+            || rooms().any(prime),
+            || charged.is_moderate(),
+            || rooms().any(member),
+        );
         if !excused {
             return 0;
         }

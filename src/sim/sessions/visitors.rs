@@ -63,6 +63,10 @@ impl Shop {
         let client = &mut self.clients[at];
         client.came.get_or_insert(now);
         let since = *client.since.get_or_insert(now);
+        if self.comes_later(at) {
+            return;
+        }
+        let client = &mut self.clients[at];
         if let Way::SessionLimit(most) = self.setup.way
             && client.page == 0
             && !client.inside
@@ -91,7 +95,7 @@ impl Shop {
             stand: Stand::Runs,
             met: Met::default(),
             ticket: client.ticket,
-            orphan: false,
+            orphan: client.robot,
         };
         let key = client.key;
         let patience = client.patience;
