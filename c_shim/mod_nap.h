@@ -148,6 +148,7 @@ typedef struct nap_handle {
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
     const char *form_length;
+    nap_charge *charge;              /* if charged or in_debt */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
@@ -160,8 +161,7 @@ typedef struct nap_handle {
     unsigned in_debt : 1;            /* refused for its client's debts */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
-    nap_access access;               /* from here on not cleared: most of its ticket, */
-    nap_charge charge;               /* and what is only there if charged or in_debt */
+    nap_access access;               /* last, as most of its ticket is not cleared */
 } nap_handle;
 
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each

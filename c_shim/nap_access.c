@@ -496,7 +496,7 @@ static int lasts(const nap_handle *h)
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
  * here (bodies have been read by now), or is not to be waited for. */
-static void watch_permit(nap_line *line, int end)
+static inline __attribute__((always_inline)) void watch_permit(nap_line *line, int end)
 {
     nap_handle *h = line->now;
 

@@ -399,9 +399,9 @@ static int begins(nap_handle *h, int ends)
         h->charged = r->status != HTTP_SWITCHING_PROTOCOLS;
         return 0;
     }
-    h->charge.begun = 1;
+    h->charge->begun = 1;
     if (r->connection->master) {
-        count_headers(&h->charge, r);
+        count_headers(h->charge, r);
         return 1;
     }
     return ends;    /* over HTTP/1 the headers come by themselves, and the body at once behind them */
@@ -411,7 +411,7 @@ static int begins(nap_handle *h, int ends)
  * more is to come. */
 int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends)
 {
-    nap_charge *c = &h->charge;
+    nap_charge *c = h->charge;
     apr_off_t left;
 
     if (length > PIECE)
@@ -435,7 +435,7 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
 /* The request is over: an answer that was cut short was not as long as was thought. */
 void nap_bwshare_settle(nap_handle *h)
 {
-    nap_charge *c = &h->charge;
+    nap_charge *c = h->charge;
     int64_t sent = c->headers + h->sent;
 
     h->charged = 0;
@@ -456,7 +456,7 @@ static apr_status_t settle_late(void *data)
 /* Waiting is told by Retry-After and by a page, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
-    nap_visit *v = &h->charge.visit;
+    nap_visit *v = &h->charge->visit;
     const nap_bwshare *own = nap_dir_of(r)->bwshare;
     nap_request q;
     int status;
@@ -477,7 +477,7 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 /* Refused, but perhaps not to be: a ticket in its prime window, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
-    nap_visit *v = &h->charge.visit;
+    nap_visit *v = &h->charge->visit;
     nap_str why = nap_the_core->bw_debt_name(v);
     const nap_room *room = nap_dir_of(r)->room;
     nap_request q;
@@ -516,13 +516,14 @@ static int bwshare_access(request_rec *r)
     if ((all && all->exempt && is_exempt(r, all)) || (own && own->exempt && is_exempt(r, own)))
         return DECLINED;
     h = nap_handle_make(r);
-    memset(&h->charge, 0, sizeof h->charge);
-    h->charge.visit.limits = by->index;
-    h->charge.visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
+    h->charge = apr_palloc(r->pool, sizeof *h->charge);
+    memset(h->charge, 0, sizeof *h->charge);
+    h->charge->visit.limits = by->index;
+    h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
     address(client, r->useragent_addr);
-    if (nap_the_core->bw_enter(&h->charge.visit, &line->client, client) && !may_pass(r, h))
+    if (nap_the_core->bw_enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);
-    if (h->charge.visit.key)
+    if (h->charge->visit.key)
         count(r, h, line);
     return DECLINED;
 }
@@ -534,7 +535,7 @@ static int bwshare_late(request_rec *r)
 
     if (!h || !h->in_debt || r->prev)
         return DECLINED;
-    return h->charge.visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge.visit.status;
+    return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
 }
 
 static void hook_in(void)
@@ -557,8 +558,8 @@ int nap_bwshare_page(request_rec *r)
         return r->prev && r->prev->status != HTTP_OK ? r->prev->status : HTTP_NOT_FOUND;
     bb = nap_page_open(r);
     nap_request_fill(&q, (nap_handle *)h, r);
-    nap_the_core->bw_page(&h->charge.visit, &q);
-    r->status = (int)h->charge.visit.status;
+    nap_the_core->bw_page(&h->charge->visit, &q);
+    r->status = (int)h->charge->visit.status;
     r->status_line = NULL;
     return nap_page_answer(r, bb);
 }
