@@ -11,8 +11,8 @@ module AP_MODULE_DECLARE_DATA nap_module = {
     STANDARD20_MODULE_STUFF,
     nap_dir_create,
     nap_dir_merge,
-    NULL,              /* what holds for the server is in nap_the_site */
-    NULL,
+    NULL,              /* what holds for the whole server is in nap_the_site; */
+    nap_bwshare_server_merge,       /* and here what a virtual host may have its own of */
     nap_directives,
     nap_hooks,
     AP_MODULE_FLAG_NONE

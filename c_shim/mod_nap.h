@@ -119,10 +119,21 @@ typedef struct nap_dir {
     int engine;
     int ticket_status;
     const nap_own_page *own_page;
-    struct nap_bwshare *bwshare;     /* nap_bwshare.c */
+    struct nap_bwshare *bwshare;     /* nap_bwshare.c; the server's own is not here */
     const struct nap_event *event;   /* nap_telepoll.c */
     struct nap_oxthas *oxthas;       /* nap_balancer.c */
 } nap_dir;
+
+/* What a request is charged to its client: nap_bwshare.c. */
+typedef struct nap_charge {
+    nap_visit visit;
+    int64_t charged;                 /* bytes, so far */
+    int64_t headers;                 /* of HTTP/2, which packs them behind us; else 0 */
+    int64_t marked;                  /* bytes that have marks between them */
+    struct progress *progress;       /* what those say; NULL: there are none */
+    int begun;                       /* the headers have passed */
+    int known;                       /* all of the answer was charged at its start */
+} nap_charge;
 
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
@@ -137,7 +148,7 @@ typedef struct nap_handle {
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
     const char *form_length;
-    nap_visit *bwshare;              /* refused for its client's debts; NULL: not so */
+    nap_charge *charge;              /* if charged or in_debt */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
@@ -146,10 +157,20 @@ typedef struct nap_handle {
     unsigned entered : 1;            /* the core has decided */
     unsigned holds : 1;              /* a permit, or at least its worker: `leave` is still to come */
     unsigned detached : 1;           /* its permit is back, its worker still busy */
+    unsigned charged : 1;            /* its client is, and for its bytes as they pass */
+    unsigned in_debt : 1;            /* refused for its client's debts */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
     nap_access access;               /* last, as most of its ticket is not cleared */
 } nap_handle;
+
+/* What a connection's filter looks at. It stays for the connection's life: adding one to each
+ * request would cost as much as everything else here together. */
+typedef struct nap_line {
+    nap_handle *now;        /* the access whose answer passes, its permit not back; NULL: none */
+    nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
+    nap_client client;      /* who asked here last */
+} nap_line;
 
 /* The core, and the site. core NULL: nothing works, everything passes. */
 extern const nap_core *nap_the_core;
@@ -171,10 +192,22 @@ static inline nap_handle *nap_handle_at(const request_rec *r)
     return ap_get_module_config(r->request_config, &nap_module);
 }
 
+static inline nap_line *nap_line_of(const conn_rec *c)
+{
+    return ap_get_module_config(c->conn_config, &nap_module);
+}
+
 static inline request_rec *nap_first(request_rec *r)
 {
     while (r->prev)
         r = r->prev;
+    return r;
+}
+
+static inline const request_rec *nap_last(const request_rec *r)
+{
+    while (r->next)
+        r = r->next;
     return r;
 }
 
@@ -241,6 +274,7 @@ int nap_control_handler(request_rec *r);
 
 /* nap_bwshare.c */
 extern const char nap_bwshare_page_name[];
+void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add);
 struct nap_bwshare *nap_bwshare_merge(apr_pool_t *p, struct nap_bwshare *b, struct nap_bwshare *a);
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
 const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg);
@@ -250,6 +284,8 @@ void nap_bwshare_begin(void);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends);
+void nap_bwshare_settle(nap_handle *h);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);
 

@@ -265,7 +265,7 @@ typedef struct nap_access {
 #define NAP_BW_DRY 1u           /* shim sets: DryRun */
 #define NAP_BW_EXCUSED 2u       /* shim sets: charged but never refused */
 
-/* A request that is charged to a client; lives on its pool, zeroed by the shim. */
+/* A request that is charged to a client; lives as long as it, zeroed by the shim. */
 typedef struct nap_visit {
     uint32_t limits;      /* shim sets: index from bw_limits */
     uint32_t flags;       /* shim sets: NAP_BW_* */
@@ -277,6 +277,17 @@ typedef struct nap_visit {
     uint32_t lowered[3];  /* core's own: the horizons' rates as it began, in millionths off */
     uint32_t spare;
 } nap_visit;
+
+/* Who asked on a connection last, so that he is told from his address once; lives with the
+ * connection, zeroed by the shim, the core's own. */
+typedef struct nap_client {
+    uint8_t address[16];
+    uint8_t prefix[16];   /* of it, that is the client */
+    uint32_t bits;
+    uint32_t limits;      /* index + 1 of those he is charged by; 0: nobody has asked */
+    uint64_t key;
+    uint64_t wide;
+} nap_client;
 
 /* What a poll is told. */
 typedef struct nap_poll {
@@ -528,8 +539,8 @@ typedef struct nap_core {
     uint32_t (*bw_limits)(const nap_bw_conf *conf, nap_str host);
     /* all are there; logs what the tables hold. 0: there are no tables, nobody is charged */
     int (*bw_start)(void);
-    /* a request of this client: charged. 1: he is to be refused */
-    int (*bw_enter)(nap_visit *v, const uint8_t client[16]);
+    /* a request of this address on the connection of `last`: charged. 1: it is to be refused */
+    int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
     /* refused by bw_enter, but he carries a ticket of this room in its prime window, which nobody has
      * used; or he is in a session of it (NAP_NONE: of any) and owes at most four times the maximum:
      * charged all the same. 1: so it is, let him pass */

@@ -24,17 +24,6 @@
 
 static ap_filter_rec_t *watch_filter;
 
-/* What a connection's filter looks at. It stays for the connection's life: adding one to each
- * request would cost as much as everything else here together. */
-typedef struct nap_line {
-    nap_handle *now;        /* the access whose answer passes, its permit not back; NULL: none */
-} nap_line;
-
-static nap_line *line_of(const conn_rec *c)
-{
-    return ap_get_module_config(c->conn_config, &nap_module);
-}
-
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
 /* The handle at r; one is made if there is none. */
@@ -195,11 +184,8 @@ static apr_status_t leave_late(void *access)
 static void end(nap_handle *h)
 {
     conn_rec *c = h->first->connection;
-    nap_line *line = line_of(c);
 
     h->holds = 0;
-    if (line && line->now == h)
-        line->now = NULL;
     if (h->detached || !c->aborted)
         nap_the_core->leave(&h->access);
     else if (!c->master)
@@ -314,7 +300,7 @@ static int gone(request_rec *r)
 
 static int run(nap_handle *h)
 {
-    nap_line *line = line_of(h->first->connection);
+    nap_line *line = nap_line_of(h->first->connection);
 
     if (line)
         line->now = h;
@@ -474,13 +460,6 @@ int nap_access_late(request_rec *r)
 
 /* ---- The answer ------------------------------------------------------------------------------- */
 
-static const request_rec *nap_last(const request_rec *r)
-{
-    while (r->next)
-        r = r->next;
-    return r;
-}
-
 static int is_event_stream(const request_rec *r)
 {
     return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
@@ -516,13 +495,10 @@ static int lasts(const nap_handle *h)
 }
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for. Out of line: much of what passes
- * is nobody's. */
-static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
+ * here (bodies have been read by now), or is not to be waited for. */
+static inline __attribute__((always_inline)) void watch_permit(nap_line *line, int end)
 {
-    nap_line *line = f->ctx;
     nap_handle *h = line->now;
-    int end = ends(h, bb);
 
     if (end && h->sent <= SHORT) {      /* its worker is as good as free */
         line->now = NULL;
@@ -537,6 +513,29 @@ static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_b
     else if (h->passes++ == 1) {
         nap_the_core->first_byte(&h->access);
     }
+}
+
+/* Out of line: much of what passes is nobody's. */
+static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_line *line = f->ctx;
+
+    watch_permit(line, ends(line->now, bb));
+    return ap_pass_brigade(f->next, bb);
+}
+
+/* The same of an answer that its client is charged for, with a permit or without. */
+static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    nap_line *line = f->ctx;
+    nap_handle *h = line->charged;
+    apr_off_t before = h->sent;
+    int end = ends(h, bb);
+
+    if (nap_bwshare_passes(h, bb, h->sent - before, end))
+        line->charged = NULL;
+    if (line->now)
+        watch_permit(line, end);
     return ap_pass_brigade(f->next, bb);
 }
 
@@ -545,6 +544,8 @@ static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     const nap_line *line = f->ctx;
 
+    if (line->charged)
+        return watch_charged(f, bb);
     return line->now ? watch(f, bb) : ap_pass_brigade(f->next, bb);
 }
 
@@ -606,6 +607,14 @@ static void notes(request_rec *r, const nap_handle *h)
 
 static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
 {
+    nap_line *line = nap_line_of(r->connection);
+
+    if (line && line->now == h)
+        line->now = NULL;
+    if (line && line->charged == h)
+        line->charged = NULL;
+    if (h->charged)
+        nap_bwshare_settle(h);
     if (h->holds)
         end(h);
     if (h->noted)
@@ -618,5 +627,5 @@ int nap_access_end(request_rec *r)
 {
     nap_handle *h = nap_handle_at(r);
 
-    return h && (h->holds || h->noted) ? end_told(r, h) : DECLINED;
+    return h && (h->holds || h->noted || h->charged) ? end_told(r, h) : DECLINED;
 }

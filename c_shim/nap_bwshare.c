@@ -1,17 +1,18 @@
 /* nap_bwshare.c: mod_bwshare: per-client debts in files and bytes.
  *
  * A client's first request of a chain is charged one file in access_checker, before a costly login,
- * and refused there if he owes too much. Bytes are counted behind the content filters, headers
- * included: an answer of known length is charged when its headers pass and corrected when the
- * request's pool goes, others brigade by brigade, so that parallel downloads cannot slip through.
+ * and refused there if he owes too much. Bytes are counted by the connection's filter
+ * (nap_access.c), headers included: an answer of known length is charged when its body begins and
+ * corrected when the request ends, others brigade by brigade, so that parallel downloads cannot
+ * slip through.
  * A brigade may hold a whole download of which nothing has been sent yet: marks between its pieces
  * tell how far it came.
  *
  * The hooks are registered while the configuration is read, by the first `BwShare On`: a site that
- * does not use this pays nothing.
+ * does not use this pays nothing. What is set for the server or a virtual host stays there and is
+ * looked at beside a directory's: merged into it, it would be merged anew with every request.
  */
 #include <mod_core.h>
-#include <util_filter.h>
 
 #include "mod_nap.h"
 
@@ -27,35 +28,23 @@ typedef struct limits {
     const ap_directive_t *where;    /* the last that set any */
 } limits;
 
-/* Per directory. Unset: NULL or NAP_UNSET. */
+/* Of the server, a virtual host or a directory. Unset: NULL or NAP_UNSET. */
 typedef struct nap_bwshare {
     int engine;
     int status;
     apr_array_header_t *exempt;     /* of const ap_expr_info_t * */
-    limits *limits;
+    limits *limits;                 /* a directory has none */
 } nap_bwshare;
 
 /* What an answer's marks say; lives with the connection: the last of them may go after the request. */
-typedef struct progress {
+struct progress {
     const conn_rec *c;
     int64_t sent;                   /* up to the last mark that went on while the client was there */
-} progress;
-
-/* A request's answer as it passes. */
-typedef struct charge {
-    nap_visit visit;
-    int64_t charged;
-    int64_t passed;                 /* behind us, sent or not */
-    int64_t marked;                 /* of it, what has marks */
-    progress *progress;             /* NULL: nothing has */
-    unsigned begun : 1;
-    unsigned known : 1;             /* all of it has been charged at its start */
-} charge;
+};
 
 static limits server_limits;        /* where nobody sets any */
 static int used;                    /* a BwShare On or DryRun was read */
 static int works;                   /* there are tables to write to */
-static ap_filter_rec_t *count_filter;
 
 static void hook_in(void);
 
@@ -75,18 +64,27 @@ int nap_bwshare_used(void)
     return used;
 }
 
-static nap_bwshare *settings(cmd_parms *cmd, void *conf)
+static nap_bwshare *of_server(const server_rec *s)
 {
-    nap_dir *dir = nap_dir_set(cmd, conf);
-
-    if (!dir->bwshare) {
-        dir->bwshare = apr_pcalloc(cmd->pool, sizeof *dir->bwshare);
-        dir->bwshare->engine = dir->bwshare->status = NAP_UNSET;
-    }
-    return dir->bwshare;
+    return ap_get_module_config(s->module_config, &nap_module);
 }
 
-/* A virtual host's limits over the server's; within a request only one of the two has any. */
+static nap_bwshare *settings(cmd_parms *cmd, void *conf)
+{
+    nap_bwshare *own = cmd->path ? nap_dir_set(cmd, conf)->bwshare : of_server(cmd->server);
+
+    if (own)
+        return own;
+    own = apr_pcalloc(cmd->pool, sizeof *own);
+    own->engine = own->status = NAP_UNSET;
+    if (cmd->path)
+        nap_dir_set(cmd, conf)->bwshare = own;
+    else
+        ap_set_module_config(cmd->server->module_config, &nap_module, own);
+    return own;
+}
+
+/* A virtual host's limits over the server's. */
 static limits *limits_merge(apr_pool_t *p, limits *b, limits *a)
 {
     limits *both;
@@ -115,6 +113,11 @@ nap_bwshare *nap_bwshare_merge(apr_pool_t *p, nap_bwshare *b, nap_bwshare *a)
         both->exempt = apr_array_append(p, b->exempt, a->exempt);
     both->limits = nap_the_core ? limits_merge(p, b->limits, a->limits) : a->limits;
     return both;
+}
+
+void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add)
+{
+    return nap_bwshare_merge(p, base, add);
 }
 
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
@@ -205,8 +208,8 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
     int rc = OK;
 
     for (server_rec *host = s; host; host = host->next) {
-        const nap_dir *dir = ap_get_module_config(host->lookup_defaults, &nap_module);
-        const limits *own = dir && dir->bwshare ? dir->bwshare->limits : NULL;
+        const nap_bwshare *set = of_server(host);
+        const limits *own = set ? set->limits : NULL;
 
         if (own && nap_the_core->conf_bw_check(&own->conf, err))
             rc = nap_complain(host, p, own->where, err);
@@ -219,16 +222,13 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
 /* Limits have an index before anybody is charged by them. */
 void nap_bwshare_start(server_rec *s)
 {
-    nap_dir *main_dir = ap_get_module_config(s->lookup_defaults, &nap_module);
-
     if (!used)
         return;
     /* where the main server has some, its virtual hosts have them too */
-    if (!main_dir || !main_dir->bwshare || !main_dir->bwshare->limits)
+    if (!of_server(s) || !of_server(s)->limits)
         server_limits.index = nap_the_core->bw_limits(&server_limits.conf, nap_str_of(""));
     for (server_rec *host = s; host; host = host->next) {
-        nap_dir *dir = ap_get_module_config(host->lookup_defaults, &nap_module);
-        limits *own = dir && dir->bwshare ? dir->bwshare->limits : NULL;
+        limits *own = of_server(host) ? of_server(host)->limits : NULL;
 
         if (own && own->index == NAP_NONE)
             own->index = nap_the_core->bw_limits(&own->conf, nap_str_of(
@@ -253,6 +253,11 @@ static NAP_SELDOM int is_exempt(request_rec *r, const nap_bwshare *own)
     return 0;
 }
 
+static const limits *limits_of(const nap_bwshare *server)
+{
+    return server && server->limits ? server->limits : &server_limits;
+}
+
 static void address(uint8_t out[16], const apr_sockaddr_t *a)
 {
     memset(out, 0, 16);
@@ -267,19 +272,6 @@ static void address(uint8_t out[16], const apr_sockaddr_t *a)
 #endif
 }
 
-/* The request is over: an answer that was cut short was not as long as was thought. */
-static apr_status_t settle(void *data)
-{
-    charge *c = data;
-    int64_t sent = c->passed;
-
-    if (c->progress)
-        sent += c->progress->sent - c->marked;
-    if (sent != c->charged)
-        nap_the_core->bw_bytes(&c->visit, sent - c->charged);
-    return APR_SUCCESS;
-}
-
 /* ---- Marks between the pieces of a long brigade ---- */
 
 enum {
@@ -288,7 +280,7 @@ enum {
 };
 
 typedef struct mark {
-    progress *of;
+    struct progress *of;
     int64_t length;                 /* of what lies before it */
 } mark;
 
@@ -316,7 +308,7 @@ static const apr_bucket_type_t mark_type = {
     apr_bucket_split_notimpl, apr_bucket_copy_notimpl
 };
 
-static void mark_behind(apr_bucket *last, progress *of, int64_t length)
+static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
 {
     apr_bucket *b = apr_bucket_alloc(sizeof *b, last->list);
     mark *m = apr_bucket_alloc(sizeof *m, last->list);
@@ -334,7 +326,7 @@ static void mark_behind(apr_bucket *last, progress *of, int64_t length)
 }
 
 /* HTTP/2 carries its buckets to another connection and leaves such ones behind. */
-static NAP_SELDOM void mark_pieces(charge *c, conn_rec *conn, apr_bucket_brigade *bb,
+static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb,
                                    int64_t length)
 {
     int64_t piece = 0, most = length / MARKS > PIECE ? length / MARKS : PIECE;
@@ -368,14 +360,14 @@ static int table_size(void *sum, const char *key, const char *value)
     return 1;
 }
 
-static NAP_SELDOM void count_headers(charge *c, const request_rec *r)
+static NAP_SELDOM void count_headers(nap_charge *c, const request_rec *r)
 {
-    apr_table_do(table_size, &c->passed, r->headers_out, NULL);
-    apr_table_do(table_size, &c->passed, r->err_headers_out, NULL);
+    apr_table_do(table_size, &c->headers, r->headers_out, NULL);
+    apr_table_do(table_size, &c->headers, r->err_headers_out, NULL);
 }
 
-/* The length of all that will be sent, behind what has been; -1: not known. */
-static apr_off_t length_known(request_rec *r)
+/* The length of all that will be sent behind the headers; -1: not known. */
+static apr_off_t length_known(const request_rec *r)
 {
     const char *length = apr_table_get(r->headers_out, "Content-Length");
     apr_off_t n = 0;
@@ -390,52 +382,92 @@ static apr_off_t length_known(request_rec *r)
     return *length ? -1 : n;
 }
 
-/* Behind the content filters and the headers, in front of chunking and TLS. */
-static apr_status_t count(ap_filter_t *f, apr_bucket_brigade *bb)
+static void charge_up_to(nap_charge *c, int64_t sent)
 {
-    charge *c = f->ctx;
-    int first = !c->begun;
-    int64_t headers = 0, before;
+    if (sent != c->charged)
+        nap_the_core->bw_bytes(&c->visit, sent - c->charged);
+    c->charged = sent;
+}
+
+/* The answer's first brigade, or an interim one's. 1: there is something to be charged. */
+static int begins(nap_handle *h, int ends)
+{
+    const request_rec *r = nap_last(h->first);
+
+    if (ap_is_HTTP_INFO(r->status)) {
+        /* what flows through a connection that has switched protocols is not counted */
+        h->charged = r->status != HTTP_SWITCHING_PROTOCOLS;
+        return 0;
+    }
+    h->charge->begun = 1;
+    if (r->connection->master) {
+        count_headers(h->charge, r);
+        return 1;
+    }
+    return ends;    /* over HTTP/1 the headers come by themselves, and the body at once behind them */
+}
+
+/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last. 1: no
+ * more is to come. */
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends)
+{
+    nap_charge *c = h->charge;
     apr_off_t left;
 
-    if (first) {
-        c->begun = 1;
-        if (f->r->connection->master)
-            count_headers(c, f->r);
-        headers = c->passed;
-    }
-    before = c->passed;
-    for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
-         b = APR_BUCKET_NEXT(b))
-        if (b->length != (apr_size_t)-1)
-            c->passed += b->length;
-    if (c->passed - before > PIECE)
-        mark_pieces(c, f->r->connection, bb, c->passed - before);
-    if (first && (left = length_known(f->r)) >= 0) {
-        /* over HTTP/1 the headers come by themselves */
+    if (length > PIECE)
+        mark_pieces(c, h->first->connection, bb, length);
+    /* of HEAD and of what has no body this is all that tells the end */
+    ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
+    if (!c->begun && !begins(h, ends))
+        return !h->charged;
+    if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
         c->known = 1;
-        c->charged = (headers ? headers : c->passed) + left;
-        nap_the_core->bw_bytes(&c->visit, c->charged);
+        charge_up_to(c, c->headers + h->sent - length + left);
     }
-    else if (!c->known && c->passed > c->charged) {
-        nap_the_core->bw_bytes(&c->visit, c->passed - c->charged);
-        c->charged = c->passed;
+    else if (ends || !c->known) {
+        charge_up_to(c, c->headers + h->sent);
     }
-    return ap_pass_brigade(f->next, bb);
+    if (ends && !c->progress)
+        h->charged = 0;
+    return ends;
+}
+
+/* The request is over: an answer that was cut short was not as long as was thought. */
+void nap_bwshare_settle(nap_handle *h)
+{
+    nap_charge *c = h->charge;
+    int64_t sent = c->headers + h->sent;
+
+    h->charged = 0;
+    if (c->progress)
+        sent += c->progress->sent - c->marked;
+    charge_up_to(c, sent);
+}
+
+static apr_status_t settle_late(void *data)
+{
+    nap_handle *h = data;
+
+    if (h->charged)
+        nap_bwshare_settle(h);
+    return APR_SUCCESS;
 }
 
 /* Waiting is told by Retry-After and by a page, unless the site has an ErrorDocument of its own. */
-static NAP_SELDOM int refuse(request_rec *r, const nap_bwshare *own, charge *c)
+static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
-    nap_handle *h = nap_handle_make(r);
+    nap_visit *v = &h->charge->visit;
+    const nap_bwshare *own = nap_dir_of(r)->bwshare;
     nap_request q;
     int status;
 
-    c->visit.status = own->status == NAP_UNSET ? HTTP_TOO_MANY_REQUESTS : own->status;
-    status = c->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)c->visit.status;
-    h->bwshare = &c->visit;
+    if (!own || own->status == NAP_UNSET)
+        own = of_server(r->server);
+    v->status = own && own->status != NAP_UNSET ? own->status : HTTP_TOO_MANY_REQUESTS;
+    status = v->status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)v->status;
+    h->in_debt = 1;
     nap_request_fill(&q, h, r);
-    nap_the_core->bw_refusal(&c->visit, &q);
+    nap_the_core->bw_refusal(v, &q);
     if (!ap_response_code_string(r, ap_index_of_response(status)))
         ap_custom_response(r, status, apr_pstrcat(r->pool, nap_the_site->ticket_path, "/",
                                                   nap_bwshare_page_name, NULL));
@@ -443,46 +475,56 @@ static NAP_SELDOM int refuse(request_rec *r, const nap_bwshare *own, charge *c)
 }
 
 /* Refused, but perhaps not to be: a ticket in its prime window, DryRun. */
-static NAP_SELDOM int may_pass(request_rec *r, charge *c)
+static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
-    nap_str why = nap_the_core->bw_debt_name(&c->visit);
+    nap_visit *v = &h->charge->visit;
+    nap_str why = nap_the_core->bw_debt_name(v);
     const nap_room *room = nap_dir_of(r)->room;
     nap_request q;
 
     apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
-    if (c->visit.flags & NAP_BW_DRY)
+    if (v->flags & NAP_BW_DRY)
         return 1;
-    nap_request_fill(&q, nap_handle_make(r), r);
-    return nap_the_core->bw_excuse(&c->visit, &q, room && room->index >= 0
+    nap_request_fill(&q, h, r);
+    return nap_the_core->bw_excuse(v, &q, room && room->index >= 0
                                    ? (uint32_t)room->index : NAP_NONE);
+}
+
+/* Let in: his bytes are counted as they pass. A tunnel's do not pass as an answer. */
+static void count(request_rec *r, nap_handle *h, nap_line *line)
+{
+    if (r->method_number == M_CONNECT)
+        return;
+    h->charged = 1;
+    line->charged = h;
+    if (r->connection->master)      /* its pool may go before its answer has */
+        apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
 }
 
 /* access_checker: of a chain of redirects the first request only. */
 static int bwshare_access(request_rec *r)
 {
-    const nap_bwshare *own = nap_dir_of(r)->bwshare;
-    const nap_handle *h;
-    const limits *by;
+    const nap_bwshare *all = of_server(r->server), *own = nap_dir_of(r)->bwshare;
+    int engine = own && own->engine != NAP_UNSET ? own->engine : all ? all->engine : BW_OFF;
+    nap_line *line = nap_line_of(r->connection);
+    const limits *by = limits_of(all);
     uint8_t client[16];
-    charge *c;
+    nap_handle *h;
 
-    if (!own || own->engine <= BW_OFF || !works || r->main || r->prev)
+    if (engine <= BW_OFF || !works || !line || r->main || r->prev || by->index == NAP_NONE)
         return DECLINED;
-    by = own->limits ? own->limits : &server_limits;
-    if (by->index == NAP_NONE || (own->exempt && is_exempt(r, own)))
+    if ((all && all->exempt && is_exempt(r, all)) || (own && own->exempt && is_exempt(r, own)))
         return DECLINED;
-    h = nap_handle_at(r);
-    c = apr_pcalloc(r->pool, sizeof *c);
-    c->visit.limits = by->index;
-    c->visit.flags = (own->engine == BW_DRY_RUN ? NAP_BW_DRY : 0) |
-                     (h && h->page ? NAP_BW_EXCUSED : 0);
+    h = nap_handle_make(r);
+    h->charge = apr_palloc(r->pool, sizeof *h->charge);
+    memset(h->charge, 0, sizeof *h->charge);
+    h->charge->visit.limits = by->index;
+    h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
     address(client, r->useragent_addr);
-    if (nap_the_core->bw_enter(&c->visit, client) && !may_pass(r, c))
-        return refuse(r, own, c);
-    if (c->visit.key) {
-        ap_add_output_filter_handle(count_filter, c, r, r->connection);
-        apr_pool_cleanup_register(r->pool, c, settle, apr_pool_cleanup_null);
-    }
+    if (nap_the_core->bw_enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
+        return refuse(r, h);
+    if (h->charge->visit.key)
+        count(r, h, line);
     return DECLINED;
 }
 
@@ -491,9 +533,9 @@ static int bwshare_late(request_rec *r)
 {
     const nap_handle *h = nap_handle_at(r);
 
-    if (!h || !h->bwshare || r->prev)
+    if (!h || !h->in_debt || r->prev)
         return DECLINED;
-    return h->bwshare->status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->bwshare->status;
+    return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
 }
 
 static void hook_in(void)
@@ -501,7 +543,6 @@ static void hook_in(void)
     ap_hook_fixups(bwshare_late, NULL, NULL, APR_HOOK_REALLY_FIRST);
     ap_hook_check_access(bwshare_access, NULL, NULL, APR_HOOK_REALLY_FIRST,
                          AP_AUTH_INTERNAL_PER_CONF);
-    count_filter = ap_register_output_filter("BWSHARE", count, NULL, AP_FTYPE_PROTOCOL + 5);
 }
 
 /* ---- Handlers --------------------------------------------------------------------------------- */
@@ -513,12 +554,12 @@ int nap_bwshare_page(request_rec *r)
     apr_bucket_brigade *bb;
     nap_request q;
 
-    if (!h || !h->bwshare)
+    if (!h || !h->in_debt)
         return r->prev && r->prev->status != HTTP_OK ? r->prev->status : HTTP_NOT_FOUND;
     bb = nap_page_open(r);
     nap_request_fill(&q, (nap_handle *)h, r);
-    nap_the_core->bw_page(h->bwshare, &q);
-    r->status = (int)h->bwshare->status;
+    nap_the_core->bw_page(&h->charge->visit, &q);
+    r->status = (int)h->charge->visit.status;
     r->status_line = NULL;
     return nap_page_answer(r, bb);
 }
@@ -541,8 +582,7 @@ static NAP_SELDOM int statistics(request_rec *r, int trace)
 /* What the visitor himself owes by the limits that hold here. */
 static NAP_SELDOM int mine(request_rec *r)
 {
-    const nap_bwshare *own = nap_dir_of(r)->bwshare;
-    const limits *by = own && own->limits ? own->limits : &server_limits;
+    const limits *by = limits_of(of_server(r->server));
     apr_bucket_brigade *bb;
     nap_request q;
 

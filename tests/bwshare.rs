@@ -165,6 +165,45 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
     });
 }
 
+/// Behind a proxy, which asks for several before it reads: each answer is one client's, as it is sent.
+#[test]
+fn clients_who_share_a_connection_are_each_charged_what_is_sent_to_them() {
+    for_each_mpm(|mpm| {
+        let httpd = site(LIMITS).config("KeepAlive On").mpm(mpm).start();
+        let ask = |what: &str, client: u8, head: &str| {
+            format!(
+                "{what} HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.{client}\r\n{head}\r\n"
+            )
+        };
+        let asked = [
+            ask("HEAD /large.bin", 1, ""),
+            ask("GET /page.html", 2, ""),
+            ask("GET /cgi-bin/slowly", 1, ""),
+            ask("GET /large.bin", 3, "Connection: close\r\n"),
+        ];
+        let mut stream = httpd.connect();
+        stream.write_all(asked.concat().as_bytes()).expect("sent");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("four answers");
+        let behind = |from: usize, end: &[u8]| {
+            let at = all[from..].windows(end.len()).position(|here| here == end);
+            from + at.expect("it ends") + end.len()
+        };
+        let head = behind(0, b"\r\n\r\n");
+        let page = behind(head, b"\r\n\r\n") + 700;
+        let program = behind(page, b"\r\n0\r\n\r\n");
+        for (client, bytes) in [
+            ("192.0.2.1", head + program - page),
+            ("192.0.2.2", page - head),
+            ("192.0.2.3", all.len() - program),
+        ] {
+            httpd::wait_until("it is over", Duration::from_secs(10), || {
+                trace(&httpd, client)["bytes"] == bytes
+            });
+        }
+    });
+}
+
 /// Nobody reads on: what is charged is what has left the server, not all that was to come.
 #[test]
 fn an_aborted_download_is_charged_as_far_as_it_came() {

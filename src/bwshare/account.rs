@@ -76,8 +76,9 @@ impl Account {
     }
 
     /// So many bytes; below zero: fewer were sent than were charged.
+    #[inline]
     pub fn charge_bytes(&mut self, limits: &Limits, bytes: i64, now_ns: u64) {
-        let cost_ns = limits.bytes.cost_ns(bytes.unsigned_abs() as f64);
+        let cost_ns = limits.bytes.cost_ns((bytes as f64).abs());
         match bytes < 0 {
             true => self.give_back(BYTES, cost_ns),
             false => self.charge(BYTES, cost_ns, now_ns),

@@ -166,20 +166,18 @@ impl Stripe {
         self.enter_as(key, limits, now_ns, true)
     }
 
+    #[inline(always)]
     fn enter_as(&mut self, key: u64, limits: &Limits, now_ns: u64, counted: bool) -> Answer {
         let now = self.time(now_ns);
         let mut horizons = Answer::Pass;
         if !limits.horizons.is_empty() {
             horizons = self.horizons(key, &limits.horizons, now, counted);
         }
-        let at = self.find(key);
-        let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
-        let mut account = known;
-        let answer = account.enter_beside(horizons, limits, now);
-        if account != known {
-            self.keep(at, key, account, limits, now);
+        let enter = |account: &mut Account| account.enter_beside(horizons, limits, now);
+        match self.known(key) {
+            Some(account) => enter(account),
+            None => self.begin(key, limits, now, enter),
         }
-        answer
     }
 
     /// One more file, whatever the client owes.
@@ -199,19 +197,24 @@ impl Stripe {
     /// So many bytes more; below zero: fewer were sent than were charged.
     ///
     /// What he would be told if he asked for more now.
+    #[inline]
     pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> Answer {
-        let account = self.change(key, limits, now_ns, |account, now| {
-            account.charge_bytes(limits, bytes, now)
+        let answer = self.change(key, limits, now_ns, |account, now| {
+            account.charge_bytes(limits, bytes, now);
+            limits.answer(account, now)
         });
-        let answer = limits.answer(&account, self.latest_ns);
-        if limits.horizons.is_empty() {
-            return answer;
+        match limits.horizons.is_empty() {
+            true => answer,
+            false => answer.or_longer(self.charge_horizons(key, limits, bytes, now_ns)),
         }
-        let account = self.change(key | 1, limits, now_ns, |account, now| {
-            limits.horizons.charge(account, bytes, now)
-        });
-        let horizons = limits.horizons.answer(&account, self.latest_ns);
-        answer.or_longer(horizons)
+    }
+
+    #[inline(never)]
+    fn charge_horizons(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> Answer {
+        self.change(key | 1, limits, now_ns, |account, now| {
+            limits.horizons.charge(account, bytes, now);
+            limits.horizons.answer(account, now)
+        })
     }
 
     /// What the client would be told if he asked for a file now, which is not charged.
@@ -320,40 +323,55 @@ impl Stripe {
         }
     }
 
-    fn change(
+    #[inline(always)]
+    fn change<R>(
         &mut self,
         key: u64,
         limits: &Limits,
         now_ns: u64,
-        act: impl FnOnce(&mut Account, u64),
-    ) -> Account {
+        act: impl FnOnce(&mut Account, u64) -> R,
+    ) -> R {
         let now = self.time(now_ns);
-        let at = self.find(key);
-        let known = at.map_or(Account::EMPTY, |at| self.entry(at).account);
-        let mut account = known;
-        act(&mut account, now);
-        if account != known {
-            self.keep(at, key, account, limits, now);
+        match self.known(key) {
+            Some(account) => act(account, now),
+            None => self.begin(key, limits, now, |account| act(account, now)),
         }
-        account
     }
 
-    #[inline]
-    fn keep(&mut self, at: Option<At>, key: u64, account: Account, limits: &Limits, now: u64) {
-        let at = match at {
-            Some(at) => at,
-            None => self.place(key, limits, now),
-        };
-        *self.entry_mut(at) = Entry { key, account };
+    /// Who has no entry has one from now on, if there is anything to be kept.
+    #[inline(never)]
+    fn begin<R>(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        now: u64,
+        act: impl FnOnce(&mut Account) -> R,
+    ) -> R {
+        let mut account = Account::EMPTY;
+        let result = act(&mut account);
+        if account != Account::EMPTY {
+            let at = self.place(key, limits, now);
+            *self.entry_mut(at) = Entry { key, account };
+        }
+        result
     }
 
-    #[inline]
+    #[inline(always)]
+    fn known(&mut self, key: u64) -> Option<&mut Account> {
+        let at = self.find(key)?;
+        Some(&mut self.entry_mut(at).account)
+    }
+
+    #[inline(always)]
     fn find(&self, key: u64) -> Option<At> {
-        buckets_of(key).into_iter().find_map(|bucket| {
+        let way = |bucket: usize| {
             let ways = self.entries.get(bucket)?;
             let way = ways.iter().position(|entry| entry.key == key)?;
             Some((bucket, way))
-        })
+        };
+        // Most are in the first: where the other is costs more than to look.
+        let first = first_of(key);
+        way(first).or_else(|| way(second_of(key, first)))
     }
 
     /// Where a new client goes.
@@ -400,11 +418,19 @@ impl Stripe {
 
 /// The two buckets of a key, never the same.
 fn buckets_of(key: u64) -> [usize; 2] {
+    let first = first_of(key);
+    [first, second_of(key, first)]
+}
+
+fn first_of(key: u64) -> usize {
     let first = key as usize >> 1 & (BUCKETS - 1);
-    let step = 1 + (key as usize >> 8 & 0xffff) % (BUCKETS - 1);
     // A client's horizons lie one bucket further, not on top of its debts.
-    let first = first + (key & 1) as usize;
-    [first % BUCKETS, (first + step) % BUCKETS]
+    (first + (key & 1) as usize) % BUCKETS
+}
+
+fn second_of(key: u64, first: usize) -> usize {
+    let step = 1 + (key as usize >> 8 & 0xffff) % (BUCKETS - 1);
+    (first + step) % BUCKETS
 }
 
 /// How much of its maxima an account uses: what would be lost with it.

@@ -54,6 +54,19 @@ impl Reason {
     }
 }
 
+/// Is he let in all the same who owes too much? With a ticket in its prime window, whatever he owes; and
+/// the member of a session who is [moderate](Visit::is_moderate). Asked in this order.
+pub fn is_excused(
+    prime: impl FnOnce() -> bool,
+    moderate: impl FnOnce() -> bool,
+    member: impl FnOnce() -> bool,
+) -> bool {
+    prime() || (moderate() && member())
+}
+
+/// How many times the maxima the member of a session may owe.
+pub const BEYOND: u64 = 4;
+
 /// Where a client's request is charged; made under his stripe's lock.
 pub struct Visit<'a> {
     /// His stripe.
@@ -102,7 +115,14 @@ impl Visit<'_> {
         }
     }
 
-    /// He was not let in, but is for his ticket's sake.
+    /// Does he, or his network, owe with one more request no more than [`BEYOND`] times what he may, in
+    /// each kind of debt?
+    pub fn is_moderate(&mut self, key: u64) -> bool {
+        let limits = self.limits.beyond(BEYOND);
+        self.stripe.answer(key, &limits, self.now_ns) == Answer::Pass
+    }
+
+    /// He was not let in, but is for his ticket's or his session's sake.
     pub fn excuse(&mut self, key: u64) {
         self.stripe.charge_file(key, self.limits, self.now_ns);
         let count = &mut self.stripe.counts;

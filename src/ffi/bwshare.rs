@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use super::access::holds_prime;
 use super::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf,
-    nap_bw_directive, nap_request, nap_str, nap_visit,
+    nap_bw_directive, nap_client, nap_request, nap_str, nap_visit,
 };
 use super::guard::guard;
 use super::pages::{say_type, wall_now, wishes};
@@ -24,7 +24,7 @@ use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule, Units};
 use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts, Stripe};
 use crate::bwshare::trace::Row;
-use crate::bwshare::visit::{Reason, Visit};
+use crate::bwshare::visit::{Reason, Visit, is_excused};
 use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::micros::Micros;
@@ -281,16 +281,22 @@ struct Charged<'a> {
 }
 
 impl Charged<'_> {
+    #[inline]
     fn of(v: &nap_visit) -> Option<Charged<'_>> {
         let bw = in_force()?;
         let limit = bw.limits.get(v.limits as usize)?;
-        (v.key != 0).then(|| Charged {
+        (v.key != 0).then(|| Charged::by(bw, limit, v))
+    }
+
+    #[inline]
+    fn by<'a>(bw: &'static BwShare, limit: &'static Limit, v: &'a nap_visit) -> Charged<'a> {
+        Charged {
             bw,
             limit,
             v,
             now_ns: now_ns(),
             steered: limit.service.map(|_| steered(limit, v.lowered)),
-        })
+        }
     }
 
     #[inline]
@@ -341,6 +347,15 @@ impl Charged<'_> {
                 longer => (longer, Some(Reason::Network)),
             });
         }
+        Some(match self.v.wide {
+            0 => (Answer::Pass, None),
+            _ => self.enter_network(excused),
+        })
+    }
+
+    /// He has been charged himself.
+    #[inline(never)]
+    fn enter_network(&self, excused: bool) -> (Answer, Option<Reason>) {
         let network = self.network(|visit| {
             let answer = visit.stripe.enter(self.v.wide, visit.limits, visit.now_ns);
             if excused && answer != Answer::Pass {
@@ -354,24 +369,26 @@ impl Charged<'_> {
         match network {
             Some(answer @ Answer::Refuse { .. }) => {
                 self.own(|visit| visit.take_back(self.v.key));
-                Some((answer, Some(Reason::Network)))
+                (answer, Some(Reason::Network))
             }
-            _ => Some((Answer::Pass, None)),
+            _ => (Answer::Pass, None),
         }
+    }
+
+    #[inline(never)]
+    fn network_bytes(&self, bytes: i64) {
+        self.network(|visit| {
+            let (key, now_ns) = (self.v.wide, visit.now_ns);
+            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+        });
     }
 }
 
 impl Charged<'_> {
-    /// Do he and his network owe, with this request, no more than four times what they may, in each
-    /// kind of debt? A member of a session is let pass so far.
+    /// Do he and his network owe little enough for a member of a session?
     fn is_moderate(&self) -> bool {
-        const BEYOND: u64 = 4;
-        let passes = |visit: &mut Visit<'_>, key| {
-            let limits = visit.limits.beyond(BEYOND);
-            visit.stripe.answer(key, &limits, visit.now_ns) == Answer::Pass
-        };
-        self.own(|visit| passes(visit, self.v.key)) == Some(true)
-            && self.network(|visit| passes(visit, self.v.wide)) != Some(false)
+        self.own(|visit| visit.is_moderate(self.v.key)) == Some(true)
+            && self.network(|visit| visit.is_moderate(self.v.wide)) != Some(false)
     }
 
     /// Once in each test of the line the client counts.
@@ -399,22 +416,67 @@ fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
     }))
 }
 
-pub unsafe extern "C" fn bw_enter(v: *mut nap_visit, client: *const u8) -> c_int {
+/// Whose address this is; `last`: who asked there last.
+#[inline]
+fn client_of(
+    last: &mut nap_client,
+    address: [u8; 16],
+    limits: u32,
+    by: impl FnOnce() -> Client,
+) -> Client {
+    let is_known = last.limits == limits.wrapping_add(1) && last.address == address;
+    if !is_known {
+        meet(last, address, limits, by());
+    }
+    Client {
+        address: last.prefix,
+        bits: last.bits as u8,
+        key: last.key,
+        wide: (last.wide != 0).then_some(last.wide),
+    }
+}
+
+#[inline(never)]
+fn meet(last: &mut nap_client, address: [u8; 16], limits: u32, client: Client) {
+    *last = nap_client {
+        address,
+        prefix: client.address,
+        bits: client.bits.into(),
+        limits: limits.wrapping_add(1),
+        key: client.key,
+        wide: client.wide.unwrap_or(0),
+    };
+}
+
+pub unsafe extern "C" fn bw_enter(
+    v: *mut nap_visit,
+    last: *mut nap_client,
+    address: *const u8,
+) -> c_int {
     guard(0, || {
-        // SAFETY: nap.h: a live visit, and the 16 bytes of an address.
-        let given = unsafe { v.as_mut().zip(client.cast::<[u8; 16]>().as_ref()) };
-        let (Some((v, address)), Some(bw)) = (given, in_force()) else {
+        // SAFETY: nap.h: a live visit, the connection's client, and the 16 bytes of an address.
+        let given = unsafe {
+            (
+                v.as_mut(),
+                last.as_mut(),
+                address.cast::<[u8; 16]>().as_ref(),
+            )
+        };
+        let (Some(v), Some(last), Some(address)) = given else {
             return 0;
         };
+        let Some(bw) = in_force() else { return 0 };
         let Some(limit) = bw.limits.get(v.limits as usize) else {
             return 0;
         };
-        let client = Client::of(*address, limit.prefixes, limit.scope, &bw.secret);
+        let client = client_of(last, *address, v.limits, || {
+            Client::of(*address, limit.prefixes, limit.scope, &bw.secret)
+        });
         (v.key, v.wide) = (client.key, client.wide.unwrap_or(0));
         if let Some(service) = limit.service {
             v.lowered = bw.debts.lowered(service);
         }
-        let answered = Charged::of(v).and_then(|charged| charged.enter(&client));
+        let answered = Charged::by(bw, limit, v).enter(&client);
         let Some((answer, reason)) = answered else {
             v.key = 0; // no lock to be had: it passes, and nobody is charged
             return 0;
@@ -443,15 +505,17 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
             return 0;
         };
         let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
-        let mut rooms = setup.rooms.iter().filter(in_room);
+        let rooms = || setup.rooms.iter().filter(in_room);
         // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
         // SAFETY: nap.h: q's strings are live for the call.
-        let excused = rooms
-            .clone()
-            .any(|own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) })
-            || charged.is_moderate()
-            // SAFETY: as above.
-            && rooms.any(|own| unsafe { is_member(q, process, own) });
+        let prime = |own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) };
+        // SAFETY: as above.
+        let member = |own| unsafe { is_member(q, process, own) };
+        let excused = is_excused(
+            || rooms().any(prime),
+            || charged.is_moderate(),
+            || rooms().any(member),
+        );
         if !excused {
             return 0;
         }
@@ -468,10 +532,9 @@ pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64) {
         // SAFETY: nap.h's promise.
         if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
             charged.own(|visit| visit.bytes(charged.v.key, bytes));
-            charged.network(|visit| {
-                let (key, now_ns) = (charged.v.wide, visit.now_ns);
-                visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
-            });
+            if charged.v.wide != 0 {
+                charged.network_bytes(bytes);
+            }
         }
     });
 }

@@ -534,6 +534,27 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
+pub struct nap_client {
+    pub address: [u8; 16usize],
+    pub prefix: [u8; 16usize],
+    pub bits: u32,
+    pub limits: u32,
+    pub key: u64,
+    pub wide: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_client"][::std::mem::size_of::<nap_client>() - 56usize];
+    ["Alignment of nap_client"][::std::mem::align_of::<nap_client>() - 8usize];
+    ["Offset of field: nap_client::address"][::std::mem::offset_of!(nap_client, address) - 0usize];
+    ["Offset of field: nap_client::prefix"][::std::mem::offset_of!(nap_client, prefix) - 16usize];
+    ["Offset of field: nap_client::bits"][::std::mem::offset_of!(nap_client, bits) - 32usize];
+    ["Offset of field: nap_client::limits"][::std::mem::offset_of!(nap_client, limits) - 36usize];
+    ["Offset of field: nap_client::key"][::std::mem::offset_of!(nap_client, key) - 40usize];
+    ["Offset of field: nap_client::wide"][::std::mem::offset_of!(nap_client, wide) - 48usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
 pub struct nap_poll {
     pub wait_us: u64,
     pub period: u64,
@@ -1025,7 +1046,11 @@ pub struct nap_core {
         ::std::option::Option<unsafe extern "C" fn(conf: *const nap_bw_conf, host: nap_str) -> u32>,
     pub bw_start: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
     pub bw_enter: ::std::option::Option<
-        unsafe extern "C" fn(v: *mut nap_visit, client: *const u8) -> ::std::os::raw::c_int,
+        unsafe extern "C" fn(
+            v: *mut nap_visit,
+            last: *mut nap_client,
+            client: *const u8,
+        ) -> ::std::os::raw::c_int,
     >,
     pub bw_excuse: ::std::option::Option<
         unsafe extern "C" fn(

@@ -7,6 +7,7 @@ use crate::bwshare::SECOND_NS;
 use crate::bwshare::client::{Client, Prefixes};
 use crate::bwshare::limits::{Answer, Limits};
 use crate::bwshare::table::{Stripe, stripe_of};
+use crate::bwshare::visit::Visit;
 use crate::micros::Micros;
 
 const SECRET: [u8; 16] = *b"nobody will tell";
@@ -57,6 +58,27 @@ impl Debtors {
                 Err(Slow { wait, again })
             }
         }
+    }
+
+    /// Does he owe little enough for a member of a session?
+    pub fn is_moderate(&mut self, address: [u8; 16], now: Micros) -> bool {
+        let (key, limits) = (key_of(address), self.limits);
+        let mut visit = Visit {
+            stripe: self.stripe(key),
+            trace: None,
+            limits: &limits,
+            now_ns: nanoseconds(now),
+        };
+        visit.is_moderate(key)
+    }
+
+    /// What he owes, with one more file, as multiples of the maxima: files, bytes.
+    pub fn owed(&mut self, address: [u8; 16], now: Micros) -> [f64; 2] {
+        let (key, limits, now_ns) = (key_of(address), self.limits, nanoseconds(now));
+        let account = self.stripe(key).account(key);
+        let files = limits.files.units(account.files_ns(now_ns)) + 1.0;
+        let bytes = limits.bytes.units(account.bytes_ns(now_ns));
+        [files / limits.files.max(), bytes / limits.bytes.max()]
     }
 
     /// He is let in all the same.

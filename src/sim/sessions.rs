@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use super::debtors::Debtors;
 use super::rng::Rng;
 use super::state::State;
 use crate::micros::Micros;
@@ -21,6 +22,7 @@ use crate::room::owner::Owner;
 use crate::room::stay::Stay;
 use crate::room::terms::Terms;
 
+mod debts;
 mod faults;
 mod setup;
 mod stays;
@@ -28,8 +30,8 @@ mod visitors;
 
 pub use faults::Faults;
 pub use setup::{
-    Coming, HEAVY, Kind, Order, Outcome, PAGES, Patience, Second, SessionTerms, ShopSetup, Site,
-    Think, Way, fixed, found,
+    Coming, Debts, HEAVY, Kind, Order, Outcome, PAGES, Patience, Second, SessionTerms, ShopSetup,
+    Site, Think, Way, fixed, found,
 };
 
 /// Places to wait on, where nothing is said of workers.
@@ -91,6 +93,8 @@ struct Client {
     came: Option<Micros>,
     /// He is one of a limited number of sessions.
     inside: bool,
+    /// It is none of the visitors: it asks and asks, and looks at no answer.
+    robot: bool,
 }
 
 /// An answer being made: whose, and the work left.
@@ -132,6 +136,7 @@ pub struct Shop {
     jobs: Vec<Job>,
     searches: usize,
     state: State,
+    debtors: Option<Debtors>,
     serial: u32,
     looks: u64,
     /// Sessions at once, where they are limited.
@@ -241,6 +246,7 @@ impl Shop {
             Coming::Within(clients, _) => *clients,
             Coming::At(times) => times.len(),
         };
+        let debtors = setup.debts.map(|debts| Debtors::new(debts.limits));
         let mut shop = Shop {
             lobby: setup.sessions.map(|_| terms.len() as u32),
             rng: Rng::new(setup.seed, 0),
@@ -254,6 +260,7 @@ impl Shop {
             jobs: Vec::new(),
             searches: 0,
             state,
+            debtors,
             serial: 0,
             looks: 0,
             inside: 0,
@@ -273,6 +280,7 @@ impl Shop {
         };
         shop.foretell();
         (0..clients).for_each(|client| shop.invite(client));
+        shop.send_robots();
         shop.at(LOOK, Event::Tick);
         shop
     }
@@ -311,6 +319,7 @@ impl Shop {
             due: Micros::ZERO,
             came: None,
             inside: false,
+            robot: false,
         });
         self.at(OPENS + first, Event::Ask(client));
     }
@@ -374,6 +383,7 @@ impl Shop {
             let access = self.accesses.remove(&job.token);
             let access = access.expect("an access ends after its job");
             self.leave_room(&job, &access);
+            self.is_sent(&access);
             if !access.orphan {
                 let response_s = (self.now - access.asked).as_secs_f64();
                 self.outcome.response_s[access.kind].push(response_s);
@@ -471,6 +481,8 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bwshare::horizons::Horizons;
+    use crate::bwshare::limits::{Lane, Limits, Rule};
     use crate::room::starts::StartTerms;
     use crate::room::terms::how;
 
@@ -565,6 +577,77 @@ mod tests {
             assert_eq!((outcome.members_refused, outcome.broken), (0, 0), "{told}");
             assert_eq!(Shop::run(any), outcome, "NAP_SEED={seed} gives another run");
         }
+    }
+
+    /// What apache-conf ships.
+    const FOR_PEOPLE: [(f64, f64); 2] = [(300.0, 5.0), (200e6, 1e6)];
+
+    fn debts([files, bytes]: [(f64, f64); 2]) -> Debts {
+        Debts {
+            limits: Limits {
+                files: Lane::new(files.0, files.1, true),
+                bytes: Lane::new(bytes.0, bytes.1, false),
+                rule: Rule::Exact,
+                refused: 0.0,
+                horizons: Horizons::NONE,
+            },
+            parts: 25,
+            bytes: 20_000,
+            robots: 5,
+            every: Micros::from_millis(50),
+        }
+    }
+
+    /// docs/bwshare.md: a page of 25 parts and another every five seconds.
+    #[test]
+    fn who_browses_as_people_do_owes_never_too_much_while_robots_hammer() {
+        for seed in 1..=2 {
+            let mut site = setup(40, seed).site();
+            site.think = Think::Fixed(5.0);
+            site.length = Micros::from_secs(200);
+            site.debts = Some(debts(FOR_PEOPLE));
+            let outcome = Shop::visited(site);
+            let told = format!("{seed}: {outcome:?}");
+            assert_eq!((outcome.slowed[0], outcome.excused), (0, 0), "{told}");
+            assert!(outcome.slowed[1] > 1000, "{told}");
+            assert_eq!((outcome.members_refused, outcome.broken), (0, 0), "{told}");
+            assert_eq!(outcome.mid_session, 0, "{told}");
+            // Of what robots may have, five a second each, most is starts of sessions too.
+            assert!(outcome.sessions > 10, "{told}");
+        }
+    }
+
+    /// Whatever debts are allowed: no ticket's promise is broken, and no member refused who owes at most
+    /// four times the maximum.
+    #[test]
+    fn debts_break_no_promise_and_refuse_no_member_who_owes_little() {
+        let one = std::env::var("NAP_SEED")
+            .ok()
+            .and_then(|seed| seed.parse().ok());
+        let (mut excused, mut slowed) = (0, 0);
+        for seed in one.map_or(1..13, |seed: u64| seed..seed + 1) {
+            let mut rng = Rng::new(seed, 10);
+            let mut site = setup(10 + rng.below(100) as usize, seed).site();
+            site.think = Think::Exponential(0.2 + 6.0 * rng.unit());
+            site.length = Micros::from_secs(120);
+            let files = (2.0 + rng.below(60) as f64, 0.2 + 6.0 * rng.unit());
+            let bytes = (2e5 + 1e6 * rng.unit(), 5e3 + 1e5 * rng.unit());
+            site.debts = Some(Debts {
+                parts: rng.below(26) as u32,
+                robots: rng.below(15) as usize,
+                every: Micros::from_secs_f64(0.02 + rng.unit()),
+                ..debts([files, bytes])
+            });
+            let kind = format!("{site:?}");
+            let outcome = Shop::visited(site);
+            let told = format!("NAP_SEED={seed}: {kind}: {outcome:?}");
+            assert_eq!((outcome.members_refused, outcome.broken), (0, 0), "{told}");
+            assert_eq!(outcome.members_slowed, 0, "{told}");
+            excused += outcome.excused;
+            slowed += outcome.slowed[0];
+        }
+        println!("{excused} requests excused, {slowed} of visitors refused");
+        assert!(one.is_some() || (excused > 1000 && slowed > 1000));
     }
 
     /// All of a small crowd come at once, as when sales begin: who is given a ticket in the first

@@ -2,6 +2,7 @@
 //! what it came to.
 
 use super::Faults;
+use crate::bwshare::limits::Limits;
 use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::room::children::Workers;
@@ -93,6 +94,21 @@ pub struct SessionTerms {
     pub most: u64,
 }
 
+/// mod_bwshare in front of a site. Each visitor has an address of his own.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Debts {
+    /// What an address may owe.
+    pub limits: Limits,
+    /// Files that are asked for as soon as a page is there; they lie in no room.
+    pub parts: u32,
+    /// Bytes of a page, and of each of its parts.
+    pub bytes: i64,
+    /// So many robots ask for the first page,
+    pub robots: usize,
+    /// each after so long again, whatever it has been told.
+    pub every: Micros,
+}
+
 /// What a site is made of.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -115,6 +131,8 @@ pub struct Site {
     pub gates: Vec<(Terms, Pace)>,
     /// None: each page gate sells its own tickets.
     pub sessions: Option<SessionTerms>,
+    /// None: nobody is charged.
+    pub debts: Option<Debts>,
     /// The server's workers; none: there are always enough.
     pub workers: Option<Workers>,
     /// Pages.
@@ -227,6 +245,7 @@ impl ShopSetup {
                 ends: true,
                 most: MOST,
             }),
+            debts: None,
             workers: None,
             kinds: (0..PAGES).map(kind).collect(),
             order: Order::Listed,
@@ -325,6 +344,12 @@ pub struct Outcome {
     pub told_s: Vec<f64>,
     /// Pages asked for.
     pub requests: u64,
+    /// Refused because of what they owed: requests of visitors, and of robots.
+    pub slowed: [u64; 2],
+    /// Let in though they owed too much: with a ticket in its prime window, or as members.
+    pub excused: u64,
+    /// Of those slowed, members who owed no more than members may: there must be none.
+    pub members_slowed: u64,
     /// Tickets presented in their prime window and not let in, or put off twice.
     pub broken: u64,
     /// The schedulers, second by second.

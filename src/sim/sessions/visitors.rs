@@ -65,6 +65,10 @@ impl Shop {
         let client = &mut self.clients[at];
         client.came.get_or_insert(now);
         let since = *client.since.get_or_insert(now);
+        if self.comes_later(at) {
+            return;
+        }
+        let client = &mut self.clients[at];
         if let Way::SessionLimit(most) = self.setup.way
             && client.page == 0
             && !client.inside
@@ -94,7 +98,7 @@ impl Shop {
             met: Met::default(),
             ticket: client.ticket,
             key: client.key,
-            orphan: false,
+            orphan: client.robot,
         };
         let key = client.key;
         let patience = client.patience;

@@ -140,6 +140,7 @@ impl Options {
                 .map(|gate| (gate.terms, gate.pace))
                 .collect(),
             sessions,
+            debts: None,
             workers: Some(self.workers(configured.workers)),
             kinds: Vec::new(),
             order,
