@@ -31,6 +31,16 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
     });
 }
 
+/// What the ticket log says of a ticket, but that it was sold.
+fn fates(httpd: &Httpd, ticket: &str) -> Vec<Value> {
+    let log = std::fs::read_to_string(httpd.root().join("tickets")).expect("the log");
+    let records = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let own = records.filter(|record: &Value| record["id"] == ticket);
+    own.filter(|record| record["event"] != "issued").collect()
+}
+
 #[test]
 fn in_a_crowd_a_browser_is_refused_and_let_in_with_its_ticket() {
     if !long() {
@@ -55,18 +65,10 @@ fn in_a_crowd_a_browser_is_refused_and_let_in_with_its_ticket() {
             browser.until_shows("Board");
             ticket
         });
-        let fate = || {
-            let log = std::fs::read_to_string(httpd.root().join("tickets")).expect("the log");
-            let records = log
-                .lines()
-                .filter_map(|line| serde_json::from_str(line).ok());
-            let mut own = records.filter(|record: &Value| record["id"] == ticket.as_str());
-            own.find(|record| record["event"] != "issued")
-        };
         wait_until("the log has it", Duration::from_secs(30), || {
-            fate().is_some()
+            !fates(&httpd, &ticket).is_empty()
         });
-        let fate = fate().expect("it has");
+        let fate = &fates(&httpd, &ticket)[0];
         assert!(
             fate["event"] == "redeemed" || fate["event"] == "early",
             "{fate}"
@@ -191,7 +193,11 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
     }
     httpd::for_each_mpm(|mpm| {
         // Time enough to open them all before the ticket's.
-        let httpd = Httpd::builder().app_with("NapWaitMax 20s").mpm(mpm).start();
+        let httpd = Httpd::builder()
+            .app_with("NapWaitMax 20s")
+            .config("NapTicketLog {root}/tickets")
+            .mpm(mpm)
+            .start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
         // Chromium asks for one address in one tab after the other.
@@ -228,6 +234,9 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
             ["sold", "presented", "kept", "broken"].map(|name| promise[name].as_u64());
         assert!(presented >= Some(1) && presented <= sold, "{promise}");
         assert_eq!((kept, broken), (presented, Some(0)), "{promise}");
+        let fates = fates(&httpd, &ticket);
+        let used = |fate: &&Value| fate["event"] == "redeemed" || fate["event"] == "early";
+        assert_eq!(fates.iter().filter(used).count(), 1, "{fates:?}");
     });
 }
 
