@@ -1,5 +1,7 @@
 //! [`Rng`]: SplitMix64, enough randomness for arrivals and manners, the same for the same seed.
 
+use crate::micros::Micros;
+
 /// A stream of random numbers. Streams of different `(seed, stream)` are unrelated.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
@@ -27,6 +29,11 @@ impl Rng {
     /// Exponential with the given mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
+    }
+
+    /// Until what happens `rate` times a second, by itself, happens next; none: it never does.
+    pub fn until_next(&mut self, rate: f64) -> Option<Micros> {
+        (rate > 0.0).then(|| Micros::from_secs_f64(self.exponential(1.0 / rate)))
     }
 
     /// Standard normal (Box and Muller).

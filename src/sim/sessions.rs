@@ -60,7 +60,7 @@ struct Access {
     ticket: Option<Ticket>,
     /// By what its visitor was known when he asked; 0 = by nothing.
     key: u64,
-    /// Its visitor has broken off.
+    /// Nobody looks at its answer: its visitor has broken off, or is a robot.
     orphan: bool,
 }
 

@@ -60,8 +60,7 @@ impl Shop {
             Event::Sleep => faults.sleeps,
             _ => 0.0,
         };
-        if rate > 0.0 {
-            let after = Micros::from_secs_f64(self.faults.exponential(1.0 / rate));
+        if let Some(after) = self.faults.until_next(rate) {
             self.at(self.now + after, event);
         }
     }

@@ -42,8 +42,7 @@ impl World {
             Event::Speed => faults.speeds,
             _ => 0.0,
         };
-        if rate > 0.0 {
-            let after = Micros::from_secs_f64(self.faults.exponential(1.0 / rate));
+        if let Some(after) = self.faults.until_next(rate) {
             self.events.at(self.now + after, event);
         }
     }
