@@ -248,6 +248,7 @@ size_t nap_pages_gates(const nap_room *room);
 /* nap_access.c */
 void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
+void nap_address(uint8_t out[16], const apr_sockaddr_t *a);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);

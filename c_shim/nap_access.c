@@ -52,12 +52,12 @@ static int cookie_add(void *rec, const char *key, const char *value)
     return 1;
 }
 
-static void address(uint8_t out[16], const apr_sockaddr_t *a)
+/* As IPv6 has it; zeros: there is none. */
+void nap_address(uint8_t out[16], const apr_sockaddr_t *a)
 {
-    static const uint8_t mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
+    memset(out, 0, 16);
     if (a && a->family == APR_INET) {
-        memcpy(out, mapped, 12);
+        memset(out + 10, 0xff, 2);
         memcpy(out + 12, &a->sa.sin.sin_addr, 4);
     }
 #if APR_HAVE_IPV6
@@ -102,7 +102,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     if (!q->purpose.len)
         q->purpose = header(first, "Purpose");
     q->origin = header(first, "Origin");
-    address(q->client, first->useragent_addr);
+    nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */
     q->tls = strcmp(ap_http_scheme(first), "https") == 0;
     q->ticket_path = nap_str_of(nap_the_site->ticket_path);

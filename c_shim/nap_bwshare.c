@@ -258,20 +258,6 @@ static const limits *limits_of(const nap_bwshare *server)
     return server && server->limits ? server->limits : &server_limits;
 }
 
-static void address(uint8_t out[16], const apr_sockaddr_t *a)
-{
-    memset(out, 0, 16);
-    if (a && a->family == APR_INET) {
-        memset(out + 10, 0xff, 2);
-        memcpy(out + 12, &a->sa.sin.sin_addr, 4);
-    }
-#if APR_HAVE_IPV6
-    else if (a && a->family == APR_INET6) {
-        memcpy(out, &a->sa.sin6.sin6_addr, 16);
-    }
-#endif
-}
-
 /* ---- Marks between the pieces of a long brigade ---- */
 
 enum {
@@ -520,7 +506,7 @@ static int bwshare_access(request_rec *r)
     memset(h->charge, 0, sizeof *h->charge);
     h->charge->visit.limits = by->index;
     h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
-    address(client, r->useragent_addr);
+    nap_address(client, r->useragent_addr);
     if (nap_the_core->bw_enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);
     if (h->charge->visit.key)
