@@ -27,18 +27,16 @@
 mod board;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
+mod memory;
 
 use board::median;
 use httpd::{Builder, Httpd, SetOnDrop, made};
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use memory::Memory;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -61,11 +59,6 @@ const GLANCE: Duration = Duration::from_millis(250);
 const LEAVING: Duration = Duration::from_secs(5);
 /// Who was refused asks again after this.
 const AGAIN: Duration = Duration::from_millis(500);
-
-/// Memory of an access of `thrash`; so many of them fit, and so many there are.
-const PART: u64 = 8 << 20;
-const PARTS_FIT: u64 = 12;
-const PARTS: u64 = 64;
 
 /// What is asked for, and how.
 struct Page {
@@ -315,7 +308,7 @@ impl Page {
             .expect_log("AH00468:", "event's own race for sockets at a stop");
         let httpd = server.start();
         if let Some(memory) = memory {
-            memory.group.take_in(httpd.cgi_daemon());
+            memory.take_in(httpd.cgi_daemon());
         }
         httpd
     }
@@ -567,103 +560,4 @@ fn processor_s() -> f64 {
     let [user, system] = [usage.user_time(), usage.system_time()]
         .map(|time| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6);
     user + system
-}
-
-/// The memory that thrashes: a file on the disk, and a control group that cannot hold all of it. It goes
-/// when this goes.
-struct Memory {
-    file: PathBuf,
-    group: Group,
-}
-
-impl Memory {
-    fn new() -> Result<Memory, String> {
-        let group = Group::new(PARTS_FIT * PART)?;
-        let folder = std::env::temp_dir().join(format!("nap-curves-{}", std::process::id()));
-        let memory = Memory {
-            file: folder.join("memory"),
-            group,
-        };
-        memory
-            .write(&folder)
-            .map_err(|e| format!("{}: {e}", folder.display()))?;
-        Ok(memory)
-    }
-
-    /// Nothing of the file stays in the cache: there it would be ours, and the group would get it free.
-    fn write(&self, folder: &Path) -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
-        let mut file = fs::File::create(&self.file)?;
-        for part in 0..PARTS {
-            file.write_all(&vec![part as u8 + 1; PART as usize])?;
-        }
-        file.sync_all()?;
-        posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
-        fs::set_permissions(&self.file, fs::Permissions::from_mode(0o644))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if let Some(folder) = self.file.parent() {
-            let _ = fs::remove_dir_all(folder);
-        }
-    }
-}
-
-/// A control group below our own whose processes may have so much memory together.
-struct Group(PathBuf);
-
-impl Group {
-    /// Of version 1 below the group of this process; of version 2 below the nearest that hands memory
-    /// down, for one with processes of its own cannot.
-    fn new(bytes: u64) -> Result<Group, String> {
-        let ours = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let path_of = |controllers: &str| {
-            let mut fields = ours.lines().map(|line| line.splitn(3, ':').skip(1));
-            fields.find_map(|mut line| {
-                let found = line.next()?.split(',').any(|name| name == controllers);
-                line.next()
-                    .filter(|_| found)
-                    .map(|path| path.trim_start_matches('/'))
-            })
-        };
-        let (root, path, limit) = match (path_of("memory"), path_of("")) {
-            (Some(path), _) => ("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes"),
-            (None, Some(path)) => ("/sys/fs/cgroup", path, "memory.max"),
-            (None, None) => return Err("this kernel has no control groups".to_string()),
-        };
-        let below = Path::new(root).join(path);
-        let parents = below.ancestors().take_while(|at| at.starts_with(root));
-        let mut why = "no control group limits memory here".to_string();
-        for parent in parents {
-            let group = Group(parent.join(format!("nap-curves-{}", std::process::id())));
-            if let Err(e) = fs::create_dir(&group.0) {
-                why = format!("a control group for memory is root's to make: {e}");
-                continue;
-            }
-            match fs::write(group.0.join(limit), bytes.to_string()) {
-                Ok(()) => return Ok(group),
-                Err(e) => why = format!("no control group limits memory here: {limit}: {e}"),
-            }
-        }
-        Err(why)
-    }
-
-    /// This process, and those it will start.
-    fn take_in(&self, pid: i32) {
-        let path = self.0.join("cgroup.procs");
-        fs::write(&path, pid.to_string()).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Programs of a server that has been stopped may still be on their way out.
-        let begin = Instant::now();
-        while fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(10) {
-            std::thread::sleep(GLANCE);
-        }
-    }
 }
