@@ -13,8 +13,10 @@
 //! binomial distribution of ranks). Decides only where the interval is within 3 %, as DESIGN.md asks
 //! for, or wholly on one side of the bound; then exits 1 where the bound is passed.
 //!
-//! `cargo bench --bench rates -- mpm=event pairs=11 seconds=2 only=refusals`
+//! `cargo bench --bench rates -- [mpm=event|all] [pairs=11] [seconds=2] [only=polls,refusals]`
 
+#[allow(dead_code, reason = "the board is another bench's")]
+mod board;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
@@ -27,19 +29,12 @@ use std::time::{Duration, Instant};
 const POLLS: f64 = 0.9;
 /// The most processor time of a refusal, of httpd's own.
 const REFUSALS: f64 = 1.1;
-/// One runs without an end, nobody may wait. The ledger's room for tickets is as large as it gets.
-const ROOM: &str = "<NapRoom site>
-NapRunReady 1
-NapWaitMax 2min
-NapWaitLimit 0
-NapReAccess 1000
-NapTicketPrime 5s
-NapSlotTickets 1000
-NapTicketsPerClient 100000
-</NapRoom>
-<Location /cgi-bin>
-NapUse site
-</Location>";
+/// One runs without an end and nobody may wait: who comes is refused. The rest is each measurement's.
+const FULL: &str = "NapRunReady 1\nNapWaitLimit 0\nNapTicketsPerClient 100000\n";
+/// One ticket, whose time does not come before all is measured.
+const FAR: &str = "NapWaitMax 10min\nNapReAccess 4\n";
+/// Room for as many tickets as are sold meanwhile.
+const MANY: &str = "NapWaitMax 2min\nNapReAccess 1000\nNapTicketPrime 5s\nNapSlotTickets 1000\n";
 const BUSY: &str = "Redirect 503 /busy\nErrorDocument 503 /busy.html";
 const COMMON: &str = "KeepAlive On
 KeepAliveTimeout 600
@@ -89,7 +84,7 @@ impl Pairs {
     fn ratio(&self, number: fn(&Round) -> f64) -> (f64, f64, f64) {
         let sum = |rounds: &[Round]| rounds.iter().map(number).sum::<f64>();
         let pairs = self.ours.chunks(2).zip(self.theirs.chunks(2));
-        median(pairs.map(|(a, b)| sum(a) / sum(b)).collect())
+        middle(pairs.map(|(a, b)| sum(a) / sum(b)).collect())
     }
 }
 
@@ -103,7 +98,7 @@ fn judged((middle, low, high): (f64, f64, f64), bound: f64, most: bool) -> (Stri
 }
 
 fn row(name: &str, rounds: &[Round]) {
-    let of = |number: fn(&Round) -> f64| median(rounds.iter().map(number).collect()).0;
+    let of = |number: fn(&Round) -> f64| middle(rounds.iter().map(number).collect()).0;
     println!(
         "| {name} | {:.0} | {:.0} |",
         of(|round| round.rate),
@@ -111,64 +106,80 @@ fn row(name: &str, rounds: &[Round]) {
     );
 }
 
-fn option(name: &str, usual: &str) -> String {
-    let args = std::env::args();
-    let given = args.filter_map(|arg| Some(arg.strip_prefix(name)?.strip_prefix('=')?.to_owned()));
-    given.reduce(|_, last| last).unwrap_or(usual.to_owned())
-}
-
 fn main() {
-    let mpm = Mpm::ALL
-        .into_iter()
-        .find(|mpm| mpm.to_string() == option("mpm", "event"))
-        .expect("mpm=prefork, worker or event");
-    let plan = Plan {
-        mpm,
-        pairs: option("pairs", "11").parse().expect("a number"),
-        seconds: option("seconds", "2").parse().expect("a number"),
-    };
-    let only = option("only", "polls,refusals");
-    let passed = [
-        ("polls", polls as fn(&Plan) -> bool),
-        ("refusals", refusals),
-    ]
-    .into_iter()
-    .filter(|(name, _)| only.contains(name))
-    .filter(|(_, measure)| {
-        println!("\n| {mpm} | a second | processor time, us |\n|---|---:|---:|");
-        measure(&plan)
-    })
-    .count();
-    if passed > 0 {
+    let only = board::option("only=", "polls,refusals");
+    let mut passed = false;
+    for mpm in board::mpms() {
+        let plan = Plan {
+            mpm,
+            pairs: board::number_option("pairs=", "11") as usize,
+            seconds: board::number_option("seconds=", "2").into(),
+        };
+        if only.contains("polls") {
+            passed |= polls(&plan);
+        }
+        if only.contains("refusals") {
+            passed |= refusals(&plan);
+        }
+    }
+    if passed {
         std::process::exit(1);
     }
 }
 
 fn server(plan: &Plan) -> Builder {
-    let builder = Httpd::builder().mpm(plan.mpm).config(COMMON);
+    Httpd::builder().mpm(plan.mpm).config(COMMON)
+}
+
+/// With a room, as these settings have it.
+fn full(plan: &Plan, settings: &str) -> Builder {
+    let builder = server(plan).nap().holding().cgi("app", APP).config(&format!(
+        "<NapRoom site>\n{FULL}{settings}</NapRoom>\n<Location /cgi-bin>\nNapUse site\n</Location>"
+    ));
     builder.expect_log("this room wants MaxRequestWorkers", "one client asks")
+}
+
+fn head(mpm: Mpm) {
+    println!("\n| {mpm} | a second | processor time, us |\n|---|---:|---:|");
+}
+
+fn head_of(ticket: &Ticket) -> [(&str, &str); 1] {
+    [("Nap-Ticket", ticket.token.as_str())]
 }
 
 /// Is the bound passed?
 fn polls(plan: &Plan) -> bool {
-    let httpd = server(plan).nap().holding().config(ROOM);
-    let httpd = httpd.file("htdocs/a.html", "x".repeat(180)).cgi("app", APP);
+    let httpd = full(plan, FAR).file("htdocs/a.html", "x".repeat(180));
     let httpd = httpd.start();
     let _held = httpd.hold("full", 1);
     let ticket = Ticket::of(&httpd.get("/cgi-bin/app"));
-    let head = [("Nap-Ticket", ticket.token.as_str())];
-    let poll = || round(&httpd, ("/.nap/ticket/status", 200), &head, plan.seconds);
+    let poll = || {
+        round(
+            &httpd,
+            ("/.nap/ticket/status", 200),
+            &head_of(&ticket),
+            plan.seconds,
+        )
+    };
     let file = || round(&httpd, ("/a.html", 200), &[], plan.seconds);
     let both = Pairs::measure(plan.pairs, poll, file);
     let mut stream = httpd.connect();
     let kept: Vec<Round> = (0..plan.pairs)
         .map(|_| kept_round(&httpd, &mut stream, &ticket.token, plan.seconds))
         .collect();
+    assert_eq!(
+        httpd
+            .request("GET", "/.nap/ticket/status", &head_of(&ticket), b"")
+            .json()["state"],
+        "wait",
+        "its time came meanwhile, and such a poll is dearer"
+    );
+    head(plan.mpm);
     row("polls", &both.ours);
     row("static files", &both.theirs);
     row("polls, kept connection", &kept);
     let [anew, kept] = [&both.ours, &kept].map(|rounds| {
-        let cpu = median(rounds.iter().map(|round| round.cpu_us).collect()).0;
+        let cpu = middle(rounds.iter().map(|round| round.cpu_us).collect()).0;
         cpu * 500.0 / 1e4
     });
     let (text, passed) = judged(both.ratio(|round| round.rate), POLLS, false);
@@ -180,8 +191,7 @@ fn polls(plan: &Plan) -> bool {
 
 /// Is the bound passed?
 fn refusals(plan: &Plan) -> bool {
-    let httpd = server(plan).nap().holding().config(ROOM).cgi("app", APP);
-    let httpd = httpd.start();
+    let httpd = full(plan, MANY).start();
     let _held = httpd.hold("full", 1);
     let refused = httpd.get("/cgi-bin/app");
     Ticket::of(&refused);
@@ -195,6 +205,7 @@ fn refusals(plan: &Plan) -> bool {
         httpd.get("/cgi-bin/app").header("nap-ticket").is_some(),
         "tickets ran out, and an answer without one is cheaper"
     );
+    head(plan.mpm);
     row("refusals with a ticket", &both.ours);
     row("Redirect 503 with a file", &both.theirs);
     let (text, passed) = judged(both.ratio(|round| round.cpu_us), REFUSALS, true);
@@ -247,7 +258,7 @@ fn cpu_time(httpd: &Httpd) -> f64 {
 }
 
 /// The median, and its 90 % interval.
-fn median(mut values: Vec<f64>) -> (f64, f64, f64) {
+fn middle(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     // Chance that fewer than k of n lie below the median.
