@@ -50,14 +50,14 @@ typedef struct call {
     ap_conf_vector_t *own_dir;      /* r's, while errors are kept from the client */
     ap_conf_vector_t *override_dir;
     apr_table_t *headers_out;       /* r's, before the first attempt */
-    apr_socket_t *socket;           /* to the member, while its answer is awaited; else NULL */
+    struct patience *patience;      /* with the member, while its answer is awaited; else NULL */
     int keepalives;
     apr_off_t bytes;
     apr_time_t aside;               /* spent on sending to the client */
     unsigned idempotent : 1;        /* and without a body */
     unsigned inside : 1;            /* a scheme's handler runs */
     unsigned again : 1;             /* ... and may be followed by another */
-    unsigned sent : 1;              /* the request has gone to the member */
+    unsigned sent : 1;              /* the request has gone to the member, by HTTP */
     unsigned answered : 1;          /* and an answer is going to the client */
     unsigned broken : 1;            /* ... which the member has not brought to its end */
 } call;
@@ -467,6 +467,13 @@ static ap_conf_vector_t *overriding(request_rec *r)
     return vector;
 }
 
+/* mod_proxy_fcgi does not return such a status but answers with httpd's own page for it: the
+ * application's passes instead. */
+static int answers_itself(const proxy_worker *worker)
+{
+    return !ap_cstr_casecmp(worker->s->scheme, "fcgi");
+}
+
 /* The client sees nothing of this attempt unless it is answered: watch and undo take that back. */
 static void keep_back(call *c)
 {
@@ -474,7 +481,7 @@ static void keep_back(call *c)
 
     if (!c->headers_out)
         c->headers_out = apr_table_copy(r->pool, r->headers_out);
-    if (c->idempotent) {
+    if (c->idempotent && !answers_itself(c->worker)) {
         if (!c->override_dir)
             c->override_dir = overriding(r);
         if (c->override_dir) {
@@ -486,6 +493,18 @@ static void keep_back(call *c)
     c->keepalives = r->connection->keepalives;
     if (c->idempotent)
         r->connection->keepalives = 0;
+}
+
+/* GATEWAY_INTERFACE of a request that has not been sent: these write CGI's variables when they have a
+ * connection, and tell of the sending in no other way. */
+static const char not_sent[] = "CGI/1.1";
+
+static int speaks_cgi(const proxy_worker *worker)
+{
+    const char *scheme = worker->s->scheme;
+
+    return !ap_cstr_casecmp(scheme, "fcgi") || !ap_cstr_casecmp(scheme, "scgi") ||
+           !ap_cstr_casecmp(scheme, "uwsgi");
 }
 
 static void begin(call *c, int again)
@@ -505,6 +524,8 @@ static void begin(call *c, int again)
         ap_bin2hex(random, sizeof random, key);
         apr_table_setn(r->headers_in, "Idempotency-Key", key);
     }
+    if (speaks_cgi(c->worker))
+        apr_table_setn(r->subprocess_env, "GATEWAY_INTERFACE", not_sent);
     if (c->again)
         keep_back(c);
     if (!c->filter)
@@ -523,25 +544,40 @@ static void give_back(call *c)
     c->again = 0;
 }
 
-/* create_req: mod_proxy_http has sent the request and is about to read the answer. */
+/* A socket to a member, and the time-out that is mod_proxy's business. */
+struct patience {
+    apr_socket_t *socket;
+    apr_interval_time_t timeout;
+};
+
+static apr_status_t restore(void *data)
+{
+    const struct patience *own = data;
+
+    apr_socket_timeout_set(own->socket, own->timeout);
+    return APR_SUCCESS;
+}
+
+/* create_req: mod_proxy_http has sent the request and is about to read the answer. The answer's pool
+ * goes before others can have the connection: before the end of an answer passes here it may be kept
+ * again. Who can go nowhere else may as well wait. */
 static int request_sent(request_rec *r, request_rec *answer)
 {
     call *c = call_at(r);
-    apr_interval_time_t timeout, ours;
+    apr_interval_time_t ours;
+    struct patience own;
 
     if (!c || !c->inside)
         return DECLINED;
     c->sent = 1;
-    c->socket = ap_get_conn_socket(answer->connection);
-    if (!c->socket || (c->worker->s->ping_timeout_set && ap_request_has_body(r)))
-        return DECLINED;
-    /* Set for each request, as a kept connection has that of the one before. Who can go nowhere else
-     * may as well wait. */
-    timeout = own_timeout(r, c->balancer, c->worker);
     ours = (apr_interval_time_t)c->task.timeout_us;
-    if (c->again && c->idempotent && ours > 0 && ours < timeout)
-        timeout = ours;
-    apr_socket_timeout_set(c->socket, timeout);
+    own.socket = ap_get_conn_socket(answer->connection);
+    if (!c->again || !c->idempotent || ours <= 0 || !own.socket ||
+        apr_socket_timeout_get(own.socket, &own.timeout) || (own.timeout >= 0 && ours >= own.timeout))
+        return DECLINED;
+    c->patience = apr_pmemdup(answer->pool, &own, sizeof own);
+    apr_pool_cleanup_register(answer->pool, c->patience, restore, apr_pool_cleanup_null);
+    apr_socket_timeout_set(own.socket, ours);
     return OK;
 }
 
@@ -560,9 +596,8 @@ static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
     if (!c->answered) {
         c->answered = 1;
         give_back(c);
-        /* before the last of an answer mod_proxy_http gives its connection back */
-        if (c->socket && !APR_BRIGADE_EMPTY(bb) && !APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb)))
-            apr_socket_timeout_set(c->socket, own_timeout(c->r, c->balancer, c->worker));
+        if (c->patience && !APR_BRIGADE_EMPTY(bb) && !APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb)))
+            restore(c->patience);
     }
     for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
          b = APR_BUCKET_NEXT(b)) {
@@ -575,6 +610,14 @@ static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
     rv = ap_pass_brigade(f->next, bb);
     c->aside += apr_time_now() - before;
     return rv;
+}
+
+/* mod_proxy_ajp's 503 is of what it holds to be repeatable itself. */
+static int was_sent(const call *c)
+{
+    if (speaks_cgi(c->worker))
+        return apr_table_get(c->r->subprocess_env, "GATEWAY_INTERFACE") != not_sent;
+    return c->sent;
 }
 
 static nap_ox_end judge(const call *c, int status)
@@ -595,7 +638,7 @@ static nap_ox_end judge(const call *c, int status)
     }
     if (!ap_is_HTTP_SERVER_ERROR(status))
         return NAP_OX_GIVEN_UP;
-    if (!c->sent && status == HTTP_SERVICE_UNAVAILABLE)
+    if (!was_sent(c) && status == HTTP_SERVICE_UNAVAILABLE)
         return NAP_OX_CONNECT;
     if (status == HTTP_GATEWAY_TIME_OUT || apr_table_get(r->notes, "proxy_timedout"))
         return NAP_OX_TIMED_OUT;
@@ -727,7 +770,9 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         begin(c, again);
         status = run_scheme_handler(r, c->worker, conf, url, proxyhost, proxyport);
         c->inside = 0;
-        c->socket = NULL;       /* back in its pool, or closed */
+        c->patience = NULL;     /* its connection is back in its pool, or closed */
+        if (r->eos_sent || r->next)     /* answered past our filter: ap_die takes it away */
+            c->answered = 1;
         give_back(c);
         end = judge(c, status);
         nap_the_core->ox_end(&c->task, &c->settings->conf, end, (uint64_t)c->bytes,

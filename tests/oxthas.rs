@@ -7,7 +7,9 @@ use httpd::backends::{Backend, MODULES, balancer};
 use httpd::{Answer, Builder, Httpd, Mpm, long, wait_until};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::sync::Mutex;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -254,6 +256,69 @@ fn others_stand_in_for_the_first_set() {
         let went = crowd(&httpd, 40, "/work?size=100");
         assert_eq!(of(&went, "b"), 40, "{second}: {went:?}");
     }
+}
+
+/// A member that keeps its connections, answers a GET at once and a POST after three seconds; and how
+/// many connections it was asked on.
+fn keeper() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            count.fetch_add(1, Ordering::Relaxed);
+            std::thread::spawn(move || keep(stream));
+        }
+    });
+    (port, connections)
+}
+
+fn keep(mut stream: TcpStream) -> std::io::Result<()> {
+    loop {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte)?;
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).to_ascii_lowercase();
+        if head.contains("expect: 100-continue") {
+            stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
+        }
+        let length = (head.lines()).find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+        stream.read_exact(&mut vec![0; length])?;
+        if head.starts_with("post") {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n")?;
+    }
+}
+
+/// With ping= mod_proxy_http puts the time-out back that it has found on the connection.
+#[test]
+fn a_kept_connection_is_as_patient_as_before_with_whoever_comes_next() {
+    let members = [keeper(), keeper()];
+    let lines: String = (members.iter())
+        .map(|(port, _)| format!("BalancerMember http://127.0.0.1:{port} ping=1\n"))
+        .collect();
+    let config = format!(
+        "<Proxy balancer://work>\n{lines}ProxySet lbmethod=nap\nOxthasTimeout 1s\n</Proxy>\n\
+         ProxyPass / balancer://work/"
+    );
+    let httpd = Httpd::builder()
+        .nap()
+        .modules(&MODULES)
+        .workers(1, 8)
+        .config(&config)
+        .start();
+    let connections = || (members.each_ref()).map(|(_, count)| count.load(Ordering::Relaxed));
+    wait_until("both have a connection", PATIENCE, || {
+        assert_eq!(httpd.get("/").status, 200);
+        connections() == [1, 1]
+    });
+    assert_eq!(httpd.request("POST", "/", &[], b"an order").status, 200);
+    assert_eq!(connections(), [1, 1], "it was a kept one");
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod counter;
 mod crash;
 mod everything;
 mod exchange;
+pub mod fcgi;
 pub mod held;
 pub mod http2;
 mod log;
