@@ -115,9 +115,12 @@ static int is_counted(const request_rec *r)
 }
 
 /* 304 carries none of our headers, and who gets it goes on by those of the answer he has: he would
- * poll by its interval for ever. So polls are answered anew. */
+ * poll by its interval for ever. So polls are answered anew. Of other methods than GET and HEAD these
+ * are conditions: PUT only what is not there yet. */
 static void answer_anew(request_rec *r)
 {
+    if (r->method_number != M_GET)
+        return;
     apr_table_unset(r->headers_in, "If-None-Match");
     apr_table_unset(r->headers_in, "If-Modified-Since");
 }

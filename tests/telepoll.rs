@@ -157,6 +157,23 @@ fn a_poll_that_revalidates_is_answered_anew() {
     assert_eq!(unpolled.status, 304, "others are as they were");
 }
 
+/// Its condition is what keeps it from writing over somebody else's work.
+#[test]
+fn a_put_keeps_its_condition() {
+    let httpd = site(SLOW)
+        .cgi(
+            "put",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s' \"$HTTP_IF_NONE_MATCH\"\n",
+        )
+        .start();
+    let condition = [("If-None-Match", "*")];
+    for (method, seen) in [("PUT", "*"), ("GET", "")] {
+        let answer = httpd.request(method, "/cgi-bin/put", &condition, b"");
+        assert_eq!((answer.status, answer.text().as_str()), (200, seen));
+        assert!(answer.header("telepoll-interval").is_some(), "{answer:?}");
+    }
+}
+
 #[test]
 fn other_answers_are_left_as_they_are() {
     let httpd = site(SLOW)
