@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <apr_atomic.h>
 #include <http_main.h>
 
 #include "mod_nap.h"
@@ -47,17 +48,32 @@ static void log_line(int level, nap_str line)
                  (int)line.len, line.ptr);
 }
 
-/* One write() a line, so that children appending to one file do not mix. */
+/* Told once a minute, by each process. */
+static NAP_SELDOM void line_lost(apr_status_t why)
+{
+    static volatile apr_uint32_t lost, told;    /* lines; when, in seconds */
+    apr_uint32_t lines = apr_atomic_inc32(&lost) + 1, last = apr_atomic_read32(&told);
+    apr_uint32_t now = (apr_uint32_t)apr_time_sec(apr_time_now());
+
+    if (now - last >= 60 && apr_atomic_cas32(&told, now, last) == last)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, why, ap_server_conf, "mod_nap: NapTicketLog takes no "
+                     "lines; this process has lost %u", lines);
+}
+
+/* One write() a line, so that children appending to one file do not mix. A pipe that is full takes
+ * none, and nobody waits for it (log_open). */
 static void ticket_log(nap_str line)
 {
     char buf[2048];
     size_t len = line.len < sizeof buf - 1 ? line.len : sizeof buf - 1;
+    apr_status_t rv;
 
     if (!nap_the_site || !nap_the_site->log)
         return;
     memcpy(buf, line.ptr, len);
     buf[len++] = '\n';
-    apr_file_write(nap_the_site->log, buf, &len);
+    if ((rv = apr_file_write(nap_the_site->log, buf, &len)) != APR_SUCCESS)
+        line_lost(rv);
 }
 
 static int name_of(const uint8_t address[16], char *name, size_t size)
