@@ -155,6 +155,7 @@ typedef struct nap_handle {
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
     unsigned entered : 1;            /* the core has decided */
+    unsigned gone : 1;               /* who waited has hung up */
     unsigned holds : 1;              /* a permit, or at least its worker: `leave` is still to come */
     unsigned detached : 1;           /* its permit is back, its worker still busy */
     unsigned charged : 1;            /* its client is, and for its bytes as they pass */
@@ -167,7 +168,8 @@ typedef struct nap_handle {
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each
  * request would cost as much as everything else here together. */
 typedef struct nap_line {
-    nap_handle *now;        /* the access whose answer passes, its permit not back; NULL: none */
+    nap_handle *now;        /* the access whose answer passes, its permit not back, or on event its
+                             * worker; NULL: none */
     nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
     nap_client client;      /* who asked here last */
 } nap_line;

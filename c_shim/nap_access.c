@@ -291,8 +291,9 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
 }
 
 /* Nobody is there to read an answer; the log shows 503 with no bytes and %X as X. */
-static int gone(request_rec *r)
+static int gone(request_rec *r, nap_handle *h)
 {
+    h->gone = 1;
     r->status = HTTP_SERVICE_UNAVAILABLE;
     r->connection->keepalive = AP_CONN_CLOSE;
     return DONE;
@@ -326,11 +327,12 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     if (verdict == NAP_WAIT)
         verdict = nap_wait_turn(r, a, &q);
     if (verdict == NAP_WAIT)
-        return gone(r);
-    if (verdict == NAP_RUN) {
+        return gone(r, h);
+    /* a session whose page has no place left to wait on has begun all the same */
+    if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
         nap_the_core->redeemed(a, &q);
+    if (verdict == NAP_RUN)
         return run(h);
-    }
     if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
         return refuse(r, h, &q);
     return DECLINED;
@@ -399,8 +401,8 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (never(r))
         return DECLINED;
     h = nap_handle_make(nap_first(r));
-    if (h->entered)     /* refused, and `Satisfy Any` thought nothing of it: once more */
-        return h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
+    if (h->entered)     /* refused or gone, and `Satisfy Any` thought nothing of it: once more */
+        return h->gone ? DONE : h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
     if (!h->room) {
         h->room = dir->room;
         h->named = r;
@@ -494,9 +496,33 @@ static int lasts(const nap_handle *h)
            last->status == HTTP_SWITCHING_PROTOCOLS || (h->passes == 1 && is_event_stream(last));
 }
 
+/* event sends what is left of an answer without a worker. A stream's connection is none of event's. */
+static int sends_alone(const conn_rec *c)
+{
+    int async = 0;
+
+    return !c->master && !c->clogging_input_filters &&
+           !ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) && async;
+}
+
+/* A long answer: 1: its end is here, and once that has passed its worker is free. */
+static NAP_SELDOM int watch_long(nap_line *line, int end)
+{
+    nap_handle *h = line->now;
+    int alone = sends_alone(h->first->connection);
+
+    if (!h->detached) {
+        h->detached = 1;
+        nap_the_core->detach(&h->access);
+    }
+    if (end || !alone)
+        line->now = NULL;
+    return end && alone;
+}
+
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for. */
-static inline __attribute__((always_inline)) void watch_permit(nap_line *line, int end)
+ * here (bodies have been read by now), or is not to be waited for. 1: see watch_long. */
+static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end)
 {
     nap_handle *h = line->now;
 
@@ -505,38 +531,49 @@ static inline __attribute__((always_inline)) void watch_permit(nap_line *line, i
         h->holds = 0;
         nap_the_core->leave(&h->access);
     }
-    else if (end || lasts(h)) {
-        line->now = NULL;
-        h->detached = 1;
-        nap_the_core->detach(&h->access);
+    else if (end || h->detached || lasts(h)) {
+        return watch_long(line, end);
     }
     else if (h->passes++ == 1) {
         nap_the_core->first_byte(&h->access);
     }
+    return 0;
+}
+
+/* The core has sent as much as it blocks for. The request and its handle last until its EOR, which
+ * httpd sends behind all this; should somebody have put it in here, its end comes by that. */
+static NAP_SELDOM apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
+{
+    int goes = AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
+    apr_status_t rv = ap_pass_brigade(f->next, bb);
+
+    if (!goes) {
+        h->holds = 0;
+        nap_the_core->leave(&h->access);
+    }
+    return rv;
 }
 
 /* Out of line: much of what passes is nobody's. */
 static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
+    nap_handle *h = line->now;
 
-    watch_permit(line, ends(line->now, bb));
-    return ap_pass_brigade(f->next, bb);
+    return watch_permit(line, ends(h, bb)) ? pass_last(f, bb, h) : ap_pass_brigade(f->next, bb);
 }
 
 /* The same of an answer that its client is charged for, with a permit or without. */
 static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
-    nap_handle *h = line->charged;
+    nap_handle *h = line->charged, *now = line->now;
     apr_off_t before = h->sent;
     int end = ends(h, bb);
 
     if (nap_bwshare_passes(h, bb, h->sent - before, end))
         line->charged = NULL;
-    if (line->now)
-        watch_permit(line, end);
-    return ap_pass_brigade(f->next, bb);
+    return now && watch_permit(line, end) ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
 }
 
 /* A connection's filter, behind chunking, in front of TLS. */

@@ -256,17 +256,15 @@ impl Server {
     /// Of one of a few sessions, which it begins, names, leaves or ends; or it stays.
     fn member_comes(&mut self) {
         let Some(owner) = self.owner() else { return };
-        let (room, keys) = (
-            self.rng.below(3) as u32,
-            [0; 2].map(|_| 1 + self.rng.below(40)),
-        );
+        let [room, page] = [3, 20].map(|n| self.rng.below(n) as u32);
+        let keys = [0; 2].map(|_| 1 + self.rng.below(40));
         let (what, ahead) = (self.rng.below(8), self.ahead);
         let idle = Micros::from_secs(60);
         self.segment.locked_sessions(|members, now| {
             let now = now + ahead;
             let mut stay = Stay {
                 room,
-                session: members.enter(room, &keys, owner, now),
+                session: members.enter((room, page), &keys, owner, now),
                 ..Stay::default()
             };
             if stay.session == 0 {

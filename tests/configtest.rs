@@ -22,7 +22,7 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
     let room = [
         (
             "NapRunReady 0",
-            "\"0\" is out of range; use auto, paper, or a number from 1 to 10000",
+            "\"0\" is out of range; use auto, paper, or a number from 1 to 1024",
         ),
         ("NapRunReady lots", "\"lots\" is not a"),
         ("NapRunReady 4 min=2", "options go with auto and paper only"),

@@ -663,7 +663,7 @@ fn any_bit_pattern_is_survived() {
         gate.terms.lifetime = Micros::MAX;
         gate.counts.refused = [u64::MAX; Reason::COUNT];
         gate.counts.kept = u64::MAX;
-        gate.counts.passed = u64::MAX;
+        gate.counts.granted = u64::MAX;
         tables.permits[0].passed.store(u64::MAX, Relaxed);
         tables.children[1].pid.store(1, Relaxed);
         for count in [&tables.children[1].running, &tables.children[1].waiting] {

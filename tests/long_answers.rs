@@ -5,7 +5,7 @@
 
 mod httpd;
 
-use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -131,6 +131,56 @@ echo 'data: two'
         let _held = httpd.hold("one", 1);
         assert!(!permit_is_free(&httpd), "there is one permit");
     });
+}
+
+/// Bytes that no compression makes fewer.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state: u64 = 1;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Event's threads are free while the rest of an answer waits for its reader, whether its end came
+/// with its beginning or long after it was detached.
+#[test]
+fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
+    const THREADS: usize = 25;
+    for filter in ["", "<Files page>\nSetOutputFilter DEFLATE\n</Files>"] {
+        let room = "<NapRoom site>\nNapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 10
+             NapStatic On\nNapDownload 100K\n</NapRoom>
+             <LocationMatch ^/(cgi-bin|page)>\nNapUse site\n</LocationMatch>";
+        let httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .mpm(Mpm::Event)
+            .workers(1, THREADS as u32)
+            .modules(&["filter", "deflate"])
+            .config(room)
+            // More than the sockets take, and the core has no need to wait for them.
+            .config("SendBufferSize 16384\nFlushMaxThreshold 10000000")
+            .config(filter)
+            .file("htdocs/page", noise(500_000))
+            .start();
+        let head = "Accept-Encoding: gzip\r\n";
+        let slow: Vec<(TcpStream, String)> =
+            (0..THREADS).map(|_| begin(&httpd, "/page", head)).collect();
+        assert!(
+            slow.iter()
+                .all(|(_, head)| head.starts_with("HTTP/1.1 200"))
+        );
+        assert!(!httpd.access_log().contains("/page"), "none is sent");
+        let held = httpd.hold("one", 1);
+        let next = httpd.ask_to_hold("two", 1);
+        httpd.until_waiting(1);
+        held.release();
+        let answers = next.release();
+        assert!(answers[0].starts_with("HTTP/1.1 200"), "{answers:?}");
+        drop(slow);
+        httpd.until_idle();
+    }
 }
 
 /// A backend that speaks another protocol after 101: it says back what it is told.

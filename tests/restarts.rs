@@ -3,7 +3,7 @@
 
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, Visitors, for_each_mpm, long, wait_until};
+use httpd::{Answer, Builder, Httpd, Mpm, Visitors, for_each_mpm, long, wait_until};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -239,6 +239,74 @@ fn a_room_with_a_new_name_at_each_restart_is_protected_after_the_twelfth() {
     assert!(cookie.starts_with("nap-site12="), "{cookie}");
     let_go(&httpd);
     assert_eq!(running.join().expect("an answer").status, 200);
+}
+
+#[test]
+fn deaths_while_no_room_is_configured_take_nothing_with_them() {
+    let named = room(2, "NapWaitLimit 4\nNapReAccess 1");
+    let none = "<Location /nap-info>\nSetHandler nap-info\n</Location>\nGracefulShutdownTimeout 20";
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&named)
+            .mpm(mpm)
+            .expect_log("AH00046:", "event's own, see below")
+            .start();
+        let toggle = |httpd: &mut Httpd, during: &dyn Fn(&Httpd)| {
+            httpd.reconfigure(none);
+            httpd.graceful();
+            during(httpd);
+            httpd.reconfigure(&named);
+            httpd.graceful();
+        };
+        let cut = httpd.get_later("/cgi-bin/hold?0");
+        wait_until("it runs", PATIENCE, || httpd.room().running == 1);
+        let info = httpd.get("/nap-info?json").json();
+        let children = info["children"].as_array().expect("a list").iter();
+        let runs = |child: &&serde_json::Value| child["running"].as_u64() == Some(1);
+        let holder = children.clone().find(runs).expect("its child")["pid"].as_i64();
+        let holder = holder.expect("a number") as i32;
+        toggle(&mut httpd, &|httpd| {
+            httpd.kill9(holder);
+            let known = format!("/proc/{holder}");
+            wait_until("its parent knows", PATIENCE, || {
+                !std::path::Path::new(&known).exists()
+            });
+        });
+        cut.join().ok();
+        let room =
+            |httpd: &Httpd, is: &dyn Fn(httpd::Room) -> bool| httpd.try_room().is_some_and(is);
+        wait_until("nothing is held", PATIENCE, || {
+            room(&httpd, &|room| room.running == 0)
+        });
+        let known = |httpd: &Httpd| {
+            let alive = httpd.children();
+            room(httpd, &|room| {
+                room.children.iter().all(|pid| alive.contains(pid))
+            })
+        };
+        wait_until("the dead are forgotten", PATIENCE, || known(&httpd));
+        if mpm != Mpm::Prefork {
+            // When restarts follow each other so fast a child of event may never be told to leave: its
+            // listener sleeps, and nothing of ours is on any of its stacks.
+            return let_go(&httpd);
+        }
+        // More children than the table has entries.
+        for _ in 0..5 {
+            toggle(&mut httpd, &|_| ());
+        }
+        wait_until("the dead are forgotten", PATIENCE, || known(&httpd));
+        let came_before = came(&httpd).len();
+        let all = [1, 2, 3].map(|n| httpd.get_later(&format!("/cgi-bin/hold?{n}")));
+        wait_until("two run, and one waits", PATIENCE, || {
+            room(&httpd, &|room| (room.running, room.waiting) == (2, 1))
+        });
+        wait_until("both have begun", PATIENCE, || {
+            came(&httpd).len() == came_before + 2
+        });
+        let_go(&httpd);
+        for visitor in all {
+            assert_eq!(visitor.join().expect("an answer").status, 200);
+        }
+    });
 }
 
 #[test]

@@ -6,7 +6,8 @@
 
 mod httpd;
 
-use httpd::{Builder, Httpd, wait_until};
+use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use std::io::Write as _;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -146,6 +147,43 @@ fn napadmit_early_answers_before_the_login() {
         let _held = httpd.hold("full", 1);
         assert_statuses(&httpd, &[("GET", "/cgi-bin/app", full)]);
     }
+}
+
+/// `Satisfy Any` goes on whatever an access checker says.
+#[test]
+fn with_satisfy_any_too_who_hangs_up_while_he_waits_has_run_nothing() {
+    const CLIENTS: usize = 5;
+    for_each_mpm(|mpm| {
+        let room = "<NapRoom site>\nNapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 20
+             NapAdmit early\n</NapRoom>
+             <Location />\nNapUse site\nSatisfy Any\nRequire all granted\n</Location>
+             <Location /nap-info>\nNapUse None\n</Location>";
+        let httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .mpm(mpm)
+            .workers(1, 25)
+            .modules(&["access_compat"])
+            .config(room)
+            .start();
+        let held = httpd.hold("one", 1);
+        let ask = b"GET /counter HTTP/1.0\r\n\r\n";
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut stream = httpd.connect();
+                stream.write_all(ask).expect("httpd reads");
+                stream
+            })
+            .collect();
+        httpd.until_waiting(CLIENTS);
+        drop(clients);
+        wait_until("their requests are over", PATIENCE, || {
+            httpd.access_log().matches("/counter").count() == CLIENTS
+        });
+        assert_eq!(httpd.counter().started, 0);
+        held.release();
+        assert_eq!(httpd.get("/counter").status, 200);
+    });
 }
 
 #[test]

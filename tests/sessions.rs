@@ -160,6 +160,38 @@ fn a_ticket_is_not_spent_before_its_page_runs() {
 }
 
 #[test]
+fn a_session_that_begins_where_nobody_can_wait_any_more_is_one_like_all() {
+    let places = 16;
+    let own = format!("{OWN} parallel=16");
+    let own = own.replace(
+        "\nNapSessionStart 1ms parallel=16",
+        " parallel=16\nNapSessionStart 1ms",
+    );
+    let httpd = site(&own)
+        .config(&format!("NapTables waiters={places}"))
+        .workers(1, 48)
+        .start();
+    let members = [sign_in(&httpd), sign_in(&httpd)];
+    let held = httpd.hold("a", 1);
+    let waiting: Vec<_> = (0..places)
+        .map(|n| get_later(&httpd, "/cgi-bin/page", &members[n % 2]))
+        .collect();
+    httpd.until_waiting(places);
+    let third = sign_in(&httpd);
+    assert_eq!(sessions(&httpd, "passed"), 1, "nobody held him up");
+    assert_eq!(sessions(&httpd, "in_table"), 3);
+    // And he goes on: the page is taken, and strangers are told when to come.
+    assert_eq!(with(&httpd, "/cgi-bin/page", &third).status, 200);
+    assert_eq!(httpd.get("/cgi-bin/page").status, 503);
+    held.release();
+    for answer in waiting {
+        assert_eq!(answer.join().expect("an answer"), 200);
+    }
+    httpd.until_idle();
+    assert_eq!(sessions(&httpd, "unnamed"), 0);
+}
+
+#[test]
 fn who_starts_a_session_waits_for_his_turn_and_the_queue_is_bounded() {
     let turns =
         "NapSession start=^/cgi-bin/login\nNapSessionStart 3s\nNapSessionQueue 1\nNapWaitMax 10s";

@@ -8,6 +8,8 @@ mod httpd;
 use httpd::held::Held;
 use httpd::ticket::Ticket;
 use httpd::{Answer, Builder, Httpd, crowd, for_each_mpm, long, wait_until};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -403,6 +405,45 @@ fn the_ticket_log_tells_how_each_ticket_ended() {
     let before = records().len();
     sleep(Duration::from_secs(11));
     assert_eq!((before, records().len()), (4, 4));
+}
+
+/// Fills the pipe to the program `name` that the server has started.
+fn fill_pipe(httpd: &Httpd, name: &str) {
+    let parent = httpd.pid();
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
+    let children = children.expect("the server runs");
+    let is_named = |pid: &&str| {
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+        comm.is_ok_and(|comm| comm.trim() == name)
+    };
+    let pid = (children.split_whitespace().find(is_named)).expect("the program runs");
+    let mut pipe = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(format!("/proc/{pid}/fd/0"))
+        .expect("its pipe");
+    while pipe.write(&[b'\n'; 4096]).is_ok() {}
+}
+
+/// Children write of those that are sold, the parent of those that expire.
+#[test]
+fn a_stuck_ticket_log_holds_up_neither_visitors_nor_the_parent() {
+    let mut httpd = site_with("NapTicketLifetime 5s\n")
+        .config("NapTicketLog \"|/bin/sleep 100\"")
+        .expect_log("NapTicketLog takes no lines", "nobody reads it")
+        .start();
+    let held = httpd.hold("full", 1);
+    buy(&httpd);
+    fill_pipe(&httpd, "sleep");
+    buy(&httpd);
+    let parent = format!("[pid {}", httpd.pid());
+    wait_until("the parent tells of lines lost", 2 * PATIENCE, || {
+        let log = httpd.error_log();
+        log.lines()
+            .any(|line| line.contains(&parent) && line.contains("lost"))
+    });
+    held.release();
+    httpd.stop();
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub mod directive;
 pub mod oxthas;
 mod page;
 pub mod room;
-mod run_ready;
+pub mod run_ready;
 #[cfg(test)]
 mod samples;
 pub mod server;

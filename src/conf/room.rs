@@ -21,7 +21,7 @@ pub struct RoomConf {
     pub cookie: Text<64>,
     /// Further attributes of the cookie, joined by "; ".
     pub cookie_attributes: Text<256>,
-    /// Permits; 1..10000, or [`AUTO`], [`PAPER`]: after `finish` those it begins with.
+    /// Permits; 1..1024, or [`AUTO`], [`PAPER`]: after `finish` those it begins with.
     pub run_ready: i64,
     /// Permits of the room's other gates, together; [`UNSET`]: there are none.
     pub beside: i64,

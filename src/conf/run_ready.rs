@@ -4,6 +4,8 @@ use super::directive::Directive::RunReady;
 use super::room::RoomConf;
 use super::values::*;
 
+/// Permits that a gate has room for.
+pub const PERMITS: i64 = 1024;
 /// Most that a limit which finds itself goes to, where nobody has said (ALGORITHMS.md 3.3).
 const MOST: i64 = 256;
 /// Intervals the paper's law looks back.
@@ -12,7 +14,7 @@ const HISTORY: i64 = 5;
 impl RoomConf {
     /// The directive's values.
     pub(super) fn set_run_ready(&mut self, args: &[&str]) -> Result<(), String> {
-        let permits = 1..=10_000;
+        let permits = 1..=PERMITS;
         let (first, options) = args.split_at(args.len().min(1));
         let law = one(
             RunReady,

@@ -71,6 +71,13 @@ impl RoomConf {
             };
             *field = option_value(SessionStart, option, words)?;
         }
+        if self.start_threshold == 0 {
+            return Err(
+                "NapSessionStart: threshold=0 would start fewer sessions for ever, for no \
+                        queue is shorter; use a number above 0"
+                    .into(),
+            );
+        }
         Ok(())
     }
 
@@ -171,7 +178,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_in_a_sentence() {
-        let cases: [(&[&str], &str); 8] = [
+        let cases: [(&[&str], &str); 9] = [
             (
                 &["NapSessionQueue 5"],
                 "room shop: NapSessionQueue says something of sessions, and the room has none; say \
@@ -185,6 +192,11 @@ mod tests {
             (
                 &["NapSession parallel=17"],
                 "NapSession: \"parallel=17\" is out of range; use a number from 1 to 16",
+            ),
+            (
+                &["NapSession", "NapSessionStart auto threshold=0"],
+                "NapSessionStart: threshold=0 would start fewer sessions for ever, for no queue is \
+                 shorter; use a number above 0",
             ),
             (
                 &["NapSession", "NapSessionStart auto inc=5ms"],

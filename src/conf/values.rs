@@ -344,7 +344,7 @@ mod tests {
             ),
             (
                 "NapRunReady 0",
-                "NapRunReady: \"0\" is out of range; use auto, paper, or a number from 1 to 10000",
+                "NapRunReady: \"0\" is out of range; use auto, paper, or a number from 1 to 1024",
             ),
             (
                 "NapRunReady auto history=9",
@@ -377,7 +377,7 @@ mod tests {
             ),
             (
                 "NapRunReady auto min=",
-                "NapRunReady: \"min=\" is not a number; use a number from 1 to 10000",
+                "NapRunReady: \"min=\" is not a number; use a number from 1 to 1024",
             ),
             (
                 "NapDownload 1T",

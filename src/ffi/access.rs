@@ -42,6 +42,8 @@ pub mod state {
     pub const DETACHED: u32 = 4;
     /// Over.
     pub const LEFT: u32 = 5;
+    /// Let pass, and an access of its session's all the same.
+    pub const PASSED: u32 = 6;
 }
 
 /// The paper's access groups, in `nap_access.group`.
@@ -138,8 +140,10 @@ impl<'a> Here<'a> {
     }
 
     pub(super) fn passes(&mut self) -> nap_verdict {
-        leave_session(self);
-        self.a.state = state::NEW;
+        self.a.state = match self.a.session {
+            0 => state::NEW,
+            _ => state::PASSED,
+        };
         NAP_PASS
     }
 
@@ -172,7 +176,7 @@ impl<'a> Here<'a> {
     ) -> nap_verdict {
         let now = self.process.segment.now();
         let told = self.told(verdict, now);
-        if told == NAP_RUN || (told == NAP_WAIT && redeemed.is_some()) {
+        if told == NAP_RUN || (told != NAP_REFUSE && redeemed.is_some()) {
             put_ticket(self.a, redeemed.as_ref(), Micros::ZERO);
         }
         told
@@ -235,15 +239,19 @@ fn leave_it(here: &mut Here<'_>) {
     let Some(mut stay) = stay_of(here) else {
         return;
     };
-    let (owner, granted) = (here.owner(), Micros(here.a.granted_us));
+    let (owner, granted) = (here.owner(), here.a.granted_us);
     here.process.segment.locked_sessions(|members, now| {
-        let work = match granted {
-            Micros::ZERO => Micros::ZERO,
-            granted => now - granted,
-        };
-        members.leave(&mut stay, owner, work, now);
+        members.leave(&mut stay, owner, work(granted, now), now);
     });
     put_stay(here.a, &stay);
+}
+
+/// Time in Run Ready of an access that was granted its permit then (microseconds; 0: it has had none).
+pub(super) fn work(granted_us: u64, now: Micros) -> Micros {
+    match granted_us {
+        0 => Micros::ZERO,
+        granted => now - Micros(granted),
+    }
 }
 
 /// The ticket issued or redeemed, in `nap_access.ticket`; word 0 is 0 without one.
@@ -627,9 +635,13 @@ pub unsafe extern "C" fn give_up(
             }
             None => here.gate(|view| view.stopping(place, &arrival)),
         };
+        // As in `wait`: without the lock he passes, and `leave` gives his place back.
+        let Some(verdict) = verdict else {
+            return NAP_PASS;
+        };
         here.waiters().fetch_sub(1, Relaxed);
         let now = here.process.segment.now();
-        here.told(verdict, now)
+        here.told(Some(verdict), now)
     })
 }
 
@@ -703,6 +715,7 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) {
             state::DETACHED => {
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
+            state::PASSED => leave_session(&mut here),
             // The request ended under its wait (a panic, a killed thread): nobody else would.
             state::WAITING => leave_place(&mut here),
             _ => {}

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hasher};
 
-use super::access::{Carried, Here, put_stay, stay_of};
+use super::access::{Carried, Here, put_stay, stay_of, work};
 use super::contract::{
     NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access, nap_request,
     nap_str, nap_verdict,
@@ -13,7 +13,7 @@ use super::guard::guard;
 use super::process::{self, Process, RoomSetup, SessionSetup};
 use super::text::bytes;
 use crate::micros::Micros;
-use crate::nap::cookie::{cookies, given};
+use crate::nap::cookie::{cookies_of, given};
 use crate::nap::ticket::name_hash;
 use crate::page::headers::session_cookie;
 use crate::room::arrival::Arrival;
@@ -54,12 +54,11 @@ fn keys<'q>(
     let (mut keys, mut n) = ([0; LOOKED_AT], 0);
     let [plain, tls] = &sessions.cookie;
     for header in headers {
-        for name in [plain, tls].into_iter().take(1 + usize::from(plain != tls)) {
-            for value in cookies(header, name.as_bytes()).filter(|value| !value.is_empty()) {
-                if let Some(next) = keys.get_mut(n) {
-                    *next = key(sessions, value);
-                    n += 1;
-                }
+        let found = cookies_of(header, [plain.as_bytes(), tls.as_bytes()]);
+        for value in found.filter(|value| !value.is_empty()) {
+            if let Some(next) = keys.get_mut(n) {
+                *next = key(sessions, value);
+                n += 1;
             }
         }
     }
@@ -100,7 +99,8 @@ pub unsafe extern "C" fn try_member(a: *mut nap_access, header: nap_str) -> nap_
         }
         let entered = here.process.segment.locked_sessions(|members, now| {
             let keys = keys.get(..n).unwrap_or_default();
-            (members.enter(sessions.room, keys, owner, now), now)
+            let asked = (sessions.room, here.room.gate);
+            (members.enter(asked, keys, owner, now), now)
         });
         let Some((session, now)) = entered else {
             return NAP_PASS;
@@ -284,9 +284,9 @@ pub unsafe extern "C" fn answered(
         if over != 0
             && let Some(mut stay) = stay_of(&here)
         {
-            let (owner, granted) = (here.owner(), Micros(here.a.granted_us));
+            let (owner, granted) = (here.owner(), here.a.granted_us);
             here.process.segment.locked_sessions(|members, now| {
-                members.end(&mut stay, owner, now - granted, End::Finished);
+                members.end(&mut stay, owner, work(granted, now), End::Finished);
             });
             put_stay(here.a, &stay);
             if sessions.own {

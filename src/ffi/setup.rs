@@ -65,6 +65,8 @@ same_layout!(ServerConf as nap_server_conf:
     server_limit thread_limit threads_per_child max_workers threaded cores members spare);
 
 const _: () = assert!(PRIORITIES == crate::room::places::PRIORITIES as i64);
+#[cfg(not(all(test, feature = "models")))]
+const _: () = assert!(crate::conf::run_ready::PERMITS == PERMITS as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
@@ -325,7 +327,11 @@ fn open(
         let old = unsafe { Segment::adopt(handle.base.cast(), handle.size as usize) };
         match old.check(None) {
             Ok(()) => {
-                if let Err(remark) = old.check(Some(dims)) {
+                let wanted = match path {
+                    "" => dims,
+                    _ => old.no_smaller(dims),
+                };
+                if let Err(remark) = old.check(Some(wanted)) {
                     host.log(
                         NAP_LOG_NOTICE,
                         &format!("{remark}; table sizes change at a full restart only"),
@@ -706,6 +712,7 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
         let Some(keys) = keys else { return };
         head.generation.fetch_add(1, SeqCst);
+        process.segment.children_gone();
         process.segment.locked(|tables, _, _| tables.share_places());
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
@@ -813,10 +820,15 @@ pub unsafe extern "C" fn segment_close() {
 
 pub unsafe extern "C" fn child_init(pid: c_int) {
     guard((), || {
-        if let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid))
-            && let Some(life) = process.segment.child_starts(pid)
-        {
-            process::child_begins(life);
+        let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) else {
+            return;
+        };
+        match process.segment.child_starts(pid) {
+            Some(life) => process::child_begins(life),
+            None => process.host.log(
+                NAP_LOG_ERROR,
+                "the table of children is full; this child schedules nothing",
+            ),
         }
     });
 }

@@ -93,7 +93,7 @@ pub(super) struct GateShot {
     pub called: Called,
     /// Times that holders asked where they stand.
     pub asked: u64,
-    /// Got in without the lock.
+    /// Got in at once.
     pub passed: u64,
 }
 

@@ -5,6 +5,14 @@ use memchr::memchr2;
 /// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
 /// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
 pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    cookies_of(header, [name])
+}
+
+/// The same of any of these names, each cookie once.
+pub fn cookies_of<'a, const N: usize>(
+    header: &'a [u8],
+    names: [&[u8]; N],
+) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = Some(header);
     let pairs = std::iter::from_fn(move || {
         let left = rest?;
@@ -13,8 +21,12 @@ pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u
         left.get(..end)
     });
     pairs.filter_map(move |pair| {
-        let after = pair.trim_ascii_start().strip_prefix(name)?;
-        let value = after.trim_ascii_start().strip_prefix(b"=")?.trim_ascii();
+        let pair = pair.trim_ascii_start();
+        let after = names.iter().find_map(|name| {
+            let after = pair.strip_prefix(*name)?.trim_ascii_start();
+            after.strip_prefix(b"=")
+        })?;
+        let value = after.trim_ascii();
         let unquoted = value
             .strip_prefix(b"\"")
             .and_then(|v| v.strip_suffix(b"\""));
@@ -56,6 +68,18 @@ mod tests {
             let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(found, expected, "{header}");
         }
+    }
+
+    #[test]
+    fn a_cookie_of_either_name_is_found_once() {
+        let found = |header: &'static str, names: [&str; 2]| {
+            let names = names.map(str::as_bytes);
+            cookies_of(header.as_bytes(), names).collect::<Vec<_>>()
+        };
+        let header = "__Host-nap=1; nap=2; napx=3; x=4";
+        assert_eq!(found(header, ["nap", "__Host-nap"]), [b"1", b"2"]);
+        assert_eq!(found(header, ["nap", "nap"]), [b"2"]);
+        assert_eq!(found(header, ["nap", "napx"]), [b"2", b"3"]);
     }
 
     #[test]

@@ -127,6 +127,7 @@ proptest! {
             late_share_ppm,
             horizon: Micros::from_secs(3600),
             bound: Micros::from_secs(4),
+            lifetime: Micros::ZERO,
         };
         let mut slots = Box::new(Slots::EMPTY);
         let mut now = secs(0);

@@ -47,6 +47,12 @@ pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f6
     whole(margin * share * throughput * period_s).max(1)
 }
 
+/// How long after its end a ticket of this lifetime is still exchanged: min(60 s, v/2) (ALGORITHMS
+/// 2.2).
+pub fn grace_of(lifetime: Micros) -> Micros {
+    Micros((lifetime.0 / 2).min(60_000_000))
+}
+
 /// When the last of `queue` waiting is expected to finish (Little's law), in seconds; the paper's
 /// start of the first slot.
 pub fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -> f64 {
@@ -89,8 +95,9 @@ pub struct Slot {
     pub expired: u32,
     /// Position of index 0 in the ticket states.
     pub base: u32,
-    /// Not zero: no ticket of it can be presented any more.
-    pub closed: u32,
+    /// The longest lifetime of its tickets, in milliseconds, doubled; 0: none is known. Odd: no ticket
+    /// of it can be presented any more.
+    life: u32,
     /// B, frozen when it opened, in milliseconds: what its tickets claim does not change any more.
     bound_ms: u32,
 }
@@ -113,7 +120,7 @@ impl Slot {
         broken: 0,
         expired: 0,
         base: 0,
-        closed: 0,
+        life: 0,
         bound_ms: 0,
     };
 
@@ -125,6 +132,22 @@ impl Slot {
     /// B when it opened, in whole milliseconds, rounded up.
     pub fn bound(&self) -> Micros {
         Micros::from_millis(self.bound_ms.into())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.life & 1 != 0
+    }
+
+    /// How long after its end the last of its tickets can be presented, if that is known.
+    fn kept(&self) -> Option<Micros> {
+        let lifetime = Micros::from_millis((self.life >> 1).into());
+        (lifetime != Micros::ZERO).then(|| (lifetime + grace_of(lifetime)).min(FAR))
+    }
+
+    /// A ticket of it with this lifetime is sold.
+    fn keep(&mut self, lifetime: Micros) {
+        let ms = u32::try_from(lifetime.0.div_ceil(1000)).unwrap_or(u32::MAX);
+        self.life = self.life.max(ms.min(u32::MAX >> 1) << 1);
     }
 
     /// When the prime window of a place starts: `start + index period / issue_limit`.
@@ -198,6 +221,8 @@ pub struct Terms {
     pub horizon: Micros,
     /// B (`NapWaitMax`).
     pub bound: Micros,
+    /// v (`NapTicketLifetime`).
+    pub lifetime: Micros,
 }
 
 /// A place that was sold.
@@ -331,7 +356,7 @@ impl Slots {
     ) -> Option<Booking> {
         self.repair();
         let found = self.find(Pool::Newcomers, now, first, terms, open, may)?;
-        self.sell(Pool::Newcomers, found)
+        self.sell(Pool::Newcomers, found, terms)
     }
 
     /// Sells a place to a holder who came late: the earliest of the late pool, or the next of the
@@ -352,9 +377,9 @@ impl Slots {
         };
         match (late, newcomers) {
             (Some(found), _) if starts(newcomers).is_none_or(|n| starts(late) <= Some(n)) => {
-                self.sell(Pool::Late, found)
+                self.sell(Pool::Late, found, terms)
             }
-            (_, place) => place.and_then(|found| self.sell(Pool::Newcomers, found)),
+            (_, place) => place.and_then(|found| self.sell(Pool::Newcomers, found, terms)),
         }
     }
 
@@ -375,7 +400,7 @@ impl Slots {
         let first = self.newest.saturating_sub(open - 1);
         (first..=self.newest)
             .filter_map(|seq| self.slot(seq))
-            .filter(|slot| slot.closed == 0)
+            .filter(|slot| !slot.is_closed())
     }
 
     /// The places that are sold and start after `after`, in order: start, and where the state is.
@@ -386,6 +411,16 @@ impl Slots {
             let sold = (first..slot.places())
                 .filter(|index| self.sold.is_sold(slot.base.wrapping_add(*index)));
             sold.filter_map(|index| Some((slot.start_of(index), slot.position(index)?)))
+        })
+    }
+
+    /// Every place that is sold, of slots that are open: its slot, and its index there.
+    pub fn sold_places(&self) -> impl Iterator<Item = (&Slot, u32)> {
+        self.open_slots().flat_map(move |slot| {
+            let is_sold = move |index: &u32| self.sold.is_sold(slot.base.wrapping_add(*index));
+            (0..slot.places())
+                .filter(is_sold)
+                .map(move |index| (slot, index))
         })
     }
 
@@ -401,7 +436,7 @@ impl Slots {
     /// Where a ticket's state is; none: its slot is closed or never was.
     pub fn position(&self, seq: u32, index: u32) -> Option<u32> {
         self.slot(seq)
-            .filter(|slot| slot.closed == 0)?
+            .filter(|slot| !slot.is_closed())?
             .position(index)
     }
 
@@ -424,7 +459,7 @@ impl Slots {
     }
 
     fn fates(&mut self, seq: u32, fate: Fate) -> Option<&mut u32> {
-        let slot = self.slot_mut(seq).filter(|slot| slot.closed == 0)?;
+        let slot = self.slot_mut(seq).filter(|slot| !slot.is_closed())?;
         Some(match fate {
             Fate::Broken => &mut slot.broken,
             Fate::Deferred => &mut slot.deferred,
@@ -433,8 +468,8 @@ impl Slots {
         })
     }
 
-    /// Closes the oldest slot if it ended `grace` ago or earlier (validity and grace of its last
-    /// ticket); call until it gives none.
+    /// Closes the oldest slot if the validity and grace of its last ticket are over; call until it
+    /// gives none. `grace`: both, of a slot that does not know (in a state file from before).
     pub fn close_due(&mut self, now: Micros, grace: Micros) -> Option<Closed> {
         self.repair();
         while self.newest != 0 && self.oldest <= self.newest {
@@ -443,13 +478,13 @@ impl Slots {
                 self.oldest = seq + 1;
                 continue;
             };
-            if slot.end() + grace > now && slot.end() <= now + FAR {
+            if slot.end() + slot.kept().unwrap_or(grace) > now && slot.end() <= now + FAR {
                 return None;
             }
             let presented = [slot.redeemed, slot.late, slot.deferred, slot.broken]
                 .into_iter()
                 .fold(0, u32::saturating_add);
-            slot.closed = 1;
+            slot.life |= 1;
             slot.expired = slot.sold_in_all().saturating_sub(presented);
             let (places, closed) = (
                 slot.issue_limit,
@@ -551,7 +586,7 @@ impl Slots {
         }
     }
 
-    fn sell(&mut self, pool: Pool, found: Found) -> Option<Booking> {
+    fn sell(&mut self, pool: Pool, found: Found, terms: &Terms) -> Option<Booking> {
         let Found {
             seq,
             index,
@@ -564,6 +599,7 @@ impl Slots {
             Pool::Late => &mut slot.sold_late,
         };
         *sold = sold.saturating_add(1);
+        slot.keep(terms.lifetime);
         let (slot_start, start) = (slot.start, slot.start_of(index));
         self.sold.sell(position);
         match pool {
@@ -584,10 +620,11 @@ impl Slots {
 
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.
     fn open(&mut self, first: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
-        // A slot beyond the horizon is garbage, or from before the horizon was shortened.
+        // One beyond the horizon is from before that was shortened: nothing is sold until the book is
+        // shorter, too. One farther away is garbage.
         let last = self
             .slot(self.newest)
-            .filter(|last| last.start <= latest && last.end() <= latest + FAR);
+            .filter(|last| last.end() <= latest + FAR);
         let after = last.map_or(Micros::ZERO, Slot::end);
         let start = after.max(first);
         let seq = self.newest + 1;
@@ -656,6 +693,7 @@ mod tests {
             late_share_ppm: 0,
             horizon: DAY,
             bound: Micros::from_secs(4),
+            lifetime: Micros::ZERO,
         }
     }
 
@@ -697,6 +735,23 @@ mod tests {
             slots.open_slots().map(|slot| slot.sold).collect::<Vec<_>>(),
             [4, 2]
         );
+    }
+
+    #[test]
+    fn under_a_shorter_horizon_no_time_is_sold_twice() {
+        let mut slots = slots();
+        let hours = |h: u64| Terms {
+            horizon: Micros::from_secs(h * 3600),
+            ..terms(1)
+        };
+        let last = book_all(&mut slots, 4.0, &hours(2), 1000).pop();
+        assert!(last.is_some_and(|last| last > 7180.0), "{last:?}");
+        assert!(book_all(&mut slots, 4.0, &hours(1), 1).is_empty());
+        // When the book has become shorter the next slot follows the last.
+        let now = secs(3700.0);
+        let next = slots.book(now, secs(3704.0), &hours(1), &mut |_, _| true);
+        let after = last.map(|last| last + 10.0);
+        assert_eq!(next.map(|booking| booking.start.as_secs_f64()), after);
     }
 
     #[test]
@@ -954,6 +1009,24 @@ mod tests {
             (slots.position(1, 0), slots.open_slots().count()),
             (None, 0)
         );
+    }
+
+    #[test]
+    fn a_slot_is_open_for_the_longest_lifetime_sold() {
+        for lives in [[100, 10], [10, 100]] {
+            let mut slots = slots();
+            for life in lives {
+                let terms = Terms {
+                    lifetime: Micros::from_secs(life),
+                    ..terms(2)
+                };
+                book_all(&mut slots, 0.0, &terms, 1);
+            }
+            // Its end, the lifetime and half of it.
+            let grace = Micros::from_secs(15);
+            assert_eq!(slots.close_due(secs(159.9), grace), None);
+            assert!(slots.close_due(secs(160.0), grace).is_some());
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::children::Parking;
 use super::owner::{Life, Owner};
 use super::places::{Place, wake};
 use super::stay::Stay;
-use super::verdict::{Seat, Verdict};
+use super::verdict::{Reason, Seat, Verdict};
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -94,7 +94,8 @@ impl Tables<'_> {
     }
 
     /// The access brings the ticket of one who waits at his page for his session to begin. At the same
-    /// page it takes over his place. For another page it begins anew, and he is told.
+    /// page it takes over his place. For another page it begins anew, and he is told. Where it cannot
+    /// wait it is refused with the ticket, which is good again when he is gone.
     pub(super) fn take_over_start(
         &mut self,
         stay: &mut Stay,
@@ -102,7 +103,7 @@ impl Tables<'_> {
         now: Micros,
         wakes: &mut Wakes,
     ) -> Option<(Verdict, Ticket)> {
-        if arrival.tickets.is_empty() || arrival.parking == Parking::Nobody {
+        if arrival.tickets.is_empty() {
             return None;
         }
         let ticket = self.gate(stay.lobby, now, wakes)?.used_ticket(arrival)?;
@@ -110,6 +111,9 @@ impl Tables<'_> {
             .places
             .starting_with(stay.lobby, ticket.slot, ticket.index)?;
         let place = *self.places.place(old)?;
+        if arrival.parking == Parking::Nobody {
+            return self.refuse_start(stay, ticket, arrival, now, wakes);
+        }
         let queue = &mut self.gates.get_mut(place.gate as usize)?.queue;
         if place.gate != stay.page {
             self.places.unlink(queue, old);
@@ -120,7 +124,9 @@ impl Tables<'_> {
             self.undo_start(place.start_of(), now, wakes);
             return None;
         }
-        let new = self.places.take_over(queue, old, arrival.owner)?;
+        let Some(new) = self.places.take_over(queue, old, arrival.owner) else {
+            return self.refuse_start(stay, ticket, arrival, now, wakes);
+        };
         wakes.push(old);
         let at = place.session.saturating_sub(1);
         let (owner, other) = (place.owner.0, arrival.owner.0);
@@ -136,5 +142,19 @@ impl Tables<'_> {
             re_access: false,
         };
         Some((Verdict::Wait(seat), ticket))
+    }
+
+    fn refuse_start(
+        &mut self,
+        stay: &mut Stay,
+        ticket: Ticket,
+        arrival: &Arrival<'_>,
+        now: Micros,
+        wakes: &mut Wakes,
+    ) -> Option<(Verdict, Ticket)> {
+        stay.gate = stay.lobby;
+        let mut lobby = self.gate(stay.lobby, now, wakes)?;
+        let verdict = lobby.refuse_with_own(Some(ticket), Reason::Full, arrival);
+        Some((verdict, ticket))
     }
 }

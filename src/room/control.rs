@@ -197,8 +197,11 @@ impl Tables<'_> {
                 if let Some(control) = self.controls.get(gate as usize) {
                     control.set(order);
                 }
+                let pacing = self.pacing.get(gate as usize);
+                let found = pacing.filter(|page| page.moves_itself());
+                let found = found.map(|page| page.limit());
                 if let Some(mut view) = self.gate(gate, now, wakes) {
-                    view.ordered();
+                    view.ordered(found);
                 }
             }
         }

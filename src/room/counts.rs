@@ -9,9 +9,6 @@ const MOST: u64 = 1 << 60;
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Counts {
-    /// Accesses that got a permit at once, counted under the lock (the lock-free ones:
-    /// [`super::permits::Permits::passed`]).
-    pub passed: u64,
     /// Accesses that entered Wait.
     pub waited: u64,
     /// Accesses that entered Re Access or the guard line.
@@ -59,7 +56,6 @@ pub struct Counts {
 impl Counts {
     /// Nothing yet.
     pub const EMPTY: Counts = Counts {
-        passed: 0,
         waited: 0,
         re_access: 0,
         granted: 0,
@@ -86,7 +82,6 @@ impl Counts {
     /// Numbers nobody can have counted up to are a stray write: they begin anew.
     pub fn check(&mut self) {
         let Counts {
-            passed,
             waited,
             re_access,
             granted,
@@ -110,7 +105,6 @@ impl Counts {
             dry,
         } = self;
         let one = [
-            passed,
             waited,
             re_access,
             granted,

@@ -34,7 +34,7 @@ use super::counts::Counts;
 use super::history::History;
 use super::owner::{Life, Owner};
 use super::permits::Permits;
-use super::places::{Line, Places, Queue, wake};
+use super::places::{Line, Place, Places, Queue, wake};
 use super::recent::{Answer, How, Recent};
 use super::starts::Starts;
 use super::terms::{Terms, how};
@@ -271,11 +271,14 @@ impl GateView<'_> {
         self.control.map_or(Mode::Open, Control::mode)
     }
 
-    /// An order has been carried out: it holds from now on, for the lock-free way in too.
-    pub fn ordered(&mut self) {
+    /// An order has been carried out: it holds from now on, for the lock-free way in too. `found`: the
+    /// limit that the page has found itself.
+    pub fn ordered(&mut self, found: Option<u32>) {
         match self.control.and_then(Control::limit) {
             Some(_) => self.fix_limit(),
-            None => self.permits.set_limit(self.gate.terms.run_ready),
+            None => self
+                .permits
+                .set_limit(found.unwrap_or(self.gate.terms.run_ready)),
         }
         self.serve();
     }
@@ -323,18 +326,56 @@ impl GateView<'_> {
             .find_map(|line| self.places.in_line(queue, line).next())
     }
 
-    /// The lists were torn by a death under the lock and have been mended: tell the permits. One
-    /// that was claimed for a waiter who was not told yet is free again: he is about to get another,
-    /// and would give back only that.
+    /// The lists were torn by a death under the lock and have been mended: tell the permits and the
+    /// tickets. A permit that was claimed for a waiter who was not told yet is free again: he is about
+    /// to get another, and would give back only that. Nor is his ticket used.
     pub fn mended(&mut self) {
         self.gate.counts.mended += 1;
+        let mut held = Vec::new();
         for (place, wake) in self.places.entries.iter().zip(self.places.wakes) {
-            if place.owner.is_some() && place.gate == self.at && wake.load(Relaxed) == wake::WAITING
-            {
+            if !place.owner.is_some() || place.gate != self.at {
+                continue;
+            }
+            held.push((place.slot, place.index));
+            if wake.load(Relaxed) == wake::WAITING {
                 self.permits.free_owned_by(place.owner);
+                self.gate.set_state(place.slot, place.index, State::Waiting);
             }
         }
+        held.sort_unstable();
+        self.restore(&held);
         self.serve();
+    }
+
+    /// Tickets that wait, and none of the places has them (by slot and index, in order): their place
+    /// was lost with its process or with a page of the state file. Good again.
+    fn restore(&mut self, held: &[(u32, u32)]) {
+        let gate = &*self.gate;
+        let lost = |slot: &slots::Slot, index| {
+            let state = gate.state(slot.seq, index);
+            state == Some(State::Waiting) && held.binary_search(&(slot.seq, index)).is_err()
+        };
+        let lost: Vec<Place> = gate
+            .slots
+            .sold_places()
+            .filter(|&(slot, index)| lost(slot, index))
+            .map(|(slot, index)| {
+                let start = slot.start_of(index);
+                Place {
+                    slot: slot.seq,
+                    index,
+                    start,
+                    prime_end: start + gate.terms.prime,
+                    end: start + gate.terms.lifetime,
+                    entered: start,
+                    prime: 1,
+                    ..Place::default()
+                }
+            })
+            .collect();
+        for place in &lost {
+            self.unredeem(place);
+        }
     }
 
     /// Everybody of before is gone: permits free, tickets that were in a place good again. Who had
@@ -354,6 +395,7 @@ impl GateView<'_> {
                 _ => self.unredeem(&entry),
             };
         }
+        self.restore(&[]);
         self.gate.queue = Queue::default();
         self.publish_waiting();
     }

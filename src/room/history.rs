@@ -178,11 +178,16 @@ impl History {
     }
 
     /// Seal the fate of tickets that are over and were not redeemed: each of them goes to `ended`,
-    /// once ever, as far as that has capacity for. `grace` is how long after its end a ticket of a
-    /// gate can still be presented.
-    pub fn expire(&mut self, now: Micros, grace: impl Fn(u32) -> Micros, ended: &mut Vec<Record>) {
+    /// once ever, as far as that has capacity for. `grace` is how long after its end a ticket can
+    /// still be presented.
+    pub fn expire(
+        &mut self,
+        now: Micros,
+        grace: impl Fn(&Record) -> Micros,
+        ended: &mut Vec<Record>,
+    ) {
         let open = |r: &&mut Record| r.serial != 0 && r.fate == Fate::Sold as u32;
-        let over = |r: &&mut Record| now >= r.end + grace(r.gate);
+        let over = |r: &&mut Record| now >= r.end + grace(r);
         let left = ended.capacity() - ended.len();
         for record in self.records.iter_mut().filter(open).filter(over).take(left) {
             record.fate = Fate::Expired as u32;

@@ -44,6 +44,7 @@ pub mod wakes;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::laws::Laws;
+use crate::nap::slots::grace_of;
 use crate::sqs::page_scheduler::{Pacer, PageScheduler};
 use crate::sqs::sessions::Sessions;
 use children::{Child, Workers};
@@ -258,12 +259,7 @@ impl Tables<'_> {
 
     /// Seal the fate of tickets that ended unredeemed: see [`History::expire`].
     pub fn expire(&mut self, now: Micros, ended: &mut Vec<Record>) {
-        let gates = &*self.gates;
-        let grace = |at: u32| {
-            gates
-                .get(at as usize)
-                .map_or(Micros::ZERO, |gate| gate.terms.grace())
-        };
+        let grace = |record: &Record| grace_of(record.end - record.start);
         self.history.expire(now, grace, ended);
     }
 

@@ -492,6 +492,7 @@ mod tests {
                 late_share_ppm: 0,
                 horizon: Micros::from_secs(3600),
                 bound: Micros::from_secs(4),
+                lifetime: Micros::from_secs(60),
             };
             let slots = &mut self.gates[gate as usize].slots;
             let booking = slots

@@ -47,12 +47,14 @@ impl Tables<'_> {
         let (gates, permits, controls) = (&*self.gates, self.permits, self.controls);
         let look = |at: usize| {
             let (gate, permits) = (gates.get(at)?, permits.get(at)?);
-            (gate.kind != 0 && is_named(pages, generation, at)).then(|| look_at(permits))
+            let by_hand = controls.get(at).and_then(Control::limit).is_some();
+            let counted = || look_at(gate, permits, by_hand);
+            (gate.kind != 0 && is_named(pages, generation, at)).then(counted)
         };
         let mut moved = false;
         pacer.look(self.pacing, now, look, |at, limit| {
-            let by_hand = controls.get(at).and_then(Control::limit);
-            if let Some(permits) = permits.get(at).filter(|_| by_hand.is_none()) {
+            let by_hand = controls.get(at).and_then(Control::limit).is_some();
+            if let Some(permits) = permits.get(at).filter(|_| !by_hand) {
                 permits.set_limit(limit);
                 moved = true;
             }
@@ -202,12 +204,14 @@ impl Gate {
     }
 }
 
-fn look_at(permits: &Permits) -> Look {
+fn look_at(gate: &Gate, permits: &Permits, by_hand: bool) -> Look {
     Look {
         finished: permits.residence.recorded(),
         passed: permits.passed.load(Relaxed) as u32,
         running: permits.running(),
-        waiting: permits.waiting(),
+        // Not what the permits say: where an administrator keeps newcomers out they say that one waits.
+        waiting: gate.queue.len(),
         residence_s: permits.residence.mean_s().unwrap_or(0.0),
+        by_hand,
     }
 }

@@ -29,7 +29,8 @@ pub const PERMITS: usize = if cfg!(all(test, feature = "models")) {
 pub struct Permit {
     /// Who runs; 0 = free. Compare-and-swap by anybody.
     owner: AtomicU64,
-    /// When the answer's first byte went out, microseconds; 0 = not yet. Written by the owner.
+    /// When the answer's first byte went out, microseconds; 0 = not yet. Written by the owner, and
+    /// cleared before the permit is free: who claims it next must not be taken for a long answer.
     first_byte: AtomicU64,
 }
 
@@ -48,7 +49,7 @@ pub struct Permits {
     /// Where the last permit came free: the next claim looks there first.
     hint: AtomicU32,
     _pad: u32,
-    /// Accesses that got in at once (without waiting), ever.
+    /// Accesses that got in at once (without waiting), ever, under the lock or not.
     pub passed: AtomicU64,
     /// Residences in Run Ready, any entry path.
     pub residence: Residence,
@@ -157,6 +158,7 @@ impl Permits {
                 .compare_exchange(0, owner.0, SeqCst, Relaxed)
                 .is_ok();
         if taken {
+            // In a segment from before it may have been left.
             entry.first_byte.store(0, Relaxed);
         }
         taken
@@ -168,6 +170,10 @@ impl Permits {
         let Some(entry) = self.entries.get(permit as usize) else {
             return false;
         };
+        if entry.owner.load(Relaxed) != owner.0 {
+            return false;
+        }
+        entry.first_byte.store(0, Relaxed);
         let freed = entry
             .owner
             .compare_exchange(owner.0, 0, SeqCst, Relaxed)
@@ -234,15 +240,15 @@ impl Permits {
         let mut freed = 0;
         for entry in &self.entries {
             let owner = Owner(entry.owner.load(SeqCst));
-            if owner.is_some()
-                && which(owner, entry)
-                && entry
-                    .owner
-                    .compare_exchange(owner.0, 0, SeqCst, Relaxed)
-                    .is_ok()
-            {
-                freed += 1;
+            if !owner.is_some() || !which(owner, entry) {
+                continue;
             }
+            entry.first_byte.store(0, Relaxed);
+            let taken = entry
+                .owner
+                .compare_exchange(owner.0, 0, SeqCst, Relaxed)
+                .is_ok();
+            freed += u32::from(taken);
         }
         freed
     }
@@ -379,6 +385,27 @@ mod tests {
         assert_eq!(permits.claim(owner(2)), Some(permit));
         assert!(!permits.release(permit, owner(1)));
         assert!(permits.holds(permit, owner(2)));
+    }
+
+    /// Somebody claims a permit that a long answer had: a tick between the claim and what follows it
+    /// finds nothing of that answer.
+    #[test]
+    fn a_permit_claimed_this_moment_is_not_freed_as_long() {
+        for (freed_by, died) in [("its owner", false), ("the sweep", true)] {
+            let permits = Permits::default();
+            permits.set_limit(1);
+            let permit = permits.claim(owner(1)).expect("free");
+            permits.first_byte(permit, owner(1), Micros::from_secs(5));
+            match died {
+                true => assert_eq!(permits.free_of(CHILD), 1),
+                false => assert!(permits.release(permit, owner(1))),
+            }
+            let entry = &permits.entries[permit as usize];
+            let claimed = entry.owner.compare_exchange(0, owner(2).0, SeqCst, Relaxed);
+            assert!(claimed.is_ok());
+            assert_eq!(permits.free_long(Micros::from_secs(6)), 0, "{freed_by}");
+            assert!(permits.holds(permit, owner(2)), "{freed_by}");
+        }
     }
 
     #[test]

@@ -11,7 +11,6 @@
 //! A session that begins is in the table at once, under a key that nobody can present; the answer
 //! of its first access tells by what its client will be known ([`Tables::name_session`]).
 
-use super::Tables;
 use super::arrival::Arrival;
 use super::children::Child;
 use super::owner::{Life, Owner};
@@ -19,6 +18,7 @@ use super::places::{PRIORITIES, Place};
 use super::starts::{End, Starts, Wish};
 use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
+use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::sqs::capacity::PageNow;
@@ -72,6 +72,8 @@ fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
 
 /// The tables that tell a member, borrowed under the lock without the others.
 pub struct Membership<'a> {
+    /// Rooms.
+    pub rooms: &'a [Room],
     /// Starts, by room.
     pub starts: &'a mut [Starts],
     /// Who is in a session.
@@ -81,8 +83,15 @@ pub struct Membership<'a> {
 }
 
 impl Membership<'_> {
-    /// The session that `owner` is an access of from now on, one-based; 0: it is no member.
-    pub fn enter(&mut self, room: u32, keys: &[u64], owner: Owner, now: Micros) -> u32 {
+    /// The session that `owner`, who asks for this page, is an access of from now on, one-based; 0: it
+    /// is no member.
+    pub fn enter(
+        &mut self,
+        (room, page): (u32, u32),
+        keys: &[u64],
+        owner: Owner,
+        now: Micros,
+    ) -> u32 {
         let Some(starts) = self.starts.get_mut(room as usize) else {
             return 0;
         };
@@ -92,7 +101,9 @@ impl Membership<'_> {
             match self.sessions.enter(*key, room, owner.0, limits, now, alive) {
                 Way::In(at) => {
                     starts.counts.members = starts.counts.members.saturating_add(1);
-                    return at.saturating_add(1);
+                    let session = at.saturating_add(1);
+                    self.note_visit((room, page), session, now);
+                    return session;
                 }
                 Way::Busy => starts.counts.busy = starts.counts.busy.saturating_add(1),
                 Way::Over(session) => starts.note_end(&session, End::Idle),
@@ -100,6 +111,24 @@ impl Membership<'_> {
             }
         }
         0
+    }
+
+    /// An access of the session comes to this page. All of them count, those as well that need not wait
+    /// there: what a page passes is divided by what sessions ask of it.
+    fn note_visit(&mut self, (room, page): (u32, u32), session: u32, now: Micros) {
+        let (at, of) = (room as usize, session.checked_sub(1));
+        let (Some(room), Some(starts), Some(of)) =
+            (self.rooms.get(at), self.starts.get_mut(at), of)
+        else {
+            return;
+        };
+        let own = room.page_gates().position(|gate| gate == page);
+        let others = || Some(room.page_gates().count() + starts.shares(page)?);
+        if let Some(page) = own.or_else(others)
+            && let Some(age) = self.sessions.visit(of, page, now)
+        {
+            starts.capacity.came(page, age);
+        }
     }
 
     /// The access is over, after so long in Run Ready. A session that it has begun and that nobody
@@ -172,6 +201,7 @@ impl Tables<'_> {
     /// Starts, sessions and children.
     pub fn membership(&mut self) -> Membership<'_> {
         Membership {
+            rooms: &*self.rooms,
             starts: &mut *self.starts,
             sessions: Sessions {
                 sets: &mut *self.sessions.sets,
@@ -191,8 +221,8 @@ impl Tables<'_> {
         wakes: &mut Wakes,
     ) -> (Option<Verdict>, Option<Ticket>) {
         if stay.session == 0 {
-            let room = stay.room;
-            stay.session = self.membership().enter(room, asks.keys, arrival.owner, now);
+            let asked = (stay.room, stay.page);
+            stay.session = (self.membership()).enter(asked, asks.keys, arrival.owner, now);
         }
         if stay.session != 0 {
             return (self.on_to_page(stay, arrival, None, now, wakes), None);
@@ -364,12 +394,17 @@ impl Tables<'_> {
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
         stay.gate = stay.page;
-        self.note_visit(stay, now);
+        if start.is_some() {
+            let (asked, session) = ((stay.room, stay.page), stay.session);
+            self.membership().note_visit(asked, session, now);
+        }
         let by_progress = self.gates.get(stay.page as usize);
         let priority = match by_progress.is_some_and(|page| page.terms.progress == 1) {
             true => arrival.priority.max(self.progress(stay)),
             false => arrival.priority,
         };
+        // The page may be another room's, with a session gate of its own or none.
+        let start = start.map(|start| (stay.lobby, start));
         let verdict = self
             .gate(stay.page, now, wakes)
             .and_then(|mut page| page.enter_member(arrival, stay.session, priority, start));
@@ -379,24 +414,6 @@ impl Tables<'_> {
             starts.counts.passed = starts.counts.passed.saturating_add(1);
         }
         verdict
-    }
-
-    /// A session has come to its page.
-    fn note_visit(&mut self, stay: &Stay, now: Micros) {
-        let room = self.rooms.get(stay.room as usize);
-        let starts = self.starts.get_mut(stay.room as usize);
-        let (Some(room), Some(starts), true) = (room, starts, stay.session != 0) else {
-            return;
-        };
-        let own = room.page_gates().position(|gate| gate == stay.page);
-        let others = || Some(room.page_gates().count() + starts.shares(stay.page)?);
-        let Some(page) = own.or_else(others) else {
-            return;
-        };
-        let age = self.sessions.visit(stay.session - 1, page, now);
-        if let (Some(age), Some(starts)) = (age, self.starts.get_mut(stay.room as usize)) {
-            starts.capacity.came(page, age);
-        }
     }
 
     /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far in

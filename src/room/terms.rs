@@ -4,6 +4,7 @@
 //! generations of children. Zero means the default where a default makes sense.
 
 use crate::micros::Micros;
+use crate::nap::slots::grace_of;
 
 /// How a number is found.
 pub mod how {
@@ -98,8 +99,8 @@ impl Terms {
         spare: 0,
     };
 
-    /// Grace after the end of a ticket: min(60 s, v/2) (ALGORITHMS.md 2.2).
+    /// Grace after the end of a ticket that is sold now.
     pub fn grace(&self) -> Micros {
-        Micros((self.lifetime.0 / 2).min(60_000_000))
+        grace_of(self.lifetime)
     }
 }

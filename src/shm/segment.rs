@@ -31,6 +31,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 
 use super::balancing::Desk;
 use super::debts::Services;
@@ -475,11 +477,26 @@ impl Segment {
 
     /// Rooms and gates there is space for.
     pub fn room_counts(&self) -> [usize; 2] {
-        let count = |kind, entry| self.section(kind, entry).map_or(0, |s| s.count as usize);
         [
-            count(Kind::Rooms, size_of::<Room>()),
-            count(Kind::Gates, size_of::<Gate>()),
+            self.count::<Room>(Kind::Rooms) as usize,
+            self.count::<Gate>(Kind::Gates) as usize,
         ]
+    }
+
+    fn count<T>(&self, kind: Kind) -> u32 {
+        let section = self.section(kind, size_of::<T>());
+        section.map_or(0, |section| section.count)
+    }
+
+    /// These sizes, with no fewer rooms, gates and places than there are here: the entry with the
+    /// highest index may be the one in use.
+    pub fn no_smaller(&self, dims: Dims) -> Dims {
+        Dims {
+            rooms: dims.rooms.max(self.count::<Room>(Kind::Rooms)),
+            gates: dims.gates.max(self.count::<Gate>(Kind::Gates)),
+            places: dims.places.max(self.count::<Place>(Kind::Places)),
+            ..dims
+        }
     }
 
     /// Run Ready of a gate.
@@ -586,6 +603,17 @@ impl Segment {
         }
     }
 
+    /// While nothing was scheduled the parent noted no deaths: take back all that those held who are no
+    /// children of this process any more.
+    pub fn children_gone(&self) {
+        for child in self.children() {
+            let pid = child.pid.load(SeqCst);
+            if pid != 0 && pid != std::process::id() && !is_own_child(pid) {
+                self.child_ends(pid);
+            }
+        }
+    }
+
     /// The state, under the lock; places that `act` asks to wake are woken after it. None: the
     /// lock cannot be had (its holder is stopped): fail open.
     pub fn locked<R>(
@@ -636,6 +664,7 @@ impl Segment {
             }
         };
         let mut membership = Membership {
+            rooms: self.locked_section(Kind::Rooms, &held),
             starts: self.locked_section(Kind::Starts, &held),
             sessions: Sessions {
                 sets: self.locked_section(Kind::Sessions, &held),
@@ -790,6 +819,13 @@ impl Segment {
     }
 }
 
+/// Not by whether it lives: the number may be another's by now.
+fn is_own_child(pid: u32) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let found = waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), flags);
+    found != Err(nix::Error::ECHILD)
+}
+
 /// Mends the tables when a panic leaves them half-written; forgotten on the ordinary way out.
 struct Mend<'a> {
     segment: &'a Segment,
@@ -904,6 +940,32 @@ mod tests {
         flights: 0,
         session_sets: 4,
     };
+
+    #[test]
+    fn what_is_no_child_of_ours_any_more_holds_nothing() {
+        let dims = Dims {
+            children: 3,
+            ..SMALL
+        };
+        let segment = Segment::anonymous(dims).expect("shared memory");
+        let permits = segment.permits(0).expect("a gate");
+        permits.set_limit(3);
+        let mut lives = std::process::Command::new("sleep");
+        let mut lives = lives.arg("60").spawn().expect("a child");
+        let pids = [lives.id(), 1, std::process::id()];
+        let owners = pids.map(|pid| {
+            let life = segment.child_starts(pid).expect("room");
+            let owner = Owner::new(life, pid);
+            permits.claim(owner).expect("free");
+            owner
+        });
+        segment.children_gone();
+        lives.kill().and_then(|()| lives.wait()).expect("our child");
+        let held: Vec<Owner> = permits.owners().collect();
+        assert_eq!(held, [owners[0], owners[2]]);
+        segment.children_gone();
+        assert_eq!(permits.owners().collect::<Vec<_>>(), [owners[2]]);
+    }
 
     #[test]
     fn members_are_known_in_a_table_of_another_size() {

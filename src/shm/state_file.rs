@@ -3,7 +3,8 @@
 //! The file *is* the segment, fully allocated before it is mapped (a hole on a full disk would be
 //! SIGBUS in every child). On opening, key, epoch, slots, ticket states, ledger and statistics are
 //! taken over; permits, places and children are emptied. A file that is torn or foreign is set
-//! aside beside itself; one whose tables have other sizes is carried over into a new file.
+//! aside beside itself; one whose tables have other sizes is carried over into a new file, in which
+//! rooms, gates and places are never fewer.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
@@ -69,6 +70,10 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
     // This very descriptor: closing a copy of it would give the lock back (fcntl(2)).
     let file = OwnedFd::from(file);
     let old = Segment::map(&file, length as usize)?;
+    let dims = match old.check(None) {
+        Ok(()) => old.no_smaller(dims),
+        Err(_) => dims,
+    };
     match old.check(Some(dims)) {
         Ok(()) => {
             // A copy that somebody has put back may have holes.
@@ -135,6 +140,11 @@ fn open_locked(path: &Path) -> Result<File, StateFileError> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .open(path)?;
+    // Its owner could cut it short under the server.
+    if file.metadata()?.uid() != nix::unistd::geteuid().as_raw() {
+        let whose = "it belongs to another user than the one who starts the server";
+        return Err(Error::new(ErrorKind::PermissionDenied, whose).into());
+    }
     lock(&file)?;
     Ok(file)
 }
@@ -191,6 +201,7 @@ pub fn raw(file: &OwnedFd) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::micros::Micros;
     use crate::room::owner::Owner;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
@@ -287,6 +298,48 @@ mod tests {
     }
 
     #[test]
+    fn smaller_tables_lose_nobody() {
+        let dir = Dir::new("smaller");
+        let first = open(&dir.file(), DIMS, 33).expect("new");
+        let last = DIMS.places - 1;
+        first.segment.locked(|tables, _, _| {
+            (tables.rooms[1].used, tables.rooms[1].pages[0]) = (1, 2);
+            tables.gates[1].kind = 1;
+            let slots = &mut tables.gates[1].slots;
+            let terms = crate::nap::slots::Terms {
+                period: Micros::from_secs(10),
+                capacity: 10,
+                issue_limit: 10,
+                late_share_ppm: 0,
+                horizon: Micros::from_secs(3600),
+                bound: Micros::from_secs(4),
+                lifetime: Micros::from_secs(60),
+            };
+            let sold = slots.book(Micros::ZERO, Micros(1), &terms, &mut |_, _| true);
+            assert_eq!(sold.map(|sold| (sold.seq, sold.index)), Some((1, 0)));
+            tables.places.entries[last as usize].gate = 1;
+        });
+        drop(first.file);
+        let smaller = Dims {
+            rooms: 1,
+            gates: 1,
+            places: 4,
+            stripes: 2,
+            ..DIMS
+        };
+        for again in [false, true] {
+            let second = open(&dir.file(), smaller, 33).expect("carried over");
+            assert!(second.taken_over && second.remark.is_empty() == again);
+            let found = second.segment.locked(|tables, _, _| {
+                let places = tables.places.entries.len() as u32;
+                let sold = tables.gates[1].slots.position(1, 0).is_some();
+                (tables.rooms[1].used, sold, places)
+            });
+            assert_eq!(found, Some((1, true, DIMS.places)));
+        }
+    }
+
+    #[test]
     fn torn_and_foreign_files_are_set_aside() {
         for (name, content) in [("foreign", vec![7u8; 1 << 16]), ("short", vec![1, 2, 3])] {
             let dir = Dir::new(name);
@@ -303,6 +356,26 @@ mod tests {
                 content
             );
         }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_left_alone() {
+        let dir = Dir::new("foreign-owner");
+        drop(open(&dir.file(), DIMS, 33).expect("new").file);
+        // Who is not root cannot give it away.
+        if std::os::unix::fs::chown(dir.file(), Some(33), None).is_err() {
+            return;
+        }
+        let before = std::fs::read(dir.file()).expect("there");
+        let said = open(&dir.file(), DIMS, 33)
+            .err()
+            .map(|said| said.to_string());
+        assert!(
+            said.as_ref()
+                .is_some_and(|said| said.contains("another user")),
+            "{said:?}"
+        );
+        assert_eq!(std::fs::read(dir.file()).expect("there"), before);
     }
 
     #[test]

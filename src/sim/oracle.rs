@@ -257,12 +257,33 @@ impl Oracle {
                     format!("access {id} could have taken over the place of {waits:?}")
                 });
                 self.spend(redeemed, Held::Used);
-                self.refused(id, tickets, refusal, now);
+                match refusal.ticket.filter(|ticket| self.waits(ticket)) {
+                    // His own, which is good again when the access that has the place is gone.
+                    Some(own) => self.must(tickets.contains(&own), || {
+                        format!("access {id} was given {own:?}, with which another waits")
+                    }),
+                    None => {
+                        self.must(!waits.is_some_and(|own| self.waits(&own)), || {
+                            format!("access {id} lost {waits:?}: {refusal:?}")
+                        });
+                        self.refused(id, tickets, refusal, now);
+                    }
+                }
                 self.must(live.is_none() || refusal.ticket.is_some(), || {
                     format!("access {id} came with {live:?} and left without: {refusal:?}")
                 });
             }
         }
+    }
+
+    /// Does an access wait with this ticket, and has not been told yet?
+    fn waits(&self, ticket: &Ticket) -> bool {
+        let held = self.fact(ticket).map(|fact| fact.held);
+        let Some(Held::Place(id)) = held else {
+            return false;
+        };
+        let waiter = self.waiters.get(&id);
+        waiter.is_some_and(|w| !w.granted && !w.shed)
     }
 
     fn spend(&mut self, ticket: Option<Ticket>, held: Held) {

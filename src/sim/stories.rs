@@ -13,6 +13,7 @@ use crate::nap::wait_limit::Conformal;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::children::Workers;
+use crate::room::control::Order;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::{Life, Owner};
 use crate::room::places::wake;
@@ -338,6 +339,34 @@ fn who_takes_over_a_guard_place_waits_until_its_deadline() {
     story.pass(10);
     let second = story.waits(3, &[guard]);
     assert_eq!(second.until, first.until);
+}
+
+#[test]
+fn who_cannot_take_over_his_place_keeps_his_ticket() {
+    for early in [false, true] {
+        let mut story = Story::new(terms(fixed(5)));
+        story.runs(1, &[]);
+        let ticket = story.ticket(2);
+        if !early {
+            story.now = ticket.start;
+        }
+        let seat = story.waits(2, &[ticket]);
+        let verdict = story.ask(3, &[ticket], Parking::Nobody, |view, arrival| {
+            view.enter(arrival)
+        });
+        let Verdict::Refuse(refusal) = verdict else {
+            panic!("early {early}: {verdict:?}")
+        };
+        let reason = if early { Reason::Early } else { Reason::Full };
+        assert_eq!((refusal.reason, refusal.ticket), (reason, Some(ticket)));
+        assert!(refusal.retry_after >= ticket.start - story.now);
+        assert_eq!(story.state.permits().outstanding(), 0, "no other was sold");
+        story
+            .state
+            .at_gate(story.now, |view| view.gone(seat.place, Story::owner(2)));
+        story.now = ticket.start;
+        assert_eq!(story.waits(3, &[ticket]).redeemed, Some(ticket));
+    }
 }
 
 #[test]
@@ -667,6 +696,27 @@ fn under_a_lowered_bound_no_claim_begins_before_those_of_the_old_have_left() {
         ticket.start >= story.now + Micros::from_millis(1500),
         "{ticket:?}"
     );
+}
+
+#[test]
+fn a_limit_set_by_hand_leaves_behind_the_one_that_was_found() {
+    let pace = Pace {
+        law: law::AUTO,
+        start: 5,
+        lo: 1,
+        hi: 75,
+        ..Pace::default()
+    };
+    let mut story = Story::new(terms(AUTO));
+    let now = story.now;
+    story.state.pace(pace, Workers::default(), now);
+    assert_ne!(story.state.gate().terms.run_ready, 5);
+    let mut limited = |limit| {
+        let order = Order::Limit(limit);
+        (story.state).locked(|tables, wakes| tables.order(None, &order, now, wakes));
+        story.state.permits().limit()
+    };
+    assert_eq!([Some(40), None].map(&mut limited), [40, 5]);
 }
 
 /// A default room on event: 150 workers, a tenth in reserve. The most that a limit may find is half of

@@ -329,6 +329,7 @@ fn book(input: Book) -> Value {
             late_share_ppm: 0,
             horizon: Micros::MAX,
             bound: Micros::ZERO,
+            lifetime: Micros::ZERO,
         };
         let booking = slots.book(units(now), units(first), &terms, &mut |_, _| true)?;
         Some(json!({

@@ -233,12 +233,35 @@ impl ElasticHill {
         self.limit
     }
 
+    /// The range is another: what is outside of it now is not gone back to. The limit.
+    pub fn bound(&mut self, settings: &Settings) -> u32 {
+        let (lo, hi) = range(settings);
+        if self.middle != 0 && !(f64::from(lo)..=f64::from(hi)).contains(&self.middle()) {
+            self.set_middle(self.middle(), settings);
+            (self.turn, self.turns) = (0, 0);
+            if self.phase() != Phase::Start {
+                self.disturb();
+                self.probe(settings);
+            }
+        }
+        self.limit(settings)
+    }
+
     /// Where it is.
     pub fn phase(&self) -> Phase {
         match self.phase {
             Phase::PROBE => Phase::Probe,
             Phase::REST => Phase::Rest,
             _ => Phase::Start,
+        }
+    }
+
+    /// The window that goes on will be compared with one before it.
+    pub fn compares(&self) -> bool {
+        match self.phase() {
+            Phase::Start => self.before != 0,
+            Phase::Probe => self.half != 0,
+            Phase::Rest => self.rested != 0,
         }
     }
 
@@ -304,7 +327,12 @@ impl ElasticHill {
         }
         self.disturb();
         if n <= 0.0 || progress <= 0.0 {
-            self.set_middle(self.middle() + 1.0, settings);
+            // While it doubles the middle is where it began.
+            let b = match self.phase() {
+                Phase::Start => f64::from(limit),
+                _ => self.middle(),
+            };
+            self.set_middle(b + 1.0, settings);
             self.probe(settings);
             return Some(Step::Blocked);
         }
@@ -513,4 +541,70 @@ fn range(settings: &Settings) -> (u32, u32) {
 /// Halves up, as the vectors have it.
 fn round(x: f64) -> u32 {
     (x + 0.5).floor() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Best at four, and a collapse beyond.
+    fn thrash(n: f64) -> f64 {
+        n.min(4.0) / (1.0 + 0.6 * (n - 4.0).max(0.0))
+    }
+
+    /// So many windows of a second; the limit after them.
+    fn climb(
+        hill: &mut ElasticHill,
+        settings: &Settings,
+        windows: u32,
+        per_s: fn(f64) -> f64,
+    ) -> u32 {
+        for _ in 0..windows {
+            let progress = 100.0 * per_s(f64::from(hill.limit(settings)));
+            let sight = Sight {
+                finished: progress,
+                progress,
+                own: progress,
+                elapsed_s: 1.0,
+                saturated: true,
+            };
+            hill.see(&sight, settings);
+        }
+        hill.limit(settings)
+    }
+
+    #[test]
+    fn a_range_that_becomes_smaller_is_no_trap() {
+        let wide = Settings {
+            start: 40,
+            ..Settings::default()
+        };
+        for windows in 0..40 {
+            let mut hill = ElasticHill::EMPTY;
+            climb(&mut hill, &wide, windows, |_| 4.0);
+            let narrow = Settings { hi: 16, ..wide };
+            assert!(hill.bound(&narrow) <= 16);
+            let found = climb(&mut hill, &narrow, 200, thrash);
+            assert!((3..=6).contains(&found), "{windows}: {found}");
+            let above = Settings { lo: 20, ..wide };
+            assert!(hill.bound(&above) >= 20, "{windows}");
+            assert!(climb(&mut hill, &above, 200, |n| n) > 100, "{windows}");
+        }
+    }
+
+    #[test]
+    fn who_is_blocked_while_it_doubles_goes_on_from_there() {
+        let settings = Settings::default();
+        let mut hill = ElasticHill::EMPTY;
+        assert_eq!(climb(&mut hill, &settings, 3, |n| n), 32);
+        let nobody = Sight {
+            finished: 0.0,
+            progress: 0.0,
+            own: 0.0,
+            elapsed_s: settings.t_max,
+            saturated: true,
+        };
+        assert_eq!(hill.see(&nobody, &settings), Some(Step::Blocked));
+        assert_eq!(hill.middle(), 33.0);
+    }
 }

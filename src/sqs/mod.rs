@@ -12,11 +12,13 @@
 //! | [`interval`] | the session interval: the paper's law, and ours on the rate | 3.4 |
 //! | [`demand`] | what a session asks of the server, for the start that is fed forward | 3.4 |
 //! | [`capacity`] | how many sessions a second the pages pass, and how many are on their way | 3.4 |
+//! | [`in_hand`] | the accesses of a session that wait or run | |
 //! | [`sessions`] | who is in a session, by a keyed hash of what the client presents | |
 
 pub mod capacity;
 pub mod demand;
 pub mod elastic_hill;
+pub mod in_hand;
 pub mod interval;
 pub mod page_scheduler;
 pub mod paper_hill;

@@ -152,6 +152,8 @@ pub struct Look {
     pub waiting: u32,
     /// Mean residence lately, seconds; 0 = none.
     pub residence_s: f64,
+    /// An administrator has set its limit: it is left alone, and counts with the others all the same.
+    pub by_hand: bool,
 }
 
 /// One page's scheduler. All zero = its limit is fixed.
@@ -172,12 +174,12 @@ pub struct PageScheduler {
     since: [u32; 2],
     /// 1: the limit was set, and what is in flight may still be above it.
     falling: u32,
-    /// When what is in flight had fallen to the limit.
+    /// When what is in flight had fallen to the limit; until then, when it was set.
     reached: Micros,
-    /// The window: its length, its progress, the accesses as many equal ones are as noisy (f64 bits).
+    /// The window: its length, its progress, the squares of what that is the sum of (f64 bits).
     elapsed: u64,
     progress: u64,
-    counted: u64,
+    squares: u64,
     /// ... its own accesses that finished, and that came in at once.
     own_finished: u32,
     own_passed: u32,
@@ -185,6 +187,9 @@ pub struct PageScheduler {
     moves: u32,
     /// Accesses of its own that have finished since the limit was changed; saturates.
     round: u32,
+    /// 1: an administrator has set its limit.
+    by_hand: u32,
+    _pad: u32,
     steps: [Move; STEPS],
 }
 
@@ -210,11 +215,13 @@ impl PageScheduler {
         reached: Micros::ZERO,
         elapsed: 0,
         progress: 0,
-        counted: 0,
+        squares: 0,
         own_finished: 0,
         own_passed: 0,
         moves: 0,
         round: 0,
+        by_hand: 0,
+        _pad: 0,
         steps: [Move {
             at: Micros::ZERO,
             limit: 0,
@@ -231,7 +238,7 @@ impl PageScheduler {
         }
         self.pace = pace;
         let limit = match pace.law {
-            law::AUTO => self.hill.limit(&self.settings(pace.hi)),
+            law::AUTO => self.hill.bound(&self.settings(pace.hi)),
             law::PAPER => self.paper.limit(&self.paper_settings(pace.hi)),
             _ => pace.start.max(1),
         };
@@ -329,12 +336,13 @@ impl PageScheduler {
         self.moves = self.moves.wrapping_add(1);
         if limit != self.limit {
             (self.limit, self.falling, self.round) = (limit, 1, 0);
+            self.reached = now;
         }
         self.begin_window();
     }
 
     fn begin_window(&mut self) {
-        (self.elapsed, self.progress, self.counted) = (0, 0, 0);
+        (self.elapsed, self.progress, self.squares) = (0, 0, 0);
         (self.own_finished, self.own_passed) = (0, 0);
     }
 
@@ -343,7 +351,8 @@ impl PageScheduler {
     /// together. So as many must have finished as run.
     fn is_settled(&mut self, look: &Look, now: Micros) -> bool {
         if self.falling != 0 {
-            if look.running > self.limit {
+            // Some may hang for longer than anybody wants to know nothing.
+            if look.running > self.limit && now < self.reached + ROUND {
                 return false;
             }
             (self.falling, self.reached) = (0, now);
@@ -352,6 +361,11 @@ impl PageScheduler {
         let residence = Micros::from_secs_f64(look.residence_s.clamp(0.0, 60.0));
         now >= self.reached + SETTLE.max(residence)
             && (!self.doubles() || self.round >= look.running || now >= self.reached + ROUND)
+    }
+
+    /// What is seen now is, or will be, compared with what was seen before.
+    fn compares(&self) -> bool {
+        self.elapsed != 0 || self.hill.compares()
     }
 
     /// Its limit is twice what it was.
@@ -367,7 +381,8 @@ impl PageScheduler {
         }
     }
 
-    /// Add to the window what was seen for so long.
+    /// Add to the window what was seen for so long: its length now, its progress, and as many equal
+    /// accesses as are as noisy as those that it is the sum of.
     fn count(&mut self, total: &Total, elapsed: Micros) -> [f64; 3] {
         let [finished, passed] = self.since;
         let add = |bits: &mut u64, more: f64| {
@@ -378,11 +393,12 @@ impl PageScheduler {
         };
         self.own_finished = self.own_finished.saturating_add(finished);
         self.own_passed = self.own_passed.saturating_add(passed);
-        [
-            add(&mut self.elapsed, elapsed.as_secs_f64()),
-            add(&mut self.progress, total.progress),
-            add(&mut self.counted, total.finished()),
-        ]
+        let window = Total {
+            progress: add(&mut self.progress, total.progress),
+            squares: add(&mut self.squares, total.squares),
+        };
+        let elapsed_s = add(&mut self.elapsed, elapsed.as_secs_f64());
+        [elapsed_s, window.progress, window.finished()]
     }
 
     /// Our law's turn. True: it has come to a decision.
@@ -401,14 +417,14 @@ impl PageScheduler {
         if !round || !enough && elapsed_s < settings.t_max {
             return false;
         }
-        // What others have done says nothing of a page of which nobody finishes.
+        // What others have done says nothing of a page of which nobody finishes. One that begins may
+        // take long, and be far from its best.
         let stuck = self.own_finished == 0;
+        if stuck && self.hill.phase() == Phase::Start && elapsed_s < ROUND.as_secs_f64() {
+            return false;
+        }
         let sight = Sight {
-            finished: if stuck {
-                0.0
-            } else {
-                counted.max(settings.n_min)
-            },
+            finished: if stuck { 0.0 } else { counted },
             progress: if stuck { 0.0 } else { progress },
             own: f64::from(self.own_finished),
             elapsed_s: elapsed_s.max(settings.t_min),
@@ -444,6 +460,24 @@ impl PageScheduler {
             self.set(limit, Why::Paper, None, per_s, now);
         }
         false
+    }
+
+    /// An administrator sets its limit, or does no longer. Then it goes on from its middle, as it would
+    /// in its turn. The limit, if it is another.
+    fn obey(&mut self, by_hand: bool, most: u32, now: Micros) -> Option<u32> {
+        let before = std::mem::replace(&mut self.by_hand, by_hand.into());
+        if before == self.by_hand {
+            return None;
+        }
+        (self.falling, self.reached) = (1, now);
+        self.begin_window();
+        if self.pace.law != law::AUTO {
+            return None;
+        }
+        match by_hand || self.shares() {
+            true => self.give_way(now),
+            false => self.take_turn(most, now),
+        }
     }
 
     /// Another page's turn: it stays at the middle of its range. The limit, if it is another.
@@ -523,6 +557,10 @@ impl Pacer {
         let elapsed = now - self.looked;
         let gap = self.looked == Micros::ZERO || now < self.looked || elapsed > GAP;
         self.looked = now;
+        // Whose limit stands still is always at its lowest: were its weight to follow what its accesses
+        // take under another limit of this one's, their slowness would look like progress.
+        let compares = |holder: usize| pages.get(holder).is_some_and(PageScheduler::compares);
+        let weighs_anew = !self.holder().is_some_and(compares);
         let mut total = Total::default();
         for (at, page) in pages.iter_mut().enumerate() {
             let Some(look) = look(at) else {
@@ -539,6 +577,9 @@ impl Pacer {
             }
             let [finished, _] = page.since;
             page.weight.see(finished, look.residence_s, page.limit);
+            if weighs_anew {
+                page.weight.renew();
+            }
             if page.pace.own == 0 {
                 total.add(finished, page.weight.seconds().unwrap_or(0.0));
             }
@@ -549,12 +590,17 @@ impl Pacer {
         let mut decided = true;
         for at in 0..pages.len() {
             let holds = self.holder() == Some(at);
-            let turn = pages[at].moves_itself() && (holds || !pages[at].shares());
-            let Some(counted) = turn.then(|| look(at)).flatten() else {
+            let Some(counted) = look(at).filter(|_| pages[at].moves_itself()) else {
                 continue;
             };
             let most = self.most(pages, at, |at| look(at).is_some());
             let page = &mut pages[at];
+            if let Some(limit) = page.obey(counted.by_hand, most, now) {
+                set(at, limit);
+            }
+            if counted.by_hand || (!holds && page.shares()) {
+                continue;
+            }
             let before = page.limit;
             let mut own = Total::default();
             own.add(page.since[0], 1.0);
@@ -600,7 +646,7 @@ impl Pacer {
         look: impl Fn(usize) -> Option<Look>,
         set: &mut impl FnMut(usize, u32),
     ) {
-        let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0);
+        let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0 && !look.by_hand);
         let from = self.holder().filter(|&holder| holder < pages.len());
         let first = from.map_or(0, |holder| holder + 1);
         let next = (first..pages.len())
@@ -628,22 +674,95 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_page_that_is_not_in_use_leaves_its_part_of_the_budget_to_the_others() {
-        let mut pages = [PageScheduler::EMPTY; 3];
-        for (page, start) in pages.iter_mut().zip([120, 4, 5]) {
-            let law = law::AUTO;
-            page.configure(
-                Pace {
-                    law,
-                    start,
-                    lo: 1,
-                    hi: 256,
-                    ..Pace::default()
-                },
-                Micros(1),
+    /// Pages that begin at these limits, each with a queue.
+    fn begun(starts: &[u32]) -> Vec<PageScheduler> {
+        let begin = |start: &u32| {
+            let mut page = PageScheduler::EMPTY;
+            let pace = Pace {
+                law: law::AUTO,
+                start: *start,
+                lo: 1,
+                hi: 256,
+                ..Pace::default()
+            };
+            page.configure(pace, Micros(1));
+            page
+        };
+        starts.iter().map(begin).collect()
+    }
+
+    /// So many looks, at each of which ten more have finished of every page; `but` says what else is.
+    fn look_on(
+        pacer: &mut Pacer,
+        pages: &mut [PageScheduler],
+        looks: std::ops::Range<u64>,
+        but: impl Fn(usize, Look) -> Look,
+    ) {
+        for nth in looks {
+            let look = |at| {
+                let look = Look {
+                    finished: 10 * nth as u32,
+                    running: 1,
+                    waiting: 9,
+                    residence_s: 0.1,
+                    ..Look::default()
+                };
+                Some(but(at, look))
+            };
+            pacer.look(
+                pages,
+                Micros::from_millis(1000 + 250 * nth),
+                look,
+                |_, _| (),
             );
         }
+    }
+
+    #[test]
+    fn a_page_whose_limit_is_set_by_hand_leaves_the_token_to_the_others() {
+        let (mut pages, mut pacer) = (begun(&[4, 4]), Pacer::EMPTY);
+        look_on(&mut pacer, &mut pages, 0..2, |_, look| look);
+        assert_eq!(pacer.holder(), Some(0));
+        let first = |at, look: Look| Look {
+            by_hand: at == 0,
+            running: if at == 0 { 40 } else { 1 },
+            ..look
+        };
+        let moves = |pages: &[PageScheduler]| [pages[0].moves(), pages[1].moves()];
+        assert_eq!(moves(&pages), [1, 1], "both have begun");
+        look_on(&mut pacer, &mut pages, 2..200, first);
+        assert_eq!(pacer.holder(), Some(1));
+        assert!(moves(&pages)[0] == 1 && moves(&pages)[1] > 1);
+        look_on(&mut pacer, &mut pages, 200..800, |_, look| look);
+        assert!(moves(&pages)[0] > 1, "its turn came again");
+    }
+
+    #[test]
+    fn a_window_of_unlike_accesses_tells_no_more_than_the_few_that_weigh_most() {
+        let mut page = PageScheduler::EMPTY;
+        let mut counted = 0.0;
+        for (finished, weight_s) in [(25, 0.01), (1, 0.58), (25, 0.01)] {
+            let mut total = Total::default();
+            total.add(finished, weight_s);
+            [_, _, counted] = page.count(&total, PERIOD);
+        }
+        // 50 and 1, as noisy as three equal ones: (0.5 + 0.58)^2 / (0.005 + 0.34).
+        assert!((3.0..4.0).contains(&counted), "{counted}");
+    }
+
+    #[test]
+    fn who_hangs_above_a_lowered_limit_is_waited_for_a_minute_and_no_longer() {
+        let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+        let hang = |_, look| Look { running: 9, ..look };
+        look_on(&mut pacer, &mut pages, 0..230, hang);
+        assert_eq!(pages[0].moves(), 1, "it has begun");
+        look_on(&mut pacer, &mut pages, 230..300, hang);
+        assert!(pages[0].moves() > 1);
+    }
+
+    #[test]
+    fn a_page_that_is_not_in_use_leaves_its_part_of_the_budget_to_the_others() {
+        let pages = begun(&[120, 4, 5]);
         let pacer = Pacer {
             budget: 128,
             ..Pacer::EMPTY

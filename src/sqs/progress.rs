@@ -20,6 +20,8 @@ pub struct Weight {
     lowest: u32,
     /// Sights since at a higher one.
     above: u32,
+    /// The mean as it counts until [`Weight::renew`], f64 bits; 0 = none yet.
+    counts: u64,
 }
 
 impl Weight {
@@ -28,12 +30,17 @@ impl Weight {
         mean: 0,
         lowest: 0,
         above: 0,
+        counts: 0,
     };
 
     /// Seconds; none: nothing seen yet.
     pub fn seconds(&self) -> Option<f64> {
-        let mean = f64::from_bits(self.mean);
-        (mean.is_finite() && mean > 0.0).then_some(mean)
+        positive(self.counts)
+    }
+
+    /// What has been seen up to now counts from now on. What is compared is weighed alike.
+    pub fn renew(&mut self) {
+        self.counts = self.mean;
     }
 
     /// `finished` accesses had this mean residence at this limit.
@@ -48,7 +55,7 @@ impl Weight {
             }
         }
         (self.lowest, self.above) = (limit.max(1), 0);
-        let mean = match self.seconds() {
+        let mean = match positive(self.mean) {
             None => residence_s,
             Some(mean) => {
                 let share = 1.0 - (1.0 - ALPHA).powf(f64::from(finished));
@@ -56,7 +63,15 @@ impl Weight {
             }
         };
         self.mean = mean.to_bits();
+        if self.seconds().is_none() {
+            self.renew();
+        }
     }
+}
+
+fn positive(bits: u64) -> Option<f64> {
+    let value = f64::from_bits(bits);
+    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 /// Progress of several pages together, gathered over a time.
@@ -64,7 +79,7 @@ impl Weight {
 pub struct Total {
     /// Sum of the weights of what finished.
     pub progress: f64,
-    squares: f64,
+    pub(super) squares: f64,
 }
 
 impl Total {

@@ -21,12 +21,11 @@
 //! ```
 
 use super::capacity::PAGES;
+use super::in_hand::{InHand, PARALLEL};
 use crate::micros::Micros;
 
 /// Ways of a set.
 pub const WAYS: usize = 16;
-/// The most accesses of one session at a time that `parallel=` may allow.
-pub const PARALLEL: usize = 16;
 /// Sessions that a set is meant for: with a choice of two, some sets of sixteen are full beyond.
 const LOAD: u64 = 12;
 
@@ -64,8 +63,8 @@ pub struct Session {
     pub idle: Micros,
     /// Time in Run Ready of all its accesses.
     pub work: Micros,
-    /// Tokens of its accesses that wait or run; 0 = none.
-    owners: [u64; PARALLEL],
+    /// Its accesses that wait or run.
+    in_hand: InHand,
 }
 
 /// A set of the table. All zero = empty.
@@ -140,17 +139,13 @@ impl Sessions<'_> {
             };
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
-        if session.in_hand() >= parallel {
-            session.forget(|owner| !lives(owner));
+        if session.in_hand.len() >= parallel {
+            session.in_hand.retain(lives);
         }
-        if session.in_hand() >= parallel {
+        if session.in_hand.len() >= parallel || !session.in_hand.add(owner) {
             return Way::Busy;
         }
         session.seen = now;
-        match session.owners.iter_mut().find(|free| **free == 0) {
-            Some(free) => *free = owner,
-            None => return Way::Busy,
-        }
         Way::In(at)
     }
 
@@ -170,15 +165,15 @@ impl Sessions<'_> {
         now: Micros,
         over: impl FnMut(&Session),
     ) -> Option<u32> {
-        let mut session = Session {
+        let session = Session {
             room: room.saturating_add(1),
             started: now,
             seen: now,
             idle,
             until: Micros::MAX,
+            in_hand: InHand::only(owner),
             ..Session::default()
         };
-        session.owners[0] = owner;
         self.put(key, session, now, over)
     }
 
@@ -299,11 +294,9 @@ impl Sessions<'_> {
 
     /// The access `owner` of the session at `at` is over, after so long in Run Ready.
     pub fn leave(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
-        if self.of_owner(at, owner).is_none() {
-            return;
-        }
-        if let Some(session) = self.session_mut(at) {
-            session.forget(|known| known == owner);
+        if let Some(session) = self.session_mut(at)
+            && session.in_hand.remove(owner)
+        {
             session.seen = session.seen.max(now);
             session.accesses = session.accesses.saturating_add(1);
             session.work = session.work + work;
@@ -312,9 +305,8 @@ impl Sessions<'_> {
 
     /// The access `owner` of the session at `at` is `other` from now on. False: it is none of its.
     pub fn hand_over(&mut self, at: u32, owner: u64, other: u64) -> bool {
-        let session = self.session_mut(at).filter(|_| owner != 0);
-        let owners = session.and_then(|s| s.owners.iter_mut().find(|known| **known == owner));
-        owners.map(|known| *known = other).is_some()
+        let session = self.session_mut(at);
+        session.is_some_and(|session| session.in_hand.replace(owner, other))
     }
 
     /// The session at `at`, which `owner` is an access of, is over.
@@ -365,13 +357,13 @@ impl Sessions<'_> {
                 continue;
             }
             session.seen = session.seen.min(now);
-            session.forget(|owner| !lives(owner));
-            let lost = session.named == 0 && session.in_hand() == 0;
+            session.in_hand.retain(&lives);
+            let lost = session.named == 0 && session.in_hand.is_empty();
             if session.is_idle(now) || lost {
                 if let Some(session) = self.end(at) {
                     over(&session);
                 }
-            } else if session.until < now && session.in_hand() == 0 {
+            } else if session.until < now && session.in_hand.is_empty() {
                 self.settle(at);
             }
         }
@@ -384,7 +376,7 @@ impl Sessions<'_> {
         let (Some(session), Some(to)) = (session, self.at(names[0])) else {
             return;
         };
-        self.clear(at);
+        // Should its child die here the session is there twice for a moment, and not nowhere.
         if let Some(entry) = self.session_mut(to) {
             *entry = Session {
                 name: 0,
@@ -392,6 +384,7 @@ impl Sessions<'_> {
                 ..session
             };
         }
+        self.clear(at);
         let [home, others @ ..] = names;
         self.link(to, home, others.into_iter().filter(|name| *name != 0));
     }
@@ -399,7 +392,7 @@ impl Sessions<'_> {
     /// Everybody of before is gone: no access is in hand.
     pub fn begin_anew(&mut self) {
         for session in self.sets.iter_mut().flat_map(|set| &mut set.sessions) {
-            session.owners = [0; PARALLEL];
+            session.in_hand = InHand::default();
         }
     }
 
@@ -508,7 +501,7 @@ impl Sessions<'_> {
     /// The session at `at`, if `owner` is an access of it.
     fn of_owner(&self, at: u32, owner: u64) -> Option<&Session> {
         let session = self.session(at)?;
-        (owner != 0 && session.owners.contains(&owner)).then_some(session)
+        session.in_hand.contains(owner).then_some(session)
     }
 
     fn two_sets(&self, key: u64) -> [usize; 2] {
@@ -528,24 +521,25 @@ impl Sessions<'_> {
         if key == 0 {
             return None;
         }
-        let free = |set: &&usize| {
-            let keys = self.sets.get(**set).map(|set| &set.keys);
+        let free = |set: &usize| {
+            let keys = self.sets.get(*set).map(|set| &set.keys);
             keys.map_or(0, |keys| keys.iter().filter(|key| **key == 0).count())
         };
-        let sets = self.two_sets(key);
-        let at = *sets.iter().max_by_key(free)?;
-        let set = self.sets.get(at)?;
-        let idle = |way: &usize| set.sessions[*way].next == 0 && set.sessions[*way].is_idle(now);
-        let old =
-            |way: &usize| set.sessions[*way].next != 0 && set.sessions[*way].until < Micros::MAX;
-        let way = set.keys.iter().position(|key| *key == 0);
-        let way = way.or_else(|| (0..WAYS).find(idle));
-        let next = || {
-            (0..WAYS)
-                .filter(old)
-                .min_by_key(|way| set.sessions[*way].until)
+        let mut sets = self.two_sets(key);
+        sets.sort_by_key(|set| std::cmp::Reverse(free(set)));
+        let ways = || {
+            let ways = sets.iter().flat_map(|set| set * WAYS..(set + 1) * WAYS);
+            ways.filter_map(|at| Some((at as u32, self.session(at as u32)?)))
         };
-        let at = (at * WAYS + way.or_else(next)?) as u32;
+        let is_idle = |session: &Session| session.next == 0 && session.is_idle(now);
+        let is_old = |session: &Session| session.next != 0 && session.until < Micros::MAX;
+        let empty = ways().find(|(at, _)| self.key(*at) == 0);
+        let idle = || ways().find(|(_, session)| is_idle(session));
+        let old = || {
+            let old = ways().filter(|(_, session)| is_old(session));
+            old.min_by_key(|(_, session)| session.until)
+        };
+        let (at, _) = empty.or_else(idle).or_else(old)?;
         if self.key(at) != 0
             && let Some(session) = self.end(at)
         {
@@ -583,23 +577,13 @@ pub struct Limits {
 impl Session {
     /// Accesses that wait or run.
     pub fn in_hand(&self) -> usize {
-        self.owners.iter().filter(|owner| **owner != 0).count()
+        self.in_hand.len()
     }
 
-    fn forget(&mut self, which: impl Fn(u64) -> bool) {
-        for owner in self.owners.iter_mut().filter(|owner| **owner != 0) {
-            if which(*owner) {
-                *owner = 0;
-            }
-        }
-    }
-
+    #[inline]
     fn is_idle(&self, now: Micros) -> bool {
-        let held = match self.in_hand() {
-            0 => Micros::ZERO,
-            _ => LOST,
-        };
-        now - self.seen > self.idle + held
+        let since = now - self.seen;
+        since > self.idle && (self.in_hand.is_empty() || since > self.idle + LOST)
     }
 }
 
@@ -715,6 +699,32 @@ mod tests {
         let mut over = 0;
         let begun = table.start(99, WHOSE, 99, at(61), |_| over += 1);
         assert!(begun.is_some() && over == 1, "who made room is told of");
+    }
+
+    /// Keys whose two sets are these of two, in this order.
+    fn keys_of(table: &Sessions<'_>, sets: [usize; 2]) -> Vec<u64> {
+        let keys = (1..).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let found = keys.filter(|key| table.two_sets(*key) == sets);
+        found.take(WAYS).collect()
+    }
+
+    #[test]
+    fn an_idle_session_makes_room_in_either_set() {
+        for full_first in [0, 1] {
+            let mut sets = sets(2);
+            let mut table = Sessions { sets: &mut sets };
+            let (first, second) = (full_first, 1 - full_first);
+            for (set, second_s) in [(first, 60), (second, 0)] {
+                for key in keys_of(&table, [set, set]) {
+                    let session = started(&mut table, key, key, second_s);
+                    table.leave(session, key, Micros(1), at(second_s));
+                }
+            }
+            let key = keys_of(&table, [0, 1])[0];
+            let mut over = 0;
+            let begun = table.start(key, WHOSE, 99, at(61), |_| over += 1);
+            assert!(begun.is_some() && over == 1, "{full_first}");
+        }
     }
 
     #[test]
@@ -1036,7 +1046,7 @@ mod tests {
                         let free = |j: usize| table.knows(to, ROOM, now) && {
                             let at = table.find(to, now).expect("known");
                             j == i || models[i].in_hand.iter().any(|(_, owner)| {
-                                table.session(at).expect("there").owners.contains(owner)
+                                table.session(at).expect("there").in_hand.contains(*owner)
                             })
                         };
                         if other.is_none_or(free) {

@@ -174,6 +174,7 @@ impl Run {
                 let seen = |page: usize| {
                     let arrivals = self.pages[page].arrivals;
                     Some(Look {
+                        by_hand: false,
                         finished: finished[page],
                         passed: passed[page],
                         running: jobs.iter().filter(|job| job.page == page).count() as u32,
@@ -246,7 +247,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn reached(pages: &[Site], machine: Machine, pace: Pace) -> Vec<f64> {
     let (slower, spans) = (SLOWER, &SPANS);
     let (best, at) = best(pages, machine);
-    let runs: Vec<(Vec<f64>, Vec<u32>)> = (1..=5)
+    let runs: Vec<(Vec<f64>, Vec<u32>)> = (1..=15)
         .map(|seed| {
             let mut run = Run::new(pages, machine, slower, seed).pace(pace);
             (run.work(spans), run.limits)

@@ -3,6 +3,8 @@
 //! A place is taken under the ledger (ALGORITHMS.md 2.3); a holder in his prime window is let in
 //! whatever the limit says, and only the lack of a worker can break the promise.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::GateView;
 use super::redeeming::To;
 use super::selling::Sale;
@@ -22,10 +24,12 @@ impl GateView<'_> {
     pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
         let (standing, ticket) = self.best_ticket(arrival);
-        if let (Standing::Waits(old), Some(ticket)) = (standing, ticket)
-            && let Some(verdict) = self.take_over(old, ticket, arrival)
-        {
-            return verdict;
+        if let (Standing::Waits(old), Some(ticket)) = (standing, ticket) {
+            return match self.take_over(old, ticket, arrival) {
+                Some(verdict) => verdict,
+                // It is good again when the access that has the place is gone.
+                None => self.refuse_with_own(Some(ticket), Reason::Full, arrival),
+            };
         }
         let live = ticket.filter(|_| standing >= Standing::Early);
         let mode = self.mode();
@@ -37,7 +41,7 @@ impl GateView<'_> {
             && self.gate.queue.is_empty()
             && let Some(permit) = self.claim(arrival.owner)
         {
-            self.gate.counts.passed += 1;
+            self.permits.passed.fetch_add(1, Relaxed);
             self.redeem(live, standing, To::Run);
             return Verdict::Run(permit);
         }

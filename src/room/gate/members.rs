@@ -4,6 +4,8 @@
 //! all else, the ledger, tickets, bound and guard, it has like any gate. The *page gates* hold
 //! members, whom nothing refuses, and accesses without a session that fit beside them.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::standing::Standing;
 use super::{Gate, GateView};
 use crate::micros::Micros;
@@ -75,20 +77,20 @@ impl GateView<'_> {
         (self.next() == Some(place)).then_some(starts.due)
     }
 
-    /// A member comes to a page, with this priority; `start`: what he had at the session gate, if his
-    /// session begins. None: no place is left to wait on, let him pass.
+    /// A member comes to a page, with this priority; `start`: if his session begins, his room's session
+    /// gate and what he had there. None: no place is left to wait on, let him pass.
     pub fn enter_member(
         &mut self,
         arrival: &Arrival<'_>,
         session: u32,
         priority: u32,
-        start: Option<&Place>,
+        start: Option<(u32, &Place)>,
     ) -> Option<Verdict> {
         self.tick();
         if self.gate.queue.is_empty()
             && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
         {
-            self.gate.counts.passed += 1;
+            self.permits.passed.fetch_add(1, Relaxed);
             return Some(Verdict::Run(permit));
         }
         self.refresh_limit();
@@ -116,9 +118,9 @@ impl GateView<'_> {
             work: self.work_of(arrival.kind),
             ..Place::default()
         };
-        let place = match (start, self.gate.lobby.checked_sub(1)) {
-            (Some(start), Some(lobby)) => place.beginning(lobby, start),
-            _ => place,
+        let place = match start {
+            Some((lobby, start)) => place.beginning(lobby, start),
+            None => place,
         };
         // As in seat(): raised before the permits are looked at again.
         self.permits.set_waiting(others.saturating_add(1));

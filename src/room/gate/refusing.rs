@@ -72,6 +72,21 @@ impl GateView<'_> {
         self.refuse(reason, ticket, retry_after)
     }
 
+    /// His own ticket again.
+    pub(in crate::room) fn refuse_with_own(
+        &mut self,
+        own: Option<Ticket>,
+        reason: Reason,
+        arrival: &Arrival<'_>,
+    ) -> Verdict {
+        match own {
+            Some(own) if self.now < own.start => {
+                self.refuse(Reason::Early, Some(own), own.start - self.now)
+            }
+            own => self.refuse(reason, own, self.spread(arrival)),
+        }
+    }
+
     pub(super) fn refuse(
         &mut self,
         reason: Reason,

@@ -218,6 +218,7 @@ impl Gate {
             },
             horizon: terms.horizon,
             bound: terms.bound,
+            lifetime: terms.lifetime,
         }
     }
 

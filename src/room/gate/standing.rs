@@ -3,6 +3,7 @@
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
 use crate::nap::ledger::early;
+use crate::nap::slots::grace_of;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
@@ -61,7 +62,7 @@ impl GateView<'_> {
         }
         let grace = match ticket.has(Ticket::GRACE_USED) {
             true => Micros::ZERO,
-            false => self.gate.terms.grace(),
+            false => grace_of(ticket.end - ticket.start),
         };
         if self.now >= ticket.end + grace {
             return Standing::Expired;

@@ -145,12 +145,7 @@ impl GateView<'_> {
             .iter()
             .find(|t| t.slot == entry.slot && t.index == entry.index && t.epoch == self.epoch)
             .copied();
-        match own {
-            Some(own) if self.now < own.start => {
-                self.refuse(Reason::Early, Some(own), own.start - self.now)
-            }
-            own => self.refuse(reason, own, self.spread(arrival)),
-        }
+        self.refuse_with_own(own, reason, arrival)
     }
 
     /// The waiter's client has gone: his place, or the permit just granted, goes to the next. A

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Access, Event, Job, Kind, Met, Patience, Shop, Stand, arrival};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
+use crate::room::Tables;
 use crate::room::gate::Leaving;
+use crate::room::owner::Owner;
 use crate::room::starts::End;
 use crate::room::stay::{Asks, Stay};
 use crate::room::verdict::Verdict;
@@ -71,6 +73,11 @@ impl Shop {
         let arrival = arrival(access.owner, &tickets, access.client);
         let in_sessions = self.lobby.is_some();
         let ((verdict, redeemed, alarm), wakes) = self.state.locked(|tables, wakes| {
+            if in_sessions
+                && let Some(permit) = try_member(tables, &mut stay, asks.keys, arrival.owner, now)
+            {
+                return (Some(Verdict::Run(permit)), None, None);
+            }
             let (verdict, redeemed) = match in_sessions {
                 true => tables.enter_stay(&mut stay, asks, &arrival, now, wakes),
                 false => {
@@ -87,12 +94,6 @@ impl Shop {
             };
             (verdict, redeemed, alarm)
         });
-        // In httpd most members come in without the lock, and are counted there.
-        if let Some(Verdict::Run(_)) = verdict
-            && let Some(permits) = self.state.all_permits().get(stay.gate as usize)
-        {
-            permits.passed.fetch_add(1, Relaxed);
-        }
         self.set_stay(token, stay);
         if let Some(access) = self.accesses.get_mut(&token) {
             access.met.redeemed = redeemed;
@@ -266,4 +267,21 @@ impl Shop {
             self.at(self.now + Micros(50), Event::Look(token));
         }
     }
+}
+
+/// A member who finds a permit free runs, and the page's gate is not looked at.
+fn try_member(
+    tables: &mut Tables<'_>,
+    stay: &mut Stay,
+    keys: &[u64],
+    owner: Owner,
+    now: Micros,
+) -> Option<u32> {
+    let asked = (stay.room, stay.page);
+    stay.session = tables.membership().enter(asked, keys, owner, now);
+    let permits = (tables.permits.get(stay.page as usize)).filter(|_| stay.session != 0)?;
+    let permit = permits.claim(owner)?;
+    stay.gate = stay.page;
+    permits.passed.fetch_add(1, Relaxed);
+    Some(permit)
 }

@@ -25,6 +25,94 @@ fn a_permit_not_collected_when_the_server_was_killed_leaves_the_ticket_good() {
     assert_eq!((counts.presented, counts.kept), (1, 1));
 }
 
+/// A crowd buys for ten minutes; then the directive is taken out, and five are the default.
+#[test]
+fn a_shorter_lifetime_leaves_tickets_already_sold_as_they_are() {
+    let secs = Micros::from_secs;
+    for (prime, presented, prime_now) in [(600, 420, true), (5, 420, false), (5, 620, false)] {
+        let mut story = Story::new(Terms {
+            lifetime: secs(600),
+            prime: secs(prime),
+            ..terms(fixed(5))
+        });
+        let running = story.runs(1, &[]);
+        let ticket = story.ticket(2);
+        story.leaves(&running);
+        (
+            story.state.terms_mut().lifetime,
+            story.state.terms_mut().prime,
+        ) = (secs(300), secs(5));
+        story.now = ticket.start + secs(presented);
+        story.state.at_gate(story.now, |view| view.tick());
+        story.runs(3, &[]);
+        story.waits(4, &[]);
+        match prime_now {
+            true => assert_eq!(story.waits(2, &[ticket]).redeemed, Some(ticket)),
+            false => {
+                let verdict = story.ask(2, &[ticket], Parking::Holders, |view, arrival| {
+                    view.enter(arrival)
+                });
+                let Verdict::Refuse(refusal) = verdict else {
+                    panic!("{presented}: {verdict:?}")
+                };
+                assert_eq!(refusal.reason, Reason::Late, "{presented}");
+                assert!(refusal.ticket.is_some_and(|t| t.has(Ticket::REBOOKED)));
+            }
+        }
+    }
+}
+
+/// The place of a ticket that waits is lost: a death under the lock, or a power cut that has kept one
+/// page of the state file and not the other.
+#[test]
+fn a_ticket_whose_place_is_lost_is_good_again() {
+    for power_cut in [false, true] {
+        let mut story = Story::new(terms(fixed(5)));
+        story.runs(1, &[]);
+        let [ticket, other] = [2, 3].map(|visitor| story.ticket(visitor));
+        let claims = |story: &Story| [ticket, other].map(|t| story.claims(t.start));
+        let sold = claims(&story);
+        story.now = ticket.start;
+        let seat = story.waits(2, &[ticket]);
+        let now = story.now;
+        story.state.locked(|tables, wakes| {
+            tables.places.free(seat.place);
+            match power_cut {
+                true => tables.begin_anew(now, wakes),
+                false => tables.mend(now, wakes),
+            }
+        });
+        assert_eq!(claims(&story), sold);
+        assert_eq!(story.state.permits().outstanding(), 2);
+        let verdict = story.enters(2, &[ticket]);
+        assert!(
+            !matches!(verdict, Verdict::Refuse(_)),
+            "power cut {power_cut}: {verdict:?}"
+        );
+        assert_eq!(story.state.gate().counts.presented, 1);
+    }
+}
+
+#[test]
+fn who_waits_again_after_a_death_in_serve_can_reload() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let ticket = story.ticket(2);
+    story.now = ticket.start;
+    let first = story.waits(2, &[ticket]);
+    let now = story.now;
+    story.state.locked(|tables, wakes| {
+        // Marked as used, and not told yet.
+        let at = tables.gates[0].slots.position(ticket.slot, ticket.index);
+        let states = &mut tables.gates[0].states;
+        states.set(at.expect("sold"), crate::nap::ticket_states::State::Used);
+        tables.mend(now, wakes);
+    });
+    let second = story.waits(3, &[ticket]);
+    assert_eq!(story.state.wake_word(first.place), wake::TAKEN_OVER);
+    assert_eq!(second.until, first.until);
+}
+
 #[test]
 fn newcomers_take_no_worker_that_a_holder_will_want_while_few_children_are_there() {
     for (left, waits) in [(2, false), (3, true)] {

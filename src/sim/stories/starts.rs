@@ -148,6 +148,26 @@ fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
     site.is_let_in(stay, place, 3);
 }
 
+/// Another's session gate has sold other tickets of the same slots and numbers.
+#[test]
+fn so_it_is_where_the_page_is_another_rooms() {
+    for lobby_of_the_page in [0, OTHER + 1] {
+        let mut site = Site::new();
+        let (now, mut stay, place) = (site.now, site.stay, site.place);
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+            tables.gates[PAGE as usize].lobby = lobby_of_the_page;
+        });
+        let (first, old) = site.begins(3, PAGE);
+        let (mut stay, place) = site.begins(4, PAGE);
+        assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER, "{first:?}");
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(4), now, wakes);
+        });
+        site.is_out_again();
+    }
+}
+
 #[test]
 fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
     let mut site = Site::new();
@@ -215,6 +235,43 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
 }
 
 #[test]
+fn presented_to_a_child_that_is_full_it_is_his_again() {
+    for (starts, page) in [(false, PAGE), (true, PAGE), (false, OTHER)] {
+        let mut site = Site::new();
+        let (now, tickets) = (site.now, [site.ticket]);
+        let full = Arrival {
+            parking: Parking::Nobody,
+            ..arrival(3, &tickets)
+        };
+        let mut stay = Stay {
+            lobby: LOBBY,
+            page,
+            ..Stay::default()
+        };
+        let asks = Asks { keys: &[], starts };
+        let (verdict, _) = site
+            .state
+            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &full, now, wakes).0);
+        let Some(Verdict::Refuse(refusal)) = verdict else {
+            panic!("no worker is left: {verdict:?}")
+        };
+        assert_eq!(
+            (refusal.reason, refusal.ticket),
+            (Reason::Full, Some(site.ticket)),
+            "{starts} {page}"
+        );
+        assert_eq!((stay.gate, stay.session), (LOBBY, 0));
+        assert_eq!(site.counts(), [1, 1, 0, 0], "no other was sold");
+        let (mut stay, place) = (site.stay, site.place);
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        });
+        site.is_out_again();
+        site.begins(3, PAGE);
+    }
+}
+
+#[test]
 fn presented_at_another_page_it_begins_there() {
     let mut site = Site::new();
     let old = site.place;
@@ -276,6 +333,50 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
             "{waited_ms} ms, {priorities:?}"
         );
     }
+}
+
+/// What a page passes is divided by what sessions ask of it: in quiet times they need not wait.
+#[test]
+fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
+    let member = 99;
+    let mut site = Site::new();
+    let (mut stay, place, now) = (site.stay, site.place, site.now);
+    site.is_let_in(stay, place, 2);
+    let visits = |site: &mut Site| {
+        let (visits, _) = (site.state).locked(|tables, _| {
+            let session = tables.sessions.all().next().expect("it goes on");
+            [PAGE, OTHER].map(|page| session.visits[page as usize])
+        });
+        visits
+    };
+    site.state.locked(|tables, _| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(2), member, now);
+        members.leave(&mut stay, owner(2), Micros::ZERO, now);
+    });
+    assert_eq!(visits(&mut site), [1, 0], "which began it");
+    // Without the lock on the gates; then on to the queue there, for no permit is free.
+    let (mut stay, _) = site.state.locked(|tables, _| {
+        let session = (tables.membership()).enter((0, PAGE), &[member], owner(3), now);
+        Stay {
+            session,
+            lobby: LOBBY,
+            page: PAGE,
+            ..Stay::default()
+        }
+    });
+    assert_eq!(visits(&mut site), [2, 0]);
+    let asks = Asks {
+        keys: &[member],
+        starts: false,
+    };
+    let ((verdict, _), _) = site
+        .state
+        .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival(3, &[]), now, wakes));
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    assert_eq!(visits(&mut site), [2, 0], "once");
+    site.asks(arrival(4, &[]), OTHER, &[member]);
+    assert_eq!(visits(&mut site), [2, 1]);
 }
 
 /// The heavy page may be another room's.

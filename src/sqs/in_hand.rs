@@ -1,0 +1,147 @@
+//! [`InHand`]: a session's accesses that wait or run.
+
+/// The most accesses of one session at a time that `parallel=` may allow.
+pub const PARALLEL: usize = 16;
+
+/// Tokens of a session's accesses in hand. All zero = none; any bits are survived. One bit says that
+/// a token counts: most sessions have one access in hand, and every access of a member's asks twice.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct InHand {
+    /// Bit n: the token at n is one. Written last by what adds, first by what removes, so a child may
+    /// die anywhere.
+    held: u64,
+    tokens: [u64; PARALLEL],
+}
+
+impl InHand {
+    /// The access `token` alone.
+    pub fn only(token: u64) -> InHand {
+        let mut own = InHand::default();
+        own.add(token);
+        own
+    }
+
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.held & MASK).count_ones() as usize
+    }
+
+    /// There is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.held & MASK == 0
+    }
+
+    /// One more; false: there is no place for it.
+    #[inline]
+    pub fn add(&mut self, token: u64) -> bool {
+        let free = (!self.held).trailing_zeros() as usize;
+        let Some(place) = self.tokens.get_mut(free) else {
+            return false;
+        };
+        *place = token;
+        self.held |= 1 << free;
+        true
+    }
+
+    /// Is it one of them?
+    pub fn contains(&self, token: u64) -> bool {
+        self.at(token).is_some()
+    }
+
+    /// It is none of them any more; false: it was none.
+    #[inline]
+    pub fn remove(&mut self, token: u64) -> bool {
+        let at = self.at(token);
+        if let Some(at) = at {
+            self.held &= !(1 << at);
+        }
+        at.is_some()
+    }
+
+    /// `token` is `other` from now on; false: it is none of them.
+    pub fn replace(&mut self, token: u64, other: u64) -> bool {
+        let place = self.at(token).and_then(|at| self.tokens.get_mut(at));
+        place.map(|place| *place = other).is_some()
+    }
+
+    /// Only those stay that `stays` says so of.
+    pub fn retain(&mut self, stays: impl Fn(u64) -> bool) {
+        for (at, token) in self.tokens.iter().enumerate() {
+            if self.held >> at & 1 == 1 && !stays(*token) {
+                self.held &= !(1 << at);
+            }
+        }
+    }
+
+    #[inline]
+    fn at(&self, token: u64) -> Option<usize> {
+        let mut held = self.held & MASK;
+        while held != 0 {
+            let at = held.trailing_zeros() as usize;
+            if self.tokens.get(at) == Some(&token) {
+                return Some(at);
+            }
+            held &= held - 1;
+        }
+        None
+    }
+}
+
+const MASK: u64 = (1 << PARALLEL) - 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// As a list that has sixteen places.
+        #[test]
+        fn they_are_a_list_of_at_most_sixteen(acts in proptest::collection::vec((0u8..4, 1u64..24), 0..200)) {
+            let (mut own, mut list) = (InHand::default(), Vec::new());
+            for (act, token) in acts {
+                match act {
+                    0 if !list.contains(&token) => {
+                        prop_assert_eq!(own.add(token), list.len() < PARALLEL);
+                        if list.len() < PARALLEL {
+                            list.push(token);
+                        }
+                    }
+                    1 => {
+                        prop_assert_eq!(own.remove(token), list.contains(&token));
+                        list.retain(|known| *known != token);
+                    }
+                    2 => {
+                        prop_assert_eq!(own.replace(token, token + 100), list.contains(&token));
+                        for known in list.iter_mut().filter(|known| **known == token) {
+                            *known = token + 100;
+                        }
+                    }
+                    3 => {
+                        own.retain(|known| known % 3 != token % 3);
+                        list.retain(|known| known % 3 != token % 3);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!((own.len(), own.is_empty()), (list.len(), list.is_empty()));
+                prop_assert!(list.iter().all(|token| own.contains(*token)));
+                prop_assert!((1..24).all(|token| own.contains(token) == list.contains(&token)));
+            }
+        }
+
+        #[test]
+        fn any_bits_are_survived(held: u64, tokens: [u64; PARALLEL], token: u64) {
+            let mut own = InHand { held, tokens };
+            let before = own.len();
+            let added = own.add(token);
+            prop_assert_eq!(own.len(), before + usize::from(added));
+            prop_assert!(before <= PARALLEL && !added || own.contains(token));
+            own.remove(token);
+            own.retain(|_| false);
+            prop_assert!(own.is_empty());
+        }
+    }
+}
