@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What mod_cgid says when its daemon ends under a request, which gets its own 503 then.
-const CGID: [&str; 2] = [
+/// What mod_cgid says when its daemon ends under a request, or a new one has bound its socket (umask
+/// 0077) and not yet given it to the children's user. The request gets mod_cgid's own 503 then.
+const CGID: [&str; 3] = [
     "failed reading PID from cgi daemon",
     "could not send request to cgi daemon",
+    "unable to connect to cgi daemon",
 ];
 
 fn cut_by_cgid(httpd: &Httpd) -> usize {
