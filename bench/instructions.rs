@@ -6,13 +6,11 @@
 //! little above what is measured, so that nothing is lost again (docs/checks.md has both):
 //!
 //! - admitted: a small static file that is really scheduled, over one kept-alive connection;
-//! - admitted, Debian: the same with the modules that Debian loads unless told otherwise, and their
-//!   usual settings;
-//! - proxied: what rooms are for, a page of an application behind mod_proxy, in the same way; only
-//!   httpd is counted;
-//! - admitted, member: the first once more as an access of a session's, in a room with pages;
-//! - admitted, debts: the first once more with `BwShare On` for everything;
-//! - proxied, Debian: both, as most sites that need a room are set up;
+//! - member: as an access of a session's, in a room with pages;
+//! - debts: with `BwShare On` for everything;
+//! - of these, proxied: what rooms are for, a page of an application behind mod_proxy; only httpd is
+//!   counted. Debian: with the modules that Debian loads unless told otherwise, and their usual
+//!   settings. Both: as most sites that need a room are set up;
 //! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
 //!   on a connection of its own, as polls are;
 //! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size; and the
@@ -83,13 +81,29 @@ BrowserMatch "^gvfs" redirect-carefully
 /// A row of the table: its name, what is measured (without and with the module), its bound.
 type Row = (&'static str, fn() -> [f64; 2], f64);
 
-const ROWS: [Row; 9] = [
-    ("admitted", admitted, 1.027),
-    ("admitted, member", admitted_member, 1.035),
-    ("admitted, debts", admitted_with_debts, 1.025),
-    ("admitted, Debian", admitted_by_debian, 1.022),
-    ("proxied", proxied, 1.015),
-    ("proxied, Debian", proxied_by_debian, 1.015),
+const ROWS: [Row; 13] = [
+    ("admitted", || admitted(FILE), 1.027),
+    ("admitted, Debian", || admitted(FILE.by_debian()), 1.022),
+    ("admitted, proxied", || admitted(PROXIED), 1.015),
+    (
+        "admitted, proxied, Debian",
+        || admitted(PROXIED.by_debian()),
+        1.015,
+    ),
+    ("member", || member(FILE), 1.08),
+    ("member, proxied", || member(PROXIED), 1.035),
+    (
+        "member, proxied, Debian",
+        || member(PROXIED.by_debian()),
+        1.035,
+    ),
+    ("debts", || with_debts(FILE), 1.06),
+    ("debts, proxied", || with_debts(PROXIED), 1.025),
+    (
+        "debts, proxied, Debian",
+        || with_debts(PROXIED.by_debian()),
+        1.025,
+    ),
     ("a poll", polled, 1.15),
     ("refused", refused, 1.83),
     ("refused, Debian", refused_by_debian, 1.60),
@@ -137,34 +151,119 @@ fn server(nap: bool, config: &str) -> Builder {
     if nap { builder.nap() } else { builder }
 }
 
+/// What is asked for, and of which server.
+#[derive(Clone, Copy)]
+struct Base {
+    name: &'static str,
+    /// Where its pages lie.
+    under: &'static str,
+    /// The page, and the first one of a session.
+    page: &'static str,
+    start: &'static str,
+    proxied: bool,
+    debian: bool,
+}
+
+const FILE: Base = Base {
+    name: "file",
+    under: "/page/",
+    page: "/page/a.html",
+    start: "/page/start.html",
+    proxied: false,
+    debian: false,
+};
+
+const PROXIED: Base = Base {
+    name: "proxied",
+    under: "/app/",
+    page: "/app/a",
+    start: "/app/start",
+    proxied: true,
+    debian: false,
+};
+
+impl Base {
+    fn by_debian(self) -> Base {
+        Base {
+            debian: true,
+            ..self
+        }
+    }
+
+    /// Of callgrind's files.
+    fn named(self, what: &str) -> String {
+        let debian = if self.debian { "-debian" } else { "" };
+        format!("{what}-{}{debian}", self.name)
+    }
+
+    /// How to make its server, with this configuration, and the module or not.
+    fn server(self, config: &str) -> impl Fn(bool) -> Builder {
+        let port = self.proxied.then(application);
+        move |nap| {
+            let mut builder = server(nap, config).file("htdocs/page/start.html", "welcome");
+            if let Some(port) = port {
+                let pass = format!("ProxyPass /app http://127.0.0.1:{port}/app");
+                builder = builder.modules(&["proxy", "proxy_http"]).config(&pass);
+            }
+            match self.debian {
+                true => builder.modules(&DEBIAN).config(DEBIAN_SETTINGS),
+                false => builder,
+            }
+        }
+    }
+
+    /// A page that no room schedules would cost nothing and prove nothing: where the room is full it
+    /// must be refused.
+    fn is_scheduled(self) {
+        let full = room("NapRunReady 1\nNapWaitLimit 2\nNapWaitMax 10min");
+        let httpd = self.server(&full)(true).under(&[]).start();
+        let _held = fill_up(&httpd);
+        assert_eq!(httpd.get(self.page).status, 503, "it is scheduled");
+    }
+}
+
 /// An admitted request, without and with the module.
-fn admitted() -> [f64; 2] {
-    admitted_where("admitted", |builder| builder)
+fn admitted(base: Base) -> [f64; 2] {
+    base.is_scheduled();
+    plain("admitted", base, &room("NapRunReady 2"))
 }
 
 /// The same with debts for each client as well.
-fn admitted_with_debts() -> [f64; 2] {
+fn with_debts(base: Base) -> [f64; 2] {
     let debts = |files: &str| {
-        format!("<IfModule nap_module>\nBwShare On\nBwShareFiles {files}\n</IfModule>")
+        let debts = format!("BwShare On\nBwShareFiles {files}\nBwShareBytes 1G 1G");
+        room("NapRunReady 2") + &format!("\n<IfModule nap_module>\n{debts}\n</IfModule>")
     };
-    let strict = server(true, &room("NapRunReady 2")).config(&debts("1 0.0001"));
-    let strict = strict.under(&[]).start();
-    let statuses = [0; 2].map(|_| strict.get("/page/a.html").status);
+    let strict = base.server(&debts("1 0.0001"))(true).under(&[]).start();
+    let statuses = [0; 2].map(|_| strict.get(base.page).status);
     assert_eq!(statuses, [200, 429], "it is charged");
-    admitted_where("debts", |builder| {
-        builder.config(&debts("1000000 100000\nBwShareBytes 1G 1G"))
-    })
+    plain("debts", base, &debts("1000000 100000"))
+}
+
+fn plain(what: &str, base: Base, config: &str) -> [f64; 2] {
+    let server = base.server(config);
+    let ask = |httpd: &Httpd, requests: u32| {
+        let mut stream = httpd.connect();
+        for _ in 0..requests {
+            let answer = exchange(&mut stream, base.page);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    };
+    [false, true].map(|nap| per_request(&base.named(what), nap, || server(nap), ask))
 }
 
 /// The same for a member of a session, where there are pages.
-fn admitted_member() -> [f64; 2] {
-    let config = room(
-        "NapRunReady 2\nNapPage search ^/search$\nNapPage page ^/page/\n\
-         NapSession start=^/page/start end=^/page/end\nNapSessionStart 1ms",
-    );
-    let server = |nap| server(nap, &config).file("htdocs/page/start.html", "welcome");
+fn member(base: Base) -> [f64; 2] {
+    let Base {
+        under, page, start, ..
+    } = base;
+    let config = room(&format!(
+        "NapRunReady 2\nNapPage search ^/search$\nNapPage page ^{under}\n\
+         NapSession start=^{start} end=^/end\nNapSessionStart 1ms"
+    ));
+    let server = base.server(&config);
     let begin = |stream: &mut TcpStream| {
-        let answer = exchange(stream, "/page/start.html");
+        let answer = exchange(stream, start);
         let cookie = answer
             .split_once("Set-Cookie: naps~r=")
             .map(|(_, rest)| rest);
@@ -181,66 +280,11 @@ fn admitted_member() -> [f64; 2] {
         let cookie = begin(&mut stream).unwrap_or_else(|| "x".repeat(started.len()));
         for _ in 0..requests {
             let header = format!("Cookie: naps~r={cookie}\r\n");
-            let answer = exchange_with(&mut stream, "/page/a.html", &header);
+            let answer = exchange_with(&mut stream, page, &header);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         }
     };
-    [false, true].map(|nap| per_request("member", nap, || server(nap), ask))
-}
-
-/// The same on a server as Debian sets it up.
-fn admitted_by_debian() -> [f64; 2] {
-    admitted_where("debian", |builder| {
-        builder.modules(&DEBIAN).config(DEBIAN_SETTINGS)
-    })
-}
-
-fn admitted_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
-    let config = room("NapRunReady 2");
-    is_scheduled("/page/a.html", &also);
-    let ask = |httpd: &Httpd, requests| ask_for("/page/a.html", httpd, requests);
-    [false, true].map(|nap| per_request(name, nap, || also(server(nap, &config)), ask))
-}
-
-/// The same for a page that an application makes.
-fn proxied() -> [f64; 2] {
-    proxied_where("proxied", |builder| builder)
-}
-
-/// The same on a server as Debian sets it up.
-fn proxied_by_debian() -> [f64; 2] {
-    proxied_where("proxied-debian", |builder| {
-        builder.modules(&DEBIAN).config(DEBIAN_SETTINGS)
-    })
-}
-
-fn proxied_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
-    let port = application();
-    let behind = |builder: Builder| {
-        let pass = format!("ProxyPass /app http://127.0.0.1:{port}/app");
-        also(builder.modules(&["proxy", "proxy_http"]).config(&pass))
-    };
-    let config = room("NapRunReady 2");
-    is_scheduled("/app", behind);
-    let ask = |httpd: &Httpd, requests| ask_for("/app", httpd, requests);
-    [false, true].map(|nap| per_request(name, nap, || behind(server(nap, &config)), ask))
-}
-
-fn ask_for(path: &str, httpd: &Httpd, requests: u32) {
-    let mut stream = httpd.connect();
-    for _ in 0..requests {
-        let answer = exchange(&mut stream, path);
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    }
-}
-
-/// A page that no room schedules would cost nothing and prove nothing: where the room is full it
-/// must be refused.
-fn is_scheduled(path: &str, also: impl Fn(Builder) -> Builder) {
-    let full = room("NapRunReady 1\nNapWaitLimit 2\nNapWaitMax 10min");
-    let httpd = also(server(true, &full)).under(&[]).start();
-    let _held = fill_up(&httpd);
-    assert_eq!(httpd.get(path).status, 503, "{path} is scheduled");
+    [false, true].map(|nap| per_request(&base.named("member"), nap, || server(nap), ask))
 }
 
 /// An application that answers everything with 1000 bytes, over connections that are kept alive.
