@@ -148,7 +148,7 @@ typedef struct nap_handle {
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
     const char *form_length;
-    nap_charge *charge;              /* if charged or in_debt */
+    nap_charge *charge;              /* own_charge, once its client is or was to be; else NULL */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
@@ -162,7 +162,8 @@ typedef struct nap_handle {
     unsigned in_debt : 1;            /* refused for its client's debts */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
-    nap_access access;               /* last, as most of its ticket is not cleared */
+    nap_access access;               /* cleared up to its ticket's first word, as what follows is not */
+    nap_charge own_charge;
 } nap_handle;
 
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each
@@ -172,6 +173,7 @@ typedef struct nap_line {
                              * worker; NULL: none */
     nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
     nap_client client;      /* who asked here last */
+    nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
 } nap_line;
 
 /* The core, and the site. core NULL: nothing works, everything passes. */
@@ -287,7 +289,9 @@ void nap_bwshare_begin(void);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
-int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends);
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
+int nap_bwshare_access(request_rec *r);
+int nap_bwshare_status(const nap_handle *h);
 void nap_bwshare_settle(nap_handle *h);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);

@@ -289,6 +289,17 @@ typedef struct nap_client {
     uint64_t wide;
 } nap_client;
 
+#define NAP_KNOWN_MAX 1000      /* a longer Cookie header is read anew each time */
+
+/* Which key the Cookie header that came on a connection last stands for, so that the next is compared and
+ * not read; lives with the connection, zeroed by the shim, the core's own. */
+typedef struct nap_known {
+    uint64_t key;
+    uint32_t room;        /* index + 1 of the room it is of; 0: nothing is known */
+    uint32_t len;
+    uint8_t text[NAP_KNOWN_MAX];
+} nap_known;
+
 /* What a poll is told. */
 typedef struct nap_poll {
     uint64_t wait_us;     /* Tw */
@@ -474,9 +485,9 @@ typedef struct nap_core {
 
     /* -- an access -- */
     nap_verdict (*try_enter)(nap_access *a);
-    /* the same in a room with sessions, with the first Cookie header. NAP_MORE with `session` set: a
-     * member, who has to wait; without: none that this header tells */
-    nap_verdict (*try_member)(nap_access *a, nap_str cookies);
+    /* the same in a room with sessions, with the first Cookie header. last: of this connection, or NULL.
+     * NAP_MORE with `session` set: a member, who has to wait; without: none that this header tells */
+    nap_verdict (*try_member)(nap_access *a, nap_str cookies, nap_known *last);
     nap_verdict (*enter)(nap_access *a, const nap_request *q);
     /* up to timeout_us: NAP_WAIT = still waiting */
     nap_verdict (*wait)(nap_access *a, uint64_t timeout_us, const nap_request *q);
@@ -485,8 +496,9 @@ typedef struct nap_core {
     void (*first_byte)(nap_access *a);
     /* the answer is made (or long): permit back, the worker stays in use */
     void (*detach)(nap_access *a);
-    /* the end, however it came; always once after NAP_RUN; safe to repeat */
-    void (*leave)(nap_access *a);
+    /* the end, however it came; always once after NAP_RUN; safe to repeat. When it was, as bw_bytes
+     * wants it; 0: the core has not looked */
+    uint64_t (*leave)(nap_access *a);
     /* headers of a refusal, through the host, on the refused request */
     void (*refusal)(nap_access *a, const nap_request *q);
     /* headers of an admitted access that redeemed a ticket (the cookie's deletion) or began a session */
@@ -541,12 +553,13 @@ typedef struct nap_core {
     int (*bw_start)(void);
     /* a request of this address on the connection of `last`: charged. 1: it is to be refused */
     int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
-    /* refused by bw_enter, but he carries a ticket of this room in its prime window, which nobody has
+    /* refused by bw_enter, but NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its prime window, which nobody has
      * used; or he is in a session of it (NAP_NONE: of any) and owes at most four times the maximum:
      * charged all the same. 1: so it is, let him pass */
     int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
-    /* bytes of the answer; below zero: fewer were sent than were charged */
-    void (*bw_bytes)(const nap_visit *v, int64_t bytes);
+    /* bytes of the answer; below zero: fewer were sent than were charged. now_us: what leave() has
+     * returned just now, or 0 */
+    void (*bw_bytes)(const nap_visit *v, int64_t bytes, uint64_t now_us);
     /* headers of a refusal, then its page */
     void (*bw_refusal)(const nap_visit *v, const nap_request *q);
     void (*bw_page)(const nap_visit *v, const nap_request *q);

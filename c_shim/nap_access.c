@@ -352,6 +352,18 @@ static __attribute__((noinline)) void name_page(nap_handle *h)
     h->access.room = (uint32_t)page->index;
 }
 
+/* A stream's connection is for one request. */
+static nap_known *last_known(conn_rec *c)
+{
+    nap_line *line = nap_line_of(c);
+
+    if (!line || c->master)
+        return NULL;
+    if (!line->known)
+        line->known = apr_pcalloc(c->pool, sizeof *line->known);
+    return line->known;
+}
+
 /* In a room with sessions: most are members'. What is neither a member's nor wants to start a session
  * goes to its page as in any room. */
 static nap_verdict try_session(request_rec *r, nap_handle *h)
@@ -361,7 +373,7 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
     nap_verdict verdict;
 
     a->home = (uint32_t)h->room->index + 1;
-    verdict = nap_the_core->try_member(a, nap_str_of(cookies));
+    verdict = nap_the_core->try_member(a, nap_str_of(cookies), last_known(r->connection));
     if (verdict != NAP_MORE || a->session)
         return verdict;
     if (nap_session_starts(h))
@@ -449,8 +461,11 @@ void nap_access_hook_early(void)
 int nap_access_late(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h;
+    const nap_handle *h = nap_handle_at(r);
 
+    /* `Satisfy Any` thought nothing of that refusal; what other modules make of the request now stands */
+    if (h && h->in_debt && !r->prev)
+        return nap_bwshare_status(h);
     if (lies_in_room(dir))
         return admit(r, dir, 0);
     if (!r->prev)
@@ -521,15 +536,16 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
 }
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for. 1: see watch_long. */
-static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end)
+ * here (bodies have been read by now), or is not to be waited for. 1: see watch_long. *now: see
+ * leave(). */
+static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end, uint64_t *now)
 {
     nap_handle *h = line->now;
 
     if (end && h->sent <= SHORT) {      /* its worker is as good as free */
         line->now = NULL;
         h->holds = 0;
-        nap_the_core->leave(&h->access);
+        *now = nap_the_core->leave(&h->access);
     }
     else if (end || h->detached || lasts(h)) {
         return watch_long(line, end);
@@ -559,8 +575,10 @@ static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_b
 {
     nap_line *line = f->ctx;
     nap_handle *h = line->now;
+    uint64_t now;
 
-    return watch_permit(line, ends(h, bb)) ? pass_last(f, bb, h) : ap_pass_brigade(f->next, bb);
+    return watch_permit(line, ends(h, bb), &now) ? pass_last(f, bb, h)
+                                                 : ap_pass_brigade(f->next, bb);
 }
 
 /* The same of an answer that its client is charged for, with a permit or without. */
@@ -569,11 +587,12 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
     nap_line *line = f->ctx;
     nap_handle *h = line->charged, *now = line->now;
     apr_off_t before = h->sent;
-    int end = ends(h, bb);
+    uint64_t left = 0;
+    int end = ends(h, bb), last = now && watch_permit(line, end, &left);
 
-    if (nap_bwshare_passes(h, bb, h->sent - before, end))
+    if (nap_bwshare_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
-    return now && watch_permit(line, end) ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
+    return last ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
 }
 
 /* A connection's filter, behind chunking, in front of TLS. */

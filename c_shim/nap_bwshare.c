@@ -368,10 +368,10 @@ static apr_off_t length_known(const request_rec *r)
     return *length ? -1 : n;
 }
 
-static void charge_up_to(nap_charge *c, int64_t sent)
+static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
     if (sent != c->charged)
-        nap_the_core->bw_bytes(&c->visit, sent - c->charged);
+        nap_the_core->bw_bytes(&c->visit, sent - c->charged, now);
     c->charged = sent;
 }
 
@@ -393,9 +393,9 @@ static int begins(nap_handle *h, int ends)
     return ends;    /* over HTTP/1 the headers come by themselves, and the body at once behind them */
 }
 
-/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last. 1: no
- * more is to come. */
-int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends)
+/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last; now: as
+ * leave() has told, or 0. 1: no more is to come. */
+int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
     nap_charge *c = h->charge;
     apr_off_t left;
@@ -408,10 +408,10 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
         return !h->charged;
     if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
         c->known = 1;
-        charge_up_to(c, c->headers + h->sent - length + left);
+        charge_up_to(c, c->headers + h->sent - length + left, now);
     }
     else if (ends || !c->known) {
-        charge_up_to(c, c->headers + h->sent);
+        charge_up_to(c, c->headers + h->sent, now);
     }
     if (ends && !c->progress)
         h->charged = 0;
@@ -427,7 +427,7 @@ void nap_bwshare_settle(nap_handle *h)
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent - c->marked;
-    charge_up_to(c, sent);
+    charge_up_to(c, sent, 0);
 }
 
 static apr_status_t settle_late(void *data)
@@ -450,7 +450,7 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     if (!own || own->status == NAP_UNSET)
         own = of_server(r->server);
     v->status = own && own->status != NAP_UNSET ? own->status : HTTP_TOO_MANY_REQUESTS;
-    status = v->status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)v->status;
+    status = nap_bwshare_status(h);
     h->in_debt = 1;
     nap_request_fill(&q, h, r);
     nap_the_core->bw_refusal(v, &q);
@@ -460,7 +460,18 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     return status;
 }
 
-/* Refused, but perhaps not to be: a ticket in its prime window, DryRun. */
+/* Where the holder of a ticket asks how he stands: as he has been told to. */
+static NAP_SELDOM int is_poll(request_rec *r)
+{
+    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
+    const char *handler = core->handler, *err = NULL;
+
+    if (core->expr_handler)         /* what SetHandler says, which httpd looks at later */
+        handler = ap_expr_str_exec(r, core->expr_handler, &err);
+    return !err && handler && !strcmp(handler, "nap-status");
+}
+
+/* Refused, but perhaps not to be: a poll, a ticket in its prime window, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
@@ -471,6 +482,8 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
     apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
     if (v->flags & NAP_BW_DRY)
         return 1;
+    if (is_poll(r))
+        v->flags |= NAP_BW_EXCUSED;
     nap_request_fill(&q, h, r);
     return nap_the_core->bw_excuse(v, &q, room && room->index >= 0
                                    ? (uint32_t)room->index : NAP_NONE);
@@ -487,8 +500,8 @@ static void count(request_rec *r, nap_handle *h, nap_line *line)
         apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
 }
 
-/* access_checker: of a chain of redirects the first request only. */
-static int bwshare_access(request_rec *r)
+/* access_checker: of a chain of redirects the first request only. What is never refused is charged. */
+int nap_bwshare_access(request_rec *r)
 {
     const nap_bwshare *all = of_server(r->server), *own = nap_dir_of(r)->bwshare;
     int engine = own && own->engine != NAP_UNSET ? own->engine : all ? all->engine : BW_OFF;
@@ -502,7 +515,7 @@ static int bwshare_access(request_rec *r)
     if ((all && all->exempt && is_exempt(r, all)) || (own && own->exempt && is_exempt(r, own)))
         return DECLINED;
     h = nap_handle_make(r);
-    h->charge = apr_palloc(r->pool, sizeof *h->charge);
+    h->charge = &h->own_charge;
     memset(h->charge, 0, sizeof *h->charge);
     h->charge->visit.limits = by->index;
     h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
@@ -514,20 +527,15 @@ static int bwshare_access(request_rec *r)
     return DECLINED;
 }
 
-/* Fixups: `Satisfy Any` thought nothing of a refusal. */
-static int bwshare_late(request_rec *r)
+/* What httpd is told of an access that was refused. */
+int nap_bwshare_status(const nap_handle *h)
 {
-    const nap_handle *h = nap_handle_at(r);
-
-    if (!h || !h->in_debt || r->prev)
-        return DECLINED;
     return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
 }
 
 static void hook_in(void)
 {
-    ap_hook_fixups(bwshare_late, NULL, NULL, APR_HOOK_REALLY_FIRST);
-    ap_hook_check_access(bwshare_access, NULL, NULL, APR_HOOK_REALLY_FIRST,
+    ap_hook_check_access(nap_bwshare_access, NULL, NULL, APR_HOOK_REALLY_FIRST,
                          AP_AUTH_INTERNAL_PER_CONF);
 }
 

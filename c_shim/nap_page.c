@@ -313,6 +313,8 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
     h = nap_handle_make(r);
     h->page = 1;
     h->asset = r->uri[len] ? r->uri + len + 1 : NULL;
+    if (h->asset && !strcmp(h->asset, "status"))
+        nap_bwshare_access(r);          /* a poll is charged as elsewhere, and never refused */
     return answer(r, h->asset || refused(r));
 }
 

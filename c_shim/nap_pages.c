@@ -174,9 +174,12 @@ size_t nap_pages_gates(const nap_room *room)
 
 static int matches(const nap_page *page, const char *path, size_t len)
 {
-    if (len < page->prefix_len || memcmp(path, page->prefix, page->prefix_len))
+    size_t n = page->prefix_len;
+
+    /* most paths of one room begin alike: the last letter tells more of them apart */
+    if (n && (len < n || path[n - 1] != page->prefix[n - 1] || memcmp(path, page->prefix, n)))
         return 0;
-    if (!page->regex || (page->exact && len == page->prefix_len))
+    if (!page->regex || (page->exact && len == n))
         return 1;
     return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
 }

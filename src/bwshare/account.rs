@@ -101,6 +101,53 @@ impl Account {
         paid.saturating_sub(now_ns).min(LONGEST_NS)
     }
 
+    /// What is owed, where no stray value is.
+    #[inline(always)]
+    fn debts_ns(&self, now_ns: u64) -> [u64; 2] {
+        [FILES, BYTES].map(|lane| self.paid_ns[lane].saturating_sub(now_ns))
+    }
+
+    /// Is he let in with these debts? Of stray values it says no.
+    #[inline(always)]
+    fn keeps([files, bytes]: [u64; 2], limits: &Limits) -> bool {
+        let [file, byte] = limits.more_ns();
+        files.saturating_add(file) <= limits.files.room_ns
+            && bytes.saturating_add(byte) <= limits.bytes.room_ns
+    }
+
+    /// Is he, as he is? Asked with every request; of stray values it says no.
+    #[inline]
+    pub fn is_within(&self, limits: &Limits, now_ns: u64) -> bool {
+        Account::keeps(self.debts_ns(now_ns), limits)
+    }
+
+    /// [`Account::enter`] of who owes little. False: nothing is charged yet.
+    #[inline(always)]
+    pub fn enters_quickly(&mut self, limits: &Limits, now_ns: u64) -> bool {
+        let debts = self.debts_ns(now_ns);
+        let enters = Account::keeps(debts, limits);
+        if enters {
+            let owed = debts[FILES].saturating_add(limits.files.one_ns);
+            self.paid_ns[FILES] = now_ns.saturating_add(owed);
+        }
+        enters
+    }
+
+    /// [`Account::charge_bytes`] of who owes little even then. False: nothing is charged yet.
+    #[inline(always)]
+    pub fn bytes_quickly(&mut self, limits: &Limits, bytes: i64, now_ns: u64) -> bool {
+        // Few answers are longer, and of the others the cost is a whole number that fits.
+        let (Ok(bytes), [files, owed]) = (u32::try_from(bytes), self.debts_ns(now_ns)) else {
+            return false;
+        };
+        let owed = owed.saturating_add(limits.bytes.cost_ns(bytes.into()));
+        let keeps = Account::keeps([files, owed], limits);
+        if keeps {
+            self.paid_ns[BYTES] = now_ns.saturating_add(owed);
+        }
+        keeps
+    }
+
     /// Has the client been seen in the test that is running? It takes `test_ns`.
     pub fn seen_at(&self, now_ns: u64, test_ns: u64) -> bool {
         // What is further away is a stray value.

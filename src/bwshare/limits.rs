@@ -140,11 +140,25 @@ impl Limits {
     /// May a client who owes this have one more file at `now_ns`?
     #[inline]
     pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
-        // The exact rule counts the file that is asked for; a byte debt must be below its maximum.
-        let (file, byte) = match self.rule {
-            Rule::Exact => (self.files.one_ns, 1),
-            Rule::Literal => (0, 0),
-        };
+        match account.is_within(self, now_ns) {
+            true => Answer::Pass,
+            false => self.wait(account, now_ns),
+        }
+    }
+
+    /// What is counted beside what is owed: by the exact rule the file that is asked for, and a byte, as
+    /// a byte debt must be below its maximum.
+    #[inline]
+    pub(super) fn more_ns(&self) -> [u64; 2] {
+        match self.rule {
+            Rule::Exact => [self.files.one_ns, 1],
+            Rule::Literal => [0, 0],
+        }
+    }
+
+    #[inline(never)]
+    fn wait(&self, account: &Account, now_ns: u64) -> Answer {
+        let [file, byte] = self.more_ns();
         let files = (account.files_ns(now_ns).saturating_add(file)) // what it would be then
             .saturating_sub(self.files.room_ns);
         let bytes =

@@ -138,7 +138,8 @@ impl Stripe {
     /// after a long one it goes on from where it was.
     #[inline]
     pub fn time(&mut self, now_ns: u64) -> u64 {
-        let now = now_ns.saturating_add(self.shift_ns);
+        // A shift that leads to the end of time is a stray value.
+        let now = now_ns.checked_add(self.shift_ns).unwrap_or(0);
         if now >= self.latest_ns {
             self.latest_ns = now;
         } else if self.latest_ns - now > STEP_NS {
@@ -178,6 +179,24 @@ impl Stripe {
             Some(account) => enter(account),
             None => self.begin(key, limits, now, enter),
         }
+    }
+
+    /// The same of a known client who owes little: what most requests come to. False: nothing is
+    /// charged yet, and [`Stripe::enter_counted`] has to be asked.
+    #[inline(always)]
+    pub fn enters_quickly(&mut self, key: u64, limits: &Limits, now_ns: u64) -> bool {
+        let now = self.time(now_ns);
+        let account = self.known(key).filter(|_| limits.horizons.is_empty());
+        account.is_some_and(|account| account.enters_quickly(limits, now))
+    }
+
+    /// So many bytes more of a known client who owes little even then. False: nothing is charged yet,
+    /// and [`Stripe::charge_bytes`] has to.
+    #[inline(always)]
+    pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> bool {
+        let now = self.time(now_ns);
+        let account = self.known(key).filter(|_| limits.horizons.is_empty());
+        account.is_some_and(|account| account.bytes_quickly(limits, bytes, now))
     }
 
     /// One more file, whatever the client owes.

@@ -44,6 +44,11 @@ pub struct TraceSet {
     pub hidden: u64,
 }
 
+/// Who a client is, and the number of the limits it is under: looked for when its row is made.
+pub trait Whose: FnOnce() -> (Client, u32) {}
+
+impl<F: FnOnce() -> (Client, u32)> Whose for F {}
+
 /// Which of `n` sets of a stripe has a key.
 pub fn set_of(key: u64, n: usize) -> usize {
     (((key & 0xffff_ffff) * n as u64) >> 32) as usize
@@ -67,13 +72,17 @@ impl TraceSet {
         hidden: 0,
     };
 
-    /// The client's row; a new one if it has none. None: all others are over their limits.
+    /// The row of the client of this key; a new one if it has none. None: all others are over their
+    /// limits.
     #[inline]
-    pub fn row(&mut self, client: &Client, scope: u32, now_ns: u64) -> Option<&mut Row> {
-        let known = self.keys.iter().position(|key| *key == client.key);
+    pub fn row(&mut self, key: u64, whose: impl Whose, now_ns: u64) -> Option<&mut Row> {
+        let known = self.keys.iter().position(|known| *known == key);
         let at = match known {
             Some(at) => at,
-            None => self.begin(client, scope, now_ns)?,
+            None => {
+                let (client, scope) = whose();
+                self.begin(&client, scope, now_ns)?
+            }
         };
         let row = self.rows.get_mut(at)?;
         row.last_ns = now_ns;
@@ -100,6 +109,7 @@ impl TraceSet {
         true
     }
 
+    #[inline(never)]
     fn begin(&mut self, client: &Client, scope: u32, now_ns: u64) -> Option<usize> {
         let unused = self.keys.iter().position(|key| *key == 0);
         let oldest = || {
@@ -138,12 +148,16 @@ mod tests {
     fn the_row_used_longest_ago_is_given_up_but_none_over_its_limit() {
         let mut set = TraceSet::EMPTY;
         for n in 1..=8 {
-            let row = set.row(&client(n), 0, u64::from(n)).expect("a row");
+            let row = set
+                .row(client(n).key, || (client(n), 0), u64::from(n))
+                .expect("a row");
             row.files = u64::from(n);
             row.over_ns = if n < 3 { 1000 } else { 0 };
         }
-        set.row(&client(3), 0, 50).expect("its own");
-        set.row(&client(9), 0, 60).expect("that of the fourth");
+        set.row(client(3).key, || (client(3), 0), 50)
+            .expect("its own");
+        set.row(client(9).key, || (client(9), 0), 60)
+            .expect("that of the fourth");
         assert_eq!(set.hidden, 1);
         assert!(set.known(client(4).key).is_none());
         for n in [1, 2, 3, 5, 9] {
@@ -152,8 +166,11 @@ mod tests {
         for row in &mut set.rows {
             row.over_ns = 1000;
         }
-        assert!(set.row(&client(10), 0, 70).is_none());
-        assert!(set.row(&client(10), 0, 1000).is_some(), "they have paid");
+        assert!(set.row(client(10).key, || (client(10), 0), 70).is_none());
+        assert!(
+            set.row(client(10).key, || (client(10), 0), 1000).is_some(),
+            "they have paid"
+        );
     }
 
     #[test]

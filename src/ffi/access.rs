@@ -148,7 +148,7 @@ impl<'a> Here<'a> {
     }
 
     fn refused(&mut self, refusal: &Refusal) -> nap_verdict {
-        leave_session(self);
+        leave_session(self, Micros::ZERO);
         self.a.state = state::REFUSED;
         self.a.group = group::NEXT_WAIT;
         self.a.reason = refusal.reason as u32;
@@ -226,21 +226,34 @@ pub(super) fn put_stay(a: &mut nap_access, stay: &Stay) {
     }
 }
 
-/// It is an access of its session's no more.
+/// It is an access of its session's no more; `now`: when it ended, or zero.
 #[inline]
-fn leave_session(here: &mut Here<'_>) {
+fn leave_session(here: &mut Here<'_>, now: Micros) {
     if here.a.session != 0 {
-        leave_it(here);
+        leave_it(here, now);
     }
 }
 
 #[inline(never)]
-fn leave_it(here: &mut Here<'_>) {
+fn leave_it(here: &mut Here<'_>, ended: Micros) {
+    let (owner, granted, segment) = (here.owner(), here.a.granted_us, &here.process.segment);
+    let now = || match ended {
+        Micros::ZERO => segment.now(),
+        ended => ended,
+    };
+    if !here.has(NAP_FLAG_BEGUN) {
+        let at = std::mem::take(&mut here.a.session).wrapping_sub(1);
+        segment.sessions(|sessions| {
+            let now = now();
+            sessions.leave(at, owner.0, work(granted, now), now);
+        });
+        return;
+    }
     let Some(mut stay) = stay_of(here) else {
         return;
     };
-    let (owner, granted) = (here.owner(), here.a.granted_us);
-    here.process.segment.locked_sessions(|members, now| {
+    segment.members(|members| {
+        let now = now();
         members.leave(&mut stay, owner, work(granted, now), now);
     });
     put_stay(here.a, &stay);
@@ -687,8 +700,8 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
         if let Some(mut here) = unsafe { Here::new(a) }
             && here.a.state == state::RUNNING
         {
-            give_back_seldom(&here);
-            leave_session(&mut here);
+            let now = give_back_seldom(&here);
+            leave_session(&mut here, now);
             here.a.state = state::DETACHED;
         }
     });
@@ -696,32 +709,34 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
 
 /// Answers that are long are not many; the short ones have [`leave`] to themselves.
 #[inline(never)]
-fn give_back_seldom(here: &Here<'_>) {
-    give_back(here);
+fn give_back_seldom(here: &Here<'_>) -> Micros {
+    give_back(here)
 }
 
-pub unsafe extern "C" fn leave(a: *mut nap_access) {
-    guard((), || {
+pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
+    guard(0, || {
         // SAFETY: nap.h's promise.
         let Some(mut here) = (unsafe { Here::new(a) }) else {
-            return;
+            return 0;
         };
+        let mut now = Micros::ZERO;
         match here.a.state {
             state::RUNNING => {
-                give_back(&here);
-                leave_session(&mut here);
+                now = give_back(&here);
+                leave_session(&mut here, now);
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             state::DETACHED => {
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
-            state::PASSED => leave_session(&mut here),
+            state::PASSED => leave_session(&mut here, now),
             // The request ended under its wait (a panic, a killed thread): nobody else would.
             state::WAITING => leave_place(&mut here),
             _ => {}
         }
         here.a.state = state::LEFT;
-    });
+        now.0
+    })
 }
 
 #[cold]
@@ -741,19 +756,22 @@ fn leave_place(here: &mut Here<'_>) {
     here.waiters().fetch_sub(1, Relaxed);
 }
 
-/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free.
+/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free. When it
+/// was; zero: somebody else has looked.
 #[inline(always)]
-fn give_back(here: &Here<'_>) {
+fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
     let plain = a.group == group::RUN && !has_ticket(a);
     if !plain || permits.waiting() != 0 {
-        return give_back_locked(here);
+        give_back_locked(here);
+        return Micros::ZERO;
     }
     let now = here.process.segment.now();
     note_answer(here, now);
     if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
         here.gate(|view| view.serve());
     }
+    now
 }
 
 /// One that got in at once is over, for the charts.

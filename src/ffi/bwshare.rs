@@ -72,6 +72,31 @@ struct BwShare {
 }
 
 impl BwShare {
+    /// Act in the client's own stripe, where that is all there is to be charged: no horizons that are
+    /// steered, and no network but himself. True: it is done.
+    #[inline(always)]
+    fn quickly(
+        &self,
+        limit: &Limit,
+        v: &nap_visit,
+        now_ns: u64,
+        act: impl FnOnce(&mut Visit<'_>) -> bool,
+    ) -> bool {
+        if v.wide != 0 || limit.service.is_some() {
+            return false;
+        }
+        let limits = &limit.limits[0];
+        let done = self.debts.of(v.key, |stripe, trace| {
+            act(&mut Visit {
+                stripe,
+                trace,
+                limits,
+                now_ns,
+            })
+        });
+        done == Some(true)
+    }
+
     /// What this network (0: there is none) would be told if a client of it asked now.
     #[inline(never)]
     fn network(&self, limit: &Limit, wide: u64, now_ns: u64) -> Answer {
@@ -236,6 +261,8 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };
+        // Whoever died holding a stripe would hold this up.
+        process.segment.children_gone();
         debts.keep_units(&units_of(&limits), process.segment.now());
         let steered = |limit: &Limit| limit.link.is_some() && !limit.horizons().is_empty();
         let scopes: Vec<u32> = (limits.iter().filter(|limit| steered(limit)))
@@ -285,16 +312,21 @@ impl Charged<'_> {
     fn of(v: &nap_visit) -> Option<Charged<'_>> {
         let bw = in_force()?;
         let limit = bw.limits.get(v.limits as usize)?;
-        (v.key != 0).then(|| Charged::by(bw, limit, v))
+        (v.key != 0).then(|| Charged::by(bw, limit, v, now_ns()))
     }
 
     #[inline]
-    fn by<'a>(bw: &'static BwShare, limit: &'static Limit, v: &'a nap_visit) -> Charged<'a> {
+    fn by<'a>(
+        bw: &'static BwShare,
+        limit: &'static Limit,
+        v: &'a nap_visit,
+        now_ns: u64,
+    ) -> Charged<'a> {
         Charged {
             bw,
             limit,
             v,
-            now_ns: now_ns(),
+            now_ns,
             steered: limit.service.map(|_| steered(limit, v.lowered)),
         }
     }
@@ -334,12 +366,13 @@ impl Charged<'_> {
 
     /// Asked first of the client, then of his network.
     #[inline]
-    fn enter(&self, client: &Client) -> Option<(Answer, Option<Reason>)> {
+    fn enter(&self, client: &nap_client) -> Option<(Answer, Option<Reason>)> {
         let excused = self.v.flags & NAP_BW_EXCUSED != 0;
         if self.limit.service.is_some() {
             self.begin_test();
         }
-        let answer = self.own(|visit| visit.enter(client, self.limit.scope, excused))?;
+        let whose = || (known(client), self.limit.scope);
+        let answer = self.own(|visit| visit.enter(self.v.key, whose, excused))?;
         if let Answer::Refuse { debt, .. } = answer {
             let network = self.bw.network(self.limit, self.v.wide, self.now_ns);
             return Some(match answer.or_longer(network) {
@@ -375,8 +408,10 @@ impl Charged<'_> {
         }
     }
 
+    /// His, and his network's if that is another.
     #[inline(never)]
-    fn network_bytes(&self, bytes: i64) {
+    fn bytes(&self, bytes: i64) {
+        self.own(|visit| visit.bytes(self.v.key, bytes));
         self.network(|visit| {
             let (key, now_ns) = (self.v.wide, visit.now_ns);
             visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
@@ -416,18 +451,16 @@ fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
     }))
 }
 
-/// Whose address this is; `last`: who asked there last.
+/// `last` is whose address this is; it was who asked there last.
 #[inline]
-fn client_of(
-    last: &mut nap_client,
-    address: [u8; 16],
-    limits: u32,
-    by: impl FnOnce() -> Client,
-) -> Client {
+fn look_at(last: &mut nap_client, address: [u8; 16], limits: u32, by: impl FnOnce() -> Client) {
     let is_known = last.limits == limits.wrapping_add(1) && last.address == address;
     if !is_known {
         meet(last, address, limits, by());
     }
+}
+
+fn known(last: &nap_client) -> Client {
     Client {
         address: last.prefix,
         bits: last.bits as u8,
@@ -465,31 +498,50 @@ pub unsafe extern "C" fn bw_enter(
         let (Some(v), Some(last), Some(address)) = given else {
             return 0;
         };
-        let Some(bw) = in_force() else { return 0 };
+        // What no child is known by would hold its latches for ever, should it die.
+        let (Some(bw), Some(_)) = (in_force(), process::alive()) else {
+            return 0;
+        };
         let Some(limit) = bw.limits.get(v.limits as usize) else {
             return 0;
         };
-        let client = client_of(last, *address, v.limits, || {
+        look_at(last, *address, v.limits, || {
             Client::of(*address, limit.prefixes, limit.scope, &bw.secret)
         });
-        (v.key, v.wide) = (client.key, client.wide.unwrap_or(0));
-        if let Some(service) = limit.service {
-            v.lowered = bw.debts.lowered(service);
-        }
-        let answered = Charged::by(bw, limit, v).enter(&client);
-        let Some((answer, reason)) = answered else {
-            v.key = 0; // no lock to be had: it passes, and nobody is charged
+        (v.key, v.wide) = (last.key, last.wide);
+        let now_ns = now_ns();
+        if bw.quickly(limit, v, now_ns, |visit| visit.enters_quickly(last.key)) {
             return 0;
-        };
-        let Some(reason) = reason else { return 0 };
-        v.wait_us = answer.wait_ns().div_ceil(1000);
-        v.debt = reason.number();
-        if v.flags & NAP_BW_DRY != 0 {
-            Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
-            v.key = 0; // as if it had been refused: nobody is charged for it
         }
-        1
+        enter(bw, limit, v, last, now_ns)
     })
+}
+
+/// Out of line: whoever owes little needs none of this.
+#[inline(never)]
+fn enter(
+    bw: &'static BwShare,
+    limit: &'static Limit,
+    v: &mut nap_visit,
+    client: &nap_client,
+    now_ns: u64,
+) -> c_int {
+    if let Some(service) = limit.service {
+        v.lowered = bw.debts.lowered(service);
+    }
+    let answered = Charged::by(bw, limit, v, now_ns).enter(client);
+    let Some((answer, reason)) = answered else {
+        v.key = 0; // no lock to be had: it passes, and nobody is charged
+        return 0;
+    };
+    let Some(reason) = reason else { return 0 };
+    v.wait_us = answer.wait_ns().div_ceil(1000);
+    v.debt = reason.number();
+    if v.flags & NAP_BW_DRY != 0 {
+        Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
+        v.key = 0; // as if it had been refused: nobody is charged for it
+    }
+    1
 }
 
 pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, room: u32) -> c_int {
@@ -511,11 +563,13 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
         let prime = |own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) };
         // SAFETY: as above.
         let member = |own| unsafe { is_member(q, process, own) };
-        let excused = is_excused(
-            || rooms().any(prime),
-            || charged.is_moderate(),
-            || rooms().any(member),
-        );
+        let always = v.flags & NAP_BW_EXCUSED != 0;
+        let excused = always
+            || is_excused(
+                || rooms().any(prime),
+                || charged.is_moderate(),
+                || rooms().any(member),
+            );
         if !excused {
             return 0;
         }
@@ -527,14 +581,24 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
     })
 }
 
-pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64) {
+pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64, now_us: u64) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
-            charged.own(|visit| visit.bytes(charged.v.key, bytes));
-            if charged.v.wide != 0 {
-                charged.network_bytes(bytes);
-            }
+        let (Some(v), Some(bw)) = (unsafe { v.as_ref() }, in_force()) else {
+            return;
+        };
+        let Some(limit) = bw.limits.get(v.limits as usize) else {
+            return;
+        };
+        if v.key == 0 {
+            return;
+        }
+        let now_ns = match now_us {
+            0 => now_ns(),
+            now_us => nanoseconds(Micros(now_us)),
+        };
+        if !bw.quickly(limit, v, now_ns, |visit| visit.bytes_quickly(v.key, bytes)) {
+            Charged::by(bw, limit, v, now_ns).bytes(bytes);
         }
     });
 }

@@ -18,6 +18,7 @@ pub const NAP_FLAG_STARTS: u32 = 8;
 pub const NAP_FLAG_BEGUN: u32 = 16;
 pub const NAP_BW_DRY: u32 = 1;
 pub const NAP_BW_EXCUSED: u32 = 2;
+pub const NAP_KNOWN_MAX: u32 = 1000;
 pub const NAP_FORM_NONE: u32 = 0;
 pub const NAP_FORM_READ: u32 = 1;
 pub const NAP_FORM_LOST: u32 = 2;
@@ -554,6 +555,32 @@ const _: () = {
     ["Offset of field: nap_client::wide"][::std::mem::offset_of!(nap_client, wide) - 48usize];
 };
 #[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nap_known {
+    pub key: u64,
+    pub room: u32,
+    pub len: u32,
+    pub text: [u8; 1000usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_known"][::std::mem::size_of::<nap_known>() - 1016usize];
+    ["Alignment of nap_known"][::std::mem::align_of::<nap_known>() - 8usize];
+    ["Offset of field: nap_known::key"][::std::mem::offset_of!(nap_known, key) - 0usize];
+    ["Offset of field: nap_known::room"][::std::mem::offset_of!(nap_known, room) - 8usize];
+    ["Offset of field: nap_known::len"][::std::mem::offset_of!(nap_known, len) - 12usize];
+    ["Offset of field: nap_known::text"][::std::mem::offset_of!(nap_known, text) - 16usize];
+};
+impl Default for nap_known {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_poll {
     pub wait_us: u64,
@@ -945,7 +972,11 @@ pub struct nap_core {
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
     pub try_member: ::std::option::Option<
-        unsafe extern "C" fn(a: *mut nap_access, cookies: nap_str) -> nap_verdict,
+        unsafe extern "C" fn(
+            a: *mut nap_access,
+            cookies: nap_str,
+            last: *mut nap_known,
+        ) -> nap_verdict,
     >,
     pub enter: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request) -> nap_verdict,
@@ -966,7 +997,7 @@ pub struct nap_core {
     >,
     pub first_byte: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub detach: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
-    pub leave: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub leave: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> u64>,
     pub refusal:
         ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access, q: *const nap_request)>,
     pub redeemed:
@@ -1059,7 +1090,8 @@ pub struct nap_core {
             room: u32,
         ) -> ::std::os::raw::c_int,
     >,
-    pub bw_bytes: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: i64)>,
+    pub bw_bytes:
+        ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: i64, now_us: u64)>,
     pub bw_refusal:
         ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, q: *const nap_request)>,
     pub bw_page:

@@ -19,6 +19,7 @@ use crate::room::control::Control;
 use crate::room::owner::{Life, Owner};
 use crate::room::permits::Permits;
 use crate::room::recent::Recent;
+use crate::shm::latch;
 use crate::shm::segment::Segment;
 
 /// The segment and who to call.
@@ -33,6 +34,8 @@ pub struct Process {
 pub struct Setup {
     /// Rooms and their pages, by the index the shim was told.
     pub rooms: Vec<RoomSetup>,
+    /// The gates that sell tickets, each once: asked with every request whether any are out.
+    pub sellers: Vec<&'static Permits>,
     /// Keys of ticket signatures.
     pub keys: Keys,
     /// Ticket pages of the administrator's own, by the number the shim was told.
@@ -141,6 +144,7 @@ pub fn child_begins(life: Life) {
     let child = process().and_then(|process| process.segment.children().get(life.child as usize));
     if let Some(child) = child {
         let first = Owner::new(life, 0);
+        latch::this_is_child(u32::from(life.child));
         ALIVE.set(Alive { child, first }).ok();
     }
 }

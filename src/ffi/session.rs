@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hasher};
 
 use super::access::{Carried, Here, put_stay, stay_of, work};
 use super::contract::{
-    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access, nap_request,
-    nap_str, nap_verdict,
+    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access, nap_known,
+    nap_request, nap_str, nap_verdict,
 };
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, SessionSetup};
@@ -65,6 +65,28 @@ fn keys<'q>(
     (keys, n)
 }
 
+/// The same of one header, which may be the `last` one of its connection.
+fn keys_of(
+    header: &[u8],
+    sessions: &SessionSetup,
+    last: Option<&mut nap_known>,
+) -> ([u64; LOOKED_AT], usize) {
+    let read = || keys(std::iter::once(header), sessions);
+    let Some(last) = last else { return read() };
+    let room = sessions.room.wrapping_add(1);
+    if last.room == room && last.text.get(..last.len as usize) == Some(header) {
+        let mut keys = [0; LOOKED_AT];
+        keys[0] = last.key;
+        return (keys, 1);
+    }
+    let (keys, n) = read();
+    if let (1, Some(text)) = (n, last.text.get_mut(..header.len())) {
+        text.copy_from_slice(header);
+        (last.key, last.len, last.room) = (keys[0], header.len() as u32, room);
+    }
+    (keys, n)
+}
+
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
 unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> {
@@ -77,10 +99,14 @@ unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> {
     headers.iter().map(|header| unsafe { bytes(*header) })
 }
 
-pub unsafe extern "C" fn try_member(a: *mut nap_access, header: nap_str) -> nap_verdict {
+pub unsafe extern "C" fn try_member(
+    a: *mut nap_access,
+    header: nap_str,
+    last: *mut nap_known,
+) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h's promises.
-        let (here, header) = unsafe { (Here::new(a), bytes(header)) };
+        let (here, header, last) = unsafe { (Here::new(a), bytes(header), last.as_mut()) };
         let Some(mut here) = here else {
             return NAP_PASS;
         };
@@ -90,7 +116,7 @@ pub unsafe extern "C" fn try_member(a: *mut nap_access, header: nap_str) -> nap_
         let Some(sessions) = &home.sessions else {
             return NAP_PASS;
         };
-        let (keys, n) = keys(std::iter::once(header), sessions);
+        let (keys, n) = keys_of(header, sessions, last);
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         if n == 0 {

@@ -27,7 +27,7 @@ use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
 use crate::room::children::Workers;
 use crate::room::naming::{Entered, LOBBY, LetGo};
-use crate::room::permits::PERMITS;
+use crate::room::permits::{PERMITS, Permits};
 use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
 use crate::shm::segment::{Dims, Segment};
@@ -717,7 +717,9 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
+        let sellers = sellers(&draft.rooms);
         process::put_in_force(Setup {
+            sellers,
             rooms: draft.rooms,
             keys,
             pages: draft.pages,
@@ -725,6 +727,15 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
             ticket_log: ticket_log != 0,
         });
     });
+}
+
+/// Who sells tickets. Where there are sessions no page does.
+fn sellers(rooms: &[RoomSetup]) -> Vec<&'static Permits> {
+    let in_sessions = |page: &RoomSetup| rooms.get(page.room).is_some_and(|r| r.sessions.is_some());
+    let selling = rooms
+        .iter()
+        .filter(|room| !room.conf.is_page() || !in_sessions(room));
+    selling.map(|room| room.seller().1).collect()
 }
 
 /// Session gates, once all pages are in the tables.

@@ -52,9 +52,8 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
 
 pub unsafe extern "C" fn tickets_out() -> c_int {
     guard(1, || {
-        let rooms = process::setup().map_or(&[][..], |setup| &setup.rooms);
-        let is_out = rooms.iter().any(|room| room.seller().1.outstanding() != 0);
-        c_int::from(is_out)
+        let sellers = process::setup().map_or(&[][..], |setup| &setup.sellers);
+        c_int::from(sellers.iter().any(|gate| gate.outstanding() != 0))
     })
 }
 

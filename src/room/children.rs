@@ -147,6 +147,11 @@ impl Child {
             .fold(0, u32::saturating_add)
     }
 
+    /// Does a child live here?
+    pub fn lives(&self) -> bool {
+        self.pid.load(Relaxed) != 0
+    }
+
     /// This child's life, if one lives here.
     pub fn life(&self, at: usize) -> Option<Life> {
         let epoch = self.epoch.load(Relaxed);

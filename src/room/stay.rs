@@ -122,7 +122,7 @@ impl Membership<'_> {
         else {
             return;
         };
-        let own = room.page_gates().position(|gate| gate == page);
+        let own = room.page_number(page);
         let others = || Some(room.page_gates().count() + starts.shares(page)?);
         if let Some(page) = own.or_else(others)
             && let Some(age) = self.sessions.visit(of, page, now)

@@ -1,12 +1,13 @@
-//! [`Debts`]: the way to mod_bwshare's tables, one lock a stripe.
+//! [`Debts`]: the way to mod_bwshare's tables, one latch a stripe.
 //!
 //! A stripe holds the debts of its clients and the trace rows that go with them, so a request takes
-//! one lock for both. The locks are robust: what a dead child left half-written is integers whose
-//! every value is survived, so nothing has to be mended.
+//! one lock for both. What a dead child left half-written is integers whose every value is survived, so
+//! nothing has to be mended, and a [`Latch`] is enough.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use super::latch::Latch;
 use super::lock::{Lock, Taken};
 use super::segment::{Kind, Segment, SegmentError};
 use crate::bwshare::SECOND_NS;
@@ -16,16 +17,18 @@ use crate::bwshare::service::{Service, Terms};
 use crate::bwshare::table::{Stripe, stripe_of};
 use crate::bwshare::trace::{TraceSet, set_of};
 use crate::micros::Micros;
+use crate::room::children::Child;
 
 /// Where the tables lie. Copies are the same tables.
 #[derive(Clone, Copy)]
 pub struct Debts {
-    locks: &'static [Lock],
+    latches: &'static [Latch],
     stripes: *mut Stripe,
     trace: *mut TraceSet,
     /// Trace sets that go with each stripe.
     sets: usize,
     services: &'static Services,
+    children: &'static [Child],
 }
 
 /// Limits with horizons that a server may have: for itself and for virtual hosts.
@@ -55,7 +58,7 @@ pub struct Services {
 unsafe impl Sync for Services {}
 
 // SAFETY: the pointers are into a mapping that lives as long as the process; what is behind them is
-// reached under the stripe's process-shared lock only.
+// reached under the stripe's latch only.
 unsafe impl Send for Debts {}
 // SAFETY: as above.
 unsafe impl Sync for Debts {}
@@ -63,20 +66,21 @@ unsafe impl Sync for Debts {}
 impl Segment {
     /// The tables of debts, if there are any.
     pub fn debts(&self) -> Option<Debts> {
-        let (locks, n) = self.region::<Lock>(Kind::DebtLocks)?;
+        let (latches, n) = self.region::<Latch>(Kind::DebtLocks)?;
         let (stripes, n_stripes) = self.region::<Stripe>(Kind::Debts)?;
         let (trace, n_sets) = self.region::<TraceSet>(Kind::Trace)?;
         let (services, n_services) = self.region::<Services>(Kind::Services)?;
         let n = n.min(n_stripes);
         (n > 0 && n_services > 0).then(|| Debts {
-            // SAFETY: region(): n locks inside the mapping, which is never unmapped; they are made
-            // by init() before anybody else sees the segment.
-            locks: unsafe { std::slice::from_raw_parts(locks, n) },
+            // SAFETY: region(): n latches inside the mapping, which is never unmapped; any bits are
+            // one.
+            latches: unsafe { std::slice::from_raw_parts(latches, n) },
             stripes,
             trace,
             sets: n_sets / n,
-            // SAFETY: as the locks.
+            // SAFETY: as the latches; its lock is made by init() before anybody else sees the segment.
             services: unsafe { &*services },
+            children: self.children(),
         })
     }
 }
@@ -84,15 +88,19 @@ impl Segment {
 impl Debts {
     /// Make the locks. Nobody may use them meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
-        for lock in self.locks.iter().chain([&self.services.lock]) {
-            lock.init().map_err(std::io::Error::from_raw_os_error)?;
-        }
-        Ok(())
+        self.latches.iter().for_each(Latch::reset);
+        let made = self.services.lock.init();
+        Ok(made.map_err(std::io::Error::from_raw_os_error)?)
+    }
+
+    /// The child of this entry is dead: what it held is free. Called by the parent alone.
+    pub fn free_of(&self, entry: u32) {
+        self.latches.iter().for_each(|latch| latch.free_of(entry));
     }
 
     /// Stripes there are.
     pub fn stripes(&self) -> usize {
-        self.locks.len()
+        self.latches.len()
     }
 
     /// Trace rows there are.
@@ -104,7 +112,7 @@ impl Debts {
     pub fn bytes(&self) -> [usize; 2] {
         let n = self.stripes();
         [
-            n * (size_of::<Stripe>() + size_of::<Lock>()),
+            n * (size_of::<Stripe>() + size_of::<Latch>()),
             n * self.sets * size_of::<TraceSet>(),
         ]
     }
@@ -129,10 +137,11 @@ impl Debts {
         at: usize,
         act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R,
     ) -> Option<R> {
-        let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.locks.get(at)?.take()?;
-        // SAFETY: there are as many stripes as locks, and `sets` trace sets for each (debts()),
+        let lives = |entry: u32| self.children.get(entry as usize).is_some_and(Child::lives);
+        let _held = self.latches.get(at)?.take(lives)?;
+        // SAFETY: there are as many stripes as latches, and `sets` trace sets for each (debts()),
         // inside the mapping and aligned to 64 as their sections are; both are integers and arrays
-        // of them. Exclusive: every process takes this stripe's lock first, and we hold it.
+        // of them. Exclusive: every process takes this stripe's latch first, and we hold it.
         let (stripe, trace) = unsafe {
             let stripe = &mut *self.stripes.add(at);
             let trace = std::slice::from_raw_parts_mut(self.trace.add(at * self.sets), self.sets);
@@ -273,6 +282,10 @@ mod tests {
     use crate::shm::segment::Dims;
 
     fn debts() -> Debts {
+        segment().debts().expect("stripes")
+    }
+
+    fn segment() -> Segment {
         let dims = Dims {
             children: 1,
             rooms: 1,
@@ -284,8 +297,7 @@ mod tests {
             flights: 0,
             session_sets: 0,
         };
-        let segment = Segment::anonymous(dims).expect("shared memory");
-        segment.debts().expect("stripes")
+        Segment::anonymous(dims).expect("shared memory")
     }
 
     #[test]
@@ -297,6 +309,17 @@ mod tests {
         debts.keep_services(&[0, 2, 99]);
         assert_eq!(debts.service_of(2), all[2], "kept");
         assert!([1, 3].contains(&debts.service_of(99).expect("one of 14")));
+    }
+
+    #[test]
+    fn what_a_dead_child_held_is_used_again() {
+        let segment = segment();
+        let debts = segment.debts().expect("stripes");
+        let life = segment.child_starts(4711).expect("an entry");
+        debts.latches[0].take_as(life.child.into());
+        segment.child_ends(4711);
+        let count = |stripe: &mut Stripe| stripe.counts.requests;
+        assert_eq!(debts.at(0, |stripe, _| count(stripe)), Some(0));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //!    │ history [1]    clients [1]    pages [Page]    pacing [PageScheduler]      │
 //!    │ pacer [1]    starts [Starts]   sessions [SessionSet]                      │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
-//!    │ debt locks [Lock]   debts [Stripe]   trace [TraceSet]   services [1]      │
+//!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]  services [1]      │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the desk's ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ desk [1]   executors [Executor]   flights [Flight]                        │
 //!    └───────────────────────────────────────────────────────────────────────────┘
@@ -27,6 +27,7 @@
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -36,6 +37,7 @@ use nix::unistd::Pid;
 
 use super::balancing::Desk;
 use super::debts::Services;
+use super::latch::Latch;
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
@@ -101,7 +103,7 @@ pub enum Kind {
     Clients = 9,
     /// The last minutes of each gate.
     Recent = 10,
-    /// A lock for each stripe of debts.
+    /// A latch for each stripe of debts.
     DebtLocks = 11,
     /// What clients owe.
     Debts = 12,
@@ -217,6 +219,9 @@ impl Head {
 pub struct Segment {
     base: *mut u8,
     size: usize,
+    /// The directory by kind, as it was when it was first asked: it never changes afterwards, and no
+    /// stray write reaches this copy.
+    sections: &'static OnceLock<[Section; SECTIONS]>,
     head: PhantomData<&'static Head>,
 }
 
@@ -275,7 +280,7 @@ impl Dims {
             (Kind::History, size_of::<History>(), 1),
             (Kind::Clients, size_of::<ClientCaps>(), 1),
             (Kind::Recent, size_of::<Recent>(), self.gates),
-            (Kind::DebtLocks, size_of::<Lock>(), self.stripes),
+            (Kind::DebtLocks, size_of::<Latch>(), self.stripes),
             (Kind::Debts, size_of::<Stripe>(), self.stripes),
             (
                 Kind::Trace,
@@ -341,11 +346,17 @@ impl Segment {
         let base = map.as_mut_ptr();
         // The mapping is shared with children and outlives this load of the module.
         std::mem::forget(map);
-        Ok(Segment {
+        Ok(Segment::at(base, size))
+    }
+
+    fn at(base: *mut u8, size: usize) -> Segment {
+        Segment {
             base,
             size,
+            // One for each mapping, which is never unmapped either.
+            sections: Box::leak(Box::default()),
             head: PhantomData,
-        })
+        }
     }
 
     /// A mapping an earlier load of the module left in this process.
@@ -354,11 +365,7 @@ impl Segment {
     /// `base` must be the start of a live, writable, shared mapping of `size` bytes that is never
     /// unmapped, made by this module.
     pub unsafe fn adopt(base: *mut u8, size: usize) -> Segment {
-        Segment {
-            base,
-            size,
-            head: PhantomData,
-        }
+        Segment::at(base, size)
     }
 
     /// Start and length of the mapping.
@@ -426,14 +433,26 @@ impl Segment {
         unsafe { &*self.base.cast::<Head>() }
     }
 
+    #[inline]
     fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
-        let directory = self.head().directory();
-        let is_it = |section: &&Section| section.kind == kind as u32;
-        let found = directory
-            .get(kind as usize)
-            .filter(is_it)
-            .or_else(|| directory.iter().find(is_it))?;
-        (found.version == VERSION && found.entry as usize == entry).then_some(*found)
+        let section = self.sections.get_or_init(|| self.by_kind())[kind as usize];
+        (section.entry as usize == entry).then_some(section)
+    }
+
+    /// Sections of this version, each at its kind's number. After check() or format().
+    #[cold]
+    fn by_kind(&self) -> [Section; SECTIONS] {
+        let mut all = [Section::default(); SECTIONS];
+        let known = self.head().directory().iter();
+        for section in known.filter(|section| section.version == VERSION) {
+            if let Some(own) = all
+                .get_mut(section.kind as usize)
+                .filter(|own| own.kind == 0)
+            {
+                *own = *section;
+            }
+        }
+        all
     }
 
     /// A section of atomics, shared by all.
@@ -593,6 +612,9 @@ impl Segment {
                 continue;
             }
             let life = child.life(at);
+            self.debts()
+                .into_iter()
+                .for_each(|debts| debts.free_of(at as u32));
             child.pid.store(0, SeqCst);
             if let Some(life) = life {
                 self.locked(|tables, now, wakes| tables.sweep(life, now, wakes));
@@ -649,20 +671,17 @@ impl Segment {
     }
 
     /// The same, where nothing but who is in a session is looked at or changed: most accesses of
-    /// members come here, twice each.
+    /// members need no more.
     pub fn locked_sessions<R>(
         &self,
         act: impl FnOnce(&mut Membership<'_>, Micros) -> R,
     ) -> Option<R> {
-        let held = match self.head().lock.take()? {
-            Taken::Good(held) => held,
-            Taken::OwnerDied(held) => {
-                let mut wakes = Wakes::default();
-                self.tables(&held)?.mend(self.now(), &mut wakes);
-                self.wake(&wakes);
-                held
-            }
-        };
+        self.members(|members| act(members, self.now()))
+    }
+
+    /// The same, without a look at the clock.
+    pub fn members<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
+        let held = self.held()?;
         let mut membership = Membership {
             rooms: self.locked_section(Kind::Rooms, &held),
             starts: self.locked_section(Kind::Starts, &held),
@@ -671,7 +690,32 @@ impl Segment {
             },
             children: self.atomics(Kind::Children),
         };
-        Some(act(&mut membership, self.now()))
+        Some(act(&mut membership))
+    }
+
+    /// The table of sessions alone.
+    pub fn sessions<R>(&self, act: impl FnOnce(&mut Sessions<'_>) -> R) -> Option<R> {
+        let held = self.held()?;
+        let mut sessions = Sessions {
+            sets: self.locked_section(Kind::Sessions, &held),
+        };
+        Some(act(&mut sessions))
+    }
+
+    #[inline]
+    fn held(&self) -> Option<Held<'_>> {
+        match self.head().lock.take()? {
+            Taken::Good(held) => Some(held),
+            Taken::OwnerDied(held) => self.mended(held),
+        }
+    }
+
+    #[cold]
+    fn mended<'h>(&self, held: Held<'h>) -> Option<Held<'h>> {
+        let mut wakes = Wakes::default();
+        self.tables(&held)?.mend(self.now(), &mut wakes);
+        self.wake(&wakes);
+        Some(held)
     }
 
     /// Do the once-a-second work if nobody has in the last second.

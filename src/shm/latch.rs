@@ -1,0 +1,169 @@
+//! [`Latch`]: a lock of one word inside the segment, for what is done in a hundred instructions.
+//!
+//! A robust mutex ([`lock`](super::lock)) takes as many for itself, because the kernel has to find it
+//! when its owner dies. Here the word says which child holds it, and the parent, which hears of each
+//! death within a second, frees what the dead held ([`Latch::free_of`]). Nobody is told that its holder
+//! died: for tables whose every value is survived, and of which there are thousands, so that one that
+//! is shut for a second is felt by few. A word that no living child has written is a stray one, and is
+//! taken over when it has stood for two seconds.
+
+use std::sync::atomic::{
+    AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use std::time::Duration;
+
+use super::clock;
+
+const FREE: u32 = 0;
+/// The parent, and what is no httpd.
+const NO_CHILD: u32 = u32::MAX;
+
+/// Looks before the holder is given the processor.
+const SPINS: u32 = 200;
+const NAP: Duration = Duration::from_micros(100);
+/// Then it is not to be had, microseconds: its holder is stopped.
+const LONGEST: u64 = 2_000_000;
+
+/// As whom this process holds latches.
+static OWN: AtomicU32 = AtomicU32::new(NO_CHILD);
+
+/// This process is the child of this entry in the children table. Before it takes any.
+pub fn this_is_child(entry: u32) {
+    OWN.store(holder(entry), Relaxed);
+}
+
+fn holder(entry: u32) -> u32 {
+    entry.saturating_add(1).min(NO_CHILD - 1)
+}
+
+/// The word. All zero = free.
+#[repr(C, align(16))]
+#[derive(Default)]
+pub struct Latch {
+    /// A child's entry + 1, or [`NO_CHILD`]; 0 = free.
+    holder: AtomicU32,
+}
+
+/// The latch, held; dropping frees it.
+pub struct Held<'a> {
+    latch: &'a Latch,
+}
+
+impl Latch {
+    /// Take it, waiting at most two seconds; None: not to be had. `lives`: does the child of this entry?
+    #[inline]
+    pub fn take(&self, lives: impl Fn(u32) -> bool) -> Option<Held<'_>> {
+        let own = OWN.load(Relaxed);
+        let taken = self.try_take(own) || self.wait(own) || self.take_stray(own, lives);
+        taken.then(|| Held { latch: self })
+    }
+
+    #[inline]
+    fn try_take(&self, own: u32) -> bool {
+        let taken = self.holder.compare_exchange(FREE, own, Acquire, Relaxed);
+        taken.is_ok()
+    }
+
+    #[cold]
+    fn wait(&self, own: u32) -> bool {
+        for _ in 0..SPINS {
+            std::hint::spin_loop();
+            if self.holder.load(Relaxed) == FREE && self.try_take(own) {
+                return true;
+            }
+        }
+        let until = clock::since_boot().saturating_add(LONGEST);
+        while clock::since_boot() < until {
+            std::thread::sleep(NAP);
+            if self.try_take(own) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[cold]
+    fn take_stray(&self, own: u32, lives: impl Fn(u32) -> bool) -> bool {
+        let holder = self.holder.load(Relaxed);
+        let stray = holder != FREE && !lives(holder - 1);
+        stray && (self.holder.compare_exchange(holder, own, Acquire, Relaxed)).is_ok()
+    }
+
+    /// The child of this entry is dead. Called by the parent alone, before the entry is another's.
+    pub fn free_of(&self, entry: u32) {
+        let dead = holder(entry);
+        self.holder
+            .compare_exchange(dead, FREE, AcqRel, Relaxed)
+            .ok();
+    }
+
+    /// As if the child of this entry had taken it.
+    #[cfg(test)]
+    pub fn take_as(&self, entry: u32) {
+        self.holder.store(holder(entry), Relaxed);
+    }
+
+    /// Nobody holds it. Called while nobody else can.
+    pub fn reset(&self) {
+        self.holder.store(FREE, Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.latch.holder.store(FREE, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn one_at_a_time() {
+        let (latch, count) = (Latch::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        let _held = latch.take(|_| true).expect("given back soon");
+                        // Lost unless nobody else is between the two.
+                        let n = count.load(Relaxed);
+                        count.store(n + 1, Relaxed);
+                    }
+                });
+            }
+        });
+        assert_eq!(count.load(Relaxed), 40_000);
+    }
+
+    #[test]
+    fn a_stray_word_is_taken_over() {
+        let latch = Latch::default();
+        latch.take_as(70_000);
+        assert!(latch.take(|entry| entry == 70_000).is_none(), "it lives");
+        drop(latch.take(|entry| entry < 4).expect("nobody's"));
+        assert!(latch.take(|_| true).is_some(), "free");
+    }
+
+    #[test]
+    fn what_a_dead_child_held_is_free_and_what_others_hold_is_not() {
+        let latch = Latch::default();
+        latch.take_as(3);
+        for other in [0, 2, 4, NO_CHILD] {
+            latch.free_of(other);
+            assert!(!latch.try_take(NO_CHILD));
+        }
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| latch.take(|_| true).is_some());
+            latch.free_of(3);
+            assert!(waits.join().expect("no panic"), "whoever waits has it now");
+        });
+        drop(latch.take(|_| true).expect("free"));
+        let _held = latch.take(|_| true).expect("free");
+        latch.free_of(3);
+        assert!(!latch.try_take(holder(5)), "not the dead one's");
+    }
+}
