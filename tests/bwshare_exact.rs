@@ -8,7 +8,9 @@
 mod httpd;
 
 use httpd::robot::{Robot, Try};
-use httpd::{Httpd, for_each_mpm};
+use httpd::{Httpd, Mpm, exchange, for_each_mpm};
+use std::collections::HashSet;
+use std::sync::Barrier;
 use std::thread::scope;
 
 /// Asserts that each was decided as debts of at most `max` want it, paid off at `rate` a second,
@@ -113,6 +115,38 @@ fn files_let_through_are_as_many_as_the_formula_says_whatever_the_rhythm() {
             "silence has paid for another burst"
         );
     });
+}
+
+#[test]
+fn eight_processes_at_once_let_exactly_the_maximum_through() {
+    let httpd = site("BwShareFiles 400 0.0001\nBwShareBytes 1G 1G")
+        .file("htdocs/free.html", "not charged")
+        .mpm(Mpm::Prefork)
+        .workers(8, 1)
+        .access_log_format("%P %U %s")
+        .start();
+    let all_there = Barrier::new(8);
+    let one = || {
+        let mut stream = httpd.connect();
+        // The connection has its process now.
+        exchange(&mut stream, "/free.html", "");
+        all_there.wait();
+        let passes =
+            |_: &u32| exchange(&mut stream, "/page.html", "").starts_with(b"HTTP/1.1 200 ");
+        (0..).take_while(passes).count()
+    };
+    let passed: usize = scope(|scope| {
+        let clients: Vec<_> = (0..8).map(|_| scope.spawn(one)).collect();
+        clients
+            .into_iter()
+            .map(|c| c.join().expect("no panic"))
+            .sum()
+    });
+    assert_eq!(passed, 400, "of one client");
+    let log = httpd.access_log();
+    let charged = log.lines().filter(|line| line.ends_with(" /page.html 200"));
+    let processes: HashSet<_> = charged.filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(processes.len(), 8, "{processes:?}");
 }
 
 #[test]

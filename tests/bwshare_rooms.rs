@@ -93,6 +93,26 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
 }
 
 #[test]
+fn polls_of_a_ticket_are_charged_and_never_refused() {
+    let charged = |place: &str| format!("<Location {place}>\nBwShare On\n</Location>\n");
+    let mut lines = charged("/.nap") + &charged("/where");
+    lines += "<Location /where>\nSetHandler nap-status\n</Location>";
+    let httpd = site().config(&lines).start();
+    let held = httpd.hold("full", 1);
+    let ticket = ticket(&httpd);
+    for place in ["/.nap/ticket/status", "/where"] {
+        for _ in 0..9 {
+            let poll = httpd.request("GET", place, &[("Nap-Ticket", &ticket.token)], b"");
+            assert_eq!(poll.status, 200, "{poll:?}");
+        }
+    }
+    // Six may be had by anybody.
+    assert_eq!(info(&httpd)["requests"], 18);
+    assert_eq!(info(&httpd)["excused"], 12);
+    held.release();
+}
+
+#[test]
 fn a_ticket_of_one_room_does_not_excuse_in_another() {
     let httpd = charged()
         .config("<NapRoom other>\nNapRunReady 1\nNapWaitLimit 0\n</NapRoom>")
