@@ -13,7 +13,7 @@
 //! ```text
 //! cargo bench --bench sessions -- [clients=30,60,90,120] [sessions=3] [think=1s] [law=fixed|exponential]
 //!     [timeout=10s] [stop=5min] [static=8,16,32] [maxconn=4,8,16] [bound=4s] [rounds=3]
-//!     [only=SQS] [seed=1]
+//!     [only=SQS,..] [seed=1]
 //! ```
 //!
 //! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
@@ -192,7 +192,8 @@ fn main() {
     let only = board::option("only=", "");
     let folder = made::directory("sessions");
     let mut all: Vec<(&Way, Vec<Met>)> = Vec::new();
-    for way in WAYS.iter().filter(|way| way.name.contains(&only)) {
+    let wanted = |way: &&Way| only.split(',').any(|name| way.name.contains(name));
+    for way in WAYS.iter().filter(wanted) {
         match way.meet_all(&crowd, &clients, &folder) {
             Some(met) => all.push((way, met)),
             None => eprintln!("{}: left out", way.name),
