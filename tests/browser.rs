@@ -91,7 +91,7 @@ fn without_javascript_the_page_returns_by_itself() {
         let browser = Browser::start(&[], &no_scripts);
         browser.open(&format!("{}/cgi-bin/app", httpd.url()));
         held.release();
-        wait_until("the page has returned", Duration::from_secs(20), || {
+        wait_until("the page has returned", Duration::from_secs(60), || {
             httpd.asked() == ["GET  "]
         });
         assert!(!httpd.access_log().contains("nap.js"));
@@ -111,7 +111,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
         browser.open(&format!("{}/cgi-bin/app?a=%2Fb&c", httpd.url()));
         browser.until_shows("A ticket was issued to you");
         // He comes while the room is still full: only a ticket lets him wait.
-        wait_until("he waits", Duration::from_secs(20), || httpd.waiting() == 1);
+        wait_until("he waits", Duration::from_secs(60), || httpd.waiting() == 1);
         held.release();
         browser.until_shows("the application");
         let query = browser.run("return location.search").to_string();
@@ -137,7 +137,7 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
         assert!(shown.contains("overloaded"), "{path}: {shown}");
         check_harmless(&browser, &httpd, &path);
         browser.run("window.before = true; document.querySelector('[data-go]').click()");
-        wait_until("the page has come back", Duration::from_secs(20), || {
+        wait_until("the page has come back", Duration::from_secs(60), || {
             browser.run("return window.before !== true && document.readyState === 'complete'")
                 == true
         });
@@ -254,7 +254,7 @@ fn a_reload_while_waiting_keeps_the_place() {
         httpd.until_waiting(1);
         // The page that waits is the one before; loading it anew stops that request and sends another.
         browser.run("location.reload()");
-        wait_until("the first was let go", Duration::from_secs(20), || {
+        wait_until("the first was let go", Duration::from_secs(60), || {
             httpd.gate()["counts"]["re_access"] == 2 && httpd.waiting() == 1
         });
         held.release();

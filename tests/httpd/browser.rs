@@ -3,11 +3,19 @@
 //! WebDriver is JSON over HTTP, so the client is what the tests have anyway. The guard ends the
 //! browser and its driver.
 
-use super::{PATIENCE, free_port, wait_until};
+use super::answer::Answer;
+use super::{free_port, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a browser may take for what a visitor sees at once: others run beside it, and compilers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at a page.
+const LOOK: Duration = Duration::from_millis(5);
 
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 
@@ -78,8 +86,19 @@ impl Browser {
 
     /// Waits until the page shows `part`.
     pub fn until_shows(&self, part: &str) {
-        let shown = || self.text().contains(part);
-        wait_until(&format!("the browser shows {part:?}"), PATIENCE, shown);
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let text = self.text();
+            if text.contains(part) {
+                return;
+            }
+            let address = self.run("return location.href");
+            assert!(
+                Instant::now() < end,
+                "{part:?} is not in {text:?} of {address}"
+            );
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Another tab, in which the next commands act; its handle.
@@ -123,13 +142,30 @@ impl Browser {
         self.tell("/window", &json!({"handle": handle}));
     }
 
-    /// Clicks on the first element that this selector finds, as a visitor would.
+    /// Clicks on the first element that this selector finds, as a visitor would. Where the page has gone
+    /// on by itself meanwhile, on that of the next.
     pub fn click(&self, selector: &str) {
+        let end = Instant::now() + PATIENCE;
+        while let Err(said) = self.try_click(selector) {
+            assert!(Instant::now() < end, "{selector}: {said}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn try_click(&self, selector: &str) -> Result<(), String> {
         let wanted = json!({"using": "css selector", "value": selector});
-        let found = self.tell("/element", &wanted);
-        let id = found.as_object().and_then(|o| o.values().next()?.as_str());
-        let id = id.expect("an element").to_owned();
-        self.tell(&format!("/element/{id}/click"), &json!({}));
+        let found = self.ask("/element", &wanted);
+        let id = found.json()["value"]
+            .as_object()
+            .and_then(|o| Some(o.values().next()?.as_str()?.to_owned()));
+        let id = id
+            .filter(|_| found.status == 200)
+            .ok_or_else(|| found.text())?;
+        let clicked = self.ask(&format!("/element/{id}/click"), &json!({}));
+        match clicked.status {
+            200 => Ok(()),
+            _ => Err(clicked.text()),
+        }
     }
 
     /// The text of the first element that this selector finds; it needs no script.
@@ -208,11 +244,14 @@ impl Browser {
     }
 
     fn tell(&self, path: &str, what: &Value) -> Value {
-        let url = format!("{}{path}", self.session);
-        let body = what.to_string();
-        let answer = super::answer::ask("POST", &url, JSON, body.as_bytes());
-        assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
+        let answer = self.ask(path, what);
+        assert_eq!(answer.status, 200, "{path} {what}: {}", answer.text());
         answer.json()["value"].clone()
+    }
+
+    fn ask(&self, path: &str, what: &Value) -> Answer {
+        let url = format!("{}{path}", self.session);
+        super::answer::ask("POST", &url, JSON, what.to_string().as_bytes())
     }
 }
 
