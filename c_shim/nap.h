@@ -553,9 +553,9 @@ typedef struct nap_core {
     int (*bw_start)(void);
     /* a request of this address on the connection of `last`: charged. 1: it is to be refused */
     int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
-    /* refused by bw_enter, but NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its prime window, which nobody has
-     * used; or he is in a session of it (NAP_NONE: of any) and owes at most four times the maximum:
-     * charged all the same. 1: so it is, let him pass */
+    /* refused by bw_enter, but NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its
+     * prime window, which nobody has used; or he is in a session of it (NAP_NONE: of any) and owes at
+     * most four times the maximum: charged all the same. 1: so it is, let him pass */
     int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
     /* bytes of the answer; below zero: fewer were sent than were charged. now_us: what leave() has
      * returned just now, or 0 */

@@ -44,11 +44,6 @@ pub struct TraceSet {
     pub hidden: u64,
 }
 
-/// Who a client is, and the number of the limits it is under: looked for when its row is made.
-pub trait Whose: FnOnce() -> (Client, u32) {}
-
-impl<F: FnOnce() -> (Client, u32)> Whose for F {}
-
 /// Which of `n` sets of a stripe has a key.
 pub fn set_of(key: u64, n: usize) -> usize {
     (((key & 0xffff_ffff) * n as u64) >> 32) as usize
@@ -72,10 +67,15 @@ impl TraceSet {
         hidden: 0,
     };
 
-    /// The row of the client of this key; a new one if it has none. None: all others are over their
-    /// limits.
+    /// The row of the client of this key; a new one if it has none, for which it is asked whose it is and the
+    /// number of his limits. None: all others are over theirs.
     #[inline]
-    pub fn row(&mut self, key: u64, whose: impl Whose, now_ns: u64) -> Option<&mut Row> {
+    pub fn row(
+        &mut self,
+        key: u64,
+        whose: impl FnOnce() -> (Client, u32),
+        now_ns: u64,
+    ) -> Option<&mut Row> {
         let known = self.keys.iter().position(|known| *known == key);
         let at = match known {
             Some(at) => at,

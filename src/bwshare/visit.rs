@@ -1,8 +1,9 @@
 //! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
 
+use super::client::Client;
 use super::limits::{Answer, Debt, Limits};
 use super::table::{Counts, Stripe};
-use super::trace::{TraceSet, Whose};
+use super::trace::TraceSet;
 
 /// Why a request is refused, as it is counted and named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +114,12 @@ impl Visit<'_> {
 
     /// The client of this key asks for one more file; `excused`: and is charged for it whatever he owes.
     #[inline]
-    pub fn enter(&mut self, key: u64, whose: impl Whose, excused: bool) -> Answer {
+    pub fn enter(
+        &mut self,
+        key: u64,
+        whose: impl FnOnce() -> (Client, u32),
+        excused: bool,
+    ) -> Answer {
         let count = &mut self.stripe.counts;
         count.requests = count.requests.wrapping_add(1);
         let mut answer = self.stripe.enter_counted(key, self.limits, self.now_ns);
@@ -197,7 +203,7 @@ impl Visit<'_> {
 mod tests {
     use super::*;
     use crate::bwshare::SECOND_NS as S;
-    use crate::bwshare::client::{Client, Prefixes};
+    use crate::bwshare::client::Prefixes;
     use crate::bwshare::limits::Rule;
     use crate::bwshare::limits::tests::limits;
     use proptest::prelude::*;

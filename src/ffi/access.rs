@@ -237,14 +237,13 @@ fn leave_session(here: &mut Here<'_>, now: Micros) {
 #[inline(never)]
 fn leave_it(here: &mut Here<'_>, ended: Micros) {
     let (owner, granted, segment) = (here.owner(), here.a.granted_us, &here.process.segment);
-    let now = || match ended {
-        Micros::ZERO => segment.now(),
-        ended => ended,
-    };
     if !here.has(NAP_FLAG_BEGUN) {
         let at = std::mem::take(&mut here.a.session).wrapping_sub(1);
         segment.sessions(|sessions| {
-            let now = now();
+            let now = match ended {
+                Micros::ZERO => segment.now(),
+                ended => ended,
+            };
             sessions.leave(at, owner.0, work(granted, now), now);
         });
         return;
@@ -252,8 +251,7 @@ fn leave_it(here: &mut Here<'_>, ended: Micros) {
     let Some(mut stay) = stay_of(here) else {
         return;
     };
-    segment.members(|members| {
-        let now = now();
+    segment.locked_sessions(|members, now| {
         members.leave(&mut stay, owner, work(granted, now), now);
     });
     put_stay(here.a, &stay);

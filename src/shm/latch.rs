@@ -1,8 +1,8 @@
 //! [`Latch`]: a lock of one word inside the segment, for what is done in a hundred instructions.
 //!
 //! A robust mutex ([`lock`](super::lock)) takes as many for itself, because the kernel has to find it
-//! when its owner dies. Here the word says which child holds it, and the parent, which hears of each
-//! death within a second, frees what the dead held ([`Latch::free_of`]). Nobody is told that its holder
+//! when its owner dies. Here the word says which child holds it, and the parent frees, when it hears of
+//! a death, mostly within a second, what the dead held ([`Latch::free_of`]). Nobody is told that its holder
 //! died: for tables whose every value is survived, and of which there are thousands, so that one that
 //! is shut for a second is felt by few. A word that no living child has written is a stray one, and is
 //! taken over when it has stood for two seconds.

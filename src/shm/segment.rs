@@ -676,11 +676,6 @@ impl Segment {
         &self,
         act: impl FnOnce(&mut Membership<'_>, Micros) -> R,
     ) -> Option<R> {
-        self.members(|members| act(members, self.now()))
-    }
-
-    /// The same, without a look at the clock.
-    pub fn members<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
         let held = self.held()?;
         let mut membership = Membership {
             rooms: self.locked_section(Kind::Rooms, &held),
@@ -690,10 +685,10 @@ impl Segment {
             },
             children: self.atomics(Kind::Children),
         };
-        Some(act(&mut membership))
+        Some(act(&mut membership, self.now()))
     }
 
-    /// The table of sessions alone.
+    /// The table of sessions alone, without a look at the clock.
     pub fn sessions<R>(&self, act: impl FnOnce(&mut Sessions<'_>) -> R) -> Option<R> {
         let held = self.held()?;
         let mut sessions = Sessions {
