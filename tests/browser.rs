@@ -56,7 +56,7 @@ fn in_a_crowd_a_browser_is_refused_and_let_in_with_its_ticket() {
             let browser = Browser::start(&[], &json!({}));
             let url = format!("{}/board", httpd.url());
             // Now and then there is room for a newcomer.
-            wait_until("the browser is refused", Duration::from_secs(60), || {
+            wait_until("the browser is refused", Duration::from_secs(20), || {
                 browser.open(&url);
                 let shown = browser.text_of("body").unwrap_or_default();
                 shown.contains("A ticket was issued to you")
@@ -91,7 +91,7 @@ fn without_javascript_the_page_returns_by_itself() {
         let browser = Browser::start(&[], &no_scripts);
         browser.open(&format!("{}/cgi-bin/app", httpd.url()));
         held.release();
-        wait_until("the page has returned", Duration::from_secs(60), || {
+        wait_until("the page has returned", Duration::from_secs(20), || {
             httpd.asked() == ["GET  "]
         });
         assert!(!httpd.access_log().contains("nap.js"));
@@ -111,7 +111,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
         browser.open(&format!("{}/cgi-bin/app?a=%2Fb&c", httpd.url()));
         browser.until_shows("A ticket was issued to you");
         // He comes while the room is still full: only a ticket lets him wait.
-        wait_until("he waits", Duration::from_secs(60), || httpd.waiting() == 1);
+        wait_until("he waits", Duration::from_secs(20), || httpd.waiting() == 1);
         held.release();
         browser.until_shows("the application");
         let query = browser.run("return location.search").to_string();
@@ -137,7 +137,7 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
         assert!(shown.contains("overloaded"), "{path}: {shown}");
         check_harmless(&browser, &httpd, &path);
         browser.run("window.before = true; document.querySelector('[data-go]').click()");
-        wait_until("the page has come back", Duration::from_secs(60), || {
+        wait_until("the page has come back", Duration::from_secs(20), || {
             browser.run("return window.before !== true && document.readyState === 'complete'")
                 == true
         });
@@ -173,7 +173,7 @@ fn without_javascript_hostile_addresses_lead_nowhere_else_either() {
         assert!(shown.contains("overloaded"), "{path}: {shown}");
     }
     // Each comes back to where it was: the same request line again, and no other.
-    wait_until("all have returned", Duration::from_secs(60), || {
+    wait_until("all have returned", Duration::from_secs(20), || {
         let log = httpd.access_log();
         let lines = log.lines().filter(|line| line.contains("evil"));
         let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
@@ -216,14 +216,14 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
         }
         // They ask together at its time. Whose access is there first has the place; who asks behind it is
         // told so and waits, and whose access comes behind it takes the place over.
-        wait_until("one has come", Duration::from_secs(60), || {
+        wait_until("one has come", Duration::from_secs(20), || {
             httpd.waiting() == 1
         });
         held.release();
         // Each is let in, with it or, as the room is empty then, without it; or it says what became of it.
         for tab in tabs {
             browser.switch_to(&tab);
-            wait_until("the tab comes to its end", Duration::from_secs(60), || {
+            wait_until("the tab comes to its end", Duration::from_secs(20), || {
                 let shown = browser.text();
                 shown.contains("the application") || shown.contains("Your ticket has been used")
             });
@@ -254,7 +254,7 @@ fn a_reload_while_waiting_keeps_the_place() {
         httpd.until_waiting(1);
         // The page that waits is the one before; loading it anew stops that request and sends another.
         browser.run("location.reload()");
-        wait_until("the first was let go", Duration::from_secs(60), || {
+        wait_until("the first was let go", Duration::from_secs(20), || {
             httpd.gate()["counts"]["re_access"] == 2 && httpd.waiting() == 1
         });
         held.release();

@@ -119,7 +119,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         assert_eq!(url, format!("{}/cgi-bin/app?kept=1", httpd.url()));
         // What he went away from is not kept by any cache: Chromium asks before it sends again.
         browser.back();
-        wait_until("he is back", Duration::from_secs(60), || {
+        wait_until("he is back", Duration::from_secs(20), || {
             !browser.text().contains("the application")
         });
         let twice = without_boundaries(&httpd.asked());
@@ -151,7 +151,7 @@ fn a_form_posted_to_a_hostile_address_goes_there_again_and_nowhere_else() {
         let host = format!("http://127.0.0.1:{}/", httpd.port());
         assert!(opened.to_string().contains(&host), "{opened}");
         browser.click("#nap-form button[type=submit]");
-        wait_until("it is refused again", Duration::from_secs(60), || {
+        wait_until("it is refused again", Duration::from_secs(20), || {
             browser.run("return window.before !== true && document.readyState === 'complete'")
                 == true
         });
@@ -261,7 +261,7 @@ fn a_form_from_another_site_is_not_sent_on_from_our_page() {
         assert_eq!(browser.run("return document.forms.length"), 0);
         // There is room, and its time comes.
         held.release();
-        wait_until("its time has come", Duration::from_secs(60), || {
+        wait_until("its time has come", Duration::from_secs(20), || {
             browser.run("return document.querySelector('strong[data-clock]').textContent") == "0:00"
         });
         browser.until_shows(LOST);
@@ -307,7 +307,7 @@ fn gone_back_to_a_page_that_has_sent_its_form_it_is_not_sent_again_by_itself() {
         "window.addEventListener('pagehide', function (event) { event.stopImmediatePropagation(); });
          HTMLFormElement.prototype.submit = function () { window.sent = (window.sent || 0) + 1; };",
     );
-    wait_until("it is sent", Duration::from_secs(60), || {
+    wait_until("it is sent", Duration::from_secs(20), || {
         browser.run("return window.sent") == 1
     });
     browser.run("window.dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))");

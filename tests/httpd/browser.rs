@@ -4,18 +4,11 @@
 //! browser and its driver.
 
 use super::answer::Answer;
-use super::{free_port, wait_until};
+use super::{PATIENCE, comes_true, free_port, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a browser may take for what a visitor sees at once: others run beside it, and compilers.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Between two looks at a page.
-const LOOK: Duration = Duration::from_millis(5);
 
 const JSON: &[(&str, &str)] = &[("Content-Type", "application/json")];
 
@@ -86,19 +79,12 @@ impl Browser {
 
     /// Waits until the page shows `part`.
     pub fn until_shows(&self, part: &str) {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let text = self.text();
-            if text.contains(part) {
-                return;
-            }
-            let address = self.run("return location.href");
-            assert!(
-                Instant::now() < end,
-                "{part:?} is not in {text:?} of {address}"
-            );
-            std::thread::sleep(LOOK);
-        }
+        let shows = comes_true(PATIENCE, || self.text().contains(part));
+        let text = self.text();
+        assert!(
+            shows,
+            "waited {PATIENCE:?} in vain for {part:?}; it shows {text:?}"
+        );
     }
 
     /// Another tab, in which the next commands act; its handle.
@@ -145,11 +131,12 @@ impl Browser {
     /// Clicks on the first element that this selector finds, as a visitor would. Where the page has gone
     /// on by itself meanwhile, on that of the next.
     pub fn click(&self, selector: &str) {
-        let end = Instant::now() + PATIENCE;
-        while let Err(said) = self.try_click(selector) {
-            assert!(Instant::now() < end, "{selector}: {said}");
-            std::thread::sleep(LOOK);
-        }
+        let mut tried = Ok(());
+        let clicked = comes_true(PATIENCE, || {
+            tried = self.try_click(selector);
+            tried.is_ok()
+        });
+        assert!(clicked, "{selector}: {tried:?}");
     }
 
     fn try_click(&self, selector: &str) -> Result<(), String> {

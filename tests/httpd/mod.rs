@@ -65,15 +65,23 @@ pub fn for_each_mpm(test: impl Fn(Mpm)) {
 }
 
 /// Waits for a condition, looking every few milliseconds; panics after `deadline`.
-pub fn wait_until(what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, deadline: Duration, holds: impl FnMut() -> bool) {
+    assert!(
+        comes_true(deadline, holds),
+        "waited {deadline:?} in vain until {what}"
+    );
+}
+
+/// The same; false after `deadline`.
+fn comes_true(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
-        assert!(
-            start.elapsed() < deadline,
-            "waited {deadline:?} in vain until {what}"
-        );
+        if start.elapsed() >= deadline {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    true
 }
 
 /// Sends a crowd of visitors with tickets to a URL, as `nap-load`'s options say; its report.
