@@ -29,11 +29,12 @@ pub const WAYS: usize = 16;
 /// Sessions that a set is meant for: with a choice of two, some sets of sixteen are full beyond.
 const LOAD: u64 = 12;
 
-/// An old name is good for so long.
+/// An old name is good for so long, and as long as the session may be idle: the answer that gave the
+/// newer one may have been lost, and then the client comes by the old one after a think time.
 const ALIAS: Micros = Micros::from_secs(120);
-/// Of a session that is given a name with every answer so many of the old ones are: as many as it has
-/// answers under way, as a rule. It is any of them that its client goes by in the end.
-const OLD_NAMES: usize = 8;
+/// Of a session that is given a name with every answer so many of the old ones are: as many as it may
+/// have answers under way. It is any of them that its client goes by in the end.
+const OLD_NAMES: usize = PARALLEL;
 /// An access that has not come back after so long is none.
 const LOST: Micros = Micros::from_secs(24 * 3600);
 
@@ -238,7 +239,8 @@ impl Sessions<'_> {
             let all = std::iter::once(key).chain(others);
             self.link(at, home, all);
         }
-        for (key, until) in [(newest, now + ALIAS), (key, Micros::MAX)] {
+        let old_until = now + session.idle.max(ALIAS);
+        for (key, until) in [(newest, old_until), (key, Micros::MAX)] {
             if let Some(entry) = self.at(key).and_then(|at| self.session_mut(at)) {
                 entry.until = until;
             }
@@ -796,12 +798,12 @@ mod tests {
         let session = started(&mut table, 1, 1, 0);
         for n in 2..200 {
             assert_eq!(enter(&mut table, n - 1, n, 0), Way::In(session));
-            assert!(table.rename(session, n, n, at(0), |_| ()));
+            assert!(table.rename(session, n, n, at(0) + Micros(n), |_| ()));
             table.leave(session, n, Micros(1), at(0));
         }
-        // Its key, its name, and eight before that.
-        assert_eq!(used(&table), 10);
-        assert!((191..200).all(|key| table.knows(key, ROOM, at(0))));
+        // Its key, its name, and as many before that as the set has ways for.
+        assert_eq!(used(&table), WAYS);
+        assert!((186..200).all(|key| table.knows(key, ROOM, at(0))));
         // Others start: what is of no use but to requests under way gives way.
         let begun = |table: &mut Sessions<'_>, key: u64| {
             table.start(1000 + key, WHOSE, 1000 + key, at(1), |_| {
@@ -815,6 +817,26 @@ mod tests {
         assert_eq!(enter(&mut table, 199, 5, 1), Way::In(session));
         assert!(!table.rename(session, 5, 500, at(1), |_| ()));
         assert!(table.knows(199, ROOM, at(60)));
+    }
+
+    #[test]
+    fn an_old_name_is_good_as_long_as_the_session_may_be_idle() {
+        let mut sets = sets(4);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 77, 1, 0);
+        let limits = Limits {
+            idle: Micros::from_secs(600),
+            ..LIMITS
+        };
+        let enter = |table: &mut Sessions<'_>, owner: u64, second| {
+            table.enter(77, ROOM, owner, limits, at(second), |_| true)
+        };
+        assert_eq!(enter(&mut table, 2, 1), Way::In(session));
+        assert!(table.rename(session, 2, 88, at(1), |_| ()));
+        table.leave(session, 2, Micros(1), at(1));
+        // The answer with the new name was lost.
+        table.reap(0..4, at(500), |_| true, |_| panic!("it is not idle"));
+        assert!(matches!(enter(&mut table, 3, 590), Way::In(_)));
     }
 
     #[test]
