@@ -115,21 +115,6 @@ impl Room {
         pages.filter_map(|gate| gate.checked_sub(1))
     }
 
-    /// Which of them this one is.
-    #[inline]
-    pub fn page_number(&self, gate: u32) -> Option<usize> {
-        let pages = self
-            .pages
-            .get(..self.n_pages as usize)
-            .unwrap_or(&self.pages);
-        let at = pages
-            .iter()
-            .position(|link| *link == gate.wrapping_add(1))?;
-        // What has been let go has left a hole.
-        let holes = pages.iter().take(at).filter(|link| **link == 0).count();
-        Some(at - holes)
-    }
-
     /// All its gates: the session gate first, then the pages.
     pub fn gates(&self) -> impl Iterator<Item = u32> + use<'_> {
         self.session_gate

@@ -137,7 +137,13 @@ impl Tables<'_> {
             }
         };
         self.put_in_force(gate, generation, (terms, Pace::default()), now)?;
-        self.starts.get_mut(at)?.set(starts);
+        let known = self.starts.get_mut(at)?;
+        known.set(starts);
+        let pages = &*self.pages;
+        (known.capacity).retain(|gate| {
+            let page = pages.get(gate as usize);
+            page.is_none_or(|page| page.generation == generation)
+        });
         self.tell_pages(at, gate + 1);
         Some((at as u32, gate))
     }
@@ -296,6 +302,9 @@ impl Tables<'_> {
         }
         if let Some(page) = self.pacing.get_mut(gate) {
             *page = PageScheduler::EMPTY;
+        }
+        for starts in self.starts.iter_mut() {
+            starts.capacity.retain(|known| known as usize != gate);
         }
         begun.slots.begin_after(last.unwrap_or(0));
         (begun.kind, begun.room) = (PAGE, at as u32);

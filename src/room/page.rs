@@ -1,6 +1,7 @@
 //! [`Page`]: what a gate has as a page of its room. One entry a gate, under the lock.
 
 use super::NAME;
+use crate::sqs::capacity::Users;
 
 /// A page of a room. All zero = the gate is not a page's, or of the room's own.
 #[repr(C)]
@@ -11,6 +12,8 @@ pub struct Page {
     /// Generation of the configuration that named it last.
     pub generation: u32,
     _pad: u32,
+    /// The rooms whose sessions come to it.
+    pub users: Users,
 }
 
 impl Page {
@@ -19,6 +22,7 @@ impl Page {
         name: [0; NAME],
         generation: 0,
         _pad: 0,
+        users: Users::NONE,
     };
 
     /// Begin as the page of that name.

@@ -11,7 +11,7 @@ use crate::micros::Micros;
 use crate::nap::laws::{Laws, StepLaw};
 use crate::sqs::capacity::{Capacity, PageNow};
 use crate::sqs::demand::Demand;
-use crate::sqs::interval::{Interval, Law, PaperLaw, RateLaw};
+use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
 
 /// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
@@ -20,9 +20,6 @@ const SLACK: Micros = Micros::from_millis(50);
 /// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
 /// many sessions as there are processors, which tell what a session asks.
 const SAVED: Micros = Micros::from_secs(2);
-
-/// Pages of other rooms that a room may use and that are told apart.
-const SHARED: usize = 4;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
@@ -134,8 +131,6 @@ pub struct Starts {
     begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
-    /// Gates of other rooms' pages that its sessions have come to, one-based.
-    shared: [u32; SHARED],
 }
 
 /// Who would start a session.
@@ -166,8 +161,6 @@ impl Starts {
     /// The settings come into force.
     pub fn set(&mut self, terms: StartTerms) {
         self.terms = terms;
-        // A gate may be another's by now; those in use are noted again as accesses come.
-        self.shared = [0; SHARED];
         if !self.interval.is_begun() {
             self.interval = Interval::of(1.0 / Demand::first_rate(terms.cores));
         }
@@ -211,11 +204,13 @@ impl Starts {
         }
     }
 
-    /// Once a second: the room's pages now, and who would start.
-    pub fn tick<P: Iterator<Item = PageNow>>(
+    /// Once a second: the room's pages now, those that sessions have come to by number, and who would
+    /// start.
+    pub fn tick(
         &mut self,
         now: Micros,
-        pages: impl Fn() -> P,
+        queues: Queues,
+        pages: impl IntoIterator<Item = PageNow>,
         wish: Wish,
         steps: &StepLaw,
     ) {
@@ -226,16 +221,12 @@ impl Starts {
             return;
         }
         self.stepped = now;
-        let (n, sum) = pages().fold((0.0, 0.0), |(n, sum), page| {
-            (n + 1.0, sum + f64::from(page.queue))
-        });
-        let queue = sum / f64::max(n, 1.0);
         let before = self.interval;
         match self.terms.how {
-            how::AUTO => self.step(now, pages(), (queue, n), wish, steps),
+            how::AUTO => self.step(now, pages.into_iter(), queues, wish, steps),
             _ => self
                 .interval
-                .step(&self.law(steps), queue, wish != Wish::Nobody),
+                .step(&self.law(steps), queues.mean, wish != Wish::Nobody),
         }
         if self.interval != before {
             // The next turn comes by the interval in force, and its holder sleeps until then.
@@ -244,7 +235,7 @@ impl Starts {
         }
         let tenths = (self.interval.seconds() * 1e4).round() as u32;
         self.intervals.set(now, tenths);
-        self.queues.set(now, (queue * 100.0).round() as u32);
+        self.queues.set(now, (queues.mean * 100.0).round() as u32);
     }
 
     /// By what the pages can pass, once that is known; before that by their queues.
@@ -252,7 +243,7 @@ impl Starts {
         &mut self,
         now: Micros,
         pages: impl Iterator<Item = PageNow>,
-        (queue, n): (f64, f64),
+        queues: Queues,
         wish: Wish,
         steps: &StepLaw,
     ) {
@@ -268,30 +259,14 @@ impl Starts {
             if let Some(rate) = self.demand.feed(self.terms.cores) {
                 self.interval.raise(rate);
             }
-            return self.interval.step(&law, queue, self.grants(wish));
+            return self.interval.step(&law, queues.mean, self.grants(wish));
         };
         let probes = self
             .interval
-            .follow(&law, queue, n, wish != Wish::Nobody, &bottleneck);
+            .follow(&law, queues, wish != Wish::Nobody, &bottleneck);
         if probes {
             self.capacity.probe(&bottleneck);
         }
-    }
-
-    /// Gates of other rooms' pages that its sessions use.
-    pub fn shared(&self) -> impl Iterator<Item = u32> + use<'_> {
-        self.shared.iter().filter_map(|gate| gate.checked_sub(1))
-    }
-
-    /// Which of them this gate is; noted if it is not known yet.
-    pub fn shares(&mut self, gate: u32) -> Option<usize> {
-        let link = gate.saturating_add(1);
-        let at = self
-            .shared
-            .iter()
-            .position(|known| [link, 0].contains(known))?;
-        self.shared[at] = link;
-        Some(at)
     }
 
     /// A session has been started.
@@ -365,6 +340,8 @@ impl Starts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqs::capacity::Users;
+    use std::collections::VecDeque;
 
     const STEPS: StepLaw = Laws::CHOSEN.step;
 
@@ -397,13 +374,18 @@ mod tests {
         starts
     }
 
-    fn page(queue: u32, passes: Option<f64>) -> impl Iterator<Item = PageNow> {
-        std::iter::once(PageNow { queue, passes })
+    /// A second passes with a page at which so many wait.
+    fn tick(starts: &mut Starts, now: Micros, (queue, passes): (u32, Option<f64>), wish: Wish) {
+        let page = PageNow {
+            queue,
+            passes,
+            share: 1.0,
+        };
+        let queues = Queues::of(std::iter::once(queue));
+        starts.tick(now, queues, [page], wish, &STEPS);
     }
 
-    fn quiet() -> impl Iterator<Item = PageNow> {
-        page(0, None)
-    }
+    const QUIET: (u32, Option<f64>) = (0, None);
 
     #[test]
     fn a_turn_comes_each_interval_and_is_not_saved_up() {
@@ -433,12 +415,12 @@ mod tests {
         let mut over = Session::default();
         over.work = Micros::from_millis(50);
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
-        starts.tick(at(0), quiet, Wish::Nobody, &STEPS);
+        tick(&mut starts, at(0), QUIET, Wish::Nobody);
         assert_eq!(starts.interval.rate(), 40.0);
         // Steps are a part of what was fed; the paper's tenth would take minutes.
-        starts.tick(at(1000), quiet, Wish::Queue, &STEPS);
+        tick(&mut starts, at(1000), QUIET, Wish::Queue);
         assert_eq!(starts.interval.rate().round(), 44.0);
-        starts.tick(at(2000), || page(9, None), Wish::Queue, &STEPS);
+        tick(&mut starts, at(2000), (9, None), Wish::Queue);
         assert!(starts.interval.rate() < 38.0);
         assert_eq!(starts.intervals.at(at(2000)), Some(267));
         assert_eq!(starts.queues.at(at(2000)), Some(900));
@@ -461,7 +443,7 @@ mod tests {
         let mut rate_after = |starts: &mut Starts, wish| {
             for _ in 0..100 {
                 second += 1;
-                starts.tick(at(1000 * second), quiet, wish, &STEPS);
+                tick(starts, at(1000 * second), QUIET, wish);
             }
             starts.interval.rate()
         };
@@ -472,6 +454,103 @@ mod tests {
         let held = rate_after(&mut starts, Wish::Holders);
         assert!((4.0..4.2).contains(&held), "{held}");
         assert!(rate_after(&mut starts, Wish::Queue) > 8.0);
+    }
+
+    /// Rooms whose sessions come, ten seconds after their start, to one page that passes three a
+    /// second. Somebody always wants to start one in each, from a second of its own on.
+    struct Crowd {
+        rooms: Vec<(Starts, u64)>,
+        under_way: VecDeque<(Micros, usize)>,
+        page: VecDeque<usize>,
+    }
+
+    impl Crowd {
+        fn of(from: &[u64]) -> Crowd {
+            Crowd {
+                rooms: from.iter().map(|second| (auto(), *second)).collect(),
+                under_way: VecDeque::new(),
+                page: VecDeque::new(),
+            }
+        }
+
+        /// Sessions each room has had served in these seconds, and how many waited at the page.
+        fn served(&mut self, seconds: std::ops::Range<u64>) -> (Vec<u32>, Vec<usize>) {
+            let age = Micros::from_secs(10);
+            let (mut served, mut waited) = (vec![0; self.rooms.len()], Vec::new());
+            for step in seconds.start * 12..seconds.end * 12 {
+                let now = at(0) + Micros(step * 1_000_000 / 12);
+                for (room, (starts, from)) in self.rooms.iter_mut().enumerate() {
+                    if step >= *from * 12 && starts.take(now) {
+                        starts.note_start(now);
+                        self.under_way.push_back((now + age, room));
+                    }
+                }
+                let come = self.under_way.partition_point(|(due, _)| *due <= now);
+                for (_, room) in self.under_way.drain(..come) {
+                    let capacity = &mut self.rooms[room].0.capacity;
+                    let page = capacity.number(0).expect("it has one page");
+                    capacity.came(page, age);
+                    self.page.push_back(room);
+                }
+                if step % 4 == 0
+                    && let Some(room) = self.page.pop_front()
+                {
+                    let mut over = Session::default();
+                    over.visits[0] = 1;
+                    self.rooms[room].0.note_end(&over, End::Finished);
+                    served[room] += 1;
+                }
+                if step % 12 == 0 {
+                    waited.push(self.page.len());
+                    self.second(step / 12, now);
+                }
+            }
+            (served, waited)
+        }
+
+        fn second(&mut self, second: u64, now: Micros) {
+            let wants = |from: u64| second >= from;
+            let flow = |starts: &Starts| {
+                let known = starts.capacity.gates().flatten().next();
+                known.map_or(0.0, |(_, flow)| flow)
+            };
+            let mut users = Users::NONE;
+            for (starts, from) in &mut self.rooms {
+                starts.capacity.second();
+                users.add(flow(starts), wants(*from));
+            }
+            let waiting = self.page.len() as u32;
+            for (starts, from) in &mut self.rooms {
+                let page = PageNow {
+                    queue: waiting,
+                    passes: (waiting > 0).then_some(3.0),
+                    share: users.share(flow(starts), wants(*from)),
+                };
+                let wish = if wants(*from) {
+                    Wish::Queue
+                } else {
+                    Wish::Nobody
+                };
+                let queues = Queues::of(std::iter::once(waiting));
+                starts.tick(now, queues, [page], wish, &STEPS);
+            }
+        }
+    }
+
+    #[test]
+    fn rooms_that_share_their_bottleneck_start_together_what_it_passes() {
+        for from in [&[0][..], &[0, 0], &[0, 0, 0], &[0, 200, 100]] {
+            let mut crowd = Crowd::of(from);
+            crowd.served(0..1000);
+            let (served, waited) = crowd.served(1000..1600);
+            let all: u32 = served.iter().sum();
+            assert!(all >= 1780, "the page idles: {from:?} {served:?}");
+            let most = waited.iter().max().copied().unwrap_or(0);
+            assert!(most <= 12, "too many wait: {from:?} {waited:?}");
+            let fair = all / from.len() as u32;
+            let is_fair = |own: &u32| own.abs_diff(fair) * 5 <= fair;
+            assert!(served.iter().all(is_fair), "{from:?} {served:?}");
+        }
     }
 
     /// A page passes two a second, and each session asks for it once, ten seconds after its start.
@@ -487,15 +566,17 @@ mod tests {
         for start in 0..32 {
             starts.note_start(at(250 * start));
         }
-        starts.tick(at(8000), || page(30, Some(2.0)), Wish::Queue, &STEPS);
+        tick(&mut starts, at(8000), (30, Some(2.0)), Wish::Queue);
         assert_eq!(starts.interval.rate(), 1.0, "half of it at least");
         // Nobody is under way any more, and the last of them waits: a quarter more.
-        starts.tick(at(30_000), || page(1, Some(2.0)), Wish::Queue, &STEPS);
+        tick(&mut starts, at(30_000), (1, Some(2.0)), Wish::Queue);
         assert_eq!(starts.interval.rate(), 2.5);
         // No queue, but the turns were not used: that says nothing of the page.
-        starts.tick(at(31_000), quiet, Wish::Queue, &STEPS);
+        tick(&mut starts, at(31_000), QUIET, Wish::Queue);
         let passes = |starts: &mut Starts| {
-            let least = starts.capacity.look(quiet(), |_| 0.0);
+            let least = starts
+                .capacity
+                .look(std::iter::once(PageNow::NONE), |_| 0.0);
             least.map_or(0.0, |least| least.rate)
         };
         assert_eq!(passes(&mut starts), 2.0);
@@ -503,7 +584,7 @@ mod tests {
             starts.note_start(at(32_000 + 450 * start));
         }
         // 22 have been started in ten seconds, 20 pass, and 3.5 may wait.
-        starts.tick(at(42_000), quiet, Wish::Queue, &STEPS);
+        tick(&mut starts, at(42_000), QUIET, Wish::Queue);
         let rate = starts.interval.rate();
         assert!((rate - 2.075).abs() < 1e-9, "{rate}");
         assert_eq!(
@@ -511,7 +592,7 @@ mod tests {
             2.04,
             "all turns were used, and nobody waits"
         );
-        starts.tick(at(43_000), quiet, Wish::Nobody, &STEPS);
+        tick(&mut starts, at(43_000), QUIET, Wish::Nobody);
         assert_eq!(starts.interval.rate(), rate, "nobody wants more");
     }
 }

@@ -21,7 +21,8 @@ use super::wakes::Wakes;
 use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::sqs::capacity::PageNow;
+use crate::sqs::capacity::{PAGES, PageNow, Users};
+use crate::sqs::interval::Queues;
 use crate::sqs::sessions::{Session, Sessions, Way};
 
 /// In so many parts the table is gone through, one a second.
@@ -116,18 +117,12 @@ impl Membership<'_> {
     /// An access of the session comes to this page. All of them count, those as well that need not wait
     /// there: what a page passes is divided by what sessions ask of it.
     fn note_visit(&mut self, (room, page): (u32, u32), session: u32, now: Micros) {
-        let (at, of) = (room as usize, session.checked_sub(1));
-        let (Some(room), Some(starts), Some(of)) =
-            (self.rooms.get(at), self.starts.get_mut(at), of)
-        else {
-            return;
-        };
-        let own = room.page_number(page);
-        let others = || Some(room.page_gates().count() + starts.shares(page)?);
-        if let Some(page) = own.or_else(others)
+        let (starts, of) = (self.starts.get_mut(room as usize), session.checked_sub(1));
+        if let Some(capacity) = starts.map(|starts| &mut starts.capacity)
+            && let (Some(page), Some(of)) = (capacity.number(page), of)
             && let Some(age) = self.sessions.visit(of, page, now)
         {
-            starts.capacity.came(page, age);
+            capacity.came(page, age);
         }
     }
 
@@ -433,32 +428,21 @@ impl Tables<'_> {
 
     /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
     pub(super) fn tick_sessions(&mut self, now: Micros) {
-        let laws = self.laws;
-        for (room, starts) in self.rooms.iter().zip(self.starts.iter_mut()) {
-            let at = room.session_gate.wrapping_sub(1) as usize;
-            let (Some(lobby), Some(turns)) = (self.gates.get(at), self.permits.get(at)) else {
-                continue;
-            };
-            if starts.terms.on == 0 {
-                continue;
+        for page in self.pages.iter_mut() {
+            page.users = Users::NONE;
+        }
+        let rooms = 0..self.rooms.len().min(self.starts.len());
+        let with_sessions = |tables: &Self, at: usize| tables.starts[at].terms.on != 0;
+        for at in rooms.clone() {
+            if with_sessions(self, at) {
+                self.count_flow(at);
             }
-            let wish = match lobby.queue.is_empty() {
-                false => Wish::Queue,
-                true if turns.outstanding() > 0 && lobby.claims_ahead() > 0 => Wish::Holders,
-                true => Wish::Nobody,
-            };
-            let gates = &*self.gates;
-            // A page that belongs to another room counts as well: this one's sessions wait there.
-            let shared: Vec<u32> = starts.shared().collect();
-            let pages = || {
-                let all = room.page_gates().chain(shared.iter().copied());
-                let gates = all.filter_map(|at| gates.get(at as usize));
-                gates.map(|page| PageNow {
-                    queue: page.queue.len(),
-                    passes: page.departures.present(),
-                })
-            };
-            starts.tick(now, pages, wish, &laws.step);
+        }
+        for at in rooms {
+            if with_sessions(self, at) {
+                let (wish, queues, pages) = (self.wish(at), self.queues(at), self.pages_now(at));
+                self.starts[at].tick(now, queues, pages, wish, &self.laws.step);
+            }
         }
         let part = (now.secs_floor() % PARTS) as usize;
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);
@@ -469,6 +453,69 @@ impl Tables<'_> {
             |owner| lives(children, owner),
             idle(starts),
         );
+    }
+
+    /// Who would start a session in the room at `at`.
+    fn wish(&self, at: usize) -> Wish {
+        let at = self.rooms[at].session_gate.wrapping_sub(1) as usize;
+        match (self.gates.get(at), self.permits.get(at)) {
+            (Some(lobby), _) if !lobby.queue.is_empty() => Wish::Queue,
+            (Some(lobby), Some(turns)) if turns.outstanding() > 0 && lobby.claims_ahead() > 0 => {
+                Wish::Holders
+            }
+            _ => Wish::Nobody,
+        }
+    }
+
+    /// How often the sessions of the room at `at` have come to pages is known there as well.
+    fn count_flow(&mut self, at: usize) {
+        let wants = self.wish(at) != Wish::Nobody;
+        let capacity = &mut self.starts[at].capacity;
+        capacity.second();
+        for (gate, flow) in capacity.gates().flatten() {
+            if let Some(page) = self.pages.get_mut(gate as usize) {
+                page.users.add(flow, wants);
+            }
+        }
+    }
+
+    /// The pages that sessions of the room at `at` have come to, by number.
+    fn pages_now(&self, at: usize) -> [PageNow; PAGES] {
+        let wants = self.wish(at) != Wish::Nobody;
+        let mut now = [PageNow::NONE; PAGES];
+        for (now, known) in now.iter_mut().zip(self.starts[at].capacity.gates()) {
+            let gate = known.and_then(|(gate, _)| self.gates.get(gate as usize));
+            let (Some((at, flow)), Some(gate)) = (known, gate) else {
+                continue;
+            };
+            let users = self.pages.get(at as usize).map(|page| page.users);
+            *now = PageNow {
+                queue: gate.queue.len(),
+                passes: gate.departures.present(),
+                share: users.map_or(1.0, |users| users.share(flow, wants)),
+            };
+        }
+        now
+    }
+
+    /// The queues at the pages of the room at `at`, and at those of other rooms that its sessions come
+    /// to: they wait there as well. What the configuration names no more counts for nothing.
+    fn queues(&self, at: usize) -> Queues {
+        let room = self.rooms[at];
+        let known = self.starts[at].capacity.gates().flatten();
+        let others = known.filter(|(gate, _)| room.page_gates().all(|own| own != *gate));
+        let all = room.page_gates().chain(others.map(|(gate, _)| gate));
+        let named = all.filter(|gate| self.is_named(*gate));
+        Queues::of(named.filter_map(|gate| Some(self.gates.get(gate as usize)?.queue.len())))
+    }
+
+    /// Is the page in the configuration in force?
+    fn is_named(&self, gate: u32) -> bool {
+        let own = self.gates.get(gate as usize);
+        let room = own.and_then(|own| self.rooms.get(own.room as usize));
+        let page = self.pages.get(gate as usize);
+        room.zip(page)
+            .is_none_or(|(room, page)| page.generation == room.generation)
     }
 
     /// How many sessions each room has, counted.

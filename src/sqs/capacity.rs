@@ -10,6 +10,10 @@
 //! ```text
 //!   excess = q + v starts in the last `age` - age X        when they have all come
 //! ```
+//!
+//! Several rooms may use one page. Of its X and its q each counts its share: by the accesses of its
+//! sessions there, drawn a little towards an equal share for each room in which somebody wants to
+//! start, or whoever came first would keep what he has ([`Users::share`]).
 
 use super::demand::sound;
 use crate::micros::Micros;
@@ -32,6 +36,10 @@ const PROBE: f64 = 1.02;
 const USED: f64 = 0.9;
 /// Longest age that is looked back for.
 const LONGEST_S: f64 = 240.0;
+/// Weight of the latest second in how often a room's sessions come to a page.
+const ALPHA_FLOW: f64 = 0.05;
+/// The part of a page that is shared out equally.
+const EQUAL: f64 = 0.2;
 
 /// What is known of one page. All zero = nothing. Numbers are bits of an f64.
 #[repr(C)]
@@ -43,15 +51,32 @@ struct Passage {
     age: u64,
     /// Sessions a second that it passes; 0 = no queue has stood here.
     rate: u64,
+    /// Accesses a second of the room's sessions.
+    flow: u64,
     /// Seconds that a queue has stood; saturates.
     stood: u32,
-    _pad: u32,
+    /// Accesses since the last second.
+    came: u32,
 }
 
-/// What a room's pages can pass. All zero = nothing known. Under the lock.
+impl Passage {
+    const EMPTY: Passage = Passage {
+        visits: 0,
+        age: 0,
+        rate: 0,
+        flow: 0,
+        stood: 0,
+        came: 0,
+    };
+}
+
+/// What the pages can pass that a room's sessions come to, its own and other rooms'. All zero =
+/// nothing known. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Capacity {
+    /// The pages' gates, one-based, in the order in which sessions came; 0 = none.
+    gates: [u32; PAGES],
     pages: [Passage; PAGES],
     /// Sessions that the mean visits are of; saturates.
     sessions: u32,
@@ -65,6 +90,62 @@ pub struct PageNow {
     pub queue: u32,
     /// Departures a second, where its queue has stood long enough to tell and stands still.
     pub passes: Option<f64>,
+    /// The part of these that is the room's, 0 to 1.
+    pub share: f64,
+}
+
+impl PageNow {
+    /// No page.
+    pub const NONE: PageNow = PageNow {
+        queue: 0,
+        passes: None,
+        share: 0.0,
+    };
+}
+
+/// The rooms whose sessions come to a page, together. All zero = none.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Users {
+    /// Accesses a second of their sessions; bits of an f64.
+    flow: u64,
+    /// How many they are.
+    rooms: u32,
+    /// In how many somebody wants to start a session.
+    wanting: u32,
+}
+
+impl Users {
+    /// Nobody.
+    pub const NONE: Users = Users {
+        flow: 0,
+        rooms: 0,
+        wanting: 0,
+    };
+
+    /// One more room, whose sessions come so often.
+    pub fn add(&mut self, flow: f64, wants: bool) {
+        self.flow = (sound(self.flow) + flow).to_bits();
+        self.rooms = self.rooms.saturating_add(1);
+        self.wanting = self.wanting.saturating_add(wants.into());
+    }
+
+    /// The part of the page that is the room's whose sessions come so often, 0 to 1.
+    pub fn share(&self, flow: f64, wants: bool) -> f64 {
+        let (all, wanting) = (sound(self.flow), f64::from(self.wanting));
+        let by_flow = match all > 0.0 {
+            true => (flow / all).min(1.0),
+            false => 1.0 / f64::from(self.rooms.max(1)),
+        };
+        let equal = match wants {
+            true => 1.0 / wanting.max(1.0),
+            false => 0.0,
+        };
+        match wanting > 0.0 {
+            true => by_flow + EQUAL * (equal - by_flow),
+            false => by_flow,
+        }
+    }
 }
 
 /// The page that passes the fewest sessions.
@@ -78,6 +159,8 @@ pub struct Bottleneck {
     pub excess: f64,
     /// Accesses of a session to it.
     pub visits: f64,
+    /// The part of it that is the room's, 0 to 1.
+    pub share: f64,
     /// The turns of the last while were taken.
     pub used: bool,
 }
@@ -85,16 +168,45 @@ pub struct Bottleneck {
 impl Capacity {
     /// Nothing known.
     pub const EMPTY: Capacity = Capacity {
-        pages: [Passage {
-            visits: 0,
-            age: 0,
-            rate: 0,
-            stood: 0,
-            _pad: 0,
-        }; PAGES],
+        gates: [0; PAGES],
+        pages: [Passage::EMPTY; PAGES],
         sessions: 0,
         _pad: 0,
     };
+
+    /// Which of its pages this gate's is; noted if it is not known yet and there is room.
+    #[inline]
+    pub fn number(&mut self, gate: u32) -> Option<usize> {
+        let link = gate.saturating_add(1);
+        let place_of = |link: u32| self.gates.iter().position(|known| *known == link);
+        let at = place_of(link).or_else(|| place_of(0))?;
+        self.gates[at] = link;
+        Some(at)
+    }
+
+    /// Its pages by number: the gate of each, and accesses a second of the room's sessions to it.
+    pub fn gates(&self) -> impl Iterator<Item = Option<(u32, f64)>> + '_ {
+        let pages = self.gates.iter().zip(&self.pages);
+        pages.map(|(link, page)| Some((link.checked_sub(1)?, sound(page.flow))))
+    }
+
+    /// What is not `kept` is none of its pages any more; the others keep their numbers.
+    pub fn retain(&mut self, kept: impl Fn(u32) -> bool) {
+        for (link, page) in self.gates.iter_mut().zip(&mut self.pages) {
+            if link.checked_sub(1).is_some_and(|gate| !kept(gate)) {
+                (*link, *page) = (0, Passage::EMPTY);
+            }
+        }
+    }
+
+    /// A second has passed.
+    pub fn second(&mut self) {
+        for page in &mut self.pages {
+            let flow = sound(page.flow);
+            let came = f64::from(std::mem::take(&mut page.came));
+            page.flow = (flow + ALPHA_FLOW * (came - flow)).to_bits();
+        }
+    }
 
     /// A session is over that has asked so many times for each page.
     pub fn learn(&mut self, visits: &[u8; PAGES]) {
@@ -117,6 +229,7 @@ impl Capacity {
             false => age_s,
         };
         passage.age = next.to_bits();
+        passage.came = passage.came.saturating_add(1);
     }
 
     /// The bottleneck, by the pages as they are now. `begun`: sessions started in the last so many
@@ -135,8 +248,8 @@ impl Capacity {
             if let Some(passes) = now.passes {
                 passage.stood = passage.stood.saturating_add(1);
                 let weight = ALPHA_RATE.max(1.0 / f64::from(passage.stood));
-                let known = sound(passage.rate);
-                passage.rate = (known + weight * (passes / visits - known)).to_bits();
+                let (known, own) = (sound(passage.rate), passes * now.share);
+                passage.rate = (known + weight * (own / visits - known)).to_bits();
             }
             let rate = sound(passage.rate);
             if rate == 0.0 || least.is_some_and(|least| least.rate <= rate) {
@@ -147,8 +260,9 @@ impl Capacity {
             least = Some(Bottleneck {
                 page: at,
                 rate,
-                excess: f64::from(now.queue) + visits * (begun - passed),
+                excess: f64::from(now.queue) * now.share + visits * (begun - passed),
                 visits,
+                share: now.share,
                 used: begun >= USED * passed,
             });
         }
@@ -183,7 +297,11 @@ mod tests {
     }
 
     fn pages(light: (u32, Option<f64>), search: (u32, Option<f64>)) -> [PageNow; 2] {
-        [light, search].map(|(queue, passes)| PageNow { queue, passes })
+        [light, search].map(|(queue, passes)| PageNow {
+            queue,
+            passes,
+            share: 1.0,
+        })
     }
 
     #[test]
@@ -217,6 +335,49 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_shared_by_what_rooms_bring_and_a_little_equally() {
+        let share_of = |at: usize, rooms: &[(f64, bool)]| {
+            let mut users = Users::NONE;
+            rooms
+                .iter()
+                .for_each(|(flow, wants)| users.add(*flow, *wants));
+            users.share(rooms[at].0, rooms[at].1)
+        };
+        let alone = [(2.0, true)];
+        assert_eq!(share_of(0, &alone), 1.0);
+        assert_eq!(share_of(0, &[(0.0, false); 2]), 0.5, "nobody has come yet");
+        // Who has all of it gives some away as soon as another wants any, and not before.
+        let others = |wants| [(3.0, true), (0.0, wants), (1.0, false)];
+        let shares = |wants| [0, 1, 2].map(|at| share_of(at, &others(wants)));
+        let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
+        assert!(near(shares(false), [0.8, 0.0, 0.2]), "{:?}", shares(false));
+        assert!(near(shares(true), [0.7, 0.1, 0.2]), "{:?}", shares(true));
+    }
+
+    #[test]
+    fn a_page_keeps_its_number_when_others_are_let_go() {
+        let mut capacity = Capacity::EMPTY;
+        let numbers = [7, 3, 9].map(|gate| capacity.number(gate));
+        assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
+        for _ in 0..3 {
+            capacity.came(2, Micros::from_secs(5));
+        }
+        capacity.second();
+        capacity.retain(|gate| gate != 3);
+        let known: Vec<_> = capacity.gates().take(4).collect();
+        assert_eq!(known[..2], [Some((7, 0.0)), None]);
+        assert!(matches!(known[2], Some((9, flow)) if (flow - 0.15).abs() < 1e-12));
+        assert_eq!(known[3], None);
+        // The next one takes the free place, and knows nothing of who was there.
+        assert_eq!([9, 4].map(|gate| capacity.number(gate)), [Some(2), Some(1)]);
+        let more = 20..20 + PAGES as u32;
+        assert_eq!(
+            more.filter_map(|gate| capacity.number(gate)).count(),
+            PAGES - 3
+        );
+    }
+
+    #[test]
     fn a_page_that_hardly_any_session_asks_for_is_nobodys_bottleneck() {
         let mut capacity = Capacity::EMPTY;
         (0..30).for_each(|_| capacity.learn(&[0; PAGES]));
@@ -237,10 +398,12 @@ mod tests {
                 visits: bits,
                 age: bits,
                 rate: bits,
+                flow: bits,
                 stood: bits as u32,
-                _pad: 0,
+                came: bits as u32,
             };
             let mut capacity = Capacity {
+                gates: [bits as u32; PAGES],
                 pages: [passage; PAGES],
                 sessions: u32::MAX,
                 _pad: 0,
@@ -250,6 +413,14 @@ mod tests {
                 assert!(least.rate > 0.0 && !least.excess.is_nan(), "{least:?}");
                 capacity.probe(&least);
             }
+            let mut users = Users {
+                flow: bits,
+                rooms: bits as u32,
+                wanting: bits as u32,
+            };
+            users.add(1.0, true);
+            assert!((0.0..=1.0).contains(&users.share(1.0, true)), "{users:?}");
+            capacity.second();
             capacity.learn(&[u8::MAX; PAGES]);
             capacity.came(0, Micros::MAX);
             capacity.came(PAGES, Micros::ZERO);

@@ -30,6 +30,28 @@ const LEAST: f64 = 0.5;
 /// Where too few are there or on their way, as much of it at most.
 const MOST: f64 = 1.25;
 
+/// The queues of a room's pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Queues {
+    /// Pages.
+    pub pages: f64,
+    /// How many wait at one, the mean.
+    pub mean: f64,
+}
+
+impl Queues {
+    /// Of pages at which so many wait.
+    pub fn of(waiting: impl Iterator<Item = u32>) -> Queues {
+        let (pages, sum) = waiting.fold((0.0, 0.0), |(pages, sum), queue| {
+            (pages + 1.0, sum + f64::from(queue))
+        });
+        Queues {
+            pages,
+            mean: sum / f64::max(pages, 1.0),
+        }
+    }
+}
+
 /// Time between two starts of sessions. All zero = not begun. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -167,19 +189,17 @@ impl Interval {
         self.seconds = sound(seconds).to_bits();
     }
 
-    /// A second has passed with `n` pages whose queues were `queue` long in the mean, and it is known
-    /// what they can pass: as many are started, fewer while too many are there or on their way.
-    /// True: the bottleneck could do more.
+    /// A second has passed with these queues, and it is known what the pages can pass: as many are
+    /// started, fewer while too many are there or on their way. True: the bottleneck could do more.
     pub fn follow(
         &mut self,
         law: &Law,
-        queue: f64,
-        n: f64,
+        queues: Queues,
         wanted: bool,
         bottleneck: &Bottleneck,
     ) -> bool {
         let Law::Rate(law) = law else { return false };
-        let target = n * 0.5 * (law.lo + law.hi);
+        let target = queues.pages * 0.5 * (law.lo + law.hi) * bottleneck.share;
         let most = bottleneck.rate;
         let many = (bottleneck.excess - target) / bottleneck.visits;
         let aim = (most - many / DRAIN_S).clamp(LEAST * most, MOST * most);
@@ -188,7 +208,7 @@ impl Interval {
             false => self.rate(),
         };
         self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
-        wanted && queue < law.lo && bottleneck.used && many <= 0.0
+        wanted && queues.mean < law.lo && bottleneck.used && many <= 0.0
     }
 
     fn step_rate(&mut self, law: &RateLaw, queue: f64, wanted: bool) {

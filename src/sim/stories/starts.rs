@@ -395,7 +395,7 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
         // The same, and the page at which he waits is not the room's own.
         (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
     });
-    assert_eq!(queued(&mut site), Some(0), "nobody has come there since");
+    assert_eq!(queued(&mut site), Some(50), "his session has come there");
     let (stay, _) = site.begins(3, PAGE);
     let mut stay = stay;
     site.state.locked(|tables, wakes| {
@@ -413,4 +413,27 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
         Some(100),
         "two of two pages"
     );
+}
+
+#[test]
+fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten() {
+    let mut site = Site::new();
+    let now = site.now;
+    let known = |site: &State| site.starts().capacity.gates().flatten().count();
+    site.asks(arrival(3, &[]), OTHER, &[]);
+    site.state.locked(|tables, wakes| {
+        tables.starts[0].capacity.number(OTHER);
+        // The next configuration has one of the two.
+        tables.rooms[0].generation = 1;
+        tables.pages[PAGE as usize].generation = 1;
+        tables.tick(now, wakes);
+    });
+    assert_eq!(site.state.starts().queues.at(now), Some(100), "one of one page");
+    assert_eq!(known(&site.state), 2);
+    let (lobby, starts) = (terms(fixed(4)), site.state.starts().terms);
+    site.state.locked(|tables, _| tables.enter_lobby("", 1, lobby, starts, now));
+    let known: Vec<u32> = (site.state.starts().capacity.gates().flatten())
+        .map(|(gate, _)| gate)
+        .collect();
+    assert_eq!(known, [PAGE]);
 }
