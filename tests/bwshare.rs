@@ -313,8 +313,13 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
         posted.contains("send it again") && !posted.contains("data-return-ms"),
         "{posted}"
     );
-    assert_eq!(ask("/old", &[]).status, 200);
-    assert_eq!(ask("/busy", &[]).status, 503);
+    for (path, status) in [("/old", 200), ("/busy", 503)] {
+        let answer = ask(path, &[]);
+        assert_eq!(answer.status, status);
+        assert!((9_900..=10_000).contains(&retry_after(&answer)));
+        let kept = answer.header("cache-control");
+        assert_eq!(kept, Some("no-store, private"), "{path}");
+    }
     let own = ask("/own", &[]);
     assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
     assert!(retry_after(&own) >= 9_900);
@@ -357,12 +362,19 @@ fn an_untrusted_peer_cannot_choose_who_it_is() {
         .file("htdocs/page.html", "a page")
         .config(
             "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 10.0.0.1\n\
-             BwShareFiles 3 0.0001\n<Location /page.html>\nBwShare On\n</Location>",
+             BwShareFiles 3 0.0001\n<Location /page.html>\nBwShare On\n</Location>\n\
+             <Location /bwshare-trace>\nSetHandler bwshare-trace\n</Location>",
         )
         .start();
     let passed =
         (1..=6).filter(|n| get(&httpd, &format!("192.0.2.{n}"), "/page.html").status == 200);
     assert_eq!(passed.count(), 3, "one client, whatever it says");
+    let all = httpd.get("/bwshare-trace?json").json();
+    let rows = all["rows"].as_array().expect("rows");
+    let clients: Vec<&Value> = rows.iter().map(|row| &row["client"]).collect();
+    assert_eq!(clients, ["127.0.0.1"]);
+    let row = trace(&httpd, "127.0.0.1");
+    assert_eq!((&row["files"], &row["refused"]), (&3.into(), &3.into()));
 }
 
 #[test]
@@ -425,20 +437,38 @@ fn a_refusal_tells_the_networks_wait_where_it_is_longer() {
 
 #[test]
 fn debts_outlive_restarts() {
-    let mut httpd = site(LIMITS).config("NapStateFile {root}/state").start();
-    assert_eq!(passes(&httpd, "192.0.2.1", "/page.html", 13), 12);
-    httpd.graceful();
-    assert_eq!(
-        get(&httpd, "192.0.2.1", "/page.html").status,
-        429,
-        "graceful"
-    );
-    httpd.stop();
-    httpd.start_again();
-    assert_eq!(get(&httpd, "192.0.2.1", "/page.html").status, 429, "full");
-    let row = trace(&httpd, "192.0.2.1");
-    assert_eq!((&row["files"], &row["refused"]), (&12.into(), &3.into()));
-    assert_eq!(get(&httpd, "192.0.2.2", "/page.html").status, 200);
+    for_each_mpm(|mpm| {
+        let stated = site(LIMITS).config("NapStateFile {root}/state");
+        let mut httpd = stated.mpm(mpm).start();
+        assert_eq!(passes(&httpd, "192.0.2.1", "/page.html", 13), 12);
+        let ask = |httpd: &Httpd| get(httpd, "192.0.2.1", "/page.html").status;
+        httpd.graceful();
+        assert_eq!(ask(&httpd), 429, "graceful, {mpm}");
+        httpd.stop();
+        httpd.start_again();
+        assert_eq!(ask(&httpd), 429, "full, {mpm}");
+        let row = trace(&httpd, "192.0.2.1");
+        assert_eq!((&row["files"], &row["refused"]), (&12.into(), &3.into()));
+        assert_eq!(get(&httpd, "192.0.2.2", "/page.html").status, 200);
+    });
+}
+
+#[test]
+fn the_tables_sizes_are_said_at_start() {
+    let httpd = site("NapTables clients=50000").start();
+    let log = httpd.error_log();
+    let said = log.lines().find(|line| line.contains("debts of "));
+    let said = said.unwrap_or_else(|| panic!("{log}"));
+    let number = |before: &str| {
+        let (_, rest) = said.split_once(before).expect("the sentence");
+        let number = rest.split(' ').next().expect("a word");
+        number.parse::<u32>().expect("a number")
+    };
+    // Whole stripes of them, 64 bytes each at the most.
+    let clients = number("debts of ");
+    assert!((50_000..60_000).contains(&clients), "{said}");
+    let kib = number("at a time in ");
+    assert!((1_500..4_000).contains(&kib), "{said}");
 }
 
 /// A debt is an amount: loosening the limits lets in at once who owes less than the new maximum.

@@ -61,13 +61,18 @@ fn run(httpd: &Httpd, path: &str, scripts: &[Script]) -> Vec<Vec<Try>> {
     })
 }
 
+/// As much as the page, of a length that nobody knows beforehand.
+const PROGRAM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'; \
+                       for i in 1 2; do head -c 3500 /dev/zero | tr '\\0' x; sleep 0.02; done\n";
+
 fn site(limits: &str) -> httpd::Builder {
     Httpd::builder()
         .nap()
         .file("htdocs/page.html", "a page\n".repeat(1000))
         .config("KeepAlive On\nMaxKeepAliveRequests 0")
         .config(limits)
-        .config("<Location /page.html>\nBwShare On\n</Location>")
+        .cgi("program", PROGRAM)
+        .config("<LocationMatch ^/(page.html|cgi-bin)>\nBwShare On\n</LocationMatch>")
         .config("<Location /bwshare-trace>\nSetHandler bwshare-trace\n</Location>")
 }
 
@@ -149,32 +154,60 @@ fn eight_processes_at_once_let_exactly_the_maximum_through() {
     assert_eq!(processes.len(), 8, "{processes:?}");
 }
 
-#[test]
-fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
+/// Robots who do this get as many bytes as `max` and `rate` allow, and one answer more at most; the
+/// first of them asks for 0.8 of the rate.
+fn bytes_are_exact(path: &str, (max, rate): (f64, f64), streamed: bool, scripts: &[Script]) {
     for_each_mpm(|mpm| {
-        let httpd = site("BwShareFiles 100000 10000\nBwShareBytes 50000 100000")
-            .mpm(mpm)
-            .workers(3, 4)
-            .start();
-        let scripts: [Script; 3] = [
-            |robot| robot.burst(40),
-            |robot| robot.steadily(28.0, 1.5),
-            |robot| {
-                robot.burst(12);
-                robot.be_silent(0.6);
-                robot.burst(12);
-            },
-        ];
-        for tries in run(&httpd, "/page.html", &scripts) {
-            judge(&tries, 50_000.0, 100_000.0, 1e-3, |t| t.bytes);
+        let limits = format!("BwShareFiles 100000 10000\nBwShareBytes {max} {rate}");
+        let httpd = site(&limits).mpm(mpm).workers(3, 4).start();
+        let length = httpd.get(path).header("content-length").map(str::to_owned);
+        assert_eq!(length.is_none(), streamed, "{length:?}");
+        let all = run(&httpd, path, scripts);
+        for tries in &all {
+            judge(tries, max, rate, 1e-3, |t| t.bytes);
             let (first, last) = (tries[0].sent, tries[tries.len() - 1].answered);
             let sent = tries.iter().filter(|t| t.passed).map(|t| t.bytes);
-            let most = 50_000.0 + (last - first) * 100_000.0 + 8000.0;
+            let most = max + (last - first) * rate + 8000.0;
             let sent: f64 = sent.sum();
             assert!(sent < most, "{sent} of {most}");
-            assert!(passes(&tries) < tries.len(), "something was refused");
         }
+        let refused = all.iter().map(|tries| tries.len() - passes(tries));
+        let refused: Vec<usize> = refused.collect();
+        assert_eq!(refused[0], 0, "0.8 of the rate is never refused");
+        assert!(refused[1..].iter().all(|n| *n > 0), "{refused:?}");
     });
+}
+
+#[test]
+fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
+    // Of 7.3 kB an answer the rate pays for 13.7 a second.
+    let scripts: [Script; 4] = [
+        |robot| robot.steadily(11.0, 1.5),
+        |robot| robot.burst(40),
+        |robot| robot.steadily(28.0, 1.5),
+        |robot| {
+            robot.burst(12);
+            robot.be_silent(0.6);
+            robot.burst(12);
+        },
+    ];
+    bytes_are_exact("/page.html", (50_000.0, 100_000.0), false, &scripts);
+}
+
+/// What a program makes is charged as it goes by, and programs take their time.
+#[test]
+fn so_do_bytes_of_answers_whose_length_nobody_knows_beforehand() {
+    // Of 7.2 kB an answer the rate pays for 2.8 a second.
+    let scripts: [Script; 3] = [
+        |robot| robot.steadily(2.2, 2.5),
+        |robot| robot.burst(20),
+        |robot| {
+            robot.burst(9);
+            robot.be_silent(0.8);
+            robot.burst(9);
+        },
+    ];
+    bytes_are_exact("/cgi-bin/program", (30_000.0, 20_000.0), true, &scripts);
 }
 
 /// 30 files and a credit of 0.05 a second, a hundred times as fast: 30 + 1 s x 5 = 35 in a second,

@@ -1,10 +1,11 @@
 //! The queue under several real processes with random kills, without httpd: processes of several
 //! threads each drive the room over one segment as `ffi` does, while their parent kills them, also
-//! under the lock and half way through a change, and sweeps as the child_status hook does.
+//! under the lock or a stripe's latch and half way through a change, and sweeps as the child_status
+//! hook does.
 //!
 //! What must hold is counted apart from the module, in a mapping of the test's own: never more
-//! inside than the limit, first come first served, presented tickets let in, everything free at
-//! the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
+//! inside than the limit, one at a time at a stripe of debts, first come first served, presented
+//! tickets let in, everything free at the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
 //! choices; how the threads meet is the machine's.
 
 #[path = "httpd/long.rs"]
@@ -28,9 +29,14 @@ use mod_nap::room::permits::Permits;
 use mod_nap::room::places::wake;
 use mod_nap::room::terms::{Choice, Terms, how};
 use mod_nap::room::verdict::{Reason, Verdict};
+use mod_nap::shm::debts::Debts;
 use mod_nap::shm::futex;
+use mod_nap::shm::latch;
 use mod_nap::shm::segment::{Dims, Segment};
 use mod_nap::sim::rng::Rng;
+
+const THE_LOCK: u32 = 1;
+const A_LATCH: u32 = 2;
 
 const LIMIT: u32 = 3;
 const PROCESSES: usize = 4;
@@ -40,8 +46,8 @@ const DIMS: Dims = Dims {
     rooms: 1,
     gates: 1,
     places: 64,
-    stripes: 0,
-    trace_sets: 0,
+    stripes: 2,
+    trace_sets: 1,
     executors: 0,
     flights: 0,
     session_sets: 2,
@@ -64,8 +70,10 @@ struct Witness {
     kept: AtomicU64,
     /// Waiters who left.
     gone: AtomicU64,
-    /// 1: the next to take the lock is to die under it.
+    /// What the next to take it is to die under: [`THE_LOCK`] or [`A_LATCH`]; 0: nobody is to.
     die: AtomicU32,
+    /// Who is at each stripe of debts: a process's number + 1; 0: nobody.
+    at_stripe: [AtomicU32; DIMS.stripes as usize],
     /// Processes that have set out to.
     doomed: AtomicU64,
     /// Turns given to those who began to wait, under the lock.
@@ -104,6 +112,15 @@ impl Witness {
 
     fn forget(&self, process: usize) {
         self.inside.fetch_and(!(0xff << (8 * process)), SeqCst);
+        for at in &self.at_stripe {
+            at.compare_exchange(process as u32 + 1, 0, SeqCst, SeqCst)
+                .ok();
+        }
+    }
+
+    /// Is the caller to die, who has just taken this?
+    fn dies_under(&self, what: u32) -> bool {
+        self.die.load(SeqCst) == what && self.die.compare_exchange(what, 0, SeqCst, SeqCst).is_ok()
     }
 
     fn ends(&self) -> bool {
@@ -159,6 +176,7 @@ struct Process {
     number: usize,
     segment: Segment,
     permits: &'static Permits,
+    debts: Debts,
     witness: &'static Witness,
     life: Life,
     serial: AtomicU32,
@@ -169,12 +187,15 @@ impl Process {
         let segment = map_segment(dir);
         segment.check(Some(DIMS)).expect("the parent's segment");
         let life = segment.child_starts(std::process::id());
+        let life = life.expect("fewer children than entries");
+        latch::this_is_child(life.child.into());
         Process {
             number,
             segment,
             permits: segment.permits(0).expect("a gate"),
+            debts: segment.debts().expect("stripes"),
             witness: Witness::map(&dir.join("witness")),
-            life: life.expect("fewer children than entries"),
+            life,
             serial: AtomicU32::new(0),
         }
     }
@@ -192,8 +213,31 @@ impl Process {
         while !self.witness.ends() {
             let now = self.segment.now();
             ticket = ticket.filter(|ticket: &Ticket| now < ticket.prime_end);
+            self.charge(&mut rng);
             self.visit(buys, &mut ticket, &mut rng);
         }
+    }
+
+    /// A request of some client's is charged.
+    fn charge(&self, rng: &mut Rng) {
+        let (at, own) = (
+            rng.below(DIMS.stripes.into()) as usize,
+            self.number as u32 + 1,
+        );
+        let witness = &self.witness.at_stripe[at];
+        let charged = self.debts.at(at, |stripe, _| {
+            let other = witness.swap(own, SeqCst);
+            require(other == 0, || format!("{own} and {other} at one stripe"));
+            if self.witness.dies_under(A_LATCH) {
+                self.die_soon(rng);
+                // Others want it meanwhile.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            stripe.counts.requests += 1;
+            let other = witness.swap(0, SeqCst);
+            require(other == own, || format!("{other} came to {own}'s stripe"));
+        });
+        require(charged.is_some(), || "a latch that nobody can have".into());
     }
 
     /// A visitor comes, with his ticket if he has one.
@@ -214,7 +258,7 @@ impl Process {
             sell: !carried.is_empty() || (buys && ticket.is_none()),
             ..self.arrival(owner, &carried, rng)
         };
-        let dies = self.witness.die.load(SeqCst) == 1 && self.witness.die.swap(0, SeqCst) == 1;
+        let dies = self.witness.dies_under(THE_LOCK);
         let (verdict, redeemed) = self.gate(|view| {
             if dies {
                 self.die_soon(rng);
@@ -374,7 +418,7 @@ impl Process {
             slot: redeemed.map_or(0, |t| t.slot),
             index: redeemed.map_or(0, |t| t.index),
         };
-        let dies = self.witness.die.load(SeqCst) == 1 && self.witness.die.swap(0, SeqCst) == 1;
+        let dies = self.witness.dies_under(THE_LOCK);
         self.gate(|view| {
             if dies {
                 self.die_soon(rng);
@@ -420,6 +464,8 @@ impl Parent {
         std::fs::create_dir_all(&dir).expect("a directory of our own");
         let segment = map_segment(&dir);
         segment.format(DIMS).expect("a fresh file");
+        let debts = segment.debts().expect("stripes");
+        debts.init().expect("locks");
         segment.locked(|tables, _, _| {
             (tables.gates[0].kind, tables.gates[0].terms) = (1, terms());
             tables.permits[0].set_limit(LIMIT);
@@ -485,8 +531,13 @@ impl Parent {
     }
 
     fn kill_one(&mut self) {
-        if self.rng.chance(0.4) {
-            return self.witness.die.store(1, SeqCst);
+        if self.rng.chance(0.6) {
+            let under = if self.rng.chance(0.5) {
+                THE_LOCK
+            } else {
+                A_LATCH
+            };
+            return self.witness.die.store(under, SeqCst);
         }
         let number = self.rng.below(PROCESSES as u64) as usize;
         self.children[number].kill().expect("our own child");
@@ -513,6 +564,9 @@ impl Parent {
             assert!(tables.places.sound(tables.gates.iter().map(|g| &g.queue)));
             assert_eq!(tables.gates[0].counts.broken, 0);
         });
+        let debts = self.segment.debts().expect("stripes");
+        let charged = (0..debts.stripes()).filter_map(|at| debts.at(at, |s, _| s.counts.requests));
+        assert!(charged.clone().count() == debts.stripes() && charged.sum::<u64>() > 100);
         let life = self.segment.child_starts(1).expect("a free entry");
         let free = (1..20).filter(|&serial| permits.claim(Owner::new(life, serial)).is_some());
         assert_eq!(free.count() as u32, LIMIT, "every permit is there");

@@ -10,7 +10,7 @@ pub fn exchange(stream: &mut (impl Read + Write), path: &str, headers: &str) -> 
     read_answer(stream).expect("an answer within the time-out")
 }
 
-/// One answer: of the length that its head says, else until the connection closes.
+/// One answer: of the length that its head says, in chunks, or until the connection closes.
 pub fn read_answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let (mut answer, mut part) = (Vec::new(), [0; 16384]);
     let mut whole = None;
@@ -25,12 +25,13 @@ pub fn read_answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Bytes of the answer that begins so; None: not known, or not yet.
+/// Bytes of the answer that begins so; None: not known, or not yet. Chunks have no trailers here.
 fn length(answer: &[u8]) -> Option<usize> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length:"))?;
-    Some(head + 4 + value.trim().parse::<usize>().ok()?)
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    if value("transfer-encoding:").is_some_and(|how| how.trim() == "chunked") {
+        return answer.ends_with(b"\r\n0\r\n\r\n").then_some(answer.len());
+    }
+    Some(head + 4 + value("content-length:")?.trim().parse::<usize>().ok()?)
 }
