@@ -561,6 +561,7 @@ mod tests {
         over.visits[0] = 1;
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
         starts.capacity.came(0, Micros::from_secs(10));
+        starts.capacity.second();
         // Eight seconds of starts at twice what it passes, then 30 wait: 32 are under way, and 20 of
         // all these will have passed in the ten seconds until the last has come.
         for start in 0..32 {

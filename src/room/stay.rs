@@ -11,6 +11,7 @@
 //! A session that begins is in the table at once, under a key that nobody can present; the answer
 //! of its first access tells by what its client will be known ([`Tables::name_session`]).
 
+use super::Tables;
 use super::arrival::Arrival;
 use super::children::Child;
 use super::owner::{Life, Owner};
@@ -18,7 +19,6 @@ use super::places::{PRIORITIES, Place};
 use super::starts::{End, Starts, Wish};
 use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
-use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::sqs::capacity::{PAGES, PageNow, Users};
@@ -73,8 +73,6 @@ fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
 
 /// The tables that tell a member, borrowed under the lock without the others.
 pub struct Membership<'a> {
-    /// Rooms.
-    pub rooms: &'a [Room],
     /// Starts, by room.
     pub starts: &'a mut [Starts],
     /// Who is in a session.
@@ -196,7 +194,6 @@ impl Tables<'_> {
     /// Starts, sessions and children.
     pub fn membership(&mut self) -> Membership<'_> {
         Membership {
-            rooms: &*self.rooms,
             starts: &mut *self.starts,
             sessions: Sessions {
                 sets: &mut *self.sessions.sets,

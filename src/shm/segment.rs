@@ -678,7 +678,6 @@ impl Segment {
     ) -> Option<R> {
         let held = self.held()?;
         let mut membership = Membership {
-            rooms: self.locked_section(Kind::Rooms, &held),
             starts: self.locked_section(Kind::Starts, &held),
             sessions: Sessions {
                 sets: self.locked_section(Kind::Sessions, &held),

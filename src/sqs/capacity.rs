@@ -53,10 +53,12 @@ struct Passage {
     rate: u64,
     /// Accesses a second of the room's sessions.
     flow: u64,
+    /// Microseconds since their sessions' starts, of all accesses since the last second.
+    ages: u64,
+    /// So many they are.
+    came: u32,
     /// Seconds that a queue has stood; saturates.
     stood: u32,
-    /// Accesses since the last second.
-    came: u32,
 }
 
 impl Passage {
@@ -65,8 +67,9 @@ impl Passage {
         age: 0,
         rate: 0,
         flow: 0,
-        stood: 0,
+        ages: 0,
         came: 0,
+        stood: 0,
     };
 }
 
@@ -202,9 +205,19 @@ impl Capacity {
     /// A second has passed.
     pub fn second(&mut self) {
         for page in &mut self.pages {
-            let flow = sound(page.flow);
+            let (flow, mean) = (sound(page.flow), sound(page.age));
             let came = f64::from(std::mem::take(&mut page.came));
+            let ages = Micros(std::mem::take(&mut page.ages));
             page.flow = (flow + ALPHA_FLOW * (came - flow)).to_bits();
+            if came > 0.0 {
+                let age = (ages.as_secs_f64() / came).min(LONGEST_S);
+                // As if each had been weighed as it came.
+                let weight = match mean > 0.0 {
+                    true => 1.0 - (1.0 - ALPHA_AGE).powf(came),
+                    false => 1.0,
+                };
+                page.age = (mean + weight * (age - mean)).to_bits();
+            }
         }
     }
 
@@ -219,17 +232,12 @@ impl Capacity {
     }
 
     /// A session of this age asks for the `page`th.
+    #[inline]
     pub fn came(&mut self, page: usize, age: Micros) {
-        let Some(passage) = self.pages.get_mut(page) else {
-            return;
-        };
-        let (mean, age_s) = (sound(passage.age), age.as_secs_f64().min(LONGEST_S));
-        let next = match mean > 0.0 {
-            true => mean + ALPHA_AGE * (age_s - mean),
-            false => age_s,
-        };
-        passage.age = next.to_bits();
-        passage.came = passage.came.saturating_add(1);
+        if let Some(passage) = self.pages.get_mut(page) {
+            passage.ages = passage.ages.saturating_add(age.0);
+            passage.came = passage.came.saturating_add(1);
+        }
     }
 
     /// The bottleneck, by the pages as they are now. `begun`: sessions started in the last so many
@@ -293,6 +301,7 @@ mod tests {
             capacity.came(0, Micros::from_secs(8));
             capacity.came(SEARCH, Micros::from_secs(12));
         }
+        capacity.second();
         capacity
     }
 
@@ -399,8 +408,9 @@ mod tests {
                 age: bits,
                 rate: bits,
                 flow: bits,
-                stood: bits as u32,
+                ages: bits,
                 came: bits as u32,
+                stood: bits as u32,
             };
             let mut capacity = Capacity {
                 gates: [bits as u32; PAGES],

@@ -428,10 +428,15 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
         tables.pages[PAGE as usize].generation = 1;
         tables.tick(now, wakes);
     });
-    assert_eq!(site.state.starts().queues.at(now), Some(100), "one of one page");
+    assert_eq!(
+        site.state.starts().queues.at(now),
+        Some(100),
+        "one of one page"
+    );
     assert_eq!(known(&site.state), 2);
     let (lobby, starts) = (terms(fixed(4)), site.state.starts().terms);
-    site.state.locked(|tables, _| tables.enter_lobby("", 1, lobby, starts, now));
+    site.state
+        .locked(|tables, _| tables.enter_lobby("", 1, lobby, starts, now));
     let known: Vec<u32> = (site.state.starts().capacity.gates().flatten())
         .map(|(gate, _)| gate)
         .collect();
