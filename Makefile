@@ -181,6 +181,7 @@ test-docker: # the image and what ab says of its container
 bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request; debts
 	$(CARGO) bench --locked --bench compare
 	$(CARGO) bench --locked --bench scenarios
+	$(CARGO) bench --locked --bench mix
 	$(CARGO) bench --locked --bench instructions
 	$(CARGO) bench --locked --bench rates
 	$(CARGO) bench --locked --bench pollers -- mpm=all

@@ -14,10 +14,10 @@
 //! ```text
 //! cargo bench --bench sessions -- [clients=30,60,90,120] [sessions=3] [think=1s] [law=fixed|exponential]
 //!     [timeout=10s] [stop=5min] [static=8,16,32] [maxconn=4,8,16] [bound=4s] [rounds=3]
-//!     [only=SQS,..] [seed=1]
+//!     [only=SQS,..] [priority=progress] [seed=1]
 //! ```
 //!
-//! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
+//! `priority=` is SQS's NapPriority. `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
 //! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax. Some minutes:
 //! `clients=10,40 sessions=1 static=16 maxconn=8`.
 
@@ -114,9 +114,13 @@ const WAYS: [Way; 5] = [
     Way {
         name: SQS,
         room: Some(|| {
+            let priority = match board::option("priority=", "").as_str() {
+                "" => String::new(),
+                how => format!("NapPriority {how}\n"),
+            };
             page_schedulers(&format!(
                 "NapSession cookie=shop start=^/shop/login$ end=^/shop/logout$ idle=120s\n\
-                 NapWaitMax {}\n",
+                 NapWaitMax {}\n{priority}",
                 bound()
             ))
         }),
