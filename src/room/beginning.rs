@@ -47,7 +47,8 @@ impl Tables<'_> {
         if let Some(mut page) = self.gate(stay.page, now, wakes) {
             page.gone_granted(permit, owner, entered, None);
         }
-        if stay.begun
+        // Without a place in the table there is no session, but his ticket is one of the session gate's.
+        if (stay.begun || ticket.is_some())
             && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
         {
             let start = ticket.map(|ticket| {

@@ -140,10 +140,11 @@ impl Tables<'_> {
         let known = self.starts.get_mut(at)?;
         known.set(starts);
         let pages = &*self.pages;
-        (known.capacity).retain(|gate| {
+        let freed = (known.capacity).retain(|gate| {
             let page = pages.get(gate as usize);
             page.is_none_or(|page| page.generation == generation)
         });
+        self.sessions.forget_visits(at as u32, freed);
         self.tell_pages(at, gate + 1);
         Some((at as u32, gate))
     }
@@ -303,8 +304,9 @@ impl Tables<'_> {
         if let Some(page) = self.pacing.get_mut(gate) {
             *page = PageScheduler::EMPTY;
         }
-        for starts in self.starts.iter_mut() {
-            starts.capacity.retain(|known| known as usize != gate);
+        for (room, starts) in (0..).zip(self.starts.iter_mut()) {
+            let freed = starts.capacity.retain(|known| known as usize != gate);
+            self.sessions.forget_visits(room, freed);
         }
         begun.slots.begin_after(last.unwrap_or(0));
         (begun.kind, begun.room) = (PAGE, at as u32);

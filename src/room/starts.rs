@@ -538,6 +538,20 @@ mod tests {
     }
 
     #[test]
+    fn a_room_that_was_idle_beside_a_crowd_knows_what_the_page_passes() {
+        let mut crowd = Crowd::of(&[0, 0]);
+        crowd.served(0..300);
+        // For ten minutes nobody wants to start in the second; then its own crowd comes, and finds another
+        // one there, which leaves soon.
+        crowd.rooms[1].1 = 900;
+        crowd.served(300..900);
+        crowd.rooms[0].1 = 10_000;
+        crowd.served(900..940);
+        let (served, _) = crowd.served(940..1000);
+        assert!(served[1] >= 160, "of 180: {served:?}");
+    }
+
+    #[test]
     fn rooms_that_share_their_bottleneck_start_together_what_it_passes() {
         for from in [&[0][..], &[0, 0], &[0, 0, 0], &[0, 200, 100]] {
             let mut crowd = Crowd::of(from);
@@ -575,9 +589,11 @@ mod tests {
         // No queue, but the turns were not used: that says nothing of the page.
         tick(&mut starts, at(31_000), QUIET, Wish::Queue);
         let passes = |starts: &mut Starts| {
-            let least = starts
-                .capacity
-                .look(std::iter::once(PageNow::NONE), |_| 0.0);
+            let quiet = PageNow {
+                share: 1.0,
+                ..PageNow::NONE
+            };
+            let least = starts.capacity.look(std::iter::once(quiet), |_| 0.0);
             least.map_or(0.0, |least| least.rate)
         };
         assert_eq!(passes(&mut starts), 2.0);

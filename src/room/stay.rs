@@ -429,7 +429,12 @@ impl Tables<'_> {
             page.users = Users::NONE;
         }
         let rooms = 0..self.rooms.len().min(self.starts.len());
-        let with_sessions = |tables: &Self, at: usize| tables.starts[at].terms.on != 0;
+        // One that is named no more has sessions that go on, and nobody will start another.
+        let named = self.rooms.iter().filter(|room| room.used != 0);
+        let newest = named.map(|room| room.generation).max().unwrap_or(0);
+        let with_sessions = |tables: &Self, at: usize| {
+            tables.starts[at].terms.on != 0 && tables.rooms[at].generation == newest
+        };
         for at in rooms.clone() {
             if with_sessions(self, at) {
                 self.count_flow(at);

@@ -34,6 +34,9 @@ const RARE: f64 = 0.05;
 const PROBE: f64 = 1.02;
 /// So much of what the bottleneck passes must have been started for that to be said.
 const USED: f64 = 0.9;
+/// Over so many seconds at least, or there would be no starts to count where sessions begin at their
+/// bottleneck.
+const JUDGED_S: f64 = 5.0;
 /// Longest age that is looked back for.
 const LONGEST_S: f64 = 240.0;
 /// Weight of the latest second in how often a room's sessions come to a page.
@@ -49,7 +52,7 @@ struct Passage {
     visits: u64,
     /// Seconds since its start, when a session asks for it.
     age: u64,
-    /// Sessions a second that it passes; 0 = no queue has stood here.
+    /// Sessions a second that it passes, of all rooms; 0 = no queue has stood here.
     rate: u64,
     /// Accesses a second of the room's sessions.
     flow: u64,
@@ -133,21 +136,16 @@ impl Users {
         self.wanting = self.wanting.saturating_add(wants.into());
     }
 
-    /// The part of the page that is the room's whose sessions come so often, 0 to 1.
+    /// The part of the page that is the room's whose sessions come so often, 0 to 1. Of a room in which
+    /// nobody wants to start one: what it would be if somebody did.
     pub fn share(&self, flow: f64, wants: bool) -> f64 {
         let (all, wanting) = (sound(self.flow), f64::from(self.wanting));
         let by_flow = match all > 0.0 {
             true => (flow / all).min(1.0),
             false => 1.0 / f64::from(self.rooms.max(1)),
         };
-        let equal = match wants {
-            true => 1.0 / wanting.max(1.0),
-            false => 0.0,
-        };
-        match wanting > 0.0 {
-            true => by_flow + EQUAL * (equal - by_flow),
-            false => by_flow,
-        }
+        let wanting = wanting + f64::from(u8::from(!wants));
+        by_flow + EQUAL * (1.0 / wanting.max(1.0) - by_flow)
     }
 }
 
@@ -193,13 +191,18 @@ impl Capacity {
         pages.map(|(link, page)| Some((link.checked_sub(1)?, sound(page.flow))))
     }
 
-    /// What is not `kept` is none of its pages any more; the others keep their numbers.
-    pub fn retain(&mut self, kept: impl Fn(u32) -> bool) {
-        for (link, page) in self.gates.iter_mut().zip(&mut self.pages) {
+    /// What is not `kept` is none of its pages any more; the others keep their numbers. Which numbers are
+    /// free now: what sessions have visited under these is to be forgotten.
+    #[must_use]
+    pub fn retain(&mut self, kept: impl Fn(u32) -> bool) -> [bool; PAGES] {
+        let mut freed = [false; PAGES];
+        let known = self.gates.iter_mut().zip(&mut self.pages);
+        for ((link, page), freed) in known.zip(&mut freed) {
             if link.checked_sub(1).is_some_and(|gate| !kept(gate)) {
-                (*link, *page) = (0, Passage::EMPTY);
+                (*link, *page, *freed) = (0, Passage::EMPTY, true);
             }
         }
+        freed
     }
 
     /// A second has passed.
@@ -256,14 +259,16 @@ impl Capacity {
             if let Some(passes) = now.passes {
                 passage.stood = passage.stood.saturating_add(1);
                 let weight = ALPHA_RATE.max(1.0 / f64::from(passage.stood));
-                let (known, own) = (sound(passage.rate), passes * now.share);
-                passage.rate = (known + weight * (own / visits - known)).to_bits();
+                let known = sound(passage.rate);
+                passage.rate = (known + weight * (passes / visits - known)).to_bits();
             }
-            let rate = sound(passage.rate);
+            let rate = sound(passage.rate) * now.share;
             if rate == 0.0 || least.is_some_and(|least| least.rate <= rate) {
                 continue;
             }
             let age = sound(passage.age).min(LONGEST_S);
+            let judged = age.max(JUDGED_S);
+            let used = begun(judged) >= USED * rate * judged;
             let (begun, passed) = (begun(age), rate * age);
             least = Some(Bottleneck {
                 page: at,
@@ -271,7 +276,7 @@ impl Capacity {
                 excess: f64::from(now.queue) * now.share + visits * (begun - passed),
                 visits,
                 share: now.share,
-                used: begun >= USED * passed,
+                used,
             });
         }
         least
@@ -280,7 +285,7 @@ impl Capacity {
     /// It has no queue though all turns were taken: it may pass more than was known.
     pub fn probe(&mut self, bottleneck: &Bottleneck) {
         if let Some(passage) = self.pages.get_mut(bottleneck.page) {
-            passage.rate = (bottleneck.rate * PROBE).to_bits();
+            passage.rate = (sound(passage.rate) * PROBE).to_bits();
         }
     }
 }
@@ -354,13 +359,17 @@ mod tests {
         };
         let alone = [(2.0, true)];
         assert_eq!(share_of(0, &alone), 1.0);
-        assert_eq!(share_of(0, &[(0.0, false); 2]), 0.5, "nobody has come yet");
+        assert_eq!(share_of(0, &[(0.0, true); 2]), 0.5, "nobody has come yet");
         // Who has all of it gives some away as soon as another wants any, and not before.
         let others = |wants| [(3.0, true), (0.0, wants), (1.0, false)];
         let shares = |wants| [0, 1, 2].map(|at| share_of(at, &others(wants)));
         let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
-        assert!(near(shares(false), [0.8, 0.0, 0.2]), "{:?}", shares(false));
-        assert!(near(shares(true), [0.7, 0.1, 0.2]), "{:?}", shares(true));
+        assert!(near(shares(false), [0.8, 0.1, 0.3]), "{:?}", shares(false));
+        assert!(
+            near(shares(true), [0.7, 0.1, 0.25 + 0.2 / 12.0]),
+            "{:?}",
+            shares(true)
+        );
     }
 
     #[test]
@@ -372,7 +381,8 @@ mod tests {
             capacity.came(2, Micros::from_secs(5));
         }
         capacity.second();
-        capacity.retain(|gate| gate != 3);
+        let freed = capacity.retain(|gate| gate != 3);
+        assert_eq!(freed[..4], [false, true, false, false]);
         let known: Vec<_> = capacity.gates().take(4).collect();
         assert_eq!(known[..2], [Some((7, 0.0)), None]);
         assert!(matches!(known[2], Some((9, flow)) if (flow - 0.15).abs() < 1e-12));

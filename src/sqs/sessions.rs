@@ -418,6 +418,18 @@ impl Sessions<'_> {
         }
     }
 
+    /// These numbers will be other pages'.
+    pub fn forget_visits(&mut self, room: u32, freed: [bool; PAGES]) {
+        if freed == [false; PAGES] {
+            return;
+        }
+        let sessions = self.sets.iter_mut().flat_map(|set| &mut set.sessions);
+        for session in sessions.filter(|session| session.room == room.saturating_add(1)) {
+            let visits = session.visits.iter_mut().zip(freed);
+            visits.filter(|(_, freed)| *freed).for_each(|(n, _)| *n = 0);
+        }
+    }
+
     /// A room is in the tables no more, and its index will be another's.
     pub fn forget_room(&mut self, room: u32) {
         for set in self.sets.iter_mut() {
