@@ -499,6 +499,8 @@ fn claims(all: &[(&Way, Vec<Met>)], patient: bool) -> Vec<Claim> {
         let failures = of(met, FAILURES);
         let what = format!("failures within sessions, {} clients", met.clients);
         claims.push(Claim::at_most(0.0, failures, what));
+        let what = format!("promises broken, {} clients", met.clients);
+        claims.push(Claim::at_most(0.0, of(met, "/promises/broken"), what));
         if let Some(kept) = figure(&met.report, KEPT) {
             let what = format!("tickets of page 1 kept, {} clients", met.clients);
             claims.push(Claim::at_least(0.99, kept, what));

@@ -276,6 +276,8 @@ typedef struct nap_visit {
     uint32_t status;      /* refused: shim sets, what the page is answered with */
     uint32_t lowered[3];  /* core's own: the horizons' rates as it began, in millionths off */
     uint32_t spare;
+    uint64_t reserved;    /* core's own: bytes charged before they are sent, and from when on they are */
+    uint64_t from_ns[2][4]; /* paid off, of his own debts and his network's: bytes, and each horizon's */
 } nap_visit;
 
 /* Who asked on a connection last, so that he is told from his address once; lives with the
@@ -551,15 +553,18 @@ typedef struct nap_core {
     uint32_t (*bw_limits)(const nap_bw_conf *conf, nap_str host);
     /* all are there; logs what the tables hold. 0: there are no tables, nobody is charged */
     int (*bw_start)(void);
-    /* a request of this address on the connection of `last`: charged. 1: it is to be refused */
+    /* a request of this address on the connection of `last`: charged. 1: bw_excuse has to say */
     int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
-    /* refused by bw_enter, but NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its
+    /* who owes too much: NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its
      * prime window, which nobody has used; or he is in a session of it (NAP_NONE: of any) and owes at
-     * most four times the maximum: charged all the same. 1: so it is, let him pass */
+     * most four times the maximum: charged all the same. 1: let him pass; with NAP_BW_DRY everybody, and
+     * with `key` 0 who would not have passed: he is not charged */
     int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
-    /* bytes of the answer; below zero: fewer were sent than were charged. now_us: what leave() has
-     * returned just now, or 0 */
-    void (*bw_bytes)(const nap_visit *v, int64_t bytes, uint64_t now_us);
+    /* bytes of the answer. now_us: what leave() has returned just now, or 0 */
+    void (*bw_bytes)(const nap_visit *v, uint64_t bytes, uint64_t now_us);
+    /* the same of bytes that are yet to be sent; of the last ones so many were not */
+    void (*bw_reserve)(nap_visit *v, uint64_t bytes, uint64_t now_us);
+    void (*bw_return)(const nap_visit *v, uint64_t unsent);
     /* headers of a refusal, then its page */
     void (*bw_refusal)(const nap_visit *v, const nap_request *q);
     void (*bw_page)(const nap_visit *v, const nap_request *q);

@@ -413,6 +413,8 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (never(r))
         return DECLINED;
     h = nap_handle_make(nap_first(r));
+    if (h->in_debt)     /* what he is told is none of the room's, whoever makes it */
+        return DECLINED;
     if (h->entered)     /* refused or gone, and `Satisfy Any` thought nothing of it: once more */
         return h->gone ? DONE : h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
     if (!h->room) {

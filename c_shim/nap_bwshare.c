@@ -40,6 +40,8 @@ typedef struct nap_bwshare {
 struct progress {
     const conn_rec *c;
     int64_t sent;                   /* up to the last mark that went on while the client was there */
+    int64_t next;                   /* from there to the next one; 0: none is under way */
+    struct mark *last;              /* the last one that has not gone on */
 };
 
 static limits server_limits;        /* where nobody sets any */
@@ -219,6 +221,14 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
 
 /* ---- The parent at start ---------------------------------------------------------------------- */
 
+/* Whose debts they are, over restarts: its name alone may be another's, at another address. */
+static const char *host_name(const server_rec *host, apr_pool_t *p)
+{
+    return apr_psprintf(p, "%s:%d %s", host->server_hostname,
+                        (int)(host->addrs ? host->addrs->host_port : 0),
+                        host->addrs && host->addrs->virthost ? host->addrs->virthost : "");
+}
+
 /* Limits have an index before anybody is charged by them. */
 void nap_bwshare_start(server_rec *s)
 {
@@ -232,8 +242,7 @@ void nap_bwshare_start(server_rec *s)
 
         if (own && own->index == NAP_NONE)
             own->index = nap_the_core->bw_limits(&own->conf, nap_str_of(
-                host == s ? "" : apr_psprintf(s->process->pconf, "%s:%d", host->server_hostname,
-                                              (int)(host->addrs ? host->addrs->host_port : 0))));
+                host == s ? "" : host_name(host, s->process->pconf)));
     }
     works = nap_the_core->bw_start();
 }
@@ -260,13 +269,17 @@ static const limits *limits_of(const nap_bwshare *server)
 
 /* ---- Marks between the pieces of a long brigade ---- */
 
-enum {
-    PIECE = 256 * 1024,             /* at least this between two marks */
-    MARKS = 64                      /* at most, in a brigade: each costs some 300 bytes */
-};
+enum { PIECE = 256 * 1024 };        /* at least this between two marks */
+
+/* Pieces grow with what lies before them: a mark costs some 300 bytes, and a terabyte has 120. */
+static int64_t piece_behind(int64_t before)
+{
+    return before / 8 > PIECE ? before / 8 : PIECE;
+}
 
 typedef struct mark {
     struct progress *of;
+    struct mark *next;              /* the one behind it, or NULL */
     int64_t length;                 /* of what lies before it */
 } mark;
 
@@ -275,8 +288,12 @@ static void mark_passed(void *data)
 {
     mark *m = data;
 
-    if (!m->of->c->aborted)
+    if (!m->of->c->aborted) {
         m->of->sent += m->length;
+        m->of->next = m->next ? m->next->length : 0;
+    }
+    if (m->of->last == m)
+        m->of->last = NULL;
     apr_bucket_free(m);
 }
 
@@ -300,7 +317,13 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
     mark *m = apr_bucket_alloc(sizeof *m, last->list);
 
     m->of = of;
+    m->next = NULL;
     m->length = length;
+    if (of->last)
+        of->last->next = m;
+    else
+        of->next = length;
+    of->last = m;
     APR_BUCKET_INIT(b);
     b->free = apr_bucket_free;
     b->list = last->list;
@@ -312,10 +335,10 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
 }
 
 /* HTTP/2 carries its buckets to another connection and leaves such ones behind. */
-static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb,
-                                   int64_t length)
+static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb)
 {
-    int64_t piece = 0, most = length / MARKS > PIECE ? length / MARKS : PIECE;
+    int64_t piece = 0, most = piece_behind(c->marked);
+    apr_bucket *last = NULL;
 
     if (conn->master)
         return;
@@ -330,13 +353,18 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
         if (b->length > (apr_size_t)(most - piece))
             apr_bucket_split(b, most - piece);     /* where it cannot be, it goes whole */
         piece += b->length;
+        last = b;
         if (piece < most)
             continue;
         mark_behind(b, c->progress, piece);
         c->marked += piece;
         piece = 0;
+        most = piece_behind(c->marked);
         b = APR_BUCKET_NEXT(b);
     }
+    if (piece)
+        mark_behind(last, c->progress, piece);
+    c->marked += piece;
 }
 
 /* HTTP/2 packs the headers behind us: what they would be without that. */
@@ -368,10 +396,15 @@ static apr_off_t length_known(const request_rec *r)
     return *length ? -1 : n;
 }
 
-static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
+/* early: before they are sent. */
+static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now, int early)
 {
-    if (sent != c->charged)
-        nap_the_core->bw_bytes(&c->visit, sent - c->charged, now);
+    if (sent < c->charged)
+        nap_the_core->bw_return(&c->visit, (uint64_t)(c->charged - sent));
+    else if (sent > c->charged && early)
+        nap_the_core->bw_reserve(&c->visit, (uint64_t)(sent - c->charged), now);
+    else if (sent > c->charged)
+        nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
@@ -401,24 +434,26 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
     apr_off_t left;
 
     if (length > PIECE)
-        mark_pieces(c, h->first->connection, bb, length);
+        mark_pieces(c, h->first->connection, bb);
     /* of HEAD and of what has no body this is all that tells the end */
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (!c->begun && !begins(h, ends))
         return !h->charged;
     if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
         c->known = 1;
-        charge_up_to(c, c->headers + h->sent - length + left, now);
+        charge_up_to(c, c->headers + h->sent - length + left, now, 1);
     }
     else if (ends || !c->known) {
-        charge_up_to(c, c->headers + h->sent, now);
+        charge_up_to(c, c->headers + h->sent, now, length > PIECE);
     }
     if (ends && !c->progress)
         h->charged = 0;
     return ends;
 }
 
-/* The request is over: an answer that was cut short was not as long as was thought. */
+/* The request is over: an answer that was cut short was not as long as was thought. What was under way
+ * then counts as sent: who breaks off each download before its next mark would have had them for
+ * nothing. */
 void nap_bwshare_settle(nap_handle *h)
 {
     nap_charge *c = h->charge;
@@ -426,8 +461,8 @@ void nap_bwshare_settle(nap_handle *h)
 
     h->charged = 0;
     if (c->progress)
-        sent += c->progress->sent - c->marked;
-    charge_up_to(c, sent, 0);
+        sent += c->progress->sent + c->progress->next - c->marked;
+    charge_up_to(c, sent, 0, 0);
 }
 
 static apr_status_t settle_late(void *data)
@@ -475,18 +510,21 @@ static NAP_SELDOM int is_poll(request_rec *r)
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
-    nap_str why = nap_the_core->bw_debt_name(v);
     const nap_room *room = nap_dir_of(r)->room;
     nap_request q;
+    nap_str why;
+    int passes;
 
-    apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
-    if (v->flags & NAP_BW_DRY)
-        return 1;
     if (is_poll(r))
         v->flags |= NAP_BW_EXCUSED;
     nap_request_fill(&q, h, r);
-    return nap_the_core->bw_excuse(v, &q, room && room->index >= 0
-                                   ? (uint32_t)room->index : NAP_NONE);
+    passes = nap_the_core->bw_excuse(v, &q, room && room->index >= 0
+                                     ? (uint32_t)room->index : NAP_NONE);
+    if (passes && v->key)
+        return 1;
+    why = nap_the_core->bw_debt_name(v);
+    apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
+    return passes;
 }
 
 /* Let in: his bytes are counted as they pass. A tunnel's do not pass as an answer. */

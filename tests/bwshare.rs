@@ -252,6 +252,42 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
     });
 }
 
+/// Who takes a huge file in parts, breaking each off, pays for all that he has read.
+#[test]
+fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
+    const HUGE: u64 = 1 << 30;
+    const READ: u64 = 8 << 20;
+    for_each_mpm(|mpm| {
+        let httpd = site("BwShareFiles 12 0.0001\nBwShareBytes 100G 1K")
+            .mpm(mpm)
+            .start();
+        let file = std::fs::File::create(httpd.root().join("htdocs/sparse.bin"));
+        file.and_then(|file| file.set_len(HUGE)).expect("a hole");
+        let charged = || {
+            trace(&httpd, "192.0.2.1")["bytes"]
+                .as_u64()
+                .expect("a number")
+        };
+        for parts in 1..=3 {
+            let mut stream = httpd.connect();
+            let request = "GET /sparse.bin HTTP/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+            stream.write_all(request.as_bytes()).expect("sent");
+            let part = std::io::copy(&mut (&mut stream).take(READ), &mut std::io::sink());
+            assert_eq!(part.expect("its beginning"), READ);
+            assert!(charged() >= HUGE, "all of it, while it is sent");
+            drop(stream);
+            httpd::wait_until("it is over", Duration::from_secs(20), || charged() < HUGE);
+            // An eighth more at most, and what the kernel had taken: some megabytes on a loopback.
+            let (least, most) = (parts * READ, parts * (READ * 9 / 8 + (16 << 20)));
+            assert!(
+                (least..most).contains(&charged()),
+                "{} under {mpm}",
+                charged()
+            );
+        }
+    });
+}
+
 #[test]
 fn downloads_end_at_the_byte_maximum_whatever_their_kind() {
     let httpd = site("BwShareFiles 1000 1\nBwShareBytes 120000 1").start();

@@ -84,7 +84,7 @@ impl Visitor {
         match self.account.enter(&self.limits, self.now_ns) {
             Answer::Pass => self
                 .account
-                .charge_bytes(&self.limits, bytes as i64, self.now_ns),
+                .charge_bytes(&self.limits, bytes as u64, self.now_ns),
             Answer::Refuse { .. } => self.refused.push(self.now_ns as f64 / 1e9 - 1.0),
         }
     }

@@ -53,6 +53,11 @@ fn with(httpd: &Httpd, token: &str) -> Answer {
     httpd.request("GET", "/cgi-bin/app", &[("Nap-Ticket", token)], b"")
 }
 
+fn retry_after(answer: &Answer) -> u64 {
+    let value = answer.header("retry-after").expect("Retry-After");
+    value.parse().expect("whole seconds")
+}
+
 fn info(httpd: &Httpd) -> serde_json::Value {
     httpd.get("/bwshare-info?json").json()
 }
@@ -65,11 +70,10 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
         let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd)).collect();
         let refused = httpd.get("/cgi-bin/app");
         assert_eq!(refused.status, 429, "he has had his six: {refused:?}");
-        assert_eq!(
-            with(&httpd, &tickets[5].token).status,
-            429,
-            "it is too early"
-        );
+        let early = with(&httpd, &tickets[5].token);
+        assert_eq!(early.status, 429, "it is too early");
+        // His debt would take 10,000 s.
+        assert!((1..60).contains(&retry_after(&early)), "{early:?}");
         held.release();
         httpd.until_idle();
         assert_eq!(
@@ -110,6 +114,44 @@ fn polls_of_a_ticket_are_charged_and_never_refused() {
     assert_eq!(info(&httpd)["requests"], 18);
     assert_eq!(info(&httpd)["excused"], 12);
     held.release();
+}
+
+/// The same would be let in with `BwShare On`, and is charged for it.
+#[test]
+fn a_dry_run_counts_only_who_would_be_refused() {
+    let lines = "<Location /where>\nSetHandler nap-status\nBwShare DryRun\n</Location>
+<Location /cgi-bin/app>\nBwShare DryRun\n</Location>";
+    let httpd = site().config(lines).start();
+    let poll = || httpd.get("/where").status;
+    assert!((0..9).all(|_| poll() == 200));
+    assert_eq!(info(&httpd)["would_be_refused"], 0);
+    assert_eq!(info(&httpd)["excused"], 3);
+    assert_eq!(httpd.get("/cgi-bin/app").status, 200);
+    assert_eq!(info(&httpd)["would_be_refused"], 1);
+}
+
+/// What a debtor is told may be made by a program of the site's, which lies in the room.
+#[test]
+fn a_debtors_error_document_takes_no_place_and_is_sold_no_ticket() {
+    for_each_mpm(|mpm| {
+        let httpd = charged()
+            .cgi(
+                "slow-down",
+                "#!/bin/sh\nprintf '\\r\\n\\r\\nour own words\\n'\n",
+            )
+            .config("ErrorDocument 429 /cgi-bin/slow-down")
+            .mpm(mpm)
+            .start();
+        for _ in 0..6 {
+            assert_eq!(httpd.get("/cgi-bin/app").status, 200);
+        }
+        let held = httpd.hold("full", 1);
+        let refused = httpd.get("/cgi-bin/app");
+        assert_eq!(refused.status, 429, "{refused:?}");
+        assert!(refused.text().contains("our own words"), "{refused:?}");
+        assert_eq!(httpd.room().sold, 0);
+        held.release();
+    });
 }
 
 #[test]
@@ -178,6 +220,12 @@ fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maxim
     let (httpd, cookie) = site("BwShareFiles 6 0.0001");
     let passed = (0..40).take_while(|_| ask(&httpd, &cookie) == 200).count();
     assert_eq!(passed, 4 * 6 - 1, "one began it");
+    let refused = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &cookie)], b"");
+    // One file of credit, not the 19 after which a stranger may have one.
+    assert!(
+        (9_900..=10_000).contains(&retry_after(&refused)),
+        "{refused:?}"
+    );
     assert_eq!(ask(&httpd, ""), 429, "a stranger of this address");
     assert_eq!(info(&httpd)["excused"], 3 * 6);
     // 1800 bytes in an hour's bucket; files that take a second at most say nothing of it.

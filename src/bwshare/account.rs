@@ -72,17 +72,31 @@ impl Account {
 
     /// Take back what [`charge_file`](Self::charge_file) did.
     pub fn return_file(&mut self, limits: &Limits) {
-        self.give_back(FILES, limits.files.one_ns);
+        let paid = &mut self.paid_ns[FILES];
+        *paid = paid.saturating_sub(limits.files.one_ns);
     }
 
-    /// So many bytes; below zero: fewer were sent than were charged.
+    /// So many bytes.
     #[inline]
-    pub fn charge_bytes(&mut self, limits: &Limits, bytes: i64, now_ns: u64) {
-        let cost_ns = limits.bytes.cost_ns((bytes as f64).abs());
-        match bytes < 0 {
-            true => self.give_back(BYTES, cost_ns),
-            false => self.charge(BYTES, cost_ns, now_ns),
-        }
+    pub fn charge_bytes(&mut self, limits: &Limits, bytes: u64, now_ns: u64) {
+        self.charge(BYTES, limits.bytes.cost_ns(bytes as f64), now_ns);
+    }
+
+    /// Of the bytes `reserved` so many were not sent.
+    pub fn return_bytes(&mut self, limits: &Limits, unsent: u64, reserved: &Reserved, now_ns: u64) {
+        let cost_ns = |bytes: u64| limits.bytes.cost_ns(bytes as f64);
+        let whole = (cost_ns(reserved.bytes), reserved.from_ns[0]);
+        self.give_back(BYTES, cost_ns(unsent), whole, now_ns);
+    }
+
+    /// From when on bytes that are charged now would be paid off.
+    pub fn bytes_paid_from_ns(&self, now_ns: u64) -> u64 {
+        self.paid_from_ns(BYTES, now_ns)
+    }
+
+    /// The same of the debt of this kind.
+    pub(super) fn paid_from_ns(&self, lane: usize, now_ns: u64) -> u64 {
+        now_ns.saturating_add(self.owed_ns(lane, now_ns))
     }
 
     /// How long the file debt takes to be paid off, nanoseconds.
@@ -135,7 +149,7 @@ impl Account {
 
     /// [`Account::charge_bytes`] of who owes little even then. False: nothing is charged yet.
     #[inline(always)]
-    pub fn bytes_quickly(&mut self, limits: &Limits, bytes: i64, now_ns: u64) -> bool {
+    pub fn bytes_quickly(&mut self, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
         // Few answers are longer, and of the others the cost is a whole number that fits.
         let (Ok(bytes), [files, owed]) = (u32::try_from(bytes), self.debts_ns(now_ns)) else {
             return false;
@@ -187,11 +201,30 @@ impl Account {
         }
     }
 
-    pub(super) fn give_back(&mut self, lane: usize, cost_ns: u64) {
+    /// So much of a charge was not due, the whole of which takes `total_ns` and has been paid off since
+    /// `from_ns`. What is paid of it already is not given back: it would pay for newer debts, and a client
+    /// who breaks off what he does not want would have credit.
+    pub(super) fn give_back(
+        &mut self,
+        lane: usize,
+        cost_ns: u64,
+        (total_ns, from_ns): (u64, u64),
+        now_ns: u64,
+    ) {
+        let unpaid_ns = total_ns.saturating_sub(now_ns.saturating_sub(from_ns));
         if let Some(paid) = self.paid_ns.get_mut(lane) {
-            *paid = paid.saturating_sub(cost_ns);
+            *paid = paid.saturating_sub(cost_ns.min(unpaid_ns));
         }
     }
+}
+
+/// Bytes that are charged before they are sent: a part of them may be given back.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Reserved {
+    /// How many.
+    pub bytes: u64,
+    /// Inside time, nanoseconds, from when on they are paid off: in the byte debt, and in each horizon.
+    pub from_ns: [u64; 1 + LANES],
 }
 
 #[cfg(test)]
@@ -200,15 +233,96 @@ mod tests {
     use crate::bwshare::SECOND_NS as S;
     use crate::bwshare::limits::Rule;
     use crate::bwshare::limits::tests::limits;
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_taken_back_of_a_huge_download_leaves_the_rest_and_older_debts() {
         let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
         let mut account = Account::EMPTY;
         account.charge_bytes(&limits, 400_000, S);
-        account.charge_bytes(&limits, 20_000_000_000, S);
-        account.charge_bytes(&limits, -10_000_000_000, S);
+        let huge = reserve(&mut account, &limits, 20_000_000_000, S);
+        account.return_bytes(&limits, 10_000_000_000, &huge, S);
         assert_eq!(limits.bytes.units(account.bytes_ns(S)), 10_000_400_000.0);
+    }
+
+    fn reserve(account: &mut Account, limits: &Limits, bytes: u64, now_ns: u64) -> Reserved {
+        let mut reserved = Reserved {
+            bytes,
+            ..Reserved::default()
+        };
+        reserved.from_ns[0] = account.bytes_paid_from_ns(now_ns);
+        account.charge_bytes(limits, bytes, now_ns);
+        reserved
+    }
+
+    #[test]
+    fn what_time_has_paid_of_an_aborted_download_pays_for_no_other() {
+        let limits = limits((30.0, 0.05), (2e8, 1e6), Rule::Exact);
+        let owed = |account: &Account, second| limits.bytes.units(account.bytes_ns(second * S));
+        // 190 MB are reserved and paid off; another client's worth is taken, and the first is broken off.
+        let mut account = Account::EMPTY;
+        let first = reserve(&mut account, &limits, 190_000_000, S);
+        account.charge_bytes(&limits, 200_000_000, 191 * S);
+        account.return_bytes(&limits, 188_000_000, &first, 191 * S);
+        assert_eq!(owed(&account, 191), 2e8, "he owes the second whole");
+        // Half paid: the other half is given back, and nothing is owed that was not sent.
+        let mut account = Account::EMPTY;
+        let first = reserve(&mut account, &limits, 190_000_000, S);
+        account.return_bytes(&limits, 188_000_000, &first, 51 * S);
+        assert_eq!(owed(&account, 51), 0.0);
+        // Behind an older debt, which comes first: exact.
+        let mut account = Account::EMPTY;
+        account.charge_bytes(&limits, 100_000_000, S);
+        let second = reserve(&mut account, &limits, 190_000_000, S);
+        account.return_bytes(&limits, 190_000_000, &second, 51 * S);
+        assert_eq!(owed(&account, 51), 5e7);
+    }
+
+    /// Answers that begin `gap_ms` after one another, are `bytes` long, and of which a part is sent when
+    /// they are broken off `held_ms` later.
+    type Answers = Vec<(u64, u64, f64, u64)>;
+
+    proptest! {
+        #[test]
+        fn no_window_carries_more_than_the_formula_whatever_is_broken_off(
+            answers in proptest::collection::vec(
+                (0u64..2000, 1u64..60_000, 0.0f64..1.0, 0u64..20_000), 1..120),
+        ) {
+            sent_within_the_formula(answers)?;
+        }
+    }
+
+    fn sent_within_the_formula(answers: Answers) -> Result<(), TestCaseError> {
+        const MS: u64 = S / 1000;
+        let (max, rate) = (50_000.0, 10_000.0);
+        let limits = limits((1e6, 1e6), (max, rate), Rule::Exact);
+        let mut account = Account::EMPTY;
+        let mut open: Vec<(u64, u64, Reserved)> = Vec::new();
+        let (mut now, mut sent) = (S, Vec::new());
+        for (gap_ms, bytes, part, held_ms) in answers {
+            now += gap_ms * MS;
+            open.sort_by_key(|(end, ..)| *end);
+            let over = open.partition_point(|(end, ..)| *end <= now);
+            for (end, unsent, reserved) in open.drain(..over) {
+                account.return_bytes(&limits, unsent, &reserved, end);
+            }
+            if limits.answer(&account, now) == Answer::Pass {
+                let reserved = reserve(&mut account, &limits, bytes, now);
+                let sends = (bytes as f64 * part) as u64;
+                open.push((now + held_ms * MS, bytes - sends, reserved));
+                sent.push((now, sends as f64));
+            }
+        }
+        for (i, (from, _)) in sent.iter().enumerate() {
+            let mut carried = 0.0;
+            for (to, bytes) in &sent[i..] {
+                // The last one is let in by what was sent before it.
+                let most = max + rate * (to - from) as f64 / S as f64;
+                prop_assert!(carried <= most + 1e-3, "{carried} of {most}");
+                carried += bytes;
+            }
+        }
+        Ok(())
     }
 
     #[test]

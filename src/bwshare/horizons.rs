@@ -5,7 +5,7 @@
 //! bucket of size R h / 2 with rate R / 2 keeps that for **every** window (one of R h with rate R
 //! would carry twice as much). A client is entitled to R1 while it is inside the longer horizons.
 
-use super::account::{Account, LANES};
+use super::account::{Account, LANES, Reserved};
 use super::limits::{Answer, Debt, Lane};
 
 /// Horizons there may be.
@@ -92,16 +92,27 @@ impl Horizons {
         })
     }
 
-    /// So many bytes; below zero: fewer were sent than were charged, by these same limits: what is
-    /// given back costs what it was charged.
-    pub fn charge(&self, account: &mut Account, bytes: i64, now_ns: u64) {
+    /// So many bytes.
+    pub fn charge(&self, account: &mut Account, bytes: u64, now_ns: u64) {
         for (i, lane) in self.lanes().iter().enumerate() {
-            let cost_ns = lane.cost_ns(bytes.unsigned_abs() as f64 / self.factors[i]);
-            match bytes < 0 {
-                true => account.give_back(i, cost_ns),
-                false => account.charge(i, cost_ns, now_ns),
-            }
+            account.charge(i, self.cost_ns(i, lane, bytes), now_ns);
         }
+    }
+
+    /// Of the bytes `reserved`, by these same limits, so many were not sent: what is given back costs what
+    /// it was charged.
+    pub fn give_back(&self, account: &mut Account, unsent: u64, reserved: &Reserved, now_ns: u64) {
+        for (i, lane) in self.lanes().iter().enumerate() {
+            let whole = (
+                self.cost_ns(i, lane, reserved.bytes),
+                reserved.from_ns[1 + i],
+            );
+            account.give_back(i, self.cost_ns(i, lane, unsent), whole, now_ns);
+        }
+    }
+
+    fn cost_ns(&self, i: usize, lane: &Lane, bytes: u64) -> u64 {
+        lane.cost_ns(bytes as f64 / self.factors[i])
     }
 
     pub(super) fn times(&self, n: f64) -> Horizons {
@@ -142,7 +153,7 @@ mod tests {
                     false => horizons.answer(&account, now) == Answer::Pass,
                 };
                 if passes {
-                    horizons.charge(&mut account, i64::from(bytes), now);
+                    horizons.charge(&mut account, bytes.into(), now);
                     sent.push((now, f64::from(bytes)));
                 }
             }
@@ -165,7 +176,11 @@ mod tests {
         let horizons = Horizons::new(&limits, 0.5).steered([1.0, 0.25, 1.0]);
         let (mut aborted, mut short) = (Account::EMPTY, Account::EMPTY);
         horizons.charge(&mut aborted, 1_000_000, SECOND_NS);
-        horizons.charge(&mut aborted, -999_000, SECOND_NS);
+        let reserved = Reserved {
+            bytes: 1_000_000,
+            from_ns: [SECOND_NS; 4],
+        };
+        horizons.give_back(&mut aborted, 999_000, &reserved, SECOND_NS);
         horizons.charge(&mut short, 1000, SECOND_NS);
         assert_eq!(aborted, short);
     }
@@ -180,7 +195,11 @@ mod tests {
         };
         assert_eq!((wait_ns, debt), (120 * SECOND_NS + 1, Debt::Horizon(1)));
         assert_eq!(horizons.answer(&account, SECOND_NS + wait_ns), Answer::Pass);
-        horizons.charge(&mut account, -8999, SECOND_NS);
+        let reserved = Reserved {
+            bytes: 9000,
+            from_ns: [SECOND_NS; 4],
+        };
+        horizons.give_back(&mut account, 8999, &reserved, SECOND_NS);
         assert_eq!(horizons.answer(&account, SECOND_NS), Answer::Pass);
     }
 }

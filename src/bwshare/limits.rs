@@ -55,7 +55,21 @@ pub enum Answer {
 }
 
 /// [`Limits::units`], nanoseconds.
-pub type Units = [f64; 2 + HORIZONS];
+pub type Units = [f64; 2 + 2 * HORIZONS];
+
+/// A number as it was set, whole or to six digits: a [`Lane`] keeps times, from which it comes back a little
+/// changed.
+pub fn as_set(number: f64) -> f64 {
+    let whole = number.round();
+    if (number - whole).abs() <= 1e-7 * whole.abs() {
+        return whole;
+    }
+    let digits = 10_f64.powf(5.0 - number.abs().log10().floor());
+    match digits.is_normal() {
+        true => (number * digits).round() / digits,
+        false => number,
+    }
+}
 
 /// What a client may owe.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -169,12 +183,15 @@ impl Limits {
         )
     }
 
-    /// How long one unit of each debt takes: files, bytes, the bytes of each horizon; 0: there is no
-    /// such limit. A debt is kept as a time, so it means another amount when one of these changes.
+    /// How long one unit of each debt takes: files, bytes, the bytes of each horizon, and then each
+    /// horizon's own time; 0: there is no such limit. A debt is kept as a time, so it means another amount
+    /// when one of these changes.
     pub fn units(&self) -> Units {
-        let mut units = [self.files.unit_ns, self.bytes.unit_ns, 0.0, 0.0, 0.0];
-        for (unit, lane) in units.iter_mut().skip(2).zip(self.horizons.lanes()) {
-            *unit = lane.unit_ns;
+        let mut units = [0.0; 2 + 2 * HORIZONS];
+        (units[0], units[1]) = (self.files.unit_ns, self.bytes.unit_ns);
+        for (i, lane) in self.horizons.lanes().iter().enumerate() {
+            units[2 + i] = lane.unit_ns;
+            units[2 + HORIZONS + i] = lane.room_ns as f64;
         }
         units
     }
@@ -235,6 +252,7 @@ impl Answer {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bwshare::account::Reserved;
     use proptest::prelude::*;
 
     /// Limits without horizons.
@@ -356,7 +374,7 @@ pub(super) mod tests {
             let limits = limits((10.0, rate), (5e5, rate * 1e4), rule);
             let mut account = Account::EMPTY;
             (0..files).for_each(|_| account.charge_file(&limits, S));
-            account.charge_bytes(&limits, bytes as i64, S);
+            account.charge_bytes(&limits, bytes, S);
             let answer = limits.answer(&account, S);
             let wait = answer.wait_ns();
             prop_assert_eq!(limits.answer(&account, S + wait), Answer::Pass);
@@ -378,7 +396,7 @@ pub(super) mod tests {
             limits.refused = refused;
             let mut account = Account::EMPTY;
             (0..files).for_each(|_| account.charge_file(&limits, S));
-            account.charge_bytes(&limits, bytes as i64, S);
+            account.charge_bytes(&limits, bytes, S);
             let now = S + limits.files.cost_ns(paid);
             let told = (0..asks).map(|_| account.enter(&limits, now)).last();
             let told = told.expect("asked");
@@ -391,11 +409,21 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn any_account_is_survived(a: u64, b: u64, c: u64, now: u64, bytes: i64) {
+        fn a_number_comes_back_as_it_was_set(thousandths in 1u32..100_000, max in 1u32..1000) {
+            let rate = f64::from(thousandths) / 1000.0;
+            let lane = Lane::new(f64::from(max) * 1e6, rate, thousandths % 2 == 0);
+            prop_assert_eq!(as_set(lane.rate()), rate);
+            prop_assert_eq!(as_set(lane.max()), f64::from(max) * 1e6);
+        }
+
+        #[test]
+        fn any_account_is_survived(a: u64, b: u64, c: u64, now: u64, bytes: u64, whole: u64) {
             let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
             let mut account = Account { paid_ns: [a, b, c] };
             account.enter(&limits, now);
             account.charge_bytes(&limits, bytes, now);
+            let reserved = Reserved { bytes: whole, from_ns: [b; 4] };
+            account.return_bytes(&limits, bytes, &reserved, now);
             account.charge_file(&limits, now);
             limits.answer(&account, now);
         }

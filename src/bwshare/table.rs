@@ -13,7 +13,7 @@
 //!
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
-use super::account::{Account, LONGEST_NS};
+use super::account::{Account, LONGEST_NS, Reserved};
 use super::client::tag_of;
 use super::horizons::Horizons;
 use super::limits::{Answer, Lane, Limits, Units};
@@ -193,7 +193,7 @@ impl Stripe {
     /// So many bytes more of a known client who owes little even then. False: nothing is charged yet,
     /// and [`Stripe::charge_bytes`] has to.
     #[inline(always)]
-    pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> bool {
+    pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
         let now = self.time(now_ns);
         let account = self.known(key).filter(|_| limits.horizons.is_empty());
         account.is_some_and(|account| account.bytes_quickly(limits, bytes, now))
@@ -213,25 +213,61 @@ impl Stripe {
         });
     }
 
-    /// So many bytes more; below zero: fewer were sent than were charged.
-    ///
-    /// What he would be told if he asked for more now.
+    /// So many bytes more: what he would be told if he asked for more now.
     #[inline]
-    pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> Answer {
+    pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> Answer {
         let answer = self.change(key, limits, now_ns, |account, now| {
             account.charge_bytes(limits, bytes, now);
             limits.answer(account, now)
         });
-        match limits.horizons.is_empty() {
-            true => answer,
-            false => answer.or_longer(self.charge_horizons(key, limits, bytes, now_ns)),
+        answer.or_longer(self.change_horizons(key, limits, now_ns, |account, now| {
+            limits.horizons.charge(account, bytes, now)
+        }))
+    }
+
+    /// What he is charged for bytes now is paid off from then on.
+    pub fn reserve(&mut self, key: u64, bytes: u64, now_ns: u64) -> Reserved {
+        let now = self.time(now_ns);
+        let (own, horizons) = (self.account(key), self.account(key | 1));
+        Reserved {
+            bytes,
+            from_ns: std::array::from_fn(|i| match i.checked_sub(1) {
+                None => own.bytes_paid_from_ns(now),
+                Some(lane) => horizons.paid_from_ns(lane, now),
+            }),
         }
     }
 
-    #[inline(never)]
-    fn charge_horizons(&mut self, key: u64, limits: &Limits, bytes: i64, now_ns: u64) -> Answer {
+    /// Of the bytes `reserved` so many were not sent: what he would be told if he asked for more now.
+    pub fn return_bytes(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        (unsent, reserved): (u64, &Reserved),
+        now_ns: u64,
+    ) -> Answer {
+        let answer = self.change(key, limits, now_ns, |account, now| {
+            account.return_bytes(limits, unsent, reserved, now);
+            limits.answer(account, now)
+        });
+        answer.or_longer(self.change_horizons(key, limits, now_ns, |account, now| {
+            limits.horizons.give_back(account, unsent, reserved, now)
+        }))
+    }
+
+    #[inline(always)]
+    fn change_horizons(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        now_ns: u64,
+        act: impl FnOnce(&mut Account, u64),
+    ) -> Answer {
+        if limits.horizons.is_empty() {
+            return Answer::Pass;
+        }
         self.change(key | 1, limits, now_ns, |account, now| {
-            limits.horizons.charge(account, bytes, now);
+            act(account, now);
             limits.horizons.answer(account, now)
         })
     }
@@ -292,12 +328,15 @@ impl Stripe {
         }
     }
 
-    /// Entries in debt.
-    pub fn in_debt(&self, now_ns: u64) -> usize {
+    /// Clients, and networks, in debt: one whose horizons have an entry of their own counts once.
+    pub fn clients_in_debt(&self, now_ns: u64) -> usize {
         let all = self.entries.iter().flatten();
         all.filter(|entry| match entry.key & 1 {
             0 => entry.account.owes(now_ns),
-            _ => !entry.account.is_free(now_ns),
+            _ => {
+                let own = self.account(entry.key & !1);
+                !entry.account.is_free(now_ns) && !own.owes(now_ns)
+            }
         })
         .count()
     }
@@ -551,12 +590,15 @@ mod tests {
         for n in 0..300 {
             table.of(key(n)).enter(key(n), &limits, S);
         }
-        assert_eq!(table.0[0].in_debt(S), 300);
-        assert_eq!(table.0[0].in_debt(21 * S), 0);
+        assert_eq!(table.0[0].clients_in_debt(S), 300);
+        assert_eq!(table.0[0].clients_in_debt(21 * S), 0);
         for n in 1000..1300 {
             table.of(key(n)).enter(key(n), &limits, 21 * S);
         }
-        assert_eq!((table.0[0].in_debt(21 * S), table.evicted()), (300, 0));
+        assert_eq!(
+            (table.0[0].clients_in_debt(21 * S), table.evicted()),
+            (300, 0)
+        );
     }
 
     #[test]
@@ -636,7 +678,7 @@ mod tests {
                 }
                 if stripe.enter(k, &limits, now) == Answer::Pass {
                     let bytes = (draw >> 20) % 100_000;
-                    stripe.charge_bytes(k, &limits, bytes as i64, now);
+                    stripe.charge_bytes(k, &limits, bytes, now);
                     sent[client as usize].push((now, bytes as f64));
                 }
             }

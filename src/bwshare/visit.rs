@@ -1,5 +1,6 @@
 //! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
 
+use super::account::Reserved;
 use super::client::Client;
 use super::limits::{Answer, Debt, Limits};
 use super::table::{Counts, Stripe};
@@ -55,7 +56,7 @@ impl Reason {
 }
 
 /// Is he let in all the same who owes too much? With a ticket in its prime window, whatever he owes; and
-/// the member of a session who is [moderate](Visit::is_moderate). Asked in this order.
+/// the member of a session who is moderate, [as one](Visit::as_member). Asked in this order.
 pub fn is_excused(
     prime: impl FnOnce() -> bool,
     moderate: impl FnOnce() -> bool,
@@ -98,15 +99,15 @@ impl Visit<'_> {
 
     /// [`Visit::bytes`] of a known client who owes little even then. False: nothing is changed yet.
     #[inline(always)]
-    pub fn bytes_quickly(&mut self, key: u64, bytes: i64) -> bool {
+    pub fn bytes_quickly(&mut self, key: u64, bytes: u64) -> bool {
         let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) else {
             return false;
         };
         let charged = (self.stripe).bytes_quickly(key, self.limits, bytes, self.now_ns);
         if charged {
             let counts = &mut self.stripe.counts;
-            counts.bytes = counts.bytes.wrapping_add_signed(bytes);
-            row.bytes = row.bytes.wrapping_add_signed(bytes);
+            counts.bytes = counts.bytes.saturating_add(bytes);
+            row.bytes = row.bytes.saturating_add(bytes);
             row.over_ns = 0;
         }
         charged
@@ -149,11 +150,11 @@ impl Visit<'_> {
         }
     }
 
-    /// Does he, or his network, owe with one more request no more than [`BEYOND`] times what he may, in
-    /// each kind of debt?
-    pub fn is_moderate(&mut self, key: u64) -> bool {
+    /// What he, or his network, is told as the member of a session, who may owe [`BEYOND`] times as much of
+    /// each kind with one more request.
+    pub fn as_member(&mut self, key: u64) -> Answer {
         let limits = self.limits.beyond(BEYOND);
-        self.stripe.answer(key, &limits, self.now_ns) == Answer::Pass
+        self.stripe.answer(key, &limits, self.now_ns)
     }
 
     /// He was not let in, but is for his ticket's or his session's sake.
@@ -181,16 +182,38 @@ impl Visit<'_> {
         }
     }
 
-    /// He is sent so many bytes; below zero: fewer than he was charged for.
+    /// He is sent so many bytes.
     #[inline]
-    pub fn bytes(&mut self, key: u64, bytes: i64) {
+    pub fn bytes(&mut self, key: u64, bytes: u64) {
         let answer = self
             .stripe
             .charge_bytes(key, self.limits, bytes, self.now_ns);
+        self.note_bytes(key, &answer, |sent| sent.saturating_add(bytes));
+    }
+
+    /// He is charged for so many bytes that are yet to be sent.
+    pub fn reserve(&mut self, key: u64, bytes: u64) -> Reserved {
+        let reserved = self.stripe.reserve(key, bytes, self.now_ns);
+        self.bytes(key, bytes);
+        reserved
+    }
+
+    /// Of these so many were not sent.
+    pub fn return_bytes(&mut self, key: u64, unsent: u64, reserved: &Reserved) {
+        let part = (unsent, reserved);
+        let answer = self
+            .stripe
+            .return_bytes(key, self.limits, part, self.now_ns);
+        // The row may be younger than the charge.
+        self.note_bytes(key, &answer, |sent| sent.saturating_sub(unsent));
+    }
+
+    #[inline(always)]
+    fn note_bytes(&mut self, key: u64, answer: &Answer, sum: impl Fn(u64) -> u64) {
         let counts = &mut self.stripe.counts;
-        counts.bytes = counts.bytes.wrapping_add_signed(bytes);
+        counts.bytes = sum(counts.bytes);
         if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
-            row.bytes = row.bytes.wrapping_add_signed(bytes);
+            row.bytes = sum(row.bytes);
             row.over_ns = match answer.wait_ns() {
                 0 => 0,
                 wait_ns => self.now_ns.saturating_add(wait_ns),
@@ -222,7 +245,7 @@ mod tests {
         /// Quickly where that may be, or in full: the same answers, and the same is left behind.
         #[test]
         fn the_quick_way_and_the_full_one_are_one(
-            acts in proptest::collection::vec((0u64..4, 0u64..3, -900i64..3000), 1..120),
+            acts in proptest::collection::vec((0u64..4, 0u64..3, 0u64..3000), 1..120),
             rule in 0..2,
         ) {
             let rule = [Rule::Exact, Rule::Literal][rule as usize];
@@ -231,7 +254,7 @@ mod tests {
             let mut sites = [(); 2].map(|()| (Box::new(Stripe::EMPTY), Box::new(TraceSet::EMPTY)));
             let mut now_ns = S;
             for (who, what, amount) in acts {
-                now_ns += amount.unsigned_abs() * (S / 1000);
+                now_ns += amount * (S / 1000);
                 let client = client(who);
                 let [quick, full] = &mut sites;
                 let answers = [(quick, true), (full, false)].map(|((stripe, trace), quickly)| {
@@ -290,8 +313,8 @@ mod tests {
             Answer::Pass,
             "excused"
         );
-        visit!(2 * S).bytes(client.key, 700);
-        visit!(3 * S).bytes(client.key, -100);
+        let reserved = visit!(2 * S).reserve(client.key, 700);
+        visit!(3 * S).return_bytes(client.key, 100, &reserved);
         let row = trace.known(client.key).expect("his");
         assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
         assert_eq!((row.first_ns, row.last_ns), (S, S));

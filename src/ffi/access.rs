@@ -397,28 +397,29 @@ pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSet
     found
 }
 
-/// Does the request carry a ticket of this room in its prime window, which nobody has used?
+/// How long until a ticket of this room that the request carries, and nobody has used, is in its prime
+/// window; zero: one is. None: there is none.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-pub unsafe fn holds_prime(
+pub unsafe fn until_prime(
     q: &nap_request,
     process: &Process,
     setup: &Setup,
     room: &RoomSetup,
-) -> bool {
+) -> Option<Micros> {
     // SAFETY: the caller's promise.
     let carried = unsafe { Carried::of(q, setup, room) };
     if carried.tickets.is_empty() {
-        return false;
+        return None;
     }
     let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
-    let is_prime = |view: &GateView<'_>| carried.tickets.iter().any(|t| view.is_prime(t, bind));
     let held = process.segment.locked(|tables, now, wakes| {
-        let view = tables.gate(room.seller().0, now, wakes);
-        view.is_some_and(|view| is_prime(&view))
+        let view = tables.gate(room.seller().0, now, wakes)?;
+        let tickets = carried.tickets.iter();
+        tickets.filter_map(|t| view.until_prime(t, bind)).min()
     });
-    held.unwrap_or(false)
+    held.flatten()
 }
 
 /// Hashes of a client's prefix, /32 or /64, and of the wider one, /24 or /48.

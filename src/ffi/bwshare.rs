@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
-use super::access::holds_prime;
+use super::access::until_prime;
 use super::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf,
     nap_bw_directive, nap_client, nap_request, nap_str, nap_visit,
@@ -17,10 +17,10 @@ use super::session::is_member;
 use super::setup::{arguments, told};
 use super::text::{lend, text};
 use crate::bwshare::SECOND_NS;
-use crate::bwshare::account::LONGEST_NS;
+use crate::bwshare::account::{LONGEST_NS, Reserved};
 use crate::bwshare::client::{Client, Prefixes, WIDE, tag};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
-use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule, Units};
+use crate::bwshare::limits::{Answer, Debt, Lane, Limits, Rule, Units, as_set};
 use crate::bwshare::service::{Service, Steering, Terms};
 use crate::bwshare::table::{CLIENTS, Counts, Stripe};
 use crate::bwshare::trace::Row;
@@ -240,13 +240,22 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
 /// The units of each tag's limits. Those of hosts that happen to share one are left out: whose a debt
 /// is could not be told.
 fn units_of(limits: &[Limit]) -> Vec<(u8, Units)> {
-    let shared = |a: &Limit, b: &Limit| tag(a.scope) == tag(b.scope) && a.scope != b.scope;
+    let of_tag = |tagged: u8| {
+        limits
+            .iter()
+            .filter(move |limit| tag(limit.scope) == tagged)
+    };
     let alone = limits
         .iter()
-        .filter(|own| !limits.iter().any(|other| shared(own, other)));
+        .filter(|own| of_tag(tag(own.scope)).count() == 1);
     alone
         .map(|limit| (tag(limit.scope), limit.limits[0].units()))
         .collect()
+}
+
+/// Entries that a client takes.
+fn entries_of(limits: &[Limit]) -> usize {
+    1 + usize::from(limits.iter().any(|limit| !limit.horizons().is_empty()))
 }
 
 pub unsafe extern "C" fn bw_start() -> c_int {
@@ -277,12 +286,11 @@ pub unsafe extern "C" fn bw_start() -> c_int {
                 process.host.log(NAP_LOG_WARN, line);
             }
         }
-        let entries = 1 + limits.iter().any(|l| !l.limits[0].horizons.is_empty()) as usize;
         let [debt_bytes, trace_bytes] = debts.bytes().map(|bytes| bytes.div_ceil(1024));
         let line = format!(
             "mod_bwshare: debts of {} clients at a time in {debt_bytes} KiB, trace of {} in \
              {trace_bytes} KiB",
-            debts.stripes() * CLIENTS / entries,
+            debts.stripes() * CLIENTS / entries_of(&limits),
             debts.rows(),
         );
         process.host.log(NAP_LOG_NOTICE, &line);
@@ -410,20 +418,47 @@ impl Charged<'_> {
 
     /// His, and his network's if that is another.
     #[inline(never)]
-    fn bytes(&self, bytes: i64) {
+    fn bytes(&self, bytes: u64) {
         self.own(|visit| visit.bytes(self.v.key, bytes));
         self.network(|visit| {
             let (key, now_ns) = (self.v.wide, visit.now_ns);
             visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
         });
     }
+
+    /// The same, yet to be sent: of him and of his network.
+    fn reserve(&self, bytes: u64) -> [Reserved; 2] {
+        let own = self.own(|visit| visit.reserve(self.v.key, bytes));
+        let network = self.network(|visit| {
+            let (key, now_ns) = (self.v.wide, visit.now_ns);
+            let reserved = visit.stripe.reserve(key, bytes, now_ns);
+            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+            reserved
+        });
+        [own, network].map(Option::unwrap_or_default)
+    }
+
+    /// Of what was reserved so much was not sent.
+    fn give_back(&self, unsent: u64) {
+        let [own, network] = self.v.from_ns.map(|from_ns| Reserved {
+            bytes: self.v.reserved,
+            from_ns,
+        });
+        self.own(|visit| visit.return_bytes(self.v.key, unsent, &own));
+        self.network(|visit| {
+            let (key, now_ns) = (self.v.wide, visit.now_ns);
+            let part = (unsent, &network);
+            visit.stripe.return_bytes(key, visit.limits, part, now_ns);
+        });
+    }
 }
 
 impl Charged<'_> {
-    /// Do he and his network owe little enough for a member of a session?
-    fn is_moderate(&self) -> bool {
-        self.own(|visit| visit.is_moderate(self.v.key)) == Some(true)
-            && self.network(|visit| visit.is_moderate(self.v.wide)) != Some(false)
+    /// What the member of a session is told, with what he and his network owe. None: his lock cannot be had.
+    fn as_member(&self) -> Option<Answer> {
+        let own = self.own(|visit| visit.as_member(self.v.key))?;
+        let network = self.network(|visit| visit.as_member(self.v.wide));
+        Some(own.or_longer(network.unwrap_or(Answer::Pass)))
     }
 
     /// Once in each test of the line the client counts.
@@ -537,51 +572,76 @@ fn enter(
     let Some(reason) = reason else { return 0 };
     v.wait_us = answer.wait_ns().div_ceil(1000);
     v.debt = reason.number();
-    if v.flags & NAP_BW_DRY != 0 {
-        Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
-        v.key = 0; // as if it had been refused: nobody is charged for it
-    }
     1
 }
 
 pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, room: u32) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
+        let (Some(v), Some(q)) = (unsafe { v.as_mut() }, unsafe { q.as_ref() }) else {
             return 0;
         };
-        let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
-            return 0;
-        };
-        let Some(charged) = Charged::of(v) else {
-            return 0;
-        };
-        let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
-        let rooms = || setup.rooms.iter().filter(in_room);
-        // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
-        // SAFETY: nap.h: q's strings are live for the call.
-        let prime = |own| unsafe { room != NAP_NONE && holds_prime(q, process, setup, own) };
-        // SAFETY: as above.
-        let member = |own| unsafe { is_member(q, process, own) };
-        let always = v.flags & NAP_BW_EXCUSED != 0;
-        let excused = always
-            || is_excused(
-                || rooms().any(prime),
-                || charged.is_moderate(),
-                || rooms().any(member),
-            );
-        if !excused {
+        // SAFETY: the caller's promise.
+        if unsafe { excuse(v, q, room) } {
+            return 1;
+        }
+        if v.flags & NAP_BW_DRY == 0 {
             return 0;
         }
-        charged.own(|visit| visit.excuse(v.key));
-        charged.network(|visit| {
-            visit.stripe.charge_file(v.wide, visit.limits, visit.now_ns);
-        });
+        let reason = Reason::of(v.debt);
+        Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
+        v.key = 0; // as if it had been refused: nobody is charged for it
         1
     })
 }
 
-pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64, now_us: u64) {
+/// Is he let in all the same? If not `v.wait_us` says how long it takes until he is.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn excuse(v: &mut nap_visit, q: &nap_request, room: u32) -> bool {
+    let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
+        return false;
+    };
+    let Some(charged) = Charged::of(v) else {
+        return false;
+    };
+    let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
+    let rooms = || setup.rooms.iter().filter(in_room);
+    // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
+    // SAFETY: nap.h: q's strings are live for the call.
+    let held = |own| unsafe { until_prime(q, process, setup, own) };
+    let tickets = || rooms().filter(|_| room != NAP_NONE).filter_map(held);
+    // SAFETY: as above.
+    let member = |own| unsafe { is_member(q, process, own) };
+    let as_member = charged.as_member();
+    let excused = v.flags & NAP_BW_EXCUSED != 0
+        || is_excused(
+            || tickets().any(|left| left == Micros::ZERO),
+            || as_member == Some(Answer::Pass),
+            || rooms().any(member),
+        );
+    if excused {
+        charged.own(|visit| visit.excuse(v.key));
+        charged.network(|visit| {
+            visit.stripe.charge_file(v.wide, visit.limits, visit.now_ns);
+        });
+        return true;
+    }
+    let mut wait_us = v.wait_us;
+    if let Some(Answer::Refuse { wait_ns, .. }) = as_member
+        && rooms().any(member)
+    {
+        wait_us = wait_us.min(wait_ns.div_ceil(1000));
+    }
+    if let Some(left) = tickets().min() {
+        wait_us = wait_us.min(left.0);
+    }
+    v.wait_us = wait_us;
+    false
+}
+
+pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: u64, now_us: u64) {
     guard((), || {
         // SAFETY: nap.h's promise.
         let (Some(v), Some(bw)) = (unsafe { v.as_ref() }, in_force()) else {
@@ -593,12 +653,44 @@ pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: i64, now_us: u64) 
         if v.key == 0 {
             return;
         }
-        let now_ns = match now_us {
-            0 => now_ns(),
-            now_us => nanoseconds(Micros(now_us)),
-        };
+        let now_ns = at(now_us);
         if !bw.quickly(limit, v, now_ns, |visit| visit.bytes_quickly(v.key, bytes)) {
             Charged::by(bw, limit, v, now_ns).bytes(bytes);
+        }
+    });
+}
+
+/// The time that `leave` has told, or now.
+#[inline]
+fn at(now_us: u64) -> u64 {
+    match now_us {
+        0 => now_ns(),
+        now_us => nanoseconds(Micros(now_us)),
+    }
+}
+
+pub unsafe extern "C" fn bw_reserve(v: *mut nap_visit, bytes: u64, now_us: u64) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        let Some(v) = (unsafe { v.as_mut() }) else {
+            return;
+        };
+        let reserved = Charged::of(v).map(|charged| {
+            let now_ns = at(now_us);
+            Charged { now_ns, ..charged }.reserve(bytes)
+        });
+        if let Some(reserved) = reserved {
+            v.reserved = bytes;
+            v.from_ns = reserved.map(|reserved| reserved.from_ns);
+        }
+    });
+}
+
+pub unsafe extern "C" fn bw_return(v: *const nap_visit, unsent: u64) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
+            charged.give_back(unsent);
         }
     });
 }
@@ -745,8 +837,8 @@ pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_s
 fn due(lane: &Lane, owed_ns: u64) -> Due {
     Due {
         debt: lane.units(owed_ns),
-        max: lane.max(),
-        rate: lane.rate(),
+        max: as_set(lane.max()),
+        rate: as_set(lane.rate()),
     }
 }
 
@@ -792,11 +884,11 @@ fn report(bw: &BwShare) -> DebtReport {
         bw.debts.at(at, |stripe, trace| {
             counts.add(&stripe.counts);
             let now = stripe.time(now_ns);
-            in_debt += stripe.in_debt(now);
+            in_debt += stripe.clients_in_debt(now);
             hidden += trace.iter().map(|set| set.hidden).sum::<u64>();
         });
     }
-    let clients = bw.debts.stripes() * CLIENTS;
+    let clients = bw.debts.stripes() * CLIENTS / entries_of(&bw.limits);
     DebtReport::of(
         &counts,
         [in_debt, clients, bw.debts.rows()],

@@ -518,10 +518,12 @@ pub struct nap_visit {
     pub status: u32,
     pub lowered: [u32; 3usize],
     pub spare: u32,
+    pub reserved: u64,
+    pub from_ns: [[u64; 4usize]; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 56usize];
+    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 128usize];
     ["Alignment of nap_visit"][::std::mem::align_of::<nap_visit>() - 8usize];
     ["Offset of field: nap_visit::limits"][::std::mem::offset_of!(nap_visit, limits) - 0usize];
     ["Offset of field: nap_visit::flags"][::std::mem::offset_of!(nap_visit, flags) - 4usize];
@@ -532,6 +534,8 @@ const _: () = {
     ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
     ["Offset of field: nap_visit::lowered"][::std::mem::offset_of!(nap_visit, lowered) - 40usize];
     ["Offset of field: nap_visit::spare"][::std::mem::offset_of!(nap_visit, spare) - 52usize];
+    ["Offset of field: nap_visit::reserved"][::std::mem::offset_of!(nap_visit, reserved) - 56usize];
+    ["Offset of field: nap_visit::from_ns"][::std::mem::offset_of!(nap_visit, from_ns) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1091,7 +1095,10 @@ pub struct nap_core {
         ) -> ::std::os::raw::c_int,
     >,
     pub bw_bytes:
-        ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: i64, now_us: u64)>,
+        ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: u64, now_us: u64)>,
+    pub bw_reserve:
+        ::std::option::Option<unsafe extern "C" fn(v: *mut nap_visit, bytes: u64, now_us: u64)>,
+    pub bw_return: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, unsent: u64)>,
     pub bw_refusal:
         ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, q: *const nap_request)>,
     pub bw_page:
@@ -1161,7 +1168,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 568usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 584usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1245,31 +1252,35 @@ const _: () = {
     ["Offset of field: nap_core::bw_excuse"]
         [::std::mem::offset_of!(nap_core, bw_excuse) - 416usize];
     ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 424usize];
+    ["Offset of field: nap_core::bw_reserve"]
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 432usize];
+    ["Offset of field: nap_core::bw_return"]
+        [::std::mem::offset_of!(nap_core, bw_return) - 440usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 432usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 440usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 448usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 456usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 448usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 456usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 464usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 464usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 472usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 480usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 472usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 488usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 480usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 488usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 496usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 496usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 504usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 512usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 504usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 512usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 520usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 528usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 520usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 528usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 536usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 544usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 536usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 544usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 552usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 552usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 560usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 568usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 560usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 576usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

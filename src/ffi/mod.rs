@@ -105,6 +105,8 @@ static CORE: nap_core = nap_core {
     bw_enter: Some(bwshare::bw_enter),
     bw_excuse: Some(bwshare::bw_excuse),
     bw_bytes: Some(bwshare::bw_bytes),
+    bw_reserve: Some(bwshare::bw_reserve),
+    bw_return: Some(bwshare::bw_return),
     bw_refusal: Some(bwshare::bw_refusal),
     bw_page: Some(bwshare::bw_page),
     bw_debt_name: Some(bwshare::bw_debt_name),

@@ -7,7 +7,7 @@ use askama::Template;
 use serde::Serialize;
 
 use crate::bwshare::SECOND_NS;
-use crate::bwshare::limits::{Limits, Rule};
+use crate::bwshare::limits::{Limits, Rule, as_set};
 use crate::bwshare::service::Service;
 use crate::bwshare::table::Counts;
 use crate::bwshare::trace::Row;
@@ -231,18 +231,18 @@ impl LimitLine {
                 Rule::Exact => "exact",
                 Rule::Literal => "literal",
             },
-            files_max: limits.files.max(),
-            files_per_s: limits.files.rate(),
-            bytes_max: limits.bytes.max(),
-            bytes_per_s: limits.bytes.rate(),
+            files_max: as_set(limits.files.max()),
+            files_per_s: as_set(limits.files.rate()),
+            bytes_max: as_set(limits.bytes.max()),
+            bytes_per_s: as_set(limits.bytes.rate()),
             refused_charge: limits.refused,
             link_bytes_per_s: None,
             horizons: horizons
                 .map(|(lane, wanted_share)| HorizonLine {
-                    bytes_per_s: limits.horizons.windows() * lane.rate(),
-                    period_s: lane.max() / lane.rate(),
+                    bytes_per_s: as_set(limits.horizons.windows() * lane.rate()),
+                    period_s: as_set(lane.max() / lane.rate()),
                     wanted_share,
-                    steered_to: limits.horizons.windows() * lane.rate(),
+                    steered_to: as_set(limits.horizons.windows() * lane.rate()),
                     achieved_share: None,
                 })
                 .collect(),

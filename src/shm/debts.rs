@@ -193,15 +193,20 @@ impl Debts {
     /// By how much they differ from those before; None: not at all.
     fn put_units(&self, tag: u8, units: Units) -> Option<Units> {
         let kept = &self.services.units[usize::from(tag)];
+        let before: Units = std::array::from_fn(|i| {
+            let before = kept[i].swap(units[i].to_bits(), Relaxed);
+            f64::from_bits(before)
+        });
+        let horizons = 2..2 + HORIZONS;
         let ratios: Units = std::array::from_fn(|i| {
-            let before = f64::from_bits(kept[i].swap(units[i].to_bits(), Relaxed));
-            let ratio = units[i] / before;
+            let ratio = units[i] / before[i];
             // Nothing was there before, or nothing is now, or a stray value.
-            if ratio.is_normal() && ratio > 0.0 {
-                ratio
-            } else {
-                1.0
+            if !ratio.is_normal() || ratio < 0.0 || i >= horizons.end {
+                return 1.0;
             }
+            // What was owed within an hour says nothing of a second.
+            let is_another = horizons.contains(&i) && units[i + HORIZONS] != before[i + HORIZONS];
+            if is_another { 0.0 } else { ratio }
         });
         (ratios != [1.0; UNITS]).then_some(ratios)
     }
@@ -325,11 +330,20 @@ mod tests {
     #[test]
     fn units_that_change_are_told_once() {
         let debts = debts();
-        let units = [2e10, 1e6, 8.0, 0.0, 0.0];
+        let units = [2e10, 1e6, 8.0, 0.0, 0.0, 1e9, 0.0, 0.0];
         assert_eq!(debts.put_units(3, units), None, "the first");
         assert_eq!(debts.put_units(3, units), None);
-        let more = [1e10, 1e6, 0.0, 5.0, f64::NAN];
-        assert_eq!(debts.put_units(3, more), Some([0.5, 1.0, 1.0, 1.0, 1.0]));
+        let more = [1e10, 1e6, 0.0, 5.0, f64::NAN, 0.0, 1e9, 0.0];
+        let mut ratios = [1.0; UNITS];
+        ratios[0] = 0.5;
+        assert_eq!(debts.put_units(3, more), Some(ratios));
         assert_eq!(debts.put_units(4, units), None, "another's");
+        // The same horizon with half the rate, then one of another length.
+        let slower = [2e10, 1e6, 16.0, 0.0, 0.0, 1e9, 0.0, 0.0];
+        ratios[..3].copy_from_slice(&[1.0, 1.0, 2.0]);
+        assert_eq!(debts.put_units(4, slower), Some(ratios));
+        let longer = [2e10, 1e6, 16.0, 0.0, 0.0, 1e12, 0.0, 0.0];
+        ratios[2] = 0.0;
+        assert_eq!(debts.put_units(4, longer), Some(ratios));
     }
 }

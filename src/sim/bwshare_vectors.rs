@@ -67,7 +67,7 @@ fn script(input: &Script) -> Result<Value, Refused> {
         let said = match (word, numbers.as_slice()) {
             (Some("req"), [_]) => json!(account.enter(&limits, latest) == Answer::Pass),
             (Some("sent"), &[_, bytes]) => {
-                account.charge_bytes(&limits, bytes as i64, latest);
+                account.charge_bytes(&limits, bytes as u64, latest);
                 Value::Null
             }
             (Some("retry"), [_]) => json!(limits.answer(&account, latest).retry_after_s()),
@@ -99,7 +99,7 @@ fn horizons(input: &Windows) -> Value {
         latest = latest.max(ns(time));
         let fits = horizons.fits(&account, bytes, latest);
         if fits {
-            horizons.charge(&mut account, bytes as i64, latest);
+            horizons.charge(&mut account, bytes as u64, latest);
         }
         ok.push(fits);
     }

@@ -69,7 +69,7 @@ impl Debtors {
             limits: &limits,
             now_ns: nanoseconds(now),
         };
-        visit.is_moderate(key)
+        visit.as_member(key) == Answer::Pass
     }
 
     /// What he owes, with one more file, as multiples of the maxima: files, bytes.
@@ -89,7 +89,7 @@ impl Debtors {
     }
 
     /// He has been sent so many bytes.
-    pub fn sent(&mut self, address: [u8; 16], bytes: i64, now: Micros) {
+    pub fn sent(&mut self, address: [u8; 16], bytes: u64, now: Micros) {
         let (key, limits) = (key_of(address), self.limits);
         self.stripe(key)
             .charge_bytes(key, &limits, bytes, nanoseconds(now));

@@ -29,7 +29,7 @@ use crate::sqs::page_scheduler::{PERIOD, law};
 const BEGINNING: Micros = Micros::from_secs(1000);
 const SECRET: [u8; 16] = *b"nobody will know";
 /// Bytes of a page.
-const PAGE: i64 = 5000;
+const PAGE: u64 = 5000;
 /// A visitor whose connection broke comes again within so long.
 const RECONNECT: Micros = Micros::from_secs(1);
 

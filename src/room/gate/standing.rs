@@ -32,14 +32,20 @@ impl GateView<'_> {
             .unwrap_or((Standing::Elsewhere, None))
     }
 
-    /// Is it good now, in its prime window, and has nobody used it? `bind`: of its client, as in
-    /// [`Arrival::bind`]. One whose access waits counts: whoever brings it again takes that over.
-    pub fn is_prime(&self, ticket: &Ticket, bind: u32) -> bool {
+    /// How long until it is in its prime window, if nobody has used it; zero: it is. `bind`: of its client,
+    /// as in [`Arrival::bind`]. One whose access waits counts: whoever brings it again takes that over.
+    pub fn until_prime(&self, ticket: &Ticket, bind: u32) -> Option<Micros> {
         match self.standing(ticket, bind) {
-            Standing::Prime => true,
-            Standing::Waits(_) => self.now < ticket.prime_end,
-            _ => false,
+            Standing::Prime => Some(Micros::ZERO),
+            Standing::Waits(_) if self.now < ticket.prime_end => Some(Micros::ZERO),
+            Standing::Early => Some(ticket.start - self.now),
+            _ => None,
         }
+    }
+
+    /// Is it now?
+    pub fn is_prime(&self, ticket: &Ticket, bind: u32) -> bool {
+        self.until_prime(ticket, bind) == Some(Micros::ZERO)
     }
 
     pub(super) fn standing(&self, ticket: &Ticket, bind: u32) -> Standing {

@@ -102,7 +102,7 @@ pub struct Debts {
     /// Files that are asked for as soon as a page is there; they lie in no room.
     pub parts: u32,
     /// Bytes of a page, and of each of its parts.
-    pub bytes: i64,
+    pub bytes: u64,
     /// So many robots ask for the first page,
     pub robots: usize,
     /// each after so long again, whatever it has been told.

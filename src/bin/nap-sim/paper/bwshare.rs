@@ -126,7 +126,7 @@ fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f6
         };
         now += match answer {
             Answer::Pass => {
-                account.charge_bytes(&limits, FILE as i64, now);
+                account.charge_bytes(&limits, FILE as u64, now);
                 (files, bytes) = (files + 1.0, bytes + FILE);
                 taken.push(((now - beginning) as f64 / 1e9, files, bytes));
                 GAP_NS
@@ -157,7 +157,7 @@ fn windows(hours: u64, command: &str) -> Table {
         while now < end {
             now += match horizons.answer(&account, now) {
                 Answer::Pass => {
-                    horizons.charge(&mut account, FILE as i64, now);
+                    horizons.charge(&mut account, FILE as u64, now);
                     taken.push(now);
                     ON_ITS_WAY_NS
                 }
