@@ -133,6 +133,7 @@ typedef struct nap_charge {
     struct progress *progress;       /* what those say; NULL: there are none */
     int begun;                       /* the headers have passed */
     int known;                       /* all of the answer was charged at its start */
+    nap_reserved reserved;           /* bytes charged before they were sent, the last such */
 } nap_charge;
 
 /* An access at the chain's first request, and the ticket page at its own request. */

@@ -276,9 +276,14 @@ typedef struct nap_visit {
     uint32_t status;      /* refused: shim sets, what the page is answered with */
     uint32_t lowered[3];  /* core's own: the horizons' rates as it began, in millionths off */
     uint32_t spare;
-    uint64_t reserved;    /* core's own: bytes charged before they are sent, and from when on they are */
-    uint64_t from_ns[2][4]; /* paid off, of his own debts and his network's: bytes, and each horizon's */
 } nap_visit;
+
+/* Bytes that a client is charged for before they are sent; the shim zeroes how many. */
+typedef struct nap_reserved {
+    uint64_t bytes;
+    uint64_t from_ns[2][4]; /* core's own: from when on they are paid off, of his own debts and his
+                             * network's: bytes, and each horizon's */
+} nap_reserved;
 
 /* Who asked on a connection last, so that he is told from his address once; lives with the
  * connection, zeroed by the shim, the core's own. */
@@ -563,8 +568,8 @@ typedef struct nap_core {
     /* bytes of the answer. now_us: what leave() has returned just now, or 0 */
     void (*bw_bytes)(const nap_visit *v, uint64_t bytes, uint64_t now_us);
     /* the same of bytes that are yet to be sent; of the last ones so many were not */
-    void (*bw_reserve)(nap_visit *v, uint64_t bytes, uint64_t now_us);
-    void (*bw_return)(const nap_visit *v, uint64_t unsent);
+    void (*bw_reserve)(const nap_visit *v, nap_reserved *reserved, uint64_t bytes, uint64_t now_us);
+    void (*bw_return)(const nap_visit *v, const nap_reserved *reserved, uint64_t unsent);
     /* headers of a refusal, then its page */
     void (*bw_refusal)(const nap_visit *v, const nap_request *q);
     void (*bw_page)(const nap_visit *v, const nap_request *q);

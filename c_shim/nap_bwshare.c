@@ -399,12 +399,14 @@ static apr_off_t length_known(const request_rec *r)
 /* early: before they are sent. */
 static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now, int early)
 {
-    if (sent < c->charged)
-        nap_the_core->bw_return(&c->visit, (uint64_t)(c->charged - sent));
-    else if (sent > c->charged && early)
-        nap_the_core->bw_reserve(&c->visit, (uint64_t)(sent - c->charged), now);
-    else if (sent > c->charged)
-        nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
+    int64_t more = sent - c->charged;
+
+    if (more > 0 && !early)
+        nap_the_core->bw_bytes(&c->visit, (uint64_t)more, now);
+    else if (more > 0)
+        nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)more, now);
+    else if (more < 0 && c->reserved.bytes)
+        nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)-more);
     c->charged = sent;
 }
 
@@ -554,7 +556,7 @@ int nap_bwshare_access(request_rec *r)
         return DECLINED;
     h = nap_handle_make(r);
     h->charge = &h->own_charge;
-    memset(h->charge, 0, sizeof *h->charge);
+    memset(h->charge, 0, offsetof(nap_charge, reserved.from_ns));
     h->charge->visit.limits = by->index;
     h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
     nap_address(client, r->useragent_addr);

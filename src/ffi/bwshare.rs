@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 use super::access::until_prime;
 use super::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf,
-    nap_bw_directive, nap_client, nap_request, nap_str, nap_visit,
+    nap_bw_directive, nap_client, nap_request, nap_reserved, nap_str, nap_visit,
 };
 use super::guard::guard;
 use super::pages::{say_type, wall_now, wishes};
@@ -439,9 +439,9 @@ impl Charged<'_> {
     }
 
     /// Of what was reserved so much was not sent.
-    fn give_back(&self, unsent: u64) {
-        let [own, network] = self.v.from_ns.map(|from_ns| Reserved {
-            bytes: self.v.reserved,
+    fn give_back(&self, reserved: &nap_reserved, unsent: u64) {
+        let [own, network] = reserved.from_ns.map(|from_ns| Reserved {
+            bytes: reserved.bytes,
             from_ns,
         });
         self.own(|visit| visit.return_bytes(self.v.key, unsent, &own));
@@ -669,28 +669,37 @@ fn at(now_us: u64) -> u64 {
     }
 }
 
-pub unsafe extern "C" fn bw_reserve(v: *mut nap_visit, bytes: u64, now_us: u64) {
+pub unsafe extern "C" fn bw_reserve(
+    v: *const nap_visit,
+    reserved: *mut nap_reserved,
+    bytes: u64,
+    now_us: u64,
+) {
     guard((), || {
-        // SAFETY: nap.h's promise.
-        let Some(v) = (unsafe { v.as_mut() }) else {
+        // SAFETY: nap.h's promises.
+        let (v, reserved) = unsafe { (v.as_ref(), reserved.as_mut()) };
+        let (Some(charged), Some(reserved)) = (v.and_then(Charged::of), reserved) else {
             return;
         };
-        let reserved = Charged::of(v).map(|charged| {
-            let now_ns = at(now_us);
-            Charged { now_ns, ..charged }.reserve(bytes)
-        });
-        if let Some(reserved) = reserved {
-            v.reserved = bytes;
-            v.from_ns = reserved.map(|reserved| reserved.from_ns);
-        }
+        let now_ns = at(now_us);
+        let both = Charged { now_ns, ..charged }.reserve(bytes);
+        *reserved = nap_reserved {
+            bytes,
+            from_ns: both.map(|reserved| reserved.from_ns),
+        };
     });
 }
 
-pub unsafe extern "C" fn bw_return(v: *const nap_visit, unsent: u64) {
+pub unsafe extern "C" fn bw_return(
+    v: *const nap_visit,
+    reserved: *const nap_reserved,
+    unsent: u64,
+) {
     guard((), || {
-        // SAFETY: nap.h's promise.
-        if let Some(charged) = unsafe { v.as_ref() }.and_then(Charged::of) {
-            charged.give_back(unsent);
+        // SAFETY: nap.h's promises; the shim asks only where bw_reserve has written.
+        let (v, reserved) = unsafe { (v.as_ref(), reserved.as_ref()) };
+        if let (Some(charged), Some(reserved)) = (v.and_then(Charged::of), reserved) {
+            charged.give_back(reserved, unsent);
         }
     });
 }

@@ -518,12 +518,10 @@ pub struct nap_visit {
     pub status: u32,
     pub lowered: [u32; 3usize],
     pub spare: u32,
-    pub reserved: u64,
-    pub from_ns: [[u64; 4usize]; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 128usize];
+    ["Size of nap_visit"][::std::mem::size_of::<nap_visit>() - 56usize];
     ["Alignment of nap_visit"][::std::mem::align_of::<nap_visit>() - 8usize];
     ["Offset of field: nap_visit::limits"][::std::mem::offset_of!(nap_visit, limits) - 0usize];
     ["Offset of field: nap_visit::flags"][::std::mem::offset_of!(nap_visit, flags) - 4usize];
@@ -534,8 +532,20 @@ const _: () = {
     ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
     ["Offset of field: nap_visit::lowered"][::std::mem::offset_of!(nap_visit, lowered) - 40usize];
     ["Offset of field: nap_visit::spare"][::std::mem::offset_of!(nap_visit, spare) - 52usize];
-    ["Offset of field: nap_visit::reserved"][::std::mem::offset_of!(nap_visit, reserved) - 56usize];
-    ["Offset of field: nap_visit::from_ns"][::std::mem::offset_of!(nap_visit, from_ns) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_reserved {
+    pub bytes: u64,
+    pub from_ns: [[u64; 4usize]; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 72usize];
+    ["Alignment of nap_reserved"][::std::mem::align_of::<nap_reserved>() - 8usize];
+    ["Offset of field: nap_reserved::bytes"][::std::mem::offset_of!(nap_reserved, bytes) - 0usize];
+    ["Offset of field: nap_reserved::from_ns"]
+        [::std::mem::offset_of!(nap_reserved, from_ns) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1096,9 +1106,17 @@ pub struct nap_core {
     >,
     pub bw_bytes:
         ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, bytes: u64, now_us: u64)>,
-    pub bw_reserve:
-        ::std::option::Option<unsafe extern "C" fn(v: *mut nap_visit, bytes: u64, now_us: u64)>,
-    pub bw_return: ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, unsent: u64)>,
+    pub bw_reserve: ::std::option::Option<
+        unsafe extern "C" fn(
+            v: *const nap_visit,
+            reserved: *mut nap_reserved,
+            bytes: u64,
+            now_us: u64,
+        ),
+    >,
+    pub bw_return: ::std::option::Option<
+        unsafe extern "C" fn(v: *const nap_visit, reserved: *const nap_reserved, unsent: u64),
+    >,
     pub bw_refusal:
         ::std::option::Option<unsafe extern "C" fn(v: *const nap_visit, q: *const nap_request)>,
     pub bw_page:
