@@ -405,6 +405,15 @@ static int enter(request_rec *r, nap_handle *h)
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
+/* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
+ * the room's, whoever makes it. */
+static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
+{
+    if (h->gone)
+        return DONE;
+    return h->entered && h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
+}
+
 /* Whether r enters, and as what; early: before its handler is known. */
 static int admit(request_rec *r, const nap_dir *dir, int early)
 {
@@ -413,10 +422,8 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (never(r))
         return DECLINED;
     h = nap_handle_make(nap_first(r));
-    if (h->in_debt)     /* what he is told is none of the room's, whoever makes it */
-        return DECLINED;
-    if (h->entered)     /* refused or gone, and `Satisfy Any` thought nothing of it: once more */
-        return h->gone ? DONE : h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
+    if (h->entered | h->in_debt)
+        return again(r, h);
     if (!h->room) {
         h->room = dir->room;
         h->named = r;

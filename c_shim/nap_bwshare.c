@@ -396,17 +396,18 @@ static apr_off_t length_known(const request_rec *r)
     return *length ? -1 : n;
 }
 
-/* early: before they are sent. */
-static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now, int early)
+static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
-    int64_t more = sent - c->charged;
+    if (sent > c->charged)
+        nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
+    c->charged = sent;
+}
 
-    if (more > 0 && !early)
-        nap_the_core->bw_bytes(&c->visit, (uint64_t)more, now);
-    else if (more > 0)
-        nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)more, now);
-    else if (more < 0 && c->reserved.bytes)
-        nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)-more);
+/* The same before they are sent. */
+static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
+{
+    if (sent > c->charged)
+        nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
@@ -443,10 +444,13 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
         return !h->charged;
     if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
         c->known = 1;
-        charge_up_to(c, c->headers + h->sent - length + left, now, 1);
+        reserve_up_to(c, c->headers + h->sent - length + left, now);
     }
     else if (ends || !c->known) {
-        charge_up_to(c, c->headers + h->sent, now, length > PIECE);
+        if (length > PIECE)
+            reserve_up_to(c, c->headers + h->sent, now);
+        else
+            charge_up_to(c, c->headers + h->sent, now);
     }
     if (ends && !c->progress)
         h->charged = 0;
@@ -464,7 +468,10 @@ void nap_bwshare_settle(nap_handle *h)
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
-    charge_up_to(c, sent, 0, 0);
+    if (sent < c->charged && c->reserved.bytes)
+        nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
+    else
+        charge_up_to(c, sent, 0);
 }
 
 static apr_status_t settle_late(void *data)

@@ -106,8 +106,8 @@ impl Visit<'_> {
         let charged = (self.stripe).bytes_quickly(key, self.limits, bytes, self.now_ns);
         if charged {
             let counts = &mut self.stripe.counts;
-            counts.bytes = counts.bytes.saturating_add(bytes);
-            row.bytes = row.bytes.saturating_add(bytes);
+            counts.bytes = counts.bytes.wrapping_add(bytes);
+            row.bytes = row.bytes.wrapping_add(bytes);
             row.over_ns = 0;
         }
         charged
@@ -188,7 +188,7 @@ impl Visit<'_> {
         let answer = self
             .stripe
             .charge_bytes(key, self.limits, bytes, self.now_ns);
-        self.note_bytes(key, &answer, |sent| sent.saturating_add(bytes));
+        self.note_bytes(key, &answer, |sent| sent.wrapping_add(bytes));
     }
 
     /// He is charged for so many bytes that are yet to be sent.
