@@ -279,8 +279,8 @@ static int64_t piece_behind(int64_t before)
 
 typedef struct mark {
     struct progress *of;
-    struct mark *next;              /* the one behind it, or NULL */
     int64_t length;                 /* of what lies before it */
+    int64_t next;                   /* from it to the one behind it; 0: there is none yet */
 } mark;
 
 /* httpd is done with all that lies before: sent, or given up with the connection. */
@@ -290,7 +290,7 @@ static void mark_passed(void *data)
 
     if (!m->of->c->aborted) {
         m->of->sent += m->length;
-        m->of->next = m->next ? m->next->length : 0;
+        m->of->next = m->next;
     }
     if (m->of->last == m)
         m->of->last = NULL;
@@ -317,10 +317,10 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
     mark *m = apr_bucket_alloc(sizeof *m, last->list);
 
     m->of = of;
-    m->next = NULL;
     m->length = length;
+    m->next = 0;
     if (of->last)
-        of->last->next = m;
+        of->last->next = length;
     else
         of->next = length;
     of->last = m;

@@ -380,7 +380,7 @@ fn mod_proxy_s_own_rules_hold() {
 
 #[test]
 fn what_was_learnt_is_kept_over_a_graceful_restart() {
-    let backends = Backend::all(&[20_000, 400_000, 20_000, 20_000]);
+    let backends = Backend::all(&[4_000, 400_000, 4_000, 4_000]);
     let mut httpd = server(&backends, "ProxySet lbmethod=nap").start();
     crowd(&httpd, 40, "/work?size=1000");
     httpd.graceful();
