@@ -17,8 +17,9 @@
 //!     [only=SQS,..] [priority=progress] [seed=1]
 //! ```
 //!
-//! `priority=` is SQS's NapPriority. `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
-//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax. Some minutes:
+//! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
+//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax, `priority=` its NapPriority. Some
+//! minutes:
 //! `clients=10,40 sessions=1 static=16 maxconn=8`.
 
 #[allow(dead_code, reason = "the board is another bench's")]

@@ -11,6 +11,7 @@
 //! | [`page`] | a gate as a page of its room |
 //! | `pacing` | limits that find themselves, and the places that are left |
 //! | [`stay`], [`starts`] | rooms with sessions: members and starters; when the next may start |
+//! | `session_pace` | the once-a-second work of rooms with sessions |
 //! | `beginning` | a session that has its turn and has not run |
 //! | [`terms`] | settings in force |
 //! | [`control`] | what is set by hand |
@@ -35,6 +36,7 @@ pub mod page;
 pub mod permits;
 pub mod places;
 pub mod recent;
+mod session_pace;
 pub mod starts;
 pub mod stay;
 pub mod terms;
