@@ -611,13 +611,17 @@ unsafe fn excuse(v: &mut nap_visit, q: &nap_request, room: u32) -> bool {
     // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
     // SAFETY: nap.h: q's strings are live for the call.
     let held = |own| unsafe { until_prime(q, process, setup, own) };
-    let tickets = || rooms().filter(|_| room != NAP_NONE).filter_map(held);
+    let ticket = || rooms().filter(|_| room != NAP_NONE).filter_map(held).min();
     // SAFETY: as above.
     let member = |own| unsafe { is_member(q, process, own) };
-    let as_member = charged.as_member();
-    let excused = v.flags & NAP_BW_EXCUSED != 0
+    let always = v.flags & NAP_BW_EXCUSED != 0;
+    let (ticket, as_member) = match always {
+        true => (None, None),
+        false => (ticket(), charged.as_member()),
+    };
+    let excused = always
         || is_excused(
-            || tickets().any(|left| left == Micros::ZERO),
+            || ticket == Some(Micros::ZERO),
             || as_member == Some(Answer::Pass),
             || rooms().any(member),
         );
@@ -634,7 +638,7 @@ unsafe fn excuse(v: &mut nap_visit, q: &nap_request, room: u32) -> bool {
     {
         wait_us = wait_us.min(wait_ns.div_ceil(1000));
     }
-    if let Some(left) = tickets().min() {
+    if let Some(left) = ticket {
         wait_us = wait_us.min(left.0);
     }
     v.wait_us = wait_us;
