@@ -133,6 +133,7 @@ typedef struct nap_charge {
     struct progress *progress;       /* what those say; NULL: there are none */
     int begun;                       /* the headers have passed */
     int known;                       /* all of the answer was charged at its start */
+    int pieces;                      /* what passes goes on piece by piece */
     nap_reserved reserved;           /* bytes charged before they were sent, the last such */
 } nap_charge;
 
@@ -270,6 +271,7 @@ void nap_session_register(void);
 /* nap_call.c */
 void nap_call_begin(void);
 void nap_call_hook(void);
+void nap_call_start(void);
 
 /* nap_form.c */
 void nap_form_note(request_rec *r, nap_handle *h);
@@ -291,6 +293,7 @@ int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
 int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
+apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
 int nap_bwshare_access(request_rec *r);
 int nap_bwshare_status(const nap_handle *h);
 void nap_bwshare_settle(nap_handle *h);

@@ -525,8 +525,9 @@ typedef struct nap_core {
     /* where the holder of the ticket that q brings stands, asked so long ago; in how many
      * microseconds he is to ask again, -1: not any more, or he is to come now */
     int64_t (*status)(const nap_request *q, uint64_t took_us);
-    /* 1: a ticket of some room's is out */
-    int (*tickets_out)(void);
+    /* a child: where it is counted how many tickets are out, a word for each that sells any, behind
+     * the last of them NULL; to be read with every request as long as the process lives */
+    const uint32_t *const *(*tickets_out)(void);
     /* q is about to be answered: tells him who is to come now with his ticket */
     void (*call)(const nap_request *q);
     /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */

@@ -590,6 +590,27 @@ static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_b
                                                  : ap_pass_brigade(f->next, bb);
 }
 
+/* A stream of HTTP/2 takes a file whole and sends it long after the request is over. Given piece by
+ * piece it takes no more than its client reads, and what was sent is known when he breaks off. */
+static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h,
+                                           apr_off_t before)
+{
+    apr_bucket_brigade *rest = apr_brigade_create(f->c->pool, f->c->bucket_alloc);
+    apr_status_t rv;
+
+    h->sent = before;
+    do {
+        apr_off_t piece = nap_bwshare_cut(bb, rest);
+
+        h->sent += piece;       /* what is under way when it is broken off counts as sent */
+        rv = ap_pass_brigade(f->next, bb);
+        apr_brigade_cleanup(bb);
+        APR_BRIGADE_CONCAT(bb, rest);
+    } while (rv == APR_SUCCESS && !APR_BRIGADE_EMPTY(bb));
+    apr_brigade_destroy(rest);
+    return rv;
+}
+
 /* The same of an answer that its client is charged for, with a permit or without. */
 static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
 {
@@ -601,6 +622,8 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
 
     if (nap_bwshare_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
+    if (h->charge->pieces)
+        return pass_pieces(f, bb, h, before);
     return last ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
 }
 

@@ -334,14 +334,17 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
     APR_BUCKET_INSERT_AFTER(last, b);
 }
 
-/* HTTP/2 carries its buckets to another connection and leaves such ones behind. */
+/* HTTP/2 carries its buckets to another connection and leaves such ones behind: there the pieces are
+ * passed one by one (pass_pieces in nap_access.c). */
 static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb)
 {
     int64_t piece = 0, most = piece_behind(c->marked);
     apr_bucket *last = NULL;
 
-    if (conn->master)
+    if (conn->master) {
+        c->pieces = 1;
         return;
+    }
     if (!c->progress) {
         c->progress = apr_pcalloc(conn->pool, sizeof *c->progress);
         c->progress->c = conn;
@@ -365,6 +368,27 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
     if (piece)
         mark_behind(last, c->progress, piece);
     c->marked += piece;
+}
+
+/* Leaves a piece in bb, with what goes with it; the rest goes to `rest`, which is empty. Returns its
+ * length in bytes: of what is not known, 0. */
+apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest)
+{
+    apr_off_t piece = 0;
+
+    for (apr_bucket *b = APR_BRIGADE_FIRST(bb); b != APR_BRIGADE_SENTINEL(bb);
+         b = APR_BUCKET_NEXT(b)) {
+        if (b->length == (apr_size_t)-1 || b->length == 0)
+            continue;
+        if (piece >= PIECE) {
+            apr_brigade_split_ex(bb, b, rest);
+            break;
+        }
+        if (b->length > (apr_size_t)(PIECE - piece))
+            apr_bucket_split(b, PIECE - piece);    /* where it cannot be, it goes whole */
+        piece += b->length;
+    }
+    return piece;
 }
 
 /* HTTP/2 packs the headers behind us: what they would be without that. */
@@ -452,7 +476,7 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
         else
             charge_up_to(c, c->headers + h->sent, now);
     }
-    if (ends && !c->progress)
+    if (ends && !c->progress && !c->pieces)
         h->charged = 0;
     return ends;
 }

@@ -9,6 +9,9 @@
  */
 #include "mod_nap.h"
 
+static const uint32_t *const nowhere;
+static const uint32_t *const *counts = &nowhere;
+
 static int hooked;
 
 /* A cookie of ours, by part of its name: the core looks closer. */
@@ -44,15 +47,30 @@ static int is_status(const request_rec *r)
            (r->handler && !strcmp(r->handler, "nap-status"));
 }
 
+static int tickets_out(void)
+{
+    for (const uint32_t *const *count = counts; *count; count++) {
+        if (__atomic_load_n(*count, __ATOMIC_RELAXED))
+            return 1;
+    }
+    return 0;
+}
+
 static void call(request_rec *r)
 {
     const char *cookie;
 
-    if (r->main || !nap_the_core || !nap_the_core->tickets_out())
+    if (!tickets_out() || r->main)
         return;
     cookie = apr_table_get(r->headers_in, "Cookie");
     if (((cookie && is_in(cookie)) || apr_table_get(r->headers_in, "Nap-Ticket")) && !is_status(r))
         tell(r);
+}
+
+/* A child: whoever sells tickets is known. */
+void nap_call_start(void)
+{
+    counts = nap_the_core->tickets_out();
 }
 
 /* Once per reading of the configuration: httpd takes all hooks away before it reads the next. */

@@ -311,6 +311,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
     ap_mpm_query(AP_MPMQ_GENERATION, &nap_the_site->generation);
     nap_the_site->pid_file = pid_file_seen(pchild);
     nap_the_core->child_init(getpid());
+    nap_call_start();
 }
 
 /* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at

@@ -303,3 +303,32 @@ fn streams_of_one_connection_get_exactly_the_maximum() {
         info(&httpd)["bytes"].as_u64().expect("a number") > 7000 + 10 * 50
     });
 }
+
+/// Most browsers fetch a film by streams that they break off, one for each place it is looked at from.
+#[test]
+fn a_stream_that_is_broken_off_is_charged_as_far_as_it_came() {
+    const HUGE: u64 = 1 << 30;
+    let httpd = Httpd::builder()
+        .nap()
+        .modules(&["http2"])
+        .config(
+            "Protocols h2c http/1.1\nBwShareFiles 100 0.0001\nBwShareBytes 10G 1K\n\
+             <Location /film.bin>\nBwShare On\n</Location>\n\
+             <Location /bwshare-info>\nSetHandler bwshare-info\n</Location>",
+        )
+        .start();
+    let file = std::fs::File::create(httpd.root().join("htdocs/film.bin"));
+    file.and_then(|file| file.set_len(HUGE)).expect("a hole");
+    let charged = || info(&httpd)["bytes"].as_u64().expect("a number");
+    let connection = Http2::open(&httpd);
+    for places in 1..=3 {
+        let stream = connection.ask_unread("/film.bin");
+        wait_until("all of it is charged while it is sent", PATIENCE, || {
+            charged() >= HUGE
+        });
+        drop(stream);
+        wait_until("it is over", PATIENCE, || charged() < HUGE);
+        // A window of the client's, two megabytes at most, and what is under way behind it.
+        assert!((1..places * (4 << 20)).contains(&charged()), "{}", charged());
+    }
+}

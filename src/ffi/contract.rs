@@ -1042,7 +1042,7 @@ pub struct nap_core {
     >,
     pub status:
         ::std::option::Option<unsafe extern "C" fn(q: *const nap_request, took_us: u64) -> i64>,
-    pub tickets_out: ::std::option::Option<unsafe extern "C" fn() -> ::std::os::raw::c_int>,
+    pub tickets_out: ::std::option::Option<unsafe extern "C" fn() -> *const *const u32>,
     pub call: ::std::option::Option<unsafe extern "C" fn(q: *const nap_request)>,
     pub reason_name: ::std::option::Option<unsafe extern "C" fn(a: *const nap_access) -> nap_str>,
     pub ticket_id: ::std::option::Option<

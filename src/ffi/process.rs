@@ -34,8 +34,9 @@ pub struct Process {
 pub struct Setup {
     /// Rooms and their pages, by the index the shim was told.
     pub rooms: Vec<RoomSetup>,
-    /// The gates that sell tickets, each once: asked with every request whether any are out.
-    pub sellers: Vec<&'static Permits>,
+    /// Where it is counted how many tickets are out, of each gate that sells any, and None behind them:
+    /// read with every request.
+    pub tickets_out: Vec<Option<&'static AtomicU32>>,
     /// Keys of ticket signatures.
     pub keys: Keys,
     /// Ticket pages of the administrator's own, by the number the shim was told.

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::contract::{
@@ -27,7 +28,7 @@ use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
 use crate::room::children::Workers;
 use crate::room::naming::{Entered, LOBBY, LetGo};
-use crate::room::permits::{PERMITS, Permits};
+use crate::room::permits::PERMITS;
 use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
 use crate::shm::segment::{Dims, Segment};
@@ -717,9 +718,9 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
-        let sellers = sellers(&draft.rooms);
+        let tickets_out = tickets_out(&draft.rooms);
         process::put_in_force(Setup {
-            sellers,
+            tickets_out,
             rooms: draft.rooms,
             keys,
             pages: draft.pages,
@@ -729,13 +730,14 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
     });
 }
 
-/// Who sells tickets. Where there are sessions no page does.
-fn sellers(rooms: &[RoomSetup]) -> Vec<&'static Permits> {
+/// Where who sells tickets counts those that are out, and None. Where there are sessions no page does.
+fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static AtomicU32>> {
     let in_sessions = |page: &RoomSetup| rooms.get(page.room).is_some_and(|r| r.sessions.is_some());
     let selling = rooms
         .iter()
         .filter(|room| !room.conf.is_page() || !in_sessions(room));
-    selling.map(|room| room.seller().1).collect()
+    let counts = selling.map(|room| Some(room.seller().1.tickets_out()));
+    counts.chain([None]).collect()
 }
 
 /// Session gates, once all pages are in the tables.

@@ -4,7 +4,7 @@
 //! when they are to ask again. The lock is for those who may be called, or whose time has come.
 //! Who brings a ticket with any other request is told too when he is to come ([`call`]).
 
-use std::ffi::c_int;
+use std::sync::atomic::AtomicU32;
 
 use super::access::{brought, client_hash};
 use super::contract::nap_request;
@@ -50,11 +50,13 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
     })
 }
 
-pub unsafe extern "C" fn tickets_out() -> c_int {
-    guard(1, || {
-        let sellers = process::setup().map_or(&[][..], |setup| &setup.sellers);
-        c_int::from(sellers.iter().any(|gate| gate.outstanding() != 0))
+pub unsafe extern "C" fn tickets_out() -> *const *const u32 {
+    static NOWHERE: [Option<&AtomicU32>; 1] = [None];
+    guard(NOWHERE.as_ptr(), || {
+        process::setup().map_or(NOWHERE.as_ptr(), |setup| setup.tickets_out.as_ptr())
     })
+    // None is NULL, and an atomic integer lies as its integer.
+    .cast()
 }
 
 pub unsafe extern "C" fn call(q: *const nap_request) {

@@ -74,6 +74,11 @@ impl Permits {
         self.outstanding.load(Relaxed)
     }
 
+    /// The same, for who looks often.
+    pub fn tickets_out(&self) -> &AtomicU32 {
+        &self.outstanding
+    }
+
     /// Under the lock: tell the lock-free side how many wait.
     pub fn set_waiting(&self, n: u32) {
         self.waiting.store(n, SeqCst);

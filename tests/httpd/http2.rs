@@ -13,7 +13,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection, on a thread of its own; closed when this goes.
 pub struct Http2 {
-    requests: mpsc::UnboundedSender<(String, String, oneshot::Sender<Answer>)>,
+    requests: mpsc::UnboundedSender<Asked>,
+}
+
+struct Asked {
+    path: String,
+    cookie: String,
+    /// The body stays where it is.
+    unread: bool,
+    reply: oneshot::Sender<Answer>,
 }
 
 /// A request under way; dropped, its stream is reset and the connection lives on.
@@ -21,7 +29,7 @@ pub struct Stream(oneshot::Receiver<Answer>);
 
 impl Http2 {
     pub fn open(httpd: &Httpd) -> Http2 {
-        let (requests, mut asked) = mpsc::unbounded_channel::<(_, _, oneshot::Sender<_>)>();
+        let (requests, mut asked) = mpsc::unbounded_channel::<Asked>();
         let port = httpd.port();
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -30,8 +38,8 @@ impl Http2 {
                 .expect("a runtime");
             runtime.block_on(async {
                 let sender = connect(port).await;
-                while let Some((path, cookie, reply)) = asked.recv().await {
-                    tokio::spawn(run(sender.clone(), port, path, cookie, reply));
+                while let Some(asked) = asked.recv().await {
+                    tokio::spawn(run(sender.clone(), port, asked));
                 }
             });
         });
@@ -45,9 +53,22 @@ impl Http2 {
 
     /// The same with this cookie.
     pub fn ask_with(&self, path: &str, cookie: &str) -> Stream {
+        self.send(path, cookie, false)
+    }
+
+    /// The same, and nothing of the answer's body is read: no more comes than the stream's window takes.
+    pub fn ask_unread(&self, path: &str) -> Stream {
+        self.send(path, "", true)
+    }
+
+    fn send(&self, path: &str, cookie: &str, unread: bool) -> Stream {
         let (reply, answer) = oneshot::channel();
-        let asked = (path.to_string(), cookie.to_string(), reply);
-        let sent = self.requests.send(asked);
+        let sent = self.requests.send(Asked {
+            path: path.to_string(),
+            cookie: cookie.to_string(),
+            unread,
+            reply,
+        });
         sent.expect("the connection is open");
         Stream(answer)
     }
@@ -74,13 +95,13 @@ async fn connect(port: u16) -> SendRequest<Empty<Bytes>> {
     sender
 }
 
-async fn run(
-    mut sender: SendRequest<Empty<Bytes>>,
-    port: u16,
-    path: String,
-    cookie: String,
-    mut reply: oneshot::Sender<Answer>,
-) {
+async fn run(mut sender: SendRequest<Empty<Bytes>>, port: u16, asked: Asked) {
+    let Asked {
+        path,
+        cookie,
+        unread,
+        mut reply,
+    } = asked;
     let answer = async {
         let mut request = hyper::Request::get(format!("http://127.0.0.1:{port}{path}"));
         if !cookie.is_empty() {
@@ -88,6 +109,9 @@ async fn run(
         }
         let request = request.body(Empty::new()).expect("a well-formed request");
         let (head, body) = sender.send_request(request).await.ok()?.into_parts();
+        if unread {
+            std::future::pending::<()>().await;
+        }
         let headers = head.headers.iter();
         Some(Answer {
             status: head.status.as_u16(),
