@@ -162,6 +162,7 @@ typedef struct nap_handle {
     unsigned detached : 1;           /* its permit is back, its worker still busy */
     unsigned charged : 1;            /* its client is, and for its bytes as they pass */
     unsigned in_debt : 1;            /* refused for its client's debts */
+    unsigned owed : 1;               /* the same, or it would have been: a log note says for which */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
     nap_access access;               /* cleared up to its ticket's first word, as what follows is not */

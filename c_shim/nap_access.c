@@ -707,6 +707,9 @@ static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
         end(h);
     if (h->noted)
         notes(r, h);
+    if (h->owed && nap_last(r) != r)    /* a refusal's page is a redirect away */
+        apr_table_setn(((request_rec *)nap_last(r))->notes, "bwshare",
+                       apr_table_get(r->notes, "bwshare"));
     return DECLINED;
 }
 
@@ -715,5 +718,5 @@ int nap_access_end(request_rec *r)
 {
     nap_handle *h = nap_handle_at(r);
 
-    return h && (h->holds || h->noted || h->charged) ? end_told(r, h) : DECLINED;
+    return h && (h->holds || h->noted || h->charged || h->owed) ? end_told(r, h) : DECLINED;
 }

@@ -555,6 +555,7 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
                                      ? (uint32_t)room->index : NAP_NONE);
     if (passes && v->key)
         return 1;
+    h->owed = 1;
     why = nap_the_core->bw_debt_name(v);
     apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
     return passes;

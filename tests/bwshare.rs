@@ -9,6 +9,7 @@ mod httpd;
 use httpd::{Answer, Builder, Httpd, for_each_mpm};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const LIMITS: &str = "BwShareFiles 12 0.0001\nBwShareBytes 100M 1";
@@ -447,8 +448,94 @@ fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
     assert!((1_200..=1_250).contains(&wait), "who owes nothing: {wait}");
     let text = get(&httpd, "2001:db8:7:62::1", "/mine").text();
     assert!(!text.contains("need not wait"), "{text}");
+    assert!(text.contains("network that your address"), "{text}");
     let row = trace(&httpd, "2001:db8:7:5::/64");
-    assert_eq!(row["over_limit"], true, "{row}");
+    assert_eq!(
+        (&row["over_limit"], &row["reason"]),
+        (&true.into(), &"network".into()),
+        "{row}"
+    );
+}
+
+/// The note's words let one file more through than its formula, and a refused request may be charged too.
+#[test]
+fn the_rule_and_who_a_client_is_hold_by_virtual_host() {
+    let host = |name: &str, lines: &str| {
+        format!(
+            "<VirtualHost *>\nServerName {name}\nDocumentRoot {{root}}/htdocs\n{lines}\n</VirtualHost>"
+        )
+    };
+    let hosts = [
+        host("localhost", ""),
+        host("literal", "BwShareRule literal"),
+        host("charging", "BwShareRule exact refused=0.5"),
+        host("wide", "BwShareClient 24 56"),
+        host(
+            "shown",
+            "BwShareStatus 200\nErrorDocument 429 \"our own words\"",
+        ),
+    ];
+    let httpd = site("BwShareFiles 3 0.001")
+        .config(&hosts.join("\n"))
+        .start();
+    let ask = |host: &str, client: &str| {
+        let head = [("X-Forwarded-For", client), ("Host", host)];
+        httpd.request("GET", "/page.html", &head, b"")
+    };
+    let passed = |host: &str, client: &str| {
+        let all = (0..6).filter(|_| ask(host, client).status == 200);
+        all.count()
+    };
+    assert_eq!(passed("localhost", "192.0.2.1"), 3);
+    assert_eq!(passed("literal", "192.0.2.1"), 4, "one file more");
+    // A refusal is charged up to the maximum: what time has paid off since is owed again.
+    assert_eq!(passed("charging", "192.0.2.1"), 3);
+    std::thread::sleep(Duration::from_millis(2100));
+    assert!(retry_after(&ask("localhost", "192.0.2.1")) <= 998);
+    assert_eq!(retry_after(&ask("charging", "192.0.2.1")), 1000);
+    assert_eq!(passed("wide", "192.0.2.1"), 3);
+    assert_eq!(passed("wide", "192.0.2.200"), 0, "of the same /24");
+    assert_eq!(passed("wide", "192.0.3.1"), 3, "of another");
+    assert_eq!(passed("wide", "2001:db8:7:ff00::1"), 3);
+    assert_eq!(passed("wide", "2001:db8:7:ff99::1"), 0, "of the same /56");
+    assert_eq!(trace(&httpd, "192.0.2.0/24")["refused"], 9);
+    // An ErrorDocument of the site's own is what is shown, and its status what it always has.
+    (0..3).for_each(|_| assert_eq!(ask("shown", "192.0.2.9").status, 200));
+    let own = ask("shown", "192.0.2.9");
+    assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
+    assert!(retry_after(&own) > 900);
+}
+
+/// Two hosts may have one name, at addresses of their own: what is owed to one is not owed to the other.
+#[test]
+fn hosts_of_one_name_have_debts_of_their_own_which_outlive_a_restart() {
+    let host = |address: &str, files: u32| {
+        format!(
+            "<VirtualHost {address}:{{port}}>\nServerName twin\nDocumentRoot {{root}}/htdocs\n\
+             BwShareFiles {files} 0.0001\n</VirtualHost>\n"
+        )
+    };
+    let hosts = host("127.0.0.1", 3) + &host("127.0.0.2", 5);
+    let mut httpd = site("NapStateFile {root}/state\nListen 127.0.0.2:{port}")
+        .config(&hosts)
+        .start();
+    let passed = |httpd: &Httpd, address: &str| {
+        let status = || {
+            let mut stream = TcpStream::connect((address, httpd.port())).expect("httpd listens");
+            let request = "GET /page.html HTTP/1.0\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+            stream.write_all(request.as_bytes()).expect("sent");
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).expect("an answer");
+            answer.split(' ').nth(1).expect("a status").to_string()
+        };
+        (0..4).filter(|_| status() == "200").count()
+    };
+    assert_eq!(passed(&httpd, "127.0.0.1"), 3);
+    assert_eq!(passed(&httpd, "127.0.0.2"), 4);
+    httpd.stop();
+    httpd.start_again();
+    assert_eq!(passed(&httpd, "127.0.0.1"), 0);
+    assert_eq!(passed(&httpd, "127.0.0.2"), 1);
 }
 
 /// A client over its own limit whose network has to wait longer is told the longer wait.
@@ -529,6 +616,82 @@ fn debts_are_the_same_amount_when_the_limits_change() {
     assert_eq!(passes(&httpd, 11), 10, "40 of 50 are");
 }
 
+/// Of a download that is broken off what was not sent is given back, at the rate that holds by then.
+#[test]
+fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
+    const HUGE: usize = 48 << 20;
+    let with = |limits: &str| {
+        format!(
+            "BwShareFiles 100 0.0001\n{limits}\n<Location /huge.bin>\nBwShare On\n</Location>\n\
+             <Location /bwshare-trace>\nSetHandler bwshare-trace\n</Location>"
+        )
+    };
+    for (before, after) in [("1M", "1K"), ("1K", "1M")] {
+        let mut httpd = Httpd::builder()
+            .nap()
+            .file("htdocs/huge.bin", vec![b'x'; HUGE])
+            .config(&with(&format!("BwShareBytes 1G {before}")))
+            .start();
+        // Another debt, which is not to be wiped out.
+        assert_eq!(httpd.get("/huge.bin").body.len(), HUGE);
+        let mut stream = httpd.connect();
+        stream
+            .write_all(b"GET /huge.bin HTTP/1.0\r\n\r\n")
+            .expect("sent");
+        stream.read_exact(&mut [0; 300_000]).expect("its beginning");
+        httpd.reconfigure(&with(&format!("BwShareBytes 1G {after}")));
+        httpd.graceful();
+        let debt = |httpd: &Httpd| trace(httpd, "127.0.0.1")["byte_debt"].as_f64();
+        let begun = Instant::now();
+        let whole = debt(&httpd).expect("a number");
+        assert!(whole > 1.5 * HUGE as f64, "{whole}");
+        drop(stream);
+        httpd::wait_until("it is over", Duration::from_secs(20), || {
+            debt(&httpd).is_some_and(|debt| debt < 1.5 * HUGE as f64)
+        });
+        // What is paid off by the second meanwhile, at the higher of the rates.
+        let paid = 1e6 * (begun.elapsed().as_secs_f64() + 10.0);
+        let left = debt(&httpd).expect("a number");
+        assert!(left > HUGE as f64 - paid, "{before} to {after}: {left}");
+        httpd.stop();
+    }
+}
+
+/// An administrator who looks for refusals in his log finds them, however they were answered.
+#[test]
+fn the_log_says_for_which_debt_a_request_was_refused() {
+    let httpd = site(
+        "BwShareFiles 1 0.0001\nAlias /dry {root}/htdocs\n\
+         <Location /dry>\nBwShare DryRun\n</Location>\n\
+         <Location /own>\nErrorDocument 429 \"our own words\"\n</Location>\n\
+         <Location /made>\nErrorDocument 429 /cgi-bin/slowly\n</Location>",
+    )
+    .access_log_format("%U %>s %{bwshare}n")
+    .start();
+    for path in [
+        "/page.html",
+        "/page.html",
+        "/own",
+        "/made",
+        "/dry/page.html",
+    ] {
+        get(&httpd, "192.0.2.1", path);
+    }
+    let log = httpd.access_log();
+    let said: Vec<&str> = log
+        .lines()
+        .filter(|line| !line.starts_with("/bwshare"))
+        .collect();
+    let expected = [
+        "/page.html 200 -",
+        "/page.html 429 files",
+        "/own 429 files",
+        "/made 429 files",
+        "/dry/page.html 200 files",
+    ];
+    assert_eq!(said, expected, "{log}");
+}
+
 #[test]
 fn the_trace_shows_who_is_red() {
     let httpd = site(LIMITS).start();
@@ -537,7 +700,7 @@ fn the_trace_shows_who_is_red() {
     let html = httpd.get("/bwshare-trace/").text();
     assert_eq!(html.matches("class=\"red\"").count(), 1, "{html}");
     assert!(
-        html.contains("over the limit") && html.contains("192.0.2.2"),
+        html.contains("over the limit: files") && html.contains("192.0.2.2"),
         "{html}"
     );
     let row = trace(&httpd, "192.0.2.1");

@@ -15,7 +15,7 @@
 
 use super::account::{Account, LONGEST_NS, Reserved};
 use super::client::tag_of;
-use super::horizons::Horizons;
+use super::horizons::{HORIZONS, Horizons};
 use super::limits::{Answer, Lane, Limits, Units};
 use super::service::TEST_NS;
 
@@ -27,6 +27,8 @@ pub const WAYS: usize = 8;
 /// the smallest debts are lost.
 pub const CLIENTS: usize = 266;
 
+/// The longest horizon of the note.
+const WORKDAY_NS: u64 = 8 * 3600 * super::SECOND_NS;
 /// After a longer step of the clock back debts do not wait until it is there again.
 const STEP_NS: u64 = 60 * super::SECOND_NS;
 /// One longer than any debt is no step but a stray value.
@@ -494,6 +496,11 @@ fn second_of(key: u64, first: usize) -> usize {
 /// How much of its maxima an account uses: what would be lost with it.
 fn share(entry: &Entry, limits: &Limits, now: u64) -> f64 {
     if entry.key & 1 == 1 {
+        if limits.horizons.is_empty() {
+            // Of a virtual host whose horizons the asking one does not know: by the note's longest.
+            let owed = (0..HORIZONS).map(|i| entry.account.owed_ns(i, now));
+            return worth(owed.map(|owed| (owed as f64 / WORKDAY_NS as f64).min(1.0)));
+        }
         let lanes = limits.horizons.lanes().iter().enumerate();
         return worth(lanes.map(|(i, lane)| lane.share(entry.account.owed_ns(i, now))));
     }

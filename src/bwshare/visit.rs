@@ -26,6 +26,17 @@ impl Reason {
         Reason::Network,
     ];
 
+    /// What a client is told who owes himself, and whose network does: who has to wait longer for his
+    /// network is told so.
+    pub fn of_both(own: Answer, network: Answer) -> (Answer, Option<Reason>) {
+        let longer = own.or_longer(network);
+        match own {
+            _ if longer == Answer::Pass => (longer, None),
+            Answer::Refuse { debt, .. } if longer == own => (own, Some(Reason::Own(debt))),
+            _ => (longer, Some(Reason::Network)),
+        }
+    }
+
     /// Its number, from 0.
     pub fn number(self) -> u32 {
         match self {

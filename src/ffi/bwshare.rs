@@ -29,7 +29,7 @@ use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::micros::Micros;
 use crate::page::accept::Format;
-use crate::page::owed::{Due, Owed};
+use crate::page::owed::{Due, Owed, Why};
 use crate::page::slow_down::{Much, SlowDown};
 use crate::shm::debts::{Debts, nanoseconds};
 
@@ -47,6 +47,8 @@ struct Limit {
     link: Option<f64>,
     /// Where its service is kept; None: there are no horizons to be steered.
     service: Option<usize>,
+    /// Its keys have a tag of their own, so its debts are repriced when its rates change.
+    alone: bool,
 }
 
 impl Limit {
@@ -232,6 +234,7 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
             shares: conf.horizon_share.map(|share| share as f64 / 1e6),
             link: (conf.link > 0).then(|| conf.link as f64 / 1e6),
             service: None,
+            alone: false,
         });
         (draft.len() - 1) as u32
     })
@@ -272,7 +275,11 @@ pub unsafe extern "C" fn bw_start() -> c_int {
         };
         // Whoever died holding a stripe would hold this up.
         process.segment.children_gone();
-        debts.keep_units(&units_of(&limits), process.segment.now());
+        let units = units_of(&limits);
+        debts.keep_units(&units, process.segment.now());
+        for limit in &mut limits {
+            limit.alone = units.iter().any(|(own, _)| *own == tag(limit.scope));
+        }
         let steered = |limit: &Limit| limit.link.is_some() && !limit.horizons().is_empty();
         let scopes: Vec<u32> = (limits.iter().filter(|limit| steered(limit)))
             .map(|limit| limit.scope)
@@ -381,12 +388,9 @@ impl Charged<'_> {
         }
         let whose = || (known(client), self.limit.scope);
         let answer = self.own(|visit| visit.enter(self.v.key, whose, excused))?;
-        if let Answer::Refuse { debt, .. } = answer {
+        if answer != Answer::Pass {
             let network = self.bw.network(self.limit, self.v.wide, self.now_ns);
-            return Some(match answer.or_longer(network) {
-                longer if longer == answer => (answer, Some(Reason::Own(debt))),
-                longer => (longer, Some(Reason::Network)),
-            });
+            return Some(Reason::of_both(answer, network));
         }
         Some(match self.v.wide {
             0 => (Answer::Pass, None),
@@ -438,8 +442,18 @@ impl Charged<'_> {
         [own, network].map(Option::unwrap_or_default)
     }
 
-    /// Of what was reserved so much was not sent.
-    fn give_back(&self, reserved: &nap_reserved, unsent: u64) {
+    /// Of what was reserved so much was not sent. A graceful restart may have set another rate since, and
+    /// what the client owes for these bytes is another time now.
+    fn give_back(&mut self, reserved: &nap_reserved, unsent: u64) {
+        let ratio =
+            self.bw.debts.byte_unit(tag(self.limit.scope)) / self.limits()[0].bytes.unit_ns();
+        if self.limit.alone && ratio.is_normal() && ratio > 0.0 && ratio != 1.0 {
+            let limits = self.limits().map(|limits| Limits {
+                bytes: limits.bytes.times(1.0 / ratio),
+                ..limits
+            });
+            self.steered = Some(Box::new(limits));
+        }
         let [own, network] = reserved.from_ns.map(|from_ns| Reserved {
             bytes: reserved.bytes,
             from_ns,
@@ -702,10 +716,19 @@ pub unsafe extern "C" fn bw_return(
     guard((), || {
         // SAFETY: nap.h's promises; the shim asks only where bw_reserve has written.
         let (v, reserved) = unsafe { (v.as_ref(), reserved.as_ref()) };
-        if let (Some(charged), Some(reserved)) = (v.and_then(Charged::of), reserved) {
+        if let (Some(mut charged), Some(reserved)) = (v.and_then(Charged::of), reserved) {
             charged.give_back(reserved, unsent);
         }
     });
+}
+
+/// What a client had too much of.
+fn much(reason: Reason) -> Much {
+    match reason {
+        Reason::Own(Debt::Files) => Much::Files,
+        Reason::Own(_) => Much::Bytes,
+        Reason::Network => Much::Network,
+    }
 }
 
 /// # Safety
@@ -714,11 +737,7 @@ unsafe fn slow_down<'a>(v: &nap_visit, q: &nap_request) -> SlowDown<'a> {
     let reason = Reason::of(v.debt);
     SlowDown {
         retry_after: Micros(v.wait_us),
-        of: match reason {
-            Reason::Own(Debt::Files) => Much::Files,
-            Reason::Own(_) => Much::Bytes,
-            Reason::Network => Much::Network,
-        },
+        of: much(reason),
         reason: reason.name(),
         status: v.status as u16,
         wall: wall_now(),
@@ -822,12 +841,17 @@ pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_s
         let network = bw.network(limit, client.wide.unwrap_or(0), now_ns);
         let owed = bw.debts.of(client.key, |stripe, _| {
             let limits = &limit.limits[0];
-            let answer = stripe.answer(client.key, limits, now_ns).or_longer(network);
+            let own = stripe.answer(client.key, limits, now_ns);
+            let (answer, reason) = Reason::of_both(own, network);
             let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
             Owed {
                 files: due(&limits.files, account.files_ns(now)),
                 bytes: due(&limits.bytes, account.bytes_ns(now)),
                 wait: Micros(answer.wait_ns().div_ceil(1000)),
+                reason: reason.map(|reason| Why {
+                    of: much(reason),
+                    name: reason.name(),
+                }),
             }
         });
         // SAFETY: nap.h's promise.
@@ -929,6 +953,7 @@ fn rows(bw: &BwShare) -> Vec<DebtRow> {
                     bytes: limits.bytes.units(account.bytes_ns(now)),
                     max: [limits.files.max(), limits.bytes.max()],
                     wait_ns: answer.wait_ns(),
+                    reason: Reason::of_both(answer, Answer::Pass).1,
                     now_ns,
                 });
             }
@@ -945,7 +970,9 @@ fn rows(bw: &BwShare) -> Vec<DebtRow> {
         if let Some((limit, Some(wide))) = client {
             let answer = networks.entry(wide);
             let answer = answer.or_insert_with(|| bw.network(limit, wide, now_ns));
-            one.wait_ns = one.wait_ns.max(answer.wait_ns());
+            if answer.wait_ns() > one.wait_ns {
+                (one.wait_ns, one.reason) = (answer.wait_ns(), Some(Reason::Network));
+            }
         }
     }
     all

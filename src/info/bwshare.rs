@@ -85,6 +85,8 @@ pub struct DebtRow {
     pub max: [f64; 2],
     /// How long it would have to wait if it asked now, nanoseconds.
     pub wait_ns: u64,
+    /// For what, if it would.
+    pub reason: Option<Reason>,
     /// Now.
     pub now_ns: u64,
 }
@@ -108,6 +110,8 @@ struct TraceLine {
     bytes_per_s: f64,
     refused: u64,
     over_limit: bool,
+    /// For what; empty: it is not.
+    reason: &'static str,
     wait_s: f64,
     first_seen: String,
     last_seen: String,
@@ -395,6 +399,7 @@ impl TraceLine {
             bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
             refused: row.refused,
             over_limit: one.wait_ns > 0,
+            reason: one.reason.map_or("", Reason::name),
             wait_s: one.wait_ns as f64 / SECOND_NS as f64,
             first_seen: stamp(row.first_ns),
             last_seen: stamp(row.last_ns),
@@ -481,13 +486,13 @@ impl TraceReport {
     fn csv(&self) -> String {
         let mut to = String::from(
             "client,host,files,bytes,file_debt,file_debt_max,byte_debt,byte_debt_max,\
-             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen,name\r\n",
+             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen,name,reason\r\n",
         );
         for line in &self.rows {
             // Writing to a string does not fail. No field can hold a comma or a quote.
             write!(
                 to,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
                 line.client,
                 line.host,
                 line.files,
@@ -502,7 +507,8 @@ impl TraceReport {
                 line.wait_s,
                 line.first_seen,
                 line.last_seen,
-                line.name.as_deref().unwrap_or_default()
+                line.name.as_deref().unwrap_or_default(),
+                line.reason
             )
             .ok();
         }
@@ -586,6 +592,7 @@ mod tests {
             bytes: 12.0,
             max: [30.0, 5e5],
             wait_ns: wait_s * SECOND_NS,
+            reason: (wait_s > 0).then_some(Reason::Network),
             now_ns: 30 * SECOND_NS,
         }
     }
@@ -660,7 +667,7 @@ mod tests {
         assert_eq!((n, html.contains("host-")), (0, false));
         let (n, html) = asked("names&page=3");
         assert_eq!((n, html.contains("host-50.example")), (50, true));
-        assert!(asked("csv&names").1.contains(",host-250.example\r\n"));
+        assert!(asked("csv&names").1.contains(",host-250.example,"));
         let mut one = row(1, 0);
         one.row.bits = 120;
         let mut report = trace(vec![one], "names");
@@ -673,8 +680,9 @@ mod tests {
         assert_eq!(kind, "text/csv; charset=utf-8");
         let lines: Vec<_> = csv.split_terminator("\r\n").collect();
         let columns: Vec<_> = lines.iter().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [15, 15, 15]);
+        assert_eq!(columns, [16, 16, 16]);
         assert!(lines[1].starts_with("192.0.2.1,,1,1000,30.5,30,12,500000,100,7,true,7,"));
+        assert!(lines[1].ends_with(",network") && lines[2].ends_with(","));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::accept::{Format, Language};
 use super::filled;
+use super::slow_down::Much;
 use crate::micros::Micros;
 use crate::wall::{Written, countdown};
 
@@ -18,6 +19,18 @@ pub struct Owed {
     /// Until it may have more; 0: now.
     #[serde(serialize_with = "seconds", rename = "wait_s")]
     pub wait: Micros,
+    /// For what it has to wait, if it has.
+    #[serde(serialize_with = "name")]
+    pub reason: Option<Why>,
+}
+
+/// Why somebody has to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Why {
+    /// What he had too much of.
+    pub of: Much,
+    /// The same in one word, as in logs.
+    pub name: &'static str,
 }
 
 /// A debt against its limits.
@@ -77,6 +90,10 @@ fn seconds<S: serde::Serializer>(span: &Micros, to: S) -> Result<S::Ok, S::Error
     to.serialize_u64(span.secs_ceil())
 }
 
+fn name<S: serde::Serializer>(why: &Option<Why>, to: S) -> Result<S::Ok, S::Error> {
+    why.map(|why| why.name).serialize(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +104,10 @@ mod tests {
             files: due(12.0, 30.0, 0.05),
             bytes: due(0.0, 5e5, 1000.0),
             wait: Micros::from_millis(wait_ms),
+            reason: (wait_ms > 0).then_some(Why {
+                of: Much::Network,
+                name: "network",
+            }),
         }
     }
 
@@ -112,5 +133,9 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
         assert_eq!((kind, &json["wait_s"]), ("application/json", &62.into()));
         assert_eq!(json["files"]["debt"], 12.0);
+        assert_eq!(json["reason"], "network");
+        assert!(text.contains("network that your address"), "{text}");
+        let free = owed(0).render(Format::Json, Language::En).1;
+        assert!(free.contains("\"reason\":null"), "{free}");
     }
 }

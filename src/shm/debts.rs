@@ -176,7 +176,8 @@ impl Debts {
 
     /// These are the units of the limits in force, by the tags of their keys: debts kept by others
     /// are the same amount by these. What a child of before a graceful restart still charges is by
-    /// the old ones, an answer at most. Called by the parent alone.
+    /// the old ones, an answer at most; what it gives back is by these ([`Debts::byte_unit`]). Called by
+    /// the parent alone.
     pub fn keep_units(&self, tags: &[(u8, Units)], now: Micros) {
         let ratios: Vec<(u8, Units)> = (tags.iter())
             .filter_map(|&(tag, units)| Some((tag, self.put_units(tag, units)?)))
@@ -188,6 +189,11 @@ impl Debts {
         for at in 0..self.stripes() {
             self.at(at, |stripe, _| stripe.reprice(&of, nanoseconds(now)));
         }
+    }
+
+    /// How long a byte takes by the limits in force whose keys have this tag, nanoseconds; 0: not known.
+    pub fn byte_unit(&self, tag: u8) -> f64 {
+        f64::from_bits(self.services.units[usize::from(tag)][1].load(Relaxed))
     }
 
     /// By how much they differ from those before; None: not at all.

@@ -480,7 +480,7 @@ pub const DEBTS: &[Row<DebtReport>] = &[
     (
         "bwshare_requests_total",
         COUNTER,
-        "Requests charged to clients.",
+        "Requests of clients that are looked at, let in or refused.",
         |d| total(d.requests),
     ),
     (
@@ -498,7 +498,7 @@ pub const DEBTS: &[Row<DebtReport>] = &[
     (
         "bwshare_excused_total",
         COUNTER,
-        "Requests let in by their ticket although their client owes too much.",
+        "Requests let in although their client owes too much: with a ticket, as a member of a session, a poll.",
         |d| total(d.excused),
     ),
     (
