@@ -299,15 +299,23 @@ static int gone(request_rec *r, nap_handle *h)
     return DONE;
 }
 
+/* leave() is still to come: a stream's by its pool, before any of the script's cleanups: it goes behind
+ * them. */
+static void hold(nap_handle *h)
+{
+    if (h->first->connection->master)
+        apr_pool_cleanup_register(h->first->pool, &h->access, leave_late, apr_pool_cleanup_null);
+    h->holds = 1;
+}
+
 static int run(nap_handle *h)
 {
     nap_line *line = nap_line_of(h->first->connection);
 
     if (line)
         line->now = h;
-    if (h->first->connection->master)       /* before any of the script's: it goes behind them */
-        apr_pool_cleanup_register(h->first->pool, &h->access, leave_late, apr_pool_cleanup_null);
-    h->holds = 1;
+    if (!h->holds)
+        hold(h);
     return DECLINED;
 }
 
@@ -318,7 +326,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     nap_request q;
 
     h->noted = 1;
-    h->holds = 1;           /* whatever becomes of it: leave() knows by its state what there is */
+    hold(h);                /* whatever becomes of it: leave() knows by its state what there is */
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE)
         a->priority = priority_of(r, h->room);

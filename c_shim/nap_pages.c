@@ -116,6 +116,13 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
         return apr_psprintf(p, "NapPage %s: room=%s: that room has sessions, and room %s has none: "
                             "who is refused there could be told nothing; give it NapSession too",
                             page->conf.page, page->shared, page->owner->conf.name);
+    /* It sells tickets of its own then, and members would stand behind those who hold them. */
+    if (owner->conf.session != 1 && page->owner->conf.session == 1)
+        return apr_psprintf(p, "NapPage %s: room=%s: room %s has sessions, and that room has none: "
+                            "its tickets would come before members; give it NapSession too, or define "
+                            "the page in room %s and name it there",
+                            page->conf.page, page->shared, page->owner->conf.name,
+                            page->owner->conf.name);
     page->owner = owner;
     return NULL;
 }

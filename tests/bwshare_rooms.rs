@@ -329,6 +329,10 @@ fn a_stream_that_is_broken_off_is_charged_as_far_as_it_came() {
         drop(stream);
         wait_until("it is over", PATIENCE, || charged() < HUGE);
         // A window of the client's, two megabytes at most, and what is under way behind it.
-        assert!((1..places * (4 << 20)).contains(&charged()), "{}", charged());
+        assert!(
+            (1..places * (4 << 20)).contains(&charged()),
+            "{}",
+            charged()
+        );
     }
 }

@@ -399,20 +399,205 @@ fn streams_of_http2_are_accesses_of_one_session() {
     );
 }
 
+/// Who has a ticket for later is no worse off than who has none: a page that starts nothing and has room
+/// answers him, and his ticket stays.
 #[test]
-fn a_page_of_a_room_with_sessions_is_not_used_by_one_without() {
-    let two = |sessions: &str| {
+fn a_ticket_whose_time_has_not_come_is_in_nobodys_way() {
+    let httpd = site(OWN).start();
+    let held = httpd.hold("a", 1);
+    let ticket = Ticket::of(&httpd.get("/cgi-bin/page"));
+    held.release();
+    httpd.until_idle();
+    let answer = with(&httpd, "/cgi-bin/page", &ticket.cookie());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.headers_named("set-cookie").count(), 0, "{answer:?}");
+    assert_eq!(sessions(&httpd, "started"), 0);
+    // Where he would have to wait he is shown his own again.
+    let held = httpd.hold("b", 1);
+    let again = with(&httpd, "/cgi-bin/page", &ticket.cookie());
+    assert_eq!(Ticket::of(&again).token, ticket.token);
+    held.release();
+    ticket.until_prime();
+    assert_eq!(with(&httpd, "/cgi-bin/page", &ticket.cookie()).status, 200);
+    assert_eq!(sessions(&httpd, "started"), 1);
+}
+
+/// A cache in front may keep the application's answers, but none that has a cookie of ours.
+#[test]
+fn an_answer_that_starts_a_session_is_nobody_elses() {
+    let httpd = site(OWN)
+        .modules(&["cache", "cache_disk"])
+        .config(
+            "CacheQuickHandler Off\nCacheRoot {root}/data/cache\nCacheEnable disk /cgi-bin\n\
+             CacheIgnoreNoLastMod On",
+        )
+        .cgi(
+            "login",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\nCache-Control: max-age=600\\r\\n\\r\\nhello\\n'\n",
+        )
+        .start();
+    let cache = httpd.root().join("data/cache");
+    std::fs::create_dir(&cache).expect("a directory");
+    use std::os::unix::fs::PermissionsExt as _;
+    let all = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(&cache, all).expect("our own");
+    let answer = httpd.get("/cgi-bin/login");
+    assert!(
+        answer
+            .headers_named("cache-control")
+            .any(|value| value.contains("private")),
+        "{answer:?}"
+    );
+    let (first, second) = (cookie(&answer, "naps~site="), sign_in(&httpd));
+    assert_ne!(first, second, "each has a session of his own");
+    assert_eq!(sessions(&httpd, "started"), 2);
+}
+
+/// An answer that is long gives its permit back, and is an access of its session all the same.
+#[test]
+fn a_long_answer_is_in_hand_until_its_end() {
+    for_each_mpm(|mpm| {
+        let httpd = site(
+            "NapSession start=^/cgi-bin/login idle=1s parallel=1\nNapSessionStart 1ms\n\
+             NapDownload 1K",
+        )
+        .cgi(
+            "long",
+            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'; head -c 100000000 /dev/zero\n",
+        )
+        .expect_log("error writing", "a program whose reader has gone")
+        .mpm(mpm)
+        .start();
+        let member = sign_in(&httpd);
+        let mut stream = httpd.connect();
+        let request = format!("GET /cgi-bin/long HTTP/1.0\r\nCookie: {member}\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream.read_exact(&mut [0; 100_000]).expect("its beginning");
+        wait_until("its permit is back", PATIENCE, || {
+            let info = httpd.get("/nap-info?json").json();
+            info["rooms"][0]["gates"][1]["run_ready"]["running"] == 0
+        });
+        let beside = |n| sessions(&httpd, "beyond_parallel") == n;
+        assert!(beside(0));
+        // The page has room, so a stranger is answered as well; but it is not as a member.
+        assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 200);
+        assert!(beside(1), "one at a time, under {mpm}");
+        // Longer than a session may be idle.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 200);
+        assert!(beside(2), "it is not idle, under {mpm}");
+        drop(stream);
+        let accesses = sessions(&httpd, "accesses");
+        wait_until("he may come again", PATIENCE, || {
+            with(&httpd, "/cgi-bin/page", &member);
+            sessions(&httpd, "accesses") > accesses
+        });
+    });
+}
+
+/// Nothing bounds a member's wait, so one who asks for much at a page that stalls would have all workers.
+#[test]
+fn a_page_that_stalls_leaves_workers_to_others() {
+    for_each_mpm(|mpm| {
+        let settings = "NapRunReady 1\nNapWaitMax 1s\nNapTicketsPerClient 1000\n\
+                        NapSession start=^/cgi-bin/login parallel=16\nNapSessionStart 1ms";
+        let httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .workers(1, 16)
+            .config(&format!("<NapRoom site>\n{settings}\n</NapRoom>"))
+            .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+            .file("htdocs/page.html", "a page")
+            .cgi("page", PAGE)
+            .cgi("login", LOGIN)
+            .mpm(mpm)
+            .start();
+        let (greedy, other) = (sign_in(&httpd), sign_in(&httpd));
+        let held = httpd.hold("a", 1);
+        let asked: Vec<_> = (0..15)
+            .map(|_| get_later(&httpd, "/cgi-bin/page", &greedy))
+            .collect();
+        wait_until("he is told so", PATIENCE, || {
+            sessions(&httpd, "beyond_parallel") > 0
+        });
+        assert_eq!(httpd.get("/page.html").status, 200);
+        let waiting = httpd.waiting();
+        let answer = get_later(&httpd, "/cgi-bin/page", &other);
+        httpd.until_waiting(waiting + 1);
+        held.release();
+        assert_eq!(answer.join().expect("an answer"), 200, "{mpm}");
+        let statuses: Vec<u16> = asked
+            .into_iter()
+            .map(|asked| asked.join().expect("an answer"))
+            .collect();
+        let of = |status| statuses.iter().filter(|own| **own == status).count();
+        assert_eq!(of(200) + of(503), 15, "{statuses:?}");
+        assert!((1..=5).contains(&of(503)), "{statuses:?} under {mpm}");
+        httpd.until_idle();
+    });
+}
+
+#[test]
+fn a_page_of_a_room_with_sessions_is_not_used_by_one_without_nor_the_other_way() {
+    let two = |shop: &str, other: &str| {
         format!(
-            "<NapRoom shop>\nNapPage pay ^/pay\nNapSession idle=20min\n</NapRoom>
-            <NapRoom other>\nNapPage pay ^/pay room=shop\n{sessions}\n</NapRoom>
+            "<NapRoom shop>\nNapPage pay ^/pay\n{shop}\n</NapRoom>
+            <NapRoom other>\nNapPage pay ^/pay room=shop\n{other}\n</NapRoom>
             <Location /shop>\nNapUse shop\n</Location>
             <Location /other>\nNapUse other\n</Location>"
         )
     };
-    let said = Httpd::configtest(&two("")).expect_err("nobody would be told when to come");
+    let sessions = "NapSession idle=20min";
+    let said =
+        Httpd::configtest(&two(sessions, "")).expect_err("nobody would be told when to come");
     let sentence = "NapPage pay: room=shop: that room has sessions, and room other has none: ";
     assert!(said.contains(sentence), "{said}");
-    Httpd::configtest(&two("NapSession idle=20min")).unwrap_or_else(|said| panic!("{said}"));
+    let said =
+        Httpd::configtest(&two("", sessions)).expect_err("tickets would come before members");
+    let sentence = "NapPage pay: room=shop: room other has sessions, and that room has none: ";
+    assert!(said.contains(sentence), "{said}");
+    Httpd::configtest(&two(sessions, sessions)).unwrap_or_else(|said| panic!("{said}"));
+    Httpd::configtest(&two("", "")).unwrap_or_else(|said| panic!("{said}"));
+}
+
+/// The payment of two shops: each room's members come to it, and one room's limit holds for both.
+#[test]
+fn members_of_two_rooms_meet_at_one_page() {
+    let two = "<NapRoom one>\nNapRunReady 4\nNapTicketsPerClient 1000\n\
+               <NapPage pay ^/cgi-bin/(page|hold)$>\nNapRunReady 1\n</NapPage>\n\
+               NapSession start=^/cgi-bin/login\nNapSessionStart 1ms\n</NapRoom>\n\
+               <NapRoom two>\nNapRunReady 4\nNapTicketsPerClient 1000\n\
+               NapPage pay ^/two/page$ room=one\n\
+               NapSession start=^/two/login\nNapSessionStart 1ms\n</NapRoom>";
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .workers(2, 64)
+        .config(two)
+        .config(
+            "ScriptAlias /two {root}/cgi-bin\n<Location /cgi-bin>\nNapUse one\n</Location>\n\
+             <Location /two>\nNapUse two\n</Location>",
+        )
+        .cgi("page", PAGE)
+        .cgi("login", LOGIN)
+        .start();
+    let one = cookie(&httpd.get("/cgi-bin/login"), "naps~one=");
+    let two = cookie(&httpd.get("/two/login"), "naps~two=");
+    assert_eq!(with(&httpd, "/two/page", &two).status, 200);
+    assert_eq!(with(&httpd, "/cgi-bin/page", &one).status, 200);
+    let held = httpd.hold("a", 1);
+    let both = [("/two/page", &two), ("/cgi-bin/page", &one)];
+    let answers = both.map(|(path, cookie)| get_later(&httpd, path, cookie));
+    httpd.until_waiting(2);
+    // Without a session there is a ticket of the room that was asked for.
+    let (first, second) = (httpd.get("/cgi-bin/page"), httpd.get("/two/page"));
+    assert!(cookie(&first, "nap-one=").len() > 60, "{first:?}");
+    assert!(cookie(&second, "nap-two=").len() > 60, "{second:?}");
+    held.release();
+    for answer in answers {
+        assert_eq!(answer.join().expect("an answer"), 200);
+    }
+    httpd.until_idle();
 }
 
 #[test]

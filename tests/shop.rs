@@ -63,11 +63,13 @@ fn sessions_of_a_crowd_come_to_their_end() {
         return;
     }
     let shop = Shop::start(&[("SHOP_ROUNDS", "1")]);
-    let room = "<NapRoom shop>\nNapPage search ^/shop/search$\n<NapPage all .>\nNapRunReady 8\n</NapPage>\n\
-                NapWaitMax 1min\n</NapRoom>\n<Location /shop>\nNapUse shop\n</Location>";
+    let room = "<NapRoom shop>\n<NapPage search ^/shop/search$>\nNapRunReady 1\n</NapPage>\n\
+                NapSession cookie=shop start=^/shop/login$ end=^/shop/logout$ idle=2min\n\
+                NapSessionStart 100ms\nNapWaitMax 1s\n</NapRoom>\n\
+                <Location /shop>\nNapUse shop\n</Location>\n\
+                <Location /nap-info>\nSetHandler nap-info\n</Location>";
     let httpd = Httpd::builder()
         .workers(2, 32)
-        .expect_log("wants MaxRequestWorkers", "a bound of a minute")
         .nap()
         .config(room)
         .shop(&shop)
@@ -76,7 +78,9 @@ fn sessions_of_a_crowd_come_to_their_end() {
         .args([
             "sessions",
             "--clients",
-            "8",
+            "24",
+            "--sessions",
+            "2",
             "--think",
             "10ms",
             "--timeout",
@@ -87,6 +91,16 @@ fn sessions_of_a_crowd_come_to_their_end() {
         .output()
         .expect("nap-load runs");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
-    assert_eq!(report["sessions"]["completed_at_once"], 8, "{report:#}");
+    assert_eq!(report["sessions"]["completed"], 48, "{report:#}");
     assert_eq!(report["mid_session_failures"], 0, "{report:#}");
+    // Ten a second may start: of a crowd some are told when, and each of them is let in then.
+    assert_ne!(report["tickets"]["issued"], 0, "{report:#}");
+    assert_eq!(report["promises"]["broken"], 0, "{report:#}");
+    let info = httpd.get("/nap-info?json").json();
+    let sessions = &info["rooms"][0]["sessions"];
+    assert_eq!(
+        (&sessions["started"], &sessions["finished"]),
+        (&48.into(), &48.into())
+    );
+    assert_eq!(sessions["refused_members"], 0);
 }

@@ -95,6 +95,12 @@ impl RoomConf {
                 ));
             }
         }
+        if self.session != 1 && self.progress == 1 && !self.is_page() {
+            return Err(format!(
+                "{title}: NapPriority progress tells members of sessions apart, and the room has none; \
+                 say NapSession"
+            ));
+        }
         or_default(&mut self.session, 0);
         if self.session == 0 {
             return Ok(());

@@ -234,6 +234,17 @@ fn leave_session(here: &mut Here<'_>, now: Micros) {
     }
 }
 
+/// Its permit is back, its answer still on its way: the work is the session's already.
+#[cold]
+fn pay_session(here: &mut Here<'_>, now: Micros) {
+    let Some(at) = here.a.session.checked_sub(1) else {
+        return;
+    };
+    let (owner, granted) = (here.owner(), std::mem::take(&mut here.a.granted_us));
+    let segment = &here.process.segment;
+    segment.sessions(|sessions| sessions.pay(at, owner.0, work(granted, now), now));
+}
+
 #[inline(never)]
 fn leave_it(here: &mut Here<'_>, ended: Micros) {
     let (owner, granted, segment) = (here.owner(), here.a.granted_us, &here.process.segment);
@@ -700,7 +711,9 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
             && here.a.state == state::RUNNING
         {
             let now = give_back_seldom(&here);
-            leave_session(&mut here, now);
+            // His session has it in hand until its answer has gone: it is not idle meanwhile, and a cookie
+            // that many share has no more streams than one session.
+            pay_session(&mut here, now);
             here.a.state = state::DETACHED;
         }
     });
@@ -726,6 +739,7 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             state::DETACHED => {
+                leave_session(&mut here, now);
                 here.alive.child.running.fetch_sub(1, Relaxed);
             }
             state::PASSED => leave_session(&mut here, now),

@@ -121,10 +121,16 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
         if ticket_of(here.a).0.is_some() {
             let answer = here.process.host.answer(q.r);
             delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
+            not_for_all(&answer);
             ticket_log::redeemed(&here);
         }
         session::begun(&mut here, q);
     });
+}
+
+/// The answer has a cookie of ours: a cache that gave it to others would give them that too.
+pub(super) fn not_for_all(answer: &Answer<'_>) {
+    answer.add(c"Cache-Control", "private");
 }
 
 /// Format and language by the request's wishes.

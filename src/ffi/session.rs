@@ -10,6 +10,7 @@ use super::contract::{
     nap_request, nap_str, nap_verdict,
 };
 use super::guard::guard;
+use super::pages::not_for_all;
 use super::process::{self, Process, RoomSetup, SessionSetup};
 use super::text::bytes;
 use crate::micros::Micros;
@@ -254,6 +255,7 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     session_cookie(name, Some(&text), tls, |header| {
         answer.add(header.name, header.value);
     });
+    not_for_all(&answer);
     let key = key(sessions, text.as_bytes());
     name_it(here, key);
 }

@@ -160,15 +160,29 @@ pub enum End {
 impl Starts {
     /// The settings come into force.
     pub fn set(&mut self, terms: StartTerms) {
+        // A fixed interval says nothing of what the pages can pass.
+        let was_fixed = self.terms.on == 1 && self.terms.how == how::FIXED;
         self.terms = terms;
-        if !self.interval.is_begun() {
-            self.interval = Interval::of(1.0 / Demand::first_rate(terms.cores));
+        if !self.interval.is_begun() || (was_fixed && terms.how != how::FIXED) {
+            let known = self.demand.rate(terms.cores);
+            let rate = known.unwrap_or_else(|| Demand::first_rate(terms.cores));
+            self.interval = Interval::of(1.0 / rate);
         }
+        self.keep_within();
         if terms.how == how::FIXED {
             self.interval
                 .step(&self.law(&Laws::CHOSEN.step), 0.0, false);
         }
         self.told = 0;
+    }
+
+    /// Within the bounds that are set, whatever it is found by. A fixed one has none.
+    fn keep_within(&mut self) {
+        let terms = &self.terms;
+        if terms.on == 1 && terms.how != how::FIXED {
+            let (min, max) = (terms.min.as_secs_f64(), terms.max.as_secs_f64());
+            self.interval.keep_within(min, max);
+        }
     }
 
     /// How the interval moves.
@@ -228,6 +242,7 @@ impl Starts {
                 .interval
                 .step(&self.law(steps), queues.mean, wish != Wish::Nobody),
         }
+        self.keep_within();
         if self.interval != before {
             // The next turn comes by the interval in force, and its holder sleeps until then.
             self.due = self.due.min(now + self.interval.micros());
@@ -454,6 +469,68 @@ mod tests {
         let held = rate_after(&mut starts, Wish::Holders);
         assert!((4.0..4.2).contains(&held), "{held}");
         assert!(rate_after(&mut starts, Wish::Queue) > 8.0);
+    }
+
+    #[test]
+    fn what_is_found_stays_within_the_bounds_and_a_fixed_interval_is_nothing_found() {
+        let terms = |how, min_ms| StartTerms {
+            on: 1,
+            how,
+            cores: 16,
+            interval: Micros::from_millis(1),
+            threshold: 5_000_000,
+            min: Micros::from_millis(min_ms),
+            max: Micros::from_secs(60),
+            ..StartTerms::EMPTY
+        };
+        let mut starts = Starts::default();
+        starts.set(terms(how::AUTO, 2_000));
+        assert_eq!(starts.interval.seconds(), 2.0, "never open");
+        let mut over = Session::default();
+        over.work = Micros::from_millis(50);
+        (0..8).for_each(|_| starts.note_end(&over, End::Finished));
+        for second in 0..5 {
+            tick(&mut starts, at(1000 * second), QUIET, Wish::Queue);
+            assert_eq!(starts.interval.seconds(), 2.0);
+        }
+        starts.set(terms(how::FIXED, 1));
+        assert_eq!(starts.interval.seconds(), 0.001);
+        starts.set(terms(how::AUTO, 1));
+        let rate = starts.interval.rate();
+        assert!(
+            (300.0..340.0).contains(&rate),
+            "16 processors for 50 ms: {rate}"
+        );
+    }
+
+    /// Of twelve pages is known what they pass; of one that hardly any session asks for it is not asked.
+    #[test]
+    fn a_queue_at_a_page_that_is_no_bottleneck_slows_the_starts_as_well() {
+        let mut starts = auto();
+        let mut over = Session::default();
+        over.visits[0] = 1;
+        over.work = Micros::from_millis(100);
+        (0..8).for_each(|_| starts.note_end(&over, End::Finished));
+        let page = PageNow {
+            queue: 4,
+            passes: Some(4.0),
+            share: 1.0,
+        };
+        let mut second = 0;
+        let mut rate_with = |elsewhere: u32| {
+            for _ in 0..40 {
+                second += 1;
+                let queues = Queues::of([page.queue, elsewhere].into_iter());
+                starts.tick(at(1000 * second), queues, [page], Wish::Queue, &STEPS);
+            }
+            starts.interval.rate()
+        };
+        let known = rate_with(0);
+        assert!((3.0..5.1).contains(&known), "{known}");
+        let slowed = rate_with(40);
+        assert!(slowed < 0.3 * known, "{slowed}");
+        assert_eq!(rate_with(8), slowed, "neither too many nor few");
+        assert_eq!(rate_with(0), known);
     }
 
     /// Rooms whose sessions come, ten seconds after their start, to one page that passes three a

@@ -13,7 +13,7 @@
 
 use super::Tables;
 use super::arrival::Arrival;
-use super::children::Child;
+use super::children::{Child, Parking};
 use super::owner::{Life, Owner};
 use super::places::{PRIORITIES, Place};
 use super::starts::{End, Starts};
@@ -140,6 +140,7 @@ impl Membership<'_> {
             .and_then(|at| self.sessions.end_of(at, owner.0));
         (stay.session, stay.begun) = (0, false);
         let Some(mut session) = ended else { return };
+        session.accesses = session.accesses.saturating_add(1);
         session.work = session.work + work;
         if let Some(starts) = self.starts.get_mut(stay.room as usize) {
             starts.note_end(&session, how);
@@ -211,7 +212,7 @@ impl Tables<'_> {
             let asked = (stay.room, stay.page);
             stay.session = (self.membership()).enter(asked, asks.keys, arrival.owner, now);
         }
-        if stay.session != 0 {
+        if stay.session != 0 && !self.spare(stay, arrival, now) {
             return (self.on_to_page(stay, arrival, None, now, wakes), None);
         }
         if let Some((verdict, ticket)) = self.take_over_start(stay, arrival, now, wakes) {
@@ -254,6 +255,23 @@ impl Tables<'_> {
             }
             verdict => (Some(verdict), redeemed),
         }
+    }
+
+    /// Nobody refuses a member, and nothing bounds his wait. So where the workers of his child are nearly
+    /// used up his session waits with one access, and what comes beside that is a stranger's as if it were
+    /// beyond `parallel=`: a page that stalls must not take the child from everybody else.
+    fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>, now: Micros) -> bool {
+        let session = self.sessions.session(stay.session.wrapping_sub(1));
+        let beside = session.is_some_and(|session| session.in_hand() > 1);
+        if arrival.parking < Parking::Holders || !beside {
+            return false;
+        }
+        self.membership()
+            .leave(stay, arrival.owner, Micros::ZERO, now);
+        if let Some(starts) = self.starts.get_mut(stay.room as usize) {
+            starts.counts.busy = starts.counts.busy.saturating_add(1);
+        }
+        true
     }
 
     /// A waiter looks up, woken or not: [`GateView::look_up`](super::gate::GateView::look_up). Who

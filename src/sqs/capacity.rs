@@ -160,6 +160,8 @@ pub struct Bottleneck {
     pub excess: f64,
     /// Accesses of a session to it.
     pub visits: f64,
+    /// Accesses that wait there now.
+    pub queue: f64,
     /// The part of it that is the room's, 0 to 1.
     pub share: f64,
     /// The turns of the last while were taken.
@@ -275,6 +277,7 @@ impl Capacity {
                 rate,
                 excess: f64::from(now.queue) * now.share + visits * (begun - passed),
                 visits,
+                queue: now.queue.into(),
                 share: now.share,
                 used,
             });

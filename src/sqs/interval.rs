@@ -203,12 +203,24 @@ impl Interval {
         let most = bottleneck.rate;
         let many = (bottleneck.excess - target) / bottleneck.visits;
         let aim = (most - many / DRAIN_S).clamp(LEAST * most, MOST * most);
-        let rate = match wanted || aim < self.rate() {
+        // A page that is none of those looked at, or that few sessions ask for, is none's bottleneck by
+        // its rate, and stands all the same.
+        let elsewhere = queues.mean - bottleneck.queue / queues.pages.max(1.0);
+        if elsewhere > law.hi || (self.hold > 0 && elsewhere >= law.lo) {
+            self.step_rate(law, elsewhere, false);
+            return false;
+        }
+        let rate = match (wanted && elsewhere < law.lo) || aim < self.rate() {
             true => aim,
             false => self.rate(),
         };
         self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
         wanted && queues.mean < law.lo && bottleneck.used && many <= 0.0
+    }
+
+    /// Not out of these bounds, seconds.
+    pub fn keep_within(&mut self, min: f64, max: f64) {
+        self.seconds = sound(self.seconds().min(max).max(min)).to_bits();
     }
 
     fn step_rate(&mut self, law: &RateLaw, queue: f64, wanted: bool) {

@@ -305,6 +305,16 @@ impl Sessions<'_> {
         }
     }
 
+    /// The access `owner` of the session at `at` has been so long in Run Ready, and goes on.
+    pub fn pay(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
+        if let Some(session) = self.session_mut(at)
+            && session.in_hand.contains(owner)
+        {
+            session.seen = session.seen.max(now);
+            session.work = session.work + work;
+        }
+    }
+
     /// The access `owner` of the session at `at` is `other` from now on. False: it is none of its.
     pub fn hand_over(&mut self, at: u32, owner: u64, other: u64) -> bool {
         let session = self.session_mut(at);

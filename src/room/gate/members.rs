@@ -170,17 +170,28 @@ impl GateView<'_> {
         ticket.filter(|ticket| standing == Standing::Used && ticket.epoch == self.epoch)
     }
 
-    /// Does the access bring a ticket of this gate that is worth something?
+    /// Does the access bring a ticket of this gate whose time has come, and which no other access has
+    /// brought? Before that its holder is nobody's better, and nobody's worse, than who has none.
     pub fn is_expected(&self, arrival: &Arrival<'_>) -> bool {
-        self.best_ticket(arrival).0 >= Standing::Early
+        let standing = self.best_ticket(arrival).0;
+        matches!(
+            standing,
+            Standing::Unknown | Standing::Tail | Standing::Prime
+        )
     }
 
     /// The page gate of a room with sessions has no place for an access without one: this gate, the
-    /// session gate, tells it when it may start one.
+    /// session gate, tells it when it may start one. Who has been told is told the same again.
     pub fn refuse_for_page(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
         self.refresh_limit();
-        self.refuse_newcomer(Reason::Full, arrival)
+        match self.best_ticket(arrival) {
+            (Standing::Early, Some(own)) => {
+                self.refuse(Reason::Early, Some(own), own.start - self.now)
+            }
+            (Standing::Waits(_), own) => self.refuse_with_own(own, Reason::Full, arrival),
+            _ => self.refuse_newcomer(Reason::Full, arrival),
+        }
     }
 }
 
