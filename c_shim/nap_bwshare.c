@@ -572,6 +572,17 @@ static void count(request_rec *r, nap_handle *h, nap_line *line)
         apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
 }
 
+/* Of `reserved` only the length says whether there is anything. All by itself: as a call of memset it
+ * would cost three times as much. */
+static inline void charge_begin(nap_charge *c, uint32_t by, uint32_t flags)
+{
+    c->visit = (nap_visit){ .limits = by, .flags = flags };
+    c->charged = c->headers = c->marked = 0;
+    c->progress = NULL;
+    c->begun = c->known = c->pieces = 0;
+    c->reserved.bytes = 0;
+}
+
 /* access_checker: of a chain of redirects the first request only. What is never refused is charged. */
 int nap_bwshare_access(request_rec *r)
 {
@@ -588,9 +599,8 @@ int nap_bwshare_access(request_rec *r)
         return DECLINED;
     h = nap_handle_make(r);
     h->charge = &h->own_charge;
-    memset(h->charge, 0, offsetof(nap_charge, reserved.from_ns));
-    h->charge->visit.limits = by->index;
-    h->charge->visit.flags = (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0);
+    charge_begin(h->charge, by->index,
+                 (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0));
     nap_address(client, r->useragent_addr);
     if (nap_the_core->bw_enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);
