@@ -216,7 +216,8 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
         }
         // They ask together at its time. Whose access is there first has the place; who asks behind it is
         // told so and waits, and whose access comes behind it takes the place over.
-        wait_until("one has come", Duration::from_secs(20), || {
+        // That is a bound and two seconds after it was sold, or a little more.
+        wait_until("one has come", Duration::from_secs(60), || {
             httpd.waiting() == 1
         });
         held.release();
