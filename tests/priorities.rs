@@ -57,7 +57,7 @@ fn the_highest_priority_whose_expression_is_true_counts() {
 
 #[test]
 fn without_priorities_and_counted_in_work_they_run_as_they_came() {
-    for lines in ["", "NapWaitLimit work", "NapPriority progress"] {
+    for lines in ["", "NapWaitLimit work"] {
         assert_eq!(order(site(lines), &COME), COME, "{lines}");
     }
 }

@@ -616,6 +616,10 @@ fn wrong_sessions_stop_configtest_in_a_sentence() {
             "NapSession: end= wants a regular expression",
         ),
         (
+            "NapPriority progress",
+            "NapPriority progress tells members of sessions apart, and the room has none",
+        ),
+        (
             "NapSession cookie=a;b",
             "cookie=\"a;b\" is not a cookie's name",
         ),

@@ -19,17 +19,21 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// On a port that is free; should somebody be faster to take it, on another.
     pub fn start(name: &str, rate: u32) -> Backend {
-        let port = free_port();
-        let process = launch(name, port, rate);
-        let backend = Backend {
-            name: name.into(),
-            port,
-            rate,
-            process,
-        };
-        backend.await_it();
-        backend
+        for _ in 0..10 {
+            let port = free_port();
+            let mut backend = Backend {
+                name: name.into(),
+                port,
+                rate,
+                process: launch(name, port, rate),
+            };
+            if backend.listens() {
+                return backend;
+            }
+        }
+        panic!("each port that was free was another's when the backend came to it")
     }
 
     /// So many bytes a second each, named a, b, c ...
@@ -74,7 +78,7 @@ impl Backend {
     /// On the same port, after [`Backend::kill`].
     pub fn start_again(&mut self) {
         self.process = launch(&self.name, self.port, self.rate);
-        self.await_it();
+        assert!(self.listens(), "its port is another's now");
     }
 
     fn signal(&self, signal: Signal) {
@@ -82,10 +86,18 @@ impl Backend {
         kill(pid, signal).expect("a process of ours");
     }
 
-    fn await_it(&self) {
+    /// Waits until it does; false: it has ended, as its port was not free.
+    fn listens(&mut self) -> bool {
+        let mut ended = false;
         wait_until("the backend listens", Duration::from_secs(20), || {
-            self.ask("/_count").is_some()
+            ended = self
+                .process
+                .try_wait()
+                .expect("a process of ours")
+                .is_some();
+            ended || self.ask("/_count").is_some()
         });
+        !ended
     }
 
     fn ask(&self, path: &str) -> Option<String> {
