@@ -14,6 +14,7 @@ use super::host::Host;
 use crate::conf::RoomConf;
 use crate::nap::ticket::{Keys, Ticket};
 use crate::page::own::Own;
+use crate::room::atomic;
 use crate::room::children::Child;
 use crate::room::control::Control;
 use crate::room::owner::{Life, Owner};
@@ -36,7 +37,7 @@ pub struct Setup {
     pub rooms: Vec<RoomSetup>,
     /// Where it is counted how many tickets are out, of each gate that sells any, and None behind them:
     /// read with every request.
-    pub tickets_out: Vec<Option<&'static AtomicU32>>,
+    pub tickets_out: Vec<Option<&'static atomic::AtomicU32>>,
     /// Keys of ticket signatures.
     pub keys: Keys,
     /// Ticket pages of the administrator's own, by the number the shim was told.

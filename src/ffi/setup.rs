@@ -3,7 +3,6 @@
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::contract::{
@@ -26,6 +25,7 @@ use crate::conf::{
 use crate::micros::Micros;
 use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
+use crate::room::atomic;
 use crate::room::children::Workers;
 use crate::room::naming::{Entered, LOBBY, LetGo};
 use crate::room::permits::PERMITS;
@@ -731,7 +731,7 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
 }
 
 /// Where who sells tickets counts those that are out, and None. Where there are sessions no page does.
-fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static AtomicU32>> {
+fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static atomic::AtomicU32>> {
     let in_sessions = |page: &RoomSetup| rooms.get(page.room).is_some_and(|r| r.sessions.is_some());
     let selling = rooms
         .iter()

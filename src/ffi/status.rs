@@ -4,8 +4,6 @@
 //! when they are to ask again. The lock is for those who may be called, or whose time has come.
 //! Who brings a ticket with any other request is told too when he is to come ([`call`]).
 
-use std::sync::atomic::AtomicU32;
-
 use super::access::{brought, client_hash};
 use super::contract::nap_request;
 use super::guard::guard;
@@ -15,6 +13,7 @@ use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::page::status::Status;
 use crate::room::arrival::bind_of;
+use crate::room::atomic;
 use crate::room::verdict::Turn;
 use crate::wall::decimal;
 
@@ -51,7 +50,7 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
 }
 
 pub unsafe extern "C" fn tickets_out() -> *const *const u32 {
-    static NOWHERE: [Option<&AtomicU32>; 1] = [None];
+    static NOWHERE: [Option<&atomic::AtomicU32>; 1] = [None];
     guard(NOWHERE.as_ptr(), || {
         process::setup().map_or(NOWHERE.as_ptr(), |setup| setup.tickets_out.as_ptr())
     })
