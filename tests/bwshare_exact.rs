@@ -14,7 +14,8 @@ use std::sync::Barrier;
 use std::thread::scope;
 
 /// Asserts that each was decided as debts of at most `max` want it, paid off at `rate` a second,
-/// when a request costs `cost` and is let in if what is owed and `asked` are no more than that.
+/// when a request costs `cost` and is let in if what is owed and `asked` are no more than that; and
+/// that who was refused was told the wait, to the second.
 fn judge(tries: &[Try], max: f64, rate: f64, asked: f64, cost: impl Fn(&Try) -> f64) {
     for (n, now) in tries.iter().enumerate() {
         // The debt is the largest of those since any earlier request: it never falls below zero.
@@ -31,10 +32,20 @@ fn judge(tries: &[Try], max: f64, rate: f64, asked: f64, cost: impl Fn(&Try) -> 
                 least + asked <= max + 1e-6,
                 "{n} owed {least} at least: {now:?}"
             ),
-            false => assert!(
-                most + asked > max - 1e-6,
-                "{n} owed {most} at most: {now:?}"
-            ),
+            false => {
+                assert!(
+                    most + asked > max - 1e-6,
+                    "{n} owed {most} at most: {now:?}"
+                );
+                // Long enough, and not a second more.
+                let wait =
+                    |owed: f64, off: f64| ((owed + asked - max) / rate + off).ceil().max(1.0);
+                let told = now.told.expect("Retry-After");
+                assert!(
+                    told >= wait(least, -1e-4) && told <= wait(most, 1e-4),
+                    "{n} owed {least} to {most}: {now:?}"
+                );
+            }
         }
     }
 }
@@ -208,6 +219,32 @@ fn so_do_bytes_of_answers_whose_length_nobody_knows_beforehand() {
         },
     ];
     bytes_are_exact("/cgi-bin/program", (30_000.0, 20_000.0), true, &scripts);
+}
+
+#[test]
+fn the_wait_that_is_told_counts_down_to_the_second() {
+    let asks: [Script; 1] = [|robot| robot.steadily(8.0, 3.0)];
+    let counts_down = |mpm, limits: &str, is_right: &dyn Fn(&[Try])| {
+        let httpd = site(limits).mpm(mpm).workers(3, 4).start();
+        let tries = &run(&httpd, "/page.html", &asks)[0];
+        is_right(tries);
+        let told = tries.iter().filter_map(|t| t.told);
+        let told: HashSet<u64> = told.map(|seconds| seconds as u64).collect();
+        assert!(told.len() > 1, "{told:?} with {limits}");
+    };
+    for_each_mpm(|mpm| {
+        // The fifth file waits for 3.4 s, and 4.6 kB too many for 2.3 s.
+        counts_down(mpm, "BwShareFiles 4 0.29\nBwShareBytes 1G 1G", &|tries| {
+            judge(tries, 4.0, 0.29, 1.0, |_| 1.0);
+        });
+        counts_down(
+            mpm,
+            "BwShareFiles 1000 100\nBwShareBytes 10000 2000",
+            &|tries| {
+                judge(tries, 10_000.0, 2000.0, 1e-3, |t| t.bytes);
+            },
+        );
+    });
 }
 
 /// 30 files and a credit of 0.05 a second, a hundred times as fast: 30 + 1 s x 5 = 35 in a second,

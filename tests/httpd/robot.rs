@@ -16,6 +16,8 @@ pub struct Try {
     pub passed: bool,
     /// Bytes of the answer, headers included.
     pub bytes: f64,
+    /// Retry-After, seconds.
+    pub told: Option<f64>,
 }
 
 /// The robot, on one connection that is kept alive.
@@ -95,7 +97,17 @@ impl Robot {
             answered: self.now(),
             passed: status == 200,
             bytes: answer.len() as f64,
+            told: retry_after(&answer),
         });
         sent
     }
+}
+
+fn retry_after(answer: &[u8]) -> Option<f64> {
+    let answer = String::from_utf8_lossy(answer);
+    let (headers, _) = answer.split_once("\r\n\r\n")?;
+    let told = headers
+        .lines()
+        .find_map(|line| line.strip_prefix("Retry-After: "));
+    told.map(|told| told.parse().expect("whole seconds"))
 }
