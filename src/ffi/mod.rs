@@ -11,7 +11,7 @@
 //! | `access` | an access: enter, wait, leave |
 //! | `session` | an access in a room with sessions: its cookie, its answer |
 //! | `ticket_log` | NapTicketLog's records |
-//! | `bwshare` | a client's debts: limits, the charge, refusals and pages |
+//! | `bwshare` | a client's debts: limits in force; `charge` and `pages` below it |
 //! | `pacing` | limits that move themselves, in the log |
 //! | `telepoll` | what is polled: events in force, a poll |
 //! | `oxthas` | a balancer's choice, and what became of it |
