@@ -6,7 +6,7 @@
 
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, for_each_mpm};
+use httpd::{Answer, Builder, Httpd, exchange, for_each_mpm, long, wait_until};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -592,6 +592,36 @@ fn the_tables_sizes_are_said_at_start() {
     assert!((50_000..60_000).contains(&clients), "{said}");
     let kib = number("at a time in ");
     assert!((1_500..4_000).contains(&kib), "{said}");
+}
+
+/// The place of a small debt is another's: who owes most is known as long as there is one who owes less.
+#[test]
+fn a_full_table_lets_everybody_in_and_forgets_no_heavy_debtor() {
+    for_each_mpm(|mpm| {
+        let httpd = site(LIMITS)
+            .config("NapTables clients=1K trace=0\nKeepAlive On\nMaxKeepAliveRequests 0")
+            .mpm(mpm)
+            .expect_log("the table of debts is full", "it is")
+            .start();
+        assert_eq!(passes(&httpd, "192.0.2.1", "/page.html", 13), 12);
+        let mut stream = httpd.connect();
+        let mut ask = |client: String| {
+            let header = format!("X-Forwarded-For: {client}\r\n");
+            exchange(&mut stream, "/page.html", &header).starts_with(b"HTTP/1.1 200 ")
+        };
+        let fresh = (0..5000).map(|n| format!("10.0.{}.{}", n / 250, 1 + n % 250));
+        assert_eq!(fresh.filter(|client| ask(client.clone())).count(), 5000);
+        let info = httpd.get("/bwshare-info?json").json();
+        // There are four stripes of 512 places.
+        assert!(info["debts_lost"].as_u64() >= Some(5001 - 2048), "{info}");
+        assert!(!ask("192.0.2.1".to_owned()), "he still owes 12");
+        if long() {
+            // Looked at once a minute.
+            wait_until("the log says so", Duration::from_secs(100), || {
+                httpd.error_log().contains("the table of debts is full; ")
+            });
+        }
+    });
 }
 
 /// A debt is an amount: loosening the limits lets in at once who owes less than the new maximum.

@@ -1,17 +1,19 @@
-//! mod_bwshare: limits in force.
+//! mod_bwshare: limits in force, and what a full table has forgotten.
 
 mod charge;
 mod pages;
 
 use std::ffi::{c_char, c_int};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
+use std::sync::atomic::{
+    AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
 use super::contract::{
     NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf, nap_bw_directive, nap_str, nap_visit,
 };
 use super::guard::guard;
-use super::process;
+use super::process::{self, Process};
 use super::setup::{arguments, told};
 use super::text::text;
 use crate::bwshare::SECOND_NS;
@@ -296,6 +298,7 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             debts.rows(),
         );
         process.host.log(NAP_LOG_NOTICE, &line);
+        LOST.store(debts.counts().evicted, Relaxed);
         let secret = process.segment.head().secret;
         let force = Box::new(BwShare {
             debts,
@@ -305,4 +308,29 @@ pub unsafe extern "C" fn bw_start() -> c_int {
         FORCE.store(Box::into_raw(force), Release);
         1
     })
+}
+
+/// Debts that full tables had forgotten when it was last told.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Tell what debts a full table has forgotten: by the parent, every few seconds, of which one a minute
+/// looks.
+pub fn log_losses(process: &Process) {
+    static LAST_NS: AtomicU64 = AtomicU64::new(0);
+    let (Some(bw), now_ns) = (in_force(), now_ns()) else {
+        return;
+    };
+    if now_ns.saturating_sub(LAST_NS.load(Relaxed)) < 60 * SECOND_NS {
+        return;
+    }
+    LAST_NS.store(now_ns, Relaxed);
+    let lost = bw.debts.counts().evicted;
+    let new = lost.saturating_sub(LOST.swap(lost, Relaxed));
+    if new > 0 {
+        let line = format!(
+            "mod_bwshare: the table of debts is full; {new} debts, each the smallest where a place was \
+             wanted, were forgotten. NapTables clients= makes it larger, at a full restart"
+        );
+        process.host.log(NAP_LOG_WARN, &line);
+    }
 }

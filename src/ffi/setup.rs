@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use super::bwshare;
 use super::contract::{
     NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_directive, nap_host, nap_room_conf,
     nap_segment, nap_server_conf, nap_str,
@@ -818,6 +819,7 @@ pub unsafe extern "C" fn tick() {
             process.segment.tick_if_due();
             ticket_log::expire(process, setup);
             pacing::log_moves(process);
+            bwshare::log_losses(process);
         }
     });
 }

@@ -14,7 +14,7 @@ use crate::bwshare::SECOND_NS;
 use crate::bwshare::horizons::HORIZONS;
 use crate::bwshare::limits::Units;
 use crate::bwshare::service::{Service, Terms};
-use crate::bwshare::table::{Stripe, stripe_of};
+use crate::bwshare::table::{Counts, Stripe, stripe_of};
 use crate::bwshare::trace::{TraceSet, set_of};
 use crate::micros::Micros;
 use crate::room::children::Child;
@@ -115,6 +115,15 @@ impl Debts {
             n * (size_of::<Stripe>() + size_of::<Latch>()),
             n * self.sets * size_of::<TraceSet>(),
         ]
+    }
+
+    /// What has happened in all stripes together.
+    pub fn counts(&self) -> Counts {
+        let mut all = Counts::default();
+        for at in 0..self.stripes() {
+            self.at(at, |stripe, _| all.add(&stripe.counts));
+        }
+        all
     }
 
     /// Act on the stripe of this key and on its trace set. None: its lock cannot be had.
