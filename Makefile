@@ -12,6 +12,7 @@ SANITIZED_TESTS := refusal tickets
 PREFIX ?= /usr/local
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
+BENCHES := compare scenarios mix instructions rates pollers debts balancer
 # The real servers mostly wait, so more of them than cores at a time.
 THREADS := 4
 
@@ -178,15 +179,13 @@ test-all: setup-all module programs cgi ## and the long ones: browsers, models, 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
 
+# Each is run, whatever came of those before it.
 bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request; debts
-	$(CARGO) bench --locked --bench compare
-	$(CARGO) bench --locked --bench scenarios
-	$(CARGO) bench --locked --bench mix
-	$(CARGO) bench --locked --bench instructions
-	$(CARGO) bench --locked --bench rates
-	$(CARGO) bench --locked --bench pollers -- mpm=all
-	$(CARGO) bench --locked --bench debts
-	$(CARGO) bench --locked --bench balancer
+	@failed=; for bench in $(BENCHES); do \
+	    options=; [ $$bench != pollers ] || options='-- mpm=all'; \
+	    $(CARGO) bench --locked --bench $$bench $$options || failed="$$failed $$bench"; \
+	done; \
+	[ -z "$$failed" ] || { echo "beyond what they should be:$$failed"; exit 1; }
 
 .PHONY: validate
 validate: setup-all module programs cgi ## the simulator beside a real httpd, twelve quiet minutes; within 10 %: docs/validation.md
