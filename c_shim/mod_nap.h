@@ -294,6 +294,7 @@ int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
 int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
+int nap_bwshare_cuts(const nap_charge *c, apr_off_t length);
 apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
 int nap_bwshare_access(request_rec *r);
 int nap_bwshare_status(const nap_handle *h);

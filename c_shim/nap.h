@@ -283,6 +283,7 @@ typedef struct nap_reserved {
     uint64_t bytes;
     uint64_t from_ns[2][4]; /* core's own: from when on they are paid off, of his own debts and his
                              * network's: bytes, and each horizon's */
+    double byte_unit;       /* core's own: how long a byte took then by the limits in force */
 } nap_reserved;
 
 /* Who asked on a connection last, so that he is told from his address once; lives with the
@@ -561,11 +562,12 @@ typedef struct nap_core {
     int (*bw_start)(void);
     /* a request of this address on the connection of `last`: charged. 1: bw_excuse has to say */
     int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
-    /* who owes too much: NAP_BW_EXCUSED is set since; or he carries a ticket of this room in its
-     * prime window, which nobody has used; or he is in a session of it (NAP_NONE: of any) and owes at
-     * most four times the maximum: charged all the same. 1: let him pass; with NAP_BW_DRY everybody, and
-     * with `key` 0 who would not have passed: he is not charged */
-    int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room);
+    /* who owes too much: NAP_BW_EXCUSED is set since; or he carries a ticket of this room, or of
+     * `owner` whose page he asks for, in its prime window, which nobody has used; or he is in a session
+     * of one of them (NAP_NONE: of any) and owes at most four times the maximum: charged all the same.
+     * 1: let him pass; with NAP_BW_DRY everybody, and with `key` 0 who would not have passed: he is not
+     * charged */
+    int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room, uint32_t owner);
     /* bytes of the answer. now_us: what leave() has returned just now, or 0 */
     void (*bw_bytes)(const nap_visit *v, uint64_t bytes, uint64_t now_us);
     /* the same of bytes that are yet to be sent; of the last ones so many were not */

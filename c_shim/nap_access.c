@@ -630,7 +630,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
 
     if (nap_bwshare_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
-    if (h->charge->pieces)
+    if (nap_bwshare_cuts(h->charge, h->sent - before))
         return pass_pieces(f, bb, h, before);
     return last ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
 }

@@ -269,7 +269,10 @@ static const limits *limits_of(const nap_bwshare *server)
 
 /* ---- Marks between the pieces of a long brigade ---- */
 
-enum { PIECE = 256 * 1024 };        /* at least this between two marks */
+enum {
+    PIECE = 256 * 1024,             /* at least this between two marks */
+    LONG = 1024 * 1024              /* from this on a stream of HTTP/2 is sent in pieces */
+};
 
 /* Pieces grow with what lies before them: a mark costs some 300 bytes, and a terabyte has 120. */
 static int64_t piece_behind(int64_t before)
@@ -335,14 +338,16 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
 }
 
 /* HTTP/2 carries its buckets to another connection and leaves such ones behind: there the pieces are
- * passed one by one (pass_pieces in nap_access.c). */
-static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb)
+ * passed one by one (pass_pieces in nap_access.c). That keeps the stream's worker until they are sent, so
+ * only a long answer is. */
+static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb,
+                                   apr_off_t length)
 {
     int64_t piece = 0, most = piece_behind(c->marked);
     apr_bucket *last = NULL;
 
     if (conn->master) {
-        c->pieces = 1;
+        c->pieces |= length > LONG;
         return;
     }
     if (!c->progress) {
@@ -368,6 +373,12 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
     if (piece)
         mark_behind(last, c->progress, piece);
     c->marked += piece;
+}
+
+/* Are these `length` bytes to be passed piece by piece? */
+int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
+{
+    return c->pieces && length > PIECE;
 }
 
 /* Leaves a piece in bb, with what goes with it; the rest goes to `rest`, which is empty. Returns its
@@ -420,18 +431,21 @@ static apr_off_t length_known(const request_rec *r)
     return *length ? -1 : n;
 }
 
+/* What has been charged stays so until the answer is settled. */
 static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
-    if (sent > c->charged)
-        nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
+    if (sent <= c->charged)
+        return;
+    nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
 /* The same before they are sent. */
 static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
-    if (sent > c->charged)
-        nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
+    if (sent <= c->charged)
+        return;
+    nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
@@ -461,7 +475,7 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
     apr_off_t left;
 
     if (length > PIECE)
-        mark_pieces(c, h->first->connection, bb);
+        mark_pieces(c, h->first->connection, bb, length);
     /* of HEAD and of what has no body this is all that tells the end */
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (!c->begun && !begins(h, ends))
@@ -476,7 +490,8 @@ int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, 
         else
             charge_up_to(c, c->headers + h->sent, now);
     }
-    if (ends && !c->progress && !c->pieces)
+    /* an end that is there too soon is its backend's, or its client's */
+    if (ends && !c->progress && !c->pieces && c->charged == c->headers + h->sent)
         h->charged = 0;
     return ends;
 }
@@ -492,7 +507,7 @@ void nap_bwshare_settle(nap_handle *h)
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
-    if (sent < c->charged && c->reserved.bytes)
+    if (sent <= c->charged && c->reserved.bytes)   /* none too: it was seen until now */
         nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
         charge_up_to(c, sent, 0);
@@ -539,11 +554,17 @@ static NAP_SELDOM int is_poll(request_rec *r)
     return !err && handler && !strcmp(handler, "nap-status");
 }
 
+static uint32_t index_of(const nap_room *room)
+{
+    return room && room->index >= 0 ? (uint32_t)room->index : NAP_NONE;
+}
+
 /* Refused, but perhaps not to be: a poll, a ticket in its prime window, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
     const nap_room *room = nap_dir_of(r)->room;
+    const nap_page *page = room && room->pages ? nap_page_asked(room, r) : NULL;
     nap_request q;
     nap_str why;
     int passes;
@@ -551,8 +572,7 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
     if (is_poll(r))
         v->flags |= NAP_BW_EXCUSED;
     nap_request_fill(&q, h, r);
-    passes = nap_the_core->bw_excuse(v, &q, room && room->index >= 0
-                                     ? (uint32_t)room->index : NAP_NONE);
+    passes = nap_the_core->bw_excuse(v, &q, index_of(room), index_of(page ? page->owner : room));
     if (passes && v->key)
         return 1;
     h->owed = 1;

@@ -289,6 +289,51 @@ fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
     });
 }
 
+/// What an answer was said to be and is not: its program ends too soon, or its reader goes.
+#[test]
+fn an_answer_shorter_than_it_said_is_charged_as_far_as_it_came() {
+    const SAID: u64 = 50_000_000;
+    let ends_soon = format!(
+        "#!/bin/sh\nprintf 'Content-Length: {SAID}\\r\\n\\r\\n'; head -c 1000000 /dev/zero\n"
+    );
+    let goes_on = format!(
+        "#!/bin/sh\nprintf 'Content-Length: {SAID}\\r\\n\\r\\n'; head -c {SAID} /dev/zero\n"
+    );
+    for_each_mpm(|mpm| {
+        let httpd = site("BwShareFiles 12 0.0001\nBwShareBytes 40M 1")
+            .cgi("ends-soon", &ends_soon)
+            .cgi("goes-on", &goes_on)
+            // httpd believes what a proxied server says, and a program only then.
+            .config("SetEnv ap_trust_cgilike_cl 1")
+            .expect_log("error writing", "a program whose reader has gone")
+            .mpm(mpm)
+            .start();
+        for (client, path) in [
+            ("192.0.2.1", "/cgi-bin/ends-soon"),
+            ("192.0.2.2", "/cgi-bin/goes-on"),
+        ] {
+            let charged = || trace(&httpd, client)["bytes"].as_u64().expect("a number");
+            for times in 1..=2 {
+                let mut stream = httpd.connect();
+                let request = format!("GET {path} HTTP/1.0\r\nX-Forwarded-For: {client}\r\n\r\n");
+                stream.write_all(request.as_bytes()).expect("sent");
+                stream.read_exact(&mut [0; 300_000]).expect("its beginning");
+                if path == "/cgi-bin/goes-on" {
+                    assert!(charged() >= SAID, "all of it, while it is sent");
+                    let beside = get(&httpd, client, "/page.html");
+                    assert_eq!(beside.status, 429, "no second download beside it");
+                }
+                drop(stream);
+                // What the kernel had taken is sent: some megabytes on a loopback.
+                httpd::wait_until("it is over", Duration::from_secs(20), || {
+                    (times * 300_000..times * (16 << 20)).contains(&charged())
+                });
+            }
+            assert_eq!(get(&httpd, client, "/page.html").status, 200, "{path}");
+        }
+    });
+}
+
 #[test]
 fn downloads_end_at_the_byte_maximum_whatever_their_kind() {
     let httpd = site("BwShareFiles 1000 1\nBwShareBytes 120000 1").start();

@@ -119,6 +119,7 @@ impl Visit<'_> {
             let counts = &mut self.stripe.counts;
             counts.bytes = counts.bytes.wrapping_add(bytes);
             row.bytes = row.bytes.wrapping_add(bytes);
+            row.last_ns = self.now_ns;
             row.over_ns = 0;
         }
         charged
@@ -225,6 +226,7 @@ impl Visit<'_> {
         counts.bytes = sum(counts.bytes);
         if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
             row.bytes = sum(row.bytes);
+            row.last_ns = self.now_ns;
             row.over_ns = match answer.wait_ns() {
                 0 => 0,
                 wait_ns => self.now_ns.saturating_add(wait_ns),
@@ -328,7 +330,7 @@ mod tests {
         visit!(3 * S).return_bytes(client.key, 100, &reserved);
         let row = trace.known(client.key).expect("his");
         assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
-        assert_eq!((row.first_ns, row.last_ns), (S, S));
+        assert_eq!((row.first_ns, row.last_ns), (S, 3 * S));
         assert_eq!(
             row.over_ns,
             S + 40 * S,

@@ -240,14 +240,18 @@ fn pay_session(here: &mut Here<'_>, now: Micros) {
     let Some(at) = here.a.session.checked_sub(1) else {
         return;
     };
-    let (owner, granted) = (here.owner(), std::mem::take(&mut here.a.granted_us));
+    let (owner, granted) = (here.owner(), here.a.granted_us);
     let segment = &here.process.segment;
     segment.sessions(|sessions| sessions.pay(at, owner.0, work(granted, now), now));
 }
 
 #[inline(never)]
 fn leave_it(here: &mut Here<'_>, ended: Micros) {
-    let (owner, granted, segment) = (here.owner(), here.a.granted_us, &here.process.segment);
+    let (owner, segment) = (here.owner(), &here.process.segment);
+    let granted = match here.a.state {
+        state::DETACHED => 0, // paid
+        _ => here.a.granted_us,
+    };
     if !here.has(NAP_FLAG_BEGUN) {
         let at = std::mem::take(&mut here.a.session).wrapping_sub(1);
         segment.sessions(|sessions| {

@@ -538,14 +538,17 @@ const _: () = {
 pub struct nap_reserved {
     pub bytes: u64,
     pub from_ns: [[u64; 4usize]; 2usize],
+    pub byte_unit: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 72usize];
+    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 80usize];
     ["Alignment of nap_reserved"][::std::mem::align_of::<nap_reserved>() - 8usize];
     ["Offset of field: nap_reserved::bytes"][::std::mem::offset_of!(nap_reserved, bytes) - 0usize];
     ["Offset of field: nap_reserved::from_ns"]
         [::std::mem::offset_of!(nap_reserved, from_ns) - 8usize];
+    ["Offset of field: nap_reserved::byte_unit"]
+        [::std::mem::offset_of!(nap_reserved, byte_unit) - 72usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1102,6 +1105,7 @@ pub struct nap_core {
             v: *mut nap_visit,
             q: *const nap_request,
             room: u32,
+            owner: u32,
         ) -> ::std::os::raw::c_int,
     >,
     pub bw_bytes:

@@ -149,11 +149,15 @@ impl Charged<'_> {
         [own, network].map(Option::unwrap_or_default)
     }
 
-    /// Of what was reserved so much was not sent. A graceful restart may have set another rate since, and
-    /// what the client owes for these bytes is another time now.
+    /// How long a byte takes by the limits in force, nanoseconds; 0: not known.
+    fn byte_unit(&self) -> f64 {
+        self.bw.debts.byte_unit(tag(self.limit.scope))
+    }
+
+    /// Of what was reserved so much was not sent. A graceful restart may have set another rate since it was
+    /// reserved, and what the client owes for these bytes is another time now.
     fn give_back(&mut self, reserved: &nap_reserved, unsent: u64) {
-        let ratio =
-            self.bw.debts.byte_unit(tag(self.limit.scope)) / self.limits()[0].bytes.unit_ns();
+        let ratio = self.byte_unit() / reserved.byte_unit;
         if self.limit.alone && ratio.is_normal() && ratio > 0.0 && ratio != 1.0 {
             let limits = self.limits().map(|limits| Limits {
                 bytes: limits.bytes.times(1.0 / ratio),
@@ -296,14 +300,19 @@ fn enter(
     1
 }
 
-pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, room: u32) -> c_int {
+pub unsafe extern "C" fn bw_excuse(
+    v: *mut nap_visit,
+    q: *const nap_request,
+    room: u32,
+    owner: u32,
+) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
         let (Some(v), Some(q)) = (unsafe { v.as_mut() }, unsafe { q.as_ref() }) else {
             return 0;
         };
         // SAFETY: the caller's promise.
-        if unsafe { excuse(v, q, room) } {
+        if unsafe { excuse(v, q, [room, owner]) } {
             return 1;
         }
         if v.flags & NAP_BW_DRY == 0 {
@@ -320,19 +329,20 @@ pub unsafe extern "C" fn bw_excuse(v: *mut nap_visit, q: *const nap_request, roo
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn excuse(v: &mut nap_visit, q: &nap_request, room: u32) -> bool {
+unsafe fn excuse(v: &mut nap_visit, q: &nap_request, asked: [u32; 2]) -> bool {
     let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
         return false;
     };
     let Some(charged) = Charged::of(v) else {
         return false;
     };
-    let in_room = |own: &&RoomSetup| room == NAP_NONE || own.room == room as usize;
+    let nowhere = asked[0] == NAP_NONE;
+    let in_room = |own: &&RoomSetup| nowhere || asked.iter().any(|room| own.room == *room as usize);
     let rooms = || setup.rooms.iter().filter(in_room);
     // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
     // SAFETY: nap.h: q's strings are live for the call.
     let held = |own| unsafe { until_prime(q, process, setup, own) };
-    let ticket = || rooms().filter(|_| room != NAP_NONE).filter_map(held).min();
+    let ticket = || rooms().filter(|_| !nowhere).filter_map(held).min();
     // SAFETY: as above.
     let member = |own| unsafe { is_member(q, process, own) };
     let always = v.flags & NAP_BW_EXCUSED != 0;
@@ -407,10 +417,12 @@ pub unsafe extern "C" fn bw_reserve(
             return;
         };
         let now_ns = at(now_us);
+        let byte_unit = charged.byte_unit();
         let both = Charged { now_ns, ..charged }.reserve(bytes);
         *reserved = nap_reserved {
             bytes,
             from_ns: both.map(|reserved| reserved.from_ns),
+            byte_unit,
         };
     });
 }
