@@ -194,6 +194,32 @@ fn a_ticket_excuses_where_its_room_is_whatever_its_holder_owes() {
     assert_eq!(ask("/part/of.html"), 429, "it is used up");
 }
 
+/// The tickets of a page that two rooms share are its owner's.
+#[test]
+fn a_ticket_of_a_shared_page_excuses_in_either_room() {
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .cgi("pay", APP)
+        .cgi("other/pay", APP)
+        .config(&ROOM.replace("</NapRoom>", "NapPage pay (pay|hold)$\n</NapRoom>"))
+        .config(
+            "<NapRoom beside>\nNapRunReady 1\nNapWaitLimit 0\nNapPage pay pay$ room=site\n</NapRoom>\n\
+             <Location /cgi-bin/other>\nNapUse beside\n</Location>\n\
+             <LocationMatch pay$>\nBwShare On\n</LocationMatch>",
+        )
+        .start();
+    let other = |headers: &[(&str, &str)]| httpd.request("GET", "/cgi-bin/other/pay", headers, b"");
+    let held = httpd.hold("pay", 1);
+    let tickets: Vec<Ticket> = (0..6).map(|_| Ticket::of(&other(&[]))).collect();
+    held.release();
+    httpd.until_idle();
+    assert_eq!(other(&[]).status, 429, "six are owed");
+    tickets[0].until_prime();
+    let with = other(&[("Nap-Ticket", &tickets[0].token)]);
+    assert_eq!(with.status, 200, "{with:?}");
+}
+
 /// A member goes on where others are asked to wait, to four times the maximum of each debt.
 #[test]
 fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maximum() {
