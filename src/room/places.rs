@@ -460,6 +460,12 @@ impl Places<'_> {
         (0..self.used()).find(|&at| slot != 0 && self.place(at).is_some_and(is_his))
     }
 
+    /// Does an access of this session, one-based, wait?
+    pub fn waits_of(&self, session: u32) -> bool {
+        let is_its = |p: &Place| p.linked == 1 && p.session == session;
+        (0..self.used()).any(|at| self.place(at).is_some_and(is_its))
+    }
+
     /// The next place at or after `from` that a dead child owned.
     pub fn owned_by(&self, life: Life, from: u32) -> Option<u32> {
         let used = self.used();

@@ -161,7 +161,7 @@ impl Starts {
     /// The settings come into force.
     pub fn set(&mut self, terms: StartTerms) {
         // A fixed interval says nothing of what the pages can pass.
-        let was_fixed = self.terms.on == 1 && self.terms.how == how::FIXED;
+        let was_fixed = self.terms.how == how::FIXED;
         self.terms = terms;
         if !self.interval.is_begun() || (was_fixed && terms.how != how::FIXED) {
             let known = self.demand.rate(terms.cores);

@@ -132,6 +132,19 @@ impl Membership<'_> {
         (stay.session, stay.begun) = (0, false);
     }
 
+    /// The access is a stranger's from now on, as if it had never been its session's.
+    fn withdraw(&mut self, stay: &mut Stay, owner: Owner) {
+        let Some(at) = std::mem::take(&mut stay.session).checked_sub(1) else {
+            return;
+        };
+        let Some(starts) = self.starts.get_mut(stay.room as usize) else {
+            return;
+        };
+        starts.counts.members = starts.counts.members.saturating_sub(1);
+        let page = starts.capacity.number(stay.page);
+        self.sessions.withdraw(at, owner.0, page);
+    }
+
     /// The session is over.
     pub fn end(&mut self, stay: &mut Stay, owner: Owner, work: Micros, how: End) {
         let ended = stay
@@ -212,7 +225,7 @@ impl Tables<'_> {
             let asked = (stay.room, stay.page);
             stay.session = (self.membership()).enter(asked, asks.keys, arrival.owner, now);
         }
-        if stay.session != 0 && !self.spare(stay, arrival, now) {
+        if stay.session != 0 && !self.spare(stay, arrival) {
             return (self.on_to_page(stay, arrival, None, now, wakes), None);
         }
         if let Some((verdict, ticket)) = self.take_over_start(stay, arrival, now, wakes) {
@@ -260,14 +273,11 @@ impl Tables<'_> {
     /// Nobody refuses a member, and nothing bounds his wait. So where the workers of his child are nearly
     /// used up his session waits with one access, and what comes beside that is a stranger's as if it were
     /// beyond `parallel=`: a page that stalls must not take the child from everybody else.
-    fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>, now: Micros) -> bool {
-        let session = self.sessions.session(stay.session.wrapping_sub(1));
-        let beside = session.is_some_and(|session| session.in_hand() > 1);
-        if arrival.parking < Parking::Holders || !beside {
+    fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>) -> bool {
+        if arrival.parking < Parking::Holders || !self.places.waits_of(stay.session) {
             return false;
         }
-        self.membership()
-            .leave(stay, arrival.owner, Micros::ZERO, now);
+        self.membership().withdraw(stay, arrival.owner);
         if let Some(starts) = self.starts.get_mut(stay.room as usize) {
             starts.counts.busy = starts.counts.busy.saturating_add(1);
         }

@@ -9,7 +9,7 @@ pub const PARALLEL: usize = 16;
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct InHand {
     /// Bit n: the token at n is one. Written last by what adds, first by what removes, so a child may
-    /// die anywhere.
+    /// die anywhere. Bit [`PARALLEL`] + n: it is set aside.
     held: u64,
     tokens: [u64; PARALLEL],
 }
@@ -22,9 +22,14 @@ impl InHand {
         own
     }
 
-    /// How many there are.
+    /// How many there are that are not set aside.
     #[inline]
     pub fn len(&self) -> usize {
+        (self.held & MASK & !(self.held >> PARALLEL)).count_ones() as usize
+    }
+
+    /// How many there are.
+    pub fn all(&self) -> usize {
         (self.held & MASK).count_ones() as usize
     }
 
@@ -42,13 +47,22 @@ impl InHand {
             return false;
         };
         *place = token;
-        self.held |= 1 << free;
+        self.held = self.held & !(1 << (PARALLEL + free)) | 1 << free;
         true
     }
 
     /// Is it one of them?
     pub fn contains(&self, token: u64) -> bool {
         self.at(token).is_some()
+    }
+
+    /// It is one of them that needs no permit any more; false: it is none.
+    pub fn set_aside(&mut self, token: u64) -> bool {
+        let at = self.at(token);
+        if let Some(at) = at {
+            self.held |= 1 << (PARALLEL + at);
+        }
+        at.is_some()
     }
 
     /// It is none of them any more; false: it was none.
@@ -100,33 +114,46 @@ mod tests {
     proptest! {
         /// As a list that has sixteen places.
         #[test]
-        fn they_are_a_list_of_at_most_sixteen(acts in proptest::collection::vec((0u8..4, 1u64..24), 0..200)) {
+        fn they_are_a_list_of_at_most_sixteen(acts in proptest::collection::vec((0u8..5, 1u64..24), 0..200)) {
             let (mut own, mut list) = (InHand::default(), Vec::new());
+            let mut aside = std::collections::HashSet::new();
             for (act, token) in acts {
                 match act {
                     0 if !list.contains(&token) => {
                         prop_assert_eq!(own.add(token), list.len() < PARALLEL);
                         if list.len() < PARALLEL {
                             list.push(token);
+                            aside.remove(&token);
                         }
                     }
                     1 => {
                         prop_assert_eq!(own.remove(token), list.contains(&token));
                         list.retain(|known| *known != token);
+                        aside.remove(&token);
                     }
-                    2 => {
+                    2 if !list.contains(&(token + 100)) => {
                         prop_assert_eq!(own.replace(token, token + 100), list.contains(&token));
                         for known in list.iter_mut().filter(|known| **known == token) {
                             *known = token + 100;
                         }
+                        if aside.remove(&token) {
+                            aside.insert(token + 100);
+                        }
+                    }
+                    4 => {
+                        prop_assert_eq!(own.set_aside(token), list.contains(&token));
+                        aside.extend(list.contains(&token).then_some(token));
                     }
                     3 => {
                         own.retain(|known| known % 3 != token % 3);
                         list.retain(|known| known % 3 != token % 3);
+                        aside.retain(|known| known % 3 != token % 3);
                     }
                     _ => {}
                 }
-                prop_assert_eq!((own.len(), own.is_empty()), (list.len(), list.is_empty()));
+                let counted = list.iter().filter(|token| !aside.contains(token)).count();
+                prop_assert_eq!((own.len(), own.all()), (counted, list.len()));
+                prop_assert_eq!(own.is_empty(), list.is_empty());
                 prop_assert!(list.iter().all(|token| own.contains(*token)));
                 prop_assert!((1..24).all(|token| own.contains(token) == list.contains(&token)));
             }

@@ -140,7 +140,7 @@ impl Sessions<'_> {
             };
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
-        if session.in_hand.len() >= parallel {
+        if session.in_hand.len() >= parallel || session.in_hand.all() == PARALLEL {
             session.in_hand.retain(lives);
         }
         if session.in_hand.len() >= parallel || !session.in_hand.add(owner) {
@@ -305,10 +305,22 @@ impl Sessions<'_> {
         }
     }
 
-    /// The access `owner` of the session at `at` has been so long in Run Ready, and goes on.
+    /// The access `owner` of the session at `at`, which asked for the page of this number, is none of its:
+    /// it never was.
+    pub fn withdraw(&mut self, at: u32, owner: u64, page: Option<usize>) {
+        if let Some(session) = self.session_mut(at)
+            && session.in_hand.remove(owner)
+            && let Some(visits) = page.and_then(|page| session.visits.get_mut(page))
+        {
+            *visits = visits.saturating_sub(1);
+        }
+    }
+
+    /// The access `owner` of the session at `at` has been so long in Run Ready. Its answer is still on its
+    /// way: the session is not idle, and may have as many others as before.
     pub fn pay(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
         if let Some(session) = self.session_mut(at)
-            && session.in_hand.contains(owner)
+            && session.in_hand.set_aside(owner)
         {
             session.seen = session.seen.max(now);
             session.work = session.work + work;
@@ -594,14 +606,14 @@ fn entries(sets: &[SessionSet]) -> impl Iterator<Item = (u64, &Session)> {
 pub struct Limits {
     /// One is over when nothing has come for so long.
     pub idle: Micros,
-    /// Accesses of one that may wait or run at once.
+    /// Accesses of one that may wait or run at once; with answers that are on their way [`PARALLEL`].
     pub parallel: u32,
 }
 
 impl Session {
-    /// Accesses that wait or run.
+    /// Accesses that wait or run, and those whose long answers are on their way.
     pub fn in_hand(&self) -> usize {
-        self.in_hand.len()
+        self.in_hand.all()
     }
 
     #[inline]

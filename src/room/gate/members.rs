@@ -170,13 +170,14 @@ impl GateView<'_> {
         ticket.filter(|ticket| standing == Standing::Used && ticket.epoch == self.epoch)
     }
 
-    /// Does the access bring a ticket of this gate whose time has come, and which no other access has
-    /// brought? Before that its holder is nobody's better, and nobody's worse, than who has none.
+    /// Does the access bring a ticket of this gate whose time has come, or one that waits here already,
+    /// whose place it takes over? Before that its holder is nobody's better, and nobody's worse, than who
+    /// has none.
     pub fn is_expected(&self, arrival: &Arrival<'_>) -> bool {
         let standing = self.best_ticket(arrival).0;
         matches!(
             standing,
-            Standing::Unknown | Standing::Tail | Standing::Prime
+            Standing::Unknown | Standing::Tail | Standing::Prime | Standing::Waits(_)
         )
     }
 
@@ -189,7 +190,13 @@ impl GateView<'_> {
             (Standing::Early, Some(own)) => {
                 self.refuse(Reason::Early, Some(own), own.start - self.now)
             }
-            (Standing::Waits(_), own) => self.refuse_with_own(own, Reason::Full, arrival),
+            // Its time has come while he waited at the page: it is as good as before.
+            (Standing::Prime | Standing::Tail, own) => {
+                self.refuse(Reason::Full, own, Micros::from_secs(1))
+            }
+            (Standing::Waits(_) | Standing::Unknown, own) => {
+                self.refuse_with_own(own, Reason::Full, arrival)
+            }
             _ => self.refuse_newcomer(Reason::Full, arrival),
         }
     }
