@@ -111,7 +111,8 @@ impl GateView<'_> {
         reason: Reason,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        if !self.gate.sells() && entry.slot == 0 {
+        // Images and scripts are sold none.
+        if entry.slot == 0 && !(self.gate.sells() && arrival.sell) {
             return self.refuse_newcomer(reason, arrival);
         }
         let ticket = self.sell(Sale::Guard, arrival);
