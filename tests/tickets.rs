@@ -5,9 +5,9 @@
 
 mod httpd;
 
-use httpd::held::Held;
+use httpd::held::admitted;
 use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, crowd, for_each_mpm, long, wait_until};
+use httpd::{Builder, Httpd, crowd, for_each_mpm, long, wait_until};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;
@@ -54,20 +54,6 @@ fn buy(httpd: &Httpd) -> Ticket {
     let refused = httpd.get("/cgi-bin/app");
     assert_eq!(refused.status, 503, "{refused:?}");
     Ticket::of(&refused)
-}
-
-/// Sends an access that is to wait for the held permit, lets the holder go when it does, and
-/// returns its answer.
-fn admitted(httpd: &Httpd, held: Held<'_>, path: &str, head: &[(&str, &str)]) -> Answer {
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| httpd.request("GET", path, head, b""));
-        wait_until("it waits", PATIENCE, || {
-            assert!(!waits.is_finished(), "it was turned away");
-            httpd.waiting() == 1
-        });
-        held.release();
-        waits.join().expect("an answer")
-    })
 }
 
 #[test]

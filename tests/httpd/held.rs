@@ -2,7 +2,7 @@
 //!
 //! `/cgi-bin/hold?NAME` says that it runs by a file of its name, and waits for another.
 
-use super::{Builder, Httpd, wait_until};
+use super::{Answer, Builder, Httpd, wait_until};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -124,4 +124,18 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.let_go();
     }
+}
+
+/// Sends an access that is to wait for the held permit, lets the holder go when it does, and
+/// returns its answer.
+pub fn admitted(httpd: &Httpd, held: Held<'_>, path: &str, head: &[(&str, &str)]) -> Answer {
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| httpd.request("GET", path, head, b""));
+        wait_until("it waits", PATIENCE, || {
+            assert!(!waits.is_finished(), "it was turned away");
+            httpd.waiting() == 1
+        });
+        held.release();
+        waits.join().expect("an answer")
+    })
 }
