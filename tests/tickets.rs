@@ -243,6 +243,11 @@ fn what_is_no_ticket_of_ours_makes_a_newcomer() {
     }
     let empty = httpd.request("GET", "/cgi-bin/app", &[("Cookie", "nap-site=")], b"");
     assert_eq!(empty.header("nap-reason"), Some("full"), "a deleted cookie");
+    let gate = httpd.gate();
+    let refused = &gate["counts"]["refused"];
+    assert_eq!(refused["forged"], 2 * forgeries.len(), "{refused}");
+    assert_eq!(refused["full"], 2, "the buyer, and the deleted cookie");
+    assert_eq!(gate["promise"]["presented"], 0, "not as tickets");
     // After all of it the genuine one is still good.
     let answer = admitted(
         &httpd,
@@ -303,6 +308,13 @@ fn a_ticket_of_another_room_is_no_ticket_here() {
         let cookie = other.header("set-cookie").expect("a ticket of that room");
         assert!(cookie.starts_with("nap-other="), "{cookie}");
     }
+    let rooms = httpd.get("/nap-info?json").json()["rooms"].take();
+    for (room, times) in [("site", 0), ("other", 2)] {
+        let of_name = |r: &&serde_json::Value| r["name"] == room;
+        let found = rooms.as_array().expect("the rooms").iter().find(of_name);
+        let refused = &found.expect("of that name")["gates"][0]["counts"]["refused"];
+        assert_eq!(refused["other-room"], times, "{room}: {refused}");
+    }
     drop(elsewhere);
     // Unharmed: it was not redeemed over there.
     let answer = admitted(
@@ -344,6 +356,11 @@ fn a_ticket_of_another_epoch_is_booked_again_and_of_another_key_is_none() {
         );
         let again = if key == "1" { "used" } else { "forged" };
         assert_eq!(ask().header("nap-reason"), Some(again), "once");
+        let gate = httpd.gate();
+        let refused = &gate["counts"]["refused"];
+        let times = if again == reason { 2 } else { 1 };
+        assert_eq!(refused[reason], times, "{refused}");
+        assert_eq!(refused[again], times, "{refused}");
     }
 }
 
