@@ -122,27 +122,29 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
 
 #[test]
 fn an_early_holder_gets_his_own_ticket_and_is_let_in_when_its_window_opens() {
-    let httpd = site().start();
-    let held = httpd.hold("full", 1);
-    let ticket = buy(&httpd);
-    // Early: his own ticket again, not a new one, however often he asks.
-    for _ in 0..5 {
-        let early = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
-        assert_eq!(early.status, 503);
-        assert_eq!(early.header("nap-reason"), Some("early"));
-        assert_eq!(early.header("nap-ticket"), Some(ticket.token.as_str()));
-    }
-    let last = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
-    let last = Ticket::of(&last);
-    // The server's own word, to the millisecond.
-    last.sleep_until(last.from + 0.001);
-    let answer = admitted(
-        &httpd,
-        held,
-        "/cgi-bin/app",
-        &[("Cookie", &ticket.cookie())],
-    );
-    assert_eq!(answer.status, 200, "{answer:?}");
+    for_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        // Early: his own ticket again, not a new one, however often he asks.
+        for _ in 0..5 {
+            let early = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+            assert_eq!(early.status, 503);
+            assert_eq!(early.header("nap-reason"), Some("early"));
+            assert_eq!(early.header("nap-ticket"), Some(ticket.token.as_str()));
+        }
+        let last = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        let last = Ticket::of(&last);
+        // The server's own word, to the millisecond.
+        last.sleep_until(last.from + 0.001);
+        let answer = admitted(
+            &httpd,
+            held,
+            "/cgi-bin/app",
+            &[("Cookie", &ticket.cookie())],
+        );
+        assert_eq!(answer.status, 200, "{answer:?}");
+    });
 }
 
 #[test]
@@ -168,42 +170,52 @@ fn a_late_ticket_is_booked_again_once_and_is_then_let_in() {
 
 #[test]
 fn a_ticket_is_redeemed_in_a_room_that_is_free() {
-    let httpd = site().start();
-    let held = httpd.hold("full", 1);
-    let ticket = buy(&httpd);
-    held.release();
-    // Early, but there is room: he is let in, and the ticket is spent.
-    let answer = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
-    assert_eq!(answer.status, 200);
-    assert!(
-        answer
-            .header("set-cookie")
-            .expect("deleted")
-            .contains("Max-Age=0")
-    );
-    let _held = httpd.hold("again", 1);
-    let again = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
-    assert_eq!(again.header("nap-reason"), Some("used"), "{again:?}");
+    for_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        held.release();
+        // Early, but there is room: he is let in, and the ticket is spent.
+        let answer = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        assert_eq!(answer.status, 200);
+        assert!(
+            answer
+                .header("set-cookie")
+                .expect("deleted")
+                .contains("Max-Age=0")
+        );
+        let _held = httpd.hold("again", 1);
+        let again = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        assert_eq!(again.header("nap-reason"), Some("used"), "{again:?}");
+    });
 }
 
 #[test]
 fn the_same_ticket_twice_gets_one_place() {
-    let httpd = site().start();
-    let held = httpd.hold("full", 1);
-    let ticket = buy(&httpd);
-    ticket.until_prime();
-    let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
-    let (first, second) = std::thread::scope(|scope| {
-        let first = scope.spawn(ask);
-        httpd.until_waiting(1);
-        let second = scope.spawn(ask);
-        let first = first.join().expect("an answer");
-        httpd.until_waiting(1);
-        held.release();
-        (first, second.join().expect("an answer"))
+    for_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        ticket.until_prime();
+        let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        let (first, second) = std::thread::scope(|scope| {
+            let first = scope.spawn(ask);
+            httpd.until_waiting(1);
+            let second = scope.spawn(ask);
+            let first = first.join().expect("an answer");
+            httpd.until_waiting(1);
+            held.release();
+            (first, second.join().expect("an answer"))
+        });
+        assert_eq!((first.status, second.status), (503, 200));
+        assert_eq!(first.header("nap-reason"), Some("taken-over"));
+        let gate = httpd.gate();
+        assert_eq!(gate["counts"]["refused"]["taken-over"], 1);
+        let promise = &gate["promise"];
+        for (which, times) in [("presented", 1), ("kept", 1), ("broken", 0)] {
+            assert_eq!(promise[which], times, "{which}: {promise}");
+        }
     });
-    assert_eq!((first.status, second.status), (503, 200));
-    assert_eq!(first.header("nap-reason"), Some("taken-over"));
 }
 
 #[test]
