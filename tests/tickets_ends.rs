@@ -1,0 +1,142 @@
+//! Where the waiting ends without a page, and tickets end unused: put off by the deadline guard, over,
+//! sold out; and what the directives that bound them make of that.
+//!
+//! The room has one permit, which a held access has; newcomers do not wait unless a test says so.
+
+mod httpd;
+
+use httpd::held::admitted;
+use httpd::ticket::Ticket;
+use httpd::{Answer, Builder, Httpd, for_each_mpm, long, wait_until};
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+const APP: &str = "/cgi-bin/app";
+const BOUND: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn site(terms: &str) -> Builder {
+    Httpd::builder()
+        .app_with(terms)
+        .access_log_format("%U %>s %{nap-group}n %{nap-ticket-fate}n")
+}
+
+fn ask(httpd: &Httpd, ticket: &Ticket) -> Answer {
+    httpd.request("GET", APP, &[("Cookie", &ticket.cookie())], b"")
+}
+
+/// A refusal for this reason, told in these words.
+#[track_caller]
+fn assert_refused(answer: &Answer, reason: &str, words: &str) {
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.header("nap-reason"), Some(reason), "{answer:?}");
+    let text = answer.text();
+    assert!(text.contains(words), "{text}");
+}
+
+/// What `/nap-info` has counted of the room's tickets.
+#[track_caller]
+fn assert_promises(httpd: &Httpd, counts: &[(&str, u64)]) {
+    let promise = httpd.gate()["promise"].take();
+    for (which, n) in counts {
+        assert_eq!(promise[*which], *n, "{which}: {promise}");
+    }
+}
+
+/// The same of the refusals for this reason; the log says it too.
+#[track_caller]
+fn assert_counted(httpd: &Httpd, reason: &str, times: usize) {
+    let refused = httpd.gate()["counts"]["refused"].take();
+    assert_eq!(refused[reason], times, "{refused}");
+    let line = format!("{APP} 503 next-wait {reason}\n");
+    wait_until("all is logged", PATIENCE, || {
+        httpd.access_log().matches(&line).count() == times
+    });
+}
+
+/// An answer, and how long its visitor was kept.
+type Told = (Answer, Duration);
+
+fn kept_waiting(ask: impl FnOnce() -> Answer) -> Told {
+    let came = Instant::now();
+    let answer = ask();
+    (answer, came.elapsed())
+}
+
+/// He who waited in vain is told so, and when to come; his ticket. In the long form: no more than a
+/// second after the bound.
+#[track_caller]
+fn put_off((answer, took): &Told, reason: &str, words: &str) -> Ticket {
+    assert_refused(answer, reason, words);
+    eprintln!("    {reason} after {took:?}");
+    assert!(
+        !long() || *took < BOUND + Duration::from_secs(1),
+        "{took:?}"
+    );
+    Ticket::of(answer)
+}
+
+const NEWCOMER: &str = "more people have come than it can serve at once";
+const HOLDER: &str = "You came in time, but the overloaded server has become slower";
+
+/// A ticket where one may wait: somebody does while it is sold, and leaves.
+fn bought_beside_a_waiter(httpd: &Httpd) -> Ticket {
+    let mut waits = httpd.connect();
+    write!(waits, "GET {APP} HTTP/1.0\r\n\r\n").expect("httpd listens");
+    httpd.until_waiting(1);
+    let ticket = Ticket::of(&httpd.get(APP));
+    drop(waits);
+    httpd.until_waiting(0);
+    ticket
+}
+
+#[test]
+fn who_waits_in_vain_is_told_in_time_and_a_holder_is_put_off_once() {
+    for_each_mpm(|mpm| {
+        let httpd = site("NapWaitLimit 1\n").mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = bought_beside_a_waiter(&httpd);
+        ticket.until_prime();
+        let (newcomer, holder) = std::thread::scope(|scope| {
+            let newcomer = scope.spawn(|| kept_waiting(|| httpd.get(APP)));
+            httpd.until_waiting(1);
+            let holder = scope.spawn(|| kept_waiting(|| ask(&httpd, &ticket)));
+            let newcomer = newcomer.join().expect("an answer");
+            (newcomer, holder.join().expect("an answer"))
+        });
+        put_off(&newcomer, "full", NEWCOMER);
+        let again = put_off(&holder, "deferred", HOLDER);
+        assert_ne!(again.token, ticket.token);
+        let counts = httpd.gate()["counts"].take();
+        assert_eq!(counts["re_access"], 1, "he was in Re Access: {counts}");
+        assert_eq!(counts["guard_fired"], 1, "{counts}");
+        assert_counted(&httpd, "deferred", 1);
+        assert_promises(&httpd, &[("deferred", 1), ("broken", 0), ("kept", 0)]);
+        again.until_prime();
+        let answer = admitted(&httpd, held, APP, &[("Cookie", &again.cookie())]);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let counts = [("deferred", 1), ("deferred_twice", 0), ("broken", 0)];
+        assert_promises(&httpd, &counts);
+        assert_promises(&httpd, &[("presented", 2), ("kept", 1)]);
+    });
+}
+
+/// The same by the ledger: his claim leaves no place for a newcomer, so he is in Re Access.
+#[test]
+fn by_the_ledger_too_who_waits_in_vain_is_told_in_time() {
+    let httpd = site("NapWaitLimit 1\nNapReAccess auto\n").start();
+    let _held = httpd.hold("full", 1);
+    let (newcomer, ticket) = std::thread::scope(|scope| {
+        let newcomer = scope.spawn(|| kept_waiting(|| httpd.get(APP)));
+        httpd.until_waiting(1);
+        let ticket = Ticket::of(&httpd.get(APP));
+        (newcomer.join().expect("an answer"), ticket)
+    });
+    put_off(&newcomer, "full", NEWCOMER);
+    ticket.until_prime();
+    let holder = kept_waiting(|| ask(&httpd, &ticket));
+    let again = put_off(&holder, "deferred", HOLDER);
+    assert_ne!(again.token, ticket.token);
+    assert_eq!(httpd.gate()["counts"]["re_access"], 1);
+    assert_promises(&httpd, &[("presented", 1), ("deferred", 1), ("broken", 0)]);
+}
