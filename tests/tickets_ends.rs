@@ -15,6 +15,11 @@ const APP: &str = "/cgi-bin/app";
 const BOUND: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The shortest there are: a ticket begins in three quarters of a second, and is good for five.
+const SHORT: &str = "NapWaitMax 500ms\nNapTicketLifetime 5s\nNapTicketPrime 1s\n";
+/// Of a ticket of this lifetime, seconds.
+const GRACE: f64 = 2.5;
+
 fn site(terms: &str) -> Builder {
     Httpd::builder()
         .app_with(terms)
@@ -139,4 +144,46 @@ fn by_the_ledger_too_who_waits_in_vain_is_told_in_time() {
     assert_ne!(again.token, ticket.token);
     assert_eq!(httpd.gate()["counts"]["re_access"], 1);
     assert_promises(&httpd, &[("presented", 1), ("deferred", 1), ("broken", 0)]);
+}
+
+#[test]
+fn after_its_end_and_grace_a_ticket_is_good_no_more() {
+    let httpd = site(SHORT).start();
+    let _held = httpd.hold("full", 1);
+    let ticket = Ticket::of(&httpd.get(APP));
+    ticket.sleep_until(ticket.until + GRACE + 0.05);
+    let html = ask(&httpd, &ticket);
+    assert_refused(
+        &html,
+        "expired",
+        "The time of the ticket you showed is over",
+    );
+    assert_ne!(Ticket::of(&html).token, ticket.token);
+    let cookie = ticket.cookie();
+    let head = [("Accept", "application/json"), ("Cookie", cookie.as_str())];
+    let json = httpd.request("GET", APP, &head, b"").json();
+    assert_eq!(json["reason"], "expired");
+    let new = json["ticket"]["token"].as_str();
+    assert!(new.is_some_and(|new| new != ticket.token), "{json}");
+    assert_counted(&httpd, "expired", 2);
+    wait_until("its slot is closed", PATIENCE, || {
+        httpd.gate()["promise"]["expired"].as_u64() >= Some(1)
+    });
+}
+
+#[test]
+fn the_grace_after_a_tickets_end_is_given_once() {
+    let httpd = site(SHORT).start();
+    let _held = httpd.hold("full", 1);
+    let ticket = Ticket::of(&httpd.get(APP));
+    ticket.sleep_until(ticket.until + 0.05);
+    let late = ask(&httpd, &ticket);
+    assert_eq!(late.header("nap-reason"), Some("late"), "{late:?}");
+    let rebooked = Ticket::of(&late);
+    rebooked.sleep_until(rebooked.until + 0.05);
+    let over = ask(&httpd, &rebooked);
+    assert_eq!(over.header("nap-reason"), Some("expired"), "{over:?}");
+    assert_ne!(Ticket::of(&over).token, rebooked.token);
+    assert_counted(&httpd, "late", 1);
+    assert_counted(&httpd, "expired", 1);
 }
