@@ -187,3 +187,35 @@ fn the_grace_after_a_tickets_end_is_given_once() {
     assert_counted(&httpd, "late", 1);
     assert_counted(&httpd, "expired", 1);
 }
+
+/// Two slots of one ticket begin within the horizon; a third does when the first has begun.
+#[test]
+fn who_comes_when_all_is_sold_is_told_that_there_is_no_ticket() {
+    let terms = "NapSlotTickets 1\nNapSlotPeriod 30s\nNapTicketHorizon 1min\n";
+    let httpd = site(terms).start();
+    let held = httpd.hold("full", 1);
+    let first = Ticket::of(&httpd.get(APP));
+    let second = Ticket::of(&httpd.get(APP));
+    assert!(second.from > first.from + 25.0, "{first:?} {second:?}");
+    let html = httpd.get(APP);
+    assert_refused(&html, "sold-out", "no ticket was issued");
+    assert!(html.text().contains("You hold no time to come back at"));
+    for absent in ["nap-ticket", "nap-ticket-window", "set-cookie"] {
+        assert_eq!(html.header(absent), None, "{html:?}");
+    }
+    let retry: Option<u64> = html.header("retry-after").and_then(|s| s.parse().ok());
+    assert!(retry.is_some_and(|s| (2..=60).contains(&s)), "{html:?}");
+    let head = [("Accept", "application/json")];
+    let json = httpd.request("GET", APP, &head, b"").json();
+    assert_eq!(json["reason"], "sold-out");
+    assert!(json["ticket"].is_null(), "{json}");
+    assert!(json["retry_after"].as_f64() > Some(1.0), "{json}");
+    assert_counted(&httpd, "sold-out", 2);
+    assert_promises(&httpd, &[("sold", 2), ("outstanding", 2)]);
+    first.until_prime();
+    let third = Ticket::of(&httpd.get(APP));
+    assert!(third.from > 50.0, "{third:?}");
+    let answer = admitted(&httpd, held, APP, &[("Cookie", &first.cookie())]);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_promises(&httpd, &[("kept", 1), ("broken", 0)]);
+}
