@@ -219,3 +219,68 @@ fn who_comes_when_all_is_sold_is_told_that_there_is_no_ticket() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_promises(&httpd, &[("kept", 1), ("broken", 0)]);
 }
+
+#[test]
+fn a_bound_ticket_is_good_for_the_prefix_it_was_sold_to() {
+    let proxy = "RemoteIPHeader X-Forwarded-For\nRemoteIPInternalProxy 127.0.0.1";
+    let httpd = site("NapTicketBind prefix\n").modules(&["remoteip"]);
+    let httpd = httpd.config(proxy).start();
+    for (name, buyer, neighbour, stranger) in [
+        ("v4", "192.0.2.1", "192.0.2.1", "192.0.2.2"),
+        ("v6", "2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"),
+    ] {
+        let held = httpd.hold(name, 1);
+        let bought = httpd.request("GET", APP, &[("X-Forwarded-For", buyer)], b"");
+        let ticket = Ticket::of(&bought);
+        ticket.until_prime();
+        let cookie = ticket.cookie();
+        let head = |client| [("X-Forwarded-For", client), ("Cookie", cookie.as_str())];
+        let turned_away = httpd.request("GET", APP, &head(stranger), b"");
+        assert_refused(&turned_away, "other-room", "was issued to somebody else");
+        assert_ne!(Ticket::of(&turned_away).token, ticket.token);
+        let answer = admitted(&httpd, held, APP, &head(neighbour));
+        assert_eq!(answer.status, 200, "{name}: {answer:?}");
+    }
+    assert_counted(&httpd, "other-room", 2);
+    assert_promises(&httpd, &[("presented", 2), ("kept", 2), ("broken", 0)]);
+}
+
+/// The slot that is sold from: what it was made for, and what may be sold of it.
+fn newest_slot(httpd: &Httpd) -> (Option<u64>, Option<u64>) {
+    let gate = httpd.gate();
+    let slot = gate["slots"].as_array().and_then(|slots| slots.last());
+    let slot = slot.expect("one that is open");
+    (slot["capacity"].as_u64(), slot["places"].as_u64())
+}
+
+#[test]
+fn a_slot_has_the_share_of_the_capacity_that_is_to_be_sold() {
+    for (share, tickets) in [("0.1", 3), ("0.25", 9), ("1", 36)] {
+        // Before anything is known slots are an eighth as long, and a page takes an eighth of the bound.
+        let terms = format!("NapSlotPeriod 80s\nNapTicketShare {share}\n");
+        let httpd = site(&terms).start();
+        let _held = httpd.hold("full", 1);
+        Ticket::of(&httpd.get(APP));
+        assert_eq!(
+            newest_slot(&httpd),
+            (Some(tickets), Some(tickets)),
+            "{share}"
+        );
+    }
+}
+
+#[test]
+fn places_that_nobody_came_for_are_sold_to_more_by_the_factor() {
+    let httpd = site(&format!("{SHORT}NapSlotTickets 200\nNapOverbook 1.5\n")).start();
+    let _held = httpd.hold("full", 1);
+    // A hundred tickets must be over before the rate of return counts.
+    let tickets: Vec<Ticket> = (0..120).map(|_| Ticket::of(&httpd.get(APP))).collect();
+    let last = tickets.last().expect("a hundred and twenty");
+    assert_eq!(newest_slot(&httpd), (Some(200), Some(200)), "all may come");
+    last.sleep_until(last.until + GRACE);
+    wait_until("their slots are closed", PATIENCE, || {
+        httpd.gate()["promise"]["expired"].as_u64() >= Some(120)
+    });
+    Ticket::of(&httpd.get(APP));
+    assert_eq!(newest_slot(&httpd), (Some(200), Some(300)), "nobody came");
+}
