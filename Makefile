@@ -8,7 +8,7 @@ CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter $(TARGET)/cgi/work $(TARGET)
 PRELOAD := $(TARGET)/preload/die_holding.so
 # What the sanitized module goes through: suites that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
-SANITIZED_TESTS := refusal tickets
+SANITIZED_TESTS := refusal tickets tickets_ends
 PREFIX ?= /usr/local
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror

@@ -248,7 +248,7 @@ impl BwShareConf {
         let [rate, period, share] = args else {
             return Err(
                 "BwShareHorizon: wants bytes a second, a time, and a share, \
-                        e.g. 125000 1s 0.95"
+                        e.g. 125000 10s 0.95"
                     .into(),
             );
         };
