@@ -234,6 +234,65 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
     site.is_let_in(stay, place, 3);
 }
 
+/// Loaded anew in the queue of those who start, at a page that starts nothing.
+#[test]
+fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
+    let mut site = Site::new();
+    let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        tables.starts[0].due = now + Micros::from_secs(1);
+    });
+    let wait = |site: &mut Site, visitor| {
+        let (stay, verdict) = site.comes(visitor, PAGE, &[ticket]);
+        let Some(Verdict::Wait(seat)) = verdict else {
+            panic!("his turn is not yet: {verdict:?}")
+        };
+        assert_eq!((stay.gate, stay.session), (LOBBY, 0));
+        seat.place
+    };
+    let old = wait(&mut site, 3);
+    let new = wait(&mut site, 4);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.state.wake_word(new), wake::WAITING);
+    assert_eq!(site.waiting(), 1);
+}
+
+/// Nobody waits twice for one session there; but what is only being read does not wait.
+#[test]
+fn where_workers_are_few_a_session_waits_with_one_access() {
+    let member = 99;
+    let mut site = Site::new();
+    let (mut stay, place, now) = (site.stay, site.place, site.now);
+    site.is_let_in(stay, place, 2);
+    site.state.locked(|tables, _| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(2), member, now);
+        let at = stay.session - 1;
+        members.sessions.pay(at, owner(2).0, Micros::ZERO, now);
+    });
+    let mut comes = |visitor| {
+        let few = Arrival {
+            parking: Parking::Holders,
+            ..arrival(visitor, &[])
+        };
+        site.asks(few, PAGE, &[member])
+    };
+    let (stay, verdict) = comes(3);
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    assert_ne!(stay.session, 0);
+    let (stay, verdict) = comes(4);
+    assert!(matches!(verdict, Some(Verdict::Refuse(_))), "{verdict:?}");
+    assert_eq!(stay.session, 0);
+    let (known, _) = site.state.locked(|tables, _| {
+        let session = *tables.sessions.all().next().expect("it goes on");
+        (session.in_hand(), session.visits[0], session.accesses)
+    });
+    assert_eq!(known, (2, 2, 0), "as if the last had not come");
+    let counts = site.state.starts().counts;
+    assert_eq!((counts.members, counts.busy), (1, 1));
+}
+
 #[test]
 fn presented_to_a_child_that_is_full_it_is_his_again() {
     for (starts, page) in [(false, PAGE), (true, PAGE), (false, OTHER)] {
