@@ -88,7 +88,7 @@ sold=$(metric tickets_sold_total) kept=$(metric tickets_kept) broken=$(metric ti
 [ "$kept" -gt 0 ] && [ "$broken" = 0 ] || fail "of $sold tickets $kept were kept and $broken broken"
 
 # ab takes what it gets: 200 or, with a ticket it never presents, 503. Each request is answered.
-n=3000
+n=5000
 crowd() {
   client ab -l -n $n -c 100 "$@" http://web/board >"$scratch/ab" 2>&1 || { cat "$scratch/ab"; fail "ab $*"; } >&2
   grep -q '^Failed requests: *0$' "$scratch/ab" && grep -q "^Complete requests: *$n$" "$scratch/ab" ||

@@ -337,6 +337,39 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
     });
 }
 
+/// `apachectl restart`: what runs and waits is cut off, and nothing of it is held afterwards.
+#[test]
+fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
+    for_each_mpm(|mpm| {
+        let mut httpd = server(&room(1, "NapWaitLimit 4")).mpm(mpm).start();
+        let mut cut = vec![httpd.get_later("/counter?ms=1500")];
+        wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
+        cut.extend(queue_up(&httpd, 1, 4));
+        let refused = httpd.get("/cgi-bin/hold?5");
+        let ticket = refused.header("nap-ticket").expect("a ticket");
+        httpd.restart();
+        for visitor in cut {
+            wait_until("nobody hangs", PATIENCE, || visitor.is_finished());
+        }
+        wait_until("nothing is held any more", PATIENCE, || {
+            let room = httpd.room();
+            (room.running, room.waiting, room.workers) == (0, 0, 0)
+        });
+        assert_eq!(came(&httpd), [0; 0], "no waiter was let in on the way");
+        let page = httpd.request("GET", "/.nap/ticket", &[("Nap-Ticket", ticket)], b"");
+        assert_eq!(page.status, 200, "{page:?}");
+        let mut all = vec![httpd.get_later("/cgi-bin/hold?6")];
+        wait_until("he runs", PATIENCE, || came(&httpd) == [6]);
+        all.extend(queue_up(&httpd, 7, 2));
+        assert_eq!(came(&httpd), [6], "there is one permit");
+        let_go(&httpd);
+        for visitor in all {
+            assert_eq!(visitor.join().expect("an answer").status, 200);
+        }
+        assert_eq!(came(&httpd), [6, 7, 8]);
+    });
+}
+
 #[test]
 fn a_stop_does_not_wait_for_waiters() {
     for_each_mpm(|mpm| {
