@@ -522,6 +522,13 @@ static apr_status_t settle_late(void *data)
     return APR_SUCCESS;
 }
 
+/* For a page of the site's own: behind the redirect to it with REDIRECT_ in front. */
+static void tell(request_rec *r, const char *name, const char *value)
+{
+    if (value)
+        apr_table_setn(r->subprocess_env, name, value);
+}
+
 /* Waiting is told by Retry-After and by a page, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
@@ -537,6 +544,8 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     h->in_debt = 1;
     nap_request_fill(&q, h, r);
     nap_the_core->bw_refusal(v, &q);
+    tell(r, "NAP_BWSHARE_WAIT", apr_table_get(r->err_headers_out, "Retry-After"));
+    tell(r, "NAP_BWSHARE_REASON", apr_table_get(r->notes, "bwshare"));
     if (!ap_response_code_string(r, ap_index_of_response(status)))
         ap_custom_response(r, status, apr_pstrcat(r->pool, nap_the_site->ticket_path, "/",
                                                   nap_bwshare_page_name, NULL));

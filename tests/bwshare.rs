@@ -865,9 +865,16 @@ fn horizons_limit_and_their_service_is_shown() {
     let refused = answers.find(|answer| answer.status == 429);
     let refused = refused.expect("refused in the end");
     assert!(refused.text().contains("more data"), "{refused:?}");
+    let row = trace(&httpd, "192.0.2.1");
+    assert_eq!(
+        (&row["files"], &row["reason"]),
+        (&4.into(), &"horizon-2".into()),
+        "{row}"
+    );
     // An hour's rate is 100 a second, its bucket pays off half of that.
-    let wait = retry_after(&refused);
-    assert!((100..2_000).contains(&wait), "{wait}");
+    let owed = row["bytes"].as_f64().expect("a number") - 180_000.0;
+    let (wait, most) = (retry_after(&refused) as f64, (owed / 50.0).ceil());
+    assert!((most - 5.0..=most).contains(&wait), "{wait} s of {most}");
     let info = httpd.get("/bwshare-info?json").json();
     let limits = &info["limits"][0];
     assert_eq!(limits["link_bytes_per_s"], 1_048_576.0);

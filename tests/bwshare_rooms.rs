@@ -137,7 +137,8 @@ fn a_debtors_error_document_takes_no_place_and_is_sold_no_ticket() {
         let httpd = charged()
             .cgi(
                 "slow-down",
-                "#!/bin/sh\nprintf '\\r\\n\\r\\nour own words\\n'\n",
+                "#!/bin/sh\nprintf '\\r\\n\\r\\nour own words: %s s for %s\\n' \
+                 $REDIRECT_NAP_BWSHARE_WAIT $REDIRECT_NAP_BWSHARE_REASON\n",
             )
             .config("ErrorDocument 429 /cgi-bin/slow-down")
             .mpm(mpm)
@@ -148,7 +149,8 @@ fn a_debtors_error_document_takes_no_place_and_is_sold_no_ticket() {
         let held = httpd.hold("full", 1);
         let refused = httpd.get("/cgi-bin/app");
         assert_eq!(refused.status, 429, "{refused:?}");
-        assert!(refused.text().contains("our own words"), "{refused:?}");
+        let said = format!("our own words: {} s for files", retry_after(&refused));
+        assert!(refused.text().contains(&said), "{refused:?}");
         assert_eq!(httpd.room().sold, 0);
         held.release();
     });

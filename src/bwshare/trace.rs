@@ -40,7 +40,7 @@ pub struct TraceSet {
     /// 0: the row is nobody's yet.
     keys: [u64; ROWS],
     rows: [Row; ROWS],
-    /// Clients whose row was given up, or who found none.
+    /// Rows given up for another client, and requests of clients who found none.
     pub hidden: u64,
 }
 

@@ -67,7 +67,7 @@ pub struct DebtReport {
     pub(super) clients_capacity: usize,
     pub(super) debts_lost: u64,
     pub(super) trace_rows: usize,
-    pub(super) clients_not_shown: u64,
+    pub(super) trace_rows_missed: u64,
     /// Of the requests inside all longer horizons, the share inside this one; shortest first.
     pub(super) horizon_shares: Vec<Option<f64>>,
 }
@@ -297,7 +297,7 @@ impl DebtReport {
             clients_capacity,
             debts_lost: counts.evicted,
             trace_rows,
-            clients_not_shown: hidden,
+            trace_rows_missed: hidden,
             horizon_shares: shares
                 .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
                 .take(horizons)
