@@ -7,7 +7,7 @@ mod httpd;
 
 use httpd::held::admitted;
 use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, crowd, for_each_mpm, long, wait_until};
+use httpd::{Builder, Httpd, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;
@@ -122,7 +122,7 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
 
 #[test]
 fn an_early_holder_gets_his_own_ticket_and_is_let_in_when_its_window_opens() {
-    for_each_mpm(|mpm| {
+    for_event_or_each_mpm(|mpm| {
         let httpd = site().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let ticket = buy(&httpd);
@@ -170,7 +170,7 @@ fn a_late_ticket_is_booked_again_once_and_is_then_let_in() {
 
 #[test]
 fn a_ticket_is_redeemed_in_a_room_that_is_free() {
-    for_each_mpm(|mpm| {
+    for_event_or_each_mpm(|mpm| {
         let httpd = site().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let ticket = buy(&httpd);
@@ -192,7 +192,7 @@ fn a_ticket_is_redeemed_in_a_room_that_is_free() {
 
 #[test]
 fn the_same_ticket_twice_gets_one_place() {
-    for_each_mpm(|mpm| {
+    for_event_or_each_mpm(|mpm| {
         let httpd = site().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let ticket = buy(&httpd);

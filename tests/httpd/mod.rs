@@ -64,6 +64,14 @@ pub fn for_each_mpm(test: impl Fn(Mpm)) {
     }
 }
 
+/// Under event; in the long form under each. For what waits much, and is the core's own whatever the MPM.
+pub fn for_event_or_each_mpm(test: impl Fn(Mpm)) {
+    match long() {
+        true => for_each_mpm(test),
+        false => test(Mpm::Event),
+    }
+}
+
 /// Waits for a condition, looking every few milliseconds; panics after `deadline`.
 pub fn wait_until(what: &str, deadline: Duration, holds: impl FnMut() -> bool) {
     assert!(
