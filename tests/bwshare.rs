@@ -743,14 +743,19 @@ fn the_log_says_for_which_debt_a_request_was_refused() {
     )
     .access_log_format("%U %>s %{bwshare}n")
     .start();
-    for path in [
+    let asked = [
         "/page.html",
         "/page.html",
         "/own",
         "/made",
         "/dry/page.html",
-    ] {
+    ];
+    for (lines, path) in (1..).zip(asked) {
         get(&httpd, "192.0.2.1", path);
+        // Who has his answer is logged a moment later, and so perhaps behind the next.
+        wait_until("it is logged", Duration::from_secs(20), || {
+            httpd.access_log().lines().count() == lines
+        });
     }
     let log = httpd.access_log();
     let said: Vec<&str> = log
