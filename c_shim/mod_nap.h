@@ -137,6 +137,14 @@ typedef struct nap_charge {
     nap_reserved reserved;           /* bytes charged before they were sent, the last such */
 } nap_charge;
 
+#define NAP_BW_PIECE (256 * 1024)    /* bytes; what is longer may be cut */
+
+/* Are these `length` bytes to be passed piece by piece? */
+static inline int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
+{
+    return c->pieces && length > NAP_BW_PIECE;
+}
+
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
     request_rec *first;              /* the chain's first request */
@@ -178,6 +186,21 @@ typedef struct nap_line {
     nap_client client;      /* who asked here last */
     nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
 } nap_line;
+
+/* As IPv6 has it; zeros: there is none. */
+static inline void nap_address(uint8_t out[16], const apr_sockaddr_t *a)
+{
+    memset(out, 0, 16);
+    if (a && a->family == APR_INET) {
+        memset(out + 10, 0xff, 2);
+        memcpy(out + 12, &a->sa.sin.sin_addr, 4);
+    }
+#if APR_HAVE_IPV6
+    else if (a && a->family == APR_INET6) {
+        memcpy(out, &a->sa.sin6.sin6_addr, 16);
+    }
+#endif
+}
 
 /* The core, and the site. core NULL: nothing works, everything passes. */
 extern const nap_core *nap_the_core;
@@ -255,7 +278,6 @@ size_t nap_pages_gates(const nap_room *room);
 /* nap_access.c */
 void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
-void nap_address(uint8_t out[16], const apr_sockaddr_t *a);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);
@@ -293,8 +315,7 @@ void nap_bwshare_begin(void);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
-int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
-int nap_bwshare_cuts(const nap_charge *c, apr_off_t length);
+int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
 apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
 int nap_bwshare_access(request_rec *r);
 int nap_bwshare_status(const nap_handle *h);

@@ -52,21 +52,6 @@ static int cookie_add(void *rec, const char *key, const char *value)
     return 1;
 }
 
-/* As IPv6 has it; zeros: there is none. */
-void nap_address(uint8_t out[16], const apr_sockaddr_t *a)
-{
-    memset(out, 0, 16);
-    if (a && a->family == APR_INET) {
-        memset(out + 10, 0xff, 2);
-        memcpy(out + 12, &a->sa.sin.sin_addr, 4);
-    }
-#if APR_HAVE_IPV6
-    else if (a && a->family == APR_INET6) {
-        memcpy(out, &a->sa.sin6.sin6_addr, 16);
-    }
-#endif
-}
-
 static nap_str header(request_rec *r, const char *name)
 {
     return nap_str_of(apr_table_get(r->headers_in, name));
@@ -519,7 +504,7 @@ static int ends(nap_handle *h, const apr_bucket_brigade *bb)
 }
 
 /* 1: an answer that is long, or none that will end: 101 or an event stream. */
-static int lasts(const nap_handle *h)
+static inline int lasts(const nap_handle *h)
 {
     const request_rec *last = nap_last(h->first);
 
@@ -619,7 +604,28 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
     return rv;
 }
 
-/* The same of an answer that its client is charged for, with a permit or without. */
+/* Over HTTP/1 the headers come by themselves, and the body at once behind them. */
+static inline int are_headers(const nap_handle *h)
+{
+    const request_rec *r = nap_last(h->first);
+
+    return !h->charge->begun && !r->connection->master && !ap_is_HTTP_INFO(r->status);
+}
+
+/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last; now: as
+ * leave() has told, or 0. 1: no more is to come. */
+static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends,
+                                uint64_t now)
+{
+    /* of HEAD and of what has no body this is all that tells the end */
+    ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
+    if (ends || length > NAP_BW_PIECE || !are_headers(h))
+        return nap_bwshare_body(h, bb, length, ends, now);
+    h->charge->begun = 1;
+    return 0;
+}
+
+/* An answer that its client is charged for, with a permit or without. */
 static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
@@ -628,7 +634,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
     uint64_t left = 0;
     int end = ends(h, bb), last = now && watch_permit(line, end, &left);
 
-    if (nap_bwshare_passes(h, bb, h->sent - before, end, left))
+    if (charge_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
     if (nap_bwshare_cuts(h->charge, h->sent - before))
         return pass_pieces(f, bb, h, before);

@@ -269,10 +269,8 @@ static const limits *limits_of(const nap_bwshare *server)
 
 /* ---- Marks between the pieces of a long brigade ---- */
 
-enum {
-    PIECE = 256 * 1024,             /* at least this between two marks */
-    LONG = 1024 * 1024              /* from this on a stream of HTTP/2 is sent in pieces */
-};
+#define PIECE NAP_BW_PIECE          /* at least this between two marks */
+#define LONG (1024 * 1024)          /* from this on a stream of HTTP/2 is sent in pieces */
 
 /* Pieces grow with what lies before them: a mark costs some 300 bytes, and a terabyte has 120. */
 static int64_t piece_behind(int64_t before)
@@ -375,12 +373,6 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
     c->marked += piece;
 }
 
-/* Are these `length` bytes to be passed piece by piece? */
-int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
-{
-    return c->pieces && length > PIECE;
-}
-
 /* Leaves a piece in bb, with what goes with it; the rest goes to `rest`, which is empty. Returns its
  * length in bytes: of what is not known, 0. */
 apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest)
@@ -449,6 +441,32 @@ static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
     c->charged = sent;
 }
 
+/* The brigade that is here, `length` bytes of it. */
+static inline void charge_brigade(nap_handle *h, apr_off_t length, uint64_t now)
+{
+    nap_charge *c = h->charge;
+
+    if (length > PIECE)
+        reserve_up_to(c, c->headers + h->sent, now);
+    else
+        charge_up_to(c, c->headers + h->sent, now);
+}
+
+/* The same of an answer that is longer: all of it at its start, where its length is told. */
+static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now)
+{
+    nap_charge *c = h->charge;
+    apr_off_t all = c->charged ? -1 : length_known(nap_last(h->first));
+
+    if (all >= 0) {
+        c->known = 1;
+        reserve_up_to(c, c->headers + h->sent - length + all, now);
+    }
+    else if (!c->known) {
+        charge_brigade(h, length, now);
+    }
+}
+
 /* The answer's first brigade, or an interim one's. 1: there is something to be charged. */
 static int begins(nap_handle *h, int ends)
 {
@@ -464,36 +482,27 @@ static int begins(nap_handle *h, int ends)
         count_headers(h->charge, r);
         return 1;
     }
-    return ends;    /* over HTTP/1 the headers come by themselves, and the body at once behind them */
+    return ends;
 }
 
-/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last; now: as
- * leave() has told, or 0. 1: no more is to come. */
-int nap_bwshare_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
+/* What of an answer is not its headers, over HTTP/1: see charge_passes in nap_access.c. */
+int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
     nap_charge *c = h->charge;
-    apr_off_t left;
 
     if (length > PIECE)
         mark_pieces(c, h->first->connection, bb, length);
-    /* of HEAD and of what has no body this is all that tells the end */
-    ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (!c->begun && !begins(h, ends))
         return !h->charged;
-    if (!ends && !c->charged && (left = length_known(nap_last(h->first))) >= 0) {
-        c->known = 1;
-        reserve_up_to(c, c->headers + h->sent - length + left, now);
+    if (!ends) {
+        charge_part(h, length, now);
+        return 0;
     }
-    else if (ends || !c->known) {
-        if (length > PIECE)
-            reserve_up_to(c, c->headers + h->sent, now);
-        else
-            charge_up_to(c, c->headers + h->sent, now);
-    }
+    charge_brigade(h, length, now);
     /* an end that is there too soon is its backend's, or its client's */
-    if (ends && !c->progress && !c->pieces && c->charged == c->headers + h->sent)
+    if (!c->progress && !c->pieces && c->charged == c->headers + h->sent)
         h->charged = 0;
-    return ends;
+    return 1;
 }
 
 /* The request is over: an answer that was cut short was not as long as was thought. What was under way

@@ -179,16 +179,19 @@ size_t nap_pages_gates(const nap_room *room)
 
 /* ---- An access ---------------------------------------------------------------------------------- */
 
-static int matches(const nap_page *page, const char *path, size_t len)
+static __attribute__((noinline)) int matches_regex(const nap_page *page, const char *path, size_t len)
+{
+    return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
+}
+
+static inline int matches(const nap_page *page, const char *path, size_t len)
 {
     size_t n = page->prefix_len;
 
     /* most paths of one room begin alike: the last letter tells more of them apart */
     if (n && (len < n || path[n - 1] != page->prefix[n - 1] || memcmp(path, page->prefix, n)))
         return 0;
-    if (!page->regex || (page->exact && len == n))
-        return 1;
-    return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
+    return !page->regex || (page->exact && len == n) || matches_regex(page, path, len);
 }
 
 /* Does r ask for this one? As it was asked for: see nap_page_asked. */

@@ -141,8 +141,9 @@ impl Account {
         let debts = self.debts_ns(now_ns);
         let enters = Account::keeps(debts, limits);
         if enters {
-            let owed = debts[FILES].saturating_add(limits.files.one_ns);
-            self.paid_ns[FILES] = now_ns.saturating_add(owed);
+            // Both are below the maximum, or once beyond it by the literal rule.
+            let owed = debts[FILES].wrapping_add(limits.files.one_ns);
+            self.paid_ns[FILES] = now_ns.wrapping_add(owed);
         }
         enters
     }
@@ -157,7 +158,7 @@ impl Account {
         let owed = owed.saturating_add(limits.bytes.cost_ns(bytes.into()));
         let keeps = Account::keeps([files, owed], limits);
         if keeps {
-            self.paid_ns[BYTES] = now_ns.saturating_add(owed);
+            self.paid_ns[BYTES] = now_ns.wrapping_add(owed);
         }
         keeps
     }

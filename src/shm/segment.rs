@@ -23,7 +23,7 @@
 //! ```
 //!
 //! A section is found by its kind; one whose version or entry size differs is not ours to read.
-//! Systems to come (executors) add kinds, not layouts.
+//! What comes anew adds kinds, not layouts.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
