@@ -7,7 +7,6 @@ use httpd::app::hostile_addresses;
 use httpd::browser::Browser;
 use httpd::{Httpd, Mpm, long, wait_until};
 use serde_json::json;
-use std::process::Command;
 use std::time::Duration;
 
 const KEPT: &str = "The form you sent is kept in this page";
@@ -330,30 +329,7 @@ fn a_form_under_tls_and_http2_arrives_once() {
         return;
     }
     let tls = httpd::free_port();
-    let config = format!(
-        "SSLSessionCache shmcb:{{root}}/tls_sessions(512000)
-         Listen 127.0.0.1:{tls}
-         <VirtualHost 127.0.0.1:{tls}>
-         ServerName localhost:{tls}
-         SSLEngine On\nSSLCertificateFile {{root}}/cert.pem\nSSLCertificateKeyFile {{root}}/key.pem
-         Protocols h2 http/1.1
-         ScriptAlias /cgi-bin/ {{root}}/cgi-bin/
-         </VirtualHost>"
-    );
-    let (key, certificate) = self_signed();
-    let httpd = Httpd::builder()
-        .app()
-        .form(SENDER)
-        .modules(&["ssl", "http2", "socache_shmcb"])
-        .config(&config)
-        .file("cert.pem", certificate)
-        .secret("key.pem", key)
-        .expect_log("is a CA certificate", "it is signed by itself")
-        .expect_log(
-            "was compiled against a newer library",
-            "of OpenSSL: Debian's affair",
-        )
-        .start();
+    let httpd = Httpd::builder().app().form(SENDER).tls(tls).start();
     let held = httpd.hold("full", 1);
     let browser = Browser::start(&[], &json!({}));
     let told = json!({"type": "application/x-www-form-urlencoded", "fields": [["a", "1 & 2"]]});
@@ -368,32 +344,4 @@ fn a_form_under_tls_and_http2_arrives_once() {
     held.release();
     browser.until_shows("the application");
     assert_eq!(httpd.asked(), ["POST kept=1 a=1+%26+2"]);
-}
-
-/// A key and a certificate for localhost.
-fn self_signed() -> (Vec<u8>, Vec<u8>) {
-    let folder = httpd::made::directory("tmp");
-    let [key, certificate] =
-        ["key", "cert"].map(|name| folder.join(format!("{name}-{}.pem", std::process::id())));
-    let status = Command::new("openssl")
-        .args([
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        ])
-        .args([
-            "-subj",
-            "/CN=localhost",
-            "-addext",
-            "subjectAltName=DNS:localhost",
-        ])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&certificate)
-        .stderr(std::process::Stdio::null())
-        .status();
-    assert!(status.expect("openssl runs").success());
-    let read = |path| std::fs::read(path).expect("openssl wrote it");
-    let both = (read(&key), read(&certificate));
-    let _ = std::fs::remove_file(key).and(std::fs::remove_file(certificate));
-    both
 }

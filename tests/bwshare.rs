@@ -6,7 +6,7 @@
 
 mod httpd;
 
-use httpd::{Answer, Builder, Httpd, exchange, for_each_mpm, long, wait_until};
+use httpd::{Answer, Builder, Httpd, Mpm, exchange, for_each_mpm, long, wait_until};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -928,10 +928,6 @@ fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
         ),
         ("BwShareBytes NaN 1", "\"NaN\" is not bytes"),
         ("BwShareBytes 500000 1e30", "\"1e30\" is not bytes a second"),
-        (
-            "BW_tx2cred_rate 0",
-            "BW_tx2cred_rate: \"0\" is not bytes a second",
-        ),
         ("BwShare Perhaps", "use On, Off or DryRun"),
         ("BwShareStatus 404", "\"404\" is not 429, 503 or 200"),
         ("BwShareClient 64 64", "from 8 to 32"),
@@ -965,4 +961,64 @@ fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
         Httpd::configtest("BwShareHorizon 125000 1s 0.95\nBwShare On"),
         Ok(())
     );
+}
+
+#[test]
+fn a_wrong_value_of_a_historic_name_stops_configtest_too() {
+    for (name, what) in [
+        ("BW_tx1cred_rate", "files a second"),
+        ("BW_tx1debt_max", "a number of files"),
+        ("BW_tx2cred_rate", "bytes a second"),
+        ("BW_tx2debt_max", "bytes"),
+    ] {
+        for value in ["0", "-1", "NaN", "1e30"] {
+            let said = Httpd::configtest(&format!("{name} {value}")).expect_err(value);
+            let begins = said.contains(&format!("{name}: \"{value}\" is not {what}"));
+            assert!(
+                begins && said.contains(" from ") && said.contains(" to "),
+                "{said}"
+            );
+        }
+    }
+    for value in ["2", "-1", "NaN", "1e30", "1 0"] {
+        let said = Httpd::configtest(&format!("BW_throttle_off {value}")).expect_err(value);
+        assert!(said.contains("BW_throttle_off: wants nothing, or 1 or 0"));
+    }
+}
+
+/// What curl gets of a client's request, as it came inside TLS or without it: status, bytes of headers and body.
+fn curl(client: &str, url: &str, version: &str) -> (u16, usize) {
+    let output = std::process::Command::new("curl")
+        .args(["-ski", "--raw", version, url])
+        .args(["-H", &format!("X-Forwarded-For: {client}")])
+        .output()
+        .expect("curl runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let status = said.split(' ').nth(1).expect("a status line");
+    (status.parse().expect("a number"), output.stdout.len())
+}
+
+#[test]
+fn under_tls_what_is_charged_is_what_was_encrypted() {
+    for_each_mpm(|mpm| {
+        let tls = httpd::free_port();
+        let httpd = site("BwShareFiles 2 0.0001").mpm(mpm).tls(tls).start();
+        let bases = [httpd.url(), format!("https://127.0.0.1:{tls}")];
+        for (n, path) in ["/large.bin", "/cgi-bin/slowly"].iter().enumerate() {
+            for (kind, base) in bases.iter().enumerate() {
+                let client = format!("192.0.2.{}", 1 + 2 * n + kind);
+                let ask = || curl(&client, &format!("{base}{path}"), "--http1.1");
+                let (status, bytes) = ask();
+                assert_eq!(status, 200);
+                let charged = || trace(&httpd, &client)["bytes"].as_u64().unwrap_or(0) as usize;
+                let equal = httpd::comes_true(Duration::from_secs(5), || charged() == bytes);
+                assert!(equal, "{mpm} {base}{path}: {} of {bytes}", charged());
+                assert_eq!([ask().0, ask().0], [200, 429], "{mpm}: {base}{path}");
+            }
+        }
+        if mpm != Mpm::Prefork {
+            let ask = || curl("192.0.2.9", &format!("{}/page.html", bases[1]), "--http2").0;
+            assert_eq!([ask(), ask(), ask()], [200, 200, 429], "{mpm}");
+        }
+    });
 }

@@ -211,9 +211,10 @@ fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
 #[test]
 fn so_do_bytes_of_answers_whose_length_nobody_knows_beforehand() {
     // Of 7.2 kB an answer the rate pays for 2.8 a second.
-    let scripts: [Script; 3] = [
+    let scripts: [Script; 4] = [
         |robot| robot.steadily(2.2, 2.5),
         |robot| robot.burst(20),
+        |robot| robot.steadily(5.6, 2.5),
         |robot| {
             robot.burst(9);
             robot.be_silent(0.8);
@@ -268,4 +269,46 @@ fn the_notes_robot_is_refused_from_request_36_on_and_stands_red() {
         red.contains("class=\"red\"") && red.contains("over the limit"),
         "{red}"
     );
+}
+
+/// The note's numbers under the historic names, and nothing else. Its words would let request 31 pass (`BwShareRule
+/// literal`); by its formula there are 30 for who does not wait, and one every twenty seconds.
+#[test]
+fn the_notes_own_lines_limit_files_and_bytes_and_can_be_off() {
+    const FILE: usize = 60_000;
+    for_each_mpm(|mpm| {
+        let httpd = Httpd::builder()
+            .nap()
+            .file("htdocs/small.html", "small")
+            .file("htdocs/large.bin", vec![b'x'; FILE])
+            .file("htdocs/free/small.html", "free")
+            .config(
+                "KeepAlive On\nMaxKeepAliveRequests 0\n\
+                 BW_tx1debt_max 30\nBW_tx1cred_rate 0.05\n\
+                 BW_tx2debt_max 500000\nBW_tx2cred_rate 1000\n\
+                 <LocationMatch ^/(small|large|free)>\nBW_throttle_off 0\n</LocationMatch>\n\
+                 <Location /free>\nBW_throttle_off\n</Location>",
+            )
+            .mpm(mpm)
+            .workers(3, 8)
+            .start();
+        let ask = |from, path, n| {
+            let mut robot = Robot::new(&httpd, from, path);
+            robot.burst(n);
+            robot.tries
+        };
+        let files = ask(2, "/small.html", 40);
+        let bytes = ask(3, "/large.bin", 15);
+        // He owes too many files already.
+        let free = ask(2, "/free/small.html", 60);
+        judge(&files, 30.0, 0.05, 1.0, |_| 1.0);
+        judge(&bytes, 500_000.0, 1000.0, 1e-3, |t| t.bytes);
+        assert_eq!(passes(&free), free.len(), "BW_throttle_off");
+        let first = |tries: &[Try]| tries.iter().position(|t| !t.passed);
+        let (first_file, first_large) = (first(&files), first(&bytes));
+        eprintln!("{mpm}: refused at {first_file:?} and {first_large:?}");
+        assert_eq!(first_file, Some(30));
+        // Eight are 480 kB, nine are above half a megabyte for 40 s.
+        assert_eq!(first_large, Some(9));
+    });
 }

@@ -149,6 +149,23 @@ fn a_mirror_run_is_refused_within_a_second() {
     assert!(mirror.refused.len() > 600, "{}", mirror.refused.len());
 }
 
+/// As docs/bwshare.md says it: 300 / (r - 5) seconds with r requests a second.
+#[test]
+fn a_mirror_run_is_refused_within_a_second_from_305_requests_a_second_on() {
+    for per_s in [305.0, 303.0, 100.0, 20.0] {
+        let mut mirror = Visitor::new();
+        while mirror.refused.is_empty() {
+            mirror.ask(10e3);
+            mirror.wait(1.0 / per_s);
+        }
+        // With the request that is due then, or the one before.
+        let (first, after) = (mirror.refused[0], 300.0 / (per_s - 5.0));
+        let early = (after - first) * per_s;
+        assert!((-1e-3..=1.001).contains(&early), "{per_s}: {first}");
+        assert_eq!(first < 1.0, per_s >= 305.0, "{per_s}: {first}");
+    }
+}
+
 #[test]
 fn the_shipped_limits_end_a_mirror_run_on_a_real_server() {
     for_each_mpm(|mpm| {

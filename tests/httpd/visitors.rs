@@ -125,6 +125,9 @@ impl Drop for Visitors {
     }
 }
 
+/// A refusal that mod_nap knows nothing of.
+pub const NOT_OURS: &str = "a 503 that is not ours";
+
 /// The status of a whole answer, or what was wrong with it.
 fn judge(stream: &mut TcpStream) -> Result<u16, String> {
     stream
@@ -135,11 +138,12 @@ fn judge(stream: &mut TcpStream) -> Result<u16, String> {
         return Err(format!("{why} after {} bytes", answer.len()));
     }
     let text = String::from_utf8_lossy(&answer);
+    let head = text.split("\r\n\r\n").next().unwrap_or_default();
     let status = text.split(' ').nth(1).and_then(|word| word.parse().ok());
     match status {
         None => Err(format!("no answer: {:?}", text.lines().next())),
         Some(200) if !text.ends_with("counted\n") => Err("half an answer".into()),
-        Some(503) if !text.contains("Nap-Reason") => Err("a 503 that is not ours".into()),
+        Some(503) if !head.contains("\r\nNap-Reason: ") => Err(NOT_OURS.into()),
         Some(status) => Ok(status),
     }
 }
