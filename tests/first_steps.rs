@@ -1,8 +1,9 @@
-//! What a new user does first: loads our configuration, and points ab at the server.
+//! What a new user does first: loads our configuration, with the line in it that loads the module, and points
+//! ab at the server.
 
 mod httpd;
 
-use httpd::{Httpd, for_each_mpm, wait_until};
+use httpd::{Httpd, for_each_mpm, made, wait_until};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -17,8 +18,10 @@ fn the_shipped_configuration_loads_and_protects() {
     for file in files.expect("apache-conf is there") {
         let path = file.expect("a readable directory").path();
         let config = std::fs::read_to_string(&path).expect("a readable file");
+        let installed = "/usr/lib/apache2/modules/mod_nap.so";
+        assert!(config.contains(&format!("LoadModule nap_module {installed}\n")));
+        let config = config.replace(installed, &made::module().display().to_string());
         let server = Httpd::builder()
-            .nap()
             .config(&config)
             .expect_log(SMALL, SMALL_REASON);
         server

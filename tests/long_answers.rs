@@ -5,8 +5,8 @@
 
 mod httpd;
 
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
-use std::io::{Read as _, Write as _};
+use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -128,6 +128,36 @@ echo 'data: two'
         }
         assert_eq!(plain.read(&mut [0; 1]).expect("closed"), 0);
         until_free(&httpd);
+        let _held = httpd.hold("one", 1);
+        assert!(!permit_is_free(&httpd), "there is one permit");
+    });
+}
+
+/// Seconds that an answer goes on for: in the long form a minute.
+fn goes_on() -> usize {
+    if long() { 60 } else { 3 }
+}
+
+#[test]
+fn an_answer_that_goes_on_past_its_first_byte_leaves_the_permit_to_others() {
+    let program = "#!/bin/sh
+printf 'Content-Type: text/event-stream\\r\\n\\r\\n'
+for n in $(seq \"$QUERY_STRING\"); do echo \"data: $n\"; sleep 1; done
+";
+    for_each_mpm(|mpm| {
+        let httpd = site("1M").mpm(mpm).cgi("stream", program).start();
+        let path = format!("/cgi-bin/stream?{}", goes_on());
+        let (stream, head) = begin(&httpd, &path, "Connection: close\r\n");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        until_free(&httpd);
+        let mut said = head;
+        let mut lines = BufReader::new(stream);
+        while lines.read_line(&mut said).expect("it goes on") > 0 {
+            // What was asked for a moment ago may still be on its way out.
+            until_free(&httpd);
+            assert_eq!(httpd.room().running, 0, "it holds none itself");
+        }
+        assert!(said.contains(&format!("data: {}\n", goes_on())), "{said}");
         let _held = httpd.hold("one", 1);
         assert!(!permit_is_free(&httpd), "there is one permit");
     });

@@ -7,7 +7,7 @@
 mod httpd;
 
 use httpd::http2::Http2;
-use httpd::{Builder, Httpd, long, wait_until};
+use httpd::{Builder, Httpd, Mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -82,8 +82,8 @@ fn latencies(times: usize, ask: impl Fn(&mut Slowest)) -> Vec<Duration> {
     all
 }
 
-fn everybody_else_is_answered_over_http1(times: usize) -> Vec<Duration> {
-    let httpd = site().start();
+fn everybody_else_is_answered_over_http1(mpm: Mpm, times: usize) -> Vec<Duration> {
+    let httpd = site().mpm(mpm).start();
     let held = httpd.hold("full", 1);
     let waiting_ends = httpd.ask_to_hold("wait", 0);
     // 25 threads less a reserve of 3 in each child, less the one that runs.
@@ -104,8 +104,8 @@ fn everybody_else_is_answered_over_http1(times: usize) -> Vec<Duration> {
     all
 }
 
-fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
-    let httpd = site_of_http2().start();
+fn everybody_else_is_answered_over_http2(mpm: Mpm, times: usize) -> Vec<Duration> {
+    let httpd = site_of_http2().mpm(mpm).start();
     // One child gets it all: the kernel does not spread connections evenly either.
     wait_until("both children are there", PATIENCE, || {
         httpd.children().len() == 2
@@ -133,14 +133,18 @@ fn everybody_else_is_answered_over_http2(times: usize) -> Vec<Duration> {
     all
 }
 
-/// A hundred rounds; in the long form a thousand, each request within a tenth of a second.
-fn answered_in_time(everybody_else: impl Fn(usize) -> Vec<Duration>) {
-    if !long() {
-        everybody_else(100);
-        return;
+/// Under both MPMs with threads: a hundred rounds; in the long form a thousand, each request within a tenth of a
+/// second.
+fn answered_in_time(everybody_else: impl Fn(Mpm, usize) -> Vec<Duration>) {
+    for mpm in [Mpm::Worker, Mpm::Event] {
+        eprintln!("--- {mpm}");
+        if !long() {
+            everybody_else(mpm, 100);
+            continue;
+        }
+        let most = everybody_else(mpm, 1000)[999];
+        assert!(most < Duration::from_millis(100), "{most:?}");
     }
-    let most = everybody_else(1000)[999];
-    assert!(most < Duration::from_millis(100), "{most:?}");
 }
 
 #[test]

@@ -321,8 +321,8 @@ fn a_shared_cookie_has_one_sessions_share() {
     // The third of the same cookie is a stranger, and the page is full.
     assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 503);
     assert_eq!(sessions(&httpd, "beyond_parallel"), 1);
-    drop(others);
-    wait_until("a place is free", PATIENCE, || httpd.holding("b") == 0);
+    // Its permit is back before its answer has ended; its program has ended before either.
+    assert!(others.release()[0].starts_with("HTTP/1.1 200"));
     assert_eq!(
         with(&httpd, "/cgi-bin/page", &member).status,
         200,

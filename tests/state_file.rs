@@ -60,15 +60,46 @@ fn refused(httpd: &Httpd) -> (String, Instant) {
 
 #[test]
 fn a_ticket_outlives_a_full_restart() {
-    for_each_mpm(|mpm| {
-        let mut httpd = server("{root}/state").mpm(mpm).start();
-        let (token, from) = refused(&httpd);
+    a_ticket_outlives(|httpd| {
         httpd.stop();
         httpd.start_again();
+    });
+}
+
+#[test]
+fn a_ticket_outlives_a_hard_restart() {
+    a_ticket_outlives(Httpd::restart);
+}
+
+#[test]
+fn a_ticket_outlives_the_child_that_sold_it() {
+    a_ticket_outlives(|httpd| {
+        let dead = httpd.children();
+        dead.iter().for_each(|pid| httpd.kill9(*pid));
+        wait_until("nothing is the dead's", PATIENCE, || {
+            httpd.try_room().is_some_and(|room| {
+                let is_known = room.children.iter().any(|child| dead.contains(child));
+                !is_known && (room.running, room.waiting, room.workers) == (0, 0, 0)
+            })
+        });
+    });
+}
+
+/// It counts in its time although a crowd is there again.
+fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
+    for_each_mpm(|mpm| {
+        let mut httpd = server("{root}/state")
+            .mpm(mpm)
+            .expect_log("cgi daemon", "a hard restart ends mod_cgid's")
+            .expect_log("AH01257:", "and another is not there at once")
+            .expect_log("exit signal Killed", "a test kills children")
+            .expect_log("AH10393:", "one after the other, as httpd remarks")
+            .start();
+        let (token, from) = refused(&httpd);
+        restart(&mut httpd);
         let before = httpd.room();
         assert!(before.sold > 0, "statistics live on");
         assert_eq!((before.running, before.waiting, before.workers), (0, 0, 0));
-        // In its time the ticket counts although a crowd is there again.
         let crowd = httpd::Visitors::come(&httpd, 14, "/counter?ms=100");
         std::thread::sleep(from.saturating_duration_since(Instant::now()));
         // A room that has not learnt its speed yet lets too many wait for its bound to hold.
@@ -185,28 +216,37 @@ fn two_servers_do_not_share_a_state_file() {
 
 #[test]
 fn a_full_disk_costs_the_state_file_only() {
-    let Some(disk) = Disk::small() else {
-        eprintln!("skipped: a small file system cannot be mounted here");
+    a_disk_costs_the_state_file_only("size=64k", "No space left on device");
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_costs_the_state_file_only() {
+    a_disk_costs_the_state_file_only("ro", "Read-only file system");
+}
+
+fn a_disk_costs_the_state_file_only(option: &str, why: &str) {
+    let Some(disk) = Disk::mounted(option) else {
+        eprintln!("skipped: a file system of our own cannot be mounted here");
         return;
     };
     for mpm in Mpm::ALL {
         let httpd = server(&format!("{}/state", disk.path().display()))
             .mpm(mpm)
-            .expect_log("NapStateFile", "the disk is full")
+            .expect_log("NapStateFile", "the disk cannot take it")
             .start();
-        serves_and_says(&httpd, "No space left on device");
+        serves_and_says(&httpd, why);
     }
 }
 
-/// A file system too small for a state file; gone with this value.
+/// A file system of our own, on which a state file finds no place; gone with this value.
 struct Disk(std::path::PathBuf);
 
 impl Disk {
-    fn small() -> Option<Disk> {
-        let at = std::env::temp_dir().join(format!("nap-disk-{}", std::process::id()));
+    fn mounted(option: &str) -> Option<Disk> {
+        let at = std::env::temp_dir().join(format!("nap-disk-{option}-{}", std::process::id()));
         std::fs::create_dir_all(&at).ok()?;
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=64k,mode=755", "none"]);
+        mount.args(["-t", "tmpfs", "-o", &format!("{option},mode=755"), "none"]);
         let mounted = mount.arg(&at).output().is_ok_and(|o| o.status.success());
         if !mounted {
             std::fs::remove_dir(&at).ok();

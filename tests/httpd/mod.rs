@@ -30,6 +30,7 @@ mod room;
 mod sanitizer;
 pub mod shop;
 pub mod ticket;
+mod tls;
 mod visitors;
 mod work;
 
@@ -40,7 +41,7 @@ pub use counter::Counter;
 pub use exchange::{exchange, read_answer};
 pub use long::long;
 pub use room::Room;
-pub use visitors::Visitors;
+pub use visitors::{NOT_OURS, Tries, Visitors};
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
@@ -81,7 +82,7 @@ pub fn wait_until(what: &str, deadline: Duration, holds: impl FnMut() -> bool) {
 }
 
 /// The same; false after `deadline`.
-fn comes_true(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
+pub fn comes_true(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
         if start.elapsed() >= deadline {
@@ -444,6 +445,7 @@ impl Httpd {
 
     fn end(&mut self, signal: Signal) {
         let before = self.error_log().len();
+        let children = self.children();
         kill(Pid::from_raw(self.pid()), signal).expect("our own server may be signalled");
         let start = Instant::now();
         while self.is_running() {
@@ -454,6 +456,10 @@ impl Httpd {
             );
             std::thread::sleep(Duration::from_millis(5));
         }
+        wait_until("its children have gone with it", PATIENCE, || {
+            let lives = |p: &process::Process| p.state != 'Z' && children.contains(&p.pid);
+            !process::processes().any(|p| lives(&p))
+        });
         // CGI programs that outlived their server.
         let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
         self.process = None;
@@ -481,6 +487,16 @@ impl Httpd {
         }
     }
 
+    /// Allows the line of a child that asks mod_cgid's daemon for a program to be ended while SIGTERM ends
+    /// both of them.
+    fn forgive_cgid_since(&mut self, before: usize) {
+        let log = self.error_log();
+        let since = log.get(before..).unwrap_or_default();
+        for line in since.lines().filter(|line| line.contains("AH10246:")) {
+            self.expect_log(line, "its daemon was ended first");
+        }
+    }
+
     /// Ends the server whatever it takes, and only the server.
     fn destroy(&mut self) {
         let Some(mut child) = self.process.take() else {
@@ -501,6 +517,7 @@ impl Httpd {
         let _ = child.wait();
         if stopping {
             self.forgive_crashes_since(before);
+            self.forgive_cgid_since(before);
         }
     }
 }
