@@ -169,11 +169,12 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
-# Two lanes: what happens in containers and clean roots of its own, and what happens here.
+# Two lanes: what happens in containers and clean roots of its own, and what happens here; what
+# fails keeps nothing else from being run.
 test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
 	@$(MAKE) --no-print-directory test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
 	trap 'kill $$roots' INT TERM; \
-	$(MAKE) --no-print-directory test test-models test-sanitize test-valgrind; here=$$?; \
+	$(MAKE) --no-print-directory --keep-going test test-models test-sanitize test-valgrind; here=$$?; \
 	wait $$roots; there=$$?; cat $(TARGET)/test-roots.log; exit $$((here | there))
 
 test-docker: # the image and what ab says of its container

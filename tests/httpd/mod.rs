@@ -464,7 +464,7 @@ impl Httpd {
         let _ = killpg(Pid::from_raw(self.pid()), Signal::SIGKILL);
         self.process = None;
         if signal == Signal::SIGTERM {
-            self.forgive_crashes_since(before);
+            self.forgive_stop_since(before);
         }
     }
 
@@ -487,13 +487,27 @@ impl Httpd {
         }
     }
 
-    /// Allows the line of a child that asks mod_cgid's daemon for a program to be ended while SIGTERM ends
-    /// both of them.
-    fn forgive_cgid_since(&mut self, before: usize) {
+    /// Allows what httpd says of itself while SIGTERM ends it, whatever modules it has.
+    fn forgive_stop_since(&mut self, before: usize) {
+        self.forgive_crashes_since(before);
+        const OF_A_STOP: [(&str, &str); 2] = [
+            (
+                "AH10246:",
+                "mod_cgid's daemon was ended before the child that asks it",
+            ),
+            // Event's child closes its workers' connections, and so does who has one in hand.
+            (
+                "AH00468:",
+                "a connection was closed by two threads of event",
+            ),
+        ];
         let log = self.error_log();
-        let since = log.get(before..).unwrap_or_default();
-        for line in since.lines().filter(|line| line.contains("AH10246:")) {
-            self.expect_log(line, "its daemon was ended first");
+        for line in log.get(before..).unwrap_or_default().lines() {
+            for (code, why) in OF_A_STOP {
+                if line.contains(code) {
+                    self.expect_log(line, why);
+                }
+            }
         }
     }
 
@@ -516,8 +530,7 @@ impl Httpd {
         let _ = killpg(pid, Signal::SIGKILL);
         let _ = child.wait();
         if stopping {
-            self.forgive_crashes_since(before);
-            self.forgive_cgid_since(before);
+            self.forgive_stop_since(before);
         }
     }
 }
