@@ -281,8 +281,10 @@ typedef struct nap_visit {
 /* Bytes that a client is charged for before they are sent; the shim zeroes how many. */
 typedef struct nap_reserved {
     uint64_t bytes;
+    uint64_t at_ns;         /* core's own: when */
     uint64_t from_ns[2][4]; /* core's own: from when on they are paid off, of his own debts and his
                              * network's: bytes, and each horizon's */
+    uint32_t returned[2];   /* core's own: what had been given back to either by then */
     double byte_unit;       /* core's own: how long a byte took then by the limits in force */
 } nap_reserved;
 

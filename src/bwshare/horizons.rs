@@ -100,13 +100,16 @@ impl Horizons {
     }
 
     /// Of the bytes `reserved`, by these same limits, so many were not sent: what is given back costs what
-    /// it was charged.
-    pub fn give_back(&self, account: &mut Account, unsent: u64, reserved: &Reserved, now_ns: u64) {
+    /// it was charged. Last: [`Account::returned_since`] of its client.
+    pub fn give_back(
+        &self,
+        account: &mut Account,
+        (unsent, reserved, since): (u64, &Reserved, u64),
+        now_ns: u64,
+    ) {
         for (i, lane) in self.lanes().iter().enumerate() {
-            let whole = (
-                self.cost_ns(i, lane, reserved.bytes),
-                reserved.from_ns[1 + i],
-            );
+            let from_ns = reserved.paid_from_ns(1 + i, self.cost_ns(i, lane, since));
+            let whole = (self.cost_ns(i, lane, reserved.bytes), from_ns);
             account.give_back(i, self.cost_ns(i, lane, unsent), whole, now_ns);
         }
     }
@@ -179,8 +182,9 @@ mod tests {
         let reserved = Reserved {
             bytes: 1_000_000,
             from_ns: [SECOND_NS; 4],
+            ..Reserved::default()
         };
-        horizons.give_back(&mut aborted, 999_000, &reserved, SECOND_NS);
+        horizons.give_back(&mut aborted, (999_000, &reserved, 0), SECOND_NS);
         horizons.charge(&mut short, 1000, SECOND_NS);
         assert_eq!(aborted, short);
     }
@@ -198,8 +202,9 @@ mod tests {
         let reserved = Reserved {
             bytes: 9000,
             from_ns: [SECOND_NS; 4],
+            ..Reserved::default()
         };
-        horizons.give_back(&mut account, 8999, &reserved, SECOND_NS);
+        horizons.give_back(&mut account, (8999, &reserved, 0), SECOND_NS);
         assert_eq!(horizons.answer(&account, SECOND_NS), Answer::Pass);
     }
 }

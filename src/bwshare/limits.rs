@@ -430,7 +430,12 @@ pub(super) mod tests {
             let mut account = Account { paid_ns: [a, b, c] };
             account.enter(&limits, now);
             account.charge_bytes(&limits, bytes, now);
-            let reserved = Reserved { bytes: whole, from_ns: [b; 4] };
+            let reserved = Reserved {
+                bytes: whole,
+                at_ns: a,
+                returned: c as u32,
+                from_ns: [b; 4],
+            };
             account.return_bytes(&limits, bytes, &reserved, now);
             account.charge_file(&limits, now);
             limits.answer(&account, now);

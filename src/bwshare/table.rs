@@ -43,6 +43,16 @@ struct Entry {
     account: Account,
 }
 
+impl Entry {
+    /// Is there nothing to be kept here?
+    fn is_free(&self, now_ns: u64) -> bool {
+        match self.key & 1 {
+            0 => self.account.is_free(now_ns, TEST_NS),
+            _ => self.account.are_horizons_free(now_ns),
+        }
+    }
+}
+
 /// What has happened in a stripe. Written under its lock.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -233,6 +243,8 @@ impl Stripe {
         let (own, horizons) = (self.account(key), self.account(key | 1));
         Reserved {
             bytes,
+            at_ns: now,
+            returned: own.returned(),
             from_ns: std::array::from_fn(|i| match i.checked_sub(1) {
                 None => own.bytes_paid_from_ns(now),
                 Some(lane) => horizons.paid_from_ns(lane, now),
@@ -248,12 +260,14 @@ impl Stripe {
         (unsent, reserved): (u64, &Reserved),
         now_ns: u64,
     ) -> Answer {
+        let since = self.account(key).returned_since(reserved);
         let answer = self.change(key, limits, now_ns, |account, now| {
             account.return_bytes(limits, unsent, reserved, now);
             limits.answer(account, now)
         });
         answer.or_longer(self.change_horizons(key, limits, now_ns, |account, now| {
-            limits.horizons.give_back(account, unsent, reserved, now)
+            let part = (unsent, reserved, since);
+            limits.horizons.give_back(account, part, now)
         }))
     }
 
@@ -288,8 +302,9 @@ impl Stripe {
         if self.account(key).seen_at(now, TEST_NS) {
             return None;
         }
-        let end = (now / TEST_NS + 1).saturating_mul(TEST_NS);
-        self.change(key, limits, now_ns, |account, _| account.see_until(end));
+        self.change(key, limits, now_ns, |account, now| {
+            account.see_at(now, TEST_NS)
+        });
         let account = self.account(key | 1);
         let lanes = limits.horizons.lanes();
         let outside = |i: &usize| account.owed_ns(*i, now) >= lanes[*i].room_ns;
@@ -337,7 +352,7 @@ impl Stripe {
             0 => entry.account.owes(now_ns),
             _ => {
                 let own = self.account(entry.key & !1);
-                !entry.account.is_free(now_ns) && !own.owes(now_ns)
+                !entry.is_free(now_ns) && !own.owes(now_ns)
             }
         })
         .count()
@@ -346,7 +361,7 @@ impl Stripe {
     /// Every entry in debt, for a table of another size.
     pub fn debts(&self, now_ns: u64) -> impl Iterator<Item = (u64, Account)> + '_ {
         let all = self.entries.iter().flatten();
-        all.filter(move |entry| !entry.account.is_free(now_ns))
+        all.filter(move |entry| !entry.is_free(now_ns))
             .map(|entry| (entry.key, entry.account))
     }
 
@@ -409,7 +424,10 @@ impl Stripe {
     ) -> R {
         let mut account = Account::EMPTY;
         let result = act(&mut account);
-        if account != Account::EMPTY {
+        if account.has_anything() {
+            if key & 1 == 0 {
+                account.begin_returned(now);
+            }
             let at = self.place(key, limits, now);
             *self.entry_mut(at) = Entry { key, account };
         }
@@ -455,7 +473,7 @@ impl Stripe {
         let free = |bucket: usize| {
             let ways = self.entries.get(bucket).into_iter().flatten();
             ways.enumerate()
-                .filter(|(_, entry)| entry.account.is_free(now))
+                .filter(|(_, entry)| entry.is_free(now))
                 .map(|(way, _)| way)
         };
         let [first, second] = buckets_of(key);

@@ -537,18 +537,23 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_reserved {
     pub bytes: u64,
+    pub at_ns: u64,
     pub from_ns: [[u64; 4usize]; 2usize],
+    pub returned: [u32; 2usize],
     pub byte_unit: f64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 80usize];
+    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 96usize];
     ["Alignment of nap_reserved"][::std::mem::align_of::<nap_reserved>() - 8usize];
     ["Offset of field: nap_reserved::bytes"][::std::mem::offset_of!(nap_reserved, bytes) - 0usize];
+    ["Offset of field: nap_reserved::at_ns"][::std::mem::offset_of!(nap_reserved, at_ns) - 8usize];
     ["Offset of field: nap_reserved::from_ns"]
-        [::std::mem::offset_of!(nap_reserved, from_ns) - 8usize];
+        [::std::mem::offset_of!(nap_reserved, from_ns) - 16usize];
+    ["Offset of field: nap_reserved::returned"]
+        [::std::mem::offset_of!(nap_reserved, returned) - 80usize];
     ["Offset of field: nap_reserved::byte_unit"]
-        [::std::mem::offset_of!(nap_reserved, byte_unit) - 72usize];
+        [::std::mem::offset_of!(nap_reserved, byte_unit) - 88usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

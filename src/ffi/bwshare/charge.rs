@@ -165,9 +165,11 @@ impl Charged<'_> {
             });
             self.steered = Some(Box::new(limits));
         }
-        let [own, network] = reserved.from_ns.map(|from_ns| Reserved {
+        let [own, network] = [0, 1].map(|i: usize| Reserved {
             bytes: reserved.bytes,
-            from_ns,
+            at_ns: reserved.at_ns,
+            returned: reserved.returned[i],
+            from_ns: reserved.from_ns[i],
         });
         self.own(|visit| visit.return_bytes(self.v.key, unsent, &own));
         self.network(|visit| {
@@ -421,7 +423,9 @@ pub unsafe extern "C" fn bw_reserve(
         let both = Charged { now_ns, ..charged }.reserve(bytes);
         *reserved = nap_reserved {
             bytes,
+            at_ns: both[0].at_ns,
             from_ns: both.map(|reserved| reserved.from_ns),
+            returned: both.map(|reserved| reserved.returned),
             byte_unit,
         };
     });
