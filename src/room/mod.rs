@@ -216,8 +216,14 @@ impl Tables<'_> {
         }
     }
 
-    /// The once-a-second work of all gates. What a stray write has spoilt is put right here.
+    /// [`Self::tick_since`] a second ago.
     pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
+        self.tick_since(now - Micros::from_secs(1), now, wakes);
+    }
+
+    /// The once-a-second work of all gates, which was done last at `since`. What a stray write has spoilt
+    /// is put right here.
+    pub fn tick_since(&mut self, since: Micros, now: Micros, wakes: &mut Wakes) {
         self.check_counts();
         if !self.places.sound(self.gates.iter().map(|gate| &gate.queue)) {
             self.mend(now, wakes);
@@ -227,7 +233,7 @@ impl Tables<'_> {
             self.sweep(life, now, wakes);
         }
         self.share_places();
-        self.tick_sessions(now);
+        self.tick_sessions(since, now);
         self.each_gate(now, wakes, |view| view.tick_slowly());
     }
 

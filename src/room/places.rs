@@ -96,7 +96,8 @@ pub struct Place {
     pub index: u32,
     /// Its number in the issue history.
     pub serial: u32,
-    /// Its session's index, one-based: a member; 0 = it has none.
+    /// Its session's index, one-based: a member; 0 = it has none; [`u32::MAX`]: a member whose session found
+    /// no place in the table.
     pub session: u32,
     /// Deadline less what its priority is worth; the earliest of the newcomers goes first. 0: the
     /// deadline. Of a member, who has none: as if the bound were his.

@@ -9,12 +9,13 @@ use crate::micros::Micros;
 use crate::sqs::capacity::{PAGES, PageNow, Users};
 use crate::sqs::interval::Queues;
 
-/// In so many parts the table is gone through, one a second.
+/// In so many parts the table is gone through, one for each second, whenever its turn comes: a tick may
+/// be late, and were it so each time, by its own second alone some parts would never have theirs.
 const PARTS: u64 = 16;
 
 impl Tables<'_> {
     /// The once-a-second work: intervals by the queues of the pages, and sessions that are over.
-    pub(super) fn tick_sessions(&mut self, now: Micros) {
+    pub(super) fn tick_sessions(&mut self, since: Micros, now: Micros) {
         for page in self.pages.iter_mut() {
             page.users = Users::NONE;
         }
@@ -37,15 +38,19 @@ impl Tables<'_> {
                 self.starts[at].tick(now, queues, pages, wish, &self.laws.step);
             }
         }
-        let part = (now.secs_floor() % PARTS) as usize;
+        let second = now.secs_floor();
+        let passed = second.saturating_sub(since.secs_floor()).clamp(1, PARTS);
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);
         let (starts, children) = (&mut *self.starts, self.children);
-        self.sessions.reap(
-            part * size..(part + 1) * size,
-            now,
-            |owner| lives(children, owner),
-            idle(starts),
-        );
+        for part in 0..passed {
+            let part = (second.wrapping_sub(part) % PARTS) as usize;
+            self.sessions.reap(
+                part * size..(part + 1) * size,
+                now,
+                |owner| lives(children, owner),
+                idle(starts),
+            );
+        }
     }
 
     /// Who would start a session in the room at `at`.

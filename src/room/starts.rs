@@ -342,7 +342,7 @@ impl Starts {
         // Only of those that ended by themselves the next ones' work can be told.
         if matches!(how, End::Finished | End::Idle) {
             self.demand.learn(session.work.as_secs_f64());
-            self.capacity.learn(&session.visits);
+            self.capacity.learn(&session.visits());
         }
     }
 

@@ -658,8 +658,8 @@ impl Segment {
                 tables.mend(now, &mut wakes);
             }
             if self.tick_is_due(now) {
-                self.head().seen.store(now.0, Relaxed);
-                tables.tick(now, &mut wakes);
+                let since = Micros(self.head().seen.swap(now.0, Relaxed));
+                tables.tick_since(since, now, &mut wakes);
             }
             tables.pace_if_due(now, &mut wakes);
             let result = act(&mut tables, now, &mut wakes);

@@ -227,12 +227,12 @@ impl Capacity {
     }
 
     /// A session is over that has asked so many times for each page.
-    pub fn learn(&mut self, visits: &[u8; PAGES]) {
+    pub fn learn(&mut self, visits: &[f64; PAGES]) {
         self.sessions = self.sessions.saturating_add(1);
         let weight = ALPHA.max(1.0 / f64::from(self.sessions));
         for (passage, visits) in self.pages.iter_mut().zip(visits) {
             let mean = sound(passage.visits);
-            passage.visits = (mean + weight * (f64::from(*visits) - mean)).to_bits();
+            passage.visits = (mean + weight * (visits - mean)).to_bits();
         }
     }
 
@@ -302,8 +302,8 @@ mod tests {
     /// Sessions that ask for a light page six times and for the search once, 12 s after their start.
     fn shop() -> Capacity {
         let mut capacity = Capacity::EMPTY;
-        let mut visits = [0; PAGES];
-        (visits[0], visits[SEARCH]) = (6, 1);
+        let mut visits = [0.0; PAGES];
+        (visits[0], visits[SEARCH]) = (6.0, 1.0);
         for _ in 0..10 {
             capacity.learn(&visits);
             capacity.came(0, Micros::from_secs(8));
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn a_page_that_hardly_any_session_asks_for_is_nobodys_bottleneck() {
         let mut capacity = Capacity::EMPTY;
-        (0..30).for_each(|_| capacity.learn(&[0; PAGES]));
+        (0..30).for_each(|_| capacity.learn(&[0.0; PAGES]));
         let queue = pages((50, Some(0.1)), (0, None));
         assert_eq!(capacity.look(queue.into_iter(), |_| 0.0), None);
     }
@@ -444,7 +444,7 @@ mod tests {
             users.add(1.0, true);
             assert!((0.0..=1.0).contains(&users.share(1.0, true)), "{users:?}");
             capacity.second();
-            capacity.learn(&[u8::MAX; PAGES]);
+            capacity.learn(&[255.0; PAGES]);
             capacity.came(0, Micros::MAX);
             capacity.came(PAGES, Micros::ZERO);
         }

@@ -48,8 +48,8 @@ pub struct Session {
     pub accesses: u32,
     /// 1: a client can present its key; 0: only the access that started it knows it.
     named: u32,
-    /// Its accesses to each of the room's pages; saturate.
-    pub visits: [u8; PAGES],
+    /// Its accesses to each of the room's pages; saturate ([`Session::visits`]).
+    pub(crate) visits: [u8; PAGES],
     /// The key of the session, where this is an alias; 0 = this is the session.
     next: u64,
     /// The key of its newest alias; of an alias, of the one before. 0 = there is none.
@@ -66,6 +66,21 @@ pub struct Session {
     pub work: Micros,
     /// Its accesses that wait or run.
     in_hand: InHand,
+}
+
+impl Session {
+    /// Its accesses to each of the room's pages. Where a byte was too small for them they are taken to be
+    /// all that it has had and that are not counted elsewhere.
+    pub fn visits(&self) -> [f64; PAGES] {
+        let counted = self.visits.iter().map(|n| u32::from(*n)).sum();
+        let beyond = self.accesses.saturating_sub(counted);
+        let full = self.visits.iter().filter(|n| **n == u8::MAX).count();
+        let more = f64::from(beyond) / full.max(1) as f64;
+        self.visits.map(|n| match n {
+            u8::MAX => f64::from(n) + more,
+            _ => f64::from(n),
+        })
+    }
 }
 
 /// A set of the table. All zero = empty.
@@ -671,6 +686,21 @@ mod tests {
             Way::Unknown
         );
         assert!(table.knows(77, ROOM, at(1)) && !table.knows(77, ROOM + 1, at(1)));
+    }
+
+    #[test]
+    fn a_page_that_is_asked_for_a_thousand_times_has_a_thousand_visits() {
+        let mut sets = sets(4);
+        let mut table = Sessions { sets: &mut sets };
+        let session = started(&mut table, 77, 1, 0);
+        for access in 2..1002 {
+            assert_eq!(enter(&mut table, 77, access, 1), Way::In(session));
+            table.visit(session, if access % 100 == 0 { 1 } else { 0 }, at(1));
+            table.leave(session, access, Micros(1), at(1));
+        }
+        // The one that started it has asked for no page.
+        let visits = table.session(session).expect("there").visits();
+        assert_eq!(visits[..3], [991.0, 10.0, 0.0]);
     }
 
     #[test]

@@ -110,7 +110,10 @@ impl GateView<'_> {
                 0 => Micros::ZERO,
                 _ => self.predict(queue),
             },
-            session: session.max(1),
+            session: match session {
+                0 => u32::MAX,
+                session => session,
+            },
             due: match self.due(turn, priority) {
                 Micros::ZERO => turn,
                 due => due,

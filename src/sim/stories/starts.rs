@@ -286,7 +286,11 @@ fn where_workers_are_few_a_session_waits_with_one_access() {
     assert_eq!(stay.session, 0);
     let (known, _) = site.state.locked(|tables, _| {
         let session = *tables.sessions.all().next().expect("it goes on");
-        (session.in_hand(), session.visits[0], session.accesses)
+        (
+            session.in_hand(),
+            session.visits()[0] as u32,
+            session.accesses,
+        )
     });
     assert_eq!(known, (2, 2, 0), "as if the last had not come");
     let counts = site.state.starts().counts;
@@ -404,7 +408,7 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
     let visits = |site: &mut Site| {
         let (visits, _) = (site.state).locked(|tables, _| {
             let session = tables.sessions.all().next().expect("it goes on");
-            [PAGE, OTHER].map(|page| session.visits[page as usize])
+            [PAGE, OTHER].map(|page| session.visits()[page as usize] as u32)
         });
         visits
     };
@@ -500,4 +504,42 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
         .map(|(gate, _)| gate)
         .collect();
     assert_eq!(known, [PAGE]);
+}
+
+#[test]
+fn idle_sessions_are_over_however_late_ticks_come() {
+    // Always in an even second: by these alone half of the table would never be looked at.
+    let mut site = Site::new();
+    let (begin, idle) = (site.now, Micros::from_secs(60));
+    site.state.locked(|tables, _| {
+        for n in 0..40 {
+            let (key, owner) = (7_919 * (n + 1), owner(3 + n as u32).0);
+            let at = tables
+                .sessions
+                .start(key | 1 << 63, (0, idle), owner, begin, |_| ());
+            let at = tables
+                .sessions
+                .bind(at.expect("room"), owner, key, begin, |_| ());
+            tables
+                .sessions
+                .leave(at.expect("room"), owner, Micros::ZERO, begin);
+        }
+    });
+    let known = site
+        .state
+        .locked(|tables, _| tables.sessions.all().count())
+        .0;
+    assert_eq!(known, 41, "and the story's own");
+    let mut since = begin + Micros::from_secs(24 * 3600);
+    for _ in 0..8 {
+        let now = since + Micros::from_secs(2);
+        site.state
+            .locked(|tables, wakes| tables.tick_since(since, now, wakes));
+        since = now;
+    }
+    let known = site
+        .state
+        .locked(|tables, _| tables.sessions.all().count())
+        .0;
+    assert_eq!(known, 1, "the story's own has an access in hand");
 }
