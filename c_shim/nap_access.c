@@ -335,8 +335,10 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
  * room's, whosesoever the page is. */
 static __attribute__((noinline)) void name_page(nap_handle *h)
 {
-    const nap_page *page = nap_page_asked(h->room, h->named);
+    const nap_page *page;
 
+    h->path = nap_page_path(h->named);
+    page = nap_page_asked(h->room, h->named, h->path);
     if (!page || page->index < 0)
         return;
     h->scheduled = page;
@@ -427,6 +429,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
+    h->made = 1;
     if (h->room->exempt && is_exempt(r, h->room))
         return DECLINED;
     return enter(r, h);

@@ -96,9 +96,14 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
 /* ---- An access --------------------------------------------------------------------------------- */
 
+static inline int asks_for(const nap_handle *h, const nap_page *page)
+{
+    return nap_page_matches(page, h->named, h->path.ptr ? h->path : nap_page_path(h->named));
+}
+
 int nap_session_starts(const nap_handle *h)
 {
-    return !h->room->starts || nap_page_matches(h->room->starts, h->named);
+    return !h->room->starts || asks_for(h, h->room->starts);
 }
 
 static int add(void *sets, const char *key, const char *value)
@@ -111,7 +116,7 @@ static int add(void *sets, const char *key, const char *value)
 }
 
 /* `Nap-Session: end` is for us. */
-static int is_over(request_rec *r, const nap_handle *h)
+static inline int is_over(request_rec *r, const nap_handle *h)
 {
     const char *word = apr_table_get(r->headers_out, "Nap-Session");
     int over;
@@ -124,7 +129,7 @@ static int is_over(request_rec *r, const nap_handle *h)
         apr_table_unset(r->err_headers_out, "Nap-Session");
     }
     return over || (h->access.session && h->room->ends && r->status < HTTP_BAD_REQUEST &&
-                    nap_page_matches(h->room->ends, h->named));
+                    asks_for(h, h->room->ends));
 }
 
 static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_header_t *sets, int over)
@@ -170,7 +175,7 @@ static void insert(request_rec *r)
 {
     nap_handle *h = r->main ? NULL : nap_handle_at(nap_first(r));
 
-    if (h && h->access.home)
+    if (h && h->made && h->room->conf.session == 1)
         ap_add_output_filter_handle(answer_filter, h, r, r->connection);
 }
 

@@ -296,6 +296,23 @@ fn the_applications_word_ends_a_session_and_goes_no_further() {
 }
 
 #[test]
+fn the_applications_word_goes_no_further_where_nobody_is_held_up_either() {
+    let httpd = site(&format!(
+        "{SID}\nNapExempt \"%{{QUERY_STRING}} == 'exempt'\""
+    ))
+    .config(
+        "<If \"%{QUERY_STRING} == 'dry'\">\nNapEngine DryRun\n</If>\n\
+             <If \"%{QUERY_STRING} == 'off'\">\nNapEngine Off\n</If>",
+    )
+    .start();
+    for (how, word) in [("exempt", None), ("dry", None), ("off", Some("end"))] {
+        let answer = httpd.get(&format!("/cgi-bin/leave?{how}"));
+        assert_eq!(answer.status, 200, "{how}");
+        assert_eq!(answer.header("nap-session"), word, "{how}");
+    }
+}
+
+#[test]
 fn an_end_page_ends_a_session_and_takes_its_cookie_back() {
     let httpd = site(OWN).cgi("logout", PAGE).start();
     let member = sign_in(&httpd);
