@@ -56,7 +56,7 @@ fn seeds(few: u64) -> Vec<u64> {
     let given = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
     match given {
         Some(seed) => vec![seed],
-        None => (1..=if long() { 20 * few } else { few }).collect(),
+        None => (1..=if long() { 8 * few } else { few }).collect(),
     }
 }
 
