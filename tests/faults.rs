@@ -95,15 +95,29 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
     assert!(median < Duration::from_secs(2), "{median:?}");
 }
 
+/// The child in which most are `doing` that.
+fn child_with(httpd: &Httpd, doing: &str) -> i32 {
+    let mut victim = None;
+    wait_until("somebody does", PATIENCE, || {
+        let info = httpd.get("/nap-info?json").json();
+        let children = info["children"].as_array().expect("a list");
+        let child = children.iter().max_by_key(|child| child[doing].as_u64());
+        victim = child
+            .filter(|child| child[doing].as_u64() > Some(0))
+            .cloned();
+        victim.is_some()
+    });
+    let pid = victim.and_then(|child| child["pid"].as_i64());
+    pid.expect("a number") as i32
+}
+
 #[test]
 fn what_a_killed_child_held_comes_back() {
     for_each_mpm(|mpm| {
         let httpd = server().mpm(mpm).start();
-        let mut nth = 0;
+        let mut by_turns = ["running", "waiting"].into_iter().cycle();
         fills_up_after_each(&httpd, || {
-            let children = httpd.children();
-            nth += 7;
-            let victim = children[nth % children.len()];
+            let victim = child_with(&httpd, by_turns.next().expect("they come again"));
             httpd.kill9(victim);
             victim
         });

@@ -16,22 +16,32 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const THREADS: u64 = 25;
 
 fn site() -> Builder {
-    let room = "<NapRoom site>
-        NapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 1000\nNapReAccess 1000
+    site_of(1000)
+}
+
+/// With this wait limit.
+fn site_of(places: u64) -> Builder {
+    let room = format!(
+        "<NapRoom site>
+        NapRunReady 1\nNapWaitMax 10min\nNapWaitLimit {places}\nNapReAccess 1000
         </NapRoom>
-        <Location /cgi-bin>\nNapUse site\n</Location>";
+        <Location /cgi-bin>\nNapUse site\n</Location>"
+    );
     Httpd::builder()
         .nap()
         .holding()
         .workers(2, THREADS as u32)
-        .config(room)
+        .config(&room)
         .file("htdocs/style.css", "p {}\n")
         .expect_log("wants MaxRequestWorkers", "all places are to be taken")
 }
 
 fn site_of_http2() -> Builder {
-    site()
-        .modules(&["http2"])
+    over_http2(site())
+}
+
+fn over_http2(site: Builder) -> Builder {
+    site.modules(&["http2"])
         .config("Protocols h2c http/1.1\nH2Direct on")
 }
 
@@ -158,24 +168,69 @@ fn over_http2_everybody_else_is_answered() {
 }
 
 #[test]
-fn a_reset_stream_leaves_its_place_and_its_connection_lives() {
-    let httpd = site_of_http2().start();
-    let held = httpd.hold("full", 1);
-    let connection = Http2::open(&httpd);
-    let stays = connection.ask("/cgi-bin/hold?wait");
-    httpd.until_waiting(1);
-    let goes = connection.ask("/cgi-bin/hold?wait");
-    httpd.until_waiting(2);
-    let reset = Instant::now();
-    drop(goes);
-    httpd.until_waiting(1);
-    let took = reset.elapsed();
-    eprintln!("the place was free after {took:?}");
-    assert!(!long() || took < Duration::from_millis(500), "{took:?}");
-    assert_eq!(connection.get("/style.css").status, 200);
-    held.release();
-    drop(httpd.ask_to_hold("wait", 0));
-    assert_eq!(stays.answer().status, 200);
+fn a_reset_streams_place_is_another_s_and_its_connection_lives() {
+    for mpm in [Mpm::Worker, Mpm::Event] {
+        let httpd = over_http2(site_of(2)).mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let connection = Http2::open(&httpd);
+        let stays = connection.ask("/cgi-bin/hold?wait");
+        httpd.until_waiting(1);
+        let goes = connection.ask("/cgi-bin/hold?wait");
+        httpd.until_waiting(2);
+        let refused = httpd.get("/cgi-bin/hold?wait");
+        assert_eq!(refused.status, 503, "no place is left");
+        let reset = Instant::now();
+        drop(goes);
+        httpd.until_waiting(1);
+        let next = connection.ask("/cgi-bin/hold?wait");
+        httpd.until_waiting(2);
+        let took = reset.elapsed();
+        eprintln!("    {mpm}: the place was another's after {took:?}");
+        assert!(!long() || took < Duration::from_millis(500), "{took:?}");
+        assert_eq!(connection.get("/style.css").status, 200);
+        held.release();
+        drop(httpd.ask_to_hold("wait", 0));
+        assert_eq!(stays.answer().status, 200);
+        assert_eq!(next.answer().status, 200);
+    }
+}
+
+#[test]
+fn streams_reset_while_they_run_let_no_more_run() {
+    const LIMIT: u64 = 3;
+    for mpm in [Mpm::Worker, Mpm::Event] {
+        let httpd = Httpd::builder()
+            .nap()
+            .info()
+            .mpm(mpm)
+            .workers(2, THREADS as u32)
+            .modules(&["http2"])
+            .config("Protocols h2c http/1.1\nH2Direct on")
+            .config(&format!(
+                "<NapRoom site>\nNapRunReady {LIMIT}\nNapWaitMax 1min\nNapWaitLimit 12\n\
+                 NapReAccess 1\n</NapRoom>\n<Location /counter>\nNapUse site\n</Location>"
+            ))
+            .start();
+        let connection = Http2::open(&httpd);
+        let polite = httpd::Visitors::come(&httpd, 6, "/counter?ms=20");
+        for _ in 0..if long() { 200 } else { 40 } {
+            let streams: Vec<_> = (0..4).map(|_| connection.ask("/counter?ms=150")).collect();
+            // Some of them run now, and some wait.
+            let before = httpd.counter().started;
+            wait_until("others have begun", PATIENCE, || {
+                httpd.counter().started >= before + 2
+            });
+            drop(streams);
+        }
+        let tries = polite.leave();
+        wait_until("nobody runs", PATIENCE, || {
+            (httpd.room().running, httpd.counter().running) == (0, 0)
+        });
+        let counter = httpd.counter();
+        eprintln!("    {mpm}: {counter:?}");
+        assert_eq!(counter.max, LIMIT, "full, and never over");
+        assert!(tries.failed.is_empty(), "{:?}", tries.failed);
+    }
 }
 
 #[test]

@@ -27,11 +27,13 @@ fn assert_none_failed(httpd: &Httpd, tries: &Tries) {
     assert!(failed.len() <= cut_by_cgid(httpd), "{failed:?}");
 }
 
-/// A program that says it has come, runs until `data/go` exists, and is in no hurry to die.
+/// A program that says it has come, runs until `data/go` exists, or for a moment more once `data/ends`
+/// does, and is in no hurry to die.
 const HOLDER: &str = r#"#!/bin/sh
 cd "$BOARD_DIR"
 echo "$QUERY_STRING" >>came
-while [ ! -e go ]; do sleep 0.02; done
+while [ ! -e go ] && [ ! -e ends ]; do sleep 0.02; done
+[ -e go ] || sleep 1.5
 printf 'Content-Type: text/plain\r\n\r\ncounted\n'
 "#;
 
@@ -83,6 +85,11 @@ fn queue_up(httpd: &Httpd, first: u64, n: u64) -> Vec<JoinHandle<Answer>> {
 
 fn let_go(httpd: &Httpd) {
     std::fs::write(httpd.root().join("data/go"), "").expect("the data directory takes a file");
+}
+
+/// What runs ends by itself, though not before the server is told to.
+fn let_end(httpd: &Httpd) {
+    std::fs::write(httpd.root().join("data/ends"), "").expect("the data directory takes a file");
 }
 
 /// The numbers of those who came to the holder, in the order of their coming.
@@ -268,6 +275,39 @@ fn tickets_from_before_a_graceful_restart_are_honoured() {
 }
 
 #[test]
+fn what_is_too_small_is_said_at_start_and_sizes_change_at_a_full_restart() {
+    let settings = |waiters| {
+        format!(
+            "ServerLimit 2\nNapTables waiters={waiters}\n<NapRoom site>\nNapRunReady 10\n\
+             NapWaitMax 1min\n</NapRoom>\n<Location /counter>\nNapUse site\n</Location>\n\
+             <Location /nap-info>\nSetHandler nap-info\n</Location>"
+        )
+    };
+    let said = [
+        "ServerLimit 2 has no slots for a second set of 2 children",
+        "room site: MaxRequestWorkers 16 lets at most ",
+        "ThreadsPerChild 8 leaves too few threads to wait on",
+    ];
+    let sizes = "table sizes change at a full restart only";
+    let mut httpd = Httpd::builder().nap().workers(2, 8);
+    for part in said.into_iter().chain([sizes, "AH00484:"]) {
+        httpd = httpd.expect_log(part, "the room is too large for its server");
+    }
+    let mut httpd = httpd.config(&settings(16)).start();
+    let lines = |httpd: &Httpd, part| httpd.error_log().matches(part).count();
+    assert_eq!(said.map(|part| lines(&httpd, part)), [1; 3]);
+    assert_eq!(lines(&httpd, sizes), 0, "{}", httpd.error_log());
+    httpd.reconfigure(&settings(64));
+    httpd.graceful();
+    assert_eq!(lines(&httpd, sizes), 1, "{}", httpd.error_log());
+    assert_eq!(httpd.get("/counter").status, 200);
+    assert_eq!(httpd.room().running, 0);
+    httpd.stop();
+    httpd.start_again();
+    assert_eq!(lines(&httpd, sizes), 1, "{}", httpd.error_log());
+}
+
+#[test]
 fn a_room_with_a_new_name_at_each_restart_is_protected_after_the_twelfth() {
     // A segment made for one room has entries for nine.
     let named = |n: u32| {
@@ -373,14 +413,21 @@ const STOPPED: Duration = Duration::from_millis(3500);
 fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
     for_each_mpm(|mpm| {
         let mut httpd = server(&room(1, "NapWaitLimit 10")).mpm(mpm).start();
-        let running = httpd.get_later("/counter?ms=1500");
-        wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
-        let waiters: Vec<_> = queue_up(&httpd, 1, 4);
+        let running = httpd.get_later("/cgi-bin/hold?0");
+        wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
+        let waiters = queue_up(&httpd, 1, 4);
+        let go = httpd.root().join("data/go");
+        // What runs goes on until all of them have been sent home.
+        let sent_home = std::thread::spawn(move || {
+            let answers = waiters.into_iter().map(|w| w.join().expect("an answer"));
+            let answers: Vec<Answer> = answers.collect();
+            std::fs::write(go, "").expect("the data directory takes a file");
+            answers
+        });
         let start = Instant::now();
         httpd.graceful_stop();
         let took = start.elapsed();
-        for waiter in waiters {
-            let answer = waiter.join().expect("an answer");
+        for answer in sent_home.join().expect("their answers") {
             assert_eq!(answer.status, 503);
             assert!(
                 answer.header("nap-ticket").is_some(),
@@ -391,7 +438,7 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
         assert_eq!(running.join().expect("an answer").text(), "counted\n");
         eprintln!("    stopped in {took:?}");
         assert!(took < STOPPED, "{took:?}");
-        assert_eq!(came(&httpd), [0; 0], "no waiter was let in on the way");
+        assert_eq!(came(&httpd), [0], "no waiter was let in on the way");
     });
 }
 
@@ -400,11 +447,12 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
 fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
     for_each_mpm(|mpm| {
         let mut httpd = server(&room(1, "NapWaitLimit 4")).mpm(mpm).start();
-        let mut cut = vec![httpd.get_later("/counter?ms=1500")];
-        wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
+        let mut cut = vec![httpd.get_later("/cgi-bin/hold?0")];
+        wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
         cut.extend(queue_up(&httpd, 1, 4));
         let refused = httpd.get("/cgi-bin/hold?5");
         let ticket = refused.header("nap-ticket").expect("a ticket");
+        let_end(&httpd);
         httpd.restart();
         for visitor in cut {
             wait_until("nobody hangs", PATIENCE, || visitor.is_finished());
@@ -413,18 +461,19 @@ fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
             let room = httpd.room();
             (room.running, room.waiting, room.workers) == (0, 0, 0)
         });
-        assert_eq!(came(&httpd), [0; 0], "no waiter was let in on the way");
+        assert_eq!(came(&httpd), [0], "no waiter was let in on the way");
+        std::fs::remove_file(httpd.root().join("data/ends")).expect("it was there");
         let page = httpd.request("GET", "/.nap/ticket", &[("Nap-Ticket", ticket)], b"");
         assert_eq!(page.status, 200, "{page:?}");
         let mut all = vec![httpd.get_later("/cgi-bin/hold?6")];
-        wait_until("he runs", PATIENCE, || came(&httpd) == [6]);
+        wait_until("he runs", PATIENCE, || came(&httpd) == [0, 6]);
         all.extend(queue_up(&httpd, 7, 2));
-        assert_eq!(came(&httpd), [6], "there is one permit");
+        assert_eq!(came(&httpd), [0, 6], "there is one permit");
         let_go(&httpd);
         for visitor in all {
             assert_eq!(visitor.join().expect("an answer").status, 200);
         }
-        assert_eq!(came(&httpd), [6, 7, 8]);
+        assert_eq!(came(&httpd), [0, 6, 7, 8]);
     });
 }
 
@@ -435,9 +484,10 @@ fn a_stop_does_not_wait_for_waiters() {
     for_each_mpm(|mpm| {
         let [alone, with_waiters] = [0, 4].map(|waiters| {
             let mut httpd = server(&room(1, "NapWaitLimit 10")).mpm(mpm).start();
-            let mut all = vec![httpd.get_later("/counter?ms=1500")];
-            wait_until("it runs", PATIENCE, || httpd.counter().running == 1);
+            let mut all = vec![httpd.get_later("/cgi-bin/hold?0")];
+            wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
             all.extend(queue_up(&httpd, 1, waiters));
+            let_end(&httpd);
             let start = Instant::now();
             httpd.stop();
             let took = start.elapsed();
@@ -445,7 +495,7 @@ fn a_stop_does_not_wait_for_waiters() {
             for visitor in all {
                 wait_until("nobody hangs", PATIENCE, || visitor.is_finished());
             }
-            assert_eq!(came(&httpd), [0; 0], "nobody was let in on the way");
+            assert_eq!(came(&httpd), [0], "nobody was let in on the way");
             took
         });
         eprintln!("    stopped in {with_waiters:?}, without waiters in {alone:?}");

@@ -3,6 +3,8 @@
 
 mod httpd;
 
+use httpd::held::admitted;
+use httpd::ticket::Ticket;
 use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::path::Path;
 use std::process::Command;
@@ -112,6 +114,68 @@ fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
         crowd.leave();
         assert_eq!(httpd.room().broken, 0);
         assert_eq!(remarks(&httpd.error_log()), [""; 0], "all was ordinary");
+    });
+}
+
+/// A restart, and what it is called.
+type Renewal = (&'static str, fn(&mut Httpd));
+
+#[test]
+fn a_spent_ticket_stays_spent() {
+    for_each_mpm(|mpm| {
+        // Only holders may wait.
+        let mut httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .mpm(mpm)
+            .config(
+                "<NapRoom site>\nNapRunReady 1\nNapWaitMax 2s\nNapWaitLimit 0\nNapReAccess 4\n\
+                 NapSlotPeriod 1s\nNapTicketPrime 1min\nNapTicketsPerClient 10000\n</NapRoom>\n\
+                 <Location /cgi-bin>\nNapUse site\n</Location>\nNapStateFile {root}/state",
+            )
+            .expect_log("cgi daemon", "a hard restart ends mod_cgid's")
+            .expect_log("AH01257:", "and another is not there at once")
+            .expect_log("exit signal Killed", "the test kills children")
+            .expect_log("AH10393:", "one after the other, as httpd remarks")
+            .start();
+        let held = httpd.hold("sold", 1);
+        let ticket = Ticket::of(&httpd.get("/cgi-bin/hold?sold"));
+        let (token, other) = (
+            ticket.token.clone(),
+            Ticket::of(&httpd.get("/cgi-bin/hold?sold")),
+        );
+        let shown = [("Nap-Ticket", token.as_str())];
+        ticket.until_prime();
+        let answer = admitted(&httpd, held, "/cgi-bin/hold?sold", &shown);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let renewals: [Renewal; 4] = [
+            ("graceful", Httpd::graceful),
+            ("kills", |httpd| {
+                httpd.children().iter().for_each(|pid| httpd.kill9(*pid));
+                wait_until("others serve", PATIENCE, || httpd.try_room().is_some());
+            }),
+            ("hard", Httpd::restart),
+            ("full", |httpd| {
+                httpd.stop();
+                httpd.start_again();
+            }),
+        ];
+        for (name, renew) in renewals {
+            renew(&mut httpd);
+            let held = httpd.hold(name, 1);
+            let again = httpd.request("GET", "/cgi-bin/hold?late", &shown, b"");
+            assert_eq!(again.status, 503, "{name}: {again:?}");
+            assert_eq!(again.header("nap-reason"), Some("used"), "{name}");
+            assert_ne!(again.header("nap-ticket"), Some(token.as_str()));
+            held.release();
+            httpd.until_idle();
+        }
+        // The one that was not spent is worth what it was.
+        let held = httpd.hold("last", 1);
+        other.until_prime();
+        let shown = [("Nap-Ticket", other.token.as_str())];
+        let answer = admitted(&httpd, held, "/cgi-bin/hold?sold", &shown);
+        assert_eq!(answer.status, 200, "{answer:?}");
     });
 }
 

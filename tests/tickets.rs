@@ -300,6 +300,51 @@ fn the_good_one_of_several_counts_wherever_it_stands() {
     }
 }
 
+/// The four of them in every order.
+fn orders(of: [&str; 4]) -> Vec<[&str; 4]> {
+    let all = (0..256_usize).map(|n| [n / 64, n / 16 % 4, n / 4 % 4, n % 4]);
+    all.filter(|at| (0..4).all(|i| at.contains(&i)))
+        .map(|at| at.map(|i| of[i]))
+        .collect()
+}
+
+#[test]
+fn of_four_cookies_of_our_name_the_good_one_is_found_in_any_order() {
+    let httpd = site().start();
+    let _full = httpd.hold("full", 1);
+    let genuine = buy(&httpd);
+    let (good, long) = (genuine.cookie(), format!("nap-site={}", "x".repeat(3_000)));
+    let cut = &good[..40];
+    let orders = orders(["nap-site=forged", &long, cut, &good]);
+    assert_eq!(orders.len(), 24);
+    for order in orders {
+        // Behind each of the first three either another header begins or the line goes on.
+        for breaks in 0..8 {
+            let mut lines = vec![order[0].to_string()];
+            for (i, cookie) in order.into_iter().enumerate().skip(1) {
+                match lines.last_mut() {
+                    Some(line) if breaks >> (i - 1) & 1 == 0 => *line += &format!("; {cookie}"),
+                    _ => lines.push(cookie.to_string()),
+                }
+            }
+            let head: Vec<_> = lines.iter().map(|line| ("Cookie", line.as_str())).collect();
+            let early = httpd.request("GET", "/cgi-bin/app", &head, b"");
+            // His own, whatever stands around it.
+            assert_eq!(early.header("nap-reason"), Some("early"), "{lines:?}");
+            assert_eq!(early.header("nap-ticket"), Some(genuine.token.as_str()));
+        }
+    }
+    let none = [
+        ("Cookie", "nap-site=forged"),
+        ("Cookie", long.as_str()),
+        ("Cookie", cut),
+    ];
+    let stranger = httpd.request("GET", "/cgi-bin/app", &none, b"");
+    assert_eq!(stranger.status, 503);
+    assert_eq!(stranger.header("nap-reason"), Some("forged"));
+    assert_ne!(stranger.header("nap-ticket"), Some(genuine.token.as_str()));
+}
+
 #[test]
 fn a_ticket_of_another_room_is_no_ticket_here() {
     let httpd = site()
