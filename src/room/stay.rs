@@ -14,6 +14,7 @@
 use super::Tables;
 use super::arrival::Arrival;
 use super::children::{Child, Parking};
+use super::control::Mode;
 use super::owner::{Life, Owner};
 use super::places::{PRIORITIES, Place};
 use super::starts::{End, Starts};
@@ -248,6 +249,15 @@ impl Tables<'_> {
             );
         }
         stay.gate = stay.lobby;
+        // Who begins waits at his page without a bound, as members do: where workers are nearly used up he
+        // is told when to come instead. A ticket is a promise, and has half of the reserve.
+        if !expected
+            && arrival.parking >= Parking::Holders
+            && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
+            && lobby.mode() != Mode::Closed
+        {
+            return (Some(lobby.refuse_for_page(arrival)), None);
+        }
         let Some((verdict, redeemed, start)) =
             self.gate(stay.lobby, now, wakes).map(|mut lobby| {
                 lobby.serve();
