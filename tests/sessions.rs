@@ -539,6 +539,10 @@ fn a_page_that_stalls_leaves_workers_to_others() {
             sessions(&httpd, "beyond_parallel") > 0
         });
         assert_eq!(httpd.get("/page.html").status, 200);
+        // Nor does anybody begin a session to wait there.
+        let stranger = httpd.get("/cgi-bin/login");
+        assert_eq!(stranger.status, 503, "{stranger:?}");
+        assert!(stranger.header("nap-ticket").is_some(), "{stranger:?}");
         let waiting = httpd.waiting();
         let answer = get_later(&httpd, "/cgi-bin/page", &other);
         httpd.until_waiting(waiting + 1);
@@ -616,6 +620,31 @@ fn members_of_two_rooms_meet_at_one_page() {
         assert_eq!(answer.join().expect("an answer"), 200);
     }
     httpd.until_idle();
+}
+
+#[test]
+fn a_full_table_is_told_and_stops_nobody() {
+    let mut httpd = site(OWN)
+        .config("NapTables sessions=1K")
+        .expect_log("sessions found no place in their table", "it is full")
+        .start();
+    let told = |httpd: &Httpd| {
+        let log = httpd.error_log();
+        log.matches("sessions found no place in their table")
+            .count()
+    };
+    // As many as it has places, and more.
+    while sessions(&httpd, "unplaced") < 3 {
+        for _ in 0..50 {
+            assert_eq!(httpd.get("/cgi-bin/login").status, 200);
+        }
+        assert!(sessions(&httpd, "started") < 3000);
+    }
+    wait_until("it is told", PATIENCE, || told(&httpd) > 0);
+    // Not again by who has not been told more.
+    httpd.graceful();
+    assert_eq!(httpd.get("/cgi-bin/page").status, 200);
+    assert_eq!(told(&httpd), 1);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Mutex;
 
 use super::access::{Carried, Here, put_stay, stay_of, work};
 use super::contract::{
-    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access, nap_known,
-    nap_request, nap_str, nap_verdict,
+    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access,
+    nap_known, nap_request, nap_str, nap_verdict,
 };
 use super::guard::guard;
 use super::pages::not_for_all;
@@ -17,6 +18,7 @@ use crate::micros::Micros;
 use crate::nap::cookie::{cookies_of, given};
 use crate::nap::ticket::name_hash;
 use crate::page::headers::session_cookie;
+use crate::room::Tables;
 use crate::room::arrival::Arrival;
 use crate::room::starts::End;
 use crate::room::stay::{Asks, Stay};
@@ -355,4 +357,29 @@ pub(super) fn ticketing<'a>(here: &Here<'a>) -> &'static RoomSetup {
 pub(super) unsafe fn carried(here: &Here<'_>, q: &nap_request) -> Carried {
     // SAFETY: the caller's promise.
     unsafe { Carried::of(q, here.setup, ticketing(here)) }
+}
+
+/// Sessions without a place, all that there had been when it was last told, and from when on it may be told
+/// again. None: the module has just been loaded, and what was before has been told.
+static TOLD: Mutex<Option<(u64, Micros)>> = Mutex::new(None);
+
+/// Tell of sessions that found no place in the table, once a minute: by the parent, every few seconds. At its
+/// start there is nothing to tell.
+pub fn log_unplaced(process: &Process) {
+    let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let count = |tables: &mut Tables<'_>| tables.starts.iter().map(|s| s.counts.unplaced).sum();
+    let Some((all, now)) = (process.segment).locked(|tables, now, _| (count(tables), now)) else {
+        return;
+    };
+    let (before, again) = *told.get_or_insert((all, now));
+    let new: u64 = all.saturating_sub(before);
+    if new == 0 || now < again {
+        return;
+    }
+    *told = Some((all, now + Micros::from_secs(60)));
+    let line = format!(
+        "{new} sessions found no place in their table, or went by a name that was there: they are not \
+         protected. Where it is full NapTables sessions= makes it larger, at a full restart"
+    );
+    process.host.log(NAP_LOG_WARN, &line);
 }

@@ -14,7 +14,7 @@ use super::guard::guard;
 use super::host::Host;
 use super::pacing;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
-use super::session::keys_of_room;
+use super::session::{self, keys_of_room};
 use super::text::{put_error, text};
 use super::ticket_log;
 use crate::bwshare::table::stripes_for;
@@ -719,6 +719,7 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
         let bytes = process.segment.raw().1;
         let line = super::pages::report(process).line_for_start(bytes as u64);
         process.host.log(NAP_LOG_NOTICE, &line);
+        session::log_unplaced(process);
         let tickets_out = tickets_out(&draft.rooms);
         process::put_in_force(Setup {
             tickets_out,
@@ -819,6 +820,7 @@ pub unsafe extern "C" fn tick() {
             process.segment.tick_if_due();
             ticket_log::expire(process, setup);
             pacing::log_moves(process);
+            session::log_unplaced(process);
             bwshare::log_losses(process);
         }
     });
