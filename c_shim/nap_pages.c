@@ -179,52 +179,44 @@ size_t nap_pages_gates(const nap_room *room)
 
 /* ---- An access ---------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) int matches_regex(const nap_page *page, nap_str path)
+static __attribute__((noinline)) int matches_regex(const nap_page *page, const char *path, size_t len)
 {
-    return !ap_regexec_len(page->regex, path.ptr, path.len, 0, NULL, 0);
+    return !ap_regexec_len(page->regex, path, len, 0, NULL, 0);
 }
 
-static inline int matches(const nap_page *page, nap_str path)
+static inline int matches(const nap_page *page, const char *path, size_t len)
 {
     size_t n = page->prefix_len;
 
     /* most paths of one room begin alike: the last letter tells more of them apart */
-    if (n && (path.len < n || path.ptr[n - 1] != page->prefix[n - 1] ||
-              memcmp(path.ptr, page->prefix, n)))
+    if (n && (len < n || path[n - 1] != page->prefix[n - 1] || memcmp(path, page->prefix, n)))
         return 0;
-    return !page->regex || (page->exact && path.len == n) || matches_regex(page, path);
+    return !page->regex || (page->exact && len == n) || matches_regex(page, path, len);
 }
 
-/* By what the page is told that r asks for: as it was asked for. mod_dir and mod_rewrite change r->uri,
- * not what was parsed. */
-nap_str nap_page_path(const request_rec *r)
+/* Does r ask for this one? As it was asked for: see nap_page_asked. */
+int nap_page_matches(const nap_page *page, const request_rec *r)
 {
-    return nap_str_of(r->parsed_uri.path ? r->parsed_uri.path : r->uri);
+    const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri;
+
+    if (page->query && r->args)
+        path = apr_pstrcat(r->pool, path, "?", r->args, NULL);
+    return matches(page, path, strlen(path));
 }
 
-static NAP_SELDOM nap_str with_query(const request_rec *r, nap_str path)
+/* The room's page that r asks for, NULL: none of those with a name. As it was asked for: mod_dir and
+ * mod_rewrite change r->uri, not what was parsed. */
+const nap_page *nap_page_asked(const nap_room *room, const request_rec *r)
 {
-    return nap_str_of(apr_pstrcat(r->pool, path.ptr, "?", r->args, NULL));
-}
-
-/* Does r, which asks for this path, ask for this page? */
-int nap_page_matches(const nap_page *page, const request_rec *r, nap_str path)
-{
-    return matches(page, page->query && r->args ? with_query(r, path) : path);
-}
-
-/* The room's page that r asks for, NULL: none of those with a name. */
-const nap_page *nap_page_asked(const nap_room *room, const request_rec *r, nap_str path)
-{
-    nap_str whole = { NULL, 0 };
+    const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri, *whole = NULL;
+    size_t len = strlen(path);
 
     for (int i = 0; i < room->pages->nelts; i++) {
         const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
-        int query = page->query && r->args;
 
-        if (query && !whole.ptr)
-            whole = with_query(r, path);
-        if (matches(page, query ? whole : path))
+        if (page->query && r->args && !whole)
+            whole = apr_pstrcat(r->pool, path, "?", r->args, NULL);
+        if (page->query && r->args ? matches(page, whole, strlen(whole)) : matches(page, path, len))
             return page;
     }
     return NULL;

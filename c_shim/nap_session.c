@@ -96,14 +96,9 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
 /* ---- An access --------------------------------------------------------------------------------- */
 
-static inline int asks_for(const nap_handle *h, const nap_page *page)
-{
-    return nap_page_matches(page, h->named, h->path.ptr ? h->path : nap_page_path(h->named));
-}
-
 int nap_session_starts(const nap_handle *h)
 {
-    return !h->room->starts || asks_for(h, h->room->starts);
+    return !h->room->starts || nap_page_matches(h->room->starts, h->named);
 }
 
 static int add(void *sets, const char *key, const char *value)
@@ -116,7 +111,7 @@ static int add(void *sets, const char *key, const char *value)
 }
 
 /* `Nap-Session: end` is for us. */
-static inline int is_over(request_rec *r, const nap_handle *h)
+static int is_over(request_rec *r, const nap_handle *h)
 {
     const char *word = apr_table_get(r->headers_out, "Nap-Session");
     int over;
@@ -129,7 +124,7 @@ static inline int is_over(request_rec *r, const nap_handle *h)
         apr_table_unset(r->err_headers_out, "Nap-Session");
     }
     return over || (h->access.session && h->room->ends && r->status < HTTP_BAD_REQUEST &&
-                    asks_for(h, h->room->ends));
+                    nap_page_matches(h->room->ends, h->named));
 }
 
 static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_header_t *sets, int over)
