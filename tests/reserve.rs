@@ -212,24 +212,28 @@ fn streams_reset_while_they_run_let_no_more_run() {
             ))
             .start();
         let connection = Http2::open(&httpd);
-        let polite = httpd::Visitors::come(&httpd, 6, "/counter?ms=20");
-        for _ in 0..if long() { 200 } else { 40 } {
-            let streams: Vec<_> = (0..4).map(|_| connection.ask("/counter?ms=150")).collect();
-            // Some of them run now, and some wait.
+        let mut ran = 0;
+        for _ in 0..if long() { 20 } else { 4 } {
             let before = httpd.counter().started;
-            wait_until("others have begun", PATIENCE, || {
-                httpd.counter().started >= before + 2
+            let streams: Vec<_> = (0..5).map(|_| connection.ask("/counter?ms=400")).collect();
+            wait_until("as many have begun as may run", PATIENCE, || {
+                httpd.counter().started >= before + LIMIT
             });
+            // These have their turn as soon as a permit is back, too soon or not.
+            let others: Vec<_> = (0..6).map(|_| httpd.get_later("/counter?ms=20")).collect();
+            ran += u32::from(httpd.counter().running == LIMIT);
             drop(streams);
+            for other in others {
+                assert_eq!(other.join().expect("an answer").status, 200);
+            }
         }
-        let tries = polite.leave();
+        assert!(ran > 0, "some were reset while they ran");
         wait_until("nobody runs", PATIENCE, || {
             (httpd.room().running, httpd.counter().running) == (0, 0)
         });
         let counter = httpd.counter();
-        eprintln!("    {mpm}: {counter:?}");
+        eprintln!("    {mpm}: {counter:?}, {ran} times while they ran");
         assert_eq!(counter.max, LIMIT, "full, and never over");
-        assert!(tries.failed.is_empty(), "{:?}", tries.failed);
     }
 }
 
