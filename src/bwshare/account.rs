@@ -200,7 +200,7 @@ impl Account {
 
     /// Has the client been seen in the test that is running? Each takes `test_ns`.
     pub fn seen_at(&self, now_ns: u64, test_ns: u64) -> bool {
-        // What is further away is a stray value.
+        // Any other number is of an older test, or a stray value.
         let [next, _] = self.notes();
         u64::from(next) == now_ns / test_ns + 1
     }
@@ -221,7 +221,7 @@ impl Account {
         !self.owes(now_ns) && !self.seen_at(now_ns, test_ns)
     }
 
-    /// Is there more than what was given back?
+    /// Is there more than what was given back? Of horizons: anything, as times are.
     pub fn has_anything(&self) -> bool {
         let [files, bytes, notes] = self.paid_ns;
         files | bytes | notes >> 32 != 0

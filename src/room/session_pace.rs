@@ -42,8 +42,8 @@ impl Tables<'_> {
         let passed = second.saturating_sub(since.secs_floor()).clamp(1, PARTS);
         let size = self.sessions.sets.len().div_ceil(PARTS as usize);
         let (starts, children) = (&mut *self.starts, self.children);
-        for part in 0..passed {
-            let part = (second.wrapping_sub(part) % PARTS) as usize;
+        for ago in 0..passed {
+            let part = (second.wrapping_sub(ago) % PARTS) as usize;
             self.sessions.reap(
                 part * size..(part + 1) * size,
                 now,
