@@ -500,6 +500,16 @@ fn claims(all: &[(&Way, Vec<Met>)], patient: bool) -> Vec<Claim> {
         let failures = of(met, FAILURES);
         let what = format!("failures within sessions, {} clients", met.clients);
         claims.push(Claim::at_most(0.0, failures, what));
+        let told = of(met, "/pages/0/failures/tickets");
+        let what = format!(
+            "failures at page 1 without a ticket, {} clients",
+            met.clients
+        );
+        claims.push(Claim::at_most(
+            0.0,
+            of(met, "/first_page_failures") - told,
+            what,
+        ));
         let what = format!("promises broken, {} clients", met.clients);
         claims.push(Claim::at_most(0.0, of(met, "/promises/broken"), what));
         if let Some(kept) = figure(&met.report, KEPT) {
