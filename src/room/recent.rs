@@ -98,6 +98,18 @@ impl Meter {
         first.is_ok()
     }
 
+    /// One less, of the latest second from `since` to `now` that has one.
+    pub(super) fn uncount(&self, now: Micros, since: Micros) {
+        for second in (second(since)..=second(now)).rev().take(SECONDS) {
+            let cell = self.cell(second);
+            let seen = cell.load(Relaxed);
+            if seen >> 32 == second && seen as u32 > 0 {
+                cell.fetch_sub(1, Relaxed);
+                return;
+            }
+        }
+    }
+
     /// `value` now: kept if it is the largest of its second.
     fn raise(&self, now: Micros, value: u32) {
         let second = second(now);

@@ -325,6 +325,11 @@ impl Starts {
         self.told = 0;
     }
 
+    /// A session that was started since then has not come about: none of it is on its way to the pages.
+    pub fn note_undone(&mut self, since: Micros, now: Micros) {
+        self.begun.uncount(now, since);
+    }
+
     /// A session is over.
     pub fn note_end(&mut self, session: &Session, how: End) {
         self.live = self.live.saturating_sub(1);
@@ -421,6 +426,24 @@ mod tests {
         assert!(starts.take(at(0)) && !starts.take(at(1)));
         starts.give_back();
         assert!(starts.take(at(2)));
+    }
+
+    #[test]
+    fn a_start_that_was_undone_is_not_on_its_way() {
+        let mut starts = auto();
+        for ms in [0, 100, 3000] {
+            starts.note_start(at(ms));
+        }
+        let begun = |starts: &Starts| [0, 3000].map(|ms| starts.begun.at(at(ms)));
+        // Of who waited at his page for four seconds; of who came after the last start there is none.
+        starts.note_undone(at(4000), at(5000));
+        assert_eq!(begun(&starts), [Some(2), Some(1)]);
+        starts.note_undone(at(0), at(5000));
+        assert_eq!(begun(&starts), [Some(2), Some(0)]);
+        for left in [1, 0, 0] {
+            starts.note_undone(Micros::ZERO, at(5000));
+            assert_eq!(begun(&starts), [Some(left), Some(0)]);
+        }
     }
 
     #[test]
