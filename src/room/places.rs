@@ -461,10 +461,12 @@ impl Places<'_> {
         (0..self.used()).find(|&at| slot != 0 && self.place(at).is_some_and(is_his))
     }
 
-    /// Does an access of this session, one-based, wait?
-    pub fn waits_of(&self, session: u32) -> bool {
-        let is_its = |p: &Place| p.linked == 1 && p.session == session;
-        (0..self.used()).any(|at| self.place(at).is_some_and(is_its))
+    /// Who waits with a place of the session of this index, one-based: its accesses, and what is left of one
+    /// that was there before.
+    pub fn waiting_of(&self, session: u32) -> impl Iterator<Item = Owner> {
+        let places = (0..self.used()).filter_map(|at| self.place(at));
+        let its = places.filter(move |p| p.linked == 1 && p.session == session);
+        its.map(|p| p.owner)
     }
 
     /// The next place at or after `from` that a dead child owned.

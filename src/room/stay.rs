@@ -284,7 +284,10 @@ impl Tables<'_> {
     /// used up his session waits with one access, and what comes beside that is a stranger's as if it were
     /// beyond `parallel=`: a page that stalls must not take the child from everybody else.
     fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>) -> bool {
-        if arrival.parking < Parking::Holders || !self.places.waits_of(stay.session) {
+        let at = stay.session.wrapping_sub(1);
+        let is_its = |owner: Owner| self.sessions.has(at, owner.0);
+        let short = arrival.parking >= Parking::Holders;
+        if !short || !self.places.waiting_of(stay.session).any(is_its) {
             return false;
         }
         self.membership().withdraw(stay, arrival.owner);

@@ -549,6 +549,11 @@ impl Sessions<'_> {
         set.map_or(0, |set| set.keys[at as usize % WAYS])
     }
 
+    /// Is `owner` an access of the session at `at`?
+    pub fn has(&self, at: u32, owner: u64) -> bool {
+        self.of_owner(at, owner).is_some()
+    }
+
     /// The session at `at`, if `owner` is an access of it.
     fn of_owner(&self, at: u32, owner: u64) -> Option<&Session> {
         let session = self.session(at)?;
