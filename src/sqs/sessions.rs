@@ -35,6 +35,9 @@ const ALIAS: Micros = Micros::from_secs(120);
 /// Of a session that is given a name with every answer so many of the old ones are: as many as it may
 /// have answers under way. It is any of them that its client goes by in the end.
 const OLD_NAMES: usize = PARALLEL;
+/// A session that no cookie has come back of may be taken for one of a client that keeps none, when nothing has
+/// come of it for so long.
+const UNPROVED: Micros = Micros::from_secs(120);
 /// An access that has not come back after so long is none.
 const LOST: Micros = Micros::from_secs(24 * 3600);
 
@@ -565,8 +568,9 @@ impl Sessions<'_> {
         [key % n, (key >> 32).wrapping_mul(0x9e37_79b9) % n].map(|set| set as usize)
     }
 
-    /// A new entry, in the emptier of its two sets; idle ones make room, and then the old name that is
-    /// good no longer or is the next that will be so.
+    /// A new entry, in the emptier of its two sets; idle ones make room, then the old name that is good no
+    /// longer or is the next that will be so, then the session that no cookie has come back of and that was
+    /// seen longest ago: clients that keep no cookies must not fill the table for those who do.
     fn put(
         &mut self,
         key: u64,
@@ -595,7 +599,12 @@ impl Sessions<'_> {
             let old = ways().filter(|(_, session)| is_old(session));
             old.min_by_key(|(_, session)| session.until)
         };
-        let (at, _) = empty.or_else(idle).or_else(old)?;
+        let unproved = || {
+            let unproved = ways().filter(|(_, session)| session.is_unproved(now));
+            unproved.min_by_key(|(_, session)| session.seen)
+        };
+        let found = empty.or_else(idle).or_else(old).or_else(unproved);
+        let (at, _) = found?;
         if self.key(at) != 0
             && let Some(session) = self.end(at)
         {
@@ -640,6 +649,12 @@ impl Session {
     fn is_idle(&self, now: Micros) -> bool {
         let since = now - self.seen;
         since > self.idle && (self.in_hand.is_empty() || since > self.idle + LOST)
+    }
+
+    /// Nothing has come of it but the access that started it, and that some time ago.
+    fn is_unproved(&self, now: Micros) -> bool {
+        let alone = self.named == 1 && self.next == 0 && self.accesses <= 1;
+        alone && self.in_hand.is_empty() && now - self.seen > UNPROVED
     }
 }
 
@@ -770,6 +785,41 @@ mod tests {
         let mut over = 0;
         let begun = table.start(99, WHOSE, 99, at(61), |_| over += 1);
         assert!(begun.is_some() && over == 1, "who made room is told of");
+    }
+
+    /// Robots that keep no cookie, and visitors that do.
+    #[test]
+    fn a_set_full_of_sessions_that_no_cookie_came_back_of_makes_room_for_others() {
+        let mut sets = sets(1);
+        let mut table = Sessions { sets: &mut sets };
+        let patient = (ROOM, Micros::from_secs(1800));
+        let limits = Limits {
+            idle: patient.1,
+            ..LIMITS
+        };
+        let begin = |table: &mut Sessions<'_>, key: u64, second| {
+            let begun = table.start(key | 1 << 63, patient, key, at(second), |_| ())?;
+            let bound = table.bind(begun, key, key, at(second), |_| ())?;
+            table.leave(bound, key, Micros(5), at(second));
+            Some(bound)
+        };
+        // The odd ones come back once.
+        for key in 1..=WAYS as u64 {
+            let session = begin(&mut table, key, key).expect("room");
+            if key % 2 == 1 {
+                let way = table.enter(key, ROOM, 100 + key, limits, at(20), |_| true);
+                assert_eq!(way, Way::In(session));
+                table.leave(session, 100 + key, Micros(5), at(20));
+            }
+        }
+        assert_eq!(begin(&mut table, 50, 122), None, "he may be reading");
+        // Of the even ones the first was seen longest ago; then all give way, one after the other.
+        assert!(begin(&mut table, 51, 123).is_some());
+        assert!(!table.knows(2, ROOM, at(123)) && table.knows(4, ROOM, at(123)));
+        let more = (52..80).filter(|key| begin(&mut table, *key, 200).is_some());
+        assert_eq!(more.count(), WAYS / 2 - 1);
+        let kept = (1..=WAYS as u64).filter(|key| table.knows(*key, ROOM, at(200)));
+        assert_eq!(kept.collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11, 13, 15]);
     }
 
     /// Keys whose two sets are these of two, in this order.
