@@ -3,9 +3,9 @@
 
 mod httpd;
 
-use httpd::http2::Http2;
+use httpd::http2::{Http2, Stream};
 use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -314,106 +314,152 @@ fn the_applications_word_goes_no_further_where_nobody_is_held_up_either() {
 
 #[test]
 fn an_end_page_ends_a_session_and_takes_its_cookie_back() {
-    let httpd = site(OWN).cgi("logout", PAGE).start();
-    let member = sign_in(&httpd);
-    let answer = with(&httpd, "/cgi-bin/logout", &member);
-    assert_eq!(answer.status, 200);
-    assert_eq!(cookie(&answer, "naps~site="), "naps~site=");
-    assert_eq!(
-        (sessions(&httpd, "finished"), sessions(&httpd, "in_table")),
-        (1, 0)
-    );
+    for_each_mpm(|mpm| {
+        let httpd = site(OWN).cgi("logout", PAGE).mpm(mpm).start();
+        let member = sign_in(&httpd);
+        let answer = with(&httpd, "/cgi-bin/logout", &member);
+        assert_eq!(answer.status, 200);
+        assert_eq!(cookie(&answer, "naps~site="), "naps~site=");
+        assert_eq!(
+            (sessions(&httpd, "finished"), sessions(&httpd, "in_table")),
+            (1, 0)
+        );
+    });
 }
 
 #[test]
 fn a_shared_cookie_has_one_sessions_share() {
-    let shared = "NapSession start=^/cgi-bin/login parallel=2\nNapSessionStart 1ms\nNapRunReady 3";
-    let httpd = site(shared).start();
-    let member = sign_in(&httpd);
-    let asked: Vec<_> = (0..2)
-        .map(|_| get_later(&httpd, "/cgi-bin/hold?a", &member))
-        .collect();
-    wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
-    let others = httpd.hold("b", 1);
-    // The third of the same cookie is a stranger, and the page is full.
-    assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 503);
-    assert_eq!(sessions(&httpd, "beyond_parallel"), 1);
-    // Its permit is back before its answer has ended; its program has ended before either.
-    assert!(others.release()[0].starts_with("HTTP/1.1 200"));
-    assert_eq!(
-        with(&httpd, "/cgi-bin/page", &member).status,
-        200,
-        "there is room"
-    );
-    drop(httpd.ask_to_hold("a", 0));
-    for answer in asked {
-        assert_eq!(answer.join().expect("an answer"), 200);
-    }
-    httpd.until_idle();
+    for_each_mpm(|mpm| {
+        let shared =
+            "NapSession start=^/cgi-bin/login parallel=2\nNapSessionStart 1ms\nNapRunReady 3";
+        let httpd = site(shared).mpm(mpm).start();
+        let member = sign_in(&httpd);
+        let asked: Vec<_> = (0..2)
+            .map(|_| get_later(&httpd, "/cgi-bin/hold?a", &member))
+            .collect();
+        wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
+        let others = httpd.hold("b", 1);
+        // The third of the same cookie is a stranger, and the page is full.
+        assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 503);
+        assert_eq!(sessions(&httpd, "beyond_parallel"), 1);
+        // Its permit is back before its answer has ended; its program has ended before either.
+        assert!(others.release()[0].starts_with("HTTP/1.1 200"));
+        assert_eq!(
+            with(&httpd, "/cgi-bin/page", &member).status,
+            200,
+            "there is room"
+        );
+        drop(httpd.ask_to_hold("a", 0));
+        for answer in asked {
+            assert_eq!(answer.join().expect("an answer"), 200);
+        }
+        httpd.until_idle();
+    });
 }
 
 #[test]
 fn sessions_outlive_restarts_and_children() {
-    let mut httpd = site(OWN)
-        .config("NapStateFile {root}/state/nap.state")
-        .file("state/.keep", "")
-        .expect_log("child process", "it was killed")
-        .start();
-    let member = sign_in(&httpd);
-    httpd.graceful();
-    let is_member = |httpd: &Httpd, name| {
-        let held = httpd.hold(name, 1);
-        let answer = get_later(httpd, "/cgi-bin/page", &member);
-        httpd.until_waiting(1);
-        held.release();
-        assert_eq!(answer.join().expect("an answer"), 200);
-        httpd.until_idle();
-    };
-    is_member(&httpd, "a");
-    for pid in httpd.children() {
-        httpd.kill9(pid);
-    }
-    wait_until("children are there again", PATIENCE, || {
-        httpd
-            .try_room()
-            .is_some_and(|room| !room.children.is_empty())
+    for_each_mpm(|mpm| {
+        let mut httpd = site(OWN)
+            .config("NapStateFile {root}/state/nap.state")
+            .file("state/.keep", "")
+            .expect_log("child process", "it was killed")
+            .mpm(mpm)
+            .start();
+        let member = sign_in(&httpd);
+        httpd.graceful();
+        let is_member = |httpd: &Httpd, name| {
+            let held = httpd.hold(name, 1);
+            let answer = get_later(httpd, "/cgi-bin/page", &member);
+            httpd.until_waiting(1);
+            held.release();
+            assert_eq!(answer.join().expect("an answer"), 200);
+            httpd.until_idle();
+        };
+        is_member(&httpd, "a");
+        for pid in httpd.children() {
+            httpd.kill9(pid);
+        }
+        wait_until("children are there again", PATIENCE, || {
+            httpd
+                .try_room()
+                .is_some_and(|room| !room.children.is_empty())
+        });
+        is_member(&httpd, "b");
+        httpd.stop();
+        httpd.start_again();
+        is_member(&httpd, "c");
+        assert_eq!(sessions(&httpd, "in_table"), 1);
     });
-    is_member(&httpd, "b");
-    httpd.stop();
-    httpd.start_again();
-    is_member(&httpd, "c");
-    assert_eq!(sessions(&httpd, "in_table"), 1);
+}
+
+/// mod_http2 serves nothing under prefork.
+const WITH_STREAMS: [Mpm; 2] = [Mpm::Worker, Mpm::Event];
+
+fn over_http2(mpm: Mpm, sessions: &str) -> Httpd {
+    site(sessions)
+        .workers(1, 64)
+        .modules(&["http2"])
+        .config("Protocols h2c http/1.1")
+        .mpm(mpm)
+        .start()
 }
 
 #[test]
 fn streams_of_http2_are_accesses_of_one_session() {
     let http2 = "NapSession start=^/cgi-bin/login parallel=4\nNapSessionStart 1ms\nNapRunReady 2";
-    let httpd = site(http2)
-        .modules(&["http2"])
-        .config("Protocols h2c http/1.1")
-        .start();
-    let member = sign_in(&httpd);
-    let held = httpd.hold("a", 2);
-    let connection = Http2::open(&httpd);
-    let streams: Vec<_> = (0..4)
-        .map(|_| connection.ask_with("/cgi-bin/page", &member))
-        .collect();
-    httpd.until_waiting(4);
-    let beyond = connection.ask_with("/cgi-bin/page", &member).answer();
-    assert_eq!(beyond.status, 503, "a fifth at a time is a stranger's");
-    held.release();
-    for stream in streams {
-        assert_eq!(stream.answer().status, 200);
+    for mpm in WITH_STREAMS {
+        let httpd = over_http2(mpm, http2);
+        let member = sign_in(&httpd);
+        let held = httpd.hold("a", 2);
+        let connection = Http2::open(&httpd);
+        let ask = || connection.ask_with("/cgi-bin/page", &member);
+        let streams: Vec<_> = (0..4).map(|_| ask()).collect();
+        httpd.until_waiting(4);
+        let beyond = ask().answer();
+        assert_eq!(beyond.status, 503, "a fifth at a time is a stranger's");
+        held.release();
+        for stream in streams {
+            assert_eq!(stream.answer().status, 200);
+        }
+        httpd.until_idle();
+        // All have left: as many may come again.
+        assert_eq!(ask().answer().status, 200);
     }
-    httpd.until_idle();
-    // All have left: as many may come again.
-    assert_eq!(
-        connection
-            .ask_with("/cgi-bin/page", &member)
-            .answer()
-            .status,
-        200
-    );
+}
+
+/// As a browser asks for them: all at once. Half of a child's threads may be had to wait on.
+#[test]
+fn a_page_of_24_parts_over_one_connection_is_a_members() {
+    let wide = "NapSession start=^/cgi-bin/login parallel=32\nNapSessionStart 1ms\nNapRunReady 2";
+    for mpm in WITH_STREAMS {
+        let httpd = over_http2(mpm, wide);
+        let member = sign_in(&httpd);
+        let connection = Http2::open(&httpd);
+        let ask = || connection.ask_with("/cgi-bin/page", &member);
+        let answers = |streams: Vec<Stream>| -> Vec<u16> {
+            streams.into_iter().map(|s| s.answer().status).collect()
+        };
+        for _ in 0..3 {
+            let all = answers((0..24).map(|_| ask()).collect());
+            assert_eq!(all, [200; 24], "{mpm}");
+            httpd.until_idle();
+        }
+        assert_eq!(sessions(&httpd, "beyond_parallel"), 0, "{mpm}");
+        let held = httpd.hold("a", 2);
+        let streams = (0..24).map(|_| ask()).collect();
+        wait_until("half of the threads wait", PATIENCE, || {
+            httpd.waiting() > 16
+        });
+        held.release();
+        let all = answers(streams);
+        let of = |status| all.iter().filter(|own| **own == status).count();
+        assert!(of(200) > 16 && of(200) + of(503) == 24, "{mpm}: {all:?}");
+        httpd.until_idle();
+        let beyond = sessions(&httpd, "beyond_parallel");
+        assert!(of(503) as u64 >= beyond, "{mpm}: {all:?}, {beyond}");
+        assert_eq!(sessions(&httpd, "started"), 1, "{mpm}");
+    }
 }
 
 /// Who has a ticket for later is no worse off than who has none: a page that starts nothing and has room

@@ -32,7 +32,7 @@ impl RoomConf {
                     self.session_idle_us = option_value(Session, option, times)?;
                 }
                 Some(("parallel", _)) => {
-                    self.session_parallel = option_value(Session, option, Words::count(1..=16))?;
+                    self.session_parallel = option_value(Session, option, Words::count(1..=32))?;
                 }
                 _ => {
                     let known = "cookie=, start=, end=, idle= and parallel=";
@@ -110,7 +110,7 @@ impl RoomConf {
         let given = self.start_min_us;
         for (field, default) in [
             (&mut self.session_idle_us, 30 * MINUTE),
-            (&mut self.session_parallel, 8),
+            (&mut self.session_parallel, 16),
             (&mut self.session_queue, AUTO),
             (&mut self.start_threshold, 5 * ONE),
             (&mut self.start_inc_us, 10 * MILLISECOND),
@@ -158,7 +158,7 @@ mod tests {
         let shop = said(&["NapSession"]).expect("good");
         assert_eq!((shop.session, shop.session_cookie.as_str()), (1, ""));
         assert_eq!(shop.session_idle_us, 30 * MINUTE);
-        assert_eq!((shop.session_parallel, shop.session_start), (8, AUTO));
+        assert_eq!((shop.session_parallel, shop.session_start), (16, AUTO));
         assert_eq!(shop.start_threshold, 5 * ONE);
         assert_eq!((shop.start_min_us, shop.start_max_us), (1_000, 10 * SECOND));
     }
@@ -196,8 +196,8 @@ mod tests {
                  any of !#$%&'*+-.^_`|~ (RFC 6265)",
             ),
             (
-                &["NapSession parallel=17"],
-                "NapSession: \"parallel=17\" is out of range; use a number from 1 to 16",
+                &["NapSession parallel=33"],
+                "NapSession: \"parallel=33\" is out of range; use a number from 1 to 32",
             ),
             (
                 &["NapSession", "NapSessionStart auto threshold=0"],

@@ -34,6 +34,7 @@ use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
+use crate::sqs::in_hand::PARALLEL;
 use crate::sqs::page_scheduler::{Pace, law};
 use crate::sqs::sessions::sets_for;
 use crate::telepoll::{self, Form, Mode};
@@ -793,7 +794,7 @@ pub fn start_terms(conf: &RoomConf, cores: u32) -> StartTerms {
     StartTerms {
         on: 1,
         how,
-        parallel: conf.session_parallel.clamp(1, 16) as u32,
+        parallel: conf.session_parallel.clamp(1, PARALLEL as i64) as u32,
         cores,
         idle: micros(conf.session_idle_us),
         interval: micros(conf.session_start),
