@@ -62,6 +62,8 @@ struct Access {
     key: u64,
     /// Nobody looks at its answer: its visitor has broken off, or is a robot.
     orphan: bool,
+    /// Its child had hardly a worker left that may wait.
+    short: bool,
 }
 
 /// What an access met at its page gate.

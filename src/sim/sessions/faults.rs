@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Event, Shop, Stand, fixed};
 use crate::micros::Micros;
+use crate::room::children::Parking;
 use crate::room::owner::Life;
 use crate::sqs::page_scheduler::law;
 
@@ -36,6 +37,8 @@ pub struct Faults {
     pub asleep: Micros,
     /// Share of tickets whose holder never comes.
     pub no_show: f64,
+    /// Share of accesses whose child has hardly a worker left that may wait.
+    pub short: f64,
 }
 
 impl Shop {
@@ -62,6 +65,15 @@ impl Shop {
         };
         if let Some(after) = self.faults.until_next(rate) {
             self.at(self.now + after, event);
+        }
+    }
+
+    /// Who may wait in the child that takes an access.
+    pub(super) fn parking(&mut self) -> Parking {
+        let short = self.setup.faults.short;
+        match short > 0.0 && self.faults.chance(short) {
+            true => Parking::Holders,
+            false => Parking::Anybody,
         }
     }
 
@@ -355,6 +367,7 @@ mod tests {
             sleeps: 0.05 * rng.unit(),
             asleep: Micros::from_secs(40),
             no_show: 0.5 * rng.unit(),
+            short: 0.3 * rng.unit(),
         };
         site
     }

@@ -6,6 +6,8 @@ use super::{Access, Event, Job, Kind, Met, Patience, Shop, Stand, arrival};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::room::Tables;
+use crate::room::arrival::Arrival;
+use crate::room::children::Parking;
 use crate::room::gate::Leaving;
 use crate::room::owner::Owner;
 use crate::room::starts::End;
@@ -61,6 +63,7 @@ impl Shop {
     }
 
     pub(super) fn enters(&mut self, token: u64, key: u64) {
+        let parking = self.parking();
         let access = &self.accesses[&token];
         let (now, mut stay) = (self.now, access.stay);
         let keys = [key];
@@ -70,7 +73,10 @@ impl Shop {
             starts: anywhere || access.page == 0,
         };
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
-        let arrival = arrival(access.owner, &tickets, access.client);
+        let arrival = Arrival {
+            parking,
+            ..arrival(access.owner, &tickets, access.client)
+        };
         let in_sessions = self.lobby.is_some();
         let ((verdict, redeemed, alarm), wakes) = self.state.locked(|tables, wakes| {
             if in_sessions
@@ -97,6 +103,7 @@ impl Shop {
         self.set_stay(token, stay);
         if let Some(access) = self.accesses.get_mut(&token) {
             access.met.redeemed = redeemed;
+            access.short = parking != Parking::Anybody;
         }
         self.told(token, verdict, alarm);
         self.woken(&wakes);
@@ -178,7 +185,8 @@ impl Shop {
                     return;
                 }
                 self.outcome.members_refused += u64::from(access.stay.session != 0);
-                self.outcome.forgotten += u64::from(access.stay.session == 0 && access.key != 0);
+                let forgotten = access.stay.session == 0 && access.key != 0;
+                self.outcome.forgotten += u64::from(forgotten && !self.is_spared(&access));
                 self.outcome.turned_away += u64::from(self.was_prime(&access));
                 match refusal.ticket {
                     _ if access.page > 0 && self.lobby.is_some() => self.outcome.mid_session += 1,
@@ -209,6 +217,20 @@ impl Shop {
                 }
             }
         }
+    }
+
+    /// Where hardly a worker is left a session waits with one access, and another is a stranger's. That one may
+    /// have been cut off, and its child's death not been noticed yet.
+    fn is_spared(&self, access: &Access) -> bool {
+        let own = (self.accesses.values()).filter(|own| own.client == access.client);
+        let mut waiting = own.filter(|own| matches!(own.stand, Stand::Waits { .. }));
+        let members = self
+            .state
+            .places()
+            .iter()
+            .filter(|p| p.owner.is_some() && p.session != 0);
+        let mut dead = members.filter(|p| !self.accesses.contains_key(&p.owner.0));
+        access.short && (waiting.next().is_some() || dead.next().is_some())
     }
 
     /// He came with a good ticket in its prime window, and was not told to wait.

@@ -99,6 +99,7 @@ impl Shop {
             ticket: client.ticket,
             key: client.key,
             orphan: client.robot,
+            short: false,
         };
         let key = client.key;
         let patience = client.patience;
