@@ -62,7 +62,7 @@ pub fn text(server: &Builder, root: &Path, port: u16) -> String {
         ""
     };
     let of_mpm = match mpm {
-        Mpm::Prefork => "",
+        Mpm::Prefork => "CoreDumpDirectory {root}/cores",
         Mpm::Worker => "ScriptSock cgisock",
         Mpm::Event => "ScriptSock cgisock\nCoreDumpDirectory {root}/cores",
     };

@@ -468,10 +468,10 @@ impl Httpd {
         }
     }
 
-    /// Allows the very lines that tell of a child of event that died of SIGTERM's own race
-    /// ([`crash`]). A graceful stop and other MPMs are forgiven nothing.
+    /// Allows the very lines that tell of a child of event or prefork that died of SIGTERM's own race
+    /// ([`crash`]). A graceful stop and worker are forgiven nothing.
     fn forgive_crashes_since(&mut self, before: usize) {
-        if self.mpm() != Mpm::Event {
+        if self.mpm() == Mpm::Worker {
             return;
         }
         let log = self.error_log();
