@@ -125,6 +125,9 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
         let httpd = site(LIMITS)
             .file("htdocs/index.html", "the index\n".repeat(100))
             .file("htdocs/folder/page.html", "in a folder")
+            .file("htdocs/packed.html", "a page\n".repeat(1000))
+            .modules(&["deflate"])
+            .config("<Location /packed.html>\nSetOutputFilter DEFLATE\n</Location>")
             .mpm(mpm)
             .start();
         for (client, request, head, status) in [
@@ -147,6 +150,12 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             ),
             ("192.0.2.8", "GET /", "", "200"),
             ("192.0.2.9", "GET /folder", "", "301"),
+            (
+                "192.0.2.10",
+                "GET /packed.html",
+                "Accept-Encoding: gzip\r\n",
+                "200",
+            ),
         ] {
             let mut stream = httpd.connect();
             let request = format!("{request} HTTP/1.0\r\n{head}X-Forwarded-For: {client}\r\n\r\n");
@@ -163,6 +172,31 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             row["byte_debt"].as_f64().expect("a number") > 49_000.0,
             "{row}"
         );
+        let packed = trace(&httpd, "192.0.2.10")["bytes"].as_u64();
+        assert!(packed < Some(1000), "of 7000: {packed:?}");
+    });
+}
+
+/// The interim answer to `Expect: 100-continue` is sent as well.
+#[test]
+fn a_form_that_waits_to_be_sent_is_charged_like_any() {
+    for_each_mpm(|mpm| {
+        let form = SLOWLY.replace("\nprintf", "\ncat >/dev/null\nprintf");
+        let httpd = site(LIMITS).cgi("form", &form).mpm(mpm).start();
+        let mut stream = httpd.connect();
+        let head = "POST /cgi-bin/form HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                    Content-Length: 5\r\nExpect: 100-continue\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("sent");
+        let mut all = vec![0; "HTTP/1.1 100 Continue\r\n\r\n".len()];
+        stream.read_exact(&mut all).expect("an interim answer");
+        assert_eq!(all, b"HTTP/1.1 100 Continue\r\n\r\n", "{mpm}");
+        stream.write_all(b"hello").expect("sent");
+        stream.read_to_end(&mut all).expect("an answer");
+        assert!(all.len() > 30_000, "{mpm}");
+        httpd::wait_until("it is over", Duration::from_secs(10), || {
+            trace(&httpd, "192.0.2.1")["bytes"] == all.len()
+        });
+        assert_eq!(trace(&httpd, "192.0.2.1")["files"], 1);
     });
 }
 
@@ -380,6 +414,9 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
     let ja = ask("/page.html", &[("Accept-Language", "ja")]);
     assert!(ja.text().contains("お待ちください"), "{}", ja.text());
     let json = ask("/page.html", &[("Accept", "application/json")]);
+    for answer in [&ja, &json] {
+        assert_eq!(answer.header("cache-control"), Some("no-store, private"));
+    }
     let problem = json.json();
     assert_eq!(
         (&problem["status"], &problem["reason"]),
@@ -405,6 +442,7 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
     let own = ask("/own", &[]);
     assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
     assert!(retry_after(&own) >= 9_900);
+    assert_eq!(own.header("cache-control"), Some("no-store, private"));
     // Its style is not refused, and the page asked for by itself shows nothing.
     assert_eq!(ask("/.nap/ticket/nap.css", &[]).status, 200);
     assert_eq!(ask("/.nap/ticket/slow-down", &[]).status, 404);
@@ -619,6 +657,37 @@ fn debts_outlive_restarts() {
         assert_eq!((&row["files"], &row["refused"]), (&12.into(), &3.into()));
         assert_eq!(get(&httpd, "192.0.2.2", "/page.html").status, 200);
     });
+}
+
+#[test]
+fn debts_in_bytes_and_those_of_horizons_outlive_restarts_too() {
+    let horizons = "BwShareBytes 1G 1G\nBwShareHorizon 400000 1s 0.95\n\
+                    BwShareHorizon 100 1h 0.9\nBwShareHorizon 50 8h 0.5";
+    for (limits, why) in [("BwShareBytes 60K 1", "bytes"), (horizons, "horizon-2")] {
+        let files = "BwShareFiles 1000 1000\nNapStateFile {root}/state\n";
+        let mut httpd = site(&format!("{files}{limits}")).start();
+        let ask = |httpd: &Httpd| get(httpd, "192.0.2.1", "/large.bin");
+        let began = Instant::now();
+        let until = |httpd: &Httpd| {
+            let wait = retry_after(&ask(httpd)) as f64;
+            began.elapsed().as_secs_f64() + wait
+        };
+        while ask(&httpd).status == 200 {}
+        let first = until(&httpd);
+        httpd.graceful();
+        let graceful = until(&httpd);
+        httpd.stop();
+        httpd.start_again();
+        let full = until(&httpd);
+        let row = trace(&httpd, "192.0.2.1");
+        assert_eq!((&row["reason"], &row["refused"]), (&why.into(), &4.into()));
+        for (how, later) in [("graceful", graceful), ("full", full)] {
+            assert!(
+                (later - first).abs() <= 2.0,
+                "{why}, {how}: {later}, {first}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod httpd;
 use httpd::held::admitted;
 use httpd::ticket::Ticket;
 use httpd::{Builder, Httpd, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;
 use std::time::Duration;
@@ -35,7 +35,11 @@ fn site() -> Builder {
 }
 
 fn site_with(terms: &str) -> Builder {
-    let room = |name: &str| format!("<NapRoom {name}>\n{TERMS}{terms}</NapRoom>");
+    site_of(&format!("{TERMS}{terms}"))
+}
+
+fn site_of(terms: &str) -> Builder {
+    let room = |name: &str| format!("<NapRoom {name}>\n{terms}</NapRoom>");
     Httpd::builder()
         .nap()
         .holding()
@@ -214,6 +218,56 @@ fn the_same_ticket_twice_gets_one_place() {
         let promise = &gate["promise"];
         for (which, times) in [("presented", 1), ("kept", 1), ("broken", 0)] {
             assert_eq!(promise[which], times, "{which}: {promise}");
+        }
+    });
+}
+
+/// kill -9 under him: his place is nobody's, and the ticket that he had redeemed for it as good as before.
+#[test]
+fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
+    for_each_mpm(|mpm| {
+        let patient = TERMS
+            .replace("NapWaitMax 2s", "NapWaitMax 20s")
+            .replace("NapTicketPrime 3s", "NapTicketPrime 20s");
+        let httpd = site_of(&patient)
+            .mpm(mpm)
+            .expect_log("exit signal Killed", "the test kills a child")
+            .expect_log("cgi daemon", "mod_cgid misses the killed")
+            .start();
+        let held = httpd.hold("full", 1);
+        let ticket = buy(&httpd);
+        ticket.until_prime();
+        let mut cut = httpd.connect();
+        write!(
+            cut,
+            "GET /cgi-bin/app HTTP/1.0\r\nCookie: {}\r\n\r\n",
+            ticket.cookie()
+        )
+        .expect("sent");
+        httpd.until_waiting(1);
+        let info = httpd.get("/nap-info?json").json();
+        let children = info["children"].as_array().expect("a list");
+        let his = children.iter().find(|child| child["waiting"] == 1);
+        let victim = his.and_then(|child| child["pid"].as_i64()).expect("a pid") as i32;
+        httpd.kill9(victim);
+        wait_until("its place is free", PATIENCE, || {
+            let room = httpd.try_room();
+            room.is_some_and(|room| !room.children.contains(&victim))
+        });
+        let mut answer = Vec::new();
+        let _ = cut.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "he was cut off: {answer:?}");
+        let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
+        let again = std::thread::scope(|scope| {
+            let again = scope.spawn(ask);
+            drop(held);
+            again.join().expect("an answer")
+        });
+        assert_eq!(again.status, 200, "{mpm}: {again:?}");
+        httpd.until_idle();
+        let promise = &httpd.gate()["promise"];
+        for (which, times) in [("kept", 1), ("deferred", 0), ("broken", 0)] {
+            assert_eq!(promise[which], times, "{mpm}: {which}: {promise}");
         }
     });
 }
