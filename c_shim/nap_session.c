@@ -116,7 +116,7 @@ static int is_over(request_rec *r, const nap_handle *h)
     const char *word = apr_table_get(r->headers_out, "Nap-Session");
     int over;
 
-    if (!word)
+    if (!word && !apr_is_empty_table(r->err_headers_out))
         word = apr_table_get(r->err_headers_out, "Nap-Session");
     over = word && !ap_cstr_casecmp(word, "end");
     if (word) {

@@ -68,26 +68,39 @@ fn keys<'q>(
     (keys, n)
 }
 
-/// The same of one header, which may be the `last` one of its connection.
-fn keys_of(
+/// The same of one header, written to `to`; of the `last` one of its connection its key is known.
+fn keys_of<'k>(
+    header: &[u8],
+    sessions: &SessionSetup,
+    last: Option<&'k mut nap_known>,
+    to: &'k mut [u64; LOOKED_AT],
+) -> &'k [u64] {
+    let room = sessions.room.wrapping_add(1);
+    match last {
+        Some(last) if last.room == room && last.text.get(..last.len as usize) == Some(header) => {
+            std::slice::from_ref(&last.key)
+        }
+        last => read_keys(header, sessions, last, to),
+    }
+}
+
+#[inline(never)]
+fn read_keys<'k>(
     header: &[u8],
     sessions: &SessionSetup,
     last: Option<&mut nap_known>,
-) -> ([u64; LOOKED_AT], usize) {
-    let read = || keys(std::iter::once(header), sessions);
-    let Some(last) = last else { return read() };
-    let room = sessions.room.wrapping_add(1);
-    if last.room == room && last.text.get(..last.len as usize) == Some(header) {
-        let mut keys = [0; LOOKED_AT];
-        keys[0] = last.key;
-        return (keys, 1);
-    }
-    let (keys, n) = read();
-    if let (1, Some(text)) = (n, last.text.get_mut(..header.len())) {
+    to: &'k mut [u64; LOOKED_AT],
+) -> &'k [u64] {
+    let (keys, n) = keys(std::iter::once(header), sessions);
+    if let (1, Some(last)) = (n, last)
+        && let Some(text) = last.text.get_mut(..header.len())
+    {
         text.copy_from_slice(header);
-        (last.key, last.len, last.room) = (keys[0], header.len() as u32, room);
+        (last.key, last.len) = (keys[0], header.len() as u32);
+        last.room = sessions.room.wrapping_add(1);
     }
-    (keys, n)
+    *to = keys;
+    to.get(..n).unwrap_or_default()
 }
 
 /// # Safety
@@ -119,15 +132,15 @@ pub unsafe extern "C" fn try_member(
         let Some(sessions) = &home.sessions else {
             return NAP_PASS;
         };
-        let (keys, n) = keys_of(header, sessions, last);
+        let mut read = [0; LOOKED_AT];
+        let keys = keys_of(header, sessions, last, &mut read);
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
-        if n == 0 {
+        if keys.is_empty() {
             here.a.entered_us = here.process.segment.now().0;
             return NAP_MORE;
         }
         let entered = here.process.segment.locked_sessions(|members, now| {
-            let keys = keys.get(..n).unwrap_or_default();
             let asked = (sessions.room, here.room.gate);
             (members.enter(asked, keys, owner, now), now)
         });

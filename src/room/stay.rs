@@ -112,11 +112,27 @@ impl Membership<'_> {
     /// there: what a page passes is divided by what sessions ask of it.
     fn note_visit(&mut self, (room, page): (u32, u32), session: u32, now: Micros) {
         let (starts, of) = (self.starts.get_mut(room as usize), session.checked_sub(1));
-        if let Some(capacity) = starts.map(|starts| &mut starts.capacity)
-            && let (Some(page), Some(of)) = (capacity.number(page), of)
-            && let Some(age) = self.sessions.visit(of, page, now)
+        let Some(capacity) = starts.map(|starts| &mut starts.capacity) else {
+            return;
+        };
+        let Some(number) = capacity.known(page) else {
+            return self.note_first_visit((room, page), session, now);
+        };
+        if let Some(age) = of.and_then(|of| self.sessions.visit(of, number, now)) {
+            capacity.came(number, age);
+        }
+    }
+
+    /// To a page that none of the room's has come to yet.
+    #[cold]
+    #[inline(never)]
+    fn note_first_visit(&mut self, asked: (u32, u32), session: u32, now: Micros) {
+        let starts = self.starts.get_mut(asked.0 as usize);
+        if starts
+            .and_then(|starts| starts.capacity.number(asked.1))
+            .is_some()
         {
-            capacity.came(page, age);
+            self.note_visit(asked, session, now);
         }
     }
 

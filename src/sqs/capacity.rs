@@ -177,14 +177,21 @@ impl Capacity {
         _pad: 0,
     };
 
-    /// Which of its pages this gate's is; noted if it is not known yet and there is room.
+    /// Which of its pages this gate's is, if it is known.
     #[inline]
-    pub fn number(&mut self, gate: u32) -> Option<usize> {
+    pub fn known(&self, gate: u32) -> Option<usize> {
         let link = gate.saturating_add(1);
-        let place_of = |link: u32| self.gates.iter().position(|known| *known == link);
-        let at = place_of(link).or_else(|| place_of(0))?;
-        self.gates[at] = link;
-        Some(at)
+        self.gates.iter().position(|known| *known == link)
+    }
+
+    /// The same; noted if it is not known yet and there is room.
+    pub fn number(&mut self, gate: u32) -> Option<usize> {
+        let known = self.known(gate);
+        known.or_else(|| {
+            let free = self.gates.iter().position(|known| *known == 0)?;
+            self.gates[free] = gate.saturating_add(1);
+            Some(free)
+        })
     }
 
     /// Its pages by number: the gate of each, and accesses a second of the room's sessions to it.

@@ -106,14 +106,10 @@ impl InHand {
 
 const MASK: u64 = (1 << PARALLEL) - 1;
 
-/// How many bits are set: mostly none, and to count them takes fifteen instructions where not every
-/// processor has one for it.
+/// How many bits are set: fifteen instructions where not every processor has one for it.
 #[inline]
 fn count(bits: u64) -> usize {
-    match bits {
-        0 => 0,
-        _ => bits.count_ones() as usize,
-    }
+    bits.count_ones() as usize
 }
 
 #[cfg(test)]

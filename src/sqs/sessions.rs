@@ -158,10 +158,16 @@ impl Sessions<'_> {
             };
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
-        if session.in_hand.len() >= parallel || session.in_hand.all() == PARALLEL {
-            session.in_hand.retain(lives);
+        // Most have nothing in hand, and to count takes fifteen instructions.
+        if !session.in_hand.is_empty() {
+            if session.in_hand.len() >= parallel || session.in_hand.all() == PARALLEL {
+                session.in_hand.retain(lives);
+            }
+            if session.in_hand.len() >= parallel {
+                return Way::Busy;
+            }
         }
-        if session.in_hand.len() >= parallel || !session.in_hand.add(owner) {
+        if !session.in_hand.add(owner) {
             return Way::Busy;
         }
         session.seen = now;
@@ -540,10 +546,11 @@ impl Sessions<'_> {
         if key == 0 {
             return None;
         }
-        self.two_sets(key).into_iter().find_map(|set| {
+        let within = |set: usize| {
             let way = self.sets.get(set)?.keys.iter().position(|k| *k == key)?;
             Some((set * WAYS + way) as u32)
-        })
+        };
+        within(self.first_set(key)).or_else(|| within(self.second_set(key)))
     }
 
     /// The key of the entry at `at`; 0 = it is free.
@@ -564,8 +571,15 @@ impl Sessions<'_> {
     }
 
     fn two_sets(&self, key: u64) -> [usize; 2] {
-        let n = self.sets.len().max(1) as u64;
-        [key % n, (key >> 32).wrapping_mul(0x9e37_79b9) % n].map(|set| set as usize)
+        [self.first_set(key), self.second_set(key)]
+    }
+
+    fn first_set(&self, key: u64) -> usize {
+        (key % self.sets.len().max(1) as u64) as usize
+    }
+
+    fn second_set(&self, key: u64) -> usize {
+        ((key >> 32).wrapping_mul(0x9e37_79b9) % self.sets.len().max(1) as u64) as usize
     }
 
     /// A new entry, in the emptier of its two sets; idle ones make room, then the old name that is good no
