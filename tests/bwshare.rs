@@ -173,7 +173,10 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             "{row}"
         );
         let packed = trace(&httpd, "192.0.2.10")["bytes"].as_u64();
-        assert!(packed < Some(1000), "of 7000: {packed:?}");
+        assert!(
+            (1..1000).contains(&packed.unwrap_or(0)),
+            "of 7000: {packed:?}"
+        );
     });
 }
 

@@ -227,8 +227,8 @@ fn the_same_ticket_twice_gets_one_place() {
 fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
     for_each_mpm(|mpm| {
         let patient = TERMS
-            .replace("NapWaitMax 2s", "NapWaitMax 20s")
-            .replace("NapTicketPrime 3s", "NapTicketPrime 20s");
+            .replace("NapWaitMax 2s", "NapWaitMax 6s")
+            .replace("NapTicketPrime 3s", "NapTicketPrime 10s");
         let httpd = site_of(&patient)
             .mpm(mpm)
             .expect_log("exit signal Killed", "the test kills a child")

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A session is in the table because it was started at the session gate, and for no other reason:
-//! an invented cookie hashes to a key that is not there. It is not evicted before it has been idle
-//! for its time; a set full of others has no place for a new one. Each of its accesses in hand is an
+//! an invented cookie hashes to a key that is not there. Once its cookie has come back it is not evicted
+//! before it has been idle for its time; a set full of such has no place for a new one. Each of its accesses in hand is an
 //! entry that holds its owner, so nothing is lost with a child that dies: whoever needs the entry
 //! looks whether the owner lives.
 //!
@@ -49,7 +49,7 @@ pub struct Session {
     pub room: u32,
     /// Accesses of it that are over; saturates.
     pub accesses: u32,
-    /// 1: a client can present its key; 0: only the access that started it knows it.
+    /// 1: a client can present its key, 2: and one has; 0: only the access that started it knows it.
     named: u32,
     /// Its accesses to each of the room's pages; saturate ([`Session::visits`]).
     pub(crate) visits: [u8; PAGES],
@@ -158,6 +158,7 @@ impl Sessions<'_> {
             };
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
+        session.named = 2;
         // Most have nothing in hand, and to count takes fifteen instructions.
         if !session.in_hand.is_empty() {
             if session.in_hand.len() >= parallel || session.in_hand.all() == PARALLEL {
@@ -367,7 +368,7 @@ impl Sessions<'_> {
     pub fn revoke(&mut self, key: u64) -> Option<Session> {
         let at = self.find(key, Micros::ZERO)?;
         // What an answer has yet to name is nobody's to present.
-        self.session(at).filter(|session| session.named == 1)?;
+        self.session(at).filter(|session| session.named != 0)?;
         self.end(at)
     }
 
@@ -496,7 +497,7 @@ impl Sessions<'_> {
     pub fn known(&self, part: std::ops::Range<usize>) -> impl Iterator<Item = (u64, &Session)> {
         let end = part.end.min(self.sets.len());
         let part = self.sets.get(part.start.min(end)..end);
-        let named = entries(part.unwrap_or_default()).filter(|(_, session)| session.named == 1);
+        let named = entries(part.unwrap_or_default()).filter(|(_, session)| session.named != 0);
         named.map(|(key, session)| match session.until {
             Micros::MAX => (key, session),
             _ => (session.name, session),
@@ -617,8 +618,9 @@ impl Sessions<'_> {
             let unproved = ways().filter(|(_, session)| session.is_unproved(now));
             unproved.min_by_key(|(_, session)| session.seen)
         };
-        let found = empty.or_else(idle).or_else(old).or_else(unproved);
-        let (at, _) = found?;
+        let found = empty.or_else(idle).or_else(old);
+        // For another session, not for another name of one.
+        let (at, _) = found.or_else(|| (session.next == 0).then(unproved).flatten())?;
         if self.key(at) != 0
             && let Some(session) = self.end(at)
         {
@@ -667,7 +669,7 @@ impl Session {
 
     /// Nothing has come of it but the access that started it, and that some time ago.
     fn is_unproved(&self, now: Micros) -> bool {
-        let alone = self.named == 1 && self.next == 0 && self.accesses <= 1;
+        let alone = self.named == 1 && self.next == 0;
         alone && self.in_hand.is_empty() && now - self.seen > UNPROVED
     }
 }
