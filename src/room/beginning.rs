@@ -29,7 +29,7 @@ impl Tables<'_> {
         if let Some(mut gate) = self.gate(stay.gate, now, wakes) {
             gate.gone(place, owner);
         }
-        self.undo_start(start, now, wakes);
+        self.undo_start(start, stay.session, now, wakes);
         self.membership().leave(stay, owner, Micros::ZERO, now);
     }
 
@@ -46,6 +46,9 @@ impl Tables<'_> {
     ) {
         if let Some(mut page) = self.gate(stay.page, now, wakes) {
             page.gone_granted(permit, owner, entered, None);
+        }
+        if stay.begun {
+            self.note_undone(stay.session, owner);
         }
         // Without a place in the table there is no session, but his ticket is one of the session gate's.
         if (stay.begun || ticket.is_some())
@@ -66,16 +69,29 @@ impl Tables<'_> {
         (place.owner == owner).then(|| place.start_of()).flatten()
     }
 
+    /// `session`: that which would have begun, one-based.
     pub(super) fn undo_start(
         &mut self,
         start: Option<(u32, Place)>,
+        session: u32,
         now: Micros,
         wakes: &mut Wakes,
     ) {
-        if let Some((lobby, start)) = start
-            && let Some(mut lobby) = self.gate(lobby, now, wakes)
-        {
+        let Some((lobby, start)) = start else { return };
+        self.note_undone(session, start.owner);
+        if let Some(mut lobby) = self.gate(lobby, now, wakes) {
             lobby.undo_start(&start);
+        }
+    }
+
+    /// The session of this index, one-based, which `owner` was to begin, has not come about.
+    fn note_undone(&mut self, session: u32, owner: Owner) {
+        let at = session.wrapping_sub(1);
+        let begun = (self.sessions.session(at)).filter(|_| self.sessions.has(at, owner.0));
+        if let Some(session) = begun
+            && let Some(starts) = self.starts.get_mut(session.room.wrapping_sub(1) as usize)
+        {
+            starts.note_undone(session.started);
         }
     }
 
@@ -87,9 +103,9 @@ impl Tables<'_> {
             };
             let is_its = life.is_none_or(|life| place.owner.life() == life);
             if place.owner.is_some() && is_its {
-                let start = place.start_of();
+                let (start, session) = (place.start_of(), place.session);
                 place.lobby = 0;
-                self.undo_start(start, now, wakes);
+                self.undo_start(start, session, now, wakes);
             }
         }
     }
@@ -122,7 +138,7 @@ impl Tables<'_> {
             self.places.set_wake(old, wake::TAKEN_OVER);
             wakes.push(old);
             self.gate(place.gate, now, wakes)?.serve();
-            self.undo_start(place.start_of(), now, wakes);
+            self.undo_start(place.start_of(), place.session, now, wakes);
             return None;
         }
         let Some(new) = self.places.take_over(queue, old, arrival.owner) else {

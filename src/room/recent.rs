@@ -98,15 +98,10 @@ impl Meter {
         first.is_ok()
     }
 
-    /// One less, of the latest second from `since` to `now` that has one.
-    pub(super) fn uncount(&self, now: Micros, since: Micros) {
-        for second in (second(since)..=second(now)).rev().take(SECONDS) {
-            let cell = self.cell(second);
-            let seen = cell.load(Relaxed);
-            if seen >> 32 == second && seen as u32 > 0 {
-                cell.fetch_sub(1, Relaxed);
-                return;
-            }
+    /// One less of those counted at `time`; no more is known of a time long ago.
+    pub(super) fn uncount(&self, time: Micros) {
+        if let Some(n) = self.at(time) {
+            self.set(time, n.saturating_sub(1));
         }
     }
 

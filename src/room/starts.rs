@@ -325,9 +325,9 @@ impl Starts {
         self.told = 0;
     }
 
-    /// A session that was started since then has not come about: none of it is on its way to the pages.
-    pub fn note_undone(&mut self, since: Micros, now: Micros) {
-        self.begun.uncount(now, since);
+    /// A session that was started then has not come about: none of it is on its way to the pages.
+    pub fn note_undone(&mut self, started: Micros) {
+        self.begun.uncount(started);
     }
 
     /// A session is over.
@@ -435,15 +435,14 @@ mod tests {
             starts.note_start(at(ms));
         }
         let begun = |starts: &Starts| [0, 3000].map(|ms| starts.begun.at(at(ms)));
-        // Of who waited at his page for four seconds; of who came after the last start there is none.
-        starts.note_undone(at(4000), at(5000));
-        assert_eq!(begun(&starts), [Some(2), Some(1)]);
-        starts.note_undone(at(0), at(5000));
+        starts.note_undone(at(3000));
         assert_eq!(begun(&starts), [Some(2), Some(0)]);
         for left in [1, 0, 0] {
-            starts.note_undone(Micros::ZERO, at(5000));
+            starts.note_undone(at(100));
             assert_eq!(begun(&starts), [Some(left), Some(0)]);
         }
+        starts.note_undone(at(60_000));
+        assert_eq!(begun(&starts), [Some(0), Some(0)]);
     }
 
     #[test]

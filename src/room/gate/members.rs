@@ -155,23 +155,16 @@ impl GateView<'_> {
 
     /// The turn that `start` had is another's: nothing has run, and the ticket is good again.
     pub fn undo_start(&mut self, start: &Place) {
-        self.not_begun(start);
+        self.give_back(TURN, start.owner);
         self.take_back(start);
         self.serve();
     }
 
     /// The server goes down under one whose session begins: a ticket to come back with.
     pub fn put_off_start(&mut self, start: &Place, arrival: &Arrival<'_>) -> Verdict {
-        self.not_begun(start);
+        self.give_back(TURN, start.owner);
         self.not_kept(start);
         self.put_off(start, Reason::Stopping, arrival)
-    }
-
-    fn not_begun(&mut self, start: &Place) {
-        self.give_back(TURN, start.owner);
-        if let Some(starts) = &mut self.starts {
-            starts.note_undone(start.entered, self.now);
-        }
     }
 
     /// The ticket that the access brings, if it is used.
