@@ -6,9 +6,9 @@
 //!
 //! A session is in the table because it was started at the session gate, and for no other reason:
 //! an invented cookie hashes to a key that is not there. Once its cookie has come back it is not evicted
-//! before it has been idle for its time; a set full of such has no place for a new one. Each of its accesses in hand is an
-//! entry that holds its owner, so nothing is lost with a child that dies: whoever needs the entry
-//! looks whether the owner lives.
+//! before it has been idle for its time; a set full of such has no place for a new one. Each of its
+//! accesses in hand is an entry that holds its owner, so nothing is lost with a child that dies:
+//! whoever needs the entry looks whether the owner lives.
 //!
 //! An application may give a session another name (a new cookie at login, or at every answer). The
 //! session stays where it is, as long as any of its accesses is in hand; each further name is an
@@ -836,6 +836,33 @@ mod tests {
         assert_eq!(more.count(), WAYS / 2 - 1);
         let kept = (1..=WAYS as u64).filter(|key| table.knows(*key, ROOM, at(200)));
         assert_eq!(kept.collect::<Vec<_>>(), [1, 3, 5, 7, 9, 11, 13, 15]);
+    }
+
+    #[test]
+    fn who_came_back_or_has_something_in_hand_makes_no_room() {
+        let mut sets = sets(1);
+        let mut table = Sessions { sets: &mut sets };
+        let patient = (ROOM, Micros::from_secs(1800));
+        let begin = |table: &mut Sessions<'_>, key: u64, second| {
+            let begun = table.start(key | 1 << 63, patient, key, at(second), |_| ())?;
+            table.bind(begun, key, key, at(second), |_| ())
+        };
+        let limits = Limits {
+            idle: patient.1,
+            parallel: 1,
+        };
+        let sessions: Vec<u32> = (1..=WAYS as u64)
+            .map(|key| begin(&mut table, key, 0).expect("room"))
+            .collect();
+        // The first comes back while his first answer is on its way; the second's goes on.
+        let way = table.enter(1, ROOM, 101, limits, at(1), |_| true);
+        assert_eq!(way, Way::Busy);
+        for (key, session) in (1..).zip(sessions).filter(|(key, _)| *key != 2) {
+            table.leave(session, key, Micros(5), at(1));
+        }
+        let more = (50..80).filter(|key| begin(&mut table, *key, 200).is_some());
+        assert_eq!(more.count(), WAYS - 2);
+        assert!(table.knows(1, ROOM, at(200)) && table.knows(2, ROOM, at(200)));
     }
 
     /// Keys whose two sets are these of two, in this order.
