@@ -35,8 +35,10 @@ pub fn is_httpds_race(cores: &Path) -> bool {
 fn is_race(frames: &[String]) -> bool {
     let any = |part: &str| frames.iter().any(|frame| frame.contains(part));
     let event = any("mod_mpm_event.so") || any("event.c");
-    let prefork = any("mod_mpm_prefork.so") || any("prefork.c");
-    let in_handler = prefork && any("<signal handler called>");
+    let first = |part: &str| frames.iter().position(|frame| frame.contains(part));
+    let handler = first("<signal handler called>");
+    let prefork = first("mod_mpm_prefork.so").or_else(|| first("prefork.c"));
+    let in_handler = prefork.is_some_and(|at| handler.is_some_and(|handler| at < handler));
     (event || in_handler) && !any("mod_nap") && !any("nap_")
 }
 
