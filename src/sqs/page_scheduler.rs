@@ -32,6 +32,9 @@ const AT_ONCE: u32 = 5;
 const OWN_MIN: u32 = 5;
 /// Accesses in the first windows of a comparison; each pair that decides nothing adds as many.
 const N_FEW: f64 = 30.0;
+/// A window of what begins ends after this at the latest, seconds: where it doubles and halves the
+/// difference is large, and what is tried in vain is to cost little.
+const START_MAX_S: f64 = 5.0;
 /// Steps remembered.
 pub const STEPS: usize = 256;
 
@@ -292,15 +295,21 @@ impl PageScheduler {
     fn settings(&self, hi: u32) -> Settings {
         let pace = self.pace;
         let default = Settings::default();
+        let (n_min, t_max) = match self.hill.phase() {
+            // A collapse shows in few accesses; more are waited for where few have not decided.
+            Phase::Probe => {
+                let few = N_FEW * f64::from(1 + self.hill.pairs());
+                (default.n_min.min(few), default.t_max)
+            }
+            Phase::Start => (default.n_min, START_MAX_S),
+            Phase::Rest => (default.n_min, default.t_max),
+        };
         Settings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
             hi: pace.hi.min(hi).max(pace.lo.max(1)),
-            // A collapse shows in few accesses; more are waited for where few have not decided.
-            n_min: match self.hill.phase() {
-                Phase::Probe => default.n_min.min(N_FEW * f64::from(1 + self.hill.pairs())),
-                _ => default.n_min,
-            },
+            n_min,
+            t_max,
             halves: true,
             ..default
         }
