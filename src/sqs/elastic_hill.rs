@@ -16,12 +16,13 @@
 //!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
 //! ```
 //!
-//! Four things are not in 3.3. It halves at the start: of several pages that share the machine each
-//! begins with what is enough for all, and steps down by a seventh take minutes. Where limits are
-//! small a step is a whole one: up from (1, 2) and down from (2, 3) would alternate for ever, half
-//! of the time at 1. Such a turn says that the common end is the best there is: it rests there,
-//! twice as long each time. And a rest ends at once when progress is another than when it began, as
-//! something has changed. Where it doubles, the page itself must do more.
+//! Five things are not in 3.3. It halves at the start, down to two: of several pages that share the
+//! machine each begins with what is enough for all, and steps down by a seventh take minutes. Where
+//! limits are small a step is a whole one: up from (1, 2) and down from (2, 3) would alternate for
+//! ever, half of the time at 1. Such a turn says that the common end is the best there is: it rests
+//! there, twice as long each time. And a rest ends at once when progress is another than when it
+//! began, as something has changed. Where it doubles, the page itself must do more. And one at a time
+//! is tried only where two do more than three.
 //!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
@@ -34,6 +35,12 @@ const LONGEST: u32 = 8;
 const CHANGED: f64 = 0.4;
 /// ... or by so many standard errors, if that is more.
 const CHANGED_Z: f64 = 4.0;
+/// Below this is only one at a time. To try that costs half of what the page passes where one cannot
+/// use the machine, so it is not halved to, and stepped down to only ...
+const LAST: u32 = 2;
+/// ... where the elasticity from two to three is surely below this. It falls with n, so that
+/// X(1) <= X(2) 2^-e: up to here no more than a fifth is to be had.
+const ALONE: f64 = -0.25;
 /// So much of what a doubling must gain must be the page's own.
 const OWN: f64 = 0.5;
 /// An elasticity that is surely below this is a collapse: two steps at once.
@@ -373,7 +380,7 @@ impl ElasticHill {
             (self.before, self.before_n, self.before_x) = (limit, n.to_bits(), x.to_bits());
             self.before_own = own.to_bits();
         }
-        if (lo..=hi).contains(&next) && (next > best || settings.halves) {
+        if (lo..=hi).contains(&next) && (next > best || settings.halves && next >= LAST) {
             self.limit = next;
         } else {
             self.set_middle(f64::from(best), settings);
@@ -495,6 +502,10 @@ impl ElasticHill {
             return Some(Step::Up(mean));
         }
         if high < settings.beta {
+            if self.lower == LAST && self.turn != LAST && high >= ALONE {
+                self.set_middle(f64::from(LAST), settings);
+                return Some(Step::Rests(mean));
+            }
             if self.turns_at(self.lower, settings) {
                 return Some(Step::Rests(mean));
             }
@@ -590,6 +601,26 @@ mod tests {
             assert!(hill.bound(&above) >= 20, "{windows}");
             assert!(climb(&mut hill, &above, 200, |n| n) > 100, "{windows}");
         }
+    }
+
+    #[test]
+    fn one_at_a_time_is_tried_only_where_two_do_more_than_three() {
+        let settings = Settings {
+            halves: true,
+            ..Settings::default()
+        };
+        // What two do, three do nearly as well; one half of it.
+        let two = |n: f64| n.min(2.0) / (1.0 + 0.05 * (n - 2.0).max(0.0));
+        let mut hill = ElasticHill::EMPTY;
+        for _ in 0..400 {
+            assert!(climb(&mut hill, &settings, 1, two) >= 2);
+        }
+        assert!(climb(&mut hill, &settings, 1, two) <= 3);
+        // Each is in all others' way.
+        let mut hill = ElasticHill::EMPTY;
+        let one = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
+        let ones = (0..400).filter(|_| climb(&mut hill, &settings, 1, one) == 1);
+        assert!(ones.count() > 250);
     }
 
     #[test]
