@@ -2,7 +2,7 @@
 
 mod httpd;
 
-use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use httpd::{Builder, Httpd, Visitors, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::io::Write as _;
 use std::time::Duration;
@@ -180,4 +180,57 @@ fn a_graceful_restart_changes_pages_in_place() {
         drop(second);
         httpd.until_idle();
     });
+}
+
+/// Limit and reason of each line that the error log has of a page's moves.
+fn moves_told(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
+    let begins = format!("room site page {page}: run ready ");
+    let of = |line: &str| {
+        let (limit, rest) = line.split_once(&begins)?.1.split_once(" (")?;
+        let why = rest.split([',', ')']).next()?;
+        Some((limit.parse().ok()?, why.to_owned()))
+    };
+    httpd.error_log().lines().filter_map(of).collect()
+}
+
+/// ... and as /nap-info has them.
+fn moves_shown(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
+    let run = gate(httpd, &format!("page {page}"))["run_ready"].clone();
+    let moves = run["moves"].as_array().cloned().unwrap_or_default();
+    let of = |step: &Value| Some((step["limit"].as_u64()?, step["why"].as_str()?.to_owned()));
+    moves.iter().filter_map(of).collect()
+}
+
+#[test]
+fn each_move_of_a_limit_is_told_at_debug_once() {
+    let mut httpd = Httpd::builder()
+        .nap()
+        .workers(2, 32)
+        .config(
+            "LogLevel nap:debug
+            <NapRoom site>\nNapRunReady 4\nNapWaitMax 1min\nNapWaitLimit 20
+            <NapPage walks ^/counter$>\nNapRunReady paper min=1 max=4\n</NapPage>\n</NapRoom>
+            <Location /counter>\nNapUse site\n</Location>
+            <Location /nap-info>\nSetHandler nap-info\n</Location>",
+        )
+        .start();
+    let visitors = Visitors::come(&httpd, 12, "/counter?ms=5");
+    wait_until("it has moved", PATIENCE, || {
+        moves_shown(&httpd, "walks").len() > 4
+    });
+    visitors.leave();
+    // The parent tells them in its own time.
+    wait_until("all are told", PATIENCE, || {
+        moves_told(&httpd, "walks") == moves_shown(&httpd, "walks")
+    });
+    let before = moves_told(&httpd, "walks").len();
+    httpd.graceful();
+    let visitors = Visitors::come(&httpd, 12, "/counter?ms=5");
+    wait_until("it goes on telling", PATIENCE, || {
+        moves_told(&httpd, "walks").len() > before
+    });
+    visitors.leave();
+    let told = moves_told(&httpd, "walks");
+    let shown = moves_shown(&httpd, "walks");
+    assert!(shown.starts_with(&told), "{told:?} of {shown:?}");
 }
