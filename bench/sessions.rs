@@ -549,9 +549,13 @@ fn claims(all: &[(&Way, Vec<Met>)], patient: bool) -> Vec<Claim> {
         let ratio = of(last, RATE) / of(other, RATE);
         let what = format!("sessions/s of {}", way.name);
         claims.push(Claim::at_least(bound, ratio, what));
-        let ratio = of(last, HEAVY_P95) / of(other, HEAVY_P95);
-        let what = format!("search p95 of {}", way.name);
-        claims.push(Claim::at_most(1.0, ratio, what));
+        // A static number of sessions so low that the machine stands idle has as short a search as
+        // one likes; whoever passes as many sessions has not.
+        if way.number == Number::Connections {
+            let ratio = of(last, HEAVY_P95) / of(other, HEAVY_P95);
+            let what = format!("search p95 of {}", way.name);
+            claims.push(Claim::at_most(1.0, ratio, what));
+        }
     }
     claims
 }
