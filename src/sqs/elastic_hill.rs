@@ -414,6 +414,10 @@ impl ElasticHill {
     /// Begin a pair.
     fn probe(&mut self, settings: &Settings) {
         let (lo, hi) = range(settings);
+        // Where steps are whole ones there is no pair around the most, only one that ends there.
+        if lo < hi && round(self.middle() / settings.g) >= hi {
+            self.middle = f64::from(hi - 1).to_bits();
+        }
         let b = self.middle();
         let lower = round(b / settings.g).clamp(lo, hi);
         let upper = round(b * settings.g).max(lower.saturating_add(1)).min(hi);
@@ -601,6 +605,30 @@ mod tests {
             assert!(hill.bound(&above) >= 20, "{windows}");
             assert!(climb(&mut hill, &above, 200, |n| n) > 100, "{windows}");
         }
+    }
+
+    #[test]
+    fn a_range_of_two_or_three_is_all_tried() {
+        let alone = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
+        for (hi, best) in [(2, 1), (3, 1), (2, 2), (3, 3)] {
+            let per_s = if best == 1 { alone } else { |n| n };
+            let settings = Settings {
+                hi,
+                halves: true,
+                ..Settings::default()
+            };
+            let mut hill = ElasticHill::EMPTY;
+            climb(&mut hill, &settings, 40, per_s);
+            let at_best = (0..400).filter(|_| climb(&mut hill, &settings, 1, per_s) == best);
+            assert!(at_best.count() > 200, "up to {hi}, best at {best}");
+        }
+        let one = Settings {
+            hi: 1,
+            halves: true,
+            ..Settings::default()
+        };
+        let mut hill = ElasticHill::EMPTY;
+        assert!((0..100).all(|_| climb(&mut hill, &one, 1, |n| n) == 1));
     }
 
     #[test]
