@@ -72,6 +72,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Can anybody present its key? Else the access that was to begin it has not come to an answer.
+    pub fn is_named(&self) -> bool {
+        self.named != 0
+    }
+
     /// Its accesses to each of the room's pages. Where a byte was too small for them they are taken to be
     /// all that it has had and that are not counted elsewhere.
     pub fn visits(&self) -> [f64; PAGES] {
@@ -251,6 +256,7 @@ impl Sessions<'_> {
             let alias = Session {
                 room: session.room,
                 named: 1,
+                next: home,
                 until: Micros::MAX,
                 ..Session::default()
             };
@@ -709,6 +715,19 @@ mod tests {
         bound
     }
 
+    /// A visitor reads for longer than a client that keeps no cookies is waited for.
+    const PATIENT: Limits = Limits {
+        idle: Micros::from_secs(1800),
+        ..LIMITS
+    };
+
+    /// One of a patient visitor, by the access `key`, whose answer gives it that name.
+    fn begin(table: &mut Sessions<'_>, key: u64, second: u64) -> Option<u32> {
+        let whose = (ROOM, PATIENT.idle);
+        let begun = table.start(key | 1 << 63, whose, key, at(second), |_| ())?;
+        table.bind(begun, key, key, at(second), |_| ())
+    }
+
     #[test]
     fn only_a_session_that_was_started_is_known_and_only_in_its_room() {
         let mut sets = sets(4);
@@ -808,22 +827,16 @@ mod tests {
     fn a_set_full_of_sessions_that_no_cookie_came_back_of_makes_room_for_others() {
         let mut sets = sets(1);
         let mut table = Sessions { sets: &mut sets };
-        let patient = (ROOM, Micros::from_secs(1800));
-        let limits = Limits {
-            idle: patient.1,
-            ..LIMITS
-        };
         let begin = |table: &mut Sessions<'_>, key: u64, second| {
-            let begun = table.start(key | 1 << 63, patient, key, at(second), |_| ())?;
-            let bound = table.bind(begun, key, key, at(second), |_| ())?;
-            table.leave(bound, key, Micros(5), at(second));
-            Some(bound)
+            let begun = begin(table, key, second)?;
+            table.leave(begun, key, Micros(5), at(second));
+            Some(begun)
         };
         // The odd ones come back once.
         for key in 1..=WAYS as u64 {
             let session = begin(&mut table, key, key).expect("room");
             if key % 2 == 1 {
-                let way = table.enter(key, ROOM, 100 + key, limits, at(20), |_| true);
+                let way = table.enter(key, ROOM, 100 + key, PATIENT, at(20), |_| true);
                 assert_eq!(way, Way::In(session));
                 table.leave(session, 100 + key, Micros(5), at(20));
             }
@@ -842,14 +855,9 @@ mod tests {
     fn who_came_back_or_has_something_in_hand_makes_no_room() {
         let mut sets = sets(1);
         let mut table = Sessions { sets: &mut sets };
-        let patient = (ROOM, Micros::from_secs(1800));
-        let begin = |table: &mut Sessions<'_>, key: u64, second| {
-            let begun = table.start(key | 1 << 63, patient, key, at(second), |_| ())?;
-            table.bind(begun, key, key, at(second), |_| ())
-        };
         let limits = Limits {
-            idle: patient.1,
             parallel: 1,
+            ..PATIENT
         };
         let sessions: Vec<u32> = (1..=WAYS as u64)
             .map(|key| begin(&mut table, key, 0).expect("room"))
@@ -863,6 +871,22 @@ mod tests {
         let more = (50..80).filter(|key| begin(&mut table, *key, 200).is_some());
         assert_eq!(more.count(), WAYS - 2);
         assert!(table.knows(1, ROOM, at(200)) && table.knows(2, ROOM, at(200)));
+    }
+
+    #[test]
+    fn for_another_name_no_session_makes_room() {
+        let mut sets = sets(1);
+        let mut table = Sessions { sets: &mut sets };
+        for key in 1..=WAYS as u64 {
+            let begun = begin(&mut table, key, 0).expect("room");
+            table.leave(begun, key, Micros(5), at(0));
+        }
+        let Way::In(session) = table.enter(1, ROOM, 101, PATIENT, at(300), |_| true) else {
+            panic!("he is a member");
+        };
+        let nobody = |_: &Session| panic!("a session has made room for a name");
+        assert!(!table.rename(session, 101, 99, at(300), nobody));
+        assert!((1..=WAYS as u64).all(|key| table.knows(key, ROOM, at(300))));
     }
 
     /// Keys whose two sets are these of two, in this order.
