@@ -85,7 +85,7 @@ impl Tables<'_> {
     }
 
     /// The session of this index, one-based, which `owner` was to begin, has not come about.
-    fn note_undone(&mut self, session: u32, owner: Owner) {
+    pub(super) fn note_undone(&mut self, session: u32, owner: Owner) {
         let at = session.wrapping_sub(1);
         let begun = (self.sessions.session(at)).filter(|_| self.sessions.has(at, owner.0));
         if let Some(session) = begun

@@ -127,8 +127,8 @@ pub struct Starts {
     pub intervals: Meter,
     /// Mean length of the page queues, in hundredths.
     pub queues: Meter,
-    /// Sessions started, second by second.
-    begun: Meter,
+    /// Sessions started, second by second, but for those that have not come about.
+    pub begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
 }

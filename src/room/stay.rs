@@ -57,12 +57,17 @@ pub(super) fn lives(children: &[Child], owner: u64) -> bool {
     child.and_then(|child| child.life(life.child as usize)) == Some(life)
 }
 
-/// What is told of each session that is over because nothing has come any more.
+/// What is told of each session that is over because nothing has come any more. One whose beginning was
+/// lost, with its child, tells nothing of what sessions ask for.
 pub(super) fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
     |session| {
         let room = session.room.wrapping_sub(1) as usize;
+        let how = match session.is_named() {
+            true => End::Idle,
+            false => End::Unnamed,
+        };
         if let Some(starts) = starts.get_mut(room) {
-            starts.note_end(session, End::Idle);
+            starts.note_end(session, how);
         }
     }
 }
@@ -364,6 +369,7 @@ impl Tables<'_> {
         let start = self.start_at(place, arrival.owner);
         let verdict = self.gate(stay.gate, now, wakes)?.stopping(place, arrival);
         if let (Verdict::Refuse(_), Some((lobby, start))) = (&verdict, start) {
+            self.note_undone(stay.session, start.owner);
             let mut lobby = self.gate(lobby, now, wakes)?;
             return Some(lobby.put_off_start(&start, arrival));
         }

@@ -1,8 +1,9 @@
 //! Starts: a ticket begins a session, which has to wait at its page and has not run.
 
 use super::*;
-use crate::room::starts::StartTerms;
+use crate::room::starts::{End, StartTerms};
 use crate::room::stay::{Asks, Stay};
+use crate::sqs::sessions::Session;
 
 const PAGE: u32 = 0;
 const OTHER: u32 = 1;
@@ -112,6 +113,12 @@ impl Site {
     fn is_out_again(&self) {
         assert_eq!(self.counts(), [0, 0, 0, 1]);
         assert_eq!(self.waiting(), 0);
+        self.nobody_is_under_way();
+    }
+
+    /// Of what was begun now nothing will come to the pages.
+    fn nobody_is_under_way(&self) {
+        assert_eq!(self.state.starts().begun.at(self.now), Some(0));
     }
 
     fn waiting(&self) -> u32 {
@@ -190,6 +197,12 @@ fn so_is_that_of_one_whose_child_died() {
     site.state.child_ends(0, now);
     site.state.child_starts();
     site.is_out_again();
+    // Nor does what he has not come to tell what sessions ask for.
+    let later = now + Micros::from_secs(20);
+    site.state
+        .locked(|tables, wakes| tables.tick_since(now, later, wakes));
+    let counts = site.state.starts().counts;
+    assert_eq!((counts.unnamed, counts.idle), (1, 0));
 }
 
 #[test]
@@ -215,6 +228,7 @@ fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
     assert_eq!(refusal.reason, Reason::Stopping);
     let again = refusal.ticket.expect("a ticket to come back with");
     assert!(again.has(Ticket::GUARD), "{again:?}");
+    site.nobody_is_under_way();
     assert_eq!(site.state.starts().counts.failed, 0, "he was no member yet");
 }
 
@@ -395,6 +409,46 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
             [member_first, !member_first],
             "{waited_ms} ms, {priorities:?}"
         );
+    }
+}
+
+#[test]
+fn by_progress_the_session_nearest_its_end_is_let_in_first() {
+    for (progress, order) in [(0, [true, false]), (1, [false, true])] {
+        let mut site = Site::new();
+        let (stay, place, now) = (site.stay, site.place, site.now);
+        site.is_let_in(stay, place, 2);
+        site.state.locked(|tables, _| {
+            tables.gates[PAGE as usize].terms.progress = progress;
+            let mut finished = Session::default();
+            finished.accesses = 8;
+            tables.starts[0].note_end(&finished, End::Finished);
+            let mut members = tables.membership();
+            for (key, accesses) in [(98, 2), (99, 6)] {
+                let begins = owner(50);
+                let idle = Micros::from_secs(600);
+                let begun = (members.sessions).start(key | 1 << 63, (0, idle), 1, now, |_| ());
+                let session = (members.sessions).bind(begun.expect("room"), 1, key, now, |_| ());
+                (members.sessions).leave(session.expect("room"), 1, Micros::ZERO, now);
+                for _ in 1..accesses {
+                    let session = members.enter((0, OTHER), &[key], begins, now);
+                    (members.sessions).leave(session - 1, begins.0, Micros::ZERO, now);
+                }
+            }
+        });
+        let places = [(3, 98), (4, 99)].map(|(visitor, key)| {
+            let (_, verdict) = site.asks(arrival(visitor, &[]), PAGE, &[key]);
+            let Some(Verdict::Wait(seat)) = verdict else {
+                panic!("the page is taken: {verdict:?}")
+            };
+            seat.place
+        });
+        site.state.locked(|tables, wakes| {
+            tables.permits[PAGE as usize].release(0, owner(2));
+            tables.gate(PAGE, now, wakes).expect("a page").serve();
+        });
+        let granted = places.map(|place| site.state.wake_word(place) == wake::GRANTED);
+        assert_eq!(granted, order, "{progress}");
     }
 }
 
