@@ -78,7 +78,7 @@ impl RunReady {
         }
         run.weight_s = page.weight_s().map(rounded);
         run.moved = page.moves();
-        let moves: Vec<Move> = page.moves_since(0).collect();
+        let moves: Vec<Move> = page.remembered().collect();
         run.limit_recent = by_second(&moves, clock.now, gate.permits);
         let newest = moves.iter().skip(moves.len().saturating_sub(MOVES));
         run.moves = newest.map(|step| MoveLine::of(step, clock)).collect();

@@ -192,7 +192,8 @@ pub struct PageScheduler {
     round: u32,
     /// 1: an administrator has set its limit.
     by_hand: u32,
-    _pad: u32,
+    /// Moves that have been told ([`PageScheduler::tell`]), counted as `moves` is. Written by the parent.
+    told: u32,
     steps: [Move; STEPS],
 }
 
@@ -224,7 +225,7 @@ impl PageScheduler {
         moves: 0,
         round: 0,
         by_hand: 0,
-        _pad: 0,
+        told: 0,
         steps: [Move {
             at: Micros::ZERO,
             limit: 0,
@@ -282,11 +283,22 @@ impl PageScheduler {
         self.moves
     }
 
-    /// The moves since the count was `since`, the oldest first, as far as they are remembered.
-    pub fn moves_since(&self, since: u32) -> impl Iterator<Item = Move> {
-        let new = self.moves.wrapping_sub(since).min(STEPS as u32);
-        let first = self.moves.wrapping_sub(new);
-        (0..new)
+    /// The moves, the oldest first, as far as they are remembered.
+    pub fn remembered(&self) -> impl Iterator<Item = Move> {
+        self.latest(STEPS as u32)
+    }
+
+    /// The moves that have not been told, the oldest first, `most` of them: now they have.
+    pub fn tell(&mut self, most: usize) -> impl Iterator<Item = Move> {
+        let untold = self.moves.wrapping_sub(self.told).min(STEPS as u32);
+        let now = untold.min(u32::try_from(most).unwrap_or(u32::MAX));
+        self.told = self.moves.wrapping_sub(untold - now);
+        self.latest(untold).take(now as usize)
+    }
+
+    fn latest(&self, n: u32) -> impl Iterator<Item = Move> {
+        let first = self.moves.wrapping_sub(n);
+        (0..n)
             .filter_map(move |i| self.steps.get(first.wrapping_add(i) as usize % STEPS))
             .filter(|step| step.at != Micros::ZERO)
             .copied()
