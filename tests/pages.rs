@@ -182,6 +182,44 @@ fn a_graceful_restart_changes_pages_in_place() {
     });
 }
 
+/// Where accesses only wait for something, twice as many at once do twice as much.
+#[test]
+fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let start = u32::max(4, 2 * processors);
+    let httpd = Httpd::builder()
+        .nap()
+        .info()
+        .workers(2, 4 * start)
+        .config(&format!(
+            "<NapRoom site>\nNapRunReady auto max={}\nNapWaitMax 1min\nNapWaitLimit {}\n</NapRoom>
+            <Location /counter>\nNapUse site\n</Location>",
+            2 * start,
+            4 * start
+        ))
+        .expect_log(
+            "wants MaxRequestWorkers",
+            "more may wait than there are visitors",
+        )
+        .start();
+    let visitors = Visitors::come(&httpd, 4 * start, "/counter?ms=200");
+    let run = || gate(&httpd, "")["run_ready"].clone();
+    wait_until("doubling has gained", Duration::from_secs(90), || {
+        run()["middle"].as_f64() > Some(1.5 * f64::from(start))
+    });
+    let seen = run();
+    visitors.leave();
+    assert_eq!(
+        (&seen["law"], &seen["max"]),
+        (&"auto".into(), &(2 * start).into())
+    );
+    let course = seen["limit_recent"].as_array().expect("five minutes");
+    let limits: Vec<u64> = course.iter().filter_map(Value::as_u64).collect();
+    assert!(limits.contains(&start.into()), "{limits:?}");
+    assert!(limits.contains(&(2 * start).into()), "{limits:?}");
+    assert_eq!(httpd.counter().max, u64::from(2 * start));
+}
+
 /// Limit and reason of each line that the error log has of a page's moves.
 fn moves_told(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
     let begins = format!("room site page {page}: run ready ");

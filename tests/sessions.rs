@@ -717,6 +717,10 @@ fn wrong_sessions_stop_configtest_in_a_sentence() {
             "room site: NapSession: start= matches nothing in the room: URLs that begin with /login \
              lie in no <Location> with NapUse site",
         ),
+        (
+            "NapSession end=^/bye",
+            "room site: NapSession: end= matches nothing in the room: URLs that begin with /bye",
+        ),
     ];
     for (line, words) in cases {
         let said = match Httpd::configtest(&used(line)) {
