@@ -33,7 +33,7 @@ use haproxy::HaProxy;
 use httpd::shop::{PAGES, Shop};
 use httpd::{Builder, Httpd, Mpm, SetOnDrop, made};
 use mod_nap::sim::plot::{Figure, Panel, Point};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -178,6 +178,22 @@ struct Watched {
     interval: Vec<Point>,
 }
 
+impl Watched {
+    /// Second, limit and queue of each gate, and the session interval, for whoever looks for why.
+    fn course(&self) -> Value {
+        let gate = |seen: &Vec<Seen>| -> Value {
+            let lines = seen.iter();
+            lines
+                .map(|seen| json!([seen.at, seen.limit, seen.queue]))
+                .collect()
+        };
+        let gates = self.gates.iter();
+        let gates: BTreeMap<&str, Value> =
+            gates.map(|(name, seen)| (&**name, gate(seen))).collect();
+        json!({ "gates": gates, "interval_s": self.interval })
+    }
+}
+
 /// A gate at a moment, in seconds of the run.
 struct Seen {
     at: f64,
@@ -312,6 +328,9 @@ impl Way {
         nap_load(&few, 4, "warm-up", port);
         let (mut report, room) = self.send(crowd, clients, &label, port, &httpd);
         add_heavy(&mut report);
+        if self.room.is_some() {
+            report["course"] = room.course();
+        }
         board::keep(folder, &label, &report);
         Some(Met {
             clients,
