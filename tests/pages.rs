@@ -149,6 +149,10 @@ fn a_graceful_restart_changes_pages_in_place() {
         };
         let mut httpd = site("NapPage a \\?a$\nNapPage gone \\?gone$")
             .mpm(mpm)
+            .expect_log(
+                "AH01257:",
+                "mod_cgid's new daemon has not given its socket away yet",
+            )
             .start();
         let mut first = httpd.connect();
         write!(first, "GET /cgi-bin/hold?a HTTP/1.0\r\n\r\n").expect("httpd listens");
@@ -161,6 +165,9 @@ fn a_graceful_restart_changes_pages_in_place() {
             "<NapPage a \\?a$>\nNapRunReady 2\n</NapPage>\nNapPage new \\?new$",
         ));
         httpd.graceful();
+        wait_until("programs run again", PATIENCE, || {
+            httpd.get("/cgi-bin/app").status == 200
+        });
         let second = httpd.ask_to_hold("a", 1);
         wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
         assert_eq!(
