@@ -16,13 +16,15 @@
 //!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
 //! ```
 //!
-//! Five things are not in 3.3. It halves at the start, down to two: of several pages that share the
+//! Six things are not in 3.3. It halves at the start, down to two: of several pages that share the
 //! machine each begins with what is enough for all, and steps down by a seventh take minutes. Where
 //! limits are small a step is a whole one: up from (1, 2) and down from (2, 3) would alternate for
 //! ever, half of the time at 1. Such a turn says that the common end is the best there is: it rests
 //! there, twice as long each time. And a rest ends at once when progress is another than when it
-//! began, as something has changed. Where it doubles, the page itself must do more. And one at a time
-//! is tried only where two do more than three.
+//! began, as something has changed. Where it doubles, the page itself must do more. One at a time
+//! is tried only where two do more than three. And a trial that costs much, of twice as many or of one,
+//! ends as soon as it has surely failed: a queue grows meanwhile, and who has waited for as long as he
+//! bears is served in vain.
 //!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
@@ -41,6 +43,8 @@ const LAST: u32 = 2;
 /// ... where the elasticity from two to three is surely below this. It falls with n, so that
 /// X(1) <= X(2) 2^-e: up to here no more than a fifth is to be had.
 const ALONE: f64 = -0.25;
+/// Accesses without which no trial is known to have failed.
+const N_LEAST: f64 = 8.0;
 /// So much of what a doubling must gain must be the page's own.
 const OWN: f64 = 0.5;
 /// An elasticity that is surely below this is a collapse: two steps at once.
@@ -288,10 +292,12 @@ impl ElasticHill {
         self.pairs
     }
 
-    /// Somebody else is measured now: stay in the middle. The limit.
+    /// Somebody else is measured now: stay in the middle, but not at one at a time before that is known
+    /// to be best. The limit.
     pub fn hold(&mut self, settings: &Settings) -> u32 {
         if self.phase() == Phase::Probe {
-            (self.half, self.limit) = (0, round(self.middle()).max(1));
+            let least = LAST.min(self.upper);
+            (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
         }
         self.disturb();
         self.limit(settings)
@@ -328,8 +334,7 @@ impl ElasticHill {
         let progress = add(&mut self.progress, sight.progress);
         let own = add(&mut self.own, sight.own);
         let elapsed = add(&mut self.elapsed, sight.elapsed_s);
-        let enough = n >= settings.n_min && elapsed >= settings.t_min;
-        if !enough && elapsed < settings.t_max {
+        if elapsed < settings.t_max && !self.tells(n, progress, elapsed, settings) {
             return None;
         }
         self.disturb();
@@ -349,6 +354,32 @@ impl ElasticHill {
             Phase::Probe => self.compare(n, x, settings),
             Phase::Rest => self.go_on_resting(n, x, settings),
         }
+    }
+
+    /// Has a window seen enough that saw so many finish, which made this progress, in so many seconds?
+    /// Of twice as many it has, too, as soon as they surely gain too little, and of one at a time as soon
+    /// as that is surely worse than two: such a trial costs much.
+    pub fn tells(&self, n: f64, progress: f64, elapsed_s: f64, settings: &Settings) -> bool {
+        let fails = || {
+            let (now, before) = ((n, progress / elapsed_s), self.window_before());
+            match self.phase() {
+                Phase::Start if self.before != 0 && self.before < self.limit => {
+                    let (e, s) = elasticity([self.before, self.limit], before, now);
+                    e + settings.z * s < settings.start_gain
+                }
+                Phase::Probe if self.half == 1 && self.tries_one() => {
+                    let (e, s) = elasticity([self.lower, self.upper], now, before);
+                    e - settings.z * s > settings.beta
+                }
+                _ => false,
+            }
+        };
+        elapsed_s >= settings.t_min && (n >= settings.n_min || n >= N_LEAST && fails())
+    }
+
+    /// N and X of the window before.
+    fn window_before(&self) -> (f64, f64) {
+        (f64::from_bits(self.before_n), f64::from_bits(self.before_x))
     }
 
     fn start(&mut self, limit: u32, n: f64, x: [f64; 2], settings: &Settings) -> Option<Step> {
@@ -391,7 +422,7 @@ impl ElasticHill {
 
     fn go_on_resting(&mut self, n: f64, x: f64, settings: &Settings) -> Option<Step> {
         self.rested = self.rested.saturating_add(1);
-        let before = (f64::from_bits(self.before_n), f64::from_bits(self.before_x));
+        let before = self.window_before();
         if self.rested == 1 {
             (self.before_n, self.before_x) = (n.to_bits(), x.to_bits());
         } else if (x / before.1).ln().abs()
@@ -423,7 +454,15 @@ impl ElasticHill {
         let upper = round(b * settings.g).max(lower.saturating_add(1)).min(hi);
         (self.lower, self.upper) = (lower, upper);
         (self.phase, self.half, self.rested) = (Phase::PROBE, 0, 0);
+        if self.tries_one() {
+            self.upper_first = 1;
+        }
         self.limit = if self.upper_first == 0 { lower } else { upper };
+    }
+
+    /// Does the pair say whether one at a time is better than two?
+    fn tries_one(&self) -> bool {
+        self.lower < LAST && self.upper == LAST
     }
 
     /// A window of a pair is over.
@@ -439,14 +478,12 @@ impl ElasticHill {
             self.limit = if self.upper_first == 0 { upper } else { lower };
             return Some(Step::Moved);
         }
-        let first = (f64::from_bits(self.before_n), f64::from_bits(self.before_x));
+        let first = self.window_before();
         let (low, high) = match self.upper_first {
             0 => (first, (n, x)),
             _ => ((n, x), first),
         };
-        let width = (f64::from(upper) / f64::from(lower.max(1))).ln();
-        let e = (high.1 / low.1).ln() / width;
-        let s = (1.0 / low.0 + 1.0 / high.0).sqrt() / width;
+        let (e, s) = elasticity([lower, upper], low, high);
         self.remember(e, s, settings);
         self.upper_first ^= 1;
         self.upper_first &= 1;
@@ -479,10 +516,14 @@ impl ElasticHill {
         self.known = known as u32 + 1;
     }
 
-    /// Mean elasticity and its standard error, from two pairs on.
+    /// Mean elasticity and its standard error, from two pairs on. Of one at a time the first pair
+    /// tells: another would cost as much again.
     fn mean_and_error(&self) -> Option<(f64, f64)> {
         let known = (self.known as usize).min(PAIRS);
         let (e, s) = (self.e.get(..known)?, self.s.get(..known)?);
+        if let ([e], [s], true) = (e, s, self.tries_one()) {
+            return Some((f64::from_bits(*e), f64::from_bits(*s)));
+        }
         if known < 2 {
             return None;
         }
@@ -551,6 +592,14 @@ impl ElasticHill {
 fn range(settings: &Settings) -> (u32, u32) {
     let lo = settings.lo.max(1);
     (lo, settings.hi.max(lo))
+}
+
+/// The elasticity, and its error, between two limits by N and X at each.
+fn elasticity(limits: [u32; 2], low: (f64, f64), high: (f64, f64)) -> (f64, f64) {
+    let [lower, upper] = limits.map(|limit| f64::from(limit.max(1)));
+    let width = (upper / lower).ln();
+    let e = (high.1 / low.1).ln() / width;
+    (e, (1.0 / low.0 + 1.0 / high.0).sqrt() / width)
 }
 
 /// Halves up, as the vectors have it.
@@ -649,6 +698,73 @@ mod tests {
         let one = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
         let ones = (0..400).filter(|_| climb(&mut hill, &settings, 1, one) == 1);
         assert!(ones.count() > 250);
+    }
+
+    /// So many looks of a quarter of a second at a page that passes `per_s` at the limit in force, each
+    /// of which the law may end its window with; the limit at each.
+    fn look_on(hill: &mut ElasticHill, looks: u32, per_s: fn(f64) -> f64) -> Vec<u32> {
+        let settings = Settings {
+            start: 2,
+            n_min: 30.0,
+            halves: true,
+            ..Settings::default()
+        };
+        let look = |_| {
+            let limit = hill.limit(&settings);
+            let finished = per_s(f64::from(limit)) / 4.0;
+            let sight = Sight {
+                finished,
+                progress: finished,
+                own: finished,
+                elapsed_s: 0.25,
+                saturated: true,
+            };
+            hill.see(&sight, &settings);
+            limit
+        };
+        (0..looks).map(look).collect()
+    }
+
+    fn longest(limits: &[u32], of: u32) -> usize {
+        let runs = limits.split(|limit| *limit != of);
+        runs.map(<[u32]>::len).max().unwrap_or_default()
+    }
+
+    /// Two do eight a second, one half of it, more are badly in each other's way.
+    fn search(n: f64) -> f64 {
+        4.0 * n.min(2.0) / (1.0 + 0.5 * (n - 2.0).max(0.0))
+    }
+
+    #[test]
+    fn a_trial_that_has_surely_failed_ends() {
+        let mut hill = ElasticHill::EMPTY;
+        let limits = look_on(&mut hill, 2400, search);
+        let [one, four] = [longest(&limits, 1), longest(&limits, 4)];
+        // Thirty at four a second would be thirty looks.
+        assert!((4..=22).contains(&one), "{one} looks at one at a time");
+        assert!((4..=22).contains(&four), "{four} looks at four");
+        let two = limits.iter().filter(|limit| **limit == 2).count();
+        assert!(two > 1800, "{two} of 2400 looks at the best");
+    }
+
+    #[test]
+    fn nobody_is_held_at_one_at_a_time_before_that_is_known_to_be_best() {
+        let settings = Settings {
+            start: 2,
+            halves: true,
+            ..Settings::default()
+        };
+        let alone = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
+        let mut hill = ElasticHill::EMPTY;
+        let mut tried = 0;
+        for _ in 0..400 {
+            let limit = climb(&mut hill, &settings, 1, alone);
+            let mut held = hill;
+            let holds = held.hold(&settings);
+            tried += u32::from(limit == 1 && hill.phase() == Phase::Probe);
+            assert_eq!(holds == 1, hill.phase() == Phase::Rest, "{hill:?}");
+        }
+        assert!(tried > 0);
     }
 
     #[test]

@@ -434,7 +434,7 @@ impl PageScheduler {
         let round = !self.doubles()
             || self.own_finished >= seen.look.running
             || elapsed_s >= ROUND.as_secs_f64();
-        let enough = counted >= settings.n_min && elapsed_s >= settings.t_min && told;
+        let enough = told && self.hill.tells(counted, progress, elapsed_s, &settings);
         if !round || !enough && elapsed_s < settings.t_max {
             return false;
         }
