@@ -193,7 +193,7 @@ fn a_graceful_restart_changes_pages_in_place() {
 #[test]
 fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let start = u32::max(4, 2 * processors);
+    let start = processors.max(2);
     let httpd = Httpd::builder()
         .nap()
         .info()

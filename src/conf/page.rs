@@ -98,7 +98,7 @@ mod tests {
         said(&mut browse, "NapWaitMax 500ms").expect("good");
         browse.over(&shop);
         browse.finish(&server(400, 25)).expect("good");
-        assert_eq!((browse.run_ready, browse.run_ready_min), (4, 3));
+        assert_eq!((browse.run_ready, browse.run_ready_min), (3, 3));
         assert_eq!(browse.wait_max_us, 500_000);
     }
 

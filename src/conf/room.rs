@@ -480,7 +480,7 @@ mod tests {
         let mut room = room();
         assert_eq!(room.finish(&server(400, 25)), Ok(None));
         let want = RoomConf {
-            run_ready: 4,
+            run_ready: 2,
             run_ready_law: 1,
             run_ready_own: 0,
             run_ready_min: 1,

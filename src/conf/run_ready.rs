@@ -86,7 +86,7 @@ impl RoomConf {
             max => max,
         };
         let max = max.max(min).min(fits);
-        let wish = 4.max(2 * i64::from(cores));
+        let wish = 2.max(i64::from(cores));
         self.run_ready = wish.clamp(min, max);
         (self.run_ready_min, self.run_ready_max) = (min, max);
         word
@@ -112,8 +112,8 @@ mod tests {
             let all = |room: &RoomConf| [room.run_ready_min, room.run_ready, room.run_ready_max];
             room.finish(&server).map(|_| all(&room))
         };
-        assert_eq!(run_ready("auto", 1, 400), Ok([1, 4, 200]));
-        assert_eq!(run_ready("auto", 16, 1000), Ok([1, 32, 256]));
+        assert_eq!(run_ready("auto", 1, 400), Ok([1, 2, 200]));
+        assert_eq!(run_ready("auto", 16, 1000), Ok([1, 16, 256]));
         assert_eq!(run_ready("paper max=8", 16, 400), Ok([1, 8, 8]));
         assert_eq!(run_ready("auto min=12", 2, 400), Ok([12, 12, 200]));
         assert_eq!(run_ready("7", 2, 400), Ok([7, 7, 7]));

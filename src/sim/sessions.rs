@@ -487,6 +487,7 @@ mod tests {
     use crate::bwshare::limits::{Lane, Limits, Rule};
     use crate::room::starts::StartTerms;
     use crate::room::terms::how;
+    use crate::sqs::page_scheduler::law;
 
     pub(super) fn setup(clients: usize, seed: u64) -> ShopSetup {
         ShopSetup {
@@ -535,6 +536,33 @@ mod tests {
             assert_eq!(outcome.broken, 0, "{told}");
             // Two processors make at most 3.4 sessions of 0.58 s a second.
             assert!(outcome.sessions > 900, "{told}");
+        }
+    }
+
+    /// Visitors who leave after ten seconds, at a shop whose searches are badly in each other's way: while
+    /// limits are tried, nobody's wait comes to that.
+    #[test]
+    fn limits_are_found_without_a_session_broken_off() {
+        for (contention, clients) in [(0.15, 105), (0.3, 105), (0.3, 180), (0.5, 90), (0.5, 135)] {
+            for seed in 1..=4 {
+                let mut shop = setup(clients, seed);
+                shop.think = Think::Fixed(1.0);
+                shop.timeouts = [Micros::from_secs(10); 2];
+                shop.bound = Micros::from_secs(4);
+                shop.within = Micros::from_secs(1);
+                shop.work_s = [0.005, 0.22];
+                shop.contention = contention;
+                shop.pace = [found(law::AUTO); 2];
+                shop.length = Micros::from_secs(170);
+                let outcome = Shop::run(shop);
+                let limits = outcome.course.iter().map(|second| second.limits[1]);
+                let told = format!(
+                    "{contention} {clients} {seed}: {:?}",
+                    limits.collect::<Vec<_>>()
+                );
+                assert_eq!((outcome.mid_session, outcome.broken), (0, 0), "{told}");
+                assert!(outcome.sessions > 950, "{}: {told}", outcome.sessions);
+            }
         }
     }
 

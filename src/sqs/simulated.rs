@@ -198,7 +198,7 @@ impl Run {
 const AUTO: Pace = Pace {
     law: law::AUTO,
     own: 0,
-    start: 4,
+    start: 2,
     lo: 1,
     hi: 64,
     history: 0,

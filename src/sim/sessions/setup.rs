@@ -304,7 +304,7 @@ pub fn found(law: u32) -> Pace {
     Pace {
         law,
         own: 0,
-        start: 4,
+        start: 2,
         lo: 1,
         hi: 256,
         history: 0,
