@@ -11,7 +11,8 @@
 //! on, and again from the sixtieth on after the page, of `mix` the heavy one, became twice as slow.
 //! Throughput is what visitors were served, each access by the time it takes alone, so that more of the
 //! light ones is no gain. The best limit is the one with the best median; those that have less
-//! than 0.7 of it are not tried again with the slower page, for all its times are twice as long alike.
+//! than 0.7 of it after two rounds are not tried again, nor with the slower page, for all its times are
+//! twice as long alike.
 //!
 //! Prints a table of medians and ranges, leaves limits and throughput over time in target/curves, and
 //! exits 1 where the median of a page's ratios is below 0.95. `thrash` wants a control group for memory
@@ -45,8 +46,10 @@ const LEAST: f64 = 0.95;
 /// Of fewer rounds nothing is said to hold.
 const ROUNDS: u32 = 5;
 const LIMITS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// With less than this part of the best throughput a limit is not tried with the slower page.
+/// With less than this part of the best throughput a limit is not tried with the slower page ...
 const HOPELESS: f64 = 0.7;
+/// ... nor, after so many rounds, at all.
+const TRIED: usize = 2;
 /// How much slower the page becomes.
 const SLOWER: f64 = 2.0;
 /// A fixed limit's run before it is measured.
@@ -217,21 +220,23 @@ impl Page {
         let mut limits = LIMITS;
         limits.rotate_left(round % LIMITS.len());
         let (before, after) = limits.split_at(LIMITS.len() / 2);
-        for &limit in before {
-            let figure = self.fixed(limit, 1.0, setting);
-            as_it_is.fixed.entry(limit).or_default().push(Some(figure));
-        }
+        let tried = |seen: &mut Seen, limits: &[u32]| {
+            for &limit in limits {
+                let figure = seen
+                    .is_worth(limit, round)
+                    .then(|| self.fixed(limit, 1.0, setting));
+                seen.fixed.entry(limit).or_default().push(figure);
+            }
+        };
+        tried(as_it_is, before);
         let [cold, again] = self.auto(round, setting);
         as_it_is.auto.push(cold);
         slower.auto.push(again);
-        for &limit in after {
-            let figure = self.fixed(limit, 1.0, setting);
-            as_it_is.fixed.entry(limit).or_default().push(Some(figure));
-        }
-        let best = as_it_is.best().map_or(0.0, |(_, best)| best);
+        tried(as_it_is, after);
         for &limit in &limits {
-            let figure = as_it_is.median_at(limit).unwrap_or(0.0);
-            let figure = (figure >= HOPELESS * best).then(|| self.fixed(limit, SLOWER, setting));
+            let figure = as_it_is
+                .is_worth(limit, TRIED)
+                .then(|| self.fixed(limit, SLOWER, setting));
             slower.fixed.entry(limit).or_default().push(figure);
         }
     }
@@ -339,6 +344,12 @@ impl Want {
 impl Seen {
     fn median_at(&self, limit: u32) -> Option<f64> {
         median(self.fixed.get(&limit)?.iter().flatten().copied().collect())
+    }
+
+    /// Is it to be tried after so many rounds?
+    fn is_worth(&self, limit: u32, rounds: usize) -> bool {
+        let best = self.best().map_or(0.0, |(_, best)| best);
+        rounds < TRIED || self.median_at(limit).unwrap_or(0.0) >= HOPELESS * best
     }
 
     /// The fixed limit with the best median, and that.
