@@ -75,7 +75,7 @@ mod tests {
     fn a_page_has_its_own_settings_and_its_rooms() {
         let mut shop = room();
         for line in [
-            "NapRunReady auto min=3",
+            "NapRunReady auto min=3 max=9",
             "NapWaitMax 8s",
             "NapTicketLifetime 1min",
         ] {
@@ -98,7 +98,7 @@ mod tests {
         said(&mut browse, "NapWaitMax 500ms").expect("good");
         browse.over(&shop);
         browse.finish(&server(400, 25)).expect("good");
-        assert_eq!((browse.run_ready, browse.run_ready_min), (3, 3));
+        assert_eq!((browse.run_ready_min, browse.run_ready_max), (3, 9));
         assert_eq!(browse.wait_max_us, 500_000);
     }
 

@@ -86,6 +86,8 @@ impl RoomConf {
             max => max,
         };
         let max = max.max(min).min(fits);
+        // What is tried first is twice that: where accesses are in each other's way it costs the more,
+        // the higher it is, and one doubling more where they only wait costs a few seconds.
         let wish = 2.max(i64::from(cores));
         self.run_ready = wish.clamp(min, max);
         (self.run_ready_min, self.run_ready_max) = (min, max);
@@ -116,6 +118,8 @@ mod tests {
         assert_eq!(run_ready("auto", 16, 1000), Ok([1, 16, 256]));
         assert_eq!(run_ready("paper max=8", 16, 400), Ok([1, 8, 8]));
         assert_eq!(run_ready("auto min=12", 2, 400), Ok([12, 12, 200]));
+        assert_eq!(run_ready("auto max=1", 2, 400), Ok([1, 1, 1]));
+        assert_eq!(run_ready("auto", 0, 400), Ok([1, 2, 200]), "not known");
         assert_eq!(run_ready("7", 2, 400), Ok([7, 7, 7]));
         assert_eq!(
             run_ready("auto max=64", 64, 20),

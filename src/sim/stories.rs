@@ -731,7 +731,7 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
     };
     let pace = Pace {
         law: law::AUTO,
-        start: 4,
+        start: 2,
         lo: 1,
         hi: 75,
         ..Pace::default()

@@ -404,7 +404,7 @@ mod tests {
         let [own] = &other.gates[..] else {
             panic!("{other:?}");
         };
-        assert_eq!((own.terms.run_ready, own.pace.law), (4, law::AUTO));
+        assert_eq!((own.terms.run_ready, own.pace.law), (2, law::AUTO));
     }
 
     #[test]
