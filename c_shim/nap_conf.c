@@ -477,7 +477,7 @@ const command_rec nap_directives[] = {
     ROOM("NapAdmit", NAP_ADMIT,
          "late: admit when the handler is known; early: before a costly login"),
     ROOM("NapRunReady", NAP_RUN_READY,
-         "how many accesses run at once: a number, or auto [min= max= history=]"),
+         "how many accesses run at once: a number, or auto or paper, with min=, max= and such"),
     ROOM("NapWaitMax", NAP_WAIT_MAX,
          "the bound: the longest acceptable time from arrival to answer, e.g. 4s"),
     ROOM("NapWaitLimit", NAP_WAIT_LIMIT,
