@@ -47,7 +47,7 @@ impl Tables<'_> {
         let (gates, permits, controls) = (&*self.gates, self.permits, self.controls);
         let look = |at: usize| {
             let (gate, permits) = (gates.get(at)?, permits.get(at)?);
-            let by_hand = controls.get(at).and_then(Control::limit).is_some();
+            let by_hand = controls.get(at).and_then(Control::limit);
             let counted = || look_at(gate, permits, by_hand);
             (gate.kind != 0 && is_named(pages, generation, at)).then(counted)
         };
@@ -204,7 +204,7 @@ impl Gate {
     }
 }
 
-fn look_at(gate: &Gate, permits: &Permits, by_hand: bool) -> Look {
+fn look_at(gate: &Gate, permits: &Permits, by_hand: Option<u32>) -> Look {
     Look {
         finished: permits.residence.recorded(),
         passed: permits.passed.load(Relaxed) as u32,

@@ -155,8 +155,8 @@ pub struct Look {
     pub waiting: u32,
     /// Mean residence lately, seconds; 0 = none.
     pub residence_s: f64,
-    /// An administrator has set its limit: it is left alone, and counts with the others all the same.
-    pub by_hand: bool,
+    /// The limit that an administrator has set: it is left alone, and counts with the others all the same.
+    pub by_hand: Option<u32>,
 }
 
 /// One page's scheduler. All zero = its limit is fixed.
@@ -308,6 +308,7 @@ impl PageScheduler {
         let pace = self.pace;
         let default = Settings::default();
         let (n_min, t_max) = match self.hill.phase() {
+            Phase::Probe if self.hill.tries_one() => (N_FEW, default.t_max),
             // A collapse shows in few accesses; more are waited for where few have not decided.
             Phase::Probe => {
                 let few = N_FEW * f64::from(1 + self.hill.pairs());
@@ -424,6 +425,11 @@ impl PageScheduler {
 
     /// Our law's turn. True: it has come to a decision.
     fn climb(&mut self, seen: &Seen<'_>, now: Micros) -> bool {
+        let within = self.hill.bound(&self.settings(seen.most));
+        if within != self.limit {
+            self.set(within, Why::Begun, None, 0.0, now);
+            return false;
+        }
         if !self.is_settled(seen.look, now) {
             return false;
         }
@@ -614,12 +620,12 @@ impl Pacer {
             let Some(counted) = look(at).filter(|_| pages[at].moves_itself()) else {
                 continue;
             };
-            let most = self.most(pages, at, |at| look(at).is_some());
+            let most = self.most(pages, at, &look);
             let page = &mut pages[at];
-            if let Some(limit) = page.obey(counted.by_hand, most, now) {
+            if let Some(limit) = page.obey(counted.by_hand.is_some(), most, now) {
                 set(at, limit);
             }
-            if counted.by_hand || (!holds && page.shares()) {
+            if counted.by_hand.is_some() || (!holds && page.shares()) {
                 continue;
             }
             let before = page.limit;
@@ -649,10 +655,16 @@ impl Pacer {
     }
 
     /// The highest limit the page may set beside the others that are in use.
-    fn most(&self, pages: &[PageScheduler], at: usize, used: impl Fn(usize) -> bool) -> u32 {
+    fn most(
+        &self,
+        pages: &[PageScheduler],
+        at: usize,
+        look: impl Fn(usize) -> Option<Look>,
+    ) -> u32 {
         let others = pages.iter().enumerate();
-        let others = others.filter(|(i, page)| *i != at && page.moves_itself() && used(*i));
-        let taken = others.fold(0_u32, |sum, (_, page)| sum.saturating_add(page.limit));
+        let others = others.filter(|(i, page)| *i != at && page.moves_itself());
+        let limits = others.filter_map(|(i, page)| Some(look(i)?.by_hand.unwrap_or(page.limit)));
+        let taken = limits.fold(0, u32::saturating_add);
         match self.budget {
             0 => u32::MAX,
             budget => budget.saturating_sub(taken),
@@ -667,7 +679,8 @@ impl Pacer {
         look: impl Fn(usize) -> Option<Look>,
         set: &mut impl FnMut(usize, u32),
     ) {
-        let queued = |at: usize| look(at).is_some_and(|look| look.waiting > 0 && !look.by_hand);
+        let queued =
+            |at: usize| look(at).is_some_and(|look| look.waiting > 0 && look.by_hand.is_none());
         let from = self.holder().filter(|&holder| holder < pages.len());
         let first = from.map_or(0, |holder| holder + 1);
         let next = (first..pages.len())
@@ -683,7 +696,7 @@ impl Pacer {
             set(at, limit);
         }
         if let Some(at) = next {
-            let most = self.most(pages, at, |at| look(at).is_some());
+            let most = self.most(pages, at, &look);
             if let Some(limit) = pages[at].take_turn(most, now) {
                 set(at, limit);
             }
@@ -745,7 +758,7 @@ mod tests {
         look_on(&mut pacer, &mut pages, 0..2, |_, look| look);
         assert_eq!(pacer.holder(), Some(0));
         let first = |at, look: Look| Look {
-            by_hand: at == 0,
+            by_hand: (at == 0).then_some(40),
             running: if at == 0 { 40 } else { 1 },
             ..look
         };
@@ -788,7 +801,16 @@ mod tests {
             budget: 128,
             ..Pacer::EMPTY
         };
-        assert_eq!(pacer.most(&pages, 1, |_| true), 3);
-        assert_eq!(pacer.most(&pages, 1, |at| at != 0), 123);
+        let used = |_| Some(Look::default());
+        assert_eq!(pacer.most(&pages, 1, used), 3);
+        assert_eq!(
+            pacer.most(&pages, 1, |at| used(at).filter(|_| at != 0)),
+            123
+        );
+        let by_hand = |at| {
+            let by_hand = (at == 0).then_some(20);
+            used(at).map(|look| Look { by_hand, ..look })
+        };
+        assert_eq!(pacer.most(&pages, 1, by_hand), 103);
     }
 }

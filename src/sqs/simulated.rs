@@ -174,7 +174,7 @@ impl Run {
                 let seen = |page: usize| {
                     let arrivals = self.pages[page].arrivals;
                     Some(Look {
-                        by_hand: false,
+                        by_hand: None,
                         finished: finished[page],
                         passed: passed[page],
                         running: jobs.iter().filter(|job| job.page == page).count() as u32,
