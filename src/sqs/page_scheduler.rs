@@ -320,7 +320,8 @@ impl PageScheduler {
         Settings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
-            hi: pace.hi.min(hi).max(pace.lo.max(1)),
+            // What others have bounds how it grows; it does not take away what it has.
+            hi: pace.hi.min(hi.max(self.hill.claim())).max(pace.lo.max(1)),
             n_min,
             t_max,
             halves: true,
