@@ -21,6 +21,7 @@ fn requests() -> u32 {
 fn site(mpm: Mpm) -> Builder {
     let rooms = "<NapRoom open>
 NapStatic On
+NapRunReady auto min=4
 </NapRoom>
 <NapRoom shop>
 NapStatic On
