@@ -212,7 +212,7 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     let visitors = Visitors::come(&httpd, 4 * start, "/counter?ms=200");
     let run = || gate(&httpd, "")["run_ready"].clone();
     wait_until("doubling has gained", Duration::from_secs(90), || {
-        run()["middle"].as_f64() >= Some(1.5 * f64::from(start))
+        run()["middle"].as_f64() > Some(1.5 * f64::from(start))
     });
     let seen = run();
     visitors.leave();
@@ -222,7 +222,18 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     );
     let course = seen["limit_recent"].as_array().expect("five minutes");
     let limits: Vec<u64> = course.iter().filter_map(Value::as_u64).collect();
+    assert!(limits.contains(&start.into()), "{limits:?}");
     assert!(limits.contains(&(2 * start).into()), "{limits:?}");
+    let moves = seen["moves"].as_array().expect("moves");
+    let first: Vec<u64> = moves
+        .iter()
+        .filter_map(|step| step["limit"].as_u64())
+        .collect();
+    assert_eq!(
+        first[..2],
+        [start.into(), u64::from(2 * start)],
+        "{first:?}"
+    );
     assert_eq!(httpd.counter().max, u64::from(2 * start));
 }
 

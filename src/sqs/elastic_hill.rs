@@ -50,8 +50,10 @@ const LAST: u32 = 2;
 /// ... where the elasticity from two to three is surely below this. It falls with n, so that
 /// X(1) <= X(2) 2^-e: up to here no more than a fifth is to be had.
 const ALONE: f64 = -0.25;
-/// Fewer finished accesses than this prove no failure.
+/// Fewer finished accesses than this prove no failure ...
 const N_LEAST: f64 = 8.0;
+/// ... nor do they in less than so many seconds: a machine that stands still for one is not the limit's.
+const T_LEAST: f64 = 2.5;
 /// From here on pairs lie within those beside them, and steps to and fro may be noise ...
 const WIDE: f64 = 4.0;
 /// ... but not so many.
@@ -418,7 +420,8 @@ impl ElasticHill {
                 _ => false,
             }
         };
-        elapsed_s >= settings.t_min && (n >= settings.n_min || n >= N_LEAST && fails())
+        let proves = n >= N_LEAST && elapsed_s >= T_LEAST;
+        elapsed_s >= settings.t_min && (n >= settings.n_min || proves && fails())
     }
 
     /// N and X of the window before.
@@ -810,10 +813,8 @@ mod tests {
     /// of which the law may end its window with; the limit at each.
     fn look_on(hill: &mut ElasticHill, looks: u32, per_s: fn(f64) -> f64) -> Vec<u32> {
         let settings = Settings {
-            start: 2,
             n_min: 30.0,
-            halves: true,
-            ..Settings::default()
+            ..two()
         };
         let look = |_| {
             let limit = hill.limit(&settings);
@@ -853,22 +854,14 @@ mod tests {
         assert!(two > 1800, "{two} of 2400 looks at the best");
     }
 
-    const TWO: Settings = Settings {
-        start: 2,
-        lo: 1,
-        hi: 256,
-        beta: 0.15,
-        g: 1.15,
-        n_min: 100.0,
-        t_min: 0.25,
-        t_max: 10.0,
-        z: 2.0,
-        k_max: 6,
-        k_hist: 24,
-        rest: 20,
-        start_gain: 0.3,
-        halves: true,
-    };
+    /// As the page schedulers have it on two processors.
+    fn two() -> Settings {
+        Settings {
+            start: 2,
+            halves: true,
+            ..Settings::default()
+        }
+    }
 
     /// How many of `windows` are seen at this limit.
     fn windows_at(
@@ -886,12 +879,12 @@ mod tests {
     fn one_wrong_verdict_does_not_hold_for_ever() {
         for (from, to) in [(2.0, 3.0), (2.0, 1.0), (2.0, 4.0)] {
             let mut hill = ElasticHill::EMPTY;
-            climb(&mut hill, &TWO, 4, search);
-            hill.set_middle(from, &TWO);
-            hill.step_to(to, 0.0, &TWO);
-            hill.probe(&TWO);
-            climb(&mut hill, &TWO, 60, search);
-            let best = windows_at(&mut hill, &TWO, 1000, 2, search);
+            climb(&mut hill, &two(), 4, search);
+            hill.set_middle(from, &two());
+            hill.step_to(to, 0.0, &two());
+            hill.probe(&two());
+            climb(&mut hill, &two(), 60, search);
+            let best = windows_at(&mut hill, &two(), 1000, 2, search);
             assert!(best > 850, "from {to}: {best}");
         }
     }
@@ -899,7 +892,7 @@ mod tests {
     #[test]
     fn steps_down_go_on_to_the_best() {
         for start in 2..=12 {
-            let settings = Settings { start, ..TWO };
+            let settings = Settings { start, ..two() };
             for halves in [true, false] {
                 let settings = Settings { halves, ..settings };
                 let mut hill = ElasticHill::EMPTY;
@@ -925,7 +918,7 @@ mod tests {
         ];
         for (peak, per_s) in peaks.into_iter().chain(wide) {
             for start in [2, 4, 8] {
-                let settings = Settings { start, ..TWO };
+                let settings = Settings { start, ..two() };
                 let mut hill = ElasticHill::EMPTY;
                 climb(&mut hill, &settings, 80, per_s);
                 let mut done = 0.0;
@@ -938,7 +931,7 @@ mod tests {
         }
         // Just above the least, and just below the most.
         for (lo, hi) in [(3, 256), (1, 5), (4, 4)] {
-            let settings = Settings { lo, hi, ..TWO };
+            let settings = Settings { lo, hi, ..two() };
             let mut hill = ElasticHill::EMPTY;
             climb(&mut hill, &settings, 80, peaks[1].1);
             let best = windows_at(&mut hill, &settings, 1000, 4, peaks[1].1);
@@ -949,7 +942,7 @@ mod tests {
     #[test]
     fn who_cannot_grow_stays() {
         for windows in 0..60 {
-            let settings = Settings { start: 20, ..TWO };
+            let settings = Settings { start: 20, ..two() };
             let mut hill = ElasticHill::EMPTY;
             climb(&mut hill, &settings, windows, |n| n.min(20.0));
             let before = hill.claim();
@@ -970,7 +963,7 @@ mod tests {
             hi: 2,
             t_max: 1.0,
             n_min: 1e6,
-            ..TWO
+            ..two()
         };
         // Too few to tell.
         let few = |n: f64| 0.05 * (1.0 + 0.2 * n);
@@ -988,19 +981,34 @@ mod tests {
     #[test]
     fn a_trial_that_is_cut_short_is_none() {
         let mut hill = ElasticHill::EMPTY;
-        assert_eq!(climb(&mut hill, &TWO, 2, |n| n), 8);
-        let narrow = Settings { hi: 5, ..TWO };
+        assert_eq!(climb(&mut hill, &two(), 2, |n| n), 8);
+        let narrow = Settings { hi: 5, ..two() };
         assert!(hill.bound(&narrow) <= 5);
         assert_eq!((hill.phase(), hill.middle()), (Phase::Probe, 4.0));
     }
 
     #[test]
+    fn a_machine_that_stands_still_for_a_while_fails_no_trial() {
+        let mut hill = ElasticHill::EMPTY;
+        assert_eq!(climb(&mut hill, &two(), 10, |n| 0.05 * n), 4);
+        for look in 0..24 {
+            // Twenty a second, after a second and a half.
+            let finished = if look < 6 { 0.0 } else { 5.0 };
+            let sight = Sight {
+                finished,
+                progress: finished,
+                own: finished,
+                elapsed_s: 0.25,
+                saturated: true,
+            };
+            hill.see(&sight, &two());
+            assert_eq!((hill.phase(), hill.limit(&two())), (Phase::Start, 4));
+        }
+    }
+
+    #[test]
     fn nobody_is_held_at_one_at_a_time_before_that_is_known_to_be_best() {
-        let settings = Settings {
-            start: 2,
-            halves: true,
-            ..Settings::default()
-        };
+        let settings = two();
         let alone = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
         let mut hill = ElasticHill::EMPTY;
         let (mut tried, mut known) = (0, false);
