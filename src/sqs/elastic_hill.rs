@@ -370,11 +370,6 @@ impl ElasticHill {
             self.disturb();
             return None;
         }
-        let add = |bits: &mut u64, more: f64| {
-            let sum = f64::from_bits(*bits) + more.max(0.0);
-            *bits = if sum.is_finite() { sum.to_bits() } else { 0 };
-            f64::from_bits(*bits)
-        };
         let n = add(&mut self.n, sight.finished);
         let progress = add(&mut self.progress, sight.progress);
         let own = add(&mut self.own, sight.own);
@@ -709,6 +704,18 @@ fn elasticity(limits: [u32; 2], low: (f64, f64), high: (f64, f64)) -> (f64, f64)
     let width = (upper / lower).ln();
     let e = (high.1 / low.1).ln() / width;
     (e, (1.0 / low.0 + 1.0 / high.0).sqrt() / width)
+}
+
+/// Add to a sum of what is never negative, kept as f64 bits. The sum.
+///
+/// A sum that is negative or no number is a stray write's, and begins anew: it would take for ever to
+/// become enough.
+pub(super) fn add(bits: &mut u64, more: f64) -> f64 {
+    let sum = f64::from_bits(*bits) + more.max(0.0);
+    let sum = Some(sum).filter(|sum| *sum >= 0.0 && sum.is_finite());
+    let sum = sum.unwrap_or(0.0);
+    *bits = sum.to_bits();
+    sum
 }
 
 /// Halves up, as the vectors have it.

@@ -11,7 +11,7 @@
 //!   limit set ─► in flight falls to it ─► one residence ─► window: counts ─► law ─► limit set
 //! ```
 
-use super::elastic_hill::{ElasticHill, Phase, Settings, Sight, Step};
+use super::elastic_hill::{ElasticHill, Phase, Settings, Sight, Step, add};
 use super::paper_hill::{self, PaperHill};
 use super::progress::{Total, Weight};
 use crate::micros::Micros;
@@ -373,6 +373,8 @@ impl PageScheduler {
     /// known is that of before: of twice as many each takes longer, and all who began together finish
     /// together. So as many must have finished as run.
     fn is_settled(&mut self, look: &Look, now: Micros) -> bool {
+        // Nothing was reached in the future: a stray write.
+        self.reached = self.reached.min(now);
         if self.falling != 0 {
             // Some may hang for longer than anybody wants to know nothing.
             if look.running > self.limit && now < self.reached + ROUND {
@@ -408,12 +410,6 @@ impl PageScheduler {
     /// accesses as are as noisy as those that it is the sum of.
     fn count(&mut self, total: &Total, elapsed: Micros) -> [f64; 3] {
         let [finished, passed] = self.since;
-        let add = |bits: &mut u64, more: f64| {
-            let sum = f64::from_bits(*bits) + more;
-            let sum = if sum.is_finite() { sum } else { 0.0 };
-            *bits = sum.to_bits();
-            sum
-        };
         self.own_finished = self.own_finished.saturating_add(finished);
         self.own_passed = self.own_passed.saturating_add(passed);
         let window = Total {
@@ -707,6 +703,8 @@ impl Pacer {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Pages that begin at these limits, each with a queue.
@@ -813,5 +811,79 @@ mod tests {
             used(at).map(|look| Look { by_hand, ..look })
         };
         assert_eq!(pacer.most(&pages, 1, by_hand), 103);
+    }
+
+    #[test]
+    fn stray_writes_do_not_hold_a_window_open() {
+        let strays: [fn(&mut PageScheduler); 4] = [
+            |page| page.elapsed = (-1e12_f64).to_bits(),
+            |page| page.progress = (-1e300_f64).to_bits(),
+            |page| page.squares = (-1e300_f64).to_bits(),
+            |page| page.reached = Micros(u64::MAX),
+        ];
+        for (nth, stray) in strays.iter().enumerate() {
+            let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+            look_on(&mut pacer, &mut pages, 0..20, |_, look| look);
+            let before = pages[0].moves();
+            stray(&mut pages[0]);
+            look_on(&mut pacer, &mut pages, 20..300, |_, look| look);
+            assert!(pages[0].moves() > before + 1, "stray {nth}");
+        }
+    }
+
+    /// What one page's gate counts at a look: finished, came in at once, under way, in the queue, set by
+    /// hand; none: not in use.
+    type Counted = Option<([u32; 2], u32, u32, Option<u32>)>;
+
+    fn counted() -> impl Strategy<Value = Counted> {
+        let by_hand = prop::option::weighted(0.1, 1_u32..64);
+        let counts = (
+            prop::array::uniform2(0_u32..40),
+            0_u32..64,
+            0_u32..20,
+            by_hand,
+        );
+        prop::option::weighted(0.9, counts)
+    }
+
+    proptest! {
+        /// However little is left, and however it moves: a page stays within its bounds, takes no more than
+        /// others leave it unless it had it before, and the gate is told every limit.
+        #[test]
+        fn a_small_budget_that_moves_bounds_growth_and_nothing_else(
+            starts in prop::collection::vec(1_u32..32, 1..4),
+            hi in 2_u32..64,
+            looks in prop::collection::vec((prop::array::uniform3(counted()), 1_u32..40), 1..400),
+        ) {
+            let mut pages = begun(&starts);
+            for page in &mut pages {
+                page.configure(Pace { hi, start: page.pace.start.min(hi), ..page.pace }, Micros(1));
+            }
+            let mut told: Vec<u32> = pages.iter().map(|page| page.limit).collect();
+            // The highest that each has had, or was in the middle of.
+            let mut had: Vec<u32> = pages.iter().map(|page| page.hill.claim()).collect();
+            let (mut pacer, mut sums) = (Pacer::EMPTY, [[0_u32; 2]; 3]);
+            for (nth, (seen, budget)) in looks.iter().enumerate() {
+                pacer.budget = *budget;
+                for (sum, seen) in sums.iter_mut().zip(seen) {
+                    let [finished, passed] = seen.map_or([0, 0], |(more, ..)| more);
+                    *sum = [sum[0].wrapping_add(finished), sum[1].wrapping_add(passed.min(finished))];
+                }
+                let look = |at: usize| {
+                    let (_, running, waiting, by_hand) = seen[at]?;
+                    let [finished, passed] = sums[at];
+                    Some(Look { finished, passed, running, waiting, by_hand, residence_s: 0.1 })
+                };
+                let most: Vec<u32> = (0..pages.len()).map(|at| pacer.most(&pages, at, look)).collect();
+                let now = Micros::from_millis(1000 + 250 * nth as u64);
+                pacer.look(&mut pages, now, look, |at, limit| told[at] = limit);
+                for (at, page) in pages.iter().enumerate() {
+                    prop_assert!((1..=hi).contains(&page.limit), "{}", page.limit);
+                    prop_assert_eq!(told[at], page.limit, "page {}", at);
+                    prop_assert!(page.limit <= had[at].max(most[at]), "{} {:?}", at, page.hill);
+                    had[at] = had[at].max(page.hill.claim());
+                }
+            }
+        }
     }
 }
