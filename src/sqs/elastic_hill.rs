@@ -63,6 +63,9 @@ const OWN: f64 = 0.5;
 /// An elasticity that is surely below this is a collapse: two steps at once.
 const COLLAPSE: f64 = -0.5;
 
+/// What is told as the elasticity where nobody finishes at one of two limits.
+const STEEP: f64 = 1.0;
+
 /// The law's constants (ALGORITHMS.md 3.3), and the range it may move in.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -295,7 +298,9 @@ impl ElasticHill {
     pub fn claim(&self) -> u32 {
         let known = match self.phase() {
             Phase::Start => self.before,
-            Phase::Probe | Phase::Rest => round(self.middle()),
+            // Both ends of a pair, or the lower one would be left to itself before it was compared.
+            Phase::Probe => self.upper,
+            Phase::Rest => round(self.middle()),
         };
         self.limit.max(known)
     }
@@ -337,12 +342,17 @@ impl ElasticHill {
     /// Somebody else is measured now: stay in the middle, or where it was known to be best, but not at one
     /// at a time before that was. The limit.
     pub fn hold(&mut self, settings: &Settings) -> u32 {
-        if self.phase() == Phase::Probe {
-            let least = match (self.lower..=self.upper).contains(&self.turn) {
-                true => self.turn,
-                false => LAST.min(self.upper),
-            };
-            (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
+        match self.phase() {
+            Phase::Probe => {
+                let least = match (self.lower..=self.upper).contains(&self.turn) {
+                    true => self.turn,
+                    false => LAST.min(self.upper),
+                };
+                (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
+            }
+            // The trial is put off, and so is what it would be compared with.
+            Phase::Start if self.before != 0 => (self.limit, self.before) = (self.before, 0),
+            _ => {}
         }
         self.disturb();
         self.limit(settings)
@@ -379,15 +389,7 @@ impl ElasticHill {
         }
         self.disturb();
         if n <= 0.0 || progress <= 0.0 {
-            // While it doubles the middle is where it began.
-            let b = match self.phase() {
-                Phase::Start => f64::from(limit),
-                _ => self.middle(),
-            };
-            self.set_middle(b + 1.0, settings);
-            (self.from, self.swings) = (0, 0);
-            self.probe(settings);
-            return Some(Step::Blocked);
+            return Some(self.stands_still(limit, settings));
         }
         let x = progress / elapsed;
         match self.phase() {
@@ -395,6 +397,39 @@ impl ElasticHill {
             Phase::Probe => self.compare(n, x, settings),
             Phase::Rest => self.go_on_resting(n, x, settings),
         }
+    }
+
+    /// Nobody has finished. Where that is so at both limits that are compared, it is blocked, and more may
+    /// help (ALGORITHMS.md 3.3); where it is so at one of them, the other is better.
+    fn stands_still(&mut self, limit: u32, settings: &Settings) -> Step {
+        let (_, x) = self.window_before();
+        let (b, step) = match self.phase() {
+            Phase::Start if self.before != 0 => (f64::from(self.before), Step::Moved),
+            // While it doubles the middle is where it began.
+            Phase::Start => (f64::from(limit) + 1.0, Step::Blocked),
+            Phase::Probe if self.half == 0 && self.lower != self.upper => {
+                self.first_half_is_over(0.0, 0.0);
+                return Step::Moved;
+            }
+            Phase::Probe if self.half != 0 && x > 0.0 => return self.leaves(limit, settings),
+            Phase::Probe | Phase::Rest => (self.middle() + 1.0, Step::Blocked),
+        };
+        self.set_middle(b, settings);
+        (self.from, self.swings) = (0, 0);
+        self.probe(settings);
+        step
+    }
+
+    /// Nobody has finished at this limit of the pair, but some at the other: a rest there, for that is
+    /// perhaps just beside a cliff, and each look over its edge costs a window.
+    fn leaves(&mut self, limit: u32, settings: &Settings) -> Step {
+        let (better, e) = match limit == self.lower {
+            true => (self.upper, STEEP),
+            false => (self.lower, -STEEP),
+        };
+        let step = self.turn_at(f64::from(better), e, settings);
+        self.rest();
+        step
     }
 
     /// Has a window in which so many finished, and made this progress in so many seconds, seen enough?
@@ -517,12 +552,14 @@ impl ElasticHill {
             return None;
         }
         if self.half == 0 {
-            (self.before_n, self.before_x) = (n.to_bits(), x.to_bits());
-            self.half = 1;
-            self.limit = if self.upper_first == 0 { upper } else { lower };
+            self.first_half_is_over(n, x);
             return Some(Step::Moved);
         }
         let first = self.window_before();
+        if first.1 <= 0.0 {
+            let other = if self.limit == lower { upper } else { lower };
+            return Some(self.leaves(other, settings));
+        }
         let (low, high) = match self.upper_first {
             0 => (first, (n, x)),
             _ => ((n, x), first),
@@ -538,6 +575,15 @@ impl ElasticHill {
             _ => self.probe(settings),
         }
         Some(step.unwrap_or(Step::Moved))
+    }
+
+    fn first_half_is_over(&mut self, n: f64, x: f64) {
+        (self.before_n, self.before_x) = (n.to_bits(), x.to_bits());
+        self.half = 1;
+        self.limit = match self.upper_first {
+            0 => self.upper,
+            _ => self.lower,
+        };
     }
 
     fn remember(&mut self, e: f64, s: f64, settings: &Settings) {
@@ -948,19 +994,26 @@ mod tests {
 
     #[test]
     fn who_cannot_grow_stays() {
-        for windows in 0..60 {
-            let settings = Settings { start: 20, ..two() };
+        // Two or three where others have taken all the rest, and many.
+        for (start, windows) in (2..=20).flat_map(|start| (0..40).map(move |n| (start, n))) {
+            let settings = Settings { start, ..two() };
             let mut hill = ElasticHill::EMPTY;
-            climb(&mut hill, &settings, windows, |n| n.min(20.0));
+            climb(&mut hill, &settings, windows, |n| n);
             let before = hill.claim();
-            for _ in 0..100 {
+            for _ in 0..200 {
                 let narrow = Settings {
                     hi: hill.claim(),
                     ..settings
                 };
                 hill.bound(&narrow);
+                climb(&mut hill, &narrow, 1, |n| n);
                 assert!(hill.claim() + 1 >= before, "{before}: {hill:?}");
             }
+            let rests = hill.claim();
+            assert!(
+                rests >= start.min(before),
+                "{before} from {start}: {hill:?}"
+            );
         }
     }
 
@@ -1030,19 +1083,64 @@ mod tests {
         assert!(tried > 0);
     }
 
-    #[test]
-    fn who_is_blocked_while_it_doubles_goes_on_from_there() {
-        let settings = Settings::default();
-        let mut hill = ElasticHill::EMPTY;
-        assert_eq!(climb(&mut hill, &settings, 3, |n| n), 32);
-        let nobody = Sight {
+    /// What is seen where nobody finishes.
+    fn nobody(settings: &Settings) -> Sight {
+        Sight {
             finished: 0.0,
             progress: 0.0,
             own: 0.0,
             elapsed_s: settings.t_max,
             saturated: true,
-        };
-        assert_eq!(hill.see(&nobody, &settings), Some(Step::Blocked));
-        assert_eq!(hill.middle(), 33.0);
+        }
+    }
+
+    #[test]
+    fn where_nobody_finishes_it_goes_back_to_where_some_did() {
+        let settings = Settings::default();
+        let mut hill = ElasticHill::EMPTY;
+        assert_eq!(climb(&mut hill, &settings, 3, |n| n), 32);
+        assert_eq!(hill.see(&nobody(&settings), &settings), Some(Step::Moved));
+        assert_eq!((hill.phase(), hill.middle()), (Phase::Probe, 16.0));
+        // Beyond twelve it stands still, wherever it begins and whichever end of a pair is first.
+        for start in 1..=12 {
+            let settings = Settings { start, ..two() };
+            let mut hill = ElasticHill::EMPTY;
+            let storm = |n: f64| if n > 12.0 { 0.0 } else { n };
+            let (mut still, mut windows) = (0, 0);
+            while windows < 5000 {
+                // Ten times as long where nobody finishes.
+                let limit = hill.limit(&settings);
+                assert!(limit <= 24, "{start}: {limit}");
+                climb(&mut hill, &settings, if limit > 12 { 10 } else { 1 }, storm);
+                windows += if limit > 12 { 10 } else { 1 };
+                still += if limit > 12 { 10 } else { 0 };
+            }
+            assert!(still < 600, "{start}: {still} of 5000");
+        }
+    }
+
+    #[test]
+    fn who_is_blocked_at_both_limits_goes_up() {
+        let settings = two();
+        for start in [2, 8] {
+            let settings = Settings { start, ..settings };
+            let mut hill = ElasticHill::EMPTY;
+            climb(&mut hill, &settings, 40, |n| n.min(8.0));
+            let before = hill.middle();
+            let blocked = |_: &u32| hill.see(&nobody(&settings), &settings) == Some(Step::Blocked);
+            assert_eq!((0..6).filter(blocked).count(), 3);
+            assert!(hill.middle() > before + 2.0, "{before} {}", hill.middle());
+        }
+    }
+
+    #[test]
+    fn a_trial_that_another_page_breaks_off_begins_anew() {
+        let mut hill = ElasticHill::EMPTY;
+        assert_eq!(climb(&mut hill, &two(), 1, |n| n), 4);
+        assert_eq!(hill.hold(&two()), 2);
+        assert_eq!(hill.resume(&two()), 2);
+        // What two do is another now; four do more, which says nothing before two have been seen.
+        assert_eq!(climb(&mut hill, &two(), 1, |n| 9.0 * n), 4);
+        assert_eq!(climb(&mut hill, &two(), 1, |n| 9.0 * n), 8);
     }
 }

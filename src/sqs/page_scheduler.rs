@@ -334,7 +334,7 @@ impl PageScheduler {
         paper_hill::Settings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
-            hi: pace.hi.min(hi).max(pace.lo.max(1)),
+            hi: pace.hi.min(hi.max(self.paper.claim())).max(pace.lo.max(1)),
             hold: 1,
             history: if pace.history == 0 {
                 paper_hill::HISTORY
@@ -600,7 +600,8 @@ impl Pacer {
                 continue;
             }
             let [finished, _] = page.since;
-            page.weight.see(finished, look.residence_s, page.limit);
+            let limit = look.by_hand.unwrap_or(page.limit);
+            page.weight.see(finished, look.residence_s, limit);
             if weighs_anew {
                 page.weight.renew();
             }
@@ -811,6 +812,51 @@ mod tests {
             used(at).map(|look| Look { by_hand, ..look })
         };
         assert_eq!(pacer.most(&pages, 1, by_hand), 103);
+    }
+
+    /// A crowd that waits has promised all that is free away.
+    #[test]
+    fn the_papers_law_stays_where_others_leave_it_nothing() {
+        let mut page = PageScheduler::EMPTY;
+        let pace = Pace {
+            law: law::PAPER,
+            start: 8,
+            lo: 1,
+            hi: 64,
+            ..Pace::default()
+        };
+        page.configure(pace, Micros(1));
+        let (mut pages, mut pacer) = (vec![page], Pacer::EMPTY);
+        pacer.budget = 1;
+        let mut finished = 0_u32;
+        for nth in 1..4000 {
+            // What is done grows with the limit.
+            finished += pages[0].limit;
+            let look = |_| {
+                Some(Look {
+                    finished,
+                    waiting: 9,
+                    residence_s: 0.1,
+                    ..Look::default()
+                })
+            };
+            pacer.look(&mut pages, Micros::from_millis(250 * nth), look, |_, _| ());
+            assert!((6..=8).contains(&pages[0].limit), "{}", pages[0].limit);
+        }
+    }
+
+    #[test]
+    fn an_access_under_a_limit_set_by_hand_weighs_what_it_takes_alone() {
+        let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+        look_on(&mut pacer, &mut pages, 0..40, |_, look| look);
+        let before = pages[0].weight.seconds();
+        let forty = |_, look: Look| Look {
+            by_hand: Some(40),
+            residence_s: 1.0,
+            ..look
+        };
+        look_on(&mut pacer, &mut pages, 40..80, forty);
+        assert_eq!(pages[0].weight.seconds(), before);
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl PaperHill {
         self.limit
     }
 
+    /// What is its own, however little others leave: the highest limit of the intervals remembered, or a
+    /// step down by noise would be one for ever.
+    pub fn claim(&self) -> u32 {
+        self.limits.iter().copied().fold(self.limit, u32::max)
+    }
+
     /// An interval is over: the new limit.
     pub fn see(&mut self, throughput: f64, settings: &Settings) -> u32 {
         let (lo, limit) = (settings.lo.max(1), self.limit(settings));
