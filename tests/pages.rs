@@ -237,6 +237,52 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     assert_eq!(httpd.counter().max, u64::from(2 * start));
 }
 
+/// `progress=own`: a page whose work is done elsewhere finds its limit while one that shares this machine
+/// is looked at, and has come to nothing.
+#[test]
+fn a_page_with_progress_of_its_own_waits_for_no_turn() {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let start = processors.max(2);
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .workers(2, 16 * start)
+        .config(&format!(
+            "<NapRoom site>
+            NapRunReady auto
+            NapWaitMax 5min
+            NapWaitLimit {waiting}
+            <NapPage held ^/cgi-bin/hold>
+            NapRunReady auto
+            </NapPage>
+            <NapPage elsewhere ^/counter>
+            NapRunReady auto progress=own max={most}
+            </NapPage>
+            </NapRoom>
+            <Location /cgi-bin>\nNapUse site\n</Location>
+            <Location /counter>\nNapUse site\n</Location>",
+            waiting = 4 * start,
+            most = 2 * start
+        ))
+        .expect_log(
+            "wants MaxRequestWorkers",
+            "more may wait than there are visitors",
+        )
+        .start();
+    // Nobody finishes there for as long as this takes, and one more always waits.
+    let held = httpd.ask_to_hold("a", start as usize + 1);
+    httpd.until_waiting(1);
+    let visitors = Visitors::come(&httpd, 4 * start, "/counter?ms=200");
+    let run = |page: &str| gate(&httpd, page)["run_ready"].clone();
+    wait_until("it has doubled", Duration::from_secs(50), || {
+        run("page elsewhere")["limit"] == 2 * start
+    });
+    assert_eq!(run("page held")["limit"], start, "still looked at");
+    visitors.leave();
+    held.release();
+    httpd.until_idle();
+}
+
 /// Limit and reason of each line that the error log has of a page's moves.
 fn moves_told(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
     let begins = format!("room site page {page}: run ready ");

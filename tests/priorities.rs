@@ -2,7 +2,8 @@
 
 mod httpd;
 
-use httpd::{Builder, for_each_mpm, wait_until};
+use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use std::io::Write;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +39,11 @@ fn order(site: Builder, come: &[&str]) -> Vec<String> {
     for visitor in visitors {
         assert_eq!(visitor.join().expect("no panic").status, 200);
     }
+    ran(&httpd)
+}
+
+/// Who has run, in order.
+fn ran(httpd: &Httpd) -> Vec<String> {
     let said = std::fs::read_to_string(httpd.root().join("data/order")).expect("they have run");
     said.lines().map(str::to_owned).collect()
 }
@@ -65,32 +71,9 @@ fn without_priorities_and_counted_in_work_they_run_as_they_came() {
 /// Who has been passed over for what a priority is worth is passed over no more.
 #[test]
 fn a_members_wait_counts_against_a_strangers_priority() {
-    let site = httpd::Httpd::builder()
-        .nap()
-        .holding()
-        .config(
-            "<NapRoom site>
-            NapRunReady 1
-            NapWaitMax 8s
-            NapWaitLimit 10
-            NapSession start=^/cgi-bin/login
-            NapSessionStart 1ms
-            NapPriority 1 \"%{QUERY_STRING} == 'vip'\"
-            </NapRoom>
-            <Location /cgi-bin>
-            NapUse site
-            </Location>",
-        )
-        .cgi("note", NOTE)
-        .cgi(
-            "login",
-            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nhello\\n'\n",
-        )
-        .expect_log("wants MaxRequestWorkers", "six visitors are no crowd");
+    let site = site_of_sessions("NapPriority 1 \"%{QUERY_STRING} == 'vip'\"");
     let httpd = site.start();
-    let answer = httpd.get("/cgi-bin/login");
-    let cookie = answer.header("set-cookie").expect("of the session");
-    let cookie = cookie.split(';').next().expect("a pair").to_owned();
+    let cookie = sign_in(&httpd);
     let held = httpd.hold("first", 1);
     let url = format!("{}/cgi-bin/note?member", httpd.url());
     let member =
@@ -103,6 +86,98 @@ fn a_members_wait_counts_against_a_strangers_priority() {
     held.release();
     assert_eq!(member.join().expect("an answer"), 200);
     assert_eq!(stranger.join().expect("an answer").status, 200);
-    let said = std::fs::read_to_string(httpd.root().join("data/order")).expect("they have run");
-    assert_eq!(said, "member\nvip\n");
+    assert_eq!(ran(&httpd), ["member", "vip"]);
+}
+
+const LOGIN: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nhello\\n'\n";
+
+/// A room of one access at once with sessions.
+fn site_of_sessions(lines: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .config(&format!(
+            "<NapRoom site>
+            NapRunReady 1
+            NapWaitMax 8s
+            NapWaitLimit 10
+            NapSession start=^/cgi-bin/login end=^/cgi-bin/bye
+            NapSessionStart 1ms
+            {lines}
+            </NapRoom>
+            <Location /cgi-bin>
+            NapUse site
+            </Location>"
+        ))
+        .cgi("note", NOTE)
+        .cgi("login", LOGIN)
+        .cgi("bye", LOGIN)
+        .expect_log("wants MaxRequestWorkers", "six visitors are no crowd")
+}
+
+/// A session's cookie.
+fn sign_in(httpd: &Httpd) -> String {
+    let answer = httpd.get("/cgi-bin/login");
+    let cookie = answer.header("set-cookie").expect("of the session");
+    cookie.split(';').next().expect("a pair").to_owned()
+}
+
+/// `NapPriority progress`: who has asked for nearly all that a session asks for is served before one who
+/// has come sooner and has just begun.
+#[test]
+fn who_is_nearest_the_end_of_a_session_runs_first() {
+    for (lines, first) in [("NapPriority progress", "near"), ("", "far")] {
+        for_each_mpm(|mpm| {
+            let httpd = site_of_sessions(lines).mpm(mpm).start();
+            let ask = |cookie: &str, path: &str| {
+                let answer = httpd.request("GET", path, &[("Cookie", cookie)], b"");
+                assert_eq!(answer.status, 200, "{answer:?}");
+            };
+            // What a session asks for is learned of one that ends.
+            let over = sign_in(&httpd);
+            (0..6).for_each(|_| ask(&over, "/cgi-bin/note?over"));
+            ask(&over, "/cgi-bin/bye");
+            let (far, near) = (sign_in(&httpd), sign_in(&httpd));
+            (0..6).for_each(|_| ask(&near, "/cgi-bin/note?near"));
+            let held = httpd.hold("first", 1);
+            let later = |cookie: String, who: &str| {
+                let url = format!("{}/cgi-bin/note?{who}", httpd.url());
+                std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b""))
+            };
+            let far = later(far, "far");
+            httpd.until_waiting(1);
+            let near = later(near, "near");
+            httpd.until_waiting(2);
+            held.release();
+            for member in [far, near] {
+                assert_eq!(member.join().expect("an answer").status, 200);
+            }
+            let ran = ran(&httpd);
+            assert_eq!(ran[12], first, "{lines}: {ran:?}");
+        });
+    }
+}
+
+/// The paper's wasted work: whoever has closed his connection is not processed.
+#[test]
+fn who_has_gone_while_he_waited_is_not_processed() {
+    for_each_mpm(|mpm| {
+        let httpd = site("").mpm(mpm).start();
+        let held = httpd.hold("first", 1);
+        let ask = |who: &str| {
+            let mut stream = httpd.connect();
+            write!(stream, "GET /cgi-bin/note?{who} HTTP/1.0\r\n\r\n").expect("httpd listens");
+            stream
+        };
+        let goes = ask("gone");
+        httpd.until_waiting(1);
+        let stays = httpd.get_later("/cgi-bin/note?stays");
+        httpd.until_waiting(2);
+        drop(goes);
+        httpd.until_waiting(1);
+        held.release();
+        assert_eq!(stays.join().expect("no panic").status, 200);
+        httpd.until_idle();
+        assert_eq!(ran(&httpd), ["stays"]);
+    });
 }

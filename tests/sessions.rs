@@ -762,6 +762,33 @@ fn the_interval_and_the_page_queue_are_shown_over_time() {
     assert!(page.contains("nobody waits to start a session."), "{page}");
 }
 
+/// The paper's law (section 3.2): the interval grows by `inc` each second in which the page's queue is as
+/// long as the threshold, and shrinks by `dec` where it is not.
+#[test]
+fn the_papers_interval_follows_the_queues_of_the_pages() {
+    let law = "NapSession start=^/cgi-bin/login\n\
+               NapSessionStart paper threshold=2 inc=100ms dec=50ms min=10ms max=10s";
+    let httpd = site(law).start();
+    let member = sign_in(&httpd);
+    let interval = || {
+        let info = httpd.get("/nap-info?json").json();
+        let seconds = info["rooms"][0]["sessions"]["interval_s"].as_f64();
+        seconds.expect("an interval")
+    };
+    let held = httpd.hold("a", 1);
+    let asked: Vec<_> = (0..4)
+        .map(|_| get_later(&httpd, "/cgi-bin/page", &member))
+        .collect();
+    httpd.until_waiting(4);
+    wait_until("it grows", PATIENCE, || interval() > 0.35);
+    held.release();
+    for asked in asked {
+        assert_eq!(asked.join().expect("an answer"), 200);
+    }
+    wait_until("it shrinks", PATIENCE, || interval() < 0.02);
+    assert!((interval() - 0.01).abs() < 1e-9, "{}", interval());
+}
+
 /// Whatever page it was sold at, a ticket is the session gate's, and its records are the room's.
 #[test]
 fn the_ticket_log_names_the_room_when_a_ticket_is_sold_and_when_it_is_over() {
