@@ -775,6 +775,9 @@ fn the_papers_interval_follows_the_queues_of_the_pages() {
         let seconds = info["rooms"][0]["sessions"]["interval_s"].as_f64();
         seconds.expect("an interval")
     };
+    // It begins with as many sessions a second as there are processors.
+    let is_least = || (interval() - 0.01).abs() < 1e-9;
+    wait_until("it has shrunk", PATIENCE, is_least);
     let held = httpd.hold("a", 1);
     let asked: Vec<_> = (0..4)
         .map(|_| get_later(&httpd, "/cgi-bin/page", &member))
@@ -785,8 +788,7 @@ fn the_papers_interval_follows_the_queues_of_the_pages() {
     for asked in asked {
         assert_eq!(asked.join().expect("an answer"), 200);
     }
-    wait_until("it shrinks", PATIENCE, || interval() < 0.02);
-    assert!((interval() - 0.01).abs() < 1e-9, "{}", interval());
+    wait_until("it shrinks", PATIENCE, is_least);
 }
 
 /// Whatever page it was sold at, a ticket is the session gate's, and its records are the room's.

@@ -342,17 +342,12 @@ impl ElasticHill {
     /// Somebody else is measured now: stay in the middle, or where it was known to be best, but not at one
     /// at a time before that was. The limit.
     pub fn hold(&mut self, settings: &Settings) -> u32 {
-        match self.phase() {
-            Phase::Probe => {
-                let least = match (self.lower..=self.upper).contains(&self.turn) {
-                    true => self.turn,
-                    false => LAST.min(self.upper),
-                };
-                (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
-            }
-            // The trial is put off, and so is what it would be compared with.
-            Phase::Start if self.before != 0 => (self.limit, self.before) = (self.before, 0),
-            _ => {}
+        if self.phase() == Phase::Probe {
+            let least = match (self.lower..=self.upper).contains(&self.turn) {
+                true => self.turn,
+                false => LAST.min(self.upper),
+            };
+            (self.half, self.limit) = (0, round(self.middle()).max(least).max(1));
         }
         self.disturb();
         self.limit(settings)
@@ -425,6 +420,8 @@ impl ElasticHill {
     fn leaves(&mut self, limit: u32, settings: &Settings) -> Step {
         let (better, e) = match limit == self.lower {
             true => (self.upper, STEEP),
+            // One at a time is not believed to be best by one window.
+            false if self.tries_one() => (self.upper, -STEEP),
             false => (self.lower, -STEEP),
         };
         let step = self.turn_at(f64::from(better), e, settings);
@@ -1120,6 +1117,19 @@ mod tests {
     }
 
     #[test]
+    fn one_window_in_which_nobody_finishes_at_two_is_no_proof_for_one() {
+        let settings = Settings { hi: 2, ..two() };
+        let mut hill = ElasticHill::EMPTY;
+        while !(hill.tries_one() && hill.limit(&settings) == 2) {
+            climb(&mut hill, &settings, 1, |n| n);
+        }
+        hill.see(&nobody(&settings), &settings);
+        assert_eq!(hill.limit(&settings), 1);
+        climb(&mut hill, &settings, 1, |n| n);
+        assert_eq!((hill.phase(), hill.limit(&settings)), (Phase::Rest, 2));
+    }
+
+    #[test]
     fn who_is_blocked_at_both_limits_goes_up() {
         let settings = two();
         for start in [2, 8] {
@@ -1131,16 +1141,5 @@ mod tests {
             assert_eq!((0..6).filter(blocked).count(), 3);
             assert!(hill.middle() > before + 2.0, "{before} {}", hill.middle());
         }
-    }
-
-    #[test]
-    fn a_trial_that_another_page_breaks_off_begins_anew() {
-        let mut hill = ElasticHill::EMPTY;
-        assert_eq!(climb(&mut hill, &two(), 1, |n| n), 4);
-        assert_eq!(hill.hold(&two()), 2);
-        assert_eq!(hill.resume(&two()), 2);
-        // What two do is another now; four do more, which says nothing before two have been seen.
-        assert_eq!(climb(&mut hill, &two(), 1, |n| 9.0 * n), 4);
-        assert_eq!(climb(&mut hill, &two(), 1, |n| 9.0 * n), 8);
     }
 }

@@ -72,10 +72,10 @@ impl PaperHill {
         self.limit
     }
 
-    /// What is its own, however little others leave: the highest limit of the intervals remembered, or a
-    /// step down by noise would be one for ever.
+    /// What is its own, however little others leave: the limit, and the one that it is compared with, or
+    /// who cannot grow would turn down at each step.
     pub fn claim(&self) -> u32 {
-        self.limits.iter().copied().fold(self.limit, u32::max)
+        self.limit.max(self.former)
     }
 
     /// An interval is over: the new limit.
