@@ -189,11 +189,16 @@ fn a_graceful_restart_changes_pages_in_place() {
     });
 }
 
+/// What `NapRunReady auto` begins with.
+fn auto_start() -> u32 {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    processors.max(2)
+}
+
 /// Where accesses only wait for something, twice as many at once do twice as much.
 #[test]
 fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let start = processors.max(2);
+    let start = auto_start();
     let httpd = Httpd::builder()
         .nap()
         .info()
@@ -241,8 +246,7 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
 /// is looked at, and has come to nothing.
 #[test]
 fn a_page_with_progress_of_its_own_waits_for_no_turn() {
-    let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let start = processors.max(2);
+    let start = auto_start();
     let httpd = Httpd::builder()
         .nap()
         .holding()
@@ -252,9 +256,7 @@ fn a_page_with_progress_of_its_own_waits_for_no_turn() {
             NapRunReady auto
             NapWaitMax 5min
             NapWaitLimit {waiting}
-            <NapPage held ^/cgi-bin/hold>
-            NapRunReady auto
-            </NapPage>
+            NapPage held ^/cgi-bin/hold
             <NapPage elsewhere ^/counter>
             NapRunReady auto progress=own max={most}
             </NapPage>

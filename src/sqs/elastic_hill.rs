@@ -32,6 +32,8 @@
 //! - A trial that costs much, of twice as many or of one, ends as soon as it has surely failed: a queue
 //!   grows meanwhile, and whoever has waited as long as he bears is served in vain.
 //! - What is surely a collapse takes two steps at once.
+//! - Where nobody finishes at one of two limits that are compared, it goes to the other; only where that is
+//!   so at both, or while it rests, does 3.3 have it go up by one.
 //!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
@@ -775,6 +777,17 @@ mod tests {
         n.min(4.0) / (1.0 + 0.6 * (n - 4.0).max(0.0))
     }
 
+    /// So many have finished in so many seconds, and more of them wait.
+    fn seen(finished: f64, elapsed_s: f64) -> Sight {
+        Sight {
+            finished,
+            progress: finished,
+            own: finished,
+            elapsed_s,
+            saturated: true,
+        }
+    }
+
     /// So many windows of a second; the limit after them.
     fn climb(
         hill: &mut ElasticHill,
@@ -784,13 +797,7 @@ mod tests {
     ) -> u32 {
         for _ in 0..windows {
             let progress = 100.0 * per_s(f64::from(hill.limit(settings)));
-            let sight = Sight {
-                finished: progress,
-                progress,
-                own: progress,
-                elapsed_s: 1.0,
-                saturated: true,
-            };
+            let sight = seen(progress, 1.0);
             hill.see(&sight, settings);
         }
         hill.limit(settings)
@@ -869,13 +876,7 @@ mod tests {
         let look = |_| {
             let limit = hill.limit(&settings);
             let finished = per_s(f64::from(limit)) / 4.0;
-            let sight = Sight {
-                finished,
-                progress: finished,
-                own: finished,
-                elapsed_s: 0.25,
-                saturated: true,
-            };
+            let sight = seen(finished, 0.25);
             hill.see(&sight, &settings);
             limit
         };
@@ -1051,13 +1052,7 @@ mod tests {
         for look in 0..24 {
             // Twenty a second, after a second and a half.
             let finished = if look < 6 { 0.0 } else { 5.0 };
-            let sight = Sight {
-                finished,
-                progress: finished,
-                own: finished,
-                elapsed_s: 0.25,
-                saturated: true,
-            };
+            let sight = seen(finished, 0.25);
             hill.see(&sight, &two());
             assert_eq!((hill.phase(), hill.limit(&two())), (Phase::Start, 4));
         }
@@ -1082,13 +1077,7 @@ mod tests {
 
     /// What is seen where nobody finishes.
     fn nobody(settings: &Settings) -> Sight {
-        Sight {
-            finished: 0.0,
-            progress: 0.0,
-            own: 0.0,
-            elapsed_s: settings.t_max,
-            saturated: true,
-        }
+        seen(0.0, settings.t_max)
     }
 
     #[test]
@@ -1108,9 +1097,10 @@ mod tests {
                 // Ten times as long where nobody finishes.
                 let limit = hill.limit(&settings);
                 assert!(limit <= 24, "{start}: {limit}");
-                climb(&mut hill, &settings, if limit > 12 { 10 } else { 1 }, storm);
-                windows += if limit > 12 { 10 } else { 1 };
-                still += if limit > 12 { 10 } else { 0 };
+                let length = if limit > 12 { 10 } else { 1 };
+                climb(&mut hill, &settings, length, storm);
+                windows += length;
+                still += if limit > 12 { length } else { 0 };
             }
             assert!(still < 600, "{start}: {still} of 5000");
         }
