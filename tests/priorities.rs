@@ -2,7 +2,7 @@
 
 mod httpd;
 
-use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::Write;
 use std::time::Duration;
 
@@ -65,6 +65,52 @@ fn the_highest_priority_whose_expression_is_true_counts() {
 fn without_priorities_and_counted_in_work_they_run_as_they_came() {
     for lines in ["", "NapWaitLimit work"] {
         assert_eq!(order(site(lines), &COME), COME, "{lines}");
+    }
+}
+
+const HEAVY: &str = "#!/bin/sh
+sleep 3
+printf 'Content-Type: text/plain\\r\\n\\r\\nheavy\\n'
+";
+
+/// Behind one light access a light one waits, and a heavy one, which is many of them, has no place.
+#[test]
+fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
+    for (limit, heavy_waits) in [("work", false), ("auto", true)] {
+        let httpd = site(&format!("NapWaitLimit {limit}"))
+            .mpm(Mpm::Event)
+            .workers(1, 15)
+            .cgi("heavy", HEAVY)
+            .start();
+        // How fast those who wait together go, and what each kind takes: mostly little.
+        let held = httpd.hold("first", 1);
+        let light = |n| httpd.get_later(&format!("/cgi-bin/note?{n}"));
+        let crowd: Vec<_> = (0..10).map(light).collect();
+        httpd.until_waiting(10);
+        let heavy = httpd.get_later("/cgi-bin/heavy");
+        httpd.until_waiting(11);
+        held.release();
+        for one in crowd.into_iter().chain([heavy]) {
+            assert_eq!(one.join().expect("no panic").status, 200);
+        }
+        (0..60).for_each(|_| assert_eq!(httpd.get("/cgi-bin/note").status, 200));
+
+        let held = httpd.hold("second", 1);
+        let before = light(10);
+        httpd.until_waiting(1);
+        let heavy = httpd.get_later("/cgi-bin/heavy");
+        // Who is refused is told so now, while the room is held.
+        wait_until("the heavy one is in, or told", PATIENCE, || {
+            heavy.is_finished() || httpd.waiting() == 2
+        });
+        assert_eq!(!heavy.is_finished(), heavy_waits, "{limit}");
+        let behind = light(11);
+        httpd.until_waiting(2 + usize::from(heavy_waits));
+        held.release();
+        let [before, heavy, behind] =
+            [before, heavy, behind].map(|one| one.join().expect("no panic").status);
+        assert_eq!([before, behind], [200, 200], "{limit}");
+        assert_eq!(heavy, if heavy_waits { 200 } else { 503 }, "{limit}");
     }
 }
 
