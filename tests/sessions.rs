@@ -79,6 +79,14 @@ fn lobby(httpd: &Httpd, what: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {what} in {lobby}"))
 }
 
+/// What the session gate's chart of the last minutes has in all.
+fn starts_shown(httpd: &Httpd) -> u64 {
+    let info = httpd.get("/nap-info?json").json();
+    let seconds = &info["rooms"][0]["gates"][0]["recent"]["finished"];
+    let seconds = seconds.as_array().expect("a list");
+    seconds.iter().filter_map(Value::as_u64).sum()
+}
+
 fn get_later(httpd: &Httpd, path: &str, cookie: &str) -> std::thread::JoinHandle<u16> {
     let (url, cookie) = (format!("{}{path}", httpd.url()), cookie.to_owned());
     std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status)
@@ -108,6 +116,11 @@ fn a_member_waits_as_long_as_it_takes_and_a_stranger_gets_a_ticket() {
         assert_eq!(kept.status, 200, "{kept:?}");
         cookie(&kept, "naps~site=");
         assert_eq!(sessions(&httpd, "started"), 2);
+        wait_until(
+            "both starts are in the session gate's chart",
+            PATIENCE,
+            || starts_shown(&httpd) == 2,
+        );
         httpd.until_idle();
     });
 }

@@ -234,6 +234,11 @@ impl Recent {
         self.finished.count(answer.finished)
     }
 
+    /// Under the lock: a session was started, at a session gate.
+    pub fn note_start(&self, now: Micros) {
+        self.finished.count(now);
+    }
+
     /// So many run now. Needs no lock.
     #[cold]
     pub fn note_running(&self, now: Micros, running: u32) {

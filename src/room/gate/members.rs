@@ -26,7 +26,14 @@ impl GateView<'_> {
     /// A permit, or at a session gate the turn that is due.
     pub(super) fn claim(&mut self, owner: Owner) -> Option<u32> {
         match &mut self.starts {
-            Some(starts) => starts.take(self.now).then_some(TURN),
+            Some(starts) => {
+                starts.take(self.now).then_some(())?;
+                // Nobody runs here: a start is what there is to count.
+                if let Some(recent) = self.recent {
+                    recent.note_start(self.now);
+                }
+                Some(TURN)
+            }
             None => self.permits.claim_in_turn(owner),
         }
     }
