@@ -234,8 +234,8 @@ impl Recent {
         self.finished.count(answer.finished)
     }
 
-    /// Under the lock: a session was started, at a session gate.
-    pub fn note_start(&self, now: Micros) {
+    /// Under the lock: a turn was taken at a session gate, where nobody runs and so none finishes.
+    pub fn note_turn(&self, now: Micros) {
         self.finished.count(now);
     }
 

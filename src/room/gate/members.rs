@@ -27,10 +27,11 @@ impl GateView<'_> {
     pub(super) fn claim(&mut self, owner: Owner) -> Option<u32> {
         match &mut self.starts {
             Some(starts) => {
-                starts.take(self.now).then_some(())?;
-                // Nobody runs here: a start is what there is to count.
+                if !starts.take(self.now) {
+                    return None;
+                }
                 if let Some(recent) = self.recent {
-                    recent.note_start(self.now);
+                    recent.note_turn(self.now);
                 }
                 Some(TURN)
             }
