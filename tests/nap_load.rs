@@ -1,7 +1,10 @@
-//! nap-load, the real binary, against a server that says what the script wants.
+//! nap-load, the real binary, against a server that says what the script wants; and against a real one
+//! where it is to behave as the page that this serves.
 //!
 //! The server answers one request after the other from a closure and lives as long as the test.
 //! After a refusal it closes the connection, as httpd does.
+
+mod httpd;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -10,6 +13,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use httpd::Httpd;
 use serde_json::Value;
 
 /// A request as the server saw it.
@@ -46,6 +50,10 @@ enum Say {
     PageAndLeave,
     /// 503 with reason, token and window.
     Ticket(&'static str, String, [f64; 3]),
+    /// The same with an HTML page that asks after so many milliseconds and returns after so many.
+    TicketPage(String, [f64; 3], [u64; 2]),
+    /// 200 with this JSON.
+    Told(&'static str),
     /// 503 with this JSON.
     Json(String),
     /// 503 and nothing else.
@@ -95,6 +103,23 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
                      Set-Cookie: nap-board={token}; Max-Age=360; HttpOnly; SameSite=Lax"
                 );
                 (head, "<p>busy</p>".to_owned(), false)
+            }
+            Say::TicketPage(token, [from, prime, until], [ask, back]) => {
+                let head = format!(
+                    "503 Service Unavailable\r\nConnection: close\r\nRetry-After: 60\r\n\
+                     Content-Type: text/html; charset=utf-8\r\n\
+                     Nap-Reason: full\r\nNap-Ticket: {token}\r\n\
+                     Nap-Ticket-Window: from={from:.3}, prime={prime:.3}, until={until:.3}\r\n\
+                     Set-Cookie: nap-board={token}; Max-Age=360; HttpOnly; SameSite=Lax"
+                );
+                let page = format!(
+                    r#"<main id="nap" data-return-ms="{back}" data-ask-ms="{ask}" data-ask="/stands">"#
+                );
+                (head, page, false)
+            }
+            Say::Told(json) => {
+                let head = "200 OK\r\nContent-Type: application/json";
+                (head.to_owned(), json.to_owned(), true)
             }
             Say::Json(json) => {
                 let head = "503 Service Unavailable\r\nConnection: close\r\n\
@@ -401,6 +426,91 @@ fn a_no_show_goes_on_without_its_cookie() {
             ("promises.presented", 0),
         ],
     );
+}
+
+#[test]
+fn a_page_asks_as_it_is_told_and_comes_when_it_is_called() {
+    let says = [
+        r#"{"state":"wait","call":false,"from":59,"prime":69,"until":300,"ask":0.05}"#,
+        r#"{"state":"now","call":true,"from":58.9,"prime":68.9,"until":299.9}"#,
+    ];
+    let mut says = says.into_iter();
+    let url = serve(move |ask| match (ask.line.as_str(), ask.ticket_cookie()) {
+        ("POST /board", None) => Say::TicketPage("A".to_owned(), [60.0, 70.0, 300.0], [50, 60_000]),
+        ("GET /stands", Some("A")) if ask.body.is_empty() => Say::Told(says.next().expect("two")),
+        ("POST /board", Some("A")) => Say::Page { redeemed: true },
+        _ => Say::Status(400),
+    });
+    let report = report(&[&url, "-c", "1", "-n", "1", "--asks", "1"]);
+    check(
+        &report,
+        &[
+            ("posts.served", 1),
+            ("tries.total", 2),
+            ("polls.total", 2),
+            ("polls.called", 1),
+            ("polls.unanswered", 0),
+            ("behaviours.0.polls", 2),
+            // Who is called comes in time.
+            ("promises.presented", 1),
+            ("promises.kept", 1),
+            ("early.presented", 0),
+        ],
+    );
+    assert_eq!(report["behaviours"][0]["behaviour"], "asking");
+    assert_eq!(
+        report["requests_per_visitor"],
+        serde_json::json!({"tries": 2.0, "with_polls": 4.0})
+    );
+}
+
+#[test]
+fn a_page_that_nobody_answers_comes_at_its_time() {
+    let url = serve(|ask| match (ask.line.as_str(), ask.ticket_cookie()) {
+        ("POST /board", None) => Say::TicketPage("A".to_owned(), SOON, [20, 100]),
+        ("POST /board", Some("A")) => Say::Page { redeemed: true },
+        _ => Say::Status(404),
+    });
+    let report = report(&[&url, "-c", "1", "-n", "1", "--asks", "1"]);
+    check(
+        &report,
+        &[
+            ("posts.served", 1),
+            ("tries.total", 2),
+            ("polls.total", 1),
+            ("promises.kept", 1),
+        ],
+    );
+}
+
+#[test]
+fn pages_of_a_real_server_bring_their_visitors_back() {
+    let httpd = Httpd::builder()
+        .workers(2, 16)
+        .config("SetEnv BOARD_SLEEP_MS 50\nSetEnv BOARD_CPU_MS 1\nKeepAlive Off")
+        .nap()
+        .config("<NapRoom board>\nNapRunReady 2\nNapWaitMax 1s\n</NapRoom>")
+        .config("<Location /board>\nNapUse board\n</Location>")
+        .start();
+    let url = format!("{}/board", httpd.url());
+    let report = report(&[
+        &url, "-c", "80", "-n", "1", "--get", "--asks", "1", "--bound", "1s",
+    ]);
+    check(
+        &report,
+        &[
+            ("posts.served", 80),
+            ("posts.abandoned", 0),
+            ("promises.broken", 0),
+            ("polls.unanswered", 0),
+        ],
+    );
+    let number = |path: &str| report.pointer(path).and_then(Value::as_f64).expect(path);
+    let told = number("/time_told/count");
+    assert!(told > 0.0, "{report:#}");
+    // Who comes back at his ticket's time has asked before.
+    assert!(number("/polls/total") >= told, "{report:#}");
+    assert_eq!(report["errors"], serde_json::json!({}));
 }
 
 #[test]

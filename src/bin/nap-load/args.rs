@@ -50,6 +50,11 @@ pub struct Args {
     /// Obey Retry-After alone, not the ticket's time
     #[arg(long, help_heading = "Visitors")]
     pub retry_after: bool,
+    /// This share has a page that asks: it does what the ticket page's script does, asks where it
+    /// stands when it is told to, comes when it is called and at its ticket's time
+    #[arg(long, value_name = "SHARE", value_parser = share_alone, help_heading = "Visitors",
+          conflicts_with = "accept")]
+    pub asks: Option<Manner>,
     /// This share (all without SHARE@) retries after TIME, whatever its ticket says
     #[arg(long, value_name = "[SHARE@]TIME", value_parser = impatience, help_heading = "Visitors")]
     pub impatient: Option<Manner>,
@@ -241,12 +246,16 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+fn share_alone(text: &str) -> Result<Manner, String> {
+    Ok(Manner {
+        share: share(text)?,
+        time: None,
+    })
+}
+
 fn share_and_time(text: &str) -> Result<Manner, String> {
     match text.split_once('@') {
-        None => Ok(Manner {
-            share: share(text)?,
-            time: None,
-        }),
+        None => share_alone(text),
         Some(_) => share_at_time(text),
     }
 }

@@ -5,15 +5,19 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::header::{COOKIE, HeaderValue};
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, COOKIE, HeaderValue};
 use hyper::{Request, Uri};
 use mod_nap::micros::Micros;
+use serde_json::Value;
 
 use crate::args::Present;
 use crate::clock::{Clock, span};
 use crate::jar::Jar;
+use crate::page::{self, Page, Step};
 use crate::plan::{Behaviour, Move, Plan};
 use crate::tally::{Outcome, Served, Tally, Try};
 use crate::ticket::{Answer, Group, NAP_TICKET, Reason, Ticket, cookies, understand};
@@ -69,6 +73,8 @@ enum After {
     Served,
     Refused {
         retry_after: Option<Micros>,
+        /// His page, where it asks.
+        page: Option<Page>,
     },
     /// An error worth another try.
     Error,
@@ -110,7 +116,7 @@ impl Visitor {
             tally.open_posts += 1;
         }
         let began = world.clock.now();
-        let (mut number, mut deferrals, mut was_late) = (0, 0, false);
+        let (mut number, mut course, mut was_late) = (0, Course::default(), false);
         loop {
             number += 1;
             let sent = world.clock.now();
@@ -129,7 +135,7 @@ impl Visitor {
                 group,
                 began,
             };
-            let after = self.enter(&a, result, &mut deferrals);
+            let after = self.enter(&a, result, &mut course);
             let tally = &world.tally;
             let at = match after {
                 After::Served => {
@@ -145,7 +151,7 @@ impl Visitor {
                     break;
                 }
                 After::Error => world.plan.manners.after_error(self.behaviour, (sent, now)),
-                After::Refused { retry_after } => {
+                After::Refused { retry_after, page } => {
                     // Who has been late once comes on time with the ticket he was re-booked to.
                     let manner = match self.behaviour {
                         Behaviour::Late if was_late => Behaviour::Obedient,
@@ -153,7 +159,12 @@ impl Visitor {
                     };
                     let (manners, ticket) = (&world.plan.manners, self.ticket.as_ref());
                     let times = (sent, now);
-                    match manners.after_refusal(manner, ticket, retry_after, times, &mut self.rng) {
+                    let rng = &mut self.rng;
+                    let next = match page {
+                        Some(page) => self.wait_as(page).await,
+                        None => manners.after_refusal(manner, ticket, retry_after, times, rng),
+                    };
+                    match next {
                         Move::Retry(at) => at,
                         Move::GiveUp(at) => {
                             tally.borrow_mut().posts.abandoned += 1;
@@ -173,7 +184,6 @@ impl Visitor {
     async fn attempt(&mut self) -> Option<Result<Reply, Fault>> {
         let world = self.world.clone();
         let plan = &world.plan;
-        let before = (self.wire.opened, self.wire.resent, self.wire.resent_late);
         let cookie = self
             .cookie_line()
             .and_then(|line| HeaderValue::from_str(&line).ok());
@@ -202,16 +212,90 @@ impl Visitor {
             .patience(self.behaviour)
             .filter(|p| *p < plan.timeout);
         let limit = span(patience.unwrap_or(plan.timeout));
-        let result = tokio::time::timeout(limit, self.wire.exchange(&plan.route, request)).await;
+        match self.exchange(limit, request).await {
+            Some(result) => Some(result),
+            None if patience.is_some() => None,
+            None => Some(Err(Fault::Timeout)),
+        }
+    }
+
+    /// Send a request and count what that took; `None` when there was no answer in time.
+    async fn exchange(
+        &mut self,
+        limit: Duration,
+        request: impl Fn() -> Request<Full<Bytes>>,
+    ) -> Option<Result<Reply, Fault>> {
+        let world = self.world.clone();
+        let before = (self.wire.opened, self.wire.resent, self.wire.resent_late);
+        let exchange = self.wire.exchange(&world.plan.route, request);
+        let result = tokio::time::timeout(limit, exchange).await;
         let mut tally = world.tally.borrow_mut();
         tally.opened += self.wire.opened - before.0;
         tally.resent += self.wire.resent - before.1;
         tally.resent_late += self.wire.resent_late - before.2;
-        match result {
-            Ok(result) => Some(result),
-            Err(_) if patience.is_some() => None,
-            Err(_) => Some(Err(Fault::Timeout)),
+        result.ok()
+    }
+
+    /// As his page does: asks where he stands until he is to come.
+    async fn wait_as(&mut self, mut page: Page) -> Move {
+        let world = self.world.clone();
+        let mut step = page.step(world.clock.now());
+        loop {
+            let now = world.clock.now();
+            step = match step {
+                Step::Come => return Move::Retry(now),
+                Step::Stay => return Move::GiveUp(now),
+                Step::Pause(until) => {
+                    world.pause_until(until).await;
+                    page.step(world.clock.now())
+                }
+                Step::Ask => {
+                    let says = self.poll(&page).await;
+                    let now = world.clock.now();
+                    let ticket = self.ticket.as_mut();
+                    let called = says
+                        .as_ref()
+                        .zip(ticket)
+                        .is_some_and(|(says, ticket)| ticket.hear(says, now));
+                    let answered = says.is_some();
+                    let mut tally = world.tally.borrow_mut();
+                    tally.polled(self.number, answered, called);
+                    page.hear(says.as_ref(), now)
+                }
+            };
         }
+    }
+
+    /// Asks where he stands; `None` without an answer, nothing in it when it was an error.
+    async fn poll(&mut self, page: &Page) -> Option<Value> {
+        let world = self.world.clone();
+        let plan = &world.plan;
+        let cookie = self
+            .cookie_line()
+            .and_then(|line| HeaderValue::from_str(&line).ok());
+        let by_header = page.by_header || plan.present != Present::Cookie;
+        let shown = self.ticket.as_ref().filter(|_| by_header);
+        let shown = shown.and_then(|ticket| HeaderValue::from_str(&ticket.token).ok());
+        let uri = plan.target.beside(page.path(), plan.route.h2c)?;
+        let request = || {
+            let mut request = Request::new(Full::default());
+            *request.uri_mut() = uri.clone();
+            let headers = request.headers_mut();
+            headers.clone_from(&plan.headers);
+            headers.remove(CONTENT_TYPE);
+            headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+            if let Some(cookie) = &cookie {
+                headers.insert(COOKIE, cookie.clone());
+            }
+            if let Some(shown) = &shown {
+                headers.insert(NAP_TICKET, shown.clone());
+            }
+            request
+        };
+        let limit = span(page::PATIENCE.min(plan.timeout));
+        let reply = self.exchange(limit, request).await?.ok()?;
+        let json = reply.json.filter(|_| reply.status == 200);
+        Some(serde_json::from_slice(&json.unwrap_or_default()).unwrap_or_default())
     }
 
     /// Write the try into the book and take what the answer brought.
@@ -219,7 +303,7 @@ impl Visitor {
         &mut self,
         a: &Place,
         result: Option<Result<Reply, Fault>>,
-        deferrals: &mut u32,
+        course: &mut Course,
     ) -> After {
         let world = self.world.clone();
         let presented = self.ticket.clone();
@@ -246,15 +330,23 @@ impl Visitor {
                     Answer::Failed => (After::Error, Outcome::Failed { status }),
                     Answer::Refused(refusal) => {
                         if refusal.reason == Reason::Deferred {
-                            *deferrals += 1;
-                            let twice = u64::from(*deferrals == 2);
+                            course.deferrals += 1;
+                            let twice = u64::from(course.deferrals == 2);
                             world.tally.borrow_mut().promises.deferred_twice += twice;
                         }
                         let retry_after = refusal.retry_after;
                         let (reason, torn) = (refusal.reason, refusal.torn);
-                        let (told, is_new) =
-                            refusal.hand_over(&mut self.ticket, world.clock.point(reply.heard));
+                        let heard = world.clock.point(reply.heard);
+                        let (told, is_new) = refusal.hand_over(&mut self.ticket, heard);
                         let ticket = if told { self.ticket.as_ref() } else { None };
+                        if a.number == 1 {
+                            course.told = ticket.map(|ticket| ticket.window.from);
+                        }
+                        let html = reply.html.filter(|_| self.behaviour == Behaviour::Asks);
+                        let page = html.and_then(|html| {
+                            let page = Page::read(&String::from_utf8_lossy(&html), heard);
+                            page.filter(|_| self.ticket.is_some())
+                        });
                         let outcome = Outcome::Refused {
                             status,
                             reason,
@@ -262,7 +354,7 @@ impl Visitor {
                             is_new,
                             torn,
                         };
-                        (After::Refused { retry_after }, outcome)
+                        (After::Refused { retry_after, page }, outcome)
                     }
                 }
             }
@@ -286,6 +378,7 @@ impl Visitor {
                 total: a.now - a.began,
                 tries: a.number,
                 group: a.group,
+                told: course.told,
             });
         }
         after
@@ -316,6 +409,14 @@ impl Visitor {
             _ => target.clone(),
         }
     }
+}
+
+/// What has happened to a post so far.
+#[derive(Default)]
+struct Course {
+    deferrals: u32,
+    /// Begin of the ticket that its first refusal brought.
+    told: Option<Micros>,
 }
 
 /// Where in its post a try stands, and when it was made.

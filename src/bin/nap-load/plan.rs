@@ -24,16 +24,19 @@ pub enum Behaviour {
     NoShow,
     Late,
     Abort,
+    /// His page asks.
+    Asks,
 }
 
 impl Behaviour {
-    pub const ALL: [Behaviour; 6] = [
+    pub const ALL: [Behaviour; 7] = [
         Behaviour::Obedient,
         Behaviour::Impatient,
         Behaviour::Hammer,
         Behaviour::NoShow,
         Behaviour::Late,
         Behaviour::Abort,
+        Behaviour::Asks,
     ];
 
     pub fn name(self) -> &'static str {
@@ -44,7 +47,13 @@ impl Behaviour {
             "no-show",
             "late",
             "aborting",
+            "asking",
         ][self as usize]
+    }
+
+    /// Does he do as he is told?
+    pub fn obeys(self) -> bool {
+        matches!(self, Behaviour::Obedient | Behaviour::Asks)
     }
 }
 
@@ -61,7 +70,7 @@ pub enum Move {
 #[derive(Clone, Debug)]
 pub struct Manners {
     /// Of each behaviour but the obedient, in the order of [`Behaviour::ALL`].
-    others: [Option<Manner>; 5],
+    others: [Option<Manner>; 6],
     obey_retry_after: bool,
     retry: Micros,
 }
@@ -75,7 +84,7 @@ impl Manners {
     /// All are obedient.
     pub fn obedient(retry: Micros) -> Self {
         Manners {
-            others: [None; 5],
+            others: [None; 6],
             obey_retry_after: false,
             retry,
         }
@@ -254,6 +263,14 @@ impl Target {
         }
     }
 
+    /// Another path of the same site.
+    pub fn beside(&self, path: &str, h2c: bool) -> Option<Uri> {
+        let path = path.parse().ok()?;
+        let mut parts = self.uri(h2c).clone().into_parts();
+        parts.path_and_query = Some(path);
+        Uri::from_parts(parts).ok()
+    }
+
     fn can_spread(&self) -> bool {
         self.address.is_ipv4() && self.address.ip().is_loopback()
     }
@@ -294,6 +311,7 @@ impl Plan {
             args.no_show,
             args.late,
             args.abort,
+            args.asks,
         ];
         let sum: f64 = others.iter().flatten().map(|manner| manner.share).sum();
         if sum > 1.0 + 1e-9 {
@@ -531,6 +549,8 @@ mod tests {
             ),
             ("--late 1@2s", Behaviour::Late, Move::Retry(ms(110_000))),
             ("--abort 1@2s", Behaviour::Abort, Move::Retry(ms(103_000))),
+            // One whose page does not ask.
+            ("--asks 1", Behaviour::Asks, Move::Retry(ms(103_000))),
         ];
         for (line, behaviour, want) in cases {
             let told = Some(Micros::from_secs(4));
@@ -609,6 +629,18 @@ mod tests {
             let error = Plan::check(args, 1).err().expect(url);
             assert!(error.contains(want), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn another_path_is_on_the_same_site() {
+        let target = plan("").expect("plan").target;
+        let beside = |path, h2c| target.beside(path, h2c).map(|uri| uri.to_string());
+        assert_eq!(beside("/a?b", false).as_deref(), Some("/a?b"));
+        assert_eq!(
+            beside("/a", true).as_deref(),
+            Some("http://127.0.0.1:8080/a")
+        );
+        assert_eq!(beside("a b", false), None);
     }
 
     #[test]

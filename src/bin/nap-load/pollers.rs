@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::args::{positive_time, time};
 use crate::clock::{Clock, span};
 use crate::output::{self, Findings};
+use crate::page::attribute;
 use crate::plan::Target;
 use crate::wire::connect;
 
@@ -169,8 +170,7 @@ impl Reply {
 
     /// When the page of a ticket asks first.
     fn first_ask(&self) -> Option<Micros> {
-        let (_, rest) = self.body.split_once("data-ask-ms=\"")?;
-        let (ms, _) = rest.split_once('"')?;
+        let ms = attribute(&self.body, "data-ask-ms")?;
         seconds(ms.parse::<f64>().ok()? / 1000.0)
     }
 }

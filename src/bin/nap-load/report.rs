@@ -10,11 +10,12 @@ use std::fmt::Write;
 use mod_nap::micros::Micros;
 use serde::Serialize;
 
+use crate::order::{Order, TimeTold};
 use crate::output::Findings;
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::slow::SlowBook;
 use crate::stats::{Summary, jain};
-use crate::tally::{Posts, Presentations, Promises, Served, Tally, Tickets};
+use crate::tally::{Polls, Posts, Presentations, Promises, Served, Tally, Tickets};
 use crate::ticket::Group;
 
 /// The whole report; field names are the JSON's. Times are seconds.
@@ -32,12 +33,18 @@ pub struct Report {
     pub elapsed_s: f64,
     pub posts: Posts,
     pub throughput: Throughput,
+    /// From the first arrival until the last post was served.
+    pub last_served_s: f64,
+    /// Over that span.
+    pub served_per_s: f64,
     pub response: Summary,
     pub total: Summary,
     pub wait_told: Summary,
     pub wait_observed: Summary,
     pub tickets: Tickets,
     pub tries: Tries,
+    pub polls: Polls,
+    pub requests_per_visitor: Requests,
     pub served_by_group: BTreeMap<&'static str, u64>,
     pub refusals: Refusals,
     pub promises: Promises,
@@ -47,6 +54,9 @@ pub struct Report {
     pub late: Presentations,
     pub expired: Presentations,
     pub fairness: Fairness,
+    /// Of those who do as they are told.
+    pub order: Order,
+    pub time_told: TimeTold,
     pub behaviours: Vec<BehaviourReport>,
     pub errors: BTreeMap<String, u64>,
     pub connections: Connections,
@@ -72,6 +82,13 @@ pub struct Tries {
     pub max: u32,
     /// Served posts by their tries: 1, 2, 3, 4, and more.
     pub distribution: [u64; 5],
+}
+
+/// Means over all who arrived.
+#[derive(Serialize)]
+pub struct Requests {
+    pub tries: f64,
+    pub with_polls: f64,
 }
 
 #[derive(Serialize)]
@@ -101,6 +118,7 @@ pub struct BehaviourReport {
     pub served: usize,
     pub served_per_s: f64,
     pub tries: u64,
+    pub polls: u64,
     pub tries_per_post: f64,
     pub response: Summary,
     pub total: Summary,
@@ -204,6 +222,15 @@ impl Report {
             })
             .collect();
         let presented = tally.promises.presented;
+        let arrivals = tally.clients.len() as f64;
+        let first = tally.clients.iter().map(|client| client.began).min();
+        let last = served.iter().map(|post| post.done).max();
+        let last_served = first.zip(last).map(|(first, last)| last - first);
+        let last_served_s = last_served.unwrap_or_default().as_secs_f64();
+        let obeying = served.iter().filter(|post| {
+            let client = tally.clients.get(post.client as usize);
+            client.is_some_and(|client| client.behaviour.obeys())
+        });
         Report {
             label: plan.label.clone(),
             url: plan.url.clone(),
@@ -221,6 +248,14 @@ impl Report {
             ended,
             elapsed_s: elapsed.as_secs_f64(),
             throughput: throughput(served),
+            last_served_s,
+            served_per_s: ratio(served.len() as f64, last_served_s),
+            order: Order::of(obeying.map(|post| (post.began(), post.done))),
+            time_told: TimeTold::of(served),
+            requests_per_visitor: Requests {
+                tries: ratio(tally.tries as f64, arrivals),
+                with_polls: ratio((tally.tries + tally.polls.total) as f64, arrivals),
+            },
             response: responses(served.iter()),
             total: totals(served.iter()),
             tries: Tries {
@@ -255,6 +290,7 @@ impl Report {
                 ..tally.posts
             },
             tickets: tally.tickets,
+            polls: tally.polls,
             promises: tally.promises,
             errors: tally.errors,
         }
@@ -303,6 +339,29 @@ impl Report {
             "tries per post       {:>10.3} mean, {} max; {} tries",
             self.tries.per_post, self.tries.max, self.tries.total
         )?;
+        writeln!(
+            out,
+            "last served after    {:>10.1} s from the first arrival: {:.2} served/s",
+            self.last_served_s, self.served_per_s
+        )?;
+        let requests = &self.requests_per_visitor;
+        write!(out, "requests a visitor   {:>10.3}", requests.tries)?;
+        match &self.polls {
+            Polls { total: 0, .. } => writeln!(out)?,
+            polls => writeln!(
+                out,
+                ", {:.3} with {} polls; {} called before their time, {} polls unanswered",
+                requests.with_polls, polls.total, polls.called, polls.unanswered
+            )?,
+        }
+        if let Some(share) = self.order.wrong_share {
+            writeln!(
+                out,
+                "served out of order  {:>9.3}% of {} pairs that came more than 2 s apart",
+                100.0 * share,
+                self.order.pairs
+            )?;
+        }
 
         writeln!(
             out,
@@ -317,6 +376,16 @@ impl Report {
                 "told", "observed"
             )?;
             rows(out, &[&self.wait_told, &self.wait_observed], 18)?;
+        }
+        let told = &self.time_told;
+        if let (Some(late), Some(error)) = (told.median_s, told.median_error_s) {
+            writeln!(
+                out,
+                "  told at once  {error:>15.3} off the time of his turn in the median ({:.1} % of the \
+                 wait; {late:+.3}), {} visits",
+                100.0 * told.median_error_share.unwrap_or(0.0),
+                told.count
+            )?;
         }
 
         self.write_tickets(out)?;
@@ -510,7 +579,8 @@ fn of_behaviour(tally: &Tally, behaviour: Behaviour) -> Option<BehaviourReport> 
         clients: number,
         served: total.count,
         served_per_s: ratio(total.count as f64, last.as_secs_f64()),
-        tries: clients.map(|client| client.tries).sum(),
+        tries: clients.clone().map(|client| client.tries).sum(),
+        polls: clients.map(|client| client.polls).sum(),
         tries_per_post: tries_per_post(served()),
         response: responses(served()),
         fairness: fairness(tally, is),
@@ -597,6 +667,7 @@ mod tests {
             total: Micros::from_secs(total),
             tries: 1,
             group: Group::Newcomer,
+            told: None,
         }
     }
 

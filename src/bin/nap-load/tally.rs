@@ -63,6 +63,15 @@ pub struct Served {
     pub total: Micros,
     pub tries: u32,
     pub group: Group,
+    /// Begin of the ticket that came with the post's first refusal, a point of the run.
+    pub told: Option<Micros>,
+}
+
+impl Served {
+    /// When the post's first try began.
+    pub fn began(&self) -> Micros {
+        self.done - self.total
+    }
 }
 
 /// One visitor.
@@ -72,6 +81,16 @@ pub struct Client {
     /// When he was through with all his posts.
     pub finished: Option<Micros>,
     pub tries: u64,
+    pub polls: u64,
+}
+
+/// Questions of ticket pages where they stand.
+#[derive(Default, Serialize)]
+pub struct Polls {
+    pub total: u64,
+    /// Those that were told to come before their tickets' time.
+    pub called: u64,
+    pub unanswered: u64,
 }
 
 /// What became of posts.
@@ -79,7 +98,7 @@ pub struct Client {
 pub struct Posts {
     pub started: u64,
     pub served: u64,
-    /// Given up by a no-show.
+    /// Given up by a no-show, or by a page whose ticket turned out to be no good.
     pub abandoned: u64,
     /// Hung up on by an aborting visitor.
     pub aborted: u64,
@@ -149,6 +168,7 @@ pub struct Tally {
     pub served: Vec<Served>,
     pub posts: Posts,
     pub tries: u64,
+    pub polls: Polls,
     pub promises: Promises,
     /// By [`Group`]; only those that have a ticket and are not prime.
     pub presentations: [Presentations; 5],
@@ -187,6 +207,7 @@ impl Tally {
             served: Vec::new(),
             posts: Posts::default(),
             tries: 0,
+            polls: Polls::default(),
             promises: Promises::default(),
             presentations: Default::default(),
             tickets: Tickets::default(),
@@ -213,6 +234,7 @@ impl Tally {
             began: now,
             finished: None,
             tries: 0,
+            polls: 0,
         });
         self.clients.len() as u32 - 1
     }
@@ -235,6 +257,16 @@ impl Tally {
     /// A ticket was presented at or after its begin for the first time.
     pub fn waited(&mut self, ticket: &Ticket, now: Micros) {
         self.waited.push((now - ticket.issued).as_secs_f64());
+    }
+
+    /// A page has asked where it stands.
+    pub fn polled(&mut self, client: u32, answered: bool, called: bool) {
+        self.polls.total += 1;
+        self.polls.called += u64::from(called);
+        self.polls.unanswered += u64::from(!answered);
+        if let Some(client) = self.clients.get_mut(client as usize) {
+            client.polls += 1;
+        }
     }
 
     /// Enter a try.

@@ -7,6 +7,7 @@
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, RETRY_AFTER, SET_COOKIE};
 use mod_nap::micros::Micros;
+use serde_json::Value;
 
 use crate::jar::SetCookie;
 
@@ -52,6 +53,17 @@ impl Window {
         }
     }
 
+    /// The window in an answer's JSON: remaining seconds.
+    fn of(says: &Value) -> Option<Self> {
+        let span = |key: &str| says[key].as_f64().map(Micros::from_secs_f64);
+        Window {
+            from: span("from")?,
+            prime: span("prime")?,
+            until: span("until")?,
+        }
+        .ordered()
+    }
+
     fn ordered(self) -> Option<Self> {
         (self.from <= self.prime && self.prime <= self.until).then_some(self)
     }
@@ -85,6 +97,23 @@ impl Ticket {
             issued: now,
             window: offer.window.at(now),
             presented: false,
+        }
+    }
+
+    /// `nap-status` has said at `now` where it stands. Who is called before his time may come from
+    /// now on; is it a call?
+    pub fn hear(&mut self, says: &Value, now: Micros) -> bool {
+        match says["state"].as_str() {
+            Some("wait") => {
+                let told = Window::of(says).map(|window| window.at(now));
+                self.window = told.unwrap_or(self.window);
+                false
+            }
+            Some("now") if now < self.window.from => {
+                self.window.from = now;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -270,7 +299,7 @@ pub fn cookies(headers: &HeaderMap) -> impl Iterator<Item = SetCookie<'_>> {
 
 fn understand_refusal(headers: &HeaderMap, json: Option<&[u8]>) -> Refusal {
     let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let json: serde_json::Value = json
+    let json: Value = json
         .and_then(|body| serde_json::from_slice(body).ok())
         .unwrap_or_default();
     let said = &json["ticket"];
@@ -288,17 +317,9 @@ fn understand_refusal(headers: &HeaderMap, json: Option<&[u8]>) -> Refusal {
     let torn = [by_json, by_cookie]
         .iter()
         .any(|other| other.is_some() && *other != token);
-    let span = |key: &str| said[key].as_f64().map(Micros::from_secs_f64);
     let window = text(&NAP_TICKET_WINDOW)
         .and_then(Window::parse)
-        .or_else(|| {
-            Window {
-                from: span("from")?,
-                prime: span("prime")?,
-                until: span("until")?,
-            }
-            .ordered()
-        });
+        .or_else(|| Window::of(said));
     let offer = token.zip(window).map(|(token, window)| Offer {
         token: token.to_owned(),
         id: said["id"].as_str().map(str::to_owned),
@@ -469,15 +490,32 @@ mod tests {
         assert_eq!(Reason::parse("new-thing"), Reason::Other);
     }
 
-    #[test]
-    fn a_ticket_knows_its_group_by_the_clock() {
+    fn ticket() -> Ticket {
         let offer = Offer {
             token: "t".into(),
             id: None,
             cookie: None,
             window: window(3000, 8000, 303_000),
         };
-        let ticket = Ticket::new(offer, Micros::from_secs(100));
+        Ticket::new(offer, Micros::from_secs(100))
+    }
+
+    #[test]
+    fn a_call_opens_the_window_and_an_answer_may_move_it() {
+        let (mut ticket, now) = (ticket(), Micros::from_secs(101));
+        let says = |text: &str| serde_json::from_str(text).expect("JSON");
+        let wait = says(r#"{"state":"wait","from":1,"prime":6,"until":301,"ask":1}"#);
+        assert!(!ticket.hear(&wait, now));
+        assert_eq!(ticket.window, window(102_000, 107_000, 402_000));
+        assert!(!ticket.hear(&says(r#"{"state":"used"}"#), now));
+        assert!(ticket.hear(&says(r#"{"state":"now","from":1}"#), now));
+        assert_eq!(ticket.window, window(101_000, 107_000, 402_000));
+        assert!(!ticket.hear(&says(r#"{"state":"now","from":0}"#), now));
+    }
+
+    #[test]
+    fn a_ticket_knows_its_group_by_the_clock() {
+        let ticket = ticket();
         for (at, want) in [
             (102_999, Group::Early),
             (103_000, Group::Prime),

@@ -19,6 +19,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::plan::Route;
+use crate::ticket::is_refusal;
 
 /// What came back.
 pub struct Reply {
@@ -28,6 +29,8 @@ pub struct Reply {
     pub heard: Instant,
     /// The body, where it is JSON.
     pub json: Option<Vec<u8>>,
+    /// The body of a refusal, where it is HTML: the ticket page.
+    pub html: Option<Vec<u8>>,
 }
 
 /// Why nothing came back.
@@ -75,7 +78,7 @@ pub struct Wire {
 /// Until then after sending, a close may simply have crossed the request on its way.
 const CROSSED: Duration = Duration::from_millis(50);
 /// More of a refusal than this is not read into memory.
-const JSON_LIMIT: usize = 64 << 10;
+const BODY_LIMIT: usize = 64 << 10;
 
 impl Wire {
     /// Not connected yet; connections will come from `source`.
@@ -217,20 +220,29 @@ async fn read(response: Response<Incoming>) -> hyper::Result<Reply> {
         .headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
-    let says_json = kind.is_some_and(|kind| kind.contains("json"));
-    let mut json = says_json.then(Vec::new);
+    let is = |what| kind.is_some_and(|kind| kind.contains(what));
+    let (is_json, is_page) = (
+        is("json"),
+        is("text/html") && is_refusal(status, &head.headers),
+    );
+    let mut text = (is_json || is_page).then(Vec::new);
     while let Some(frame) = body.frame().await {
-        if let (Some(json), Ok(data)) = (&mut json, frame?.into_data())
-            && json.len() + data.len() <= JSON_LIMIT
+        if let (Some(text), Ok(data)) = (&mut text, frame?.into_data())
+            && text.len() + data.len() <= BODY_LIMIT
         {
-            json.extend_from_slice(&data);
+            text.extend_from_slice(&data);
         }
     }
+    let (json, html) = match is_json {
+        true => (text, None),
+        false => (None, text),
+    };
     Ok(Reply {
         status,
         headers: head.headers,
         heard,
         json,
+        html,
     })
 }
 
