@@ -77,8 +77,13 @@ pub fn plenty(mpm: Mpm, work: &str) -> Builder {
 
 /// The same with a room around the board and the counter.
 pub fn with_nap(mpm: Mpm, work: &str, bound: &str) -> Builder {
+    with_room(plenty(mpm, work), bound)
+}
+
+/// A server with a room around the board and the counter.
+pub fn with_room(server: Builder, bound: &str) -> Builder {
     let room = format!("<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {bound}\n</NapRoom>");
-    plenty(mpm, work)
+    server
         .nap()
         .config(&room)
         .config("<LocationMatch ^/(board|counter)>\nNapUse board\n</LocationMatch>")
