@@ -1,22 +1,16 @@
 //! Crowds that want one page each: all at once, or more than can be served for a while and then none.
 //!
-//! They do as they are told in three ways: by the ticket, by Retry-After alone, by a page that asks. On
-//! httpds as distributions ship them and on roomy ones, each crowd cold (a fresh server) and warm (once
-//! more on the same one). In the same run: bare httpd, `MaxRequestWorkers 10` and HAProxy. Prints one
-//! Markdown table a server, crowd and source, each figure the median of the rounds, and what was
-//! promised of mod_nap; exits 1 where something does not hold. nap-load's reports stay in target/bench.
-//! Options, here as they are by themselves:
+//! They do as told in three ways: by the ticket, by Retry-After alone, by a page that asks; on a fresh server
+//! (cold) and once more on the same one (warm). One Markdown table a server, crowd and source, each figure
+//! the median of the rounds, and what was promised of mod_nap; exits 1 where it does not hold. Options, as
+//! they are by themselves (`all=yes`: everything, about eight hours):
 //!
 //! ```text
-//! cargo bench --bench crowds -- mpm=event-stock,event-roomy crowds=1000,open source=distinct,one \
-//!     visitors=ticket,retry-after,asks warm=once rounds=1 work=20 seconds=20 only=
-//! cargo bench --bench crowds -- all=yes
+//! cargo bench --bench crowds -- mpm=event-stock,event-roomy[,worker-stock,prefork-stock] crowds=1000,open \
+//!     source=distinct,one visitors=ticket,retry-after,asks warm=once|all|no rounds=1 seconds=20 work=20 only=
 //! ```
 //!
-//! `mpm=` may name worker-stock and prefork-stock too, `crowds=` any number; `warm=` is `once` (crowds that
-//! come at once), `all` or `no`; `work=` is processor time in milliseconds; `seconds=` how long newcomers come;
-//! `only=mod_nap` leaves the others out. `all=yes` is everything, three rounds, a minute of newcomers: two
-//! hours and a half.
+//! `warm=once` is those who come at once; `seconds=` is how long newcomers come, `work=` milliseconds of processor.
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
@@ -564,18 +558,20 @@ fn judge(host: &Host, crowd: Crowd, row: &Row, best: &[Option<f64>]) -> bool {
     if let Crowd::Open = crowd {
         at_most("wrong order %", row.middle(best, WRONG), 1.0);
     }
+    // Where nobody was refused nobody was told anything, and nobody presented anything.
+    let none_told = row.total("/refusals/total") == Some(0.0);
+    let told = |of: Figure| row.middle(best, of).or(none_told.then_some(0.0));
     match row.warm {
-        true => at_most("told off by s", row.middle(best, TOLD), 1.0),
-        false => at_most(
-            "told off by % of the wait",
-            row.middle(best, TOLD_SHARE),
-            20.0,
-        ),
+        true => at_most("told off by s", told(TOLD), 1.0),
+        false => at_most("told off by % of the wait", told(TOLD_SHARE), 20.0),
     }
     let presented = row.total("/promises/presented").filter(|n| *n > 0.0);
-    let share = |pointer: &str| Some(row.total(pointer)? / presented?);
-    at_most("deferred", share("/promises/deferred"), 0.01);
-    let kept = share("/promises/kept");
+    let share = |pointer: &str, of_none: f64| match none_told {
+        true => Some(of_none),
+        false => Some(row.total(pointer)? / presented?),
+    };
+    at_most("deferred", share("/promises/deferred", 0.0), 0.01);
+    let kept = share("/promises/kept", 1.0);
     if best.iter().any(Option::is_some) {
         // The bound is each round's own.
         let beyond = row.middle(best, |report, best| {
