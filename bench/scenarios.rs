@@ -14,8 +14,11 @@ mod board;
 mod httpd;
 
 use board::{LIMIT, figure, median, with_nap};
-use httpd::{Builder, Mpm, made};
+use httpd::{Builder, Httpd, Mpm, made};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use std::process::{Child, Command, Stdio};
 
 /// What an access costs: mostly time, hardly processor.
 const WORK: &str = "BOARD_SLEEP_MS 150\nBOARD_CPU_MS 1";
@@ -29,6 +32,8 @@ struct Side {
     server: fn(Mpm) -> Builder,
     /// Besides what all runs have; `{port}` stands for the server's.
     options: &'static [&'static str],
+    /// nap-load's options for a crowd that is there all the time besides; none: nobody.
+    beside: &'static [&'static str],
 }
 
 /// What is expected of the ratio of the measured run's figure to the reference's.
@@ -62,14 +67,36 @@ struct Pair {
 const OBEDIENT: Side = Side {
     server: room,
     options: &[],
+    beside: &[],
 };
 
-const SCENARIOS: [Scenario; 5] = [
+/// Visitors four behind each address.
+const FOUR_EACH: &[&str] = &["--source", "4"];
+/// Fifty newcomers a second from one address, who have gone before their tickets' time.
+const FLOOD: &[&str] = &[
+    "--source",
+    "one",
+    "--open",
+    "50",
+    "--arrivals",
+    "even",
+    "--no-show",
+    "1@10ms",
+    "--duration",
+    "10min",
+    "--stop",
+    "10min",
+    "--timeout",
+    "30s",
+];
+
+const SCENARIOS: [Scenario; 6] = [
     Scenario {
         name: "30 % no-shows",
         measured: Side {
             server: room,
             options: &["--no-show", "0.3"],
+            beside: &[],
         },
         reference: OBEDIENT,
         what: "served/s",
@@ -88,6 +115,7 @@ const SCENARIOS: [Scenario; 5] = [
         measured: Side {
             server: room,
             options: &["--hammer", "0.3@10"],
+            beside: &[],
         },
         reference: OBEDIENT,
         what: "mean total of the obedient",
@@ -101,6 +129,7 @@ const SCENARIOS: [Scenario; 5] = [
         measured: Side {
             server: room,
             options: &["--source", "one"],
+            beside: &[],
         },
         reference: OBEDIENT,
         what: "served/s",
@@ -116,6 +145,29 @@ const SCENARIOS: [Scenario; 5] = [
         },
         must: |pairs| total(pairs, "/tickets/issued") > 0.0,
     },
+    // Who keeps no cookie has no ticket to come back with; he asks on, and costs only himself.
+    Scenario {
+        name: "50 addresses, one floods",
+        measured: Side {
+            server: room,
+            options: FOUR_EACH,
+            beside: FLOOD,
+        },
+        reference: Side {
+            server: room,
+            options: FOUR_EACH,
+            beside: &[],
+        },
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.95),
+        besides: |pairs| {
+            let of = |pointer| total(pairs, pointer);
+            let (tries, served) = (of("/beside/tries/total"), of("/beside/posts/served"));
+            format!("the flood: {tries:.0} requests, {served:.0} served")
+        },
+        must: |pairs| total(pairs, "/beside/tries/total") > 0.0,
+    },
     Scenario {
         name: "slow readers",
         measured: Side {
@@ -124,6 +176,7 @@ const SCENARIOS: [Scenario; 5] = [
                 "--slow-read",
                 "10@100000:http://127.0.0.1:{port}/counter?bytes=50000000",
             ],
+            beside: &[],
         },
         reference: OBEDIENT,
         what: "served/s",
@@ -149,6 +202,7 @@ const SCENARIOS: [Scenario; 5] = [
         reference: Side {
             server: |mpm| board::sized(mpm, 1, LIMIT, WORK),
             options: &[],
+            beside: &[],
         },
         what: "served/s",
         figure: throughput,
@@ -333,7 +387,9 @@ impl Scenario {
             .collect();
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
         let options = [all.concat(), own].concat();
+        let beside = (!side.beside.is_empty()).then(|| Beside::start(&httpd, side.beside));
         let mut report = board::send(httpd.port(), has_room.then_some(&httpd), &options);
+        report["beside"] = beside.map(Beside::end).into();
         let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
         let first = figure(&report, "/fairness/first_finish_s").filter(|s| *s > 0.0);
         report["crowded_per_s"] = first.map(|first| crowded_per_s(&tries, first)).into();
@@ -390,6 +446,42 @@ impl Scenario {
             _ => "undecided",
         }
     }
+}
+
+/// A crowd that is there until it is told to go.
+struct Beside(Option<Child>);
+
+impl Beside {
+    fn start(httpd: &Httpd, options: &[&str]) -> Beside {
+        let child = Command::new(made::file("release/nap-load"))
+            .args(options)
+            .args(["--json", "-", &format!("{}/board", httpd.url())])
+            .stdout(Stdio::piped())
+            .spawn();
+        Beside(Some(child.expect("nap-load runs")))
+    }
+
+    /// Its report.
+    fn end(mut self) -> Value {
+        let child = self.0.take().expect("it ends once");
+        interrupt(&child);
+        let output = child.wait_with_output().expect("it was started");
+        serde_json::from_slice(&output.stdout).expect("an interrupted run reports")
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            interrupt(&child);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn interrupt(child: &Child) {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let _ = kill(pid, Signal::SIGTERM);
 }
 
 /// Between which of the values their distribution's median lies in nine of ten cases (sign test):
