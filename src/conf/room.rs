@@ -41,7 +41,7 @@ pub struct RoomConf {
     pub slot_tickets: i64,
     /// From a ticket's start to its end; 5 s .. 24 h.
     pub ticket_lifetime_us: i64,
-    /// Prime window; 1 s .. 1 h. After `finish` never [`AUTO`].
+    /// Prime window; 1 s .. 1 h. After `finish` 0 for [`AUTO`]: as long as the wait limit bears it.
     pub ticket_prime_us: i64,
     /// How far ahead tickets are sold; 1 min .. 24 h (the ledger's ring).
     pub ticket_horizon_us: i64,
@@ -351,12 +351,8 @@ impl RoomConf {
     /// combination wrong.
     fn default_times(&mut self) {
         or_default(&mut self.wait_max_us, 4 * SECOND);
-        let life_was_set = self.ticket_lifetime_us != UNSET;
         if matches!(self.ticket_prime_us, UNSET | AUTO) {
-            self.ticket_prime_us = self.wait_max_us.max(5 * SECOND);
-            if life_was_set {
-                self.ticket_prime_us = self.ticket_prime_us.min(self.ticket_lifetime_us);
-            }
+            self.ticket_prime_us = 0;
         }
         let horizon = self.ticket_horizon_us;
         let most = if horizon == UNSET { 24 * HOUR } else { horizon };
@@ -500,7 +496,7 @@ mod tests {
             slot_period_us: 10 * SECOND,
             slot_tickets: AUTO,
             ticket_lifetime_us: 5 * MINUTE,
-            ticket_prime_us: 5 * SECOND,
+            ticket_prime_us: 0,
             ticket_horizon_us: 24 * HOUR,
             ticket_share_ppm: AUTO,
             overbook_ppm: AUTO,
@@ -578,13 +574,13 @@ mod tests {
                 )
             })
         };
-        assert_eq!(prime_and_life(&[(WaitMax, "8s")]), Ok((8, 300)));
-        assert_eq!(prime_and_life(&[(WaitMax, "10min")]), Ok((600, 600)));
+        assert_eq!(prime_and_life(&[(WaitMax, "8s")]), Ok((0, 300)));
+        assert_eq!(prime_and_life(&[(TicketPrime, "10min")]), Ok((600, 600)));
         assert_eq!(
             prime_and_life(&[(WaitMax, "20s"), (TicketLifetime, "10s")]),
-            Ok((10, 10))
+            Ok((0, 10))
         );
-        assert_eq!(prime_and_life(&[(TicketHorizon, "1min")]), Ok((5, 60)));
+        assert_eq!(prime_and_life(&[(TicketHorizon, "1min")]), Ok((0, 60)));
     }
 
     #[test]

@@ -300,7 +300,7 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
         service_mean_s: permits.residence.mean_s(),
         service_p95: permits.residence.p95(),
         rho: gate.conformal.rho(),
-        phi: gate.share.phi(),
+        phi: gate.phi(),
         returned: gate.returns.counts(),
         claims: gate.ledger.max_claims(now, now + gate.terms.bound),
         lines: lines.map(|line| gate.queue.line_len(line)),

@@ -98,11 +98,11 @@ pub(super) fn slot_tickets(gate: &GateShot) -> String {
         }
         (how::PAPER, ..) => "NapSlotTickets paper: no access has finished yet".to_owned(),
         (_, Some(x), _) => format!(
-            "the share {:.2} of {x:.1} accesses/s for {period}, with some margin",
+            "the share {:.2} of {x:.1} accesses/s for {period}",
             gate.phi
         ),
         (_, None, Some(s)) => format!(
-            "the share {:.2} of what {} permits do in {period} at {s:.3} s each, with some margin",
+            "the share {:.2} of what {} permits do in {period} at {s:.3} s each",
             gate.phi, gate.permits
         ),
         (_, None, None) => "guessed from the bound: no access has finished yet".to_owned(),

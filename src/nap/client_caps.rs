@@ -1,4 +1,5 @@
-//! How many live tickets a client holds, so that no client hoards them (ALGORITHMS 2.7).
+//! What a client does with its tickets: how many it holds, and whether anybody comes back with them
+//! (ALGORITHMS 2.7). Behind one address there may be a school; but the tickets of a flood lapse.
 //!
 //! A set-associative table: the client's hash picks a bucket of eight ways. An entry counts the
 //! live tickets of one client (an address or a prefix; its keyed hash is all that is kept), each
@@ -14,6 +15,8 @@ use crate::micros::Micros;
 
 /// Buyers remembered.
 pub const BUYERS: usize = 8192;
+/// Tickets of a client that count for how it is seen, about.
+const REMEMBERED: u32 = 4096;
 const BUCKETS: usize = 1024;
 const WAYS: usize = 8;
 
@@ -24,13 +27,36 @@ struct Entry {
     hash: u64,
     /// His tickets; none live: the entry is free.
     tickets: Ends,
+    /// Those of them whose window is not over, each until it is.
+    due: Ends,
+    /// Tickets sold to him,
+    sold: u32,
+    /// and used.
+    came: u32,
 }
 
 impl Entry {
     const EMPTY: Entry = Entry {
         hash: 0,
         tickets: Ends::EMPTY,
+        due: Ends::EMPTY,
+        sold: 0,
+        came: 0,
     };
+
+    /// Of the tickets whose window is over, those that nobody came with; and those that were used.
+    fn lapsed(&self, now: Micros) -> (u32, u32) {
+        let settled = self.came.saturating_add(self.due.live_at(now));
+        (self.sold.saturating_sub(settled), self.came)
+    }
+
+    fn sold(&mut self) {
+        self.sold = self.sold.saturating_add(1);
+        if self.sold > REMEMBERED {
+            // What was long ago counts less and less.
+            (self.sold, self.came) = (self.sold / 2, self.came / 2);
+        }
+    }
 }
 
 /// Who bought a ticket.
@@ -40,6 +66,8 @@ struct Buyer {
     /// The ticket's running number; zero: none.
     serial: u32,
     spare: u32,
+    /// When its window is over.
+    due: Micros,
     /// Hashes of his narrow and his wide prefix.
     hashes: [u64; 2],
 }
@@ -48,6 +76,7 @@ impl Buyer {
     const EMPTY: Buyer = Buyer {
         serial: 0,
         spare: 0,
+        due: Micros::ZERO,
         hashes: [0; 2],
     };
 }
@@ -68,33 +97,49 @@ impl ClientCaps {
         buyers: [Buyer::EMPTY; BUYERS],
     };
 
-    /// Ticket `serial`, good until `end`, was sold to the client with these prefixes.
-    pub fn sold(&mut self, serial: u32, hashes: [u64; 2], end: Micros, now: Micros) {
+    /// Ticket `serial`, the window of which is over at `due`, good until `end`, was sold to the client
+    /// with these prefixes.
+    pub fn sold(&mut self, serial: u32, hashes: [u64; 2], due: Micros, end: Micros, now: Micros) {
         if let Some(buyer) = self.buyers.get_mut(serial as usize % BUYERS) {
             *buyer = Buyer {
                 serial,
                 spare: 0,
+                due,
                 hashes,
             };
         }
         for hash in hashes {
-            self.count(hash, end, now);
+            if let Some(entry) = self.count(hash, end, now) {
+                entry.due.add(due, now);
+                entry.sold();
+            }
         }
     }
 
     /// Ticket `serial`, good until `end`, is used up, whoever came with it.
     pub fn used(&mut self, serial: u32, end: Micros) {
-        for hash in self.buyer(serial).into_iter().flatten() {
+        let Some((hashes, due)) = self.buyer(serial) else {
+            return;
+        };
+        for hash in hashes {
             if let Some(entry) = self.bucket_mut(hash).iter_mut().find(|e| e.hash == hash) {
                 entry.tickets.take(end);
+                entry.due.take(due);
+                entry.came = entry.came.saturating_add(1);
             }
         }
     }
 
     /// It is good again: its holder left before he ran.
     pub fn returned(&mut self, serial: u32, end: Micros, now: Micros) {
-        for hash in self.buyer(serial).into_iter().flatten() {
-            self.count(hash, end, now);
+        let Some((hashes, due)) = self.buyer(serial) else {
+            return;
+        };
+        for hash in hashes {
+            if let Some(entry) = self.count(hash, end, now) {
+                entry.due.add(due, now);
+                entry.came = entry.came.saturating_sub(1);
+            }
         }
     }
 
@@ -106,29 +151,38 @@ impl ClientCaps {
             .map_or(0, |entry| entry.tickets.live_at(now))
     }
 
-    fn count(&mut self, hash: u64, end: Micros, now: Micros) {
+    /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.
+    pub fn lapses(&self, hash: u64, least: u32, now: Micros) -> bool {
+        let bucket = self.buckets.get(bucket_of(hash, BUCKETS));
+        let entry = bucket.and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash));
+        entry.is_some_and(|entry| {
+            let (lapsed, came) = entry.lapsed(now);
+            lapsed >= least && lapsed > came
+        })
+    }
+
+    fn count(&mut self, hash: u64, end: Micros, now: Micros) -> Option<&mut Entry> {
         let bucket = self.bucket_mut(hash);
         let own = bucket.iter().position(|entry| entry.hash == hash);
         let way = own.or_else(|| {
             (0..WAYS).min_by_key(|way| bucket.get(*way).map(|entry| entry.tickets.live_at(now)))
         });
-        let Some(entry) = way.and_then(|way| bucket.get_mut(way)) else {
-            return;
-        };
+        let entry = way.and_then(|way| bucket.get_mut(way))?;
         if own.is_none() {
             *entry = Entry {
                 hash,
-                tickets: Ends::EMPTY,
+                ..Entry::EMPTY
             };
         }
         entry.tickets.add(end, now);
+        Some(entry)
     }
 
-    fn buyer(&self, serial: u32) -> Option<[u64; 2]> {
+    fn buyer(&self, serial: u32) -> Option<([u64; 2], Micros)> {
         self.buyers
             .get(serial as usize % BUYERS)
             .filter(|buyer| serial != 0 && buyer.serial == serial)
-            .map(|buyer| buyer.hashes)
+            .map(|buyer| (buyer.hashes, buyer.due))
     }
 
     fn bucket_mut(&mut self, hash: u64) -> &mut [Entry] {
@@ -143,6 +197,7 @@ mod tests {
     use super::*;
 
     const END: Micros = Micros::from_secs(300);
+    const DUE: Micros = Micros::from_secs(12);
     const WIDE: u64 = 1 << 40;
 
     fn at(s: u64) -> Micros {
@@ -156,9 +211,9 @@ mod tests {
     #[test]
     fn a_used_ticket_is_its_buyers_whoever_comes_with_it() {
         let mut caps = caps();
-        caps.sold(1, [7, WIDE], END, at(1));
-        caps.sold(2, [7, WIDE], END, at(1));
-        caps.sold(3, [8, WIDE], END, at(1));
+        caps.sold(1, [7, WIDE], DUE, END, at(1));
+        caps.sold(2, [7, WIDE], DUE, END, at(1));
+        caps.sold(3, [8, WIDE], DUE, END, at(1));
         caps.used(2, END);
         let live = |caps: &ClientCaps| [7, 8, WIDE].map(|hash| caps.live(hash, at(2)));
         assert_eq!(live(&caps), [1, 1, 2]);
@@ -172,8 +227,8 @@ mod tests {
     #[test]
     fn a_ticket_whose_buyer_is_forgotten_counts_until_it_ends() {
         let mut caps = caps();
-        caps.sold(1, [7, WIDE], END, at(1));
-        caps.sold(1 + BUYERS as u32, [8, WIDE], END, at(1));
+        caps.sold(1, [7, WIDE], DUE, END, at(1));
+        caps.sold(1 + BUYERS as u32, [8, WIDE], DUE, END, at(1));
         caps.used(1, END);
         let live = [(7, 299), (8, 299), (7, 300)].map(|(hash, now)| caps.live(hash, at(now)));
         assert_eq!(live, [1, 1, 0]);
@@ -182,10 +237,32 @@ mod tests {
     #[test]
     fn each_ticket_is_live_until_it_ends_and_not_until_the_last_does() {
         let mut caps = caps();
-        caps.sold(1, [7, WIDE], at(10), at(1));
-        caps.sold(2, [7, WIDE], at(12), at(1));
+        caps.sold(1, [7, WIDE], at(9), at(10), at(1));
+        caps.sold(2, [7, WIDE], at(9), at(12), at(1));
         let live = [9, 10, 11, 12].map(|now| caps.live(7, at(now)));
         assert_eq!(live, [2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn who_never_comes_back_is_known_when_the_windows_are_over() {
+        let mut caps = caps();
+        for serial in 1..=20 {
+            caps.sold(serial, [7, WIDE], DUE, END, at(1));
+        }
+        let lapses = |caps: &ClientCaps, now| caps.lapses(7, 8, at(now));
+        assert!(!lapses(&caps, 11), "they may come yet");
+        assert!(lapses(&caps, 12));
+        // A school: most do.
+        for serial in 1..=12 {
+            caps.used(serial, END);
+        }
+        assert!(!lapses(&caps, 12), "8 of 20 did not");
+        caps.returned(12, END, at(12));
+        assert!(!lapses(&caps, 12));
+        (13..=20).for_each(|serial| caps.used(serial, END));
+        (0..50).for_each(|n| caps.sold(100 + n, [7, WIDE], at(40), END, at(30)));
+        assert!(!lapses(&caps, 39) && lapses(&caps, 40));
+        assert!(!caps.lapses(8, 1, at(40)), "nobody has heard of him");
     }
 
     #[test]
@@ -208,11 +285,13 @@ mod tests {
         let wild = Buyer {
             serial: 5,
             spare: 9,
+            due: Micros::MAX,
             hashes: [u64::MAX; 2],
         };
         caps.buyers = [wild; BUYERS];
         caps.used(5, Micros::MAX);
         caps.returned(5, Micros::MAX, Micros::MAX);
-        caps.sold(u32::MAX, [0; 2], Micros::ZERO, Micros::MAX);
+        caps.sold(u32::MAX, [0; 2], Micros::ZERO, Micros::ZERO, Micros::MAX);
+        caps.lapses(0, 0, Micros::ZERO);
     }
 }

@@ -56,20 +56,22 @@ impl Departures {
         }
     }
 
-    /// An access has left Run Ready while others waited; outside a busy period nothing happens.
-    pub fn record(&mut self, now: Micros) {
+    /// An access has left Run Ready while others waited; outside a busy period nothing happens. True: it
+    /// counts.
+    pub fn record(&mut self, now: Micros) -> bool {
         if self.busy_since == Micros::ZERO {
-            return;
+            return false;
         }
         if self.cold > 1 {
             self.cold -= 1;
-            return;
+            return false;
         }
         if let Some(time) = self.times.get_mut(self.next as usize % RING) {
             *time = now;
         }
         self.next = self.next.wrapping_add(1);
         self.count = self.count.saturating_add(1);
+        true
     }
 
     /// The queue has become empty: what this busy period has shown is kept.
@@ -95,6 +97,14 @@ impl Departures {
     pub fn present(&self) -> Option<f64> {
         let (intervals, span) = self.measured()?;
         Some(f64::from(intervals) / span.as_secs_f64())
+    }
+
+    /// How long somebody has been waiting; zero: nobody waits.
+    pub fn busy_for(&self, now: Micros) -> Micros {
+        match self.busy_since {
+            Micros::ZERO => Micros::ZERO,
+            since => now - since,
+        }
     }
 
     /// Departures of the present busy period that count.

@@ -15,21 +15,6 @@ pub struct GuardLaw {
     pub most: f64,
 }
 
-/// phi, the share that is sold as tickets (2.5); parts per million.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ShareLaw {
-    /// It begins here,
-    pub start_ppm: u32,
-    /// and moves so far a slot,
-    pub step_ppm: u32,
-    /// no lower than this
-    pub min_ppm: u32,
-    /// and no higher than that,
-    pub max_ppm: u32,
-    /// towards a median wait for tickets of so many bounds.
-    pub goal: u32,
-}
-
 /// The late pool's share of a slot's places (2.2); parts per million.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LateLaw {
@@ -39,6 +24,27 @@ pub struct LateLaw {
     pub min_ppm: u32,
     /// and no more than that.
     pub max_ppm: u32,
+}
+
+/// The sale of tickets at the speed of the server (docs/promise.md).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SaleLaw {
+    /// Holders come so much of the bound before the server is expected to have time for them: a rate that
+    /// was taken a little too low then leaves no permit empty,
+    pub lead: f64,
+    /// but no more than this share of the workers shall wait for it.
+    pub workers: f64,
+    /// While others hold tickets a newcomer waits only behind a queue shorter than this share of the
+    /// lead: what nobody came for.
+    pub low: f64,
+    /// No ticket starts sooner than this.
+    pub soon: Micros,
+    /// Who would be served so little after the last ticket that is out comes in his turn all the same.
+    pub order: Micros,
+    /// Before the speed is known nobody is told anything for this share of the bound.
+    pub hold: f64,
+    /// Both windows together are no shorter than this: clients count in whole seconds.
+    pub window_min: Micros,
 }
 
 /// The early call (2.6).
@@ -72,18 +78,18 @@ pub struct StepLaw {
 pub struct Laws {
     /// The deadline guard.
     pub guard: GuardLaw,
-    /// phi.
-    pub share: ShareLaw,
     /// The late pool.
     pub late: LateLaw,
+    /// The sale.
+    pub sale: SaleLaw,
     /// The early call.
     pub call: CallLaw,
     /// Session starts.
     pub step: StepLaw,
     /// Margin on slot capacity, "with ample margin" (eta, 2.1).
     pub eta: f64,
-    /// A slot period has so many slots before anything is known.
-    pub cold_slots: u64,
+    /// A slot period has so many slots where our law fills them: what a slot was opened with is frozen.
+    pub short_slots: u64,
 }
 
 impl Laws {
@@ -93,17 +99,19 @@ impl Laws {
             residences: 1.0,
             most: 0.5,
         },
-        share: ShareLaw {
-            start_ppm: 700_000,
-            step_ppm: 50_000,
-            min_ppm: 100_000,
-            max_ppm: 900_000,
-            goal: 3,
-        },
         late: LateLaw {
-            first_ppm: 100_000,
-            min_ppm: 50_000,
+            first_ppm: 0,
+            min_ppm: 0,
             max_ppm: 500_000,
+        },
+        sale: SaleLaw {
+            lead: 1.0 / 6.0,
+            workers: 0.5,
+            low: 0.25,
+            soon: Micros::from_millis(500),
+            order: Micros::from_millis(500),
+            hold: 0.25,
+            window_min: Micros::from_millis(1200),
         },
         call: CallLaw {
             room: Micros::from_millis(500),
@@ -117,7 +125,7 @@ impl Laws {
             step: 0.05,
             first: 0.1,
         },
-        eta: 0.9,
-        cold_slots: 8,
+        eta: 1.0,
+        short_slots: 4,
     };
 }

@@ -19,10 +19,10 @@
 //! | [`early_call`] | who is told to come before his time | 3 | 2.6 |
 //! | [`laws`] | constants that no paper gives | | 1.3, 2 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
-//! | [`share`] | phi, the share of the capacity sold as tickets | 4.1.1 | 2.5 |
 //! | [`ticket`] | what a ticket says, its signature, its id; queries | 5.2 | 2.7 |
 //! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
+//! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 
@@ -37,7 +37,7 @@ pub mod ledger;
 mod properties;
 pub mod residence;
 pub mod returns;
-pub mod share;
+pub mod sale_rate;
 pub mod slot_shares;
 pub mod slots;
 pub mod ticket;

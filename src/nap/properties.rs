@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::cookie::cookies;
-use super::ledger::Ledger;
+use super::ledger::{CELL, Ledger};
 use super::slots::{Slots, Terms};
 use super::ticket::{Key, Keys, TEXT, Ticket};
 use crate::micros::Micros;
@@ -29,10 +29,11 @@ fn ledger() -> Box<Ledger> {
     ledger
 }
 
-/// The claims at each of the seconds that spans may touch.
+/// The windows open in each of the cells that spans may touch.
 fn counts(ledger: &Ledger) -> Vec<u32> {
-    (0..160)
-        .map(|s| ledger.max_claims(secs(s), secs(s)))
+    (0..320)
+        .map(|cell| secs(0) + Micros(cell * CELL.0))
+        .map(|at| ledger.max_claims(at, at))
         .collect()
 }
 
@@ -54,7 +55,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_claim_that_fits_leaves_no_second_above_the_limit(
+    fn a_window_that_fits_leaves_no_moment_above_the_limit(
         spans in prop::collection::vec(span(), 1..60),
         limit in 1..6_u32,
     ) {
@@ -63,15 +64,16 @@ proptest! {
         for (start, end) in spans {
             let most = ledger.max_claims(start, Micros(end.0 - 1));
             let fits = ledger.fits(start, end, limit);
-            prop_assert_eq!(fits, most < limit, "from its own second to its last");
+            prop_assert_eq!(fits, most < limit, "from its own cell to its last");
             if fits {
                 ledger.claim(start, end);
                 held.push((start, end));
             }
             prop_assert!(counts(&ledger).into_iter().all(|claims| claims <= limit));
         }
-        for second in 0..160 {
-            let (from, to) = (secs(second), secs(second + 1));
+        for cell in 0..320 {
+            let from = secs(0) + Micros(cell * CELL.0);
+            let to = from + CELL;
             let own = held.iter().filter(|&&(start, end)| start < to && from < end).count();
             prop_assert_eq!(ledger.max_claims(from, from) as usize, own);
         }
@@ -127,6 +129,7 @@ proptest! {
             late_share_ppm,
             horizon: Micros::from_secs(3600),
             bound: Micros::from_secs(4),
+            prime: Micros::from_secs(3),
             lifetime: Micros::ZERO,
         };
         let mut slots = Box::new(Slots::EMPTY);

@@ -1,10 +1,9 @@
-//! How many places of a slot a wide prefix (/24 or /48) has bought, so that no net buys up what is
-//! next to be had (ALGORITHMS 2.7).
+//! How many places of a slot an address, or a net, has bought of which it is known that nobody comes back
+//! with its tickets ([`super::client_caps`]): a flood must not buy up what is next to be had.
 //!
-//! While others ask too, a prefix is sold a tenth of a slot's places, rounded up, and then places
-//! in later slots; what it is not sold stays on offer to everybody else. A prefix that has asked
-//! alone for a ticket's lifetime (a school behind one address, an intranet) is sold any place: there
-//! is nobody to keep one for.
+//! While others ask too, it is sold one in fifty of a slot's places, rounded up, and then places
+//! in later slots; what it is not sold stays on offer to everybody else. One that has asked alone for a
+//! ticket's lifetime is sold any place: there is nobody to keep one for.
 //!
 //! A set-associative table as in [`super::client_caps`]: the hash of prefix and slot picks a bucket
 //! of eight ways; in a full one the entry with the fewest places is given up, so a prefix may then
@@ -18,7 +17,7 @@ use crate::micros::Micros;
 const BUCKETS: usize = 512;
 const WAYS: usize = 8;
 /// A prefix is sold one place in so many.
-const SHARE: u32 = 10;
+const SHARE: u32 = 50;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -163,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_sold_a_tenth_of_each_slot_rounded_up() {
-        for (places, tenth) in [(1, 1), (10, 1), (11, 2), (135, 14), (1000, 100)] {
+    fn a_prefix_is_sold_a_fiftieth_of_each_slot_rounded_up() {
+        for (places, share) in [(1, 1), (50, 1), (51, 2), (675, 14), (5000, 100)] {
             let mut shares = shares();
             for prefix in [NET, NET + 1] {
                 for seq in [1, 2] {
                     let sold = buy(&mut shares, &slot(seq, places), prefix, at(1));
-                    assert_eq!(sold, tenth, "of {places}, slot {seq}");
+                    assert_eq!(sold, share, "of {places}, slot {seq}");
                 }
             }
         }
@@ -191,7 +190,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_over_leaves_its_entry_to_another() {
         let mut shares = shares();
-        let (first, second) = (slot(1, 10), slot(1 + BUCKETS as u32, 10));
+        let (first, second) = (slot(1, 50), slot(1 + BUCKETS as u32, 50));
         buy(&mut shares, &first, NET, at(1));
         assert!(!shares.has_place(&first, NET, at(19)));
         assert!(shares.has_place(&first, NET, at(20)));
@@ -201,7 +200,7 @@ mod tests {
     #[test]
     fn a_full_bucket_forgets_the_prefix_with_the_fewest() {
         let mut shares = shares();
-        let slot = slot(1, 1000);
+        let slot = slot(1, 5000);
         let prefix = |n: u64| n * BUCKETS as u64;
         for n in 1..=8 {
             (0..10 * n).for_each(|_| shares.sold(&slot, prefix(n), at(1)));

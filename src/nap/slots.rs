@@ -10,6 +10,7 @@
 //! at the other, when no ticket of theirs can be presented any more. Places the ledger had no room
 //! for stay on offer: while a crowd meets a limit that is still low, that is most of them.
 
+use super::ledger::{CELL, cell_start};
 use super::ticket_states::{Runs, SoldPlaces, TICKETS};
 use super::whole;
 use crate::micros::Micros;
@@ -100,6 +101,9 @@ pub struct Slot {
     life: u32,
     /// B, frozen when it opened, in milliseconds: what its tickets claim does not change any more.
     bound_ms: u32,
+    /// The prime window of its tickets, frozen with it, in milliseconds.
+    prime_ms: u32,
+    _pad: u32,
 }
 
 impl Slot {
@@ -122,6 +126,8 @@ impl Slot {
         base: 0,
         life: 0,
         bound_ms: 0,
+        prime_ms: 0,
+        _pad: 0,
     };
 
     /// When it ends and the next one starts.
@@ -132,6 +138,11 @@ impl Slot {
     /// B when it opened, in whole milliseconds, rounded up.
     pub fn bound(&self) -> Micros {
         Micros::from_millis(self.bound_ms.into())
+    }
+
+    /// How long the prime window of its tickets is, in whole milliseconds.
+    pub fn prime(&self) -> Micros {
+        Micros::from_millis(self.prime_ms.into())
     }
 
     fn is_closed(&self) -> bool {
@@ -221,6 +232,8 @@ pub struct Terms {
     pub horizon: Micros,
     /// B (`NapWaitMax`).
     pub bound: Micros,
+    /// g, how long a ticket is in its prime.
+    pub prime: Micros,
     /// v (`NapTicketLifetime`).
     pub lifetime: Micros,
 }
@@ -333,8 +346,8 @@ impl Slots {
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
     /// room for: `may(slot, start)`. None: nothing can be sold within the horizon.
     ///
-    /// `may` stands for a claim of one length rounded out to whole seconds, so a start refused
-    /// means every later start within the same second refused; those are not asked for.
+    /// `may` stands for a window of one length rounded out to whole cells, so a start refused
+    /// means every later start within the same cell refused; those are not asked for.
     pub fn book(
         &mut self,
         now: Micros,
@@ -561,8 +574,8 @@ impl Slots {
                     });
                 }
                 refusals += 1;
-                let next_second = Micros::from_secs(start.secs_floor() + 1);
-                let beyond = slot.index_from(next_second).max(index + 1);
+                let next_cell = cell_start(start) + CELL;
+                let beyond = slot.index_from(next_cell).max(index + 1);
                 index = self.unsold(&slot, pool, beyond);
             }
             seq += 1;
@@ -644,6 +657,9 @@ impl Slots {
             period: terms.period.max(Micros(1)),
             base,
             bound_ms: u32::try_from(terms.bound.0.div_ceil(1000)).unwrap_or(u32::MAX),
+            prime_ms: u32::try_from(terms.prime.0 / 1000)
+                .unwrap_or(u32::MAX)
+                .max(1),
             ..Slot::EMPTY
         };
         self.newest = seq;
@@ -693,6 +709,7 @@ mod tests {
             late_share_ppm: 0,
             horizon: DAY,
             bound: Micros::from_secs(4),
+            prime: Micros::from_secs(3),
             lifetime: Micros::ZERO,
         }
     }
@@ -830,7 +847,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_that_was_refused_is_asked_for_once() {
+    fn a_cell_that_was_refused_is_asked_for_once() {
         let mut slots = slots();
         let mut asked = Vec::new();
         let booking = slots.book(secs(0.0), secs(4.0), &terms(1000), &mut |_, start| {
@@ -838,7 +855,7 @@ mod tests {
             start >= secs(7.0)
         });
         assert_eq!(booking.map(|b| b.index), Some(300));
-        assert_eq!(asked, [4.0, 5.0, 6.0, 7.0]);
+        assert_eq!(asked, [4.0, 4.5, 5.0, 5.5, 6.0, 6.5, 7.0]);
     }
 
     #[test]

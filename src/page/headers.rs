@@ -42,7 +42,7 @@ pub fn headers(
 ) {
     let mut buffer = String::with_capacity(256);
     let mut told = |name, value: &str, add| put(Header { name, value, add });
-    let retry_after = decimal(page.retry_after.secs_ceil().max(1));
+    let retry_after = decimal(page.retry_seconds());
     told(c"Retry-After", retry_after.as_str(), false);
     if let Some(ticket) = &page.ticket {
         told(c"Nap-Ticket", ticket.token, false);
@@ -204,7 +204,7 @@ mod tests {
     fn a_refusal_with_a_ticket_has_all_headers() {
         let page = page(Reason::Full, Some(ticket()), Micros(3_214_001));
         let expected = [
-            ("Retry-After", "4", false),
+            ("Retry-After", "3", false),
             ("Nap-Ticket", "AbC_-9", false),
             (
                 "Nap-Ticket-Window",

@@ -48,6 +48,10 @@ use form::Sent;
 /// The Content-Security-Policy a page is sent with.
 pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'";
 
+/// So much sooner than a ticket's start at most is its holder told to come by clients that know whole
+/// seconds alone; it lies in the window (a third of the prime).
+const HALF: Micros = Micros::from_millis(500);
+
 /// What there is to say.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
@@ -156,10 +160,22 @@ pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
 }
 
 impl Page<'_> {
+    /// When to come back, in whole seconds: with a ticket the nearest in its window, else rounded up.
+    pub fn retry_seconds(&self) -> u64 {
+        let up = self.retry_after.secs_ceil().max(1);
+        let sooner = self.ticket.is_some_and(|ticket| {
+            let early = Micros((ticket.prime - ticket.from).0 / 3).min(HALF);
+            self.retry_after == ticket.from
+                && Micros::from_secs(up) - ticket.from > HALF
+                && Micros::from_secs(up - 1) + early >= ticket.from
+        });
+        if sooner { (up - 1).max(1) } else { up }
+    }
+
     /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no
     /// address, so the browser asks again for what it was refused. A form would be lost by that.
     pub fn refresh_seconds(&self) -> Option<u64> {
-        (self.returns() && self.sent == Sent::Nothing).then(|| self.retry_after.secs_ceil().max(1))
+        (self.returns() && self.sent == Sent::Nothing).then(|| self.retry_seconds())
     }
 
     /// The same for a script, in milliseconds.

@@ -49,7 +49,7 @@ pub enum Parking {
     Anybody,
     /// A newcomer only while no ticket can be presented: the rest of this child is for holders.
     Sparing,
-    /// Only a ticket holder in his window: half of the reserve is his.
+    /// Only a ticket holder in his window: he has a worker already, and keeps it.
     Holders,
     /// Nobody: all workers are taken.
     Nobody,
@@ -69,7 +69,7 @@ impl Workers {
             Parking::Anybody
         } else if free > self.reserve {
             Parking::Sparing
-        } else if free > self.reserve / 2 {
+        } else if free > 0 {
             Parking::Holders
         } else {
             Parking::Nobody
@@ -180,8 +180,8 @@ mod tests {
             (16, Parking::Sparing),
             (20, Parking::Sparing),
             (21, Parking::Holders),
-            (22, Parking::Holders),
-            (23, Parking::Nobody),
+            (24, Parking::Holders),
+            (25, Parking::Nobody),
             (99, Parking::Nobody),
         ];
         for (taken, expected) in cases {
@@ -209,7 +209,8 @@ mod tests {
             (0, 0, Parking::Anybody, Parking::Anybody),
             (12, 0, Parking::Anybody, Parking::Nobody),
             (10, 11, Parking::Holders, Parking::Holders),
-            (5, 18, Parking::Nobody, Parking::Nobody),
+            (5, 18, Parking::Holders, Parking::Holders),
+            (5, 20, Parking::Nobody, Parking::Nobody),
             (u32::MAX, 1, Parking::Nobody, Parking::Nobody),
         ];
         for (secondary, waiting, expected, of_http2) in cases {

@@ -44,9 +44,9 @@ use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
 use crate::nap::early_call::EarlyCall;
 use crate::nap::laws::Laws;
-use crate::nap::ledger::{Ledger, claim_of};
+use crate::nap::ledger::{Ledger, window_of};
 use crate::nap::returns::Returns;
-use crate::nap::share::Share;
+use crate::nap::sale_rate::SaleRate;
 use crate::nap::slot_shares::SlotShares;
 use crate::nap::slots::{self, Slots};
 use crate::nap::ticket::Ticket;
@@ -88,8 +88,7 @@ pub struct Gate {
     pub decided: u32,
     /// 1: a finished access since the limit was last computed.
     pub fresh: u32,
-    /// Slot the votes on phi are counted for.
-    share_slot: u32,
+    _spare: u32,
     /// Of a page gate: the session gate of its room, one-based, where tickets are sold instead; 0 =
     /// there is none.
     pub lobby: u32,
@@ -101,6 +100,10 @@ pub struct Gate {
     pub samples: WaitHistory,
     /// X.
     pub departures: Departures,
+    /// What the sale of tickets goes by.
+    pub sale_rate: SaleRate,
+    /// The latest start sold to a newcomer; whoever comes later comes behind him.
+    booked_until: Micros,
     /// How long accesses of each kind run.
     pub work: KindWork,
     /// rho.
@@ -115,8 +118,6 @@ pub struct Gate {
     pub states: TicketStates,
     /// Who came back.
     pub returns: Returns,
-    /// phi.
-    pub share: Share,
     /// Who may be called before his time.
     pub early_call: EarlyCall,
     /// Ids of re-booked tickets of another epoch.
@@ -199,7 +200,9 @@ impl GateView<'_> {
         self.gate
             .set_state(leaving.slot, leaving.index, State::Used);
         if !self.gate.queue.is_empty() {
-            self.gate.departures.record(self.now);
+            if self.gate.departures.record(self.now) {
+                self.gate.sale_rate.departed(self.now);
+            }
             self.gate.fresh = 1;
         }
         if leaving.waited {
@@ -365,7 +368,7 @@ impl GateView<'_> {
                     slot: slot.seq,
                     index,
                     start,
-                    prime_end: start + gate.terms.prime,
+                    prime_end: start + slot.prime(),
                     end: start + gate.terms.lifetime,
                     entered: start,
                     prime: 1,
@@ -416,7 +419,7 @@ impl Gate {
         source: 0,
         decided: 0,
         fresh: 0,
-        share_slot: 0,
+        _spare: 0,
         lobby: 0,
         _pad: 0,
         slope: 0,
@@ -424,13 +427,14 @@ impl Gate {
         samples: WaitHistory::EMPTY,
         work: KindWork::EMPTY,
         departures: Departures::EMPTY,
+        sale_rate: SaleRate::EMPTY,
+        booked_until: Micros::ZERO,
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
         slot_shares: SlotShares::EMPTY,
         states: TicketStates::EMPTY,
         returns: Returns::EMPTY,
-        share: Share::EMPTY,
         early_call: EarlyCall::EMPTY,
         unknown: [0; UNKNOWN],
         counts: Counts::EMPTY,
@@ -458,7 +462,7 @@ impl Gate {
             source,
             decided,
             fresh,
-            share_slot,
+            _spare: _,
             lobby,
             _pad: _,
             slope,
@@ -466,28 +470,29 @@ impl Gate {
             samples,
             work,
             departures,
+            sale_rate,
+            booked_until,
             conformal,
             ledger,
             slots,
             slot_shares,
             states: _,
             returns,
-            share,
             early_call,
             unknown,
             counts,
         } = self;
         for word in [
-            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, share_slot,
-            lobby,
+            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, lobby,
         ] {
             *word = 0;
         }
         (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
         (*slope, *intercept) = (0, 0);
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
+        (*sale_rate, *booked_until) = (SaleRate::EMPTY, Micros::ZERO);
         *work = KindWork::EMPTY;
-        (*conformal, *share) = (Conformal::EMPTY, Share::EMPTY);
+        *conformal = Conformal::EMPTY;
         ledger.empty();
         slots.begin_after(0);
         slot_shares.empty();
@@ -502,10 +507,10 @@ impl Gate {
             .map(|at| self.states.state(at))
     }
 
-    /// What a ticket claims: as long as B was when its slot opened, so that it is the same when the
-    /// ticket is sold, redeemed and good again, whatever B is by then.
-    fn claim_of(&self, slot: u32, start: Micros, prime_end: Micros) -> (Micros, Micros) {
-        claim_of(start, prime_end, self.bound_of(slot))
+    /// When a ticket may be presented and is let in at once: by the B of when its slot opened, so that
+    /// it is the same when the ticket is sold, redeemed and good again, whatever B is by then.
+    fn window_of(&self, slot: u32, start: Micros, prime_end: Micros) -> (Micros, Micros) {
+        window_of(start, prime_end, self.bound_of(slot))
     }
 
     fn bound_of(&self, slot: u32) -> Micros {

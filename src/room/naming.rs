@@ -503,6 +503,7 @@ mod tests {
                 late_share_ppm: 0,
                 horizon: Micros::from_secs(3600),
                 bound: Micros::from_secs(4),
+                prime: Micros::from_secs(3),
                 lifetime: Micros::from_secs(60),
             };
             let slots = &mut self.gates[gate as usize].slots;
@@ -517,7 +518,8 @@ mod tests {
                 end: NOW + Micros::from_secs(300),
                 ..Record::default()
             };
-            self.clients.sold(serial, [11, 12], record.end, NOW);
+            self.clients
+                .sold(serial, [11, 12], record.prime_end, record.end, NOW);
             self.history.issue(record, b"GET", b"/");
             booking.seq
         }

@@ -313,6 +313,7 @@ mod tests {
                 late_share_ppm: 0,
                 horizon: Micros::from_secs(3600),
                 bound: Micros::from_secs(4),
+                prime: Micros::from_secs(3),
                 lifetime: Micros::from_secs(60),
             };
             let sold = slots.book(Micros::ZERO, Micros(1), &terms, &mut |_, _| true);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
 use crate::micros::Micros;
-use crate::nap::ledger::{claim_of, early};
+use crate::nap::ledger::{CELL, window_of};
 use crate::nap::ticket::Ticket;
 use crate::room::children::Parking;
 use crate::room::owner::Owner;
@@ -157,7 +157,7 @@ impl Oracle {
     }
 
     fn claim(&self, ticket: &Ticket) -> (Micros, Micros) {
-        let (from, to) = claim_of(ticket.start, ticket.prime_end, self.bound_of(ticket));
+        let (from, to) = window_of(ticket.start, ticket.prime_end, self.bound_of(ticket));
         let called = self.fact(ticket).and_then(|fact| fact.called);
         (called.map_or(from, |called| called.min(from)), to)
     }
@@ -244,14 +244,16 @@ impl Oracle {
             Verdict::Refuse(refusal) => {
                 let full = self.terms.re_access.how == how::FIXED || parking == Parking::Nobody;
                 if prime.is_some() {
-                    self.unparked += 1;
+                    let put_off = refusal.reason == Reason::Deferred && parking >= Parking::Sparing;
+                    self.unparked += u64::from(!put_off);
                     let static_form = self.terms.re_access.how == how::FIXED;
                     self.must(static_form || !self.untroubled, || {
                         format!("access {id} found no worker to wait on, and nothing was wrong")
                     });
-                    self.must(full && refusal.reason == Reason::Broken, || {
-                        format!("access {id} in its prime window refused: {refusal:?}")
-                    });
+                    self.must(
+                        put_off || (full && refusal.reason == Reason::Broken),
+                        || format!("access {id} in its prime window refused: {refusal:?}"),
+                    );
                 }
                 self.must(waits.is_none() || parking == Parking::Nobody, || {
                     format!("access {id} could have taken over the place of {waits:?}")
@@ -300,7 +302,10 @@ impl Oracle {
         self.turns += 1;
         let claimed = ticket.filter(|_| seat.re_access);
         let deadline = match claimed {
-            Some(ticket) => self.claim(&ticket).1.min(now + self.terms.bound),
+            Some(ticket) => {
+                let last = ticket.prime_end + self.bound_of(&ticket);
+                last.min(now + self.terms.bound)
+            }
             None => now + self.terms.bound,
         };
         let mut waiter = Waiter {
@@ -339,7 +344,8 @@ impl Oracle {
             });
         } else {
             self.must(
-                matches!(parking, Parking::Anybody | Parking::Sparing),
+                // Before the speed is known everybody is held who has a worker.
+                parking <= Parking::Sparing || seat.predicted == Micros::ZERO,
                 || format!("access {id} waits as a newcomer, {parking:?}: {seat:?}"),
             );
         }
@@ -372,12 +378,9 @@ impl Oracle {
         let bound = self.terms.bound;
         let queued = self.waiters.values().filter(|w| !w.granted && !w.replaced);
         let free = queued.map(|w| w.deadline).fold(now + bound, Micros::max);
-        let (from, by_ledger) = (
-            self.claim(&ticket).0,
-            self.terms.re_access.how != how::FIXED,
-        );
-        let sound = ticket.start >= now + bound + early(bound)
-            && (from >= free || !by_ledger)
+        let by_ledger = self.terms.re_access.how != how::FIXED;
+        let sound = ticket.start > now
+            && (by_ledger || self.claim(&ticket).0 >= free)
             && ticket.start <= now + self.terms.horizon
             && ticket.start < ticket.prime_end
             && ticket.prime_end <= ticket.end
@@ -626,75 +629,63 @@ impl Oracle {
         self.must(out == outstanding, || {
             format!("{out} tickets are out, {outstanding} are counted")
         });
-        self.invariant(gate.limit.max(gate.terms.parked), now);
+        self.invariant(gate.depth(permits), now);
         self.audits += 1;
         if self.audits.is_multiple_of(LEDGER_EVERY) {
             self.ledger(state, now);
         }
     }
 
-    /// ALGORITHMS.md 2.3: for all tau, who may still be queued and who may yet present his ticket
-    /// have places. It holds for the greatest L there was while it was claimed.
-    fn invariant(&mut self, limit: u32, now: Micros) {
-        self.highest = self.highest.max(limit);
+    /// Never more windows are open than L, by the greatest there was while they were sold: of those who
+    /// have not come yet, for all tau.
+    fn invariant(&mut self, depth: u32, now: Micros) {
+        self.highest = self.highest.max(depth);
         if self.terms.re_access.how == how::FIXED {
             return;
         }
-        let deadlines = self.waiters.values().map(|w| w.deadline);
-        let last = deadlines.fold(now + self.terms.bound, Micros::max);
-        let claims: Vec<(Micros, Micros)> = self
+        let windows: Vec<(Micros, Micros)> = self
             .sold
             .iter()
             .filter_map(|key| self.facts.get(key))
             .filter(|fact| !fact.returned)
             .map(|fact| self.claim(&fact.ticket))
-            .filter(|&(start, end)| start <= last && now < end)
+            .filter(|&(_, end)| now < end)
             .collect();
-        let queued: Vec<Micros> = self
-            .waiters
-            .values()
-            .filter(|w| !w.granted && !w.replaced)
-            .filter(|w| {
-                let fact = w.ticket.and_then(|key| self.facts.get(&key));
-                fact.is_none_or(|fact| !fact.returned)
-            })
-            .map(|w| w.deadline)
-            .collect();
-        let times = claims.iter().map(|c| c.0).filter(|start| *start > now);
-        let most = times
-            .chain([now])
-            .map(|tau| {
-                let claimed = claims.iter().filter(|c| c.0 <= tau && tau < c.1).count();
-                let there = queued.iter().filter(|deadline| **deadline > tau).count();
-                (claimed + there, tau)
-            })
-            .max();
+        let mut ends: Vec<Micros> = windows.iter().map(|window| window.1).collect();
+        let mut starts: Vec<Micros> = windows.iter().map(|window| window.0.max(now)).collect();
+        ends.sort_unstable();
+        starts.sort_unstable();
+        let open = starts.iter().enumerate().map(|(nth, tau)| {
+            let over = ends.partition_point(|end| end <= tau);
+            (nth + 1 - over, *tau)
+        });
         let highest = self.highest as usize;
-        if let Some((most, tau)) = most {
+        if let Some((most, tau)) = open.max() {
             self.must(most <= highest, || {
-                format!("{most} places are promised of {highest} for {tau:?}, now {now:?}")
+                format!("{most} windows are open of {highest} at {tau:?}, now {now:?}")
             });
         }
     }
 
     /// The ledger's cells are what the tickets out there claim.
     fn ledger(&mut self, state: &State, now: Micros) {
-        let first = now.secs_floor();
+        let first = now.0 / CELL.0;
+        let (cell_of, cell_from) = (|t: Micros| t.0 / CELL.0, |t: Micros| t.0.div_ceil(CELL.0));
         let mut claims: BTreeMap<u64, u32> = BTreeMap::new();
         for fact in self.sold.iter().filter_map(|key| self.facts.get(key)) {
             let (from, to) = self.claim(&fact.ticket);
-            let cells = from.secs_floor().max(first)..to.secs_ceil();
-            cells.for_each(|second| *claims.entry(second).or_default() += 1);
+            let cells = cell_of(from).max(first)..cell_from(to);
+            cells.for_each(|cell| *claims.entry(cell).or_default() += 1);
         }
         let last = claims.keys().next_back().copied().unwrap_or(first) + 3;
-        for second in first..last {
-            let at = Micros::from_secs(second);
+        for cell in first..last {
+            let at = Micros(cell * CELL.0);
             let (has, should) = (
                 state.gate().ledger.max_claims(at, at),
-                claims.get(&second).copied().unwrap_or(0),
+                claims.get(&cell).copied().unwrap_or(0),
             );
             self.must(has == should, || {
-                format!("the ledger has {has} claims for second {second}, the tickets {should}")
+                format!("the ledger has {has} claims for {at:?}, the tickets {should}")
             });
         }
     }

@@ -127,7 +127,7 @@ impl Default for Setup {
                 slot_period: Micros::from_secs(10),
                 slot_tickets: auto,
                 lifetime: Micros::from_secs(300),
-                prime: Micros::from_secs(5),
+                prime: Micros::ZERO,
                 horizon: Micros::from_secs(24 * 3600),
                 poll: Micros::from_secs(3),
                 share: auto,

@@ -329,6 +329,7 @@ fn book(input: Book) -> Value {
             late_share_ppm: 0,
             horizon: Micros::MAX,
             bound: Micros::ZERO,
+            prime: Micros::from_secs(5),
             lifetime: Micros::ZERO,
         };
         let booking = slots.book(units(now), units(first), &terms, &mut |_, _| true)?;
@@ -411,8 +412,8 @@ fn line(value: &Value) -> Result<Line, Refused> {
     }
 }
 
-/// The ledger counts by the second and rounds outwards; the vectors do not. So the script's second
-/// is made as many cells as bring its times out even and the ledger can hold.
+/// The ledger counts by cells and rounds outwards; the vectors do not. So the script's second
+/// is made as many seconds as bring its times out even and the ledger can hold.
 fn cells_a_second(bound: f64, lines: &[Line]) -> f64 {
     let mut times = vec![bound];
     for line in lines {
@@ -428,7 +429,8 @@ fn cells_a_second(bound: f64, lines: &[Line]) -> f64 {
             .iter()
             .all(|t| (t * cells - (t * cells).round()).abs() < 1e-6)
     };
-    let fits = |cells: &f64| longest * cells < ledger::CELLS as f64;
+    let reach_s = ledger::CELLS as f64 * ledger::CELL.as_secs_f64();
+    let fits = |cells: &f64| longest * cells < reach_s;
     let scales = || {
         [1.0, 10.0, 100.0, 1000.0, 10_000.0]
             .into_iter()

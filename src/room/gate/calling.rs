@@ -8,7 +8,7 @@ use super::GateView;
 use super::standing::Standing;
 use crate::micros::Micros;
 use crate::nap::early_call::Facts;
-use crate::nap::ledger::early;
+use crate::nap::ledger::cell_start;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::places::Line;
@@ -21,6 +21,11 @@ const STEPS: usize = 1 << 14;
 impl GateView<'_> {
     /// Has Run Ready room, and who may be called for it?
     pub fn look_round(&mut self) {
+        let gate = &mut *self.gate;
+        let empty = gate.queue.is_empty()
+            && gate.booked_until > self.now
+            && self.permits.running() < self.permits.limit();
+        gate.sale_rate.look(empty, self.now);
         if self.permits.outstanding() == 0 && self.gate.early_call.mark() <= self.now {
             return;
         }
@@ -69,7 +74,7 @@ impl GateView<'_> {
             return false;
         }
         let facts = self.call_facts();
-        let until = self.before_claim(ticket.slot, ticket.start);
+        let until = self.before_window(ticket);
         let re_access = self.gate.terms.re_access;
         let places = match re_access.how {
             // The paper's static form: holders have places of their own.
@@ -77,11 +82,10 @@ impl GateView<'_> {
                 let taken = self.gate.queue.line_len(Line::ReAccess);
                 re_access.n.saturating_sub(taken)
             }
-            _ => self.gate.places().saturating_sub(facts.queued),
+            _ => self.gate.depth(self.permits).saturating_sub(facts.queued),
         };
         let gate = &mut *self.gate;
-        let fits = self.now.secs_floor() >= until.secs_floor()
-            || gate.ledger.fits(self.now, until, places);
+        let fits = cell_start(self.now) >= until || gate.ledger.fits(self.now, until, places);
         if !fits || !gate.early_call.may_call(&facts, ticket.start) {
             return false;
         }
@@ -92,10 +96,12 @@ impl GateView<'_> {
         true
     }
 
-    /// Up to where the claim of one who is called grows: the whole second his own begins with.
-    pub(super) fn before_claim(&self, slot: u32, start: Micros) -> Micros {
-        let claim = start - early(self.gate.bound_of(slot));
-        Micros::from_secs(claim.secs_floor())
+    /// Up to where the window of one who is called grows: the whole cell his own begins with.
+    pub(super) fn before_window(&self, ticket: &Ticket) -> Micros {
+        let (from, _) = self
+            .gate
+            .window_of(ticket.slot, ticket.start, ticket.prime_end);
+        cell_start(from)
     }
 
     /// Of the tickets of a slot that has closed, those that were called and never presented.
@@ -111,9 +117,6 @@ impl GateView<'_> {
             0 => limit.saturating_sub(self.permits.running()),
             _ => 0,
         };
-        let service = self.permits.residence.mean_s();
-        let guess = service.unwrap_or(gate.terms.bound.as_secs_f64() / 8.0);
-        let rate = gate.throughput();
         Facts {
             now: self.now,
             free,
@@ -126,7 +129,7 @@ impl GateView<'_> {
             claims: gate
                 .ledger
                 .max_claims(self.now, self.now + gate.terms.bound),
-            rate: rate.unwrap_or(f64::from(limit) / guess.max(1e-3)),
+            rate: gate.rate(self.permits),
             poll: gate.terms.poll,
             law: self.laws.call,
         }

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::GateView;
 use super::redeeming::To;
 use super::selling::Sale;
 use super::standing::Standing;
+use super::{GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
@@ -110,6 +110,9 @@ impl GateView<'_> {
         let (now, bound) = (self.now, gate.terms.bound);
         let met = self.met(arrival.kind);
         let claims = gate.ledger.max_claims(now, now + bound);
+        if self.is_held(arrival) {
+            return true;
+        }
         let parked = match arrival.parking {
             Parking::Anybody => true,
             Parking::Sparing => claims == 0,
@@ -120,16 +123,31 @@ impl GateView<'_> {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
                 _ => {
                     let queued = gate.queue.len();
-                    let workers = queued.saturating_add(arrival.left);
-                    let (ledger, drain) = (&gate.ledger, gate.drain());
-                    // All workers there can be suffice even if nobody leaves in time. Those of the
-                    // children present are fewer when httpd has ended idle ones, which it starts
-                    // again when it needs them: here the queue is trusted to go down half as fast.
-                    ledger.admits(now, bound, met, gate.limit, drain)
-                        && queued.saturating_add(claims) < gate.places()
-                        && ledger.admits(now, bound, queued, workers, drain / 2.0)
+                    // Whose window is open finds a worker too, of those in the children present.
+                    let workers = queued.saturating_add(arrival.left).min(gate.terms.parked);
+                    let due = gate.ledger.max_claims(now, now);
+                    gate.is_his_turn(now, met, self.permits, &self.laws.sale)
+                        && queued.saturating_add(due) < workers
+                        && gate
+                            .ledger
+                            .admits(now, bound, met, gate.limit, gate.drain())
                 }
             }
+    }
+
+    /// Nothing is known of the server's speed yet, but will be in a moment: whoever has a worker waits for
+    /// that, the last of them too. What would be told now would be a guess.
+    fn is_held(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.parking != Parking::Nobody
+            && self.gate.decided == 0
+            && self.gate.is_by_law()
+            && self.is_held_still()
+    }
+
+    /// Is the first queue still so young?
+    pub(super) fn is_held_still(&self) -> bool {
+        let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold;
+        self.gate.departures.busy_for(self.now) < Micros(most as u64)
     }
 
     pub(super) fn admit_holder(
@@ -138,6 +156,9 @@ impl GateView<'_> {
         guard: bool,
         arrival: &Arrival<'_>,
     ) -> Verdict {
+        if !guard && self.is_hopeless(arrival) {
+            return self.defer(ticket, arrival);
+        }
         let terms = self.gate.terms.re_access;
         let room =
             terms.how != how::FIXED || guard || self.gate.queue.line_len(Line::ReAccess) < terms.n;
@@ -148,10 +169,27 @@ impl GateView<'_> {
         self.break_promise(ticket, arrival)
     }
 
+    /// Workers are short, and he would not be served within the bound: the server has become slower since
+    /// his ticket was sold. To wait for the deadline guard would only keep others outside.
+    fn is_hopeless(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.parking >= Parking::Sparing
+            && self.gate.is_by_law()
+            && self.gate.decided != 0
+            && self.gate.kind != SESSION
+            && self.predict(self.met(arrival.kind)) > self.gate.terms.bound
+    }
+
+    fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
+        self.redeem(Some(ticket), Standing::Prime, To::Wait);
+        self.gate.counts.deferred += 1;
+        let entry = Place::holding(&ticket, self.now, true);
+        self.put_off(&entry, Reason::Deferred, arrival)
+    }
+
     pub(super) fn break_promise(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
         self.gate.counts.broken += 1;
         self.history.settle(ticket.serial, Fate::Broken, self.now);
-        if self.now < self.before_claim(ticket.slot, ticket.start) {
+        if self.now < self.before_window(&ticket) {
             // Called: his own time is still to come, and he stays called.
             return self.refuse(Reason::Broken, Some(ticket), self.spread(arrival));
         }

@@ -77,16 +77,17 @@ impl GateView<'_> {
         }
     }
 
-    /// Enough departures of one busy period to tell X: two rounds of all who run, from the last of
-    /// one to the last of another, for those who began together leave together.
+    /// Enough departures of one busy period to tell X: five rounds of all who run, for those who began
+    /// together leave together; or two, where they take so long that a guess is wanted before.
     pub(super) fn speed_is_known(&self) -> bool {
-        let enough = self
-            .permits
-            .limit()
-            .saturating_mul(2)
-            .saturating_add(1)
-            .max(10);
-        self.gate.departures.count() >= enough && self.gate.departures.throughput().is_some()
+        let departures = &self.gate.departures;
+        let rounds = match self.is_held_still() {
+            true => 5,
+            false => 2,
+        };
+        let enough = self.permits.limit().saturating_mul(rounds);
+        let enough = enough.saturating_add(1).max(10);
+        departures.count() >= enough && departures.throughput().is_some()
     }
 
     /// The first rate is known: newcomers beyond what fits the bound are told at once, the newest

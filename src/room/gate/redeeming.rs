@@ -4,7 +4,7 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::{claim_of, early};
+use crate::nap::ledger::window_of;
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -44,7 +44,7 @@ impl GateView<'_> {
             To::Run | To::Nothing => State::Used,
         };
         gate.set_state(ticket.slot, ticket.index, state);
-        let (from, until) = gate.claim_of(ticket.slot, ticket.start, ticket.prime_end);
+        let (from, until) = gate.window_of(ticket.slot, ticket.start, ticket.prime_end);
         let before_time = called && self.now < from;
         gate.ledger
             .unclaim(if called { self.now } else { from }, until);
@@ -92,7 +92,7 @@ impl GateView<'_> {
         let Some(position) = gate.slots.position(entry.slot, entry.index) else {
             return false;
         };
-        let (from, to) = gate.claim_of(entry.slot, entry.start, entry.prime_end);
+        let (from, to) = gate.window_of(entry.slot, entry.start, entry.prime_end);
         let called = self.is_before_time(entry);
         let gate = &mut *self.gate;
         let state = if called { State::Called } else { State::Sold };
@@ -130,14 +130,16 @@ impl GateView<'_> {
 
     /// Was it in its prime window for an access that came at `entered`?
     pub fn was_prime(&self, ticket: &Ticket, entered: Micros) -> bool {
-        let in_time = ticket.start - early(self.gate.bound_of(ticket.slot));
+        let (in_time, _) = self
+            .gate
+            .window_of(ticket.slot, ticket.start, ticket.prime_end);
         ticket.has(Ticket::CALLED) || (entered >= in_time && entered < ticket.prime_end)
     }
 
     /// Was it good before its time, as only one that is called?
     pub(super) fn is_before_time(&self, entry: &Place) -> bool {
         let bound = self.gate.bound_of(entry.slot);
-        let (from, _) = claim_of(entry.start, entry.prime_end, bound);
+        let (from, _) = window_of(entry.start, entry.prime_end, bound);
         entry.prime != 0 && entry.slot != 0 && entry.entered < from
     }
 }

@@ -3,22 +3,27 @@
 //! How many a slot sells follows from X, S and phi (ALGORITHMS.md 2.1, 2.4, 2.5), and is never more
 //! than the ledger has places for.
 
-use super::{Gate, GateView};
+use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
-use crate::nap::laws::{LateLaw, Laws};
-use crate::nap::ledger::{claim_of, early};
+use crate::nap::laws::{LateLaw, Laws, SaleLaw};
+use crate::nap::ledger::{CELL, early, window_of};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
-use crate::nap::{returns, slots};
+use crate::nap::wait_limit::Conformal;
+use crate::nap::{returns, slots, whole};
 use crate::room::arrival::Arrival;
 use crate::room::history::Record;
 use crate::room::permits::Permits;
 use crate::room::terms::how;
+use crate::room::verdict::Reason;
 
 /// Share of the places that claims of newcomers' tickets may take (psi); re-bookings may take all.
 const PSI_PPM: u64 = 900_000;
 /// The most `NapOverbook` can ask for.
 const OVERBOOK_MAX: f64 = 2.0;
+
+/// So many tickets of an address have lapsed, and more than were used: nobody comes back with them.
+const LAPSED: u32 = 16;
 
 /// For whom a ticket is sold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,49 +38,60 @@ impl GateView<'_> {
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
         let predicted = self.predict(self.met(0));
+        let queue = self.met(0);
         let now = self.now;
+        let law = self.laws.sale;
         let gate = &mut *self.gate;
         let terms = gate.terms;
-        // Its claim begins when nobody now queued is left; some of them may have come under a
-        // longer bound.
-        let free = gate.queued_until.max(now + terms.bound);
-        let first = (now + predicted).max(free + early(terms.bound));
-        let issue = gate.issue_terms(self.permits, self.laws);
-        let most = match sale {
-            Sale::Newcomer => gate.sellable(),
-            Sale::Rebooked | Sale::Guard => gate.places(),
-        };
         let unlimited = terms.re_access.how == how::FIXED;
+        let issue = gate.issue_terms(self.permits, self.laws);
+        let rate = gate.rate(self.permits);
+        let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        let first = match sale {
+            // The paper's form: behind all who wait, however long they stay.
+            _ if unlimited => {
+                let free = gate.queued_until.max(now + terms.bound);
+                (now + predicted).max(free + early(issue.prime, terms.bound))
+            }
+            Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
+            Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
+        };
+        let depth = gate.depth(self.permits);
+        let most = match sale {
+            Sale::Newcomer => sellable(depth),
+            Sale::Rebooked | Sale::Guard => depth,
+        };
         let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
-        let [_, prefix] = arrival.client_hash;
-        // A prefix has its share of each slot, unless the administrator has said what is fair, or
-        // nobody else is there.
-        let shared = terms.per_client.how == how::AUTO && !shares.alone(terms.lifetime, now);
-        let mut open = |slot: &slots::Slot| !shared || shares.has_place(slot, prefix, now);
+        // An address, or a net, whose tickets lapse is sold but a few of each slot, unless the
+        // administrator has said what is fair, or nobody else is there.
+        let [narrow, wide] = arrival.client_hash;
+        let flood = [(narrow, LAPSED), (wide, 8 * LAPSED)]
+            .into_iter()
+            .find(|&(hash, least)| self.clients.lapses(hash, least, now))
+            .map(|(hash, _)| hash)
+            .filter(|_| terms.per_client.how == how::AUTO && !shares.alone(terms.lifetime, now));
+        let mut open =
+            |slot: &slots::Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
         let mut may = |slot: &slots::Slot, start: Micros| {
-            let (from, to) = claim_of(start, start + terms.prime, slot.bound());
-            unlimited || (from >= free && ledger.fits(from, to, most))
+            let (from, to) = window_of(start, start + slot.prime(), slot.bound());
+            unlimited || ledger.fits(from.max(now), to, most)
         };
         let booking = match sale {
             Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
         }?;
-        let prime_end = booking.start + terms.prime;
-        let end = booking.start + terms.lifetime;
-        let (from, to) = gate.claim_of(booking.seq, booking.start, prime_end);
+        let prime = gate.slots.slot(booking.seq).map(slots::Slot::prime);
+        let prime_end = booking.start + prime.unwrap_or(issue.prime);
+        let end = booking.start + terms.lifetime.max(issue.prime);
+        let (from, to) = gate.window_of(booking.seq, booking.start, prime_end);
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
-        if let Some(slot) = gate.slots.slot(booking.seq) {
-            gate.slot_shares.sold(slot, prefix, now);
+        if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
+            gate.slot_shares.sold(slot, hash, now);
         }
-        // How long those wait who have bought their share of the nearer slots is no measure of phi.
+        // Who has bought his share of the nearer slots is behind others that come later, too.
         if sale == Sale::Newcomer && !booking.skipped {
-            if booking.seq > gate.share_slot {
-                gate.share_slot = booking.seq;
-                gate.share.turn(&self.laws.share);
-            }
-            gate.share
-                .vote(booking.start - now, terms.bound, &self.laws.share);
+            gate.booked_until = gate.booked_until.max(booking.start);
         }
         gate.counts.sold += 1;
         if let Some(recent) = self.recent {
@@ -84,7 +100,8 @@ impl GateView<'_> {
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_add(1));
         let serial = self.history.next_serial();
-        self.clients.sold(serial, arrival.client_hash, end, now);
+        self.clients
+            .sold(serial, arrival.client_hash, prime_end, end, now);
         let id = ticket_id(
             &arrival.secret,
             now,
@@ -138,62 +155,119 @@ impl GateView<'_> {
     }
 }
 
+/// The share of L (psi) that tickets of newcomers may take.
+fn sellable(depth: u32) -> u32 {
+    (u64::from(depth) * PSI_PPM).div_ceil(1_000_000) as u32
+}
+
 impl Gate {
-    /// Places that may be promised in all (ALGORITHMS.md 2.3): a holder needs a place to be let in,
-    /// and how many of those there are is a matter of workers. That he is served within the bound
-    /// follows from the rate of sale, which X and phi set; L, which sees the spread of response
-    /// times too, is for newcomers.
-    pub(super) fn places(&self) -> u32 {
-        match self.is_by_law() {
-            true => self.terms.parked.max(self.limit),
-            false => self.limit,
+    /// X, accesses a second that tickets are sold for: what was seen while somebody waited, else what all
+    /// permits do at the residence that was seen, else a guess.
+    pub fn rate(&self, permits: &Permits) -> f64 {
+        if self.kind == SESSION {
+            return self.throughput().unwrap_or(1.0).clamp(1e-3, 1e6);
+        }
+        let c = f64::from(permits.limit());
+        let by_residence = permits.residence.mean_s().map(|s| c / s.max(1e-6));
+        // Not one access has finished: most sites serve a page in an eighth of the bound.
+        let guess = || c / (self.terms.bound.as_secs_f64() / 8.0).max(1e-3);
+        let seen = self.sale_rate.rate(by_residence).or(self.throughput());
+        seen.or(by_residence).unwrap_or_else(guess).clamp(1e-3, 1e6)
+    }
+
+    /// L as the sale counts on it: accesses that are answered within the bound one after the other.
+    /// Workers are no matter: a holder who comes has one.
+    pub fn depth(&self, permits: &Permits) -> u32 {
+        let places = self.rate(permits) * self.terms.bound.as_secs_f64();
+        match (self.is_by_law(), self.decided) {
+            (false, _) => self.limit,
+            (true, 0) => whole(places / Conformal::START).max(1),
+            // However much single responses spread, whoever comes one after the other is answered.
+            (true, _) => self.wanted.max(whole(places / 2.0)).max(1),
         }
     }
 
-    /// The share of them (psi) that tickets of newcomers may take.
-    pub(super) fn sellable(&self) -> u32 {
-        (u64::from(self.places()) * PSI_PPM).div_ceil(1_000_000) as u32
+    /// How long before the server has time for him a holder is told to come.
+    fn lead(&self, rate: f64, law: &SaleLaw) -> Micros {
+        let of_bound = self.terms.bound.as_secs_f64() * law.lead;
+        let of_workers = f64::from(self.terms.parked) * law.workers / rate;
+        Micros::from_secs_f64(of_bound.min(of_workers))
     }
 
-    /// C, A(C), late share and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.5).
+    /// phi, the share of X that is sold as tickets: all of it, unless the administrator keeps some for
+    /// newcomers.
+    pub fn phi(&self) -> f64 {
+        match self.terms.share.how {
+            how::FIXED => f64::from(self.terms.share.n) / 1e6,
+            _ => 1.0,
+        }
+    }
+
+    /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
+    /// tickets that are later than his turn would be, unless fewer wait than should.
+    pub(super) fn is_his_turn(
+        &self,
+        now: Micros,
+        queue: u32,
+        permits: &Permits,
+        law: &SaleLaw,
+    ) -> bool {
+        let by_hand = [self.terms.share.how, self.terms.slot_tickets.how];
+        if self.booked_until <= now || by_hand != [how::AUTO; 2] || !self.is_by_law() {
+            return true;
+        }
+        let rate = self.rate(permits);
+        let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        let low = self.lead(rate, law).as_secs_f64() * law.low;
+        self.booked_until <= now + served + law.order || served.as_secs_f64() < low
+    }
+
+    /// g of the tickets sold now: as told, or as long as L bears it at full rate, early time included.
+    pub fn prime(&self, rate: f64, depth: u32, law: &SaleLaw) -> Micros {
+        let terms = &self.terms;
+        match (terms.prime, terms.re_access.how) {
+            (Micros::ZERO, how::FIXED) => terms.bound.max(Micros::from_secs(5)).min(terms.lifetime),
+            (Micros::ZERO, _) => {
+                let borne = Micros::from_secs_f64(f64::from(sellable(depth)) / rate) - CELL;
+                let window = borne.min(terms.bound).max(law.window_min);
+                Micros(window.0 / 4 * 3).min(terms.lifetime)
+            }
+            (told, _) => told,
+        }
+    }
+
+    /// C, A(C), late share, windows and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.9).
     pub fn issue_terms(&self, permits: &Permits, laws: &Laws) -> slots::Terms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
-        // What is sold before the server's speed is known is sold in short slots: a wrong guess
-        // is frozen with its slot.
-        let period = match self.decided {
-            0 if by_law => Micros((terms.slot_period.0 / laws.cold_slots.max(1)).max(1)),
-            _ => terms.slot_period,
+        let (rate, depth) = (self.rate(permits), self.depth(permits));
+        let prime = self.prime(rate, depth, &laws.sale);
+        // What a slot was opened with is frozen, and a guess may be wrong; but some tickets it has.
+        let period = match by_law {
+            true => {
+                let short = Micros(terms.slot_period.0 / laws.short_slots.max(1));
+                let of = |n: f64| Micros::from_secs_f64(n / rate);
+                short.max(terms.slot_period.min(of(10.0))).max(of(1.0))
+            }
+            false => terms.slot_period,
         };
         let period_s = period.as_secs_f64();
-        let phi = match terms.share.how {
-            how::FIXED => f64::from(terms.share.n) / 1e6,
-            _ => self.share.phi_by(&laws.share),
-        };
-        let c = permits.limit();
-        let service = permits.residence.mean_s();
+        let phi = self.phi();
         let capacity = match terms.slot_tickets.how {
             how::FIXED => terms.slot_tickets.n.max(1),
-            how::PAPER => slots::capacity(period_s, service.unwrap_or(1.0), 1, 1.0, 1.0),
-            _ => match (self.throughput(), service) {
-                (Some(x), _) => slots::capacity_from_rate(period_s, x, laws.eta, phi),
-                (None, Some(s)) => slots::capacity(period_s, s, c, laws.eta, phi),
-                // Not one access has finished: most sites serve a page in an eighth of the bound.
-                (None, None) => {
-                    let guess = terms.bound.as_secs_f64() / 8.0;
-                    slots::capacity(period_s, guess, c, laws.eta, phi)
-                }
-            },
+            how::PAPER => {
+                let service = permits.residence.mean_s().unwrap_or(1.0);
+                slots::capacity(period_s, service, 1, 1.0, 1.0)
+            }
+            _ => slots::capacity_from_rate(period_s, rate, laws.eta, phi),
         };
-        // More than the ledger can claim places for would only leave gaps (2.2: the rate of
-        // tickets is at most psi L over a claim's length).
+        // More than the ledger has windows for would only leave gaps.
         let capacity = match terms.re_access.how {
             how::FIXED => capacity,
             _ if by_law => {
-                let claim = terms.prime + terms.bound + early(terms.bound);
-                let claim_s = claim.as_secs_f64().max(1.0);
-                let places = f64::from(self.sellable());
-                capacity.min((places * period_s / claim_s) as u32).max(1)
+                let window = prime + early(prime, terms.bound) + CELL;
+                let borne = f64::from(sellable(depth)) * period_s / window.as_secs_f64();
+                capacity.min(whole(borne)).max(1)
             }
             _ => capacity,
         };
@@ -218,14 +292,15 @@ impl Gate {
             },
             horizon: terms.horizon,
             bound: terms.bound,
-            lifetime: terms.lifetime,
+            prime,
+            lifetime: terms.lifetime.max(prime),
         }
     }
 
-    /// Share of a slot kept for re-bookings: what the late ones need, 5..50 %, 10 % at first.
+    /// Share of a slot kept for re-bookings: what those need who came late and found no place.
     pub(super) fn late_ppm(&self, law: &LateLaw) -> u32 {
-        let late = self.counts.late;
-        let all = late.saturating_add(self.counts.presented);
+        let late = self.counts.refused[Reason::Late as usize];
+        let all = self.counts.late.saturating_add(self.counts.presented);
         if all < 100 {
             return law.first_ppm;
         }

@@ -2,7 +2,6 @@
 
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::early;
 use crate::nap::slots::grace_of;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -84,7 +83,9 @@ impl GateView<'_> {
                 Standing::Unknown
             };
         }
-        let in_time = ticket.start - early(self.gate.bound_of(ticket.slot));
+        let (in_time, _) = self
+            .gate
+            .window_of(ticket.slot, ticket.start, ticket.prime_end);
         match state {
             None => Standing::Expired,
             Some(State::Sold) if self.now < in_time => Standing::Early,

@@ -246,6 +246,7 @@ impl GateView<'_> {
         if waiting == 0 {
             self.gate.queued_until = Micros::ZERO;
             self.gate.departures.end();
+            self.gate.sale_rate.idle();
         }
         // Who is let in by hand goes through the lock.
         let by_hand = u32::from(self.mode() != Mode::Open);

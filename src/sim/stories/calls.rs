@@ -24,10 +24,19 @@ impl Story {
         }
     }
 
-    /// Tickets of so many visitors from number 2 on, sold while one runs; then he leaves.
-    fn full_house(&mut self, n: u32) -> Vec<Ticket> {
+    /// Tickets of so many visitors from number 2 on, sold while one runs and others wait; then all of
+    /// those go.
+    pub(super) fn full_house(&mut self, n: u32) -> Vec<Ticket> {
         let running = self.runs(1, &[]);
+        let waiting = 50..50 + self.state.gate().terms.wait_limit.n;
+        let places: Vec<(u32, u32)> = (waiting)
+            .map(|visitor| (visitor, self.waits(visitor, &[]).place))
+            .collect();
         let tickets = (2..2 + n).map(|visitor| self.ticket(visitor)).collect();
+        for (visitor, place) in places {
+            self.state
+                .at_gate(self.now, |view| view.gone(place, Story::owner(visitor)));
+        }
         self.leaves(&running);
         tickets
     }
@@ -156,10 +165,10 @@ fn one_who_was_called_and_leaves_the_queue_stays_called() {
 #[test]
 fn nobody_is_called_while_all_permits_are_held() {
     let mut story = Story::new(quiet());
+    let tickets = story.full_house(1);
     let running = story.runs(1, &[]);
-    let ticket = story.ticket(2);
-    story.idles(3000);
-    assert_eq!(story.asks(2, &ticket), Turn::Wait);
+    story.idles(1000);
+    assert_eq!(story.asks(2, &tickets[0]), Turn::Wait);
     assert_eq!(story.state.permits().calls.counts().called, 0);
     story.leaves(&running);
 }
@@ -175,6 +184,10 @@ fn a_limit_that_fell_to_one_does_not_leave_the_server_idle_before_its_tickets() 
         ..terms(AUTO)
     });
     let first: Vec<Leaving> = (1..5).map(|visitor| story.runs(visitor, &[])).collect();
+    // Two a second.
+    story.state.at_gate(story.now, |view| {
+        view.permits.residence.record(Micros::from_secs(2));
+    });
     let tickets: Vec<Ticket> = (10..119).map(|visitor| story.ticket(visitor)).collect();
     for leaving in &first {
         story.leaves(leaving);
@@ -195,7 +208,8 @@ fn a_limit_that_fell_to_one_does_not_leave_the_server_idle_before_its_tickets() 
             waiting.into_iter().partition(|(n, _)| n % 10 == turns % 10);
         waiting = silent;
         for (visitor, ticket) in asking {
-            if story.asks(visitor, &ticket) == Turn::Now {
+            // The first may have come late by then.
+            if story.asks(visitor, &ticket) != Turn::Wait {
                 let leaving = story.runs(visitor, &[ticket]);
                 story.pass(10);
                 story.leaves(&leaving);

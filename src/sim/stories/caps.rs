@@ -46,40 +46,60 @@ fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
     story.leaves(&running);
     story.runs(9, &[ticket]);
     assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
-    story.now = own.end;
+    story.now = own.end + Micros::from_secs(2);
     assert_eq!(live(&mut story, 3), 0, "his has ended unused");
 }
 
-#[test]
-fn a_net_alone_in_the_room_buys_whole_slots() {
-    let mut story = Story::new(roomy());
+/// One address buys, of a slot that sells 250 tickets, and nobody comes.
+fn flooded() -> Story {
+    let mut story = Story::new(Terms {
+        wait_limit: fixed(1000),
+        slot_tickets: fixed(250),
+        per_client: AUTO,
+        parked: 2000,
+        ..terms(AUTO)
+    });
     story.runs(1, &[]);
-    let slots = slots_of(&mut story, 1000..1013);
-    assert_eq!(slots, [[1; 9].as_slice(), &[2; 4]].concat());
+    for _ in 0..40 {
+        story.ticket(1000);
+    }
+    story.pass(15_000);
+    story
 }
 
 #[test]
-fn a_net_buys_a_tenth_of_a_slot_while_others_ask_and_its_rest_is_theirs() {
-    let mut story = Story::new(roomy());
-    story.runs(1, &[]);
-    assert_eq!(slots_of(&mut story, [1000, 1001, 1002, 2]), [1; 4]);
-    let phi = story.state.gate().share.phi_ppm();
-    assert_eq!(slots_of(&mut story, 1003..1008), [2, 3, 4, 5, 6]);
+fn who_asks_alone_is_sold_whatever_there_is() {
+    let mut story = flooded();
+    let slots = slots_of(&mut story, [1000; 13]);
+    assert_eq!(slots, [slots[0]; 13]);
+}
+
+#[test]
+fn an_address_behind_which_people_come_back_is_sold_whatever_there_is() {
+    let mut story = flooded();
+    let slot = slots_of(&mut story, [2])[0];
+    // A school: the next forty come, while others ask.
+    for _ in 0..50 {
+        let ticket = story.ticket(1000);
+        story.state.at_gate(story.now, |view| {
+            view.clients.used(ticket.serial, ticket.end);
+        });
+    }
+    assert_eq!(slots_of(&mut story, [1000; 8]), [slot; 8]);
+}
+
+#[test]
+fn a_flood_that_never_comes_back_is_sold_a_few_of_each_slot_and_the_rest_is_everybodys() {
+    let mut story = flooded();
+    let first = slots_of(&mut story, [2])[0];
+    let flood = slots_of(&mut story, [1000; 15]);
+    let share: Vec<u32> = (0..3).flat_map(|n| [first + n; 5]).collect();
+    assert_eq!(flood, share, "one in fifty, rounded up, of each slot");
     assert_eq!(
-        story.state.gate().share.phi_ppm(),
-        phi,
-        "they are no measure"
+        slots_of(&mut story, 3..16),
+        [first; 13],
+        "others are none the later"
     );
-    // Each of a net of his own.
-    let others = slots_of(&mut story, 3..16);
-    assert_eq!(others, [[1; 5].as_slice(), &[2; 8]].concat());
-    // Its share of the next slot is free again.
-    story.pass(20_000);
-    assert_eq!(slots_of(&mut story, [1009, 2000]), [7, 3]);
-    // The last of them has long been told, and none came since.
-    story.pass(60_000);
-    let alone = slots_of(&mut story, 1010..1013);
-    assert_eq!(alone, [alone[0]; 3]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{BEGINNING, World};
 use crate::micros::Micros;
-use crate::nap::ledger::early;
+use crate::nap::ledger::window_of;
 use crate::room::arrival::bind_of;
 use crate::room::verdict::Turn;
 use crate::sim::events::Event;
@@ -61,7 +61,8 @@ impl World {
         if turn == Turn::Wait {
             return self.asks_later(n, false);
         }
-        let in_time = ticket.start - early(self.setup.terms.bound) <= now;
+        let window = window_of(ticket.start, ticket.prime_end, self.setup.terms.bound);
+        let in_time = window.0 <= now;
         let deaf = self.manners.chance(self.setup.manners.deaf);
         let reaction = self.manners.below(self.setup.manners.reaction.0 + 1);
         let Some(visitor) = self.visitors.get_mut(n as usize) else {

@@ -2,7 +2,7 @@
 
 use super::{Access, BEGINNING, RECONNECT, Request, Visitor, World};
 use crate::micros::Micros;
-use crate::nap::ledger::early;
+use crate::nap::ledger::window_of;
 use crate::nap::ticket::Ticket;
 use crate::room::verdict::{Reason, Refusal};
 use crate::sim::crowd::{Client, Move};
@@ -101,7 +101,7 @@ impl World {
             }
         }
         let prime = client.jar.is_some_and(|ticket| {
-            let from = ticket.start - early(self.setup.terms.bound);
+            let (from, _) = window_of(ticket.start, ticket.prime_end, self.setup.terms.bound);
             let begun = from <= self.now || visitor.called == ticket.id;
             let now = begun && self.now < ticket.prime_end;
             let first = visitor.presented != ticket.id;

@@ -1,7 +1,7 @@
 //! The constants of [`Laws`], one at a time.
 
 use mod_nap::micros::Micros;
-use mod_nap::nap::laws::{CallLaw, GuardLaw, LateLaw, Laws, ShareLaw, StepLaw};
+use mod_nap::nap::laws::{CallLaw, GuardLaw, LateLaw, Laws, SaleLaw, StepLaw};
 use mod_nap::room::terms::{Choice, how};
 use mod_nap::sim::crowd::Manners;
 use mod_nap::sim::report::{Report, Table, number, percent};
@@ -53,7 +53,7 @@ pub fn laws(lab: &Lab) -> Report {
          with is in bold.",
     );
     report.table(guard(lab));
-    report.table(share(lab));
+    report.table(sale(lab));
     report.table(late(lab));
     report.table(call(lab));
     report.table(start(lab));
@@ -61,10 +61,10 @@ pub fn laws(lab: &Lab) -> Report {
     report.text(
         "**Kept, all of them.** *The guard*: with half the p95 one page in twenty is over the bound where the server \
          becomes twice as slow, with twice the p95 none, but half as many again are put off; that half of the bound is the \
-         most was not put to the test, for residence is far shorter here. *phi*: begun lower it is too low for a minute; \
-         its step and its limits hardly matter; a goal of ten bounds lengthens an overload's worst total by half. *The \
-         late pool*: whatever its shares, places that nobody buys are newcomers' in the end; a most of 10 % costs the \
-         unluckiest 12 s. *The early call*: it must not end at once when there is no room (250 ms: a third of the server \
+         most was not put to the test, for residence is far shorter here. *The sale*: where \
+         the speed is known none of its constants costs a page; they are for where it is not: a crowd that comes once, to \
+         a cold server. *The late pool*: who comes late is let in as long as there is room at all, so hardly anybody \
+         is booked again, whatever its shares. *The early call*: it must not end at once when there is no room (250 ms: a third of the server \
          idles), nor call slower than the server serves, nor without a short queue. How many places are left and how \
          far X is doubted made next to no difference to these crowds: they stand as they were reasoned. *Session starts*: more \
          than a tenth at first builds longer queues, and nobody ends sooner; the later step is not \
@@ -149,7 +149,7 @@ fn guard(lab: &Lab) -> Table {
     table
 }
 
-fn share(lab: &Lab) -> Table {
+fn sale(lab: &Lab) -> Table {
     let columns = [
         "crowd: response, mean s",
         "ticket wait, mean s",
@@ -159,37 +159,35 @@ fn share(lab: &Lab) -> Table {
         "ticket wait, mean s",
         "worst total, s",
     ];
-    let title = "phi: its beginning, its step a slot, its least and its most, its goal in bounds";
+    let title = "The sale: how much of the bound holders come before the server has time, the workers that may wait for it, \
+                 the queue that newcomers keep up, how much of the bound a decision is held";
     let mut table = Table::new(title, &lab.command, &columns);
-    let put = |share| Laws { share, ..CHOSEN };
-    let of = CHOSEN.share;
+    let put = |sale| Laws { sale, ..CHOSEN };
+    let of = CHOSEN.sale;
     let all = vec![
         tried(
-            "begins at",
-            [300_000, 500_000, 700_000, 900_000],
-            ppm,
-            |start_ppm| put(ShareLaw { start_ppm, ..of }),
+            "lead",
+            [0.0, 0.08, 1.0 / 6.0, 0.25, 0.4],
+            |n| number(n, 2),
+            |lead| put(SaleLaw { lead, ..of }),
         ),
         tried(
-            "step",
-            [10_000, 20_000, 50_000, 100_000, 200_000],
-            ppm,
-            |step_ppm| put(ShareLaw { step_ppm, ..of }),
+            "workers",
+            [0.1, 0.25, 0.5, 1.0],
+            |n| number(n, 2),
+            |workers| put(SaleLaw { workers, ..of }),
         ),
         tried(
-            "least",
-            [50_000, 100_000, 300_000, 500_000],
-            ppm,
-            |min_ppm| put(ShareLaw { min_ppm, ..of }),
+            "low",
+            [0.0, 0.1, 0.25, 0.5, 1.0],
+            |n| number(n, 2),
+            |low| put(SaleLaw { low, ..of }),
         ),
-        tried("most", [700_000, 900_000, 1_000_000], ppm, |max_ppm| {
-            put(ShareLaw { max_ppm, ..of })
-        }),
         tried(
-            "goal",
-            [1, 2, 3, 5, 10],
-            |n| n.to_string(),
-            |goal| put(ShareLaw { goal, ..of }),
+            "hold",
+            [0.0, 0.1, 0.25, 0.5],
+            |n| number(n, 2),
+            |hold| put(SaleLaw { hold, ..of }),
         ),
     ];
     rows(&mut table, all, |laws| {
@@ -422,7 +420,7 @@ fn cold(lab: &Lab) -> Table {
         "overload: used",
         "worst total, s",
     ];
-    let title = "Slots: margin on their capacity, and how many a period has before anything is known (600 visitors \
+    let title = "Slots: margin on their capacity, and how many a period has (600 visitors \
                  with 3 pages; the same where the server stands still from 0.2 s to 1.2 s)";
     let mut table = Table::new(title, &lab.command, &columns);
     let all = vec![
@@ -436,8 +434,8 @@ fn cold(lab: &Lab) -> Table {
             "slots a period",
             [1, 4, 8, 16, 40],
             |n| n.to_string(),
-            |cold_slots| Laws {
-                cold_slots,
+            |short_slots| Laws {
+                short_slots,
                 ..CHOSEN
             },
         ),

@@ -387,7 +387,7 @@ mod tests {
             (shop.gates[0].terms.run_ready, shop.gates[0].terms.bound),
             (12, Micros::from_secs(3))
         );
-        assert_eq!(shop.gates[0].terms.prime, Micros::from_secs(5));
+        assert_eq!(shop.gates[0].terms.prime, Micros::ZERO);
         let workers = shop.workers.expect("they are said");
         assert_eq!(
             [workers.per_pool, workers.pools, workers.reserve],

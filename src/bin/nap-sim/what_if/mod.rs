@@ -57,7 +57,7 @@ pub struct Options {
     /// Share of the capacity sold as tickets: auto or 0..1
     #[arg(long, value_parser = a_share, help_heading = "Room")]
     share: Option<f64>,
-    /// Prime window, seconds [default: the bound or 5]
+    /// Prime window, seconds [default: as long as the wait limit bears it]
     #[arg(long, value_parser = above_zero, help_heading = "Room")]
     prime: Option<f64>,
     /// From a ticket's start to its end, seconds [default: 300]
@@ -324,11 +324,6 @@ impl Options {
     fn over(&self, terms: &mut Terms) {
         let secs = Micros::from_secs_f64;
         if let Some(bound) = self.bound.map(secs) {
-            let usual = |bound: Micros| bound.max(Micros::from_secs(5));
-            terms.prime = match terms.prime == usual(terms.bound) {
-                true => usual(bound),
-                false => terms.prime.max(bound),
-            };
             terms.bound = bound;
         }
         for (own, given) in [
@@ -494,7 +489,7 @@ fn report(world: &World, course: &Course, bound: f64, command: &str) -> Report {
 fn moment(world: &World) -> String {
     let (gate, permits) = (world.state().gate(), world.state().permits());
     format!(
-        "{:7.1} s  X {:6.1}  S {:.3}  rho {:.2}  {:9}  L {:4}  q {:4}  tickets {:5}  phi {:.2}  \
+        "{:7.1} s  X {:6.1}  S {:.3}  rho {:.2}  {:9}  L {:4}  q {:4}  tickets {:5}  sale {:6.1}  \
          put off {:3}",
         world.elapsed().as_secs_f64(),
         gate.departures.throughput().unwrap_or(0.0),
@@ -504,7 +499,7 @@ fn moment(world: &World) -> String {
         gate.limit,
         gate.queue.len(),
         permits.outstanding(),
-        gate.share.phi(),
+        gate.rate(permits),
         gate.counts.deferred,
     )
 }

@@ -1,0 +1,247 @@
+//! [`SaleRate`]: how many tickets a second may be sold, as far as it has been seen.
+//!
+//! While somebody waits every permit is busy, and departures a second are what the server can do: n
+//! departures in t seconds of such time, both forgotten with a time constant of two seconds (or fifty
+//! departures, where those take longer), so that a moment in which refusals take the processors does not
+//! count for much, and a server that has become slower or faster is known within seconds. As long as few
+//! have been seen more is sold than they say, by half of their standard error at most: what is too much
+//! waits in the queue, what is too little is lost.
+//!
+//! While nobody waits, departures tell what was asked for, not what can be done. But permits that stand
+//! empty while tickets are out are a measurement as well: the sale was too slow. Then more is sold, half
+//! as much again for each second of it, up to what all permits would do at the residence that is seen,
+//! until a queue tells the truth.
+
+use crate::micros::Micros;
+
+/// Time constant of what is remembered, in seconds of a busy server.
+const MEMORY_S: f64 = 2.0;
+/// ... but no more than one part in so many at each departure.
+const MEMORY: f64 = 50.0;
+/// Of the standard error of a few departures, what is sold beyond what they say.
+const MORE: f64 = 0.25;
+/// Departures before they tell anything.
+const ENOUGH: f64 = 10.0;
+/// What a second of empty permits adds.
+const STEP: f64 = 1.5;
+/// Empty for less than this at a time is chance.
+const EMPTY: Micros = Micros::from_millis(500);
+/// More than this is a stray write.
+const BOOST_MAX: f64 = 1024.0;
+
+/// Under the gate's lock. All zero = nothing seen.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaleRate {
+    /// n, as f64 bits.
+    departures: u64,
+    /// t in seconds, as f64 bits.
+    busy_s: u64,
+    /// ln of how many times n / t is sold, as f64 bits.
+    boost: u64,
+    /// Intervals ever seen, saturating.
+    seen: u32,
+    _pad: u32,
+    /// The last departure while somebody waited; zero: nobody does.
+    last: Micros,
+    /// Since when permits stand empty while tickets are out; zero: they do not.
+    empty_since: Micros,
+    /// Up to when that has been counted.
+    counted: Micros,
+}
+
+impl SaleRate {
+    /// Nothing seen.
+    pub const EMPTY: SaleRate = SaleRate {
+        departures: 0,
+        busy_s: 0,
+        boost: 0,
+        seen: 0,
+        _pad: 0,
+        last: Micros::ZERO,
+        empty_since: Micros::ZERO,
+        counted: Micros::ZERO,
+    };
+
+    /// An access has left Run Ready while others waited.
+    pub fn departed(&mut self, now: Micros) {
+        self.empty_since = Micros::ZERO;
+        if self.last != Micros::ZERO && self.last <= now {
+            let passed_s = (now - self.last).as_secs_f64();
+            let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY)).exp();
+            self.seen = self.seen.saturating_add(1);
+            let (n, t, boost) = (self.departures(), self.busy_s(), self.boost());
+            self.departures = (n * kept + 1.0).to_bits();
+            self.busy_s = (t * kept + passed_s).to_bits();
+            self.boost = (boost * kept).to_bits();
+        }
+        self.last = now;
+    }
+
+    /// Nobody waits any more.
+    pub fn idle(&mut self) {
+        self.last = Micros::ZERO;
+    }
+
+    /// Somebody looks: do permits stand `empty` while tickets are out that start later? True: they have
+    /// for so long that more will be sold.
+    pub fn look(&mut self, empty: bool, now: Micros) -> bool {
+        if !empty || self.empty_since > now || self.counted > now {
+            self.empty_since = Micros::ZERO;
+            self.counted = Micros::ZERO;
+        }
+        if !empty {
+            return false;
+        }
+        if self.empty_since == Micros::ZERO {
+            (self.empty_since, self.counted) = (now, now);
+        }
+        if now < self.empty_since + EMPTY {
+            return false;
+        }
+        let more = (now - self.counted).as_secs_f64() * STEP.ln();
+        self.boost = (self.boost() + more).min(BOOST_MAX.ln()).to_bits();
+        self.counted = now;
+        true
+    }
+
+    /// Accesses a second, while there is work: what has been seen, times what empty permits say, but then
+    /// no more than `most`. None: nothing has been seen.
+    pub fn rate(&self, most: Option<f64>) -> Option<f64> {
+        let (n, t) = (self.departures(), self.busy_s());
+        let seen = n / t;
+        if n < ENOUGH || !seen.is_finite() || seen <= 0.0 {
+            return None;
+        }
+        let seen = seen * (1.0 + MORE / f64::from(self.seen).max(ENOUGH).sqrt());
+        let boosted = seen * self.boost().exp();
+        Some(boosted.min(most.unwrap_or(seen)).max(seen))
+    }
+
+    /// How many times what has been seen is sold because permits stood empty, 1 or more.
+    pub fn boosted(&self) -> f64 {
+        self.boost().exp()
+    }
+
+    fn departures(&self) -> f64 {
+        sound(self.departures, 1e9)
+    }
+
+    fn busy_s(&self) -> f64 {
+        sound(self.busy_s, 1e9)
+    }
+
+    fn boost(&self) -> f64 {
+        sound(self.boost, BOOST_MAX.ln())
+    }
+}
+
+/// A number from shared memory, 0..=`most`; another is 0.
+fn sound(bits: u64, most: f64) -> f64 {
+    let number = f64::from_bits(bits);
+    match (0.0..=most).contains(&number) {
+        true => number,
+        false => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Micros {
+        Micros::from_millis(1_000_000 + ms)
+    }
+
+    /// Departures `every` so many milliseconds, from `from` up to `to`.
+    fn depart(rate: &mut SaleRate, from: u64, to: u64, every: usize) {
+        for ms in (from..to).step_by(every) {
+            rate.departed(at(ms));
+        }
+    }
+
+    /// Without what is added because few have been seen.
+    fn rate(seen: &SaleRate) -> f64 {
+        let more = 1.0 + MORE / f64::from(seen.seen).max(ENOUGH).sqrt();
+        seen.rate(None).expect("seen") / more
+    }
+
+    #[test]
+    fn ten_intervals_of_a_busy_server_tell_its_rate() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 100, 10);
+        assert_eq!(seen.rate(None), None, "nine intervals");
+        depart(&mut seen, 100, 200, 10);
+        assert!((rate(&seen) - 100.0).abs() < 1.0, "{}", rate(&seen));
+        // Nobody waits for a minute: that is no interval.
+        seen.idle();
+        depart(&mut seen, 60_000, 60_100, 10);
+        assert!((rate(&seen) - 100.0).abs() < 1.0, "{}", rate(&seen));
+    }
+
+    #[test]
+    fn another_speed_is_known_within_seconds_and_a_moment_changes_little() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 10_000, 10);
+        depart(&mut seen, 10_000, 10_300, 20);
+        let after_a_moment = rate(&seen);
+        assert!((90.0..100.0).contains(&after_a_moment), "{after_a_moment}");
+        depart(&mut seen, 10_300, 16_000, 50);
+        assert!((20.0..28.0).contains(&rate(&seen)), "{}", rate(&seen));
+        depart(&mut seen, 16_000, 20_000, 10);
+        assert!((80.0..100.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
+    #[test]
+    fn permits_that_stand_empty_raise_it_and_a_queue_ends_that() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 10_000, 10);
+        seen.idle();
+        for ms in (10_000..12_250).step_by(250) {
+            seen.look(true, at(ms));
+        }
+        let most = |most| seen.rate(Some(most)).expect("seen");
+        assert!((200.0..240.0).contains(&most(1e6)), "{}", most(1e6));
+        assert_eq!(most(150.0), 150.0, "no more than all permits do");
+        assert!(most(50.0) >= 99.0, "and no less than what was seen");
+        depart(&mut seen, 13_000, 20_000, 8);
+        assert!((120.0..135.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
+    #[test]
+    fn a_moment_without_work_is_chance() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 1000, 10);
+        seen.idle();
+        for start in [1000, 2000, 3000] {
+            assert!(!seen.look(true, at(start)) && !seen.look(true, at(start + 250)));
+            assert!(!seen.look(false, at(start + 500)));
+        }
+        assert_eq!(seen.boosted(), 1.0);
+    }
+
+    #[test]
+    fn any_bit_pattern_is_survived() {
+        for bits in [u64::MAX, 1, f64::INFINITY.to_bits(), (-1.0_f64).to_bits()] {
+            let time = Micros(bits);
+            let mut seen = SaleRate {
+                departures: bits,
+                busy_s: bits,
+                boost: bits,
+                seen: bits as u32,
+                _pad: bits as u32,
+                last: time,
+                empty_since: time,
+                counted: time,
+            };
+            let _ = seen.rate(Some(f64::NAN));
+            seen.look(true, at(0));
+            depart(&mut seen, 0, 20_000, 10);
+            assert!(
+                (97.0..103.0).contains(&rate(&seen)),
+                "{} {seen:?}",
+                rate(&seen)
+            );
+        }
+    }
+}
