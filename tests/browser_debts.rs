@@ -16,6 +16,9 @@ const PAGES: &str = "<Location /bwshare-info>\nSetHandler bwshare-info\n</Locati
 /// no second too early, or he would be refused again.
 #[test]
 fn who_owes_too_much_is_told_so_and_let_in_when_the_page_comes_back() {
+    if !long() {
+        return;
+    }
     for_each_mpm(|mpm| {
         let page = "<!DOCTYPE html><link rel=icon href='data:,'><p>what was asked for";
         let httpd = Httpd::builder()
