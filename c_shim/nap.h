@@ -86,11 +86,11 @@ typedef struct nap_room_conf {
     int64_t slot_period_us;
     int64_t slot_tickets;               /* n, NAP_AUTO or NAP_PAPER */
     int64_t ticket_lifetime_us;
-    int64_t ticket_prime_us;            /* NAP_AUTO: max(bound, 5 s) */
+    int64_t ticket_prime_us;            /* or NAP_AUTO, after finish 0: what the wait limit bears */
     int64_t ticket_horizon_us;
-    int64_t ticket_share_ppm;           /* 0..1000000 or NAP_AUTO */
+    int64_t ticket_share_ppm;           /* 0..1000000 or NAP_AUTO: all */
     int64_t overbook_ppm;               /* factor x 10^6, NAP_AUTO or NAP_OFF */
-    int64_t tickets_per_client;         /* n or NAP_AUTO: max(16, 5 % of outstanding) */
+    int64_t tickets_per_client;         /* n or NAP_AUTO: no cap, but fewer where they lapse */
     int64_t ticket_bind;                /* 0 none, 1 client prefix */
     int64_t admit_early;                /* 1: admission in access_checker */
     int64_t schedule_static;            /* 1: files of the default handler too (shim: NapStatic) */
@@ -194,7 +194,7 @@ typedef struct nap_ox_conf {
 
 /* The server as configured and as the MPM runs it. */
 typedef struct nap_server_conf {
-    int64_t reserve;            /* workers kept free, a number; NAP_UNSET: reserve_percent counts */
+    int64_t reserve;            /* workers newcomers leave free; NAP_UNSET: reserve_percent counts */
     int64_t reserve_percent;    /* of ThreadsPerChild (or of MaxRequestWorkers on prefork) */
     int64_t table_waiters;      /* NapTables waiters=, NAP_UNSET: from the MPM */
     int64_t table_clients;      /* 0: no debts are kept; likewise */

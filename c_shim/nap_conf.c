@@ -487,18 +487,23 @@ const command_rec nap_directives[] = {
     ROOM("NapHistory", NAP_HISTORY, "how many finished accesses the wait limit looks at"),
     ROOM("NapDownload", NAP_DOWNLOAD,
          "an answer longer than this gives its permit back while it is read, e.g. 1M; or Off"),
-    ROOM("NapSlotPeriod", NAP_SLOT_PERIOD, "the length of a slot, over which tickets are spread"),
-    ROOM("NapSlotTickets", NAP_SLOT_TICKETS, "tickets in a slot: auto, paper, or a number"),
+    ROOM("NapSlotPeriod", NAP_SLOT_PERIOD,
+         "tickets are sold in slots of this length; with NapSlotTickets auto slots are a quarter as long"),
+    ROOM("NapSlotTickets", NAP_SLOT_TICKETS,
+         "tickets a slot: auto (what the server finishes in it), paper, or a number"),
     ROOM("NapTicketLifetime", NAP_TICKET_LIFETIME, "from a ticket's start to its end"),
     ROOM("NapTicketPrime", NAP_TICKET_PRIME,
-         "how long from its start a ticket lets in at once"),
+         "how long from its start a ticket lets in at once; auto: as long as the wait limit bears at "
+         "full speed, up to three quarters of the bound"),
     ROOM("NapTicketHorizon", NAP_TICKET_HORIZON, "how far ahead tickets are sold"),
     ROOM("NapTicketShare", NAP_TICKET_SHARE,
-         "share of the capacity that is sold as tickets: auto, or 0 to 1"),
+         "share of the capacity that is sold as tickets: auto (all of it), or 0 to 1, which keeps the "
+         "rest for newcomers"),
     ROOM("NapOverbook", NAP_OVERBOOK,
          "tickets sold for each place, as not everybody comes back: auto, off, or a factor"),
     ROOM("NapTicketsPerClient", NAP_TICKETS_PER_CLIENT,
-         "live tickets that one address (IPv6: one /64) may hold"),
+         "live tickets that one address (IPv6: one /64) may hold; auto: no cap, but one whose tickets "
+         "lapse more than they are used gets one place in fifty of each slot while others ask"),
     ROOM("NapTicketCookie", NAP_TICKET_COOKIE, "the ticket cookie's name, then its attributes"),
     ROOM("NapTicketBind", NAP_TICKET_BIND,
          "none, or prefix: a ticket is good only from the network it was issued to"),
@@ -519,7 +524,8 @@ const command_rec nap_directives[] = {
                   "a template for the page of a refusal, or None: the built-in page"),
 
     SERVER("NapReserve", NAP_RESERVE,
-           "workers kept free of waiting requests: a number, or n% of every child's"),
+           "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
+           "may use them"),
     SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
     SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
     AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
