@@ -87,10 +87,14 @@ impl Tables<'_> {
                 continue;
             };
             let users = self.pages.get(at as usize).map(|page| page.users);
+            let busy = self.permits.get(at as usize).map_or(1.0, |permits| {
+                f64::from(permits.running()) / f64::from(permits.limit().max(1))
+            });
             *now = PageNow {
                 queue: gate.queue.len(),
                 passes: gate.departures.present(),
                 share: users.map_or(1.0, |users| users.share(flow, wants)),
+                busy,
             };
         }
         now

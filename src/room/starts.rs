@@ -276,11 +276,13 @@ impl Starts {
             }
             return self.interval.step(&law, queues.mean, self.grants(wish));
         };
-        let probes = self
+        let calm = self
             .interval
             .follow(&law, queues, wish != Wish::Nobody, &bottleneck);
-        if probes {
-            self.capacity.probe(&bottleneck);
+        if calm {
+            let bears = self.demand.rate(self.terms.cores);
+            let bears = bears.map_or(f64::INFINITY, |rate| rate * bottleneck.share);
+            self.capacity.probe(&bottleneck, bottleneck.more(bears));
         }
     }
 
@@ -400,6 +402,7 @@ mod tests {
             queue,
             passes,
             share: 1.0,
+            busy: 1.0,
         };
         let queues = Queues::of(std::iter::once(queue));
         starts.tick(now, queues, [page], wish, &STEPS);
@@ -537,6 +540,7 @@ mod tests {
             queue: 4,
             passes: Some(4.0),
             share: 1.0,
+            busy: 1.0,
         };
         let mut second = 0;
         let mut rate_with = |elsewhere: u32| {
@@ -561,6 +565,10 @@ mod tests {
         rooms: Vec<(Starts, u64)>,
         under_way: VecDeque<(Micros, usize)>,
         page: VecDeque<usize>,
+        /// The page passes so many a second; twelve have as many parts.
+        passes: u64,
+        /// So many have passed since the last second.
+        passed: u64,
     }
 
     impl Crowd {
@@ -569,6 +577,8 @@ mod tests {
                 rooms: from.iter().map(|second| (auto(), *second)).collect(),
                 under_way: VecDeque::new(),
                 page: VecDeque::new(),
+                passes: 3,
+                passed: 0,
             }
         }
 
@@ -591,13 +601,14 @@ mod tests {
                     capacity.came(page, age);
                     self.page.push_back(room);
                 }
-                if step % 4 == 0
+                if step % (12 / self.passes) == 0
                     && let Some(room) = self.page.pop_front()
                 {
                     let mut over = Session::default();
                     over.visits[0] = 1;
                     self.rooms[room].0.note_end(&over, End::Finished);
                     served[room] += 1;
+                    self.passed += 1;
                 }
                 if step % 12 == 0 {
                     waited.push(self.page.len());
@@ -619,11 +630,13 @@ mod tests {
                 users.add(flow(starts), wants(*from));
             }
             let waiting = self.page.len() as u32;
+            let busy = std::mem::take(&mut self.passed) as f64 / self.passes as f64;
             for (starts, from) in &mut self.rooms {
                 let page = PageNow {
                     queue: waiting,
-                    passes: (waiting > 0).then_some(3.0),
+                    passes: (waiting > 0).then_some(self.passes as f64),
                     share: users.share(flow(starts), wants(*from)),
+                    busy,
                 };
                 let wish = if wants(*from) {
                     Wish::Queue
@@ -664,6 +677,18 @@ mod tests {
             let is_fair = |own: &u32| own.abs_diff(fair) * 5 <= fair;
             assert!(served.iter().all(is_fair), "{from:?} {served:?}");
         }
+    }
+
+    #[test]
+    fn a_page_that_becomes_four_times_as_fast_is_known_to_be_in_half_a_minute() {
+        let mut crowd = Crowd::of(&[0]);
+        crowd.served(0..300);
+        crowd.passes = 12;
+        let (served, _) = crowd.served(300..330);
+        assert!(served[0] < 330, "sessions take ten seconds: {served:?}");
+        let (served, waited) = crowd.served(330..360);
+        assert!(served[0] >= 324, "0.9 of 360: {served:?}");
+        assert!(waited.iter().all(|waiting| *waiting < 30), "{waited:?}");
     }
 
     /// A page passes two a second, and each session asks for it once, ten seconds after its start.
