@@ -9,7 +9,7 @@ use super::recent::Meter;
 use super::terms::how;
 use crate::micros::Micros;
 use crate::nap::laws::{Laws, StepLaw};
-use crate::sqs::capacity::{Capacity, PageNow};
+use crate::sqs::capacity::{Capacity, PageNow, UNTRIED};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
@@ -20,6 +20,9 @@ const SLACK: Micros = Micros::from_millis(50);
 /// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
 /// many sessions as there are processors, which tell what a session asks.
 const SAVED: Micros = Micros::from_secs(2);
+
+/// How often sessions are really started is seen from those of so many seconds.
+const SEEN_S: f64 = 10.0;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
@@ -205,7 +208,11 @@ impl Starts {
                     true => steps.step,
                     false => steps.first,
                 };
-                let fed = self.demand.rate(terms.cores).unwrap_or(0.0);
+                // Where nothing was: the paper's step is for its two processors.
+                let (fed, step) = match self.demand.rate(terms.cores) {
+                    Some(fed) => (fed, step),
+                    None => (Demand::first_rate(terms.cores), steps.step),
+                };
                 Law::Rate(RateLaw {
                     lo: threshold * law.lo / law.hi,
                     hi: threshold,
@@ -274,7 +281,10 @@ impl Starts {
             if let Some(rate) = self.demand.feed(self.terms.cores) {
                 self.interval.raise(rate);
             }
-            return self.interval.step(&law, queues.mean, self.grants(wish));
+            let started = begun(SEEN_S) / SEEN_S;
+            return self
+                .interval
+                .step(&law, queues.mean, self.grants(wish, started));
         };
         let calm = self
             .interval
@@ -294,13 +304,16 @@ impl Starts {
 
     /// Is that a reason for more starts? Whoever waits for his turn is: each turn is taken, and the
     /// pages tell whether it was one too many. Holders of tickets leave turns unused until theirs
-    /// come due; for them the rate grows no further than what the processors are known to bear.
-    fn grants(&self, wish: Wish) -> bool {
+    /// come due; for them the rate grows no further than what the processors are known to bear, and
+    /// before that is known than to twice what is really `started` a second, or what it began with.
+    fn grants(&self, wish: Wish, started: f64) -> bool {
         match wish {
             Wish::Nobody => false,
             Wish::Holders => {
-                let most = self.demand.rate(self.terms.cores);
-                most.is_none_or(|most| self.interval.rate() < most)
+                let first = Demand::first_rate(self.terms.cores);
+                let untold = UNTRIED * started.max(first);
+                let most = self.demand.rate(self.terms.cores).unwrap_or(untold);
+                self.interval.rate() < most
             }
             Wish::Queue => true,
         }
@@ -494,6 +507,37 @@ mod tests {
         let held = rate_after(&mut starts, Wish::Holders);
         assert!((4.0..4.2).contains(&held), "{held}");
         assert!(rate_after(&mut starts, Wish::Queue) > 8.0);
+    }
+
+    #[test]
+    fn before_anything_is_known_holders_raise_it_to_twice_what_is_started() {
+        let mut starts = auto();
+        let rate_after = |starts: &mut Starts, seconds: std::ops::Range<u64>, started: u64| {
+            for second in seconds {
+                (0..started).for_each(|_| starts.note_start(at(1000 * second)));
+                tick(starts, at(1000 * second), QUIET, Wish::Holders);
+            }
+            starts.interval.rate()
+        };
+        let rate = rate_after(&mut starts, 0..100, 0);
+        assert!(
+            (4.0..4.2).contains(&rate),
+            "twice what it began with: {rate}"
+        );
+        let rate = rate_after(&mut starts, 100..200, 4);
+        assert!((8.0..8.2).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_step_is_as_large_as_the_machine_while_nothing_is_known() {
+        let mut starts = auto();
+        starts.set(StartTerms {
+            cores: 32,
+            ..starts.terms
+        });
+        let before = starts.interval.rate();
+        tick(&mut starts, at(0), QUIET, Wish::Queue);
+        assert!((starts.interval.rate() - before - 1.6).abs() < 1e-9);
     }
 
     #[test]

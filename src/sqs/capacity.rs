@@ -39,7 +39,7 @@ const IDLE: f64 = 0.5;
 /// Weight of the latest second in that mean.
 const ALPHA_EMPTY: f64 = 0.2;
 /// So much more than what is really started is tried at most while permits stand empty.
-const UNTRIED: f64 = 2.0;
+pub const UNTRIED: f64 = 2.0;
 /// So much of what the bottleneck passes must have been started for that to be said.
 const USED: f64 = 0.9;
 /// Over so many seconds at least, or there would be no starts to count where sessions begin at their
