@@ -13,6 +13,7 @@ use crate::sqs::capacity::{Capacity, PageNow, UNTRIED};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
+use crate::sqs::survey::Survey;
 
 /// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
 /// wake on the microsecond.
@@ -134,6 +135,8 @@ pub struct Starts {
     pub begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
+    /// What sessions that are not over have asked for, as far as these have been met.
+    pub survey: Survey,
 }
 
 /// Who would start a session.
@@ -343,6 +346,14 @@ impl Starts {
     /// A session that was started then has not come about: none of it is on its way to the pages.
     pub fn note_undone(&mut self, started: Micros) {
         self.begun.uncount(started);
+    }
+
+    /// All sessions have been met: what those that are not over have asked for counts until some are.
+    pub fn end_survey(&mut self) {
+        if let Some(found) = self.survey.conclude().filter(|_| self.demand.is_open()) {
+            self.demand.suppose(found.work_s);
+            self.capacity.suppose(&found.visits);
+        }
     }
 
     /// A session is over.

@@ -754,6 +754,28 @@ mod tests {
         assert!(stock > 0.85 * roomy && stock > 3.5, "{stock:.2} {roomy:.2}");
     }
 
+    /// Where nobody logs out a session is over after twenty minutes. What one asks for is known before.
+    #[test]
+    fn a_shop_whose_visitors_never_log_out_is_known_after_some_minutes() {
+        for seed in 1..=2 {
+            let mut site = shop_of_pages(200, 6, 25);
+            site.seed = seed;
+            let few = (0..20).map(|n| (Micros::from_secs(4 * n), 1));
+            let many = (0..200).map(|n| (Micros(240_000_000 + 5_000 * n), 1));
+            site.coming = Coming::At(few.chain(many).collect());
+            if let Some(sessions) = &mut site.sessions {
+                (sessions.ends, sessions.starts.idle) = (false, Micros::from_secs(1200));
+            }
+            let outcome = Shop::visited(site);
+            let told = format!("{seed}: {outcome:?}");
+            let lost = (outcome.mid_session, outcome.members_refused, outcome.broken);
+            assert_eq!((lost, outcome.untold), ((0, 0, 0), 0), "{told}");
+            let rate = 200.0 / (outcome.done_s.expect("all had their pages") - 240.0);
+            println!("{rate:.2} sessions a second");
+            assert!(rate > 3.3, "{rate}");
+        }
+    }
+
     /// `NapPriority progress`, where all pages share one gate.
     #[test]
     fn nearest_its_end_first_breaks_nothing_off() {

@@ -279,6 +279,16 @@ impl Capacity {
         }
     }
 
+    /// Sessions that are not over have asked so many times for each page, in the mean. It counts until one
+    /// is over.
+    pub fn suppose(&mut self, visits: &[f64; PAGES]) {
+        if self.sessions == 0 {
+            for (passage, visits) in self.pages.iter_mut().zip(visits) {
+                passage.visits = visits.to_bits();
+            }
+        }
+    }
+
     /// A session of this age asks for the `page`th.
     #[inline]
     pub fn came(&mut self, page: usize, age: Micros) {
