@@ -5,6 +5,8 @@
 //! place that is promised by one gate's ticket must not be promised by another's: once a second the
 //! places that workers allow are shared out among the gates. Each keeps what its queue and its tickets
 //! claim; what is left over is divided evenly, so a gate with a crowd has most of it within seconds.
+//! The pages of a room with sessions sell no tickets, and no limit keeps a member out there: all such
+//! pages together have a quarter, or what waits there if that is more, and the session gate the rest.
 //! Beside what runs only as much again is kept back for a limit to grow into, not the most it might
 //! ever have: nearly as many can wait as where it is fixed. In return it grows only into workers on
 //! which nobody waits and that no ticket claims.
@@ -26,6 +28,9 @@ use crate::sqs::page_scheduler::{Look, PageScheduler};
 const MOST: u32 = 256;
 /// Permits that are kept free for limits to grow into, at least; else as many as they have.
 const GROWTH: u32 = 4;
+/// One place in so many is kept for members, and for those who wait beside them, at all pages of rooms
+/// with sessions together.
+const MEMBERS: u32 = 4;
 
 impl Tables<'_> {
     /// Move limits, if it is time to.
@@ -127,15 +132,17 @@ impl Tables<'_> {
         let used = |at: usize, gates: &[Gate]| gates.get(at).is_some_and(|gate| gate.kind != 0);
         let runs = self.pacing.iter().enumerate();
         let runs = runs.filter(|(at, _)| used(*at, self.gates) && in_force(*at, self.pages));
-        let (mut running, mut moving, mut n) = (0_u32, false, 0_u32);
-        for (_, page) in runs {
-            n += 1;
+        let (mut running, mut moving) = (0_u32, false);
+        // How many gates sell, and how many hold members.
+        let mut n = [0_u32; 2];
+        for (at, page) in runs {
+            n[self.gates.get(at).map_or(0, holds_members)] += 1;
             match fixed(&page) {
                 true => running = running.saturating_add(page.pace.start),
                 false => moving = true,
             }
         }
-        if n == 0 {
+        if n == [0; 2] {
             return;
         }
         if moving {
@@ -150,17 +157,35 @@ impl Tables<'_> {
             .iter()
             .zip(self.permits)
             .filter(|(gate, _)| gate.kind != 0);
-        let needed = all.fold(0_u32, |sum, (gate, permits)| {
-            sum.saturating_add(needs(gate, permits))
-        });
-        let each = places.saturating_sub(needed) / n;
+        let mut needed = [0_u32; 2];
+        for (gate, permits) in all {
+            let sum = &mut needed[holds_members(gate)];
+            *sum = sum.saturating_add(needs(gate, permits));
+        }
+        let members = match n[1] {
+            0 => needed[1],
+            _ => needed[1].max(places / MEMBERS),
+        };
+        let left = [
+            places.saturating_sub(needed[0].saturating_add(members)),
+            members - needed[1],
+        ];
+        let each = [0, 1].map(|kind: usize| left[kind] / n[kind].max(1));
         for (at, (gate, permits)) in self.gates.iter_mut().zip(self.permits).enumerate() {
             if gate.kind != 0 {
-                let more = if in_force(at, self.pages) { each } else { 0 };
+                let more = match in_force(at, self.pages) {
+                    true => each[holds_members(gate)],
+                    false => 0,
+                };
                 gate.terms.parked = needs(gate, permits).saturating_add(more).min(places);
             }
         }
     }
+}
+
+/// 1: it is the page of a room with sessions, which sells no tickets; 0: it sells.
+fn holds_members(gate: &Gate) -> usize {
+    usize::from(gate.kind != SESSION && gate.lobby != 0)
 }
 
 /// The generation of the configuration in force.

@@ -3,7 +3,7 @@
 //! ([`Users`]).
 
 use super::Tables;
-use super::starts::Wish;
+use super::starts::{Starts, Wish};
 use super::stay::{idle, lives};
 use crate::micros::Micros;
 use crate::sqs::capacity::{PAGES, PageNow, Users};
@@ -44,12 +44,25 @@ impl Tables<'_> {
         let (starts, children) = (&mut *self.starts, self.children);
         for ago in 0..passed {
             let part = (second.wrapping_sub(ago) % PARTS) as usize;
+            if part == 0 {
+                starts.iter_mut().for_each(Starts::end_survey);
+            }
+            let part = part * size..(part + 1) * size;
             self.sessions.reap(
-                part * size..(part + 1) * size,
+                part.clone(),
                 now,
                 |owner| lives(children, owner),
                 idle(starts),
             );
+            let open = |starts: &Starts| starts.terms.on != 0 && starts.demand.is_open();
+            if starts.iter().any(open) {
+                for (_, session) in self.sessions.known(part) {
+                    let room = session.room.wrapping_sub(1) as usize;
+                    if let Some(starts) = starts.get_mut(room) {
+                        starts.survey.ask(session, now);
+                    }
+                }
+            }
         }
     }
 
@@ -87,10 +100,14 @@ impl Tables<'_> {
                 continue;
             };
             let users = self.pages.get(at as usize).map(|page| page.users);
+            let busy = self.permits.get(at as usize).map_or(1.0, |permits| {
+                f64::from(permits.running()) / f64::from(permits.limit().max(1))
+            });
             *now = PageNow {
                 queue: gate.queue.len(),
                 passes: gate.departures.present(),
                 share: users.map_or(1.0, |users| users.share(flow, wants)),
+                busy,
             };
         }
         now

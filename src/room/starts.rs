@@ -9,10 +9,11 @@ use super::recent::Meter;
 use super::terms::how;
 use crate::micros::Micros;
 use crate::nap::laws::{Laws, StepLaw};
-use crate::sqs::capacity::{Capacity, PageNow};
+use crate::sqs::capacity::{Capacity, PageNow, UNTRIED};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
+use crate::sqs::survey::Survey;
 
 /// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
 /// wake on the microsecond.
@@ -20,6 +21,9 @@ const SLACK: Micros = Micros::from_millis(50);
 /// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
 /// many sessions as there are processors, which tell what a session asks.
 const SAVED: Micros = Micros::from_secs(2);
+
+/// How often sessions are really started is seen from those of so many seconds.
+const SEEN_S: f64 = 10.0;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
 #[repr(C)]
@@ -131,6 +135,8 @@ pub struct Starts {
     pub begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
+    /// What sessions that are not over have asked for, as far as these have been met.
+    pub survey: Survey,
 }
 
 /// Who would start a session.
@@ -205,7 +211,11 @@ impl Starts {
                     true => steps.step,
                     false => steps.first,
                 };
-                let fed = self.demand.rate(terms.cores).unwrap_or(0.0);
+                // Where nothing was: the paper's step is for its two processors.
+                let (fed, step) = match self.demand.rate(terms.cores) {
+                    Some(fed) => (fed, step),
+                    None => (Demand::first_rate(terms.cores), steps.step),
+                };
                 Law::Rate(RateLaw {
                     lo: threshold * law.lo / law.hi,
                     hi: threshold,
@@ -274,13 +284,18 @@ impl Starts {
             if let Some(rate) = self.demand.feed(self.terms.cores) {
                 self.interval.raise(rate);
             }
-            return self.interval.step(&law, queues.mean, self.grants(wish));
+            let started = begun(SEEN_S) / SEEN_S;
+            return self
+                .interval
+                .step(&law, queues.mean, self.grants(wish, started));
         };
-        let probes = self
+        let calm = self
             .interval
             .follow(&law, queues, wish != Wish::Nobody, &bottleneck);
-        if probes {
-            self.capacity.probe(&bottleneck);
+        if calm {
+            let bears = self.demand.rate(self.terms.cores);
+            let bears = bears.map_or(f64::INFINITY, |rate| rate * bottleneck.share);
+            self.capacity.probe(&bottleneck, bottleneck.more(bears));
         }
     }
 
@@ -292,13 +307,16 @@ impl Starts {
 
     /// Is that a reason for more starts? Whoever waits for his turn is: each turn is taken, and the
     /// pages tell whether it was one too many. Holders of tickets leave turns unused until theirs
-    /// come due; for them the rate grows no further than what the processors are known to bear.
-    fn grants(&self, wish: Wish) -> bool {
+    /// come due; for them the rate grows no further than what the processors are known to bear, and
+    /// before that is known than to twice what is really `started` a second, or what it began with.
+    fn grants(&self, wish: Wish, started: f64) -> bool {
         match wish {
             Wish::Nobody => false,
             Wish::Holders => {
-                let most = self.demand.rate(self.terms.cores);
-                most.is_none_or(|most| self.interval.rate() < most)
+                let first = Demand::first_rate(self.terms.cores);
+                let untold = UNTRIED * started.max(first);
+                let most = self.demand.rate(self.terms.cores).unwrap_or(untold);
+                self.interval.rate() < most
             }
             Wish::Queue => true,
         }
@@ -328,6 +346,14 @@ impl Starts {
     /// A session that was started then has not come about: none of it is on its way to the pages.
     pub fn note_undone(&mut self, started: Micros) {
         self.begun.uncount(started);
+    }
+
+    /// All sessions have been met: what those that are not over have asked for counts until some are.
+    pub fn end_survey(&mut self) {
+        if let Some(found) = self.survey.conclude().filter(|_| self.demand.is_open()) {
+            self.demand.suppose(found.work_s);
+            self.capacity.suppose(&found.visits);
+        }
     }
 
     /// A session is over.
@@ -400,6 +426,7 @@ mod tests {
             queue,
             passes,
             share: 1.0,
+            busy: 1.0,
         };
         let queues = Queues::of(std::iter::once(queue));
         starts.tick(now, queues, [page], wish, &STEPS);
@@ -494,6 +521,37 @@ mod tests {
     }
 
     #[test]
+    fn before_anything_is_known_holders_raise_it_to_twice_what_is_started() {
+        let mut starts = auto();
+        let rate_after = |starts: &mut Starts, seconds: std::ops::Range<u64>, started: u64| {
+            for second in seconds {
+                (0..started).for_each(|_| starts.note_start(at(1000 * second)));
+                tick(starts, at(1000 * second), QUIET, Wish::Holders);
+            }
+            starts.interval.rate()
+        };
+        let rate = rate_after(&mut starts, 0..100, 0);
+        assert!(
+            (4.0..4.2).contains(&rate),
+            "twice what it began with: {rate}"
+        );
+        let rate = rate_after(&mut starts, 100..200, 4);
+        assert!((8.0..8.2).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_step_is_as_large_as_the_machine_while_nothing_is_known() {
+        let mut starts = auto();
+        starts.set(StartTerms {
+            cores: 32,
+            ..starts.terms
+        });
+        let before = starts.interval.rate();
+        tick(&mut starts, at(0), QUIET, Wish::Queue);
+        assert!((starts.interval.rate() - before - 1.6).abs() < 1e-9);
+    }
+
+    #[test]
     fn what_is_found_stays_within_the_bounds_and_a_fixed_interval_is_nothing_found() {
         let terms = |how, min_ms| StartTerms {
             on: 1,
@@ -537,6 +595,7 @@ mod tests {
             queue: 4,
             passes: Some(4.0),
             share: 1.0,
+            busy: 1.0,
         };
         let mut second = 0;
         let mut rate_with = |elsewhere: u32| {
@@ -561,6 +620,10 @@ mod tests {
         rooms: Vec<(Starts, u64)>,
         under_way: VecDeque<(Micros, usize)>,
         page: VecDeque<usize>,
+        /// The page passes so many a second; twelve have as many parts.
+        passes: u64,
+        /// So many have passed since the last second.
+        passed: u64,
     }
 
     impl Crowd {
@@ -569,6 +632,8 @@ mod tests {
                 rooms: from.iter().map(|second| (auto(), *second)).collect(),
                 under_way: VecDeque::new(),
                 page: VecDeque::new(),
+                passes: 3,
+                passed: 0,
             }
         }
 
@@ -591,13 +656,14 @@ mod tests {
                     capacity.came(page, age);
                     self.page.push_back(room);
                 }
-                if step % 4 == 0
+                if step % (12 / self.passes) == 0
                     && let Some(room) = self.page.pop_front()
                 {
                     let mut over = Session::default();
                     over.visits[0] = 1;
                     self.rooms[room].0.note_end(&over, End::Finished);
                     served[room] += 1;
+                    self.passed += 1;
                 }
                 if step % 12 == 0 {
                     waited.push(self.page.len());
@@ -619,11 +685,13 @@ mod tests {
                 users.add(flow(starts), wants(*from));
             }
             let waiting = self.page.len() as u32;
+            let busy = std::mem::take(&mut self.passed) as f64 / self.passes as f64;
             for (starts, from) in &mut self.rooms {
                 let page = PageNow {
                     queue: waiting,
-                    passes: (waiting > 0).then_some(3.0),
+                    passes: (waiting > 0).then_some(self.passes as f64),
                     share: users.share(flow(starts), wants(*from)),
+                    busy,
                 };
                 let wish = if wants(*from) {
                     Wish::Queue
@@ -664,6 +732,18 @@ mod tests {
             let is_fair = |own: &u32| own.abs_diff(fair) * 5 <= fair;
             assert!(served.iter().all(is_fair), "{from:?} {served:?}");
         }
+    }
+
+    #[test]
+    fn a_page_that_becomes_four_times_as_fast_is_known_to_be_in_half_a_minute() {
+        let mut crowd = Crowd::of(&[0]);
+        crowd.served(0..300);
+        crowd.passes = 12;
+        let (served, _) = crowd.served(300..330);
+        assert!(served[0] < 330, "sessions take ten seconds: {served:?}");
+        let (served, waited) = crowd.served(330..360);
+        assert!(served[0] >= 324, "0.9 of 360: {served:?}");
+        assert!(waited.iter().all(|waiting| *waiting < 30), "{waited:?}");
     }
 
     /// A page passes two a second, and each session asks for it once, ten seconds after its start.

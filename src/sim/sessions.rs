@@ -485,6 +485,7 @@ mod tests {
     use super::*;
     use crate::bwshare::horizons::Horizons;
     use crate::bwshare::limits::{Lane, Limits, Rule};
+    use crate::room::children::Workers;
     use crate::room::starts::StartTerms;
     use crate::room::terms::how;
     use crate::sqs::page_scheduler::law;
@@ -698,6 +699,81 @@ mod tests {
         println!("{told}");
         assert_eq!((outcome.mid_session, outcome.broken), (0, 0), "{told}");
         assert!(outcome.sessions > 260, "{told}");
+    }
+
+    /// A shop of seven pages, each with its gate and a limit that finds itself, as the bench has it: four
+    /// have been there before, and then so many come, who obey their tickets and do not ask.
+    fn shop_of_pages(crowd: usize, children: u32, per_pool: u32) -> Site {
+        let mut site = setup(crowd, 1).site();
+        let few = (0..4).map(|n| (Micros::from_secs(n), 1));
+        let many =
+            (0..crowd as u64).map(|n| (Micros(80_000_000 + 1_000_000 * n / crowd as u64), 1));
+        site.coming = Coming::At(few.chain(many).collect());
+        site.once = true;
+        site.think = Think::Fixed(3.0);
+        site.asks = 0.0;
+        site.contention = 0.0;
+        let (terms, _) = site.gates[0];
+        let terms = Terms {
+            bound: Micros::from_secs(4),
+            prime: Micros::from_secs(5),
+            ..terms
+        };
+        // The first is the room's own, to which nobody comes.
+        site.gates = vec![(terms, found(law::AUTO)); 1 + PAGES];
+        if let Some(sessions) = &mut site.sessions {
+            sessions.lobby = terms;
+        }
+        for (page, kind) in site.kinds.iter_mut().enumerate() {
+            kind.gate = 1 + page as u32;
+            kind.service.mean_s = if page == HEAVY { 0.174 } else { 0.003 };
+            kind.heavy = false;
+        }
+        site.workers = Some(Workers {
+            per_pool,
+            reserve: per_pool.div_ceil(10),
+            threaded: 1,
+            pools: children,
+        });
+        site
+    }
+
+    /// A child of the MPMs' stock settings has 25 threads, and there may be six.
+    #[test]
+    fn on_httpds_stock_settings_sessions_start_as_fast_as_on_roomy_ones() {
+        let crowd = 200;
+        let [stock, roomy] = [(6, 25), (2, 400)].map(|(children, threads)| {
+            let outcome = Shop::visited(shop_of_pages(crowd, children, threads));
+            let told = format!("{children} children: {outcome:?}");
+            let lost = (outcome.mid_session, outcome.members_refused, outcome.broken);
+            assert_eq!((lost, outcome.untold), ((0, 0, 0), 0), "{told}");
+            assert_eq!(outcome.sessions, 4 + crowd as u64, "{told}");
+            crowd as f64 / (outcome.done_s.expect("all had their pages") - 80.0)
+        });
+        println!("sessions a second: {stock:.2} on stock settings, {roomy:.2} on roomy ones");
+        assert!(stock > 0.85 * roomy && stock > 3.5, "{stock:.2} {roomy:.2}");
+    }
+
+    /// Where nobody logs out a session is over after twenty minutes. What one asks for is known before.
+    #[test]
+    fn a_shop_whose_visitors_never_log_out_is_known_after_some_minutes() {
+        for seed in 1..=2 {
+            let mut site = shop_of_pages(200, 6, 25);
+            site.seed = seed;
+            let few = (0..20).map(|n| (Micros::from_secs(4 * n), 1));
+            let many = (0..200).map(|n| (Micros(240_000_000 + 5_000 * n), 1));
+            site.coming = Coming::At(few.chain(many).collect());
+            if let Some(sessions) = &mut site.sessions {
+                (sessions.ends, sessions.starts.idle) = (false, Micros::from_secs(1200));
+            }
+            let outcome = Shop::visited(site);
+            let told = format!("{seed}: {outcome:?}");
+            let lost = (outcome.mid_session, outcome.members_refused, outcome.broken);
+            assert_eq!((lost, outcome.untold), ((0, 0, 0), 0), "{told}");
+            let rate = 200.0 / (outcome.done_s.expect("all had their pages") - 240.0);
+            println!("{rate:.2} sessions a second");
+            assert!(rate > 3.3, "{rate}");
+        }
     }
 
     /// `NapPriority progress`, where all pages share one gate.

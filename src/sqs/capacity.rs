@@ -32,6 +32,14 @@ const ALPHA_RATE: f64 = 0.05;
 const RARE: f64 = 0.05;
 /// A page that is not full though all turns were taken can do so much more, each second.
 const PROBE: f64 = 1.02;
+/// The same of one whose permits stand empty for the most part, for whatever is started.
+const PROBE_IDLE: f64 = 1.1;
+/// For the most part: this share of them, in the mean of the last while.
+const IDLE: f64 = 0.5;
+/// Weight of the latest second in that mean.
+const ALPHA_EMPTY: f64 = 0.2;
+/// So much more than what is really started is tried at most while permits stand empty.
+pub const UNTRIED: f64 = 2.0;
 /// So much of what the bottleneck passes must have been started for that to be said.
 const USED: f64 = 0.9;
 /// Over so many seconds at least, or there would be no starts to count where sessions begin at their
@@ -62,6 +70,8 @@ struct Passage {
     came: u32,
     /// Seconds that a queue has stood; saturates.
     stood: u32,
+    /// The part of its permits that stands empty, lately.
+    empty: u64,
 }
 
 impl Passage {
@@ -73,6 +83,7 @@ impl Passage {
         ages: 0,
         came: 0,
         stood: 0,
+        empty: 0,
     };
 }
 
@@ -98,6 +109,8 @@ pub struct PageNow {
     pub passes: Option<f64>,
     /// The part of these that is the room's, 0 to 1.
     pub share: f64,
+    /// The part of its permits that is held, 0 to 1.
+    pub busy: f64,
 }
 
 impl PageNow {
@@ -106,6 +119,7 @@ impl PageNow {
         queue: 0,
         passes: None,
         share: 0.0,
+        busy: 1.0,
     };
 }
 
@@ -166,6 +180,28 @@ pub struct Bottleneck {
     pub share: f64,
     /// The turns of the last while were taken.
     pub used: bool,
+    /// Sessions really started a second, in that while.
+    pub started: f64,
+    /// Its permits stand empty for the most part.
+    pub idle: bool,
+}
+
+impl Bottleneck {
+    /// Nobody waits there, and somebody would start: may more be started than it is known to pass, and by
+    /// how much in a second? 1: no. `bears`: sessions a second that the processors are known to bear.
+    ///
+    /// Turns that are all taken say so, a little. Empty permits say so as well, even where holders of
+    /// tickets leave turns untaken, for these were sold at the rate that is in question; what is started
+    /// now has not come there yet, so no further than to twice what is really started, and to what the
+    /// processors bear.
+    pub fn more(&self, bears: f64) -> f64 {
+        let most = bears.min(UNTRIED * self.started);
+        match (self.idle && self.rate < most, self.used) {
+            (true, _) => PROBE_IDLE,
+            (false, true) => PROBE,
+            (false, false) => 1.0,
+        }
+    }
 }
 
 impl Capacity {
@@ -243,6 +279,16 @@ impl Capacity {
         }
     }
 
+    /// Sessions that are not over have asked so many times for each page, in the mean. It counts until one
+    /// is over.
+    pub fn suppose(&mut self, visits: &[f64; PAGES]) {
+        if self.sessions == 0 {
+            for (passage, visits) in self.pages.iter_mut().zip(visits) {
+                passage.visits = visits.to_bits();
+            }
+        }
+    }
+
     /// A session of this age asks for the `page`th.
     #[inline]
     pub fn came(&mut self, page: usize, age: Micros) {
@@ -261,6 +307,11 @@ impl Capacity {
     ) -> Option<Bottleneck> {
         let mut least: Option<Bottleneck> = None;
         for (at, (passage, now)) in self.pages.iter_mut().zip(pages).enumerate() {
+            let (empty, mean) = (
+                1.0 - now.busy.clamp(0.0, 1.0),
+                sound(passage.empty).min(1.0),
+            );
+            passage.empty = (mean + ALPHA_EMPTY * (empty - mean)).to_bits();
             let visits = sound(passage.visits);
             if visits < RARE {
                 continue;
@@ -277,7 +328,7 @@ impl Capacity {
             }
             let age = sound(passage.age).min(LONGEST_S);
             let judged = age.max(JUDGED_S);
-            let used = begun(judged) >= USED * rate * judged;
+            let started = begun(judged) / judged;
             let (begun, passed) = (begun(age), rate * age);
             least = Some(Bottleneck {
                 page: at,
@@ -286,16 +337,18 @@ impl Capacity {
                 visits,
                 queue: now.queue.into(),
                 share: now.share,
-                used,
+                used: started >= USED * rate,
+                started,
+                idle: sound(passage.empty) >= IDLE,
             });
         }
         least
     }
 
-    /// It has no queue though all turns were taken: it may pass more than was known.
-    pub fn probe(&mut self, bottleneck: &Bottleneck) {
+    /// It may pass so much more than was known ([`Bottleneck::more`]).
+    pub fn probe(&mut self, bottleneck: &Bottleneck, more: f64) {
         if let Some(passage) = self.pages.get_mut(bottleneck.page) {
-            passage.rate = (sound(passage.rate) * PROBE).to_bits();
+            passage.rate = (sound(passage.rate) * more).to_bits();
         }
     }
 }
@@ -325,6 +378,7 @@ mod tests {
             queue,
             passes,
             share: 1.0,
+            busy: 1.0,
         })
     }
 
@@ -351,11 +405,46 @@ mod tests {
             .look(quiet.into_iter(), |_| 0.0)
             .expect("it is known");
         assert_eq!((later.rate, later.excess, later.used), (3.0, -36.0, false));
-        capacity.probe(&later);
+        assert_eq!(later.more(9.0), 1.0, "its permits are held");
+        capacity.probe(&later, least.more(9.0));
         let probed = capacity
             .look(quiet.into_iter(), |_| 0.0)
             .expect("it is known");
         assert!((probed.rate - 3.06).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_permits_stand_empty_more_is_tried_whoever_takes_the_turns() {
+        let mut capacity = shop();
+        let standing = pages((0, None), (9, Some(3.0)));
+        let known = capacity.look(standing.into_iter(), |age| 3.0 * age);
+        assert!(known.is_some_and(|known| !known.idle), "{known:?}");
+        let empty = PageNow {
+            busy: 0.25,
+            ..pages((0, None), (0, None))[SEARCH]
+        };
+        let page = [PageNow::NONE, empty];
+        let mut rates = Vec::new();
+        for _ in 0..40 {
+            // Two a second are started, all by holders of tickets; the processors would bear nine.
+            let least = capacity.look(page.into_iter(), |age| 2.0 * age);
+            let least = least.expect("it is known");
+            capacity.probe(&least, least.more(9.0));
+            rates.push(least.rate);
+        }
+        assert_eq!(rates[..3], [3.0; 3], "not at once");
+        let most = rates.last().copied().unwrap_or(0.0);
+        assert!((4.0..4.4).contains(&most), "twice what is started: {most}");
+        for _ in 0..40 {
+            let least = capacity.look(page.into_iter(), |age| 8.0 * age);
+            let least = least.expect("it is known");
+            capacity.probe(&least, least.more(9.0));
+            rates.push(least.rate);
+        }
+        let most = rates.last().copied().unwrap_or(0.0);
+        assert!((9.0..9.9).contains(&most), "what processors bear: {most}");
+        let [before, after] = [rates[45], rates[46]];
+        assert!((after / before - PROBE_IDLE).abs() < 1e-9, "{rates:?}");
     }
 
     #[test]
@@ -431,6 +520,7 @@ mod tests {
                 ages: bits,
                 came: bits as u32,
                 stood: bits as u32,
+                empty: bits,
             };
             let mut capacity = Capacity {
                 gates: [bits as u32; PAGES],
@@ -441,7 +531,7 @@ mod tests {
             let now = pages((u32::MAX, None), (u32::MAX, Some(1.0)));
             if let Some(least) = capacity.look(now.into_iter(), |age| age) {
                 assert!(least.rate > 0.0 && !least.excess.is_nan(), "{least:?}");
-                capacity.probe(&least);
+                capacity.probe(&least, least.more(f64::INFINITY));
             }
             let mut users = Users {
                 flow: bits,

@@ -27,6 +27,8 @@ pub struct Demand {
     sessions: u32,
     /// Sessions that the mean was of when it was last fed forward.
     fed: u32,
+    /// The mean of sessions that are not over, as bits of an f64; 0: not known.
+    supposed: u64,
 }
 
 impl Demand {
@@ -36,6 +38,7 @@ impl Demand {
         length: 0,
         sessions: 0,
         fed: 0,
+        supposed: 0,
     };
 
     /// A session is over that has used this many seconds of Run Ready.
@@ -69,9 +72,24 @@ impl Demand {
         sound(self.length)
     }
 
-    /// Mean work of a session in seconds, once enough are over.
+    /// Sessions that are not over have used so many seconds of Run Ready, in the mean, and hardly any goes
+    /// on. It is believed until enough are over.
+    pub fn suppose(&mut self, work_s: f64) {
+        self.supposed = work_s.to_bits();
+    }
+
+    /// Too few are over for their mean to be believed.
+    pub fn is_open(&self) -> bool {
+        self.sessions < ENOUGH
+    }
+
+    /// Mean work of a session in seconds, once enough are over, or have fallen quiet.
     pub fn mean_s(&self) -> Option<f64> {
-        (self.sessions >= ENOUGH && self.mean() > 0.0).then(|| self.mean())
+        let mean = match self.is_open() {
+            true => sound(self.supposed),
+            false => self.mean(),
+        };
+        (mean > 0.0).then_some(mean)
     }
 
     /// Starts a second to begin with, on so many processors.
@@ -87,9 +105,10 @@ impl Demand {
 
     /// The rate, told when twice as many sessions are over as last time, until they are enough.
     pub fn feed(&mut self, cores: u32) -> Option<f64> {
-        let due = self.fed < SETTLED && self.sessions / 2 >= self.fed;
+        let sessions = self.sessions.max(1);
+        let due = self.fed < SETTLED && sessions / 2 >= self.fed;
         let rate = self.rate(cores).filter(|_| due)?;
-        self.fed = self.sessions;
+        self.fed = sessions;
         Some(rate)
     }
 }
@@ -123,12 +142,30 @@ mod tests {
     }
 
     #[test]
+    fn sessions_that_are_not_over_tell_it_once_until_some_are() {
+        let mut demand = Demand::EMPTY;
+        demand.suppose(0.0);
+        assert_eq!((demand.mean_s(), demand.feed(2)), (None, None));
+        demand.suppose(0.5);
+        assert_eq!((demand.feed(2), demand.feed(2)), (Some(4.0), None));
+        demand.suppose(0.25);
+        assert_eq!((demand.rate(2), demand.feed(2)), (Some(8.0), None));
+        demand.learn(1.0);
+        assert!(demand.is_open());
+        demand.learn(1.0);
+        assert_eq!((demand.is_open(), demand.feed(2)), (false, Some(2.0)));
+        demand.suppose(0.25);
+        assert_eq!(demand.mean_s(), Some(1.0));
+    }
+
+    #[test]
     fn what_is_no_number_teaches_nothing_and_ruins_nothing() {
         let mut demand = Demand {
             mean: u64::MAX,
             length: u64::MAX,
             sessions: u32::MAX,
             fed: 0,
+            supposed: u64::MAX,
         };
         for work in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             demand.learn(work);

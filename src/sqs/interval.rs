@@ -215,7 +215,7 @@ impl Interval {
             false => self.rate(),
         };
         self.seconds = sound(1.0 / rate.min(law.max).max(law.min)).to_bits();
-        wanted && queues.mean < law.lo && bottleneck.used && many <= 0.0
+        wanted && queues.mean < law.lo && many <= 0.0
     }
 
     /// Not out of these bounds, seconds.

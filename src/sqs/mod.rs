@@ -11,6 +11,7 @@
 //! | [`page_scheduler`] | windows, and whose turn it is | 3.3 |
 //! | [`interval`] | the session interval: the paper's law, and ours on the rate | 3.4 |
 //! | [`demand`] | what a session asks of the server, for the start that is fed forward | 3.4 |
+//! | [`survey`] | what sessions that are not over have asked for | |
 //! | [`capacity`] | how many sessions a second the pages pass, and how many are on their way | 3.4 |
 //! | [`in_hand`] | the accesses of a session that wait or run | |
 //! | [`sessions`] | who is in a session, by a keyed hash of what the client presents | |
@@ -26,3 +27,4 @@ pub mod progress;
 pub mod sessions;
 #[cfg(test)]
 mod simulated;
+pub mod survey;

@@ -77,6 +77,11 @@ impl Session {
         self.named != 0
     }
 
+    /// Does an access of it wait or run?
+    pub fn has_in_hand(&self) -> bool {
+        !self.in_hand.is_empty()
+    }
+
     /// Its accesses to each of the room's pages. Where a byte was too small for them they are taken to be
     /// all that it has had and that are not counted elsewhere.
     pub fn visits(&self) -> [f64; PAGES] {

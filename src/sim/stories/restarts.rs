@@ -174,7 +174,7 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
             })
             .0
     };
-    assert_eq!(parked(false), ((230 - 128) / 3, Some(128)));
-    // Of the other two may run, and four are kept free; it and the session gate share the rest.
-    assert_eq!(parked(true), ((230 - 2 - 4) / 2, Some(128)));
+    assert_eq!(parked(false), ((230 - 128) / 4 / 2, Some(128)));
+    // Of the other two may run, and four are kept free; a quarter of the rest is its own.
+    assert_eq!(parked(true), ((230 - 2 - 4) / 4, Some(128)));
 }

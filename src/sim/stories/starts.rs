@@ -597,3 +597,29 @@ fn idle_sessions_are_over_however_late_ticks_come() {
         .0;
     assert_eq!(known, 1, "the story's own has an access in hand");
 }
+
+/// Pages of a room with sessions sell no tickets: places that stand by for them are no use there.
+#[test]
+fn of_the_places_the_session_gate_has_what_members_do_not_need() {
+    let workers = Workers {
+        per_pool: 25,
+        reserve: 3,
+        threaded: 1,
+        pools: 6,
+    };
+    let pages = [terms(AUTO); 4];
+    let sessions = Some((terms(AUTO), StartTerms::EMPTY, 12));
+    let mut state = State::with_pages(&pages, sessions, 64, 7);
+    state.pace_pages(&[crate::sim::sessions::fixed(8); 4], Micros::ZERO);
+    let parked = |state: &State| -> Vec<u32> {
+        let gates = state.gates().iter();
+        gates.map(|gate| gate.terms.parked).collect()
+    };
+    // 32 of 132 run.
+    state.share_places(workers);
+    assert_eq!(parked(&state), [6, 6, 6, 6, 75]);
+    // Told to have a queue as long: nobody else's tickets are in its way.
+    state.locked(|tables, _| tables.gates[2].terms.wait_limit = fixed(40));
+    state.share_places(workers);
+    assert_eq!(parked(&state), [0, 0, 40, 0, 60]);
+}
