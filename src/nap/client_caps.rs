@@ -116,11 +116,10 @@ impl ClientCaps {
         }
     }
 
-    /// Ticket `serial`, good until `end`, is used up, whoever came with it.
-    pub fn used(&mut self, serial: u32, end: Micros) {
-        let Some((hashes, due)) = self.buyer(serial) else {
-            return;
-        };
+    /// Ticket `serial`, good until `end`, is used up, whoever came with it. Where its buyer has been
+    /// forgotten it was bought by who comes: these are his prefixes.
+    pub fn used(&mut self, serial: u32, end: Micros, by: [u64; 2]) {
+        let (hashes, due) = self.buyer(serial).unwrap_or((by, Micros::ZERO));
         for hash in hashes {
             if let Some(entry) = self.bucket_mut(hash).iter_mut().find(|e| e.hash == hash) {
                 entry.tickets.take(end);
@@ -199,6 +198,7 @@ mod tests {
     const END: Micros = Micros::from_secs(300);
     const DUE: Micros = Micros::from_secs(12);
     const WIDE: u64 = 1 << 40;
+    const NOBODY: [u64; 2] = [0, 0];
 
     fn at(s: u64) -> Micros {
         Micros::from_secs(s)
@@ -214,13 +214,13 @@ mod tests {
         caps.sold(1, [7, WIDE], DUE, END, at(1));
         caps.sold(2, [7, WIDE], DUE, END, at(1));
         caps.sold(3, [8, WIDE], DUE, END, at(1));
-        caps.used(2, END);
+        caps.used(2, END, NOBODY);
         let live = |caps: &ClientCaps| [7, 8, WIDE].map(|hash| caps.live(hash, at(2)));
         assert_eq!(live(&caps), [1, 1, 2]);
         caps.returned(2, END, at(2));
         assert_eq!(live(&caps), [2, 1, 3]);
-        caps.used(99, END);
-        caps.used(0, END);
+        caps.used(99, END, NOBODY);
+        caps.used(0, END, NOBODY);
         assert_eq!(live(&caps), [2, 1, 3]);
     }
 
@@ -229,7 +229,7 @@ mod tests {
         let mut caps = caps();
         caps.sold(1, [7, WIDE], DUE, END, at(1));
         caps.sold(1 + BUYERS as u32, [8, WIDE], DUE, END, at(1));
-        caps.used(1, END);
+        caps.used(1, END, NOBODY);
         let live = [(7, 299), (8, 299), (7, 300)].map(|(hash, now)| caps.live(hash, at(now)));
         assert_eq!(live, [1, 1, 0]);
     }
@@ -254,12 +254,12 @@ mod tests {
         assert!(lapses(&caps, 12));
         // A school: most do.
         for serial in 1..=12 {
-            caps.used(serial, END);
+            caps.used(serial, END, NOBODY);
         }
         assert!(!lapses(&caps, 12), "8 of 20 did not");
         caps.returned(12, END, at(12));
         assert!(!lapses(&caps, 12));
-        (13..=20).for_each(|serial| caps.used(serial, END));
+        (13..=20).for_each(|serial| caps.used(serial, END, NOBODY));
         (0..50).for_each(|n| caps.sold(100 + n, [7, WIDE], at(40), END, at(30)));
         assert!(!lapses(&caps, 39) && lapses(&caps, 40));
         assert!(!caps.lapses(8, 1, at(40)), "nobody has heard of him");
@@ -289,7 +289,7 @@ mod tests {
             hashes: [u64::MAX; 2],
         };
         caps.buyers = [wild; BUYERS];
-        caps.used(5, Micros::MAX);
+        caps.used(5, Micros::MAX, NOBODY);
         caps.returned(5, Micros::MAX, Micros::MAX);
         caps.sold(u32::MAX, [0; 2], Micros::ZERO, Micros::ZERO, Micros::MAX);
         caps.lapses(0, 0, Micros::ZERO);

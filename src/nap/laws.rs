@@ -39,7 +39,7 @@ pub struct SaleLaw {
     pub low: f64,
     /// No ticket starts sooner than this.
     pub soon: Micros,
-    /// Who would be served so little after the last ticket that is out comes in his turn all the same.
+    /// Who would be served so little before the last ticket that is out comes in his turn all the same.
     pub order: Micros,
     /// Before the speed is known nobody is told anything for this share of the bound.
     pub hold: f64,

@@ -26,6 +26,8 @@ const ENOUGH: f64 = 10.0;
 const STEP: f64 = 1.5;
 /// Empty for less than this at a time is chance.
 const EMPTY: Micros = Micros::from_millis(500);
+/// Less than this is no boost: ln.
+const CLEARLY: f64 = 0.01;
 /// More than this is a stray write.
 const BOOST_MAX: f64 = 1024.0;
 
@@ -107,15 +109,18 @@ impl SaleRate {
 
     /// Accesses a second, while there is work: what has been seen, times what empty permits say, but then
     /// no more than `most`. None: nothing has been seen.
-    pub fn rate(&self, most: Option<f64>) -> Option<f64> {
+    pub fn rate(&self, most: impl FnOnce() -> Option<f64>) -> Option<f64> {
         let (n, t) = (self.departures(), self.busy_s());
         let seen = n / t;
         if n < ENOUGH || !seen.is_finite() || seen <= 0.0 {
             return None;
         }
         let seen = seen * (1.0 + MORE / f64::from(self.seen).max(ENOUGH).sqrt());
-        let boosted = seen * self.boost().exp();
-        Some(boosted.min(most.unwrap_or(seen)).max(seen))
+        let boost = self.boost();
+        if boost < CLEARLY {
+            return Some(seen);
+        }
+        Some((seen * boost.exp()).min(most().unwrap_or(seen)).max(seen))
     }
 
     /// How many times what has been seen is sold because permits stood empty, 1 or more.
@@ -163,14 +168,14 @@ mod tests {
     /// Without what is added because few have been seen.
     fn rate(seen: &SaleRate) -> f64 {
         let more = 1.0 + MORE / f64::from(seen.seen).max(ENOUGH).sqrt();
-        seen.rate(None).expect("seen") / more
+        seen.rate(|| None).expect("seen") / more
     }
 
     #[test]
     fn ten_intervals_of_a_busy_server_tell_its_rate() {
         let mut seen = SaleRate::EMPTY;
         depart(&mut seen, 0, 100, 10);
-        assert_eq!(seen.rate(None), None, "nine intervals");
+        assert_eq!(seen.rate(|| None), None, "nine intervals");
         depart(&mut seen, 100, 200, 10);
         assert!((rate(&seen) - 100.0).abs() < 1.0, "{}", rate(&seen));
         // Nobody waits for a minute: that is no interval.
@@ -200,7 +205,7 @@ mod tests {
         for ms in (10_000..12_250).step_by(250) {
             seen.look(true, at(ms));
         }
-        let most = |most| seen.rate(Some(most)).expect("seen");
+        let most = |most| seen.rate(|| Some(most)).expect("seen");
         assert!((200.0..240.0).contains(&most(1e6)), "{}", most(1e6));
         assert_eq!(most(150.0), 150.0, "no more than all permits do");
         assert!(most(50.0) >= 99.0, "and no less than what was seen");
@@ -234,7 +239,7 @@ mod tests {
                 empty_since: time,
                 counted: time,
             };
-            let _ = seen.rate(Some(f64::NAN));
+            let _ = seen.rate(|| Some(f64::NAN));
             seen.look(true, at(0));
             depart(&mut seen, 0, 20_000, 10);
             assert!(

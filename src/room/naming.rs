@@ -389,8 +389,9 @@ impl Tables<'_> {
 
     fn forget(&mut self, gate: u32, now: Micros) {
         let clients = &mut *self.clients;
-        self.history
-            .forget_gate(gate, now, |record| clients.used(record.serial, record.end));
+        self.history.forget_gate(gate, now, |record| {
+            clients.used(record.serial, record.end, [0; 2])
+        });
     }
 }
 

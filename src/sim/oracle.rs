@@ -344,8 +344,8 @@ impl Oracle {
             });
         } else {
             self.must(
-                // Before the speed is known everybody is held who has a worker.
-                parking <= Parking::Sparing || seat.predicted == Micros::ZERO,
+                // Before the speed is known everybody is held who has a worker; so is a late holder.
+                parking <= Parking::Sparing || seat.predicted == Micros::ZERO || key.is_some(),
                 || format!("access {id} waits as a newcomer, {parking:?}: {seat:?}"),
             );
         }
@@ -629,7 +629,7 @@ impl Oracle {
         self.must(out == outstanding, || {
             format!("{out} tickets are out, {outstanding} are counted")
         });
-        self.invariant(gate.depth(permits), now);
+        self.invariant(gate.depth(gate.rate(permits)), now);
         self.audits += 1;
         if self.audits.is_multiple_of(LEDGER_EVERY) {
             self.ledger(state, now);

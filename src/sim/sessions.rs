@@ -716,7 +716,7 @@ mod tests {
         let (terms, _) = site.gates[0];
         let terms = Terms {
             bound: Micros::from_secs(4),
-            prime: Micros::from_secs(5),
+            prime: Micros::ZERO,
             ..terms
         };
         // The first is the room's own, to which nobody comes.

@@ -82,7 +82,7 @@ impl GateView<'_> {
                 let taken = self.gate.queue.line_len(Line::ReAccess);
                 re_access.n.saturating_sub(taken)
             }
-            _ => self.gate.depth(self.permits).saturating_sub(facts.queued),
+            _ => self.gate.depth(facts.rate).saturating_sub(facts.queued),
         };
         let gate = &mut *self.gate;
         let fits = cell_start(self.now) >= until || gate.ledger.fits(self.now, until, places);

@@ -42,14 +42,16 @@ impl GateView<'_> {
             && let Some(permit) = self.claim(arrival.owner)
         {
             self.permits.passed.fetch_add(1, Relaxed);
-            self.redeem(live, standing, To::Run);
+            self.redeem(live, standing, To::Run, arrival.client_hash);
             return Verdict::Run(permit);
         }
         self.refresh_limit();
         self.refill_wait();
         let prime = standing == Standing::Prime;
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
-        if !guard && !outside && self.fits_newcomer(arrival) {
+        let fits = self.fits_newcomer(arrival)
+            || (standing == Standing::Tail && self.fits_late_holder(arrival));
+        if !guard && !outside && fits {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         match (standing, ticket) {
@@ -75,7 +77,7 @@ impl GateView<'_> {
         match standing {
             // A second tab beside a waiting one: this one runs, that one keeps its place.
             Standing::Waits(_) => None,
-            _ => self.redeem(live, standing, To::Run),
+            _ => self.redeem(live, standing, To::Run, arrival.client_hash),
         }
     }
 
@@ -135,6 +137,18 @@ impl GateView<'_> {
             }
     }
 
+    /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him
+    /// outside, nor that his worker is one of the last, only that the bound's worth of accesses is there.
+    /// He may have been in time, and waited for a worker to hear him.
+    fn fits_late_holder(&self, arrival: &Arrival<'_>) -> bool {
+        let gate = &*self.gate;
+        let (now, bound) = (self.now, gate.terms.bound);
+        let (met, limit) = (self.met(arrival.kind), gate.depth(gate.rate(self.permits)));
+        arrival.parking != Parking::Nobody
+            && gate.terms.re_access.how != how::FIXED
+            && gate.ledger.admits(now, bound, met, limit, gate.drain())
+    }
+
     /// Nothing is known of the server's speed yet, but will be in a moment: whoever has a worker waits for
     /// that, the last of them too. What would be told now would be a guess.
     fn is_held(&self, arrival: &Arrival<'_>) -> bool {
@@ -180,7 +194,7 @@ impl GateView<'_> {
     }
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
-        self.redeem(Some(ticket), Standing::Prime, To::Wait);
+        self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
         self.gate.counts.deferred += 1;
         let entry = Place::holding(&ticket, self.now, true);
         self.put_off(&entry, Reason::Deferred, arrival)
@@ -195,7 +209,12 @@ impl GateView<'_> {
         }
         match self.sell(Sale::Guard, arrival) {
             Some(again) => {
-                self.redeem(Some(ticket), Standing::Prime, To::Nothing);
+                self.redeem(
+                    Some(ticket),
+                    Standing::Prime,
+                    To::Nothing,
+                    arrival.client_hash,
+                );
                 self.refuse_with(Reason::Broken, Some(again), arrival)
             }
             None => self.refuse(Reason::Broken, Some(ticket), self.spread(arrival)),
@@ -259,7 +278,7 @@ impl GateView<'_> {
             let running = self.permits.limit();
             self.gate.departures.begin(self.now, running);
         }
-        let redeemed = self.redeem(ticket, standing, To::Wait);
+        let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
         let re_access = line != Line::Wait;
         let counts = &mut self.gate.counts;
         *(if re_access {

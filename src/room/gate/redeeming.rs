@@ -23,12 +23,13 @@ pub(super) enum To {
 }
 
 impl GateView<'_> {
-    /// His claim and slot place are free at once; his ticket is spent.
+    /// His claim and slot place are free at once; his ticket is spent. `by`: his prefixes.
     pub(super) fn redeem(
         &mut self,
         ticket: Option<Ticket>,
         standing: Standing,
         to: To,
+        by: [u64; 2],
     ) -> Option<Ticket> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
@@ -57,7 +58,7 @@ impl GateView<'_> {
         }
         self.permits
             .set_outstanding(self.permits.outstanding().saturating_sub(1));
-        self.clients.used(ticket.serial, ticket.end);
+        self.clients.used(ticket.serial, ticket.end, by);
         let fate = match standing {
             Standing::Prime if before_time => Fate::Called,
             Standing::Prime => Fate::Redeemed,

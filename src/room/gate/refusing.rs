@@ -44,7 +44,7 @@ impl GateView<'_> {
         if self.now >= old.end {
             ticket.flags |= Ticket::GRACE_USED;
         }
-        self.redeem(Some(old), Standing::Tail, To::Nothing);
+        self.redeem(Some(old), Standing::Tail, To::Nothing, arrival.client_hash);
         self.refuse_with(reason, Some(ticket), arrival)
     }
 

@@ -37,15 +37,16 @@ impl GateView<'_> {
     /// Sell the next ticket; None when nothing can be promised.
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
-        let predicted = self.predict(self.met(0));
         let queue = self.met(0);
+        let predicted = self.predict(queue);
         let now = self.now;
         let law = self.laws.sale;
         let gate = &mut *self.gate;
         let terms = gate.terms;
         let unlimited = terms.re_access.how == how::FIXED;
-        let issue = gate.issue_terms(self.permits, self.laws);
         let rate = gate.rate(self.permits);
+        let depth = gate.depth(rate);
+        let issue = gate.issue_terms_at(rate, self.permits, self.laws);
         let served = Micros::from_secs_f64(f64::from(queue) / rate);
         let first = match sale {
             // The paper's form: behind all who wait, however long they stay.
@@ -56,7 +57,6 @@ impl GateView<'_> {
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
             Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
         };
-        let depth = gate.depth(self.permits);
         let most = match sale {
             Sale::Newcomer => sellable(depth),
             Sale::Rebooked | Sale::Guard => depth,
@@ -168,17 +168,19 @@ impl Gate {
             return self.throughput().unwrap_or(1.0).clamp(1e-3, 1e6);
         }
         let c = f64::from(permits.limit());
-        let by_residence = permits.residence.mean_s().map(|s| c / s.max(1e-6));
+        let by_residence = || permits.residence.mean_s().map(|s| c / s.max(1e-6));
         // Not one access has finished: most sites serve a page in an eighth of the bound.
         let guess = || c / (self.terms.bound.as_secs_f64() / 8.0).max(1e-3);
         let seen = self.sale_rate.rate(by_residence).or(self.throughput());
-        seen.or(by_residence).unwrap_or_else(guess).clamp(1e-3, 1e6)
+        seen.or_else(by_residence)
+            .unwrap_or_else(guess)
+            .clamp(1e-3, 1e6)
     }
 
     /// L as the sale counts on it: accesses that are answered within the bound one after the other.
     /// Workers are no matter: a holder who comes has one.
-    pub fn depth(&self, permits: &Permits) -> u32 {
-        let places = self.rate(permits) * self.terms.bound.as_secs_f64();
+    pub fn depth(&self, rate: f64) -> u32 {
+        let places = rate * self.terms.bound.as_secs_f64();
         match (self.is_by_law(), self.decided) {
             (false, _) => self.limit,
             (true, 0) => whole(places / Conformal::START).max(1),
@@ -238,9 +240,13 @@ impl Gate {
 
     /// C, A(C), late share, windows and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.9).
     pub fn issue_terms(&self, permits: &Permits, laws: &Laws) -> slots::Terms {
+        self.issue_terms_at(self.rate(permits), permits, laws)
+    }
+
+    fn issue_terms_at(&self, rate: f64, permits: &Permits, laws: &Laws) -> slots::Terms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
-        let (rate, depth) = (self.rate(permits), self.depth(permits));
+        let depth = self.depth(rate);
         let prime = self.prime(rate, depth, &laws.sale);
         // What a slot was opened with is frozen, and a guess may be wrong; but some tickets it has.
         let period = match by_law {
@@ -273,7 +279,6 @@ impl Gate {
         };
         let factor = match terms.overbook.how {
             how::FIXED => (f64::from(terms.overbook.n) / 1e6).min(OVERBOOK_MAX),
-            how::AUTO if phi >= 1.0 => 1.25,
             _ => 1.0,
         };
         let issue_limit = if factor > 1.0 {

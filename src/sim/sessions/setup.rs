@@ -271,7 +271,7 @@ impl ShopSetup {
             slot_period: Micros::from_secs(10),
             slot_tickets: auto,
             lifetime: Micros::from_secs(300),
-            prime: Micros::from_secs(5).max(self.bound),
+            prime: Micros::ZERO,
             horizon: Micros::from_secs(24 * 3600),
             poll: Micros::from_secs(3),
             share: auto,

@@ -82,7 +82,7 @@ fn an_address_behind_which_people_come_back_is_sold_whatever_there_is() {
     for _ in 0..50 {
         let ticket = story.ticket(1000);
         story.state.at_gate(story.now, |view| {
-            view.clients.used(ticket.serial, ticket.end);
+            view.clients.used(ticket.serial, ticket.end, [0; 2]);
         });
     }
     assert_eq!(slots_of(&mut story, [1000; 8]), [slot; 8]);
