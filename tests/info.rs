@@ -415,7 +415,7 @@ fn the_last_minutes_tell_what_happened_second_by_second() {
                 .iter()
                 .all(|n| (19..=21).contains(n))
         );
-        assert!(numbers("queue")[busy.clone()].iter().all(|&n| n > 10));
+        assert!(numbers("queue")[busy.clone()].iter().all(|&n| n > 3));
         assert!(
             numbers("running")[busy.clone()]
                 .iter()
@@ -445,7 +445,7 @@ fn the_last_minutes_tell_what_happened_second_by_second() {
         assert!(list("how").iter().zip(&list("response_s")).all(waited));
         assert!(list("how").iter().any(|how| how == "ticket"));
         let (median, p95) = (&gate["answers"]["median_s"], &gate["answers"]["p95_s"]);
-        assert!(median.as_f64() > Some(0.5) && median.as_f64() <= p95.as_f64());
+        assert!(median.as_f64() > Some(0.2) && median.as_f64() <= p95.as_f64());
     });
 }
 
