@@ -13,6 +13,7 @@
 //! | `ticket_log` | NapTicketLog's records |
 //! | `bwshare` | a client's debts: limits in force; `charge` and `pages` below it |
 //! | `pacing` | limits that move themselves, in the log |
+//! | `empty_permits` | permits that stand empty while tickets are out, in the log |
 //! | `telepoll` | what is polled: events in force, a poll |
 //! | `oxthas` | a balancer's choice, and what became of it |
 //! | `pages` | refusals and pages for the administrator |
@@ -25,6 +26,7 @@
 mod access;
 mod bwshare;
 mod control;
+mod empty_permits;
 mod guard;
 mod host;
 mod metrics;

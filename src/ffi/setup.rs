@@ -10,6 +10,7 @@ use super::contract::{
     NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_directive, nap_host, nap_room_conf,
     nap_segment, nap_server_conf, nap_str,
 };
+use super::empty_permits;
 use super::guard::guard;
 use super::host::Host;
 use super::pacing;
@@ -822,6 +823,7 @@ pub unsafe extern "C" fn tick() {
             ticket_log::expire(process, setup);
             pacing::log_moves(process);
             session::log_unplaced(process);
+            empty_permits::log(process);
             bwshare::log_losses(process);
         }
     });

@@ -25,6 +25,7 @@ mod metrics;
 mod minutes;
 mod pacing;
 mod report;
+mod sale;
 mod server_status;
 mod sessions;
 mod snapshot;

@@ -11,6 +11,7 @@ use super::events::EventLine;
 use super::members::SessionLine;
 use super::minutes::{Answers, Minutes};
 use super::pacing::RunReady;
+use super::sale::Sale;
 use super::sessions::SessionsLine;
 use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
 use super::summary::{self, State};
@@ -99,11 +100,15 @@ pub(super) struct RoomLine {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct GateLine {
     pub name: String,
+    /// Index of the gate.
+    #[serde(skip)]
+    pub at: u32,
     pub state: &'static str,
     pub summary: String,
     pub run_ready: RunReady,
     pub wait: Wait,
     pub speed: Speed,
+    pub sale: Sale,
     pub promise: Promise,
     pub calls: Calls,
     pub recent: Minutes,
@@ -338,6 +343,21 @@ impl Report {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// The line for the log when permits of a gate stand empty while tickets are out, or have done so for
+    /// `lately` since the last such line. None: not long enough to be told.
+    pub fn line_for_empty(&self, at: u32, lately: Micros) -> Option<String> {
+        let gates = self.rooms.iter().flat_map(|room| {
+            let gates = room.gates.iter();
+            gates.map(|gate| (room.name.as_str(), gate))
+        });
+        let (room, gate) = { gates }.find(|(_, gate)| gate.at == at)?;
+        let said = gate.sale.line_for_log(lately)?;
+        Some(match gate.name.as_str() {
+            "" => format!("room {room}: {said}"),
+            name => format!("room {room} {name}: {said}"),
+        })
+    }
+
     /// The line for the log when the server starts; `bytes`: size of the segment.
     pub fn line_for_start(&self, bytes: u64) -> String {
         let mut line = format!("mod_nap/{}:", self.version);
@@ -450,8 +470,10 @@ impl GateLine {
             .next();
         let recent = recent.unwrap_or(&none);
         let own = snapshot.slots.iter().filter(|(at, _)| *at == gate.at);
+        let by_hand = control_of(gate, snapshot);
         let mut line = GateLine {
             name,
+            at: gate.at,
             state: "",
             summary: String::new(),
             run_ready: RunReady::of(gate, snapshot.pacing_of(gate.at), clock),
@@ -477,6 +499,7 @@ impl GateLine {
                 line_slope_s: gate.line.map(|line| rounded(line.slope)),
                 rho: rounded(gate.rho),
             },
+            sale: Sale::of(gate, by_hand.mode, clock),
             promise: Promise::of(gate),
             calls: Calls {
                 asked: gate.asked,
@@ -490,7 +513,7 @@ impl GateLine {
             slots: own.map(|(_, slot)| SlotLine::of(slot, clock)).collect(),
             counts: Counts::of(gate),
             settings: Settings::of(&gate.terms),
-            by_hand: ByHand::of(gate, snapshot),
+            by_hand: ByHand::of(by_hand),
         };
         let state = State::of(&line);
         line.state = state.word();
@@ -499,11 +522,15 @@ impl GateLine {
     }
 }
 
+/// What is set for it by hand.
+fn control_of(gate: &GateShot, snapshot: &Snapshot) -> ControlShot {
+    let mut shots = snapshot.gates.iter().zip(&snapshot.controls);
+    let own = shots.find(|(shot, _)| shot.at == gate.at);
+    own.map_or_else(ControlShot::default, |(_, own)| own.clone())
+}
+
 impl ByHand {
-    fn of(gate: &GateShot, snapshot: &Snapshot) -> ByHand {
-        let mut shots = snapshot.gates.iter().zip(&snapshot.controls);
-        let own = shots.find(|(shot, _)| shot.at == gate.at);
-        let own = own.map_or_else(ControlShot::default, |(_, own)| own.clone());
+    fn of(own: ControlShot) -> ByHand {
         ByHand {
             admits: own.mode.name(),
             limit: own.limit,
@@ -546,9 +573,6 @@ impl Promise {
 
 impl SlotLine {
     fn of(slot: &Slot, clock: Clock) -> SlotLine {
-        let presented = [slot.redeemed, slot.late, slot.deferred, slot.broken]
-            .into_iter()
-            .fold(0, u32::saturating_add);
         SlotLine {
             number: slot.seq,
             start: clock.stamp(slot.start),
@@ -561,7 +585,7 @@ impl SlotLine {
             late: slot.late,
             deferred: slot.deferred,
             broken: slot.broken,
-            open: slot.sold_in_all().saturating_sub(presented),
+            open: slot.sold_in_all().saturating_sub(slot.presented()),
             begun: slot.start <= clock.now,
         }
     }

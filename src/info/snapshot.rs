@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::sessions::SessionShot;
 use crate::micros::Micros;
+use crate::nap::laws::Laws;
 use crate::nap::slots::Slot;
 use crate::nap::wait_limit::Line as Regression;
 use crate::room::calls::Called;
 use crate::room::control::{Control, Mode};
 use crate::room::counts::Counts;
-use crate::room::gate::Gate;
+use crate::room::gate::{Empty, Gate, Offer, SESSION};
 use crate::room::history::Record;
 use crate::room::page::Page;
 use crate::room::permits::Permits;
@@ -79,6 +80,13 @@ pub(super) struct GateShot {
     pub service_p95: Option<Micros>,
     pub rho: f64,
     pub phi: f64,
+    /// How tickets are sold now.
+    pub offer: Offer,
+    /// Permits that stand empty while tickets are out.
+    pub empty: Option<Empty>,
+    /// Of a session gate: how its interval is found ([`how`](crate::room::terms::how)), and the interval
+    /// in seconds.
+    pub starts: Option<(u32, f64)>,
     /// Tickets presented, and closed, among the last thousand closed.
     pub returned: (u32, u32),
     /// Most claims at a time within the bound.
@@ -282,9 +290,14 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
             })
             .count()
     };
+    let starts = tables.starts.get(gate.room as usize);
+    let starts = starts.filter(|_| gate.kind == SESSION);
     GateShot {
         at,
         kind: gate.kind,
+        offer: gate.offer(permits, &Laws::CHOSEN),
+        empty: gate.empty_now(permits, starts, now),
+        starts: starts.map(|starts| (starts.terms.how, starts.interval.seconds())),
         page: tables
             .pages
             .get(at as usize)

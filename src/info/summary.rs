@@ -169,6 +169,12 @@ fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
             promise.settled()
         ));
     }
+    if gate.sale.is_long
+        && !gate.sale.by_hand
+        && let Some(why) = &gate.sale.empty_why
+    {
+        found.push(format!("{name}: {why}"));
+    }
     if let Some(wanted) = wait.wanted.filter(|&wanted| wanted > wait.workers_allow) {
         let raise = workers.map_or(String::new(), |n| format!(" to {n}"));
         found.push(format!(

@@ -97,13 +97,9 @@ pub(super) fn slot_tickets(gate: &GateShot) -> String {
             format!("NapSlotTickets paper: {period} divided by {s:.3} s, a mean access")
         }
         (how::PAPER, ..) => "NapSlotTickets paper: no access has finished yet".to_owned(),
-        (_, Some(x), _) => format!(
-            "the share {:.2} of {x:.1} accesses/s for {period}",
-            gate.phi
-        ),
-        (_, None, Some(s)) => format!(
-            "the share {:.2} of what {} permits do in {period} at {s:.3} s each",
-            gate.phi, gate.permits
+        (_, Some(_), _) | (_, None, Some(_)) => format!(
+            "what is sold in its time at {:.1} tickets/s",
+            gate.offer.sold
         ),
         (_, None, None) => "guessed from the bound: no access has finished yet".to_owned(),
     }

@@ -45,6 +45,33 @@ pub fn early(prime: Micros, bound: Micros) -> Micros {
     EARLY.min(Micros(bound.0 / 2)).min(Micros(prime.0 / 3))
 }
 
+/// Of L, the share (psi) that tickets of newcomers may take; re-bookings may take all.
+const PSI_PPM: u64 = 900_000;
+
+/// So many windows of newcomers' tickets may be open at a time, of L.
+pub fn sellable(depth: u32) -> u32 {
+    (u64::from(depth) * PSI_PPM).div_ceil(1_000_000) as u32
+}
+
+/// For how long a ticket takes a place in the ledger: its window, and what is rounded out.
+pub fn claimed(prime: Micros, bound: Micros) -> Micros {
+    prime + early(prime, bound) + CELL
+}
+
+/// The share of the server's rate that tickets with this prime window can be sold for at most: where L is
+/// all that is answered within the bound. 1 or more: all of it.
+pub fn share_at_most(prime: Micros, bound: Micros) -> f64 {
+    let sold = bound.as_secs_f64() * PSI_PPM as f64 / 1e6;
+    sold / claimed(prime, bound).as_secs_f64()
+}
+
+/// g where nothing else is told: as long as L bears it at full rate, early time included.
+pub fn prime_borne(depth: u32, rate: f64, bound: Micros, window_min: Micros) -> Micros {
+    let borne = Micros::from_secs_f64(f64::from(sellable(depth)) / rate) - CELL;
+    let window = borne.min(bound).max(window_min);
+    Micros(window.0 / 4 * 3)
+}
+
 /// The window of a ticket with the prime window `start .. prime_end`: from the first moment that
 /// counts as in time until the last at which it is let in at once.
 pub fn window_of(start: Micros, prime_end: Micros, bound: Micros) -> (Micros, Micros) {

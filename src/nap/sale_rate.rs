@@ -85,26 +85,33 @@ impl SaleRate {
         self.last = Micros::ZERO;
     }
 
-    /// Somebody looks: do permits stand `empty` while tickets are out that start later? True: they have
-    /// for so long that more will be sold.
-    pub fn look(&mut self, empty: bool, now: Micros) -> bool {
+    /// Somebody looks: do permits stand `empty` while tickets are out that start later? For how long they
+    /// have beyond what was told before: for so much more will be sold. Zero as long as it may be chance.
+    pub fn look(&mut self, empty: bool, now: Micros) -> Micros {
         if !empty || self.empty_since > now || self.counted > now {
             self.empty_since = Micros::ZERO;
             self.counted = Micros::ZERO;
         }
         if !empty {
-            return false;
+            return Micros::ZERO;
         }
         if self.empty_since == Micros::ZERO {
             (self.empty_since, self.counted) = (now, now);
         }
         if now < self.empty_since + EMPTY {
-            return false;
+            return Micros::ZERO;
         }
-        let more = (now - self.counted).as_secs_f64() * STEP.ln();
+        let passed = now - self.counted;
+        let more = passed.as_secs_f64() * STEP.ln();
         self.boost = (self.boost() + more).min(BOOST_MAX.ln()).to_bits();
         self.counted = now;
-        true
+        passed
+    }
+
+    /// Since when permits stand empty while tickets are out, if they did when somebody looked last.
+    pub fn empty_since(&self, now: Micros) -> Option<Micros> {
+        let since = self.empty_since;
+        (since != Micros::ZERO && since + EMPTY <= now).then_some(since)
     }
 
     /// Accesses a second, while there is work: what has been seen, times what empty permits say, but then
@@ -202,14 +209,19 @@ mod tests {
         let mut seen = SaleRate::EMPTY;
         depart(&mut seen, 0, 10_000, 10);
         seen.idle();
+        assert_eq!(seen.empty_since(at(10_000)), None);
+        let mut empty = Micros::ZERO;
         for ms in (10_000..12_250).step_by(250) {
-            seen.look(true, at(ms));
+            empty = empty + seen.look(true, at(ms));
         }
+        assert_eq!(empty, Micros::from_secs(2), "each moment is told once");
+        assert_eq!(seen.empty_since(at(12_000)), Some(at(10_000)));
         let most = |most| seen.rate(|| Some(most)).expect("seen");
         assert!((200.0..240.0).contains(&most(1e6)), "{}", most(1e6));
         assert_eq!(most(150.0), 150.0, "no more than all permits do");
         assert!(most(50.0) >= 99.0, "and no less than what was seen");
         depart(&mut seen, 13_000, 20_000, 8);
+        assert_eq!(seen.empty_since(at(20_000)), None);
         assert!((120.0..135.0).contains(&rate(&seen)), "{}", rate(&seen));
     }
 
@@ -219,8 +231,10 @@ mod tests {
         depart(&mut seen, 0, 1000, 10);
         seen.idle();
         for start in [1000, 2000, 3000] {
-            assert!(!seen.look(true, at(start)) && !seen.look(true, at(start + 250)));
-            assert!(!seen.look(false, at(start + 500)));
+            for (empty, ms) in [(true, 0), (true, 250), (false, 500)] {
+                assert_eq!(seen.look(empty, at(start + ms)), Micros::ZERO);
+                assert_eq!(seen.empty_since(at(start + ms)), None);
+            }
         }
         assert_eq!(seen.boosted(), 1.0);
     }
@@ -240,7 +254,8 @@ mod tests {
                 counted: time,
             };
             let _ = seen.rate(|| Some(f64::NAN));
-            seen.look(true, at(0));
+            let _ = seen.empty_since(at(0));
+            assert!(seen.look(true, at(0)) <= at(0));
             depart(&mut seen, 0, 20_000, 10);
             assert!(
                 (97.0..103.0).contains(&rate(&seen)),

@@ -176,6 +176,13 @@ impl Slot {
         self.issue_limit.min(PLACES)
     }
 
+    /// Tickets of it that were presented, in time or not.
+    pub fn presented(&self) -> u32 {
+        [self.redeemed, self.late, self.deferred, self.broken]
+            .into_iter()
+            .fold(0, u32::saturating_add)
+    }
+
     /// Everything sold so far.
     pub fn sold_in_all(&self) -> u32 {
         self.sold.saturating_add(self.sold_late)

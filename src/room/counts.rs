@@ -51,6 +51,8 @@ pub struct Counts {
     pub mended: u64,
     /// Accesses that would have waited or been refused (DryRun).
     pub dry: u64,
+    /// Microseconds in which permits stood empty while tickets were out that started later.
+    pub empty_us: u64,
 }
 
 impl Counts {
@@ -77,6 +79,7 @@ impl Counts {
         long: 0,
         mended: 0,
         dry: 0,
+        empty_us: 0,
     };
 
     /// Numbers nobody can have counted up to are a stray write: they begin anew.
@@ -103,6 +106,7 @@ impl Counts {
             long,
             mended,
             dry,
+            empty_us,
         } = self;
         let one = [
             waited,
@@ -125,6 +129,7 @@ impl Counts {
             long,
             mended,
             dry,
+            empty_us,
         ];
         for count in one.into_iter().chain(refused) {
             if *count > MOST {
@@ -153,10 +158,12 @@ mod tests {
         let mut counts = Counts {
             sold: 7,
             dry: u64::MAX,
+            empty_us: MOST + 1,
             ..Counts::EMPTY
         };
         counts.refused[3] = u64::MAX - 5;
         counts.check();
         assert_eq!((counts.sold, counts.dry, counts.refusals()), (7, 0, 0));
+        assert_eq!(counts.empty_us, 0);
     }
 }

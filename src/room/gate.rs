@@ -15,12 +15,13 @@
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. Here: the data, time passing, serving,
 //! leaving and sweeping; the rest by noun: `entering`, `members`, `standing` of a ticket,
-//! `redeeming`, `calling`, `waiting`, `limit`, `refusing`, `selling`.
+//! `redeeming`, `calling`, `waiting`, `limit`, `refusing`, `selling` and the `offer` that is told.
 
 mod calling;
 mod entering;
 mod limit;
 mod members;
+mod offer;
 mod redeeming;
 mod refusing;
 mod selling;
@@ -28,6 +29,7 @@ mod standing;
 mod waiting;
 
 pub use members::{PAGE, SESSION, TURN};
+pub use offer::{Empty, Offer};
 
 use super::control::{Control, Mode};
 use super::counts::Counts;

@@ -159,6 +159,12 @@ pub const GATE: &[Row<GateLine>] = &[
         |g| count(g.promise.outstanding),
     ),
     (
+        "nap_permits_empty_seconds_total",
+        COUNTER,
+        "Time in which permits stood empty while tickets were out that started later.",
+        |g| Some(g.sale.empty_s),
+    ),
+    (
         "nap_ticket_share_ratio",
         GAUGE,
         "Share of the capacity that is sold as tickets.",

@@ -16,16 +16,17 @@ use crate::room::terms::how;
 use crate::room::verdict::Turn;
 
 /// Sold places looked at in one look, at most: it runs under the lock.
-const STEPS: usize = 1 << 14;
+pub(super) const STEPS: usize = 1 << 14;
 
 impl GateView<'_> {
     /// Has Run Ready room, and who may be called for it?
     pub fn look_round(&mut self) {
+        let empty = (self.gate).stands_empty(self.permits, self.starts.as_deref(), self.now);
         let gate = &mut *self.gate;
-        let empty = gate.queue.is_empty()
-            && gate.booked_until > self.now
-            && self.permits.running() < self.permits.limit();
-        gate.sale_rate.look(empty, self.now);
+        let more = gate.sale_rate.look(empty, self.now);
+        if self.permits.outstanding() != 0 {
+            gate.counts.empty_us = gate.counts.empty_us.saturating_add(more.0);
+        }
         if self.permits.outstanding() == 0 && self.gate.early_call.mark() <= self.now {
             return;
         }

@@ -138,15 +138,13 @@ impl GateView<'_> {
     }
 
     /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him
-    /// outside, nor that his worker is one of the last, only that the bound's worth of accesses is there.
-    /// He may have been in time, and waited for a worker to hear him.
+    /// outside, nor that his worker is one of the last, only half of the bound's worth of accesses. He may
+    /// have been in time, and waited for a worker to hear him, as have all whose windows are open.
     fn fits_late_holder(&self, arrival: &Arrival<'_>) -> bool {
         let gate = &*self.gate;
-        let (now, bound) = (self.now, gate.terms.bound);
-        let (met, limit) = (self.met(arrival.kind), gate.depth(gate.rate(self.permits)));
         arrival.parking != Parking::Nobody
             && gate.terms.re_access.how != how::FIXED
-            && gate.ledger.admits(now, bound, met, limit, gate.drain())
+            && self.met(arrival.kind) < gate.depth(gate.rate(self.permits)) / 2
     }
 
     /// Nothing is known of the server's speed yet, but will be in a moment: whoever has a worker waits for

@@ -6,7 +6,7 @@
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
-use crate::nap::ledger::{CELL, early, window_of};
+use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
 use crate::nap::wait_limit::Conformal;
@@ -17,8 +17,6 @@ use crate::room::permits::Permits;
 use crate::room::terms::how;
 use crate::room::verdict::Reason;
 
-/// Share of the places that claims of newcomers' tickets may take (psi); re-bookings may take all.
-const PSI_PPM: u64 = 900_000;
 /// The most `NapOverbook` can ask for.
 const OVERBOOK_MAX: f64 = 2.0;
 
@@ -155,9 +153,10 @@ impl GateView<'_> {
     }
 }
 
-/// The share of L (psi) that tickets of newcomers may take.
-fn sellable(depth: u32) -> u32 {
-    (u64::from(depth) * PSI_PPM).div_ceil(1_000_000) as u32
+/// Accesses a second that all permits would do at the residence that is seen.
+pub(super) fn all_permits_do(permits: &Permits) -> Option<f64> {
+    let mean_s = permits.residence.mean_s()?;
+    Some(f64::from(permits.limit()) / mean_s.max(1e-6))
 }
 
 impl Gate {
@@ -168,7 +167,7 @@ impl Gate {
             return self.throughput().unwrap_or(1.0).clamp(1e-3, 1e6);
         }
         let c = f64::from(permits.limit());
-        let by_residence = || permits.residence.mean_s().map(|s| c / s.max(1e-6));
+        let by_residence = || all_permits_do(permits);
         // Not one access has finished: most sites serve a page in an eighth of the bound.
         let guess = || c / (self.terms.bound.as_secs_f64() / 8.0).max(1e-3);
         let seen = self.sale_rate.rate(by_residence).or(self.throughput());
@@ -230,9 +229,7 @@ impl Gate {
         match (terms.prime, terms.re_access.how) {
             (Micros::ZERO, how::FIXED) => terms.bound.max(Micros::from_secs(5)).min(terms.lifetime),
             (Micros::ZERO, _) => {
-                let borne = Micros::from_secs_f64(f64::from(sellable(depth)) / rate) - CELL;
-                let window = borne.min(terms.bound).max(law.window_min);
-                Micros(window.0 / 4 * 3).min(terms.lifetime)
+                prime_borne(depth, rate, terms.bound, law.window_min).min(terms.lifetime)
             }
             (told, _) => told,
         }
@@ -271,8 +268,8 @@ impl Gate {
         let capacity = match terms.re_access.how {
             how::FIXED => capacity,
             _ if by_law => {
-                let window = prime + early(prime, terms.bound) + CELL;
-                let borne = f64::from(sellable(depth)) * period_s / window.as_secs_f64();
+                let window = claimed(prime, terms.bound).as_secs_f64();
+                let borne = f64::from(sellable(depth)) * period_s / window;
                 capacity.min(whole(borne)).max(1)
             }
             _ => capacity,

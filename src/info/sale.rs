@@ -1,0 +1,303 @@
+//! [`Sale`]: at what rate tickets are sold and what that rests on; and why permits stand empty while
+//! tickets are out, if they do.
+//!
+//! The rate is that of the server, unless a setting allows less: each that does is a [`Cap`], and the
+//! lowest is told, with the number that would do.
+
+use serde::Serialize;
+
+use super::report::{Clock, rounded};
+use super::snapshot::GateShot;
+use super::why::seconds;
+use crate::micros::Micros;
+use crate::nap::ledger::{claimed, early, sellable};
+use crate::room::control::Mode;
+use crate::room::gate::Empty;
+use crate::room::terms::how;
+
+/// Less than this share of the server's rate is too little.
+const ALL: f64 = 0.9;
+/// Tickets whose time has come before they tell whether their holders do.
+const HOLDERS: u32 = 10;
+/// This much faster, and permits would do more.
+const FASTER: f64 = 1.05;
+/// For so long permits stand empty before the error log and the administrator are told.
+const LONG: Micros = Micros::from_secs(5);
+
+/// The sale of tickets.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Sale {
+    pub rate_per_s: f64,
+    pub sold_per_s: f64,
+    pub early_s: f64,
+    pub prime_s: f64,
+    pub depth: u32,
+    pub why: String,
+    pub empty_s: f64,
+    pub empty_since: Option<String>,
+    pub empty_why: Option<String>,
+    /// Not everybody is let in, by hand: permits stand empty because of that.
+    #[serde(skip)]
+    pub by_hand: bool,
+    /// Permits have stood empty for longer than [`LONG`].
+    #[serde(skip)]
+    pub is_long: bool,
+    /// Why they do, or would.
+    #[serde(skip)]
+    pub cause: String,
+}
+
+/// A setting that allows so many tickets a second, and what would allow all.
+struct Cap {
+    per_s: f64,
+    why: String,
+}
+
+impl Sale {
+    pub fn of(gate: &GateShot, admits: Mode, clock: Clock) -> Sale {
+        let offer = &gate.offer;
+        let cap = lowest_cap(gate);
+        let cause = cause(gate, admits, cap.as_ref());
+        let empty = gate.empty;
+        Sale {
+            rate_per_s: rounded(offer.rate),
+            sold_per_s: rounded(offer.sold),
+            early_s: early(offer.prime, gate.terms.bound).as_secs_f64(),
+            prime_s: offer.prime.as_secs_f64(),
+            depth: offer.depth,
+            why: why(gate, cap.as_ref()),
+            empty_s: Micros(gate.counts.empty_us).as_secs_f64(),
+            empty_since: empty.map(|empty| clock.wall_at(empty.since).stamp().to_string()),
+            empty_why: empty.map(|empty| sentence(gate, &empty, &cause, clock)),
+            by_hand: admits != Mode::Open,
+            is_long: empty.is_some_and(|empty| clock.now - empty.since > LONG),
+            cause,
+        }
+    }
+}
+
+impl Sale {
+    /// See [`super::Report::line_for_empty`].
+    pub fn line_for_log(&self, lately: Micros) -> Option<String> {
+        match &self.empty_why {
+            _ if self.by_hand => None,
+            Some(why) if self.is_long => Some(why.clone()),
+            None if lately > LONG => Some(format!(
+                "Permits stood empty for {} while tickets were out that started later: {}.",
+                tenths(lately),
+                self.cause
+            )),
+            _ => None,
+        }
+    }
+}
+
+/// At what rate tickets are sold, and why not faster.
+fn why(gate: &GateShot, cap: Option<&Cap>) -> String {
+    let (offer, bound) = (&gate.offer, gate.terms.bound);
+    let sold = format!("{} tickets a second are sold", rate(offer.sold));
+    let open = match gate.terms.re_access.how {
+        how::FIXED => format!(
+            "NapReAccess has places for {} of them",
+            gate.terms.re_access.n
+        ),
+        _ => format!("{} such windows may be open at once", sellable(offer.depth)),
+    };
+    let windows = format!(
+        "a holder is let in from {} before his time until {} after it, and {open}",
+        tenths(early(offer.prime, bound)),
+        tenths(offer.prime),
+    );
+    match cap {
+        Some(cap) => format!(
+            "{sold}, {:.0} % of the {} a second that the server is taken to do: {}. Now {windows}.",
+            (100.0 * offer.sold / offer.rate).floor(),
+            rate(offer.rate),
+            cap.why
+        ),
+        None => format!("{sold}, all that the server is taken to do: {windows}."),
+    }
+}
+
+/// What keeps the sale below the server's rate, if anything does.
+fn lowest_cap(gate: &GateShot) -> Option<Cap> {
+    let caps = [share(gate), slot_tickets(gate), windows(gate)];
+    let low = |cap: &Cap| cap.per_s < ALL * gate.offer.rate;
+    let caps = caps.into_iter().flatten().filter(low);
+    caps.min_by(|a, b| a.per_s.total_cmp(&b.per_s))
+}
+
+fn share(gate: &GateShot) -> Option<Cap> {
+    (gate.terms.share.how == how::FIXED).then(|| Cap {
+        per_s: gate.phi * gate.offer.rate,
+        why: format!(
+            "NapTicketShare {} keeps the rest for newcomers; 1 or auto sells all of it",
+            gate.phi
+        ),
+    })
+}
+
+fn slot_tickets(gate: &GateShot) -> Option<Cap> {
+    let (terms, offer) = (&gate.terms, &gate.offer);
+    let period_s = terms.slot_period.as_secs_f64();
+    let wanted = (offer.rate * period_s).ceil();
+    let every = format!("in each NapSlotPeriod of {}", seconds(terms.slot_period));
+    match terms.slot_tickets.how {
+        how::FIXED => Some(Cap {
+            per_s: f64::from(terms.slot_tickets.n) / period_s.max(1e-6),
+            why: format!(
+                "NapSlotTickets {} {every}; {wanted} or auto sells all of it",
+                terms.slot_tickets.n
+            ),
+        }),
+        how::PAPER => Some(Cap {
+            per_s: offer.sold,
+            why: format!(
+                "NapSlotTickets paper sells what one permit does; {wanted} {every}, or auto, sells all \
+                 of it"
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// No more windows may be open at once than the wait limit bears.
+fn windows(gate: &GateShot) -> Option<Cap> {
+    let (terms, offer) = (&gate.terms, &gate.offer);
+    if terms.re_access.how == how::FIXED {
+        return None;
+    }
+    let takes = |prime| claimed(prime, terms.bound).as_secs_f64();
+    let (places, by_law_s) = (f64::from(sellable(offer.depth)), takes(offer.prime_by_law));
+    let whole_s = offer.prime_by_law.secs_floor();
+    // In what the windows of our law bear, L is short by this factor.
+    let short = offer.rate * by_law_s / places.max(1.0);
+    let prime = match terms.prime {
+        Micros::ZERO => None,
+        told => Some(format!("NapTicketPrime {}", seconds(told))),
+    };
+    let enough = match (terms.wait_limit.how, whole_s) {
+        (how::FIXED | how::PAPER, _) if short > 1.0 / ALL => format!(
+            "NapWaitLimit {}, or auto,",
+            (f64::from(offer.depth) * short).ceil()
+        ),
+        (_, _) if short > 1.0 / ALL => format!(
+            "NapWaitMax {} s",
+            (terms.bound.as_secs_f64() * short).ceil()
+        ),
+        (_, 0) => "auto".to_owned(),
+        (_, s) => format!("{s} s or auto"),
+    };
+    // With windows of our law too few could be sold as well.
+    let both = match (&prime, short > 1.0 / ALL) {
+        (Some(_), true) => "NapTicketPrime auto and ",
+        _ => "",
+    };
+    let set = prime.unwrap_or_else(|| match terms.wait_limit.how {
+        how::FIXED => format!("NapWaitLimit {}", terms.wait_limit.n),
+        how::PAPER => "NapWaitLimit paper".to_owned(),
+        _ => format!("NapWaitMax {}", seconds(terms.bound)),
+    });
+    let (open, long) = (places, early(offer.prime, terms.bound) + offer.prime);
+    Some(Cap {
+        per_s: places / takes(offer.prime),
+        why: format!(
+            "{set} makes windows of {} of which {open} may be open at once; {both}{enough} sells all of it",
+            tenths(long)
+        ),
+    })
+}
+
+/// Why permits stand empty while tickets are out: what is most likely by what is known.
+fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
+    let (offer, terms) = (&gate.offer, &gate.terms);
+    match admits {
+        Mode::Closed => return "the room is closed by hand".to_owned(),
+        Mode::Tickets => {
+            return "by hand, ticket holders only are let in, in their time".to_owned();
+        }
+        Mode::Open => {}
+    }
+    if let Some((how, interval_s)) = gate.starts {
+        return match how {
+            how::FIXED => format!(
+                "NapSessionStart fixes the session interval at {interval_s} s; auto lets it find itself"
+            ),
+            _ => format!(
+                "the session interval was longer when these tickets were sold, or their holders do not \
+                 come; it is {interval_s:.3} s now"
+            ),
+        };
+    }
+    if terms.re_access.how == how::FIXED {
+        return format!(
+            "with NapReAccess {}, the paper's form, tickets start behind all who may wait for as long as \
+             they may; auto sells at the server's speed",
+            terms.re_access.n
+        );
+    }
+    if let Some(cap) = cap {
+        return format!(
+            "{} tickets a second are sold, and the server is taken to do {}: {}",
+            rate(offer.sold),
+            rate(offer.rate),
+            cap.why
+        );
+    }
+    if let Some(Empty { due, absent, .. }) = gate.empty
+        && due >= HOLDERS
+        && absent > due / 3
+    {
+        return format!(
+            "their holders do not come: of {due} tickets that have started since then {absent} have not \
+             been presented"
+        );
+    }
+    match offer.most.filter(|most| *most > FASTER * offer.rate) {
+        Some(most) => format!(
+            "the server's speed was taken too low; {} tickets a second are sold now, half as many again \
+             with each second that permits stand empty, up to {}, what {} permits do at {:.3} s each",
+            rate(offer.sold),
+            rate(most),
+            gate.permits,
+            gate.service_mean_s.unwrap_or_default()
+        ),
+        None => format!(
+            "the tickets that are out were sold when the server's speed was taken too low; those sold now \
+             are sold at {} a second, all that it is taken to do",
+            rate(offer.sold)
+        ),
+    }
+}
+
+fn sentence(gate: &GateShot, empty: &Empty, cause: &str, clock: Clock) -> String {
+    let out = match gate.outstanding {
+        1 => "1 ticket is".to_owned(),
+        n => format!("{n} tickets are"),
+    };
+    let what = match (gate.starts, empty.permits, gate.permits) {
+        (Some(_), ..) => "nobody has taken the turn to start a session".to_owned(),
+        (None, 1, of) => format!("1 of {of} permits has stood empty"),
+        (None, n, of) => format!("{n} of {of} permits have stood empty"),
+    };
+    format!(
+        "Since {} ({:.0} s) {what} while {out} out, of which the next starts in {}: {cause}.",
+        clock.wall_at(empty.since).time(),
+        (clock.now - empty.since).as_secs_f64(),
+        tenths(empty.next - clock.now)
+    )
+}
+
+/// `0.8 s`.
+fn tenths(span: Micros) -> String {
+    format!("{:.1} s", span.as_secs_f64())
+}
+
+/// Of a second: as precise as it can be of use.
+fn rate(per_s: f64) -> String {
+    match per_s {
+        n if n >= 10.0 => format!("{n:.0}"),
+        n if n >= 1.0 => format!("{n:.1}"),
+        n => format!("{n:.2}"),
+    }
+}
