@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telepoll", &["micros"]),
     ("sqs", &["micros"]),
     ("room", &["micros", "nap", "sqs", "telepoll"]),
-    ("conf", &["charset", "micros"]),
+    ("conf", &["charset", "micros", "nap"]),
     (
         "shm",
         &[

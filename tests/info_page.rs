@@ -131,6 +131,50 @@ fn the_page_is_whole_and_says_what_the_json_form_says() {
     drop((held, waiting));
 }
 
+/// One permit, two places, and a ticket every ten seconds: long after the others are served most holders
+/// have yet to come, and the page and the error log say so.
+#[test]
+fn permits_that_stand_empty_and_settings_that_cost_rate_are_told() {
+    let prime = "room other: NapTicketPrime 30s with NapWaitMax 4s: tickets are sold for at most 11 % of what \
+                 the server does; 2s or auto sells all of it";
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .config(&ROOM.replace("</NapRoom>", "NapSlotTickets 1\n</NapRoom>"))
+        .config("<NapRoom other>\nNapTicketPrime 30s\nNapWaitLimit 2\nNapRunReady 1\n</NapRoom>")
+        .config("<Location /other>\nNapUse other\n</Location>")
+        .expect_log(prime, "it is so long that it costs rate")
+        .start();
+    assert!(httpd.error_log().contains(prime), "{}", httpd.error_log());
+    let running = httpd.hold("one", 1);
+    let waiting = httpd.ask_to_hold("one", 2);
+    httpd.until_waiting(2);
+    for _ in 0..12 {
+        let refused = httpd.get("/");
+        assert!(refused.header("nap-ticket").is_some(), "{refused:?}");
+    }
+    running.release();
+    waiting.release();
+    let why = "NapSlotTickets 1 in each NapSlotPeriod of 10 s; ";
+    wait_until("the page says why", Duration::from_secs(20), || {
+        let sale = httpd.gate()["sale"].take();
+        (sale["empty_why"].as_str()).is_some_and(|said| {
+            said.contains(" 1 of 1 permits has stood empty while 12 tickets are out")
+                && said.contains(why)
+        })
+    });
+    wait_until("the log says so", Duration::from_secs(40), || {
+        let log = httpd.error_log();
+        let mut lines = log.lines();
+        lines.any(|line| {
+            line.contains("nap:notice") && line.contains("room site: Since") && line.contains(why)
+        })
+    });
+    assert!(httpd.get("/nap-info").text().contains(why));
+    let metrics = httpd.gate()["sale"]["empty_s"].as_f64();
+    assert!(metrics > Some(5.0), "{metrics:?}");
+}
+
 fn numbers(list: &Value) -> Vec<u64> {
     let list = list.as_array().expect("a list");
     list.iter().map(|n| n.as_u64().expect("a number")).collect()

@@ -23,6 +23,10 @@ fn server(state_file: &str) -> Builder {
          NapTicketsPerClient 10000\n\
          </NapRoom>\n<Location /counter>\nNapUse site\n</Location>\nNapStateFile {state_file}"
         ))
+        .expect_log(
+            "NapTicketPrime 30s with NapWaitMax 1s",
+            "a ticket outlives a restart",
+        )
 }
 
 /// Lines the module wrote that tell of its state file.

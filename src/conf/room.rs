@@ -7,6 +7,9 @@ use super::server::ServerConf;
 use super::text::Text;
 use super::values::*;
 use crate::charset::Charset;
+use crate::micros::Micros;
+use crate::nap::laws::Laws;
+use crate::nap::ledger::{prime_borne, share_at_most};
 
 /// A room as configured; `nap_room_conf`. Numbers are [`UNSET`] until a directive sets them,
 /// after [`RoomConf::finish`] none is, but where the field says so.
@@ -106,6 +109,9 @@ pub struct RoomConf {
     /// 1: of members, the session nearest its end is served first.
     pub progress: i64,
 }
+
+/// Less than this share of what the server does is worth a remark.
+const ALL: f64 = 0.9;
 
 /// A name for a room or a page.
 pub(super) fn named(directive: &str, what: &str, name: &str) -> Result<Text<64>, String> {
@@ -317,7 +323,7 @@ impl RoomConf {
     /// Puts the defaults in, then checks what only makes sense together.
     pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
         self.default_times();
-        let remark = self.fit_run_ready(server)?;
+        let too_few = self.fit_run_ready(server)?;
         for (field, default) in [
             (&mut self.wait_limit, AUTO),
             (&mut self.re_access, AUTO),
@@ -344,7 +350,9 @@ impl RoomConf {
         self.check_times()?;
         self.finish_sessions()?;
         self.check_poll()?;
-        Ok(remark)
+        let said: Vec<String> = too_few.into_iter().chain(self.prime_remark()).collect();
+        let title = self.title();
+        Ok((!said.is_empty()).then(|| Remark(format!("{title}: {}", said.join(". ")))))
     }
 
     /// A default gives way to what was set beside it, so that one directive alone never makes the
@@ -401,7 +409,7 @@ impl RoomConf {
 
     /// The permits, so that beside them and the reserve somebody can still wait: waiting takes a
     /// worker too.
-    fn fit_run_ready(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+    fn fit_run_ready(&mut self, server: &ServerConf) -> Result<Vec<String>, String> {
         let reserve = server.reserve();
         let workers = i64::from(server.max_workers);
         let known = workers > 0;
@@ -431,9 +439,40 @@ impl RoomConf {
             )
         });
         let of_one = server.threads_remark(running as u32);
-        let said: Vec<String> = of_all.into_iter().chain(of_one).collect();
-        let title = self.title();
-        Ok((!said.is_empty()).then(|| Remark(format!("{title}: {}", said.join(". ")))))
+        Ok(of_all.into_iter().chain(of_one).collect())
+    }
+
+    /// A prime window that the bound cannot bear at full rate, and one that it bears.
+    fn prime_remark(&self) -> Option<String> {
+        let (prime, bound) = (self.ticket_prime_us, self.wait_max_us);
+        let micros = |us: i64| Micros(us.max(0) as u64);
+        let share = share_at_most(micros(prime), micros(bound));
+        // The paper's form has places of its own for holders.
+        if prime <= 0 || self.re_access >= 0 || share >= ALL {
+            return None;
+        }
+        let window_min = Laws::CHOSEN.sale.window_min;
+        // At one access a second L is the bound's seconds; a thousand, so that it has no fraction.
+        let by_law = |bound: i64| {
+            let depth = micros(bound).0 / 1000;
+            prime_borne(depth as u32, 1000.0, micros(bound), window_min)
+        };
+        let sells_all = |bound: &i64| share_at_most(by_law(*bound), micros(*bound)) >= ALL;
+        let enough = match by_law(bound).secs_floor() {
+            _ if !sells_all(&bound) => {
+                let least = (1..=10).map(|s| s * SECOND).find(sells_all)?;
+                format!("auto with NapWaitMax {}", Time(least))
+            }
+            0 => "auto".to_owned(),
+            s => format!("{s}s or auto"),
+        };
+        Some(format!(
+            "NapTicketPrime {} with NapWaitMax {}: tickets are sold for at most {:.0} % of what the server \
+             does; {enough} sells all of it",
+            Time(prime),
+            Time(bound),
+            (100.0 * share).floor()
+        ))
     }
 
     /// Running, waiting and in reserve. Before anything is measured, those who can wait are taken
@@ -616,6 +655,55 @@ mod tests {
                 room.directive(*which, &[value]).expect("a good line");
             }
             assert_eq!(room.finish(&server(*workers, 25)), Err(want.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_prime_window_that_costs_rate_is_remarked_on_with_one_that_does_not() {
+        type Row = (&'static [(Directive, &'static str)], Option<&'static str>);
+        let table: &[Row] = &[
+            (&[], None),
+            (&[(WaitMax, "500ms")], None),
+            (&[(TicketPrime, "auto")], None),
+            (&[(TicketPrime, "2s")], None),
+            (&[(TicketPrime, "30s"), (ReAccess, "20")], None),
+            (&[(TicketPrime, "10s"), (WaitMax, "15s")], None),
+            (
+                &[(TicketPrime, "30s")],
+                Some(
+                    "room shop: NapTicketPrime 30s with NapWaitMax 4s: tickets are sold for at most 11 % \
+                     of what the server does; 2s or auto sells all of it",
+                ),
+            ),
+            (
+                &[(TicketPrime, "3s")],
+                Some(
+                    "room shop: NapTicketPrime 3s with NapWaitMax 4s: tickets are sold for at most 80 % \
+                     of what the server does; 2s or auto sells all of it",
+                ),
+            ),
+            (
+                &[(TicketPrime, "10s"), (WaitMax, "2s")],
+                Some(
+                    "room shop: NapTicketPrime 10s with NapWaitMax 2s: tickets are sold for at most 15 % \
+                     of what the server does; auto sells all of it",
+                ),
+            ),
+            (
+                &[(TicketPrime, "1s"), (WaitMax, "500ms")],
+                Some(
+                    "room shop: NapTicketPrime 1s with NapWaitMax 500ms: tickets are sold for at most \
+                     25 % of what the server does; auto with NapWaitMax 2s sells all of it",
+                ),
+            ),
+        ];
+        for (lines, want) in table {
+            let mut room = room();
+            for (which, value) in *lines {
+                room.directive(*which, &[value]).expect("a good line");
+            }
+            let said = room.finish(&server(4000, 25)).expect("it starts");
+            assert_eq!(said.map(|remark| remark.0).as_deref(), *want, "{lines:?}");
         }
     }
 

@@ -110,8 +110,8 @@ fn why(gate: &GateShot, cap: Option<&Cap>) -> String {
     );
     match cap {
         Some(cap) => format!(
-            "{sold}, {:.0} % of the {} a second that the server is taken to do: {}. Now {windows}.",
-            (100.0 * offer.sold / offer.rate).floor(),
+            "{sold}, {} of the {} a second that the server is taken to do: {}. Now {windows}.",
+            percent(offer.sold / offer.rate),
             rate(offer.rate),
             cap.why
         ),
@@ -291,6 +291,14 @@ fn sentence(gate: &GateShot, empty: &Empty, cause: &str, clock: Clock) -> String
 /// `0.8 s`.
 fn tenths(span: Micros) -> String {
     format!("{:.1} s", span.as_secs_f64())
+}
+
+/// `12 %`, rounded down.
+fn percent(share: f64) -> String {
+    match 100.0 * share {
+        n if n < 1.0 => "less than 1 %".to_owned(),
+        n => format!("{:.0} %", n.floor()),
+    }
 }
 
 /// Of a second: as precise as it can be of use.
