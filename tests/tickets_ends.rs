@@ -129,7 +129,12 @@ fn who_waits_in_vain_is_told_in_time_and_a_holder_is_put_off_once() {
 /// The same by the ledger: his claim leaves no place for a newcomer, so he is in Re Access.
 #[test]
 fn by_the_ledger_too_who_waits_in_vain_is_told_in_time() {
-    let httpd = site("NapWaitLimit 1\nNapReAccess auto\n").start();
+    let httpd = site("NapWaitLimit 1\nNapReAccess auto\nNapTicketPrime 5s\n")
+        .expect_log(
+            "NapTicketPrime 5s with",
+            "in its prime when the newcomer is told",
+        )
+        .start();
     let _held = httpd.hold("full", 1);
     let (newcomer, ticket) = std::thread::scope(|scope| {
         let newcomer = scope.spawn(|| kept_waiting(|| httpd.get(APP)));
@@ -255,8 +260,8 @@ fn newest_slot(httpd: &Httpd) -> (Option<u64>, Option<u64>) {
 
 #[test]
 fn a_slot_has_the_share_of_the_capacity_that_is_to_be_sold() {
-    for (share, tickets) in [("0.1", 3), ("0.25", 9), ("1", 36)] {
-        // Before anything is known slots are an eighth as long, and a page takes an eighth of the bound.
+    for (share, tickets) in [("0.1", 8), ("0.25", 20), ("0.5", 40)] {
+        // Slots are a quarter as long; before anything is known a page takes an eighth of the bound.
         let terms = format!("NapSlotPeriod 80s\nNapTicketShare {share}\n");
         let httpd = site(&terms).start();
         let _held = httpd.hold("full", 1);

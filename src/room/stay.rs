@@ -271,7 +271,7 @@ impl Tables<'_> {
         }
         stay.gate = stay.lobby;
         // Who begins waits at his page without a bound, as members do: where workers are nearly used up he
-        // is told when to come instead. A ticket is a promise, and has half of the reserve.
+        // is told when to come instead. A ticket is a promise: its holder keeps the worker he has.
         if !expected
             && arrival.parking >= Parking::Holders
             && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)

@@ -152,6 +152,7 @@ impl GateView<'_> {
     fn is_held(&self, arrival: &Arrival<'_>) -> bool {
         arrival.parking != Parking::Nobody
             && self.gate.decided == 0
+            && self.gate.sells()
             && self.gate.is_by_law()
             && self.is_held_still()
     }
