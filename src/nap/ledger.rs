@@ -163,18 +163,6 @@ impl Ledger {
         counted(most)
     }
 
-    /// a(from, to): windows that meet the span; `from` in the present cell or after it.
-    pub fn windows_between(&self, from: Micros, to: Micros) -> u32 {
-        let (first, last) = (cell_of(from).max(self.base), cell_of(to));
-        let parts = self.range(Of::Begins, first.saturating_add(1), last.saturating_add(1));
-        let begun = parts
-            .into_iter()
-            .flatten()
-            .fold(0_u32, |sum, begins| sum.saturating_add(counted(*begins)));
-        self.most(first, first.saturating_add(1))
-            .saturating_add(begun)
-    }
-
     /// Admits a newcomer behind `queued` others? He, all before him and all who can present a ticket
     /// until now + `bound` are never more than `limit` at a time. The queue goes down by at least
     /// `drain` accesses a second; 0: he and all before him may stay until then.
@@ -273,6 +261,21 @@ impl Ledger {
             (from % CELLS as u64) as usize,
             to.saturating_sub(from) as usize,
         )
+    }
+}
+
+#[cfg(test)]
+impl Ledger {
+    /// a(from, to): windows that meet the span; `from` in the present cell or after it.
+    pub fn windows_between(&self, from: Micros, to: Micros) -> u32 {
+        let (first, last) = (cell_of(from).max(self.base), cell_of(to));
+        let parts = self.range(Of::Begins, first.saturating_add(1), last.saturating_add(1));
+        let begun = parts
+            .into_iter()
+            .flatten()
+            .fold(0_u32, |sum, begins| sum.saturating_add(counted(*begins)));
+        self.most(first, first.saturating_add(1))
+            .saturating_add(begun)
     }
 }
 

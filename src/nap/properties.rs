@@ -79,6 +79,33 @@ proptest! {
         }
     }
 
+    /// The token bucket of the sale: tickets no closer than 1/X, each sold only where it fits, some redeemed
+    /// or given up. Whatever the rest do within their windows, no span sees more of them than L and X a
+    /// second of its cells, and the one that its first may hold more.
+    #[test]
+    fn no_span_sees_more_tickets_than_the_bucket_holds(
+        (x, limit) in (2..20_u64, 1..40_u32),
+        tickets in prop::collection::vec((0..3_u64, 100_000..6_000_000_u64, 0..5_u8), 1..200),
+        (from, length) in (0..60_u64, 0..40_u64),
+    ) {
+        let mut ledger = ledger();
+        let mut start = secs(1);
+        for (skipped, window, fate) in tickets {
+            start = start + Micros((1 + skipped) * 1_000_000 / x);
+            let end = start + Micros(window);
+            if ledger.fits(start, end, limit) {
+                ledger.claim(start, end);
+                if fate == 0 {
+                    ledger.unclaim(start, end);
+                }
+            }
+        }
+        let (from, to) = (secs(0) + Micros(from * CELL.0), secs(0) + Micros((from + length) * CELL.0));
+        let came = u64::from(ledger.windows_between(from, to));
+        let bucket = u64::from(limit) + (x * length * CELL.0).div_ceil(1_000_000) + 1;
+        prop_assert!(came <= bucket, "{} of {}", came, bucket);
+    }
+
     #[test]
     fn giving_up_a_claim_undoes_it(
         before in prop::collection::vec(span(), 0..20),

@@ -130,11 +130,6 @@ impl SaleRate {
         Some((seen * boost.exp()).min(most().unwrap_or(seen)).max(seen))
     }
 
-    /// How many times what has been seen is sold because permits stood empty, 1 or more.
-    pub fn boosted(&self) -> f64 {
-        self.boost().exp()
-    }
-
     fn departures(&self) -> f64 {
         sound(self.departures, 1e9)
     }
@@ -236,7 +231,7 @@ mod tests {
                 assert_eq!(seen.empty_since(at(start + ms)), None);
             }
         }
-        assert_eq!(seen.boosted(), 1.0);
+        assert_eq!(seen.boost(), 0.0);
     }
 
     #[test]

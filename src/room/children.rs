@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_keeps_its_reserve_and_half_of_it_is_for_holders() {
+    fn a_child_keeps_its_reserve_and_the_rest_of_it_is_for_holders() {
         let workers = Workers {
             per_pool: 25,
             reserve: 4,

@@ -111,13 +111,12 @@ impl GateView<'_> {
         let gate = &*self.gate;
         let (now, bound) = (self.now, gate.terms.bound);
         let met = self.met(arrival.kind);
-        let claims = gate.ledger.max_claims(now, now + bound);
         if self.is_held(arrival) {
             return true;
         }
         let parked = match arrival.parking {
             Parking::Anybody => true,
-            Parking::Sparing => claims == 0,
+            Parking::Sparing => gate.ledger.max_claims(now, now + bound) == 0,
             Parking::Holders | Parking::Nobody => false,
         };
         parked

@@ -1,7 +1,7 @@
 //! Selling a ticket: from a slot, under the ledger, with its record in the issue history.
 //!
-//! How many a slot sells follows from X, S and phi (ALGORITHMS.md 2.1, 2.4, 2.5), and is never more
-//! than the ledger has places for.
+//! How many a slot sells follows from X (`Gate::rate`), and is never more than L (`Gate::depth`) bears
+//! of their windows: docs/promise.md, ALGORITHMS.md 2.9.
 
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
@@ -36,12 +36,15 @@ impl GateView<'_> {
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
         let queue = self.met(0);
-        let predicted = self.predict(queue);
+        let unlimited = self.gate.terms.re_access.how == how::FIXED;
+        let predicted = match unlimited {
+            true => self.predict(queue),
+            false => Micros::ZERO,
+        };
         let now = self.now;
         let law = self.laws.sale;
         let gate = &mut *self.gate;
         let terms = gate.terms;
-        let unlimited = terms.re_access.how == how::FIXED;
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
         let issue = gate.issue_terms_at(rate, self.permits, self.laws);

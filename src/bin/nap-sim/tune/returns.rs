@@ -75,8 +75,8 @@ pub fn windows(lab: &Lab) -> Report {
     }
     report.table(table);
     report.text(
-        "**Kept: prime window max(bound, 5 s), lifetime 5 min.** A page that brings its holder back needs no \
-         more than 5 s. A longer window takes nothing from the server, for newcomers use what holders \
+        "**Kept: a prime window as long as the bound bears, lifetime 5 min.** A page that brings its holder back \
+         needs no more. A longer window takes nothing from the server, for newcomers use what holders \
          leave, but all from those who are to be told a time: each place is promised for the whole window, so tickets \
          reach ahead four minutes with a window of two, and more than an hour with one of half an hour. \
          Who comes by hand or from a hidden tab misses 5 s mostly, and loses little: the tail books him \
@@ -114,8 +114,8 @@ fn lapsed(world: &World) -> f64 {
 pub fn late_pool(lab: &Lab) -> Report {
     let mut report = Report::new("The late pool");
     report.text(
-        "The same crowd; so many present their tickets up to 30 s after the prime window. Of each slot 10 % \
-         of the places are kept for them at first, then what the late have been of all, 5 to 50 %.",
+        "The same crowd; so many present their tickets up to 30 s after the prime window. They \
+         are let in while there is room; of each slot as many places are kept for them as were booked again, up to 50 %.",
     );
     let columns = [
         "presented late",
@@ -152,7 +152,7 @@ pub fn late_pool(lab: &Lab) -> Report {
     }
     report.table(table);
     report.text(
-        "**Kept: 10 % at first, 5 to 50 % by what is measured.** The server stays as busy however many are \
+        "**Kept: none at first, up to 50 % by what is measured.** The server stays as busy however many are \
          late, for what nobody has bought when its slot comes is a newcomer's, and no ticket is broken. \
          The worst total is a late one's: his lateness of up to 30 s and one more booking. It grows no \
          more when half are late, so the pool is large enough.",
