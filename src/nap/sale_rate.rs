@@ -8,9 +8,9 @@
 //! waits in the queue, what is too little is lost.
 //!
 //! While nobody waits, departures tell what was asked for, not what can be done. But permits that stand
-//! empty while tickets are out are a measurement as well: the sale was too slow. Then more is sold, half
-//! as much again for each second of it, up to what all permits would do at the residence that is seen,
-//! until a queue tells the truth.
+//! empty while tickets are out are a measurement as well: the sale was too slow. Where three in four do,
+//! more is sold, half as much again for each second of it, up to what all permits would do at the residence
+//! that is seen, until a queue tells the truth or the last ticket is due.
 
 use crate::micros::Micros;
 
@@ -19,7 +19,7 @@ const MEMORY_S: f64 = 2.0;
 /// ... but no more than one part in so many at each departure.
 const MEMORY: f64 = 50.0;
 /// Of the standard error of a few departures, what is sold beyond what they say.
-const MORE: f64 = 0.25;
+const MORE: f64 = 0.5;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
 /// What a second of empty permits adds.
@@ -87,7 +87,7 @@ impl SaleRate {
 
     /// Somebody looks: do permits stand `empty` while tickets are out that start later? For how long they
     /// have beyond what was told before: for so much more will be sold. Zero as long as it may be chance.
-    pub fn look(&mut self, empty: bool, now: Micros) -> Micros {
+    pub fn look(&mut self, empty: bool, idle: bool, now: Micros) -> Micros {
         if !empty || self.empty_since > now || self.counted > now {
             self.empty_since = Micros::ZERO;
             self.counted = Micros::ZERO;
@@ -102,10 +102,17 @@ impl SaleRate {
             return Micros::ZERO;
         }
         let passed = now - self.counted;
-        let more = passed.as_secs_f64() * STEP.ln();
-        self.boost = (self.boost() + more).min(BOOST_MAX.ln()).to_bits();
+        if idle {
+            let more = passed.as_secs_f64() * STEP.ln();
+            self.boost = (self.boost() + more).min(BOOST_MAX.ln()).to_bits();
+        }
         self.counted = now;
         passed
+    }
+
+    /// No ticket is out that starts later: what empty permits said of that sale is no measure of the next.
+    pub fn sold_out(&mut self) {
+        self.boost = 0;
     }
 
     /// Since when permits stand empty while tickets are out, if they did when somebody looked last.
@@ -207,7 +214,7 @@ mod tests {
         assert_eq!(seen.empty_since(at(10_000)), None);
         let mut empty = Micros::ZERO;
         for ms in (10_000..12_250).step_by(250) {
-            empty = empty + seen.look(true, at(ms));
+            empty = empty + seen.look(true, true, at(ms));
         }
         assert_eq!(empty, Micros::from_secs(2), "each moment is told once");
         assert_eq!(seen.empty_since(at(12_000)), Some(at(10_000)));
@@ -220,6 +227,23 @@ mod tests {
         assert!((120.0..135.0).contains(&rate(&seen)), "{}", rate(&seen));
     }
 
+    /// A server of two processors at nine tenths has a permit free half of the time.
+    #[test]
+    fn a_few_empty_permits_raise_nothing_and_the_next_crowd_begins_with_what_was_seen() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 10_000, 10);
+        seen.idle();
+        for ms in (10_000..14_000).step_by(250) {
+            seen.look(true, false, at(ms));
+        }
+        assert_eq!(seen.boost(), 0.0);
+        assert_eq!(seen.empty_since(at(14_000)), Some(at(10_000)), "it is told");
+        seen.look(true, true, at(15_000));
+        assert!(seen.boost() > 0.0);
+        seen.sold_out();
+        assert_eq!(seen.boost(), 0.0);
+    }
+
     #[test]
     fn a_moment_without_work_is_chance() {
         let mut seen = SaleRate::EMPTY;
@@ -227,7 +251,7 @@ mod tests {
         seen.idle();
         for start in [1000, 2000, 3000] {
             for (empty, ms) in [(true, 0), (true, 250), (false, 500)] {
-                assert_eq!(seen.look(empty, at(start + ms)), Micros::ZERO);
+                assert_eq!(seen.look(empty, true, at(start + ms)), Micros::ZERO);
                 assert_eq!(seen.empty_since(at(start + ms)), None);
             }
         }
@@ -250,7 +274,7 @@ mod tests {
             };
             let _ = seen.rate(|| Some(f64::NAN));
             let _ = seen.empty_since(at(0));
-            assert!(seen.look(true, at(0)) <= at(0));
+            assert!(seen.look(true, true, at(0)) <= at(0));
             depart(&mut seen, 0, 20_000, 10);
             assert!(
                 (97.0..103.0).contains(&rate(&seen)),

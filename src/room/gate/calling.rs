@@ -22,8 +22,13 @@ impl GateView<'_> {
     /// Has Run Ready room, and who may be called for it?
     pub fn look_round(&mut self) {
         let empty = (self.gate).stands_empty(self.permits, self.starts.as_deref(), self.now);
+        // With a few permits free a server may still have all the work it can do.
+        let idle = self.permits.running().saturating_mul(4) <= self.permits.limit();
         let gate = &mut *self.gate;
-        let more = gate.sale_rate.look(empty, self.now);
+        let more = gate.sale_rate.look(empty, idle, self.now);
+        if gate.booked_until <= self.now {
+            gate.sale_rate.sold_out();
+        }
         if self.permits.outstanding() != 0 {
             gate.counts.empty_us = gate.counts.empty_us.saturating_add(more.0);
         }
