@@ -295,7 +295,7 @@ fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micro
     GateShot {
         at,
         kind: gate.kind,
-        offer: gate.offer(permits, &Laws::CHOSEN),
+        offer: gate.offer(now, permits, &Laws::CHOSEN),
         empty: gate.empty_now(permits, starts, now),
         starts: starts.map(|starts| (starts.terms.how, starts.interval.seconds())),
         page: tables

@@ -34,6 +34,14 @@ pub struct SaleLaw {
     pub lead: f64,
     /// but no more than this share of the workers shall wait for it.
     pub workers: f64,
+    /// Of X, what is sold beyond it in the slots that begin within `surplus_for` of the bound, while fewer
+    /// holders wait than `surplus_queue` of it serves: what is too much waits for a moment, and what is
+    /// too little is lost.
+    pub surplus: f64,
+    /// In bounds.
+    pub surplus_for: f64,
+    /// Of the bound.
+    pub surplus_queue: f64,
     /// While others hold tickets a newcomer waits only behind a queue shorter than this share of the
     /// lead: what nobody came for.
     pub low: f64,
@@ -107,6 +115,9 @@ impl Laws {
         sale: SaleLaw {
             lead: 1.0 / 6.0,
             workers: 0.5,
+            surplus: 0.06,
+            surplus_for: 2.5,
+            surplus_queue: 0.25,
             low: 0.25,
             soon: Micros::from_millis(500),
             order: Micros::from_millis(500),

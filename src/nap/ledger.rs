@@ -65,9 +65,13 @@ pub fn share_at_most(prime: Micros, bound: Micros) -> f64 {
     sold / claimed(prime, bound).as_secs_f64()
 }
 
+/// Of what L bears, windows are made as long as this share of it: X and L move while a slot is sold, and
+/// what the ledger refuses in the middle of one leaves a gap.
+const BORNE: f64 = 0.7;
+
 /// g where nothing else is told: as long as L bears it at full rate, early time included.
 pub fn prime_borne(depth: u32, rate: f64, bound: Micros, window_min: Micros) -> Micros {
-    let borne = Micros::from_secs_f64(f64::from(sellable(depth)) / rate) - CELL;
+    let borne = Micros::from_secs_f64(BORNE * f64::from(sellable(depth)) / rate) - CELL;
     let window = borne.min(bound).max(window_min);
     Micros(window.0 / 4 * 3)
 }

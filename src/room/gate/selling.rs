@@ -14,6 +14,7 @@ use crate::nap::{returns, slots, whole};
 use crate::room::arrival::Arrival;
 use crate::room::history::Record;
 use crate::room::permits::Permits;
+use crate::room::places::Line;
 use crate::room::terms::how;
 use crate::room::verdict::Reason;
 
@@ -22,6 +23,9 @@ const OVERBOOK_MAX: f64 = 2.0;
 
 /// So many tickets of an address have lapsed, and more than were used: nobody comes back with them.
 const LAPSED: u32 = 16;
+
+/// L for the sale is no less than what is served in this share of the bound.
+const DEPTH_MIN: f64 = 0.75;
 
 /// For whom a ticket is sold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +51,7 @@ impl GateView<'_> {
         let terms = gate.terms;
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
-        let issue = gate.issue_terms_at(rate, self.permits, self.laws);
+        let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
         let served = Micros::from_secs_f64(f64::from(queue) / rate);
         let first = match sale {
             // The paper's form: behind all who wait, however long they stay.
@@ -187,7 +191,7 @@ impl Gate {
             (false, _) => self.limit,
             (true, 0) => whole(places / Conformal::START).max(1),
             // However much single responses spread, whoever comes one after the other is answered.
-            (true, _) => self.wanted.max(whole(places / 2.0)).max(1),
+            (true, _) => self.wanted.max(whole(places * DEPTH_MIN)).max(1),
         }
     }
 
@@ -239,11 +243,30 @@ impl Gate {
     }
 
     /// C, A(C), late share, windows and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.9).
-    pub fn issue_terms(&self, permits: &Permits, laws: &Laws) -> slots::Terms {
-        self.issue_terms_at(self.rate(permits), permits, laws)
+    pub fn issue_terms(&self, now: Micros, permits: &Permits, laws: &Laws) -> slots::Terms {
+        self.issue_terms_at(now, self.rate(permits), permits, laws)
     }
 
-    fn issue_terms_at(&self, rate: f64, permits: &Permits, laws: &Laws) -> slots::Terms {
+    /// Of X, what is sold beyond it: by a few per cent X is always wrong, and a queue of a moment at the
+    /// end of ten seconds is no harm, a permit that stands empty all that time is.
+    fn surplus(&self, now: Micros, rate: f64, law: &SaleLaw) -> f64 {
+        let bound_s = self.terms.bound.as_secs_f64();
+        let holders = f64::from(self.queue.line_len(Line::ReAccess));
+        let soon = now + Micros::from_secs_f64(bound_s * law.surplus_for);
+        let by_law = self.kind != SESSION && self.is_by_law();
+        match by_law && self.booked_until <= soon && holders < law.surplus_queue * bound_s * rate {
+            true => law.surplus,
+            false => 0.0,
+        }
+    }
+
+    fn issue_terms_at(
+        &self,
+        now: Micros,
+        rate: f64,
+        permits: &Permits,
+        laws: &Laws,
+    ) -> slots::Terms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
         let depth = self.depth(rate);
@@ -265,7 +288,10 @@ impl Gate {
                 let service = permits.residence.mean_s().unwrap_or(1.0);
                 slots::capacity(period_s, service, 1, 1.0, 1.0)
             }
-            _ => slots::capacity_from_rate(period_s, rate, laws.eta, phi),
+            _ => {
+                let margin = laws.eta * (1.0 + self.surplus(now, rate, &laws.sale));
+                slots::capacity_from_rate(period_s, rate, margin, phi)
+            }
         };
         // More than the ledger has windows for would only leave gaps.
         let capacity = match terms.re_access.how {
