@@ -458,7 +458,9 @@ impl RoomConf {
             prime_borne(depth as u32, 1000.0, micros(bound), window_min)
         };
         let sells_all = |bound: &i64| share_at_most(by_law(*bound), micros(*bound)) >= ALL;
-        let enough = match by_law(bound).secs_floor() {
+        let whole =
+            (1..).take_while(|&s| share_at_most(Micros::from_secs(s), micros(bound)) >= ALL);
+        let enough = match whole.last().unwrap_or(0) {
             _ if !sells_all(&bound) => {
                 let least = (1..=10).map(|s| s * SECOND).find(sells_all)?;
                 format!("auto with NapWaitMax {}", Time(least))
@@ -686,7 +688,7 @@ mod tests {
                 &[(TicketPrime, "10s"), (WaitMax, "2s")],
                 Some(
                     "room shop: NapTicketPrime 10s with NapWaitMax 2s: tickets are sold for at most 15 % \
-                     of what the server does; auto sells all of it",
+                     of what the server does; 1s or auto sells all of it",
                 ),
             ),
             (

@@ -169,7 +169,8 @@ fn windows(gate: &GateShot) -> Option<Cap> {
     }
     let takes = |prime| claimed(prime, terms.bound).as_secs_f64();
     let (places, by_law_s) = (f64::from(sellable(offer.depth)), takes(offer.prime_by_law));
-    let whole_s = offer.prime_by_law.secs_floor();
+    let sells_all = |s: &u64| offer.rate * takes(Micros::from_secs(*s)) * ALL <= places;
+    let whole_s = (1..=60).take_while(sells_all).last().unwrap_or(0);
     // In what the windows of our law bear, L is short by this factor.
     let short = offer.rate * by_law_s / places.max(1.0);
     let prime = match terms.prime {

@@ -99,6 +99,16 @@ impl Departures {
         Some(f64::from(intervals) / span.as_secs_f64())
     }
 
+    /// Departures a second of the last ten of the present busy period, the time since the last included.
+    pub fn lately(&self, now: Micros) -> Option<f64> {
+        if self.count < ENOUGH {
+            return None;
+        }
+        let at = self.next.wrapping_sub(ENOUGH) as usize % RING;
+        let rate = f64::from(ENOUGH) / (now - *self.times.get(at)?).as_secs_f64();
+        rate.is_finite().then_some(rate)
+    }
+
     /// How long somebody has been waiting; zero: nobody waits.
     pub fn busy_for(&self, now: Micros) -> Micros {
         match self.busy_since {

@@ -117,7 +117,7 @@ impl Laws {
             workers: 0.5,
             surplus: 0.06,
             surplus_for: 2.5,
-            surplus_queue: 0.25,
+            surplus_queue: 0.1,
             low: 0.25,
             soon: Micros::from_millis(500),
             order: Micros::from_millis(500),

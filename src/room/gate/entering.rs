@@ -188,7 +188,16 @@ impl GateView<'_> {
             && self.gate.is_by_law()
             && self.gate.decided != 0
             && self.gate.kind != SESSION
-            && self.predict(self.met(arrival.kind)) > self.gate.terms.bound
+            && self.is_too_late(self.met(arrival.kind))
+    }
+
+    /// Would who meets so many be served after the bound? Workers are gone long before a hundred departures
+    /// have told that the server has become slower: the last ten tell it.
+    fn is_too_late(&self, queue: u32) -> bool {
+        let bound = self.gate.terms.bound;
+        let lately = self.gate.departures.lately(self.now);
+        self.predict(queue) > bound
+            || lately.is_some_and(|x| f64::from(queue) > x * bound.as_secs_f64())
     }
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
