@@ -151,6 +151,24 @@ mod tests {
     }
 
     #[test]
+    fn the_last_ten_tell_of_a_slower_server_while_the_window_does_not() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1), 1);
+        depart(&mut x, 10, 10, 9);
+        assert_eq!(x.lately(tick(100)), None, "nine");
+        depart(&mut x, 100, 10, 91);
+        let lately = |x: &Departures, ms| x.lately(tick(ms)).expect("ten");
+        assert!((100.0..112.0).contains(&lately(&x, 1000)));
+        depart(&mut x, 1050, 50, 10);
+        assert!((20.0..23.0).contains(&lately(&x, 1500)));
+        assert!(x.throughput().is_some_and(|x| x > 60.0), "of a hundred");
+        // Nobody leaves any more: that tells something too.
+        assert!(lately(&x, 6500) < 2.0);
+        x.end();
+        assert_eq!(x.lately(tick(6500)), None, "nobody waits");
+    }
+
+    #[test]
     fn nine_departures_say_nothing_and_ten_do() {
         let mut x = Departures::EMPTY;
         x.begin(tick(0), 0);
