@@ -268,6 +268,36 @@ mod tests {
         }
     }
 
+    /// The page is made a little later than the decision, so that its ticket starts a little sooner.
+    #[test]
+    fn a_ticket_is_told_for_the_nearest_whole_second_in_its_window() {
+        let cases = [
+            // from, prime, retry after: milliseconds; seconds told
+            (1_200, 3_200, 1_200, "1"),
+            (1_200, 3_200, 1_201, "1"),
+            (1_470, 3_470, 1_480, "1"),
+            (1_500, 3_500, 1_501, "2"),
+            (999, 2_999, 1_001, "1"),
+            (2_300, 3_000, 2_301, "3"), // a short window: a third of it is early
+            (200, 1_700, 201, "1"),
+            (0, 1_000, 1, "1"),
+            (1_200, 3_200, 6_400, "7"), // another time than the ticket's
+        ];
+        for (from, prime, retry_after, expected) in cases {
+            let ms = Micros::from_millis;
+            let ticket = Ticket {
+                token: "t",
+                id: 7,
+                from: ms(from),
+                prime: ms(prime),
+                until: ms(prime + 60_000),
+            };
+            let page = page(Reason::Full, Some(ticket), ms(retry_after));
+            let (_, told, _) = &told(&page, &COOKIE, false)[0];
+            assert_eq!(told, expected, "{from} {prime} {retry_after}");
+        }
+    }
+
     #[test]
     fn a_cookie_has_our_attributes_where_none_are_configured() {
         let cases = [

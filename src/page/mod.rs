@@ -163,13 +163,18 @@ impl Page<'_> {
     /// When to come back, in whole seconds: with a ticket the nearest in its window, else rounded up.
     pub fn retry_seconds(&self) -> u64 {
         let up = self.retry_after.secs_ceil().max(1);
-        let sooner = self.ticket.is_some_and(|ticket| {
+        // The page is made a moment after the ticket was sold: less is left until its start by then.
+        let sold = self
+            .ticket
+            .filter(|ticket| ticket.from > Micros::ZERO && self.retry_after < ticket.from + HALF);
+        let sooner = |ticket: Ticket<'_>| {
+            let up = ticket.from.secs_ceil();
             let early = Micros((ticket.prime - ticket.from).0 / 3).min(HALF);
-            self.retry_after == ticket.from
-                && Micros::from_secs(up) - ticket.from > HALF
-                && Micros::from_secs(up - 1) + early >= ticket.from
-        });
-        if sooner { (up - 1).max(1) } else { up }
+            let is_far = Micros::from_secs(up) - ticket.from > HALF;
+            let is_early = Micros::from_secs(up - 1) + early >= ticket.from;
+            if is_far && is_early { up - 1 } else { up }
+        };
+        sold.map_or(up, sooner).max(1)
     }
 
     /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no
