@@ -185,7 +185,7 @@ impl Page<'_> {
 
     /// The same for a script, in milliseconds.
     fn return_ms(&self) -> u64 {
-        self.retry_after.0.div_ceil(1000).max(1000)
+        self.retry_after.max(HALF).0.div_ceil(1000)
     }
 
     /// The first time that a script asks, in milliseconds.

@@ -16,6 +16,8 @@
   var title = document.title, timer = 0, done = false, told = first;
   var asks = window.fetch && page.dataset.ask, nextAsk = Number(page.dataset.askMs) || Infinity;
   var asking = false, answered = false, missed = 0, byHeader = false, worker = null, alarm = 0;
+  // When the server last said that this ticket waits; the page itself did first.
+  var toldAt = 0, FRESH = 10000;
   var used = document.getElementById("nap-used"), ics = document.getElementById("nap-ics");
 
   // A computer that slept stops one of the clocks; set by hand, the other jumps. Too early is
@@ -136,10 +138,11 @@
     if (next < Infinity) setAlarm(next + 5);
   }
 
-  // Time to ask, or to come: who comes asks first, so that a page without a network stays one.
+  // Time to ask, or to come: who has not heard of the server lately asks first, so that a page without
+  // a network stays one.
   function ring() {
     if (done || page.dataset.stopped) return;
-    if (left() <= 0 && !asks) return comeBack();
+    if (left() <= 0 && !asking && (!asks || elapsed() < toldAt + FRESH)) return comeBack();
     if (asks && !asking && (elapsed() >= nextAsk || (left() <= 0 && nextAsk === Infinity))) ask();
     else setNext();
   }
@@ -166,6 +169,7 @@
 
   function heard(status) {
     if (done || page.dataset.stopped) return;
+    toldAt = -FRESH;
     if (!status) {
       // No network. One that never answered may be a filter in the browser: not to be waited for.
       missed += 1;
@@ -179,6 +183,7 @@
         due = elapsed() + 1000 * status.from;
         nextAsk = elapsed() + 1000 * status.ask;
         if (nextAsk >= due) nextAsk = Infinity;
+        toldAt = elapsed();
         break;
       case "in":
         nextAsk = elapsed() + 1000 * status.ask;

@@ -1,7 +1,7 @@
 //! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves.
 //!
 //! It asks where it stands when it was told to, comes when it is called, and once its ticket's time
-//! has come; who comes asks first. Pure: the page's text, the answers and the clock are arguments.
+//! has come; who has not heard of the server lately asks first. Pure: the page's text, the answers and the clock are arguments.
 
 use mod_nap::micros::Micros;
 use serde_json::Value;
@@ -12,6 +12,8 @@ const ALARM: Micros = Micros::from_millis(5);
 pub const PATIENCE: Micros = Micros::from_secs(8);
 /// Without a network it asks again after 2, 4, 8 and then this.
 const NO_NETWORK: Micros = Micros::from_secs(10);
+/// Who has been told so lately that his ticket waits comes without asking again.
+const FRESH: Micros = Micros::from_secs(10);
 /// One that never had an answer asks so often.
 const UNHEARD: u32 = 3;
 
@@ -24,6 +26,8 @@ pub struct Page {
     due: Micros,
     /// When it asks next; none: at `due`.
     next: Option<Micros>,
+    /// When it was told last that its ticket waits.
+    told: Option<Micros>,
     answered: bool,
     missed: u32,
     /// It shows its ticket in a header, as its cookie was not kept.
@@ -48,6 +52,7 @@ impl Page {
             asks: Some(attribute(html, "data-ask")?.to_owned()),
             due: heard + ms("data-return-ms")?,
             next: Some(heard + ms("data-ask-ms")?),
+            told: Some(heard),
             answered: false,
             missed: 0,
             by_header: false,
@@ -62,6 +67,9 @@ impl Page {
     /// What is to be done at `now`.
     pub fn step(&self, now: Micros) -> Step {
         let over = now >= self.due;
+        if over && self.told.is_some_and(|told| now < told + FRESH) {
+            return Step::Come;
+        }
         match (&self.asks, self.next) {
             (None, _) if over => Step::Come,
             (None, _) => Step::Pause(self.due),
@@ -75,7 +83,7 @@ impl Page {
 
     /// It has heard at `now` where it stands (`None`: no answer). What it does next.
     pub fn hear(&mut self, says: Option<&Value>, now: Micros) -> Step {
-        self.next = None;
+        (self.next, self.told) = (None, None);
         let Some(says) = says else {
             self.missed += 1;
             if !self.answered && self.missed >= UNHEARD {
@@ -94,6 +102,7 @@ impl Page {
             Some("wait") => {
                 self.due = after("from").unwrap_or(self.due);
                 self.next = after("ask").filter(|ask| *ask < self.due);
+                self.told = Some(now);
             }
             Some("in") => self.next = after("ask").or(Some(now + NO_NETWORK)),
             Some("now" | "late" | "over") => return Step::Come,
@@ -174,16 +183,22 @@ mod tests {
     }
 
     #[test]
-    fn at_its_time_it_asks_once_more_and_comes() {
-        let mut page = page();
-        page.hear(
-            Some(&json!({"state": "wait", "from": 6, "ask": 6})),
-            ms(3000),
-        );
+    fn at_its_time_it_comes_and_asks_once_more_where_it_has_heard_nothing_lately() {
+        let after = |s: u64| {
+            let mut page = page();
+            let wait = json!({"state": "wait", "from": s, "ask": s});
+            page.hear(Some(&wait), ms(3000));
+            page
+        };
+        let page = after(6);
         assert_eq!(page.step(ms(8999)), Step::Pause(ms(9000)));
-        assert_eq!(page.step(ms(9000)), Step::Ask);
+        assert_eq!(page.step(ms(9000)), Step::Come);
+        // A computer that slept.
+        assert_eq!(page.step(ms(13_000)), Step::Ask);
+        let mut page = after(20);
+        assert_eq!(page.step(ms(23_000)), Step::Ask);
         let now = json!({"state": "now", "from": 0});
-        assert_eq!(page.hear(Some(&now), ms(9001)), Step::Come);
+        assert_eq!(page.hear(Some(&now), ms(23_001)), Step::Come);
     }
 
     #[test]
