@@ -113,9 +113,9 @@ impl Laws {
             max_ppm: 500_000,
         },
         sale: SaleLaw {
-            lead: 1.0 / 6.0,
+            lead: 1.0 / 8.0,
             workers: 0.5,
-            surplus: 0.06,
+            surplus: 0.05,
             surplus_for: 2.5,
             surplus_queue: 0.1,
             low: 0.25,

@@ -90,7 +90,8 @@ pub struct Gate {
     pub decided: u32,
     /// 1: a finished access since the limit was last computed.
     pub fresh: u32,
-    _spare: u32,
+    /// Newcomers who came before X was known, do not fit the bound and are still to be told.
+    beyond: u32,
     /// Of a page gate: the session gate of its room, one-based, where tickets are sold instead; 0 =
     /// there is none.
     pub lobby: u32,
@@ -216,6 +217,8 @@ impl GateView<'_> {
         self.serve();
         if self.gate.decided == 0 && self.gate.fresh != 0 {
             self.refresh_limit();
+        } else if self.gate.beyond != 0 {
+            self.shed();
         }
     }
 
@@ -421,7 +424,7 @@ impl Gate {
         source: 0,
         decided: 0,
         fresh: 0,
-        _spare: 0,
+        beyond: 0,
         lobby: 0,
         _pad: 0,
         slope: 0,
@@ -464,7 +467,7 @@ impl Gate {
             source,
             decided,
             fresh,
-            _spare: _,
+            beyond,
             lobby,
             _pad: _,
             slope,
@@ -485,7 +488,7 @@ impl Gate {
             counts,
         } = self;
         for word in [
-            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, lobby,
+            room_hash, gate_hash, room, kind, limit, wanted, source, decided, fresh, beyond, lobby,
         ] {
             *word = 0;
         }

@@ -313,15 +313,19 @@ impl Places<'_> {
         }
     }
 
-    /// The newest in Wait who is no member and did not come with a ticket in its prime window.
-    pub fn last_newcomer(&self, queue: &Queue) -> Option<u32> {
+    /// The `most` newest in Wait who are no members and did not come with a ticket in its prime window;
+    /// the oldest of them first.
+    pub fn newest_newcomers(&self, queue: &Queue, most: u32) -> Vec<u32> {
         let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
-        std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
+        let newest = std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
             .take(self.entries.len())
-            .find(|&at| {
+            .filter(|&at| {
                 self.place(at)
                     .is_some_and(|p| p.prime == 0 && p.session == 0 && p.linked == 1)
-            })
+            });
+        let mut newest: Vec<u32> = newest.take(most as usize).collect();
+        newest.reverse();
+        newest
     }
 
     /// Take a place out of its queue; it stays its owner's until [`Places::free`].
@@ -850,7 +854,7 @@ pub(crate) mod tests {
             let other = Owner::new(Life { child: 1, epoch: 1 }, 1);
             places.take_over(&mut queue, seed & 3, other);
             while places.move_head(&mut queue, Line::ReAccess, Line::Wait) {}
-            while let Some(at) = places.last_newcomer(&queue) {
+            for at in places.newest_newcomers(&queue, u32::MAX) {
                 places.unlink(&mut queue, at);
             }
             places.mend(&mut [&mut queue]);

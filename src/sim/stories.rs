@@ -309,6 +309,62 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
     assert_ne!(story.state.wake_word(prime.place), wake::SHED);
 }
 
+/// A crowd before anything is known: who does not fit is told in the order of coming, some at each
+/// departure, and who comes meanwhile is behind them.
+#[test]
+fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
+    let many = 55;
+    let mut story = Story::new(Terms {
+        parked: 60,
+        slot_tickets: AUTO,
+        prime: Micros::ZERO,
+        ..terms(AUTO)
+    });
+    let mut running = story.runs(0, &[]);
+    let mut seats: Vec<Seat> = (1..=many).map(|n| story.waits(n, &[])).collect();
+    let shed = |story: &Story, seats: &[Seat]| -> Vec<usize> {
+        let is_shed = |n: &usize| story.state.wake_word(seats[*n].place) == wake::SHED;
+        (0..seats.len()).filter(is_shed).collect()
+    };
+    let mut served = 0;
+    while shed(&story, &seats).is_empty() {
+        story.pass(90);
+        story.leaves(&running);
+        served += 1;
+        running = Leaving {
+            owner: Story::owner(served),
+            granted: story.now,
+            ..running
+        };
+    }
+    let first = shed(&story, &seats);
+    let from = first[0];
+    assert_eq!(first, (from..from + 16).collect::<Vec<_>>());
+    assert!(from + 16 < seats.len(), "{from}: some are still to be told");
+    let waits = story.waits(many + 1, &[]);
+    assert_eq!(waits.predicted, Micros::ZERO, "nothing is expected of him");
+    seats.push(waits);
+    story.pass(90);
+    story.leaves(&running);
+    assert_eq!(
+        shed(&story, &seats),
+        (from..seats.len()).collect::<Vec<_>>()
+    );
+    let starts: Vec<Micros> = (from..seats.len())
+        .map(|n| {
+            let refusal = story.put_off(n as u32 + 1, &[], &seats[n]);
+            refusal.ticket.expect("sold").start
+        })
+        .collect();
+    assert!(starts.is_sorted(), "{starts:?}");
+    // Everybody has been told: the next one is told at once.
+    let ticket = story.refused(many + 2, &[]).ticket.expect("sold");
+    assert!(
+        Some(&ticket.start) >= starts.last(),
+        "{ticket:?} {starts:?}"
+    );
+}
+
 #[test]
 fn a_ticket_of_another_epoch_does_not_use_up_one_of_this() {
     let mut story = Story::new(terms(fixed(5)));

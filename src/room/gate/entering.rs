@@ -147,18 +147,21 @@ impl GateView<'_> {
     }
 
     /// Nothing is known of the server's speed yet, but will be in a moment: whoever has a worker waits for
-    /// that, the last of them too. What would be told now would be a guess.
+    /// that, the last of them too. What would be told now would be a guess. And as long as those are told
+    /// who came before, he waits behind them: his ticket is the later one.
     fn is_held(&self, arrival: &Arrival<'_>) -> bool {
-        arrival.parking != Parking::Nobody
-            && self.gate.decided == 0
+        let first_queue = self.gate.decided == 0 || self.gate.beyond != 0;
+        first_queue
+            && arrival.parking != Parking::Nobody
             && self.gate.sells()
             && self.gate.is_by_law()
             && self.is_held_still()
     }
 
-    /// Is the first queue still so young?
+    /// Is the first queue still so young? Those beyond what fits are told in as much time again.
     pub(super) fn is_held_still(&self) -> bool {
-        let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold;
+        let times = f64::from(self.gate.decided + 1);
+        let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold * times;
         self.gate.departures.busy_for(self.now) < Micros(most as u64)
     }
 
@@ -238,10 +241,10 @@ impl GateView<'_> {
     ) -> Verdict {
         let others = self.gate.queue.len();
         let queue = self.met(arrival.kind);
-        // A guess from nothing must not count against the line's spread (rho).
-        let predicted = match self.gate.decided {
-            0 => Micros::ZERO,
-            _ => self.predict(queue),
+        // A guess from nothing must not count against the line's spread (rho), nor who is to be told to go.
+        let predicted = match (self.gate.decided, self.gate.beyond) {
+            (1.., 0) => self.predict(queue),
+            _ => Micros::ZERO,
         };
         let mut deadline = self.now + self.gate.terms.bound;
         if line != Line::Wait
@@ -281,6 +284,9 @@ impl GateView<'_> {
             };
         };
         self.gate.queued_until = self.gate.queued_until.max(deadline);
+        if self.gate.beyond != 0 && line == Line::Wait {
+            self.gate.beyond = self.gate.beyond.saturating_add(1);
+        }
         if others == 0 {
             let running = self.permits.limit();
             self.gate.departures.begin(self.now, running);

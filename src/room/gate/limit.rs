@@ -5,11 +5,15 @@
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
+use crate::nap::whole;
 use crate::room::places::wake;
 use crate::room::terms::how;
 
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
 const COLD_LIMIT: u32 = 8;
+
+/// At a departure so many newcomers are told, at least, that they are beyond what fits the bound.
+const SHED_MIN: u32 = 16;
 
 /// Of a response below this share of the longest one there can be, rho learns nothing of a full
 /// queue, whatever was predicted.
@@ -47,7 +51,7 @@ impl GateView<'_> {
             _ if self.gate.fresh != 0 || self.gate.decided == 0 => {
                 let facts = Facts {
                     bound_s: self.reach_s(),
-                    throughput: self.gate.departures.throughput(),
+                    throughput: self.throughput_surely(),
                     service_mean: self.permits.residence.mean_s(),
                     rho: self.gate.conformal.rho(),
                     previous: (self.gate.decided != 0).then_some(self.gate.wanted),
@@ -73,6 +77,7 @@ impl GateView<'_> {
         self.gate.limit = self.gate.wanted.min(parked);
         if self.gate.decided == 0 && self.gate.is_by_law() {
             self.gate.decided = 1;
+            self.gate.beyond = self.met(0).saturating_sub(self.gate.limit);
             self.shed();
         }
     }
@@ -90,16 +95,31 @@ impl GateView<'_> {
         departures.count() >= enough && departures.throughput().is_some()
     }
 
-    /// The first rate is known: newcomers beyond what fits the bound are told at once, the newest
-    /// first.
+    /// X for L. The first that is known is of few departures, and whoever waits behind too many waits the
+    /// whole bound for nothing: a standard error less.
+    fn throughput_surely(&self) -> Option<f64> {
+        let departures = &self.gate.departures;
+        let seen = departures.throughput()?;
+        match self.gate.decided {
+            0 => Some(seen * (1.0 - 1.0 / f64::from(departures.count().max(2)).sqrt())),
+            _ => Some(seen),
+        }
+    }
+
+    /// The first rate is known: newcomers beyond what fits the bound are told. The oldest first, for
+    /// whoever asks first has the earlier ticket; and some at each departure, for those who are woken
+    /// together ask in any order, and take the processors. All within a sixteenth of the bound.
     pub(super) fn shed(&mut self) {
-        while self.met(0) > self.gate.limit
-            && let Some(at) = self.places.last_newcomer(&self.gate.queue)
-        {
+        let beyond = self.gate.beyond;
+        let departures = self.gate.rate(self.permits) * self.gate.terms.bound.as_secs_f64();
+        let at_once = SHED_MIN.max(whole(f64::from(beyond) * 16.0 / departures));
+        let newest = self.places.newest_newcomers(&self.gate.queue, beyond);
+        for &at in newest.iter().take(at_once as usize) {
             self.places.unlink(&mut self.gate.queue, at);
             self.gate.counts.shed += 1;
             self.wake(at, wake::SHED);
         }
+        self.gate.beyond = (newest.len() as u32).saturating_sub(at_once);
         self.publish_waiting();
     }
 

@@ -39,7 +39,8 @@ impl GateView<'_> {
     /// Sell the next ticket; None when nothing can be promised.
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
-        let queue = self.met(0);
+        // Whoever is still to be told that he is beyond what fits will wait no longer.
+        let queue = self.met(0).saturating_sub(self.gate.beyond);
         let unlimited = self.gate.terms.re_access.how == how::FIXED;
         let predicted = match unlimited {
             true => self.predict(queue),
