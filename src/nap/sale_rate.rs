@@ -2,9 +2,11 @@
 //!
 //! While somebody waits every permit is busy, and departures a second are what the server can do: n
 //! departures in t seconds of such time, both forgotten with a time constant of two seconds (or fifty
-//! departures, where those take longer), so that a moment in which refusals take the processors does not
-//! count for much, and a server that has become slower or faster is known within seconds. As long as few
-//! have been seen more is sold than they say, by half of their standard error at most: what is too much
+//! departures, where those take longer), so that a server that has become slower or faster is known within
+//! seconds. Refusals take the processors too, and there will be none when those come who are sold tickets
+//! now: an interval counts for the less the more refusals there were in the last ones before it (not in
+//! itself: the longest have the most, and without those any server would seem fast). As long as few have
+//! been seen more is sold than they say, by half of their standard error at most: what is too much
 //! waits in the queue, what is too little is lost.
 //!
 //! While nobody waits, departures tell what was asked for, not what can be done. But permits that stand
@@ -20,6 +22,12 @@ const MEMORY_S: f64 = 2.0;
 const MEMORY: f64 = 50.0;
 /// Of the standard error of a few departures, what is sold beyond what they say.
 const MORE: f64 = 0.5;
+/// So many refusals a departure halve the weight of an interval.
+const REFUSALS: f64 = 2.0;
+/// Refusals a departure are the mean of about so many intervals,
+const STORM_OF: i32 = 8;
+/// and are counted in parts of one.
+const STORM_UNIT: i32 = 64;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
 /// What a second of empty permits adds.
@@ -43,7 +51,10 @@ pub struct SaleRate {
     boost: u64,
     /// Intervals ever seen, saturating.
     seen: u32,
-    _pad: u32,
+    /// Refusals since the last departure, saturating.
+    refusals: u16,
+    /// Refusals a departure, in [`STORM_UNIT`]ths.
+    storm: u16,
     /// The last departure while somebody waited; zero: nobody does.
     last: Micros,
     /// Since when permits stand empty while tickets are out; zero: they do not.
@@ -59,7 +70,8 @@ impl SaleRate {
         busy_s: 0,
         boost: 0,
         seen: 0,
-        _pad: 0,
+        refusals: 0,
+        storm: 0,
         last: Micros::ZERO,
         empty_since: Micros::ZERO,
         counted: Micros::ZERO,
@@ -70,14 +82,26 @@ impl SaleRate {
         self.empty_since = Micros::ZERO;
         if self.last != Micros::ZERO && self.last <= now {
             let passed_s = (now - self.last).as_secs_f64();
-            let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY)).exp();
+            let refusals = f64::from(self.storm) / f64::from(STORM_UNIT);
+            let weight = REFUSALS / (REFUSALS + refusals);
+            let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY) * weight).exp();
             self.seen = self.seen.saturating_add(1);
             let (n, t, boost) = (self.departures(), self.busy_s(), self.boost());
-            self.departures = (n * kept + 1.0).to_bits();
-            self.busy_s = (t * kept + passed_s).to_bits();
+            self.departures = (n * kept + weight).to_bits();
+            self.busy_s = (t * kept + passed_s * weight).to_bits();
             self.boost = (boost * kept).to_bits();
         }
-        self.last = now;
+        let storm = i32::from(self.storm);
+        let seen = i32::from(self.refusals).saturating_mul(STORM_UNIT);
+        let more = seen - storm;
+        let storm = storm + more / STORM_OF + more.signum();
+        self.storm = storm.clamp(0, u16::MAX.into()) as u16;
+        (self.last, self.refusals) = (now, 0);
+    }
+
+    /// Somebody was refused.
+    pub fn refused(&mut self) {
+        self.refusals = self.refusals.saturating_add(1);
     }
 
     /// Nobody waits any more.
@@ -244,6 +268,36 @@ mod tests {
         assert_eq!(seen.boost(), 0.0);
     }
 
+    /// Ten refusals a departure make it take half as long again.
+    #[test]
+    fn a_storm_of_refusals_tells_little_and_one_that_lasts_is_believed() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 2000, 10);
+        let storm = |seen: &mut SaleRate, from: u64, to: u64| {
+            for ms in (from..to).step_by(15) {
+                (0..10).for_each(|_| seen.refused());
+                seen.departed(at(ms));
+            }
+        };
+        storm(&mut seen, 2000, 2600);
+        assert!((92.0..99.0).contains(&rate(&seen)), "{}", rate(&seen));
+        storm(&mut seen, 2600, 30_000);
+        assert!((66.0..69.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
+    /// Each second interval is three times as long, and has three times as many refusals.
+    #[test]
+    fn long_intervals_count_as_much_as_short_ones() {
+        let mut seen = SaleRate::EMPTY;
+        for ms in (0..20_000).step_by(20) {
+            (0..3).for_each(|_| seen.refused());
+            seen.departed(at(ms));
+            seen.refused();
+            seen.departed(at(ms + 5));
+        }
+        assert!((97.0..103.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
     #[test]
     fn a_moment_without_work_is_chance() {
         let mut seen = SaleRate::EMPTY;
@@ -267,7 +321,8 @@ mod tests {
                 busy_s: bits,
                 boost: bits,
                 seen: bits as u32,
-                _pad: bits as u32,
+                refusals: bits as u16,
+                storm: bits as u16,
                 last: time,
                 empty_since: time,
                 counted: time,

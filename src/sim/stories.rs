@@ -365,6 +365,36 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     );
 }
 
+/// The last tickets of a crowd find a server that idles, and the next crowd comes before anybody has
+/// looked round: it is sold tickets for what was seen, not for what the empty permits said.
+#[test]
+fn the_next_crowd_begins_with_what_was_seen() {
+    let mut story = Story::new(terms(AUTO));
+    let from = story.now;
+    let rate = |story: &mut Story| {
+        let act = |view: &mut GateView<'_>| view.gate.rate(view.permits);
+        story.state.at_gate(story.now, act).0
+    };
+    story.state.at_gate(from, |view| {
+        let seen = &mut view.gate.sale_rate;
+        let at = |ms| from + Micros::from_millis(ms);
+        (0..=100).for_each(|n| seen.departed(at(10 * n)));
+        seen.idle();
+        for n in 0..16 {
+            seen.look(true, true, at(1000 + 250 * n));
+        }
+    });
+    // Each takes a hundredth of what the permit could do.
+    let leaving = story.runs(1, &[]);
+    story.pass(1);
+    story.leaves(&leaving);
+    assert!(rate(&mut story) > 300.0, "the empty permits say so");
+    story.runs(2, &[]);
+    story.ticket(3);
+    let rate = rate(&mut story);
+    assert!((100.0..110.0).contains(&rate), "{rate}");
+}
+
 #[test]
 fn a_ticket_of_another_epoch_does_not_use_up_one_of_this() {
     let mut story = Story::new(terms(fixed(5)));

@@ -94,6 +94,7 @@ impl GateView<'_> {
         retry_after: Micros,
     ) -> Verdict {
         self.gate.counts.refuse(reason);
+        self.gate.sale_rate.refused();
         if let Some(recent) = self.recent {
             recent.note_refusal(self.now);
         }

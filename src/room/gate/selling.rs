@@ -50,6 +50,9 @@ impl GateView<'_> {
         let law = self.laws.sale;
         let gate = &mut *self.gate;
         let terms = gate.terms;
+        if gate.booked_until <= now {
+            gate.sale_rate.sold_out();
+        }
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
         let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
