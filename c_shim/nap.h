@@ -435,6 +435,9 @@ typedef struct nap_host {
     void (*ticket_log)(nap_str line);
     /* the name that DNS or the hosts file has for an address; takes as long as they do. 0: none */
     int (*name_of)(const uint8_t address[16], char *name, size_t size);
+    /* how many milliseconds ago the last of r came over its connection, as the kernel has it: also
+     * while no worker had taken it up. 0: not known */
+    uint32_t (*received)(void *r);
 } nap_host;
 
 /* ---- What the core offers ------------------------------------------------------------------ */

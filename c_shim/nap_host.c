@@ -2,8 +2,10 @@
  * given, but for the names of headers. */
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 
 #include <apr_atomic.h>
+#include <apr_portable.h>
 #include <http_main.h>
 
 #include "mod_nap.h"
@@ -92,5 +94,19 @@ static int name_of(const uint8_t address[16], char *name, size_t size)
                         NI_NAMEREQD);
 }
 
+static uint32_t received(void *r)
+{
+    conn_rec *c = ((request_rec *)r)->connection;
+    apr_socket_t *sock = ap_get_conn_socket(c->master ? c->master : c);
+    struct tcp_info info = { 0 };
+    socklen_t len = sizeof info;
+    apr_os_sock_t fd;
+
+    if (!sock || apr_os_sock_get(&fd, sock) != APR_SUCCESS
+        || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+        return 0;
+    return info.tcpi_last_data_recv;
+}
+
 const nap_host nap_the_host = { err_header, set_err_header, content_type, write_body,
-                                variable, log_line, ticket_log, name_of };
+                                variable, log_line, ticket_log, name_of, received };

@@ -342,6 +342,7 @@ impl Server {
                 _ => Parking::Anybody,
             },
             left: self.rng.below(99) as u32,
+            waited: Micros(self.rng.bits()),
             tickets,
             forged: false,
             sell: true,

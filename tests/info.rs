@@ -252,6 +252,7 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
         owner,
         parking: Parking::Anybody,
         left: u32::MAX,
+        waited: Micros::ZERO,
         tickets,
         forged: false,
         sell: true,

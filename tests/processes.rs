@@ -304,6 +304,7 @@ impl Process {
             owner,
             parking: Parking::Anybody,
             left: u32::MAX,
+            waited: Micros::ZERO,
             tickets,
             forged: false,
             sell: true,

@@ -859,10 +859,12 @@ pub struct nap_host {
             size: usize,
         ) -> ::std::os::raw::c_int,
     >,
+    pub received:
+        ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void) -> u32>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 64usize];
+    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 72usize];
     ["Alignment of nap_host"][::std::mem::align_of::<nap_host>() - 8usize];
     ["Offset of field: nap_host::err_header"]
         [::std::mem::offset_of!(nap_host, err_header) - 0usize];
@@ -876,6 +878,7 @@ const _: () = {
     ["Offset of field: nap_host::ticket_log"]
         [::std::mem::offset_of!(nap_host, ticket_log) - 48usize];
     ["Offset of field: nap_host::name_of"][::std::mem::offset_of!(nap_host, name_of) - 56usize];
+    ["Offset of field: nap_host::received"][::std::mem::offset_of!(nap_host, received) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

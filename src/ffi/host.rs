@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::contract::{nap_host, nap_str};
 use super::text::lend;
+use crate::micros::Micros;
 
 /// The host's functions, copied: the shim's table is static, but the shim may be loaded anew.
 #[derive(Clone, Copy)]
@@ -57,6 +58,15 @@ impl Host {
         let name = CStr::from_bytes_until_nul(&name).ok()?.to_str().ok()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
         (found != 0 && name.chars().all(plain)).then(|| name.to_owned())
+    }
+
+    /// How long ago the last of the request `r` came; zero: not known.
+    pub fn received(&self, r: *mut c_void) -> Micros {
+        let Some(received) = self.0.received else {
+            return Micros::ZERO;
+        };
+        // SAFETY: callable (new()); `r` is the request the shim handed us for this call.
+        Micros::from_millis(unsafe { received(r) }.into())
     }
 
     /// The answer of the request `r`.

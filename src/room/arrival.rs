@@ -2,6 +2,7 @@
 
 use super::children::Parking;
 use super::owner::Owner;
+use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
 /// An access at the door.
@@ -15,6 +16,9 @@ pub struct Arrival<'a> {
     ///
     /// [`Workers::left`]: super::children::Workers::left
     pub left: u32,
+    /// So long it had been there when a worker took it up, as far as is known: the kernel has an access for
+    /// whom no worker is free.
+    pub waited: Micros,
     /// Genuine tickets it carries (signature good), in any order.
     pub tickets: &'a [Ticket],
     /// It carried something that claimed to be a ticket and was not genuine.

@@ -924,6 +924,7 @@ mod tests {
                 owner: Owner::new(life, serial),
                 parking: Parking::Anybody,
                 left: u32::MAX,
+                waited: Micros::ZERO,
                 tickets: &[],
                 forged: false,
                 sell: false,

@@ -85,6 +85,7 @@ impl Site {
             owner,
             parking: Parking::Anybody,
             left: u32::MAX,
+            waited: Micros::ZERO,
             tickets: &[],
             forged: false,
             sell: true,

@@ -466,6 +466,7 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         owner,
         parking: Parking::Anybody,
         left: u32::MAX,
+        waited: Micros::ZERO,
         tickets,
         forged: false,
         sell: true,

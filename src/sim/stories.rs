@@ -58,6 +58,8 @@ struct Story {
     now: Micros,
     /// Workers to wait on in all children.
     left: u32,
+    /// How long whoever comes had been in the kernel.
+    waited: Micros,
 }
 
 impl Story {
@@ -67,6 +69,7 @@ impl Story {
             state: State::new(terms, 64, 4, 7),
             now,
             left: u32::MAX,
+            waited: Micros::ZERO,
         }
     }
 
@@ -94,6 +97,7 @@ impl Story {
             owner: Story::owner(visitor),
             parking,
             left: self.left,
+            waited: self.waited,
             tickets,
             forged: false,
             sell: true,
@@ -363,6 +367,24 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
         Some(&ticket.start) >= starts.last(),
         "{ticket:?} {starts:?}"
     );
+}
+
+/// No worker was free to hear him until his window was over.
+#[test]
+fn who_came_in_time_and_was_heard_later_is_in_time() {
+    let mut story = Story::new(terms(fixed(5)));
+    story.runs(1, &[]);
+    let tickets = [2, 3].map(|visitor| story.ticket(visitor));
+    let [mine, other] = tickets;
+    story.now = other.prime_end + Micros::from_millis(10);
+    for visitor in 10..15 {
+        story.waits(visitor, &[]);
+    }
+    story.waited = story.now - mine.prime_end;
+    let late = story.refused(2, &[mine]);
+    assert_eq!(late.reason, Reason::Late, "{:?}", story.waited);
+    story.waited = Micros::from_millis(20);
+    assert!(story.waits(3, &[other]).re_access);
 }
 
 /// The last tickets of a crowd find a server that idles, and the next crowd comes before anybody has

@@ -26,9 +26,17 @@ impl GateView<'_> {
         arrival
             .tickets
             .iter()
-            .map(|ticket| (self.standing(ticket, arrival.bind()), Some(*ticket)))
+            .map(|ticket| (self.stands_with(ticket, arrival), Some(*ticket)))
             .max_by_key(|&(standing, _)| standing)
             .unwrap_or((Standing::Elsewhere, None))
+    }
+
+    /// Whoever came in time and was taken up by a worker after that is in time.
+    fn stands_with(&self, ticket: &Ticket, arrival: &Arrival<'_>) -> Standing {
+        match self.standing(ticket, arrival.bind()) {
+            Standing::Tail if self.now - arrival.waited < ticket.prime_end => Standing::Prime,
+            standing => standing,
+        }
     }
 
     /// How long until it is in its prime window, if nobody has used it; zero: it is. `bind`: of its client,

@@ -23,6 +23,7 @@ fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
         owner: owner(visitor),
         parking: Parking::Anybody,
         left: u32::MAX,
+        waited: Micros::ZERO,
         tickets,
         forged: false,
         sell: true,

@@ -297,6 +297,7 @@ impl World {
                 .setup
                 .workers
                 .left(&self.state.children, access.owner.life()),
+            waited: Micros::ZERO,
             tickets: &request.tickets,
             forged: request.forged,
             sell: request.sell,
