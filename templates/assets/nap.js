@@ -139,10 +139,10 @@
   }
 
   // Time to ask, or to come: who has not heard of the server lately asks first, so that a page without
-  // a network stays one.
+  // a network stays one; and who has a form, for another tab may have used the ticket.
   function ring() {
     if (done || page.dataset.stopped) return;
-    if (left() <= 0 && !asking && (!asks || elapsed() < toldAt + FRESH)) return comeBack();
+    if (left() <= 0 && !asking && (!asks || (!form && elapsed() < toldAt + FRESH))) return comeBack();
     if (asks && !asking && (elapsed() >= nextAsk || (left() <= 0 && nextAsk === Infinity))) ask();
     else setNext();
   }

@@ -28,6 +28,8 @@ pub struct Page {
     next: Option<Micros>,
     /// When it was told last that its ticket waits.
     told: Option<Micros>,
+    /// It has a form to send again.
+    has_form: bool,
     answered: bool,
     missed: u32,
     /// It shows its ticket in a header, as its cookie was not kept.
@@ -53,6 +55,7 @@ impl Page {
             due: heard + ms("data-return-ms")?,
             next: Some(heard + ms("data-ask-ms")?),
             told: Some(heard),
+            has_form: html.contains(" id=\"nap-form\""),
             answered: false,
             missed: 0,
             by_header: false,
@@ -67,7 +70,8 @@ impl Page {
     /// What is to be done at `now`.
     pub fn step(&self, now: Micros) -> Step {
         let over = now >= self.due;
-        if over && self.told.is_some_and(|told| now < told + FRESH) {
+        let told = self.told.filter(|_| !self.has_form);
+        if over && told.is_some_and(|told| now < told + FRESH) {
             return Step::Come;
         }
         match (&self.asks, self.next) {
@@ -195,6 +199,13 @@ mod tests {
         assert_eq!(page.step(ms(9000)), Step::Come);
         // A computer that slept.
         assert_eq!(page.step(ms(13_000)), Step::Ask);
+        let form = format!("{HTML}<form id=\"nap-form\">");
+        let page = Page::read(&form, ms(1000)).expect("a page that asks");
+        assert_eq!(
+            page.step(ms(10_000)),
+            Step::Ask,
+            "another tab may have sent"
+        );
         let mut page = after(20);
         assert_eq!(page.step(ms(23_000)), Step::Ask);
         let now = json!({"state": "now", "from": 0});
