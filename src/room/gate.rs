@@ -107,8 +107,6 @@ pub struct Gate {
     pub sale_rate: SaleRate,
     /// The latest start sold to a newcomer; whoever comes later comes behind him.
     booked_until: Micros,
-    /// When the first of those was sold since none was out.
-    booked_from: Micros,
     /// How long accesses of each kind run.
     pub work: KindWork,
     /// rho.
@@ -436,7 +434,6 @@ impl Gate {
         departures: Departures::EMPTY,
         sale_rate: SaleRate::EMPTY,
         booked_until: Micros::ZERO,
-        booked_from: Micros::ZERO,
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
@@ -480,7 +477,6 @@ impl Gate {
             departures,
             sale_rate,
             booked_until,
-            booked_from,
             conformal,
             ledger,
             slots,
@@ -500,7 +496,6 @@ impl Gate {
         (*slope, *intercept) = (0, 0);
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
         (*sale_rate, *booked_until) = (SaleRate::EMPTY, Micros::ZERO);
-        *booked_from = Micros::ZERO;
         *work = KindWork::EMPTY;
         *conformal = Conformal::EMPTY;
         ledger.empty();

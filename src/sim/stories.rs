@@ -369,36 +369,6 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     );
 }
 
-/// In the first half second of a sale nobody is late: whoever finds less than a second's work waits, although
-/// tickets are out for later.
-#[test]
-fn who_comes_while_the_sale_begins_waits_where_there_is_little_work() {
-    let mut story = Story::new(Terms {
-        parked: 60,
-        slot_tickets: AUTO,
-        prime: Micros::ZERO,
-        ..terms(AUTO)
-    });
-    let from = story.now;
-    story.state.at_gate(from, |view| {
-        let at = |n: u64| from + Micros::from_millis(50 * n);
-        (0..=40_u64).for_each(|n| view.gate.sale_rate.departed(at(n)));
-        (view.gate.decided, view.gate.wanted, view.gate.limit) = (1, 60, 60);
-    });
-    story.pass(2000);
-    story.runs(1, &[]);
-    for visitor in 2..6 {
-        story.waits(visitor, &[]);
-    }
-    for visitor in 10..30 {
-        story.ticket(visitor);
-    }
-    story.pass(400);
-    story.waits(30, &[]);
-    story.pass(200);
-    assert_eq!(story.refused(31, &[]).reason, Reason::Full);
-}
-
 /// No worker was free to hear him until his window was over.
 #[test]
 fn who_came_in_time_and_was_heard_later_is_in_time() {

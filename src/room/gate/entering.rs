@@ -116,10 +116,7 @@ impl GateView<'_> {
         }
         let parked = match arrival.parking {
             Parking::Anybody => true,
-            Parking::Sparing => {
-                gate.sale_begins(now, met, self.permits, &self.laws.sale)
-                    || gate.ledger.max_claims(now, now + bound) == 0
-            }
+            Parking::Sparing => gate.ledger.max_claims(now, now + bound) == 0,
             Parking::Holders | Parking::Nobody => false,
         };
         parked

@@ -52,7 +52,6 @@ impl GateView<'_> {
         let terms = gate.terms;
         if gate.booked_until <= now {
             gate.sale_rate.sold_out();
-            gate.booked_from = now;
         }
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
@@ -216,20 +215,6 @@ impl Gate {
         }
     }
 
-    /// Has the sale to this crowd begun just now, and is there less than a second's work in `queue`? Whoever
-    /// comes is as early as those who hold tickets, and of them nobody comes sooner who knows whole seconds
-    /// alone.
-    pub(super) fn sale_begins(
-        &self,
-        now: Micros,
-        queue: u32,
-        permits: &Permits,
-        law: &SaleLaw,
-    ) -> bool {
-        let begins = self.booked_from <= now && now < self.booked_from + law.order;
-        begins && f64::from(queue) < self.rate(permits)
-    }
-
     /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
     /// tickets that are later than his turn would be, unless fewer wait than should.
     pub(super) fn is_his_turn(
@@ -240,11 +225,7 @@ impl Gate {
         law: &SaleLaw,
     ) -> bool {
         let by_hand = [self.terms.share.how, self.terms.slot_tickets.how];
-        if self.booked_until <= now
-            || self.sale_begins(now, queue, permits, law)
-            || by_hand != [how::AUTO; 2]
-            || !self.is_by_law()
-        {
+        if self.booked_until <= now || by_hand != [how::AUTO; 2] || !self.is_by_law() {
             return true;
         }
         let rate = self.rate(permits);
