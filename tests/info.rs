@@ -582,7 +582,7 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         ),
         (
             (bound, 8_000, 2),
-            "NapWaitMax 0.5 s makes windows of 1.1 s of which 12 may be open at once; NapWaitMax 3 s sells \
+            "NapWaitMax 0.5 s makes windows of 1.1 s of which 14 may be open at once; NapWaitMax 3 s sells \
              all of it.",
         ),
         (

@@ -453,8 +453,8 @@ pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
 
 /// How long it had been in the kernel when a worker took it up: asked only where that makes it be in time.
 fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
-    let now = here.process.segment.now();
-    let is_late = |ticket: &Ticket| ticket.prime_end <= now && now < ticket.end;
+    let now = || here.process.segment.now();
+    let is_late = |ticket: &Ticket| (ticket.prime_end..ticket.end).contains(&now());
     match carried.tickets.iter().any(is_late) {
         true => here.process.host.received(q.r),
         false => Micros::ZERO,

@@ -1,7 +1,8 @@
 //! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves.
 //!
 //! It asks where it stands when it was told to, comes when it is called, and once its ticket's time
-//! has come; who has not heard of the server lately asks first. Pure: the page's text, the answers and the clock are arguments.
+//! has come; who has not heard of the server lately asks first. Pure: the page's text, the answers and
+//! the clock are arguments.
 
 use mod_nap::micros::Micros;
 use serde_json::Value;

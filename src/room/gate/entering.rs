@@ -160,7 +160,8 @@ impl GateView<'_> {
 
     /// Is the first queue still so young? Those beyond what fits are told in as much time again.
     pub(super) fn is_held_still(&self) -> bool {
-        let times = f64::from(self.gate.decided + 1);
+        // Any bit pattern may stand there.
+        let times = if self.gate.decided == 0 { 1.0 } else { 2.0 };
         let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold * times;
         self.gate.departures.busy_for(self.now) < Micros(most as u64)
     }
