@@ -417,7 +417,9 @@ fn the_last_minutes_tell_what_happened_second_by_second() {
                 .iter()
                 .all(|n| (19..=21).contains(n))
         );
-        assert!(numbers("queue")[busy.clone()].iter().all(|&n| n > 3));
+        // As many as come an eighth of the bound early, by the phase of the slots one more.
+        let queue = &numbers("queue")[busy.clone()];
+        assert!(queue.iter().all(|n| (3..=5).contains(n)), "{queue:?}");
         assert!(
             numbers("running")[busy.clone()]
                 .iter()
