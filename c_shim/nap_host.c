@@ -6,6 +6,7 @@
 
 #include <apr_atomic.h>
 #include <apr_portable.h>
+#include <ap_listen.h>
 #include <http_main.h>
 
 #include "mod_nap.h"
@@ -108,5 +109,23 @@ static uint32_t received(void *r)
     return info.tcpi_last_data_recv;
 }
 
+static uint32_t outside(void)
+{
+    uint32_t all = 0;
+
+    for (ap_listen_rec *l = ap_listeners; l; l = l->next) {
+        struct tcp_info info = { 0 };
+        socklen_t len = sizeof info;
+        apr_os_sock_t fd;
+
+        /* of a listening socket this is how many wait to be accepted */
+        if (l->sd && apr_os_sock_get(&fd, l->sd) == APR_SUCCESS
+            && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0
+            && info.tcpi_state == TCP_LISTEN)
+            all += info.tcpi_unacked;
+    }
+    return all;
+}
+
 const nap_host nap_the_host = { err_header, set_err_header, content_type, write_body,
-                                variable, log_line, ticket_log, name_of, received };
+                                variable, log_line, ticket_log, name_of, received, outside };

@@ -10,6 +10,7 @@ use super::contract::{
     NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
+use super::outside::{outside, outside_now};
 use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
 use super::session::{self, carried};
 use super::text::bytes;
@@ -22,6 +23,7 @@ use crate::room::arrival::{Arrival, bind_of};
 use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
+use crate::room::permits::FEW;
 use crate::room::places::wake;
 use crate::room::recent::{Answer, How};
 use crate::room::stay::Stay;
@@ -510,7 +512,12 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         here.a.entered_us = now.0;
-        let Some(permit) = permits.claim(owner) else {
+        let free = match outside(here.process, now) {
+            // Whether he may go ahead of all who stand outside is looked at under the lock.
+            FEW.. if here.room.sessions.is_none() => None,
+            _ => permits.claim(owner),
+        };
+        let Some(permit) = free else {
             return NAP_MORE;
         };
         permits.passed.fetch_add(1, Relaxed);
@@ -555,6 +562,7 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             let (workers, children) = (segment.workers(), segment.children());
             arrival.parking = workers.parking_in(children, life, secondary);
             arrival.left = workers.left(children, life);
+            view.note_outside(outside(process, view.now));
             let verdict = view.enter(&arrival);
             if matches!(verdict, Verdict::Wait(_)) {
                 waiters.fetch_add(1, Relaxed);
@@ -790,7 +798,7 @@ fn leave_place(here: &mut Here<'_>) {
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
     let plain = a.group == group::RUN && !has_ticket(a);
-    if !plain || permits.waiting() != 0 {
+    if !plain || permits.waiting() != 0 || permits.outside() != 0 {
         give_back_locked(here);
         return Micros::ZERO;
     }
@@ -836,7 +844,13 @@ fn give_back_locked(here: &Here<'_>) {
         slot: ticket.map_or(0, |t| t.slot),
         index: ticket.map_or(0, |t| t.index),
     };
-    if here.gate(|view| view.leave(&leaving)).is_none() {
+    let left = here.gate(|view| {
+        if view.permits.outside() != 0 {
+            view.note_outside(outside_now(here.process, view.now));
+        }
+        view.leave(&leaving);
+    });
+    if left.is_none() {
         // No lock to be had: the permit at least, and whoever waits is served at the next tick.
         let residence = here.process.segment.now() - leaving.granted;
         here.room

@@ -861,10 +861,11 @@ pub struct nap_host {
     >,
     pub received:
         ::std::option::Option<unsafe extern "C" fn(r: *mut ::std::os::raw::c_void) -> u32>,
+    pub outside: ::std::option::Option<unsafe extern "C" fn() -> u32>,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 72usize];
+    ["Size of nap_host"][::std::mem::size_of::<nap_host>() - 80usize];
     ["Alignment of nap_host"][::std::mem::align_of::<nap_host>() - 8usize];
     ["Offset of field: nap_host::err_header"]
         [::std::mem::offset_of!(nap_host, err_header) - 0usize];
@@ -879,6 +880,7 @@ const _: () = {
         [::std::mem::offset_of!(nap_host, ticket_log) - 48usize];
     ["Offset of field: nap_host::name_of"][::std::mem::offset_of!(nap_host, name_of) - 56usize];
     ["Offset of field: nap_host::received"][::std::mem::offset_of!(nap_host, received) - 64usize];
+    ["Offset of field: nap_host::outside"][::std::mem::offset_of!(nap_host, outside) - 72usize];
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

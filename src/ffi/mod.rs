@@ -30,6 +30,7 @@ mod empty_permits;
 mod guard;
 mod host;
 mod metrics;
+mod outside;
 mod oxthas;
 mod pacing;
 mod pages;

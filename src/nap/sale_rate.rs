@@ -61,6 +61,9 @@ pub struct SaleRate {
     empty_since: Micros,
     /// Up to when that has been counted.
     counted: Micros,
+    /// So many ran when somebody began to wait, and none of them has left since; zero: one has.
+    first_of: u32,
+    _pad: u32,
 }
 
 impl SaleRate {
@@ -75,6 +78,8 @@ impl SaleRate {
         last: Micros::ZERO,
         empty_since: Micros::ZERO,
         counted: Micros::ZERO,
+        first_of: 0,
+        _pad: 0,
     };
 
     /// An access has left Run Ready while others waited.
@@ -87,7 +92,11 @@ impl SaleRate {
             let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY) * weight).exp();
             self.seen = self.seen.saturating_add(1);
             let (n, t, boost) = (self.departures(), self.busy_s(), self.boost());
-            self.departures = (n * kept + weight).to_bits();
+            let share = match self.first_of {
+                0 => 1.0,
+                running => 1.0 - 1.0 / (f64::from(running) + 1.0),
+            };
+            self.departures = (n * kept + weight * share).to_bits();
             self.busy_s = (t * kept + passed_s * weight).to_bits();
             self.boost = (boost * kept).to_bits();
         }
@@ -96,7 +105,14 @@ impl SaleRate {
         let more = seen - storm;
         let storm = storm + more / STORM_OF + more.signum();
         self.storm = storm.clamp(0, u16::MAX.into()) as u16;
-        (self.last, self.refusals) = (now, 0);
+        (self.last, self.refusals, self.first_of) = (now, 0, 0);
+    }
+
+    /// Somebody begins to wait, and `running` have permits: all of them. If these began together they will
+    /// leave together, so the time until the first does is as much work as that between others. If each
+    /// began at a time of its own, it is `running` in `running + 1` parts of it.
+    pub fn begin(&mut self, now: Micros, running: u32) {
+        (self.last, self.refusals, self.first_of) = (now, 0, running);
     }
 
     /// Somebody was refused.
@@ -217,6 +233,32 @@ mod tests {
         assert!((rate(&seen) - 100.0).abs() < 1.0, "{}", rate(&seen));
     }
 
+    /// Ten permits, 100 ms each: 100 a second, whether those who run began together or one after the
+    /// other, and however short the time is that somebody waits.
+    #[test]
+    fn what_short_queues_tell_does_not_depend_on_who_began_together() {
+        let mut apart = SaleRate::EMPTY;
+        for period in 0..100 {
+            let from = period * 1000;
+            // One who waits comes at any moment of those between departures.
+            apart.begin(at(from + period % 9), 10);
+            depart(&mut apart, from + 10, from + 30, 10);
+            apart.idle();
+        }
+        assert!((90.0..135.0).contains(&rate(&apart)), "{}", rate(&apart));
+        let mut together = SaleRate::EMPTY;
+        for period in 0..20 {
+            let from = period * 1000;
+            together.begin(at(from), 10);
+            for round in 1..=2 {
+                (0..10).for_each(|_| together.departed(at(from + round * 100)));
+            }
+            together.idle();
+        }
+        let seen = rate(&together);
+        assert!((95.0..101.0).contains(&seen), "{seen}");
+    }
+
     #[test]
     fn another_speed_is_known_within_seconds_and_a_moment_changes_little() {
         let mut seen = SaleRate::EMPTY;
@@ -326,6 +368,8 @@ mod tests {
                 last: time,
                 empty_since: time,
                 counted: time,
+                first_of: bits as u32,
+                _pad: bits as u32,
             };
             let _ = seen.rate(|| Some(f64::NAN));
             let _ = seen.empty_since(at(0));

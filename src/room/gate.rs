@@ -107,6 +107,9 @@ pub struct Gate {
     pub sale_rate: SaleRate,
     /// The latest start sold to a newcomer; whoever comes later comes behind him.
     booked_until: Micros,
+    /// Before it came the first of those that were sold then, nobody could come with a ticket; zero: some
+    /// could.
+    booked_from: Micros,
     /// How long accesses of each kind run.
     pub work: KindWork,
     /// rho.
@@ -202,9 +205,11 @@ impl GateView<'_> {
         self.note_answer(leaving);
         self.gate
             .set_state(leaving.slot, leaving.index, State::Used);
-        if !self.gate.queue.is_empty() {
+        if !self.gate.queue.is_empty() || self.permits.outside() != 0 {
             if self.gate.departures.record(self.now) {
                 self.gate.sale_rate.departed(self.now);
+            } else {
+                self.gate.sale_rate.begin(self.now, 0);
             }
             self.gate.fresh = 1;
         }
@@ -220,6 +225,12 @@ impl GateView<'_> {
         } else if self.gate.beyond != 0 {
             self.shed();
         }
+    }
+
+    /// Somebody begins to wait while so many run.
+    pub(super) fn begin_to_wait(&mut self, running: u32) {
+        self.gate.departures.begin(self.now, running);
+        self.gate.sale_rate.begin(self.now, running);
     }
 
     fn note_answer(&self, leaving: &Leaving) {
@@ -434,6 +445,7 @@ impl Gate {
         departures: Departures::EMPTY,
         sale_rate: SaleRate::EMPTY,
         booked_until: Micros::ZERO,
+        booked_from: Micros::ZERO,
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
@@ -477,6 +489,7 @@ impl Gate {
             departures,
             sale_rate,
             booked_until,
+            booked_from,
             conformal,
             ledger,
             slots,
@@ -495,7 +508,8 @@ impl Gate {
         (*terms, *queued_until, *queue) = (Terms::EMPTY, Micros::ZERO, Queue::EMPTY);
         (*slope, *intercept) = (0, 0);
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
-        (*sale_rate, *booked_until) = (SaleRate::EMPTY, Micros::ZERO);
+        (*booked_from, *booked_until) = (Micros::ZERO, Micros::ZERO);
+        *sale_rate = SaleRate::EMPTY;
         *work = KindWork::EMPTY;
         *conformal = Conformal::EMPTY;
         ledger.empty();

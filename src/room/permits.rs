@@ -23,6 +23,9 @@ pub const PERMITS: usize = if cfg!(all(test, feature = "models")) {
     1024
 };
 
+/// Fewer than these outside are no sign that workers are short: they came this moment.
+pub const FEW: u32 = 8;
+
 /// One permit.
 #[repr(C)]
 #[derive(Default, Debug)]
@@ -48,7 +51,9 @@ pub struct Permits {
     outstanding: AtomicU32,
     /// Where the last permit came free: the next claim looks there first.
     hint: AtomicU32,
-    _pad: u32,
+    /// Accesses that no worker has taken up yet, as was seen last; 0 where they are but a few. Written
+    /// under the lock.
+    outside: AtomicU32,
     /// Accesses that got in at once (without waiting), ever, under the lock or not.
     pub passed: AtomicU64,
     /// Residences in Run Ready, any entry path.
@@ -67,6 +72,17 @@ impl Permits {
     /// Accesses in the queue.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(SeqCst)
+    }
+
+    /// Accesses that no worker has taken up yet, where they are more than a few.
+    pub fn outside(&self) -> u32 {
+        self.outside.load(Relaxed)
+    }
+
+    /// Under the lock: so many have been seen.
+    pub fn set_outside(&self, n: u32) {
+        let many = if n < FEW { 0 } else { n };
+        self.outside.store(many, Relaxed);
     }
 
     /// Tickets sold and still good.
@@ -261,7 +277,13 @@ impl Permits {
     /// Under the lock: as if never used, for another room.
     pub fn empty(&self) {
         self.free_all();
-        for word in [&self.waiting, &self.overhang, &self.outstanding, &self.hint] {
+        for word in [
+            &self.waiting,
+            &self.overhang,
+            &self.outstanding,
+            &self.hint,
+            &self.outside,
+        ] {
             word.store(0, SeqCst);
         }
         self.passed.store(0, Relaxed);
@@ -291,7 +313,7 @@ impl Default for Permits {
             overhang: AtomicU32::new(0),
             outstanding: AtomicU32::new(0),
             hint: AtomicU32::new(0),
-            _pad: 0,
+            outside: AtomicU32::new(0),
             passed: AtomicU64::new(0),
             residence: Residence::default(),
             calls: Calls::default(),

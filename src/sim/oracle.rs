@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::state::State;
 use crate::micros::Micros;
+use crate::nap::laws::Laws;
 use crate::nap::ledger::{CELL, window_of};
 use crate::nap::ticket::Ticket;
 use crate::room::children::Parking;
@@ -343,11 +344,19 @@ impl Oracle {
                 format!("access {id} waits as a holder, {parking:?}: {seat:?}")
             });
         } else {
-            self.must(
-                // Before the speed is known everybody is held who has a worker; so is a late holder.
-                parking <= Parking::Sparing || seat.predicted == Micros::ZERO || key.is_some(),
-                || format!("access {id} waits as a newcomer, {parking:?}: {seat:?}"),
-            );
+            // The last workers are for holders, as soon as there are any who can come; but before the speed
+            // is known everybody is held who has a worker, and so is a late holder.
+            let lasts = parking > Parking::Sparing && seat.predicted > Micros::ZERO;
+            let nobody_comes = || {
+                let can_come = |fact: &Fact| {
+                    let begun = fact.ticket.start + Laws::CHOSEN.sale.order < now;
+                    fact.held == Held::Sold && begun && now < fact.ticket.prime_end
+                };
+                !self.facts.values().any(can_come)
+            };
+            self.must(!lasts || key.is_some() || nobody_comes(), || {
+                format!("access {id} waits as a newcomer, {parking:?}: {seat:?}")
+            });
         }
         let in_time = seat.until <= waiter.deadline && seat.until >= now;
         self.must(in_time || old.is_some(), || {

@@ -16,6 +16,7 @@ use crate::room::children::Workers;
 use crate::room::control::Order;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::{Life, Owner};
+use crate::room::permits::FEW;
 use crate::room::places::wake;
 use crate::room::terms::{Choice, Terms, how};
 use crate::room::verdict::{Reason, Refusal, Seat, Verdict};
@@ -799,4 +800,116 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
         story.state.gate().terms.parked
     };
     assert_eq!([4, 10, 60].map(&mut parked), [127, 115, 60]);
+}
+
+/// X = 10 a second, bound 4 s: who is told first may come after half a second, and his turn is half a second
+/// later at most. Until then newcomers wait, with the last workers too; from then on they are told to come
+/// later.
+#[test]
+fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
+    let mut story = Story::new(Terms {
+        slot_tickets: AUTO,
+        prime: Micros::ZERO,
+        ..terms(AUTO)
+    });
+    story.runs(1, &[]);
+    story.state.at_gate(story.now, learn_the_speed);
+    let first = story.ticket(2);
+    assert_eq!(first.start, story.now + Micros::from_millis(500));
+    (3..100).for_each(|visitor| {
+        story.ticket(visitor);
+    });
+    let comes = |story: &mut Story, visitor: u32| {
+        story.ask(visitor, &[], Parking::Holders, |view, arrival| {
+            view.enter(arrival)
+        })
+    };
+    // Behind n others his turn is n tenths of a second from now.
+    for visitor in 100..110 {
+        let verdict = comes(&mut story, visitor);
+        assert!(
+            matches!(verdict, Verdict::Wait(_)),
+            "{visitor}: {verdict:?}"
+        );
+    }
+    let verdict = comes(&mut story, 110);
+    assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+    // As many outside count as many in the queue.
+    story.state.at_gate(story.now, |view| {
+        view.gone(0, Story::owner(100));
+        view.note_outside(FEW);
+    });
+    let verdict = comes(&mut story, 111);
+    assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+    story.state.at_gate(story.now, |view| view.note_outside(0));
+    let verdict = comes(&mut story, 112);
+    assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+    story.pass(1000);
+    let verdict = comes(&mut story, 113);
+    assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
+}
+
+/// Four workers for ten permits: nobody ever waits inside. Who stands outside is a queue all the same: X is
+/// learnt from it, and newcomers are told to come later while more stand there than are served in a quarter
+/// of the bound.
+#[test]
+fn whom_no_worker_has_taken_up_waits_as_well() {
+    let mut story = Story::new(Terms {
+        run_ready: 10,
+        slot_tickets: AUTO,
+        prime: Micros::ZERO,
+        ..terms(AUTO)
+    });
+    story.left = 4;
+    let stand_outside = |story: &mut Story, n: u32| {
+        story.state.at_gate(story.now, |view| view.note_outside(n));
+    };
+    let mut running: Vec<_> = (1..=4).map(|visitor| story.runs(visitor, &[])).collect();
+    stand_outside(&mut story, FEW - 1);
+    assert_eq!(story.state.permits().outside(), 0, "a few are none");
+    // Twenty a second, and one comes for each that leaves.
+    for visitor in 5..80 {
+        stand_outside(&mut story, 300);
+        story.pass(50);
+        let leaving = running.remove(0);
+        story.leaves(&leaving);
+        running.push(match story.enters(visitor, &[]) {
+            Verdict::Run(permit) => Leaving {
+                permit,
+                owner: Story::owner(visitor),
+                entered: story.now,
+                granted: story.now,
+                ..Leaving::default()
+            },
+            verdict => {
+                let Verdict::Refuse(refusal) = verdict else {
+                    panic!("{verdict:?}")
+                };
+                assert!(visitor > 20, "{visitor}: X is not known yet");
+                assert_eq!(refusal.reason, Reason::Full);
+                // Of those outside so many are served first as fit a quarter of the bound.
+                let told = refusal.ticket.expect("sold").start - story.now;
+                let quarter = Micros::from_secs(1);
+                let near = told >= quarter - Micros::from_millis(500) && told < quarter + quarter;
+                assert!(near, "{told:?}");
+                break;
+            }
+        });
+    }
+    let x = story.state.gate().departures.throughput().expect("known");
+    assert!((19.0..21.0).contains(&x), "{x}");
+    // Some go on meanwhile: three, a quarter of the permits and one.
+    assert_eq!(story.state.permits().running(), 3);
+    story.refused(90, &[]);
+    story.leaves(&running[0]);
+    running[0] = story.runs(91, &[]);
+    // Twenty outside: they are answered in time.
+    stand_outside(&mut story, 20);
+    running.push(story.runs(92, &[]));
+    stand_outside(&mut story, 0);
+    assert_eq!(story.state.permits().outside(), 0);
+    assert!(
+        story.state.gate().departures.present().is_none(),
+        "nobody waits"
+    );
 }

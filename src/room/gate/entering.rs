@@ -11,6 +11,7 @@ use super::standing::Standing;
 use super::{GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
+use crate::nap::whole;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::control::Mode;
@@ -39,6 +40,7 @@ impl GateView<'_> {
         let outside = mode == Mode::Tickets && standing < Standing::Tail;
         if !outside
             && self.gate.queue.is_empty()
+            && (live.is_some() || !self.makes_way(arrival))
             && let Some(permit) = self.claim(arrival.owner)
         {
             self.permits.passed.fetch_add(1, Relaxed);
@@ -114,26 +116,77 @@ impl GateView<'_> {
         if self.is_held(arrival) {
             return true;
         }
+        if self.is_beyond(arrival) {
+            return false;
+        }
+        let all = met.saturating_add(self.permits.outside());
+        let nobody_before = gate.is_before_all(now, all, self.permits, &self.laws.sale);
         let parked = match arrival.parking {
             Parking::Anybody => true,
-            Parking::Sparing => gate.ledger.max_claims(now, now + bound) == 0,
-            Parking::Holders | Parking::Nobody => false,
+            Parking::Sparing => nobody_before || gate.ledger.max_claims(now, now + bound) == 0,
+            Parking::Holders => nobody_before,
+            Parking::Nobody => false,
         };
         parked
             && match gate.terms.re_access.how {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
                 _ => {
                     let queued = gate.queue.len();
-                    // Whose window is open finds a worker too, of those in the children present.
+                    // Whose window is open finds a worker too, of those in the children present, unless he
+                    // was told of a time when one who comes now has left.
                     let workers = queued.saturating_add(arrival.left).min(gate.terms.parked);
-                    let due = gate.ledger.max_claims(now, now);
+                    let limit = match nobody_before {
+                        true => gate.depth(gate.rate(self.permits)),
+                        false => gate.limit,
+                    };
+                    let due = || gate.ledger.max_claims(now, now);
                     gate.is_his_turn(now, met, self.permits, &self.laws.sale)
-                        && queued.saturating_add(due) < workers
-                        && gate
-                            .ledger
-                            .admits(now, bound, met, gate.limit, gate.drain())
+                        && (nobody_before || queued.saturating_add(due()) < workers)
+                        && gate.ledger.admits(now, bound, met, limit, gate.drain())
                 }
             }
+    }
+
+    /// Workers are short, and those who stand outside as well would wait too long there: newcomers are told
+    /// to come later, until they are few enough.
+    fn is_beyond(&self, arrival: &Arrival<'_>) -> bool {
+        let gate = &*self.gate;
+        let outside = self.permits.outside();
+        outside > arrival.left
+            && gate.sells()
+            && gate.is_by_law()
+            && gate.decided != 0
+            && self.met(arrival.kind).saturating_add(outside) > self.few_enough()
+    }
+
+    /// The same for a newcomer who finds a permit free: some go on, that none stand empty meanwhile.
+    fn makes_way(&self, arrival: &Arrival<'_>) -> bool {
+        self.permits.outside() != 0
+            && self.permits.running() > self.permits.limit() / 4
+            && self.is_beyond(arrival)
+    }
+
+    /// So many may stand outside, those in the queue included.
+    pub(super) fn few_enough(&self) -> u32 {
+        let bound_s = self.gate.terms.bound.as_secs_f64();
+        whole(self.gate.rate(self.permits) * bound_s * self.laws.sale.hold)
+    }
+
+    /// So many stand outside now: that is a queue as well, from which X is learnt.
+    pub fn note_outside(&mut self, n: u32) {
+        let before = self.permits.outside();
+        if n == before || !self.gate.sells() {
+            return;
+        }
+        self.permits.set_outside(n);
+        let queued = !self.gate.queue.is_empty();
+        match (before, self.permits.outside()) {
+            (0, 1..) if !queued => {
+                self.begin_to_wait(self.permits.running());
+            }
+            (1.., 0) if !queued => self.publish_waiting(),
+            _ => {}
+        }
     }
 
     /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him
@@ -288,9 +341,8 @@ impl GateView<'_> {
         if self.gate.beyond != 0 && line == Line::Wait {
             self.gate.beyond = self.gate.beyond.saturating_add(1);
         }
-        if others == 0 {
-            let running = self.permits.limit();
-            self.gate.departures.begin(self.now, running);
+        if others == 0 && self.permits.outside() == 0 {
+            self.begin_to_wait(self.permits.limit());
         }
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
         let re_access = line != Line::Wait;

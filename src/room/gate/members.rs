@@ -140,8 +140,7 @@ impl GateView<'_> {
             return None;
         };
         if others == 0 {
-            let running = self.permits.limit();
-            self.gate.departures.begin(self.now, running);
+            self.begin_to_wait(self.permits.limit());
         }
         self.gate.counts.waited += 1;
         self.serve();

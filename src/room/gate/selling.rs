@@ -41,6 +41,9 @@ impl GateView<'_> {
         self.refresh_limit();
         // Whoever is still to be told that he is beyond what fits will wait no longer.
         let queue = self.met(0).saturating_sub(self.gate.beyond);
+        // Of those outside, who will not be told to come later.
+        let outside = self.permits.outside();
+        let queue = queue.max(queue.saturating_add(outside).min(self.few_enough()));
         let unlimited = self.gate.terms.re_access.how == how::FIXED;
         let predicted = match unlimited {
             true => self.predict(queue),
@@ -64,7 +67,7 @@ impl GateView<'_> {
                 (now + predicted).max(free + early(issue.prime, terms.bound))
             }
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
-            Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
+            Sale::Rebooked | Sale::Guard => now + served.max(law.again),
         };
         let most = match sale {
             Sale::Newcomer => sellable(depth),
@@ -93,6 +96,10 @@ impl GateView<'_> {
         let prime_end = booking.start + prime.unwrap_or(issue.prime);
         let end = booking.start + terms.lifetime.max(issue.prime);
         let (from, to) = gate.window_of(booking.seq, booking.start, prime_end);
+        if sale == Sale::Newcomer && gate.booked_until <= now {
+            let alone = gate.ledger.max_claims(now, booking.start + law.order) == 0;
+            gate.booked_from = if alone { booking.start } else { Micros::ZERO };
+        }
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
@@ -216,7 +223,8 @@ impl Gate {
     }
 
     /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
-    /// tickets that are later than his turn would be, unless fewer wait than should.
+    /// tickets that are later than his turn would be, unless he is served before the first of them can
+    /// come, or fewer wait than should.
     pub(super) fn is_his_turn(
         &self,
         now: Micros,
@@ -231,7 +239,24 @@ impl Gate {
         let rate = self.rate(permits);
         let served = Micros::from_secs_f64(f64::from(queue) / rate);
         let low = self.lead(rate, law).as_secs_f64() * law.low;
-        self.booked_until <= now + served + law.order || served.as_secs_f64() < low
+        self.booked_until <= now + served + law.order
+            || self.is_before_all(now, queue, permits, law)
+            || served.as_secs_f64() < low
+    }
+
+    /// Is one behind `queue` others served before the first who holds a ticket can come?
+    pub(super) fn is_before_all(
+        &self,
+        now: Micros,
+        queue: u32,
+        permits: &Permits,
+        law: &SaleLaw,
+    ) -> bool {
+        let rate = self.rate(permits);
+        let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        let by_law = self.is_by_law() && self.kind != SESSION;
+        let order = law.order.min(Micros(self.terms.bound.0 / 8));
+        by_law && now + served < self.booked_from + order
     }
 
     /// g of the tickets sold now: as told, or as long as L bears it at full rate, early time included.

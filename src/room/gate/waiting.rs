@@ -243,7 +243,7 @@ impl GateView<'_> {
 
     pub(super) fn publish_waiting(&mut self) {
         let waiting = self.gate.queue.len();
-        if waiting == 0 {
+        if waiting == 0 && self.permits.outside() == 0 {
             self.gate.queued_until = Micros::ZERO;
             self.gate.departures.end();
             self.gate.sale_rate.idle();

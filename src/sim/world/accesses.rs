@@ -9,6 +9,7 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
+use crate::room::permits::FEW;
 use crate::room::terms::how;
 use crate::room::verdict::Verdict;
 use crate::room::wakes::Wakes;
@@ -55,7 +56,12 @@ impl World {
         if self.setup.uncontrolled {
             return self.runs(id, access);
         }
-        if let Some(permit) = self.state.permits().claim(owner) {
+        let outside = self.backlog.len() as u32;
+        let free = match outside {
+            FEW.. => None,
+            _ => self.state.permits().claim(owner),
+        };
+        if let Some(permit) = free {
             self.state.permits().passed.fetch_add(1, Relaxed);
             access.permit = permit;
             if self.state.permits().outstanding() != 0 {
@@ -76,6 +82,7 @@ impl World {
         let workers = self.setup.workers;
         let parking = workers.parking_in(&self.state.children, life, false);
         let ((verdict, redeemed), wakes) = self.ask(&access, parking, |view, arrival| {
+            view.note_outside(outside);
             let verdict = view.enter(arrival);
             (verdict, view.redeemed.take())
         });
@@ -260,7 +267,8 @@ impl World {
     /// The permit to the head of the queue; lock-free where nobody waits and nothing is to be told.
     fn gives_back(&mut self, access: &Access) {
         let permits = self.state.permits();
-        if !access.waited && access.redeemed.is_none() && permits.waiting() == 0 {
+        let nobody = permits.waiting() == 0 && permits.outside() == 0;
+        if !access.waited && access.redeemed.is_none() && nobody {
             if permits.release(access.permit, access.owner) {
                 permits.residence.record(self.now - access.granted);
             }
@@ -278,7 +286,13 @@ impl World {
             slot: access.redeemed.map_or(0, |t| t.slot),
             index: access.redeemed.map_or(0, |t| t.index),
         };
-        let ((), wakes) = self.state.at_gate(self.now, |view| view.leave(&leaving));
+        let outside = self.backlog.len() as u32;
+        let ((), wakes) = self.state.at_gate(self.now, |view| {
+            if view.permits.outside() != 0 {
+                view.note_outside(outside);
+            }
+            view.leave(&leaving);
+        });
         self.wake(&wakes);
     }
 
