@@ -57,9 +57,12 @@ pub fn stop(why: &str) -> ! {
 
 /// A server for the board: `work` says what one access costs (`BOARD_CPU_MS 30`).
 pub fn sized(mpm: Mpm, processes: u32, threads: u32, work: &str) -> Builder {
+    server(work).mpm(mpm).workers(processes, threads)
+}
+
+/// The same, its workers still to be told.
+pub fn server(work: &str) -> Builder {
     Httpd::builder()
-        .mpm(mpm)
-        .workers(processes, threads)
         .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 300")
         .config(&format!("SetEnv {}", work.replace('\n', "\nSetEnv ")))
         .expect_log("AH00045:", "a busy machine takes its time to stop")

@@ -15,12 +15,15 @@
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
 mod haproxy;
+#[allow(dead_code, reason = "hosts are named in another bench")]
+mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
 use board::{LIMIT, figure, median, option};
 use haproxy::HaProxy;
-use httpd::{Builder, Httpd, Mpm, made};
+use hosts::{HOSTS, Host};
+use httpd::{Builder, Httpd, made};
 use serde_json::Value;
 
 const BOUND: &str = "4s";
@@ -34,64 +37,11 @@ const MEASURE: &str = "300";
 /// A crowd that is not through by then never will be.
 const STOP: &str = "240s";
 
-/// Debian's mpm_event.conf and mpm_worker.conf; the limit of servers is httpd's own.
-const STOCK_THREADS: &str = "ServerLimit 16\nStartServers 2\nMinSpareThreads 25\nMaxSpareThreads 75\n\
-     ThreadLimit 64\nThreadsPerChild 25\nMaxRequestWorkers 150\nMaxConnectionsPerChild 0";
-/// Debian's mpm_prefork.conf.
-const STOCK_PREFORK: &str = "ServerLimit 256\nStartServers 5\nMinSpareServers 5\nMaxSpareServers 10\n\
-     MaxRequestWorkers 150\nMaxConnectionsPerChild 0";
 /// More than this may wait to be accepted, where workers are few.
 const BACKLOG: &str = "ListenBacklog 4096";
 
-/// An httpd, and of the best of the others' rate the least that is promised on it.
-struct Host {
-    name: &'static str,
-    mpm: Mpm,
-    /// Processes and threads; none: the lines below.
-    sizes: Option<(u32, u32)>,
-    stock: &'static str,
-    least: f64,
-}
-
-const HOSTS: [Host; 4] = [
-    Host {
-        name: "event-stock",
-        mpm: Mpm::Event,
-        sizes: None,
-        stock: STOCK_THREADS,
-        least: 0.95,
-    },
-    Host {
-        name: "event-roomy",
-        mpm: Mpm::Event,
-        sizes: Some((2, 400)),
-        stock: "",
-        least: 0.95,
-    },
-    Host {
-        name: "worker-stock",
-        mpm: Mpm::Worker,
-        sizes: None,
-        stock: STOCK_THREADS,
-        least: 0.90,
-    },
-    Host {
-        name: "prefork-stock",
-        mpm: Mpm::Prefork,
-        sizes: None,
-        stock: STOCK_PREFORK,
-        least: 0.90,
-    },
-];
-
-impl Host {
-    fn server(&self, work: &str) -> Builder {
-        // Without sizes those of the builder are overridden by the stock lines behind them.
-        let (processes, threads) = self.sizes.unwrap_or((2, 25));
-        board::sized(self.mpm, processes, threads, work)
-            .config(self.stock)
-            .config(BACKLOG)
-    }
+fn server(host: &Host, work: &str) -> Builder {
+    host.on(board::server(work)).config(BACKLOG)
 }
 
 /// Visitors who do as they are told.
@@ -143,12 +93,12 @@ impl Way {
 
     fn server(self, host: &Host, work: &str) -> Builder {
         match self {
-            Way::Bare | Way::HaProxy => host.server(work),
+            Way::Bare | Way::HaProxy => server(host, work),
             Way::FewWorkers => {
                 let (processes, threads) = (1, LIMIT);
                 board::sized(host.mpm, processes, threads, work).config(BACKLOG)
             }
-            Way::Nap => board::with_room(host.server(work), BOUND).expect_log(
+            Way::Nap => board::with_room(server(host, work), BOUND).expect_log(
                 "[nap:warn]",
                 "the room tells of settings that are too small",
             ),

@@ -14,7 +14,7 @@
 //! ```text
 //! cargo bench --bench sessions -- [clients=45,90,135,180] [sessions=7] [think=1s] [law=fixed|exponential]
 //!     [timeout=10s] [stop=170s] [static=32,48,64] [maxconn=2,3,4] [bound=4s] [rounds=3]
-//!     [only=SQS,..] [priority=progress] [seed=1]
+//!     [only=SQS,..] [priority=progress] [seed=1] [mpm=event-stock|event-roomy|worker-stock|prefork-stock]
 //! ```
 //!
 //! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
@@ -25,11 +25,14 @@
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
 mod haproxy;
+#[allow(dead_code, reason = "another bench promises a rate on each")]
+mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 
 use board::figure;
 use haproxy::HaProxy;
+use hosts::Host;
 use httpd::shop::{PAGES, Shop};
 use httpd::{Builder, Httpd, Mpm, SetOnDrop, made};
 use mod_nap::sim::plot::{Figure, Panel, Point};
@@ -340,9 +343,11 @@ impl Way {
     }
 
     fn server(&self, shop: &Shop) -> Builder {
-        let server = Httpd::builder()
-            .mpm(Mpm::Event)
-            .workers(3, 256)
+        let server = match board::option("mpm=", "").as_str() {
+            "" => Httpd::builder().mpm(Mpm::Event).workers(3, 256),
+            name => Host::named(name).on(Httpd::builder()),
+        };
+        let server = server
             .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 600")
             .shop(shop)
             .expect_log("AH00045:", "a busy machine takes its time to stop")
@@ -351,7 +356,11 @@ impl Way {
             .expect_log("[proxy_fcgi:error]", "PHP has no place left")
             .expect_log("[proxy:error]", "PHP has no place left")
             .expect_log("AH00484:", "all workers wait for PHP")
-            .expect_log("wants MaxRequestWorkers", "no bound to speak of");
+            .expect_log("wants MaxRequestWorkers", "no bound to speak of")
+            .expect_log(
+                "of its pages and",
+                "more pages than stock settings have workers for",
+            );
         match self.room {
             None => server,
             Some(lines) => server

@@ -438,7 +438,8 @@ typedef struct nap_host {
     /* how many milliseconds ago the last of r came over its connection, as the kernel has it: also
      * while no worker had taken it up. 0: not known */
     uint32_t (*received)(void *r);
-    /* connections that the kernel has taken and no worker yet */
+    /* connections that the kernel has taken and no worker yet; UINT32_MAX: this process listens no
+     * more, or the kernel does not tell */
     uint32_t (*outside)(void);
 } nap_host;
 

@@ -111,7 +111,7 @@ static uint32_t received(void *r)
 
 static uint32_t outside(void)
 {
-    uint32_t all = 0;
+    uint32_t all = 0, seen = 0;
 
     for (ap_listen_rec *l = ap_listeners; l; l = l->next) {
         struct tcp_info info = { 0 };
@@ -121,10 +121,12 @@ static uint32_t outside(void)
         /* of a listening socket this is how many wait to be accepted */
         if (l->sd && apr_os_sock_get(&fd, l->sd) == APR_SUCCESS
             && getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0
-            && info.tcpi_state == TCP_LISTEN)
+            && info.tcpi_state == TCP_LISTEN) {
             all += info.tcpi_unacked;
+            seen = 1;
+        }
     }
-    return all;
+    return seen ? all : UINT32_MAX;
 }
 
 const nap_host nap_the_host = { err_header, set_err_header, content_type, write_body,

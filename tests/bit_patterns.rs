@@ -343,6 +343,7 @@ impl Server {
             },
             left: self.rng.below(99) as u32,
             waited: Micros(self.rng.bits()),
+            secondary: false,
             tickets,
             forged: false,
             sell: true,

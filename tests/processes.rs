@@ -305,6 +305,7 @@ impl Process {
             parking: Parking::Anybody,
             left: u32::MAX,
             waited: Micros::ZERO,
+            secondary: false,
             tickets,
             forged: false,
             sell: true,

@@ -92,6 +92,11 @@ impl<'a> Here<'a> {
         self.a.flags & flag != 0
     }
 
+    /// Pages of a room with sessions are its members', and nobody is refused by a dry run.
+    fn minds_those_outside(&self) -> bool {
+        self.home.is_none() && self.room.sessions.is_none() && !self.has(NAP_FLAG_DRY_RUN)
+    }
+
     pub(super) fn is_secondary(&self) -> bool {
         self.has(NAP_FLAG_SECONDARY)
     }
@@ -486,6 +491,7 @@ fn arrival<'q>(
         parking,
         left: 0,
         waited: waited(here, q, carried),
+        secondary: here.is_secondary(),
         tickets: &carried.tickets,
         forged: carried.forged,
         sell: sells(dest, purpose, method, accept),
@@ -512,10 +518,13 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         here.a.entered_us = now.0;
-        let free = match outside(here.process, now) {
-            // Whether he may go ahead of all who stand outside is looked at under the lock.
-            FEW.. if here.room.sessions.is_none() => None,
-            _ => permits.claim(owner),
+        // Whether he may go ahead of all who stand outside is looked at under the lock.
+        let crowd = here.minds_those_outside()
+            && (permits.outside() != 0
+                || outside(here.process, now).is_some_and(|outside| outside >= FEW));
+        let free = match crowd {
+            true => None,
+            false => permits.claim(owner),
         };
         let Some(permit) = free else {
             return NAP_MORE;
@@ -562,7 +571,9 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             let (workers, children) = (segment.workers(), segment.children());
             arrival.parking = workers.parking_in(children, life, secondary);
             arrival.left = workers.left(children, life);
-            view.note_outside(outside(process, view.now));
+            if let Some(outside) = outside(process, view.now) {
+                view.note_outside(outside);
+            }
             let verdict = view.enter(&arrival);
             if matches!(verdict, Verdict::Wait(_)) {
                 waiters.fetch_add(1, Relaxed);
@@ -845,8 +856,10 @@ fn give_back_locked(here: &Here<'_>) {
         index: ticket.map_or(0, |t| t.index),
     };
     let left = here.gate(|view| {
-        if view.permits.outside() != 0 {
-            view.note_outside(outside_now(here.process, view.now));
+        if view.permits.outside() != 0
+            && let Some(outside) = outside_now(here.process, view.now)
+        {
+            view.note_outside(outside);
         }
         view.leave(&leaving);
     });

@@ -69,10 +69,12 @@ impl Host {
         Micros::from_millis(unsafe { received(r) }.into())
     }
 
-    /// Connections that the kernel has taken and no worker yet; zero where it does not tell.
+    /// Connections that the kernel has taken and no worker yet; `u32::MAX` where it does not tell.
     pub fn outside(&self) -> u32 {
         // SAFETY: callable (new()).
-        self.0.outside.map_or(0, |outside| unsafe { outside() })
+        self.0
+            .outside
+            .map_or(u32::MAX, |outside| unsafe { outside() })
     }
 
     /// The answer of the request `r`.

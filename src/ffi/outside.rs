@@ -7,25 +7,31 @@ use crate::micros::Micros;
 
 /// It is looked at so often, at most: that costs a system call.
 const LOOK: Micros = Micros::from_millis(1);
+/// nap_host's word for a process that cannot see it: one that takes no connections any more.
+const UNKNOWN: u32 = u32::MAX;
 
 /// When this process looked last, and what it saw.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
-static SEEN: AtomicU32 = AtomicU32::new(0);
+static SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// How many stand outside, as this process saw it a moment ago.
+/// How many stand outside, as this process saw it a moment ago; none: it cannot see them.
 #[inline]
-pub fn outside(process: &Process, now: Micros) -> u32 {
+pub fn outside(process: &Process, now: Micros) -> Option<u32> {
     if now - Micros(LOOKED.load(Relaxed)) < LOOK {
-        return SEEN.load(Relaxed);
+        return known(SEEN.load(Relaxed));
     }
     outside_now(process, now)
 }
 
 /// The same, looked at now.
 #[cold]
-pub fn outside_now(process: &Process, now: Micros) -> u32 {
-    LOOKED.store(now.0, Relaxed);
+pub fn outside_now(process: &Process, now: Micros) -> Option<u32> {
     let seen = process.host.outside();
     SEEN.store(seen, Relaxed);
-    seen
+    LOOKED.store(now.0, Relaxed);
+    known(seen)
+}
+
+fn known(seen: u32) -> Option<u32> {
+    (seen != UNKNOWN).then_some(seen)
 }

@@ -1,11 +1,12 @@
-//! X: departures per second while the queue was never empty.
+//! X: departures per second while there was a queue.
 //!
 //! Only a busy period measures what the server can do: an idle one measures the visitors. So the
-//! window starts anew when the queue becomes non-empty, and the last good value outlives it.
+//! window starts anew when a queue begins, and the last good value outlives it. It starts with the queue, not
+//! with the first departure: those who began together leave together, and the time until they do is work.
 //! The first busy period begins with a cold server: whoever runs then pays for starting the
 //! application (a CGI's first forks took a fifth longer here), and all leave about together, so
-//! those departures are left out.
-//! ALGORITHMS 1.2: `X = (k - 1)/(t_k - t_1)` over the last <= 100 departures.
+//! the window starts behind those departures.
+//! ALGORITHMS 1.2: `X = k/(t_k - t_0)` over the last <= 100 departures.
 
 use crate::micros::Micros;
 
@@ -27,7 +28,7 @@ pub struct Departures {
     known_intervals: u32,
     /// Departures of the present busy period, saturating.
     count: u32,
-    /// When they were; the newest is at `next - 1` modulo [`RING`].
+    /// When they were, and when the window began; the newest is at `next - 1` modulo [`RING`].
     times: [Micros; RING],
     /// Departures ever recorded, modulo 2^32.
     next: u32,
@@ -47,13 +48,24 @@ impl Departures {
         cold: 0,
     };
 
-    /// The queue has become non-empty, with `running` in Run Ready.
+    /// A queue begins, with `running` in Run Ready.
     pub fn begin(&mut self, now: Micros, running: u32) {
         self.end();
         self.busy_since = now.max(Micros(1));
         if self.cold == 0 {
-            self.cold = running.max(1);
+            self.cold = running.saturating_add(1);
         }
+        if self.cold == 1 {
+            self.mark(now);
+        }
+    }
+
+    /// A departure, or what stands for one before the first that counts.
+    fn mark(&mut self, now: Micros) {
+        if let Some(time) = self.times.get_mut(self.next as usize % RING) {
+            *time = now;
+        }
+        self.next = self.next.wrapping_add(1);
     }
 
     /// An access has left Run Ready while others waited; outside a busy period nothing happens. True: it
@@ -64,12 +76,12 @@ impl Departures {
         }
         if self.cold > 1 {
             self.cold -= 1;
+            if self.cold == 1 {
+                self.mark(now);
+            }
             return false;
         }
-        if let Some(time) = self.times.get_mut(self.next as usize % RING) {
-            *time = now;
-        }
-        self.next = self.next.wrapping_add(1);
+        self.mark(now);
         self.count = self.count.saturating_add(1);
         true
     }
@@ -122,12 +134,12 @@ impl Departures {
         self.count
     }
 
-    /// Intervals between the departures that count, and the time from first to last.
+    /// Intervals up to each of the departures that count, and how long those are together.
     fn measured(&self) -> Option<(u32, Micros)> {
         if self.count < ENOUGH {
             return None;
         }
-        let intervals = (self.count - 1).min(WINDOW as u32 - 1);
+        let intervals = self.count.min(WINDOW as u32 - 1);
         let newest = self.next.wrapping_sub(1);
         let at = |number: u32| self.times.get(number as usize % RING).copied();
         let span = at(newest)? - at(newest.wrapping_sub(intervals))?;
@@ -171,7 +183,7 @@ mod tests {
     #[test]
     fn nine_departures_say_nothing_and_ten_do() {
         let mut x = Departures::EMPTY;
-        x.begin(tick(0), 0);
+        x.begin(tick(80), 0);
         depart(&mut x, 100, 20, 9);
         assert_eq!(x.throughput(), None);
         x.record(tick(100 + 9 * 20));
@@ -191,7 +203,7 @@ mod tests {
     fn an_idle_gap_is_no_departure_interval() {
         let mut x = Departures::EMPTY;
         x.begin(tick(1), 0);
-        depart(&mut x, 1, 10, 50);
+        depart(&mut x, 11, 10, 50);
         x.end();
         depart(&mut x, 5_000, 10, 3);
         assert_eq!(
@@ -200,9 +212,9 @@ mod tests {
             "outside a busy period nothing counts"
         );
         x.begin(tick(1_000_000), 0);
-        depart(&mut x, 1_000_000, 40, 9);
+        depart(&mut x, 1_000_040, 40, 9);
         assert_eq!(x.throughput(), Some(100.0), "the last value known");
-        x.record(tick(1_000_000 + 9 * 40));
+        x.record(tick(1_000_000 + 10 * 40));
         assert_eq!(x.throughput(), Some(25.0));
     }
 
@@ -213,15 +225,25 @@ mod tests {
         depart(&mut x, 980, 0, 10);
         depart(&mut x, 1_000, 20, 11);
         assert_eq!(x.throughput(), Some(50.0));
-        x.begin(tick(5_000), 10);
+        x.begin(tick(5_990), 10);
         depart(&mut x, 6_000, 10, 11);
         assert_eq!(x.throughput(), Some(100.0), "warm by now");
     }
 
     #[test]
-    fn departures_all_at_once_and_garbage_give_no_rate() {
+    fn those_who_began_together_are_as_fast_as_they_are() {
         let mut x = Departures::EMPTY;
         x.begin(tick(1), 0);
+        // Ten at once, 100 ms each, twice.
+        depart(&mut x, 101, 0, 10);
+        depart(&mut x, 201, 0, 10);
+        assert_eq!(x.throughput(), Some(100.0));
+    }
+
+    #[test]
+    fn departures_all_at_once_and_garbage_give_no_rate() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(5), 0);
         depart(&mut x, 5, 0, 50);
         assert_eq!(x.throughput(), None);
 

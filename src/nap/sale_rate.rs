@@ -55,7 +55,7 @@ pub struct SaleRate {
     refusals: u16,
     /// Refusals a departure, in [`STORM_UNIT`]ths.
     storm: u16,
-    /// The last departure while somebody waited; zero: nobody does.
+    /// The last departure while somebody waited, or when they began to; zero: nobody does.
     last: Micros,
     /// Since when permits stand empty while tickets are out; zero: they do not.
     empty_since: Micros,
@@ -94,7 +94,7 @@ impl SaleRate {
             let (n, t, boost) = (self.departures(), self.busy_s(), self.boost());
             let share = match self.first_of {
                 0 => 1.0,
-                running => 1.0 - 1.0 / (f64::from(running) + 1.0),
+                running => 1.0 - 0.5 / (f64::from(running) + 1.0),
             };
             self.departures = (n * kept + weight * share).to_bits();
             self.busy_s = (t * kept + passed_s * weight).to_bits();
@@ -108,9 +108,10 @@ impl SaleRate {
         (self.last, self.refusals, self.first_of) = (now, 0, 0);
     }
 
-    /// Somebody begins to wait, and `running` have permits: all of them. If these began together they will
-    /// leave together, so the time until the first does is as much work as that between others. If each
-    /// began at a time of its own, it is `running` in `running + 1` parts of it.
+    /// A queue begins while `running` have permits. Where these began together they leave together, and the
+    /// time until the first does is as much work as the time between others, as where their work is of all
+    /// kinds. Where it is all alike, and each began at a time of its own, the first one's is shorter: by one
+    /// part in `running + 1`. Half of that is taken off.
     pub fn begin(&mut self, now: Micros, running: u32) {
         (self.last, self.refusals, self.first_of) = (now, 0, running);
     }

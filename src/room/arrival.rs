@@ -19,6 +19,8 @@ pub struct Arrival<'a> {
     /// So long it had been there when a worker took it up, as far as is known: the kernel has an access for
     /// whom no worker is free.
     pub waited: Micros,
+    /// It is on one of mod_http2's own threads.
+    pub secondary: bool,
     /// Genuine tickets it carries (signature good), in any order.
     pub tickets: &'a [Ticket],
     /// It carried something that claimed to be a ticket and was not genuine.

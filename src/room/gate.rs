@@ -107,9 +107,10 @@ pub struct Gate {
     pub sale_rate: SaleRate,
     /// The latest start sold to a newcomer; whoever comes later comes behind him.
     booked_until: Micros,
-    /// Before it came the first of those that were sold then, nobody could come with a ticket; zero: some
-    /// could.
+    /// Nobody who holds a ticket is told to come before this; zero: not known.
     booked_from: Micros,
+    /// When it was last looked who stands outside.
+    looked_outside: Micros,
     /// How long accesses of each kind run.
     pub work: KindWork,
     /// rho.
@@ -195,6 +196,7 @@ impl GateView<'_> {
     /// Give back a permit: its sample to the estimators, the permit to the head of the queue.
     /// Twice is harmless.
     pub fn leave(&mut self, leaving: &Leaving) {
+        let few = self.runs_few();
         if !self.permits.release(leaving.permit, leaving.owner) {
             return;
         }
@@ -205,7 +207,9 @@ impl GateView<'_> {
         self.note_answer(leaving);
         self.gate
             .set_state(leaving.slot, leaving.index, State::Used);
-        if !self.gate.queue.is_empty() || self.permits.outside() != 0 {
+        if few {
+            self.begin_to_wait(0);
+        } else if !self.gate.queue.is_empty() || self.permits.outside() != 0 {
             if self.gate.departures.record(self.now) {
                 self.gate.sale_rate.departed(self.now);
             } else {
@@ -225,6 +229,18 @@ impl GateView<'_> {
         } else if self.gate.beyond != 0 {
             self.shed();
         }
+    }
+
+    /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
+    /// another room's, or newcomers are being told to come later.
+    fn runs_few(&self) -> bool {
+        let outside = self.gate.queue.is_empty() && self.permits.outside() != 0;
+        outside && self.permits.running() <= self.few_running()
+    }
+
+    /// So many run while newcomers are told to come later.
+    pub(super) fn few_running(&self) -> u32 {
+        self.permits.limit() / 4 + 1
     }
 
     /// Somebody begins to wait while so many run.
@@ -416,6 +432,7 @@ impl GateView<'_> {
         }
         self.restore(&[]);
         self.gate.queue = Queue::default();
+        self.permits.set_outside(0);
         self.publish_waiting();
     }
 }
@@ -446,6 +463,7 @@ impl Gate {
         sale_rate: SaleRate::EMPTY,
         booked_until: Micros::ZERO,
         booked_from: Micros::ZERO,
+        looked_outside: Micros::ZERO,
         conformal: Conformal::EMPTY,
         ledger: Ledger::EMPTY,
         slots: Slots::EMPTY,
@@ -490,6 +508,7 @@ impl Gate {
             sale_rate,
             booked_until,
             booked_from,
+            looked_outside,
             conformal,
             ledger,
             slots,
@@ -509,6 +528,7 @@ impl Gate {
         (*slope, *intercept) = (0, 0);
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
         (*booked_from, *booked_until) = (Micros::ZERO, Micros::ZERO);
+        *looked_outside = Micros::ZERO;
         *sale_rate = SaleRate::EMPTY;
         *work = KindWork::EMPTY;
         *conformal = Conformal::EMPTY;

@@ -925,6 +925,7 @@ mod tests {
                 parking: Parking::Anybody,
                 left: u32::MAX,
                 waited: Micros::ZERO,
+                secondary: false,
                 tickets: &[],
                 forged: false,
                 sell: false,

@@ -86,6 +86,7 @@ impl Site {
             parking: Parking::Anybody,
             left: u32::MAX,
             waited: Micros::ZERO,
+            secondary: false,
             tickets: &[],
             forged: false,
             sell: true,

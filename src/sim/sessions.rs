@@ -467,6 +467,7 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         parking: Parking::Anybody,
         left: u32::MAX,
         waited: Micros::ZERO,
+        secondary: false,
         tickets,
         forged: false,
         sell: true,

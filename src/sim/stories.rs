@@ -99,6 +99,7 @@ impl Story {
             parking,
             left: self.left,
             waited: self.waited,
+            secondary: false,
             tickets,
             forged: false,
             sell: true,
@@ -293,7 +294,7 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
     assert!(
         story.now < tickets[1].start - Micros::from_secs(2) && !prime.re_access && !early.re_access
     );
-    for visitor in 1..=9 {
+    for visitor in 1..=10 {
         story.pass(1500);
         story.leaves(&running);
         running = Leaving {
@@ -825,27 +826,27 @@ fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
         })
     };
     // Behind n others his turn is n tenths of a second from now.
-    for visitor in 100..110 {
+    for visitor in 100..111 {
         let verdict = comes(&mut story, visitor);
         assert!(
             matches!(verdict, Verdict::Wait(_)),
             "{visitor}: {verdict:?}"
         );
     }
-    let verdict = comes(&mut story, 110);
+    let verdict = comes(&mut story, 111);
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
     // As many outside count as many in the queue.
     story.state.at_gate(story.now, |view| {
         view.gone(0, Story::owner(100));
         view.note_outside(FEW);
     });
-    let verdict = comes(&mut story, 111);
+    let verdict = comes(&mut story, 112);
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
     story.state.at_gate(story.now, |view| view.note_outside(0));
-    let verdict = comes(&mut story, 112);
+    let verdict = comes(&mut story, 113);
     assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
     story.pass(1000);
-    let verdict = comes(&mut story, 113);
+    let verdict = comes(&mut story, 114);
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
 }
 

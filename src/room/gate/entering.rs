@@ -20,6 +20,9 @@ use crate::room::places::{Line, PRIORITIES, Place, wake};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 
+/// Who was seen outside so long ago may have left since.
+const STALE: Micros = Micros::from_secs(1);
+
 impl GateView<'_> {
     /// An access asks to come in.
     pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
@@ -37,8 +40,8 @@ impl GateView<'_> {
         if mode == Mode::Closed {
             return self.refuse_closed(live, arrival);
         }
-        let outside = mode == Mode::Tickets && standing < Standing::Tail;
-        if !outside
+        let shut_out = mode == Mode::Tickets && standing < Standing::Tail;
+        if !shut_out
             && self.gate.queue.is_empty()
             && (live.is_some() || !self.makes_way(arrival))
             && let Some(permit) = self.claim(arrival.owner)
@@ -53,7 +56,7 @@ impl GateView<'_> {
         let guard = prime && ticket.is_some_and(|t| t.has(Ticket::GUARD));
         let fits = self.fits_newcomer(arrival)
             || (standing == Standing::Tail && self.fits_late_holder(arrival));
-        if !guard && !outside && fits {
+        if !guard && !shut_out && fits {
             return self.seat(Line::Wait, live, standing, arrival);
         }
         match (standing, ticket) {
@@ -124,7 +127,8 @@ impl GateView<'_> {
         let parked = match arrival.parking {
             Parking::Anybody => true,
             Parking::Sparing => nobody_before || gate.ledger.max_claims(now, now + bound) == 0,
-            Parking::Holders => nobody_before,
+            // Of mod_http2's threads there are few, and no way in for who finds none.
+            Parking::Holders => nobody_before && !arrival.secondary,
             Parking::Nobody => false,
         };
         parked
@@ -140,8 +144,8 @@ impl GateView<'_> {
                         false => gate.limit,
                     };
                     let due = || gate.ledger.max_claims(now, now);
-                    gate.is_his_turn(now, met, self.permits, &self.laws.sale)
-                        && (nobody_before || queued.saturating_add(due()) < workers)
+                    let his_turn = || gate.is_his_turn(now, met, self.permits, &self.laws.sale);
+                    (nobody_before || (queued.saturating_add(due()) < workers && his_turn()))
                         && gate.ledger.admits(now, bound, met, limit, gate.drain())
                 }
             }
@@ -162,7 +166,7 @@ impl GateView<'_> {
     /// The same for a newcomer who finds a permit free: some go on, that none stand empty meanwhile.
     fn makes_way(&self, arrival: &Arrival<'_>) -> bool {
         self.permits.outside() != 0
-            && self.permits.running() > self.permits.limit() / 4
+            && self.permits.running() >= self.few_running()
             && self.is_beyond(arrival)
     }
 
@@ -174,16 +178,19 @@ impl GateView<'_> {
 
     /// So many stand outside now: that is a queue as well, from which X is learnt.
     pub fn note_outside(&mut self, n: u32) {
-        let before = self.permits.outside();
-        if n == before || !self.gate.sells() {
-            return;
-        }
-        self.permits.set_outside(n);
+        // What was seen long ago is no queue that has lasted since then.
+        let stale = self.now - self.gate.looked_outside > STALE;
         let queued = !self.gate.queue.is_empty();
+        if stale && !queued && self.permits.outside() != 0 {
+            self.permits.set_outside(0);
+            self.publish_waiting();
+        }
+        let before = self.permits.outside();
+        self.gate.looked_outside = self.now;
+        self.permits
+            .set_outside(if self.gate.sells() { n } else { 0 });
         match (before, self.permits.outside()) {
-            (0, 1..) if !queued => {
-                self.begin_to_wait(self.permits.running());
-            }
+            (0, 1..) if !queued => self.begin_to_wait(self.permits.running()),
             (1.., 0) if !queued => self.publish_waiting(),
             _ => {}
         }

@@ -91,7 +91,7 @@ impl GateView<'_> {
             false => 2,
         };
         let enough = self.permits.limit().saturating_mul(rounds);
-        let enough = enough.saturating_add(1).max(10);
+        let enough = enough.max(10);
         departures.count() >= enough && departures.throughput().is_some()
     }
 

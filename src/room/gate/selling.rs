@@ -96,10 +96,12 @@ impl GateView<'_> {
         let prime_end = booking.start + prime.unwrap_or(issue.prime);
         let end = booking.start + terms.lifetime.max(issue.prime);
         let (from, to) = gate.window_of(booking.seq, booking.start, prime_end);
-        if sale == Sale::Newcomer && gate.booked_until <= now {
-            let alone = gate.ledger.max_claims(now, booking.start + law.order) == 0;
-            gate.booked_from = if alone { booking.start } else { Micros::ZERO };
-        }
+        let first = sale == Sale::Newcomer && gate.booked_until <= now;
+        gate.booked_from = match first {
+            true if gate.ledger.max_claims(now, booking.start + law.order) == 0 => booking.start,
+            true => Micros::ZERO,
+            false => gate.booked_from.min(booking.start),
+        };
         gate.ledger.claim(from, to);
         gate.states.set(booking.position, State::Sold);
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
@@ -223,8 +225,7 @@ impl Gate {
     }
 
     /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
-    /// tickets that are later than his turn would be, unless he is served before the first of them can
-    /// come, or fewer wait than should.
+    /// tickets that are later than his turn would be, unless fewer wait than should.
     pub(super) fn is_his_turn(
         &self,
         now: Micros,
@@ -232,19 +233,17 @@ impl Gate {
         permits: &Permits,
         law: &SaleLaw,
     ) -> bool {
-        let by_hand = [self.terms.share.how, self.terms.slot_tickets.how];
-        if self.booked_until <= now || by_hand != [how::AUTO; 2] || !self.is_by_law() {
+        if self.booked_until <= now || !self.has_order() {
             return true;
         }
         let rate = self.rate(permits);
         let served = Micros::from_secs_f64(f64::from(queue) / rate);
         let low = self.lead(rate, law).as_secs_f64() * law.low;
-        self.booked_until <= now + served + law.order
-            || self.is_before_all(now, queue, permits, law)
-            || served.as_secs_f64() < low
+        self.booked_until <= now + served + law.order || served.as_secs_f64() < low
     }
 
-    /// Is one behind `queue` others served before the first who holds a ticket can come?
+    /// Is one behind `queue` others served before the first who holds a ticket can come, or so little
+    /// later?
     pub(super) fn is_before_all(
         &self,
         now: Micros,
@@ -252,11 +251,18 @@ impl Gate {
         permits: &Permits,
         law: &SaleLaw,
     ) -> bool {
-        let rate = self.rate(permits);
-        let served = Micros::from_secs_f64(f64::from(queue) / rate);
-        let by_law = self.is_by_law() && self.kind != SESSION;
         let order = law.order.min(Micros(self.terms.bound.0 / 8));
-        by_law && now + served < self.booked_from + order
+        let last = self.booked_from + order;
+        let served = || Micros::from_secs_f64(f64::from(queue) / self.rate(permits));
+        self.kind != SESSION && self.has_order() && now < last && now + served() < last
+    }
+
+    /// Do newcomers wait in the order of the tickets that are out? Not where the administrator has said
+    /// how many are sold or wait.
+    fn has_order(&self) -> bool {
+        let terms = &self.terms;
+        let by_hand = [terms.share.how, terms.slot_tickets.how, terms.re_access.how];
+        by_hand == [how::AUTO; 3] && self.is_by_law()
     }
 
     /// g of the tickets sold now: as told, or as long as L bears it at full rate, early time included.

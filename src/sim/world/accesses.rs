@@ -312,6 +312,7 @@ impl World {
                 .workers
                 .left(&self.state.children, access.owner.life()),
             waited: Micros::ZERO,
+            secondary: false,
             tickets: &request.tickets,
             forged: request.forged,
             sell: request.sell,
