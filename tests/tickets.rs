@@ -7,7 +7,7 @@ mod httpd;
 
 use httpd::held::admitted;
 use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
+use httpd::{Builder, Httpd, Mpm, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;
@@ -587,4 +587,25 @@ fn a_crowd_behind_one_address_is_served_and_no_ticket_is_broken_or_shared() {
         let capped = report.pointer("/refusals/by_reason/cap");
         assert!(capped.is_none(), "each has a ticket: {report:#}");
     });
+}
+
+/// Three children at first: nobody waits inside, and a crowd stands in the kernel's queue. More of it than are
+/// served in a quarter of the bound are told when to come.
+#[test]
+fn a_crowd_that_no_worker_has_taken_up_is_told_when_to_come() {
+    let httpd = Httpd::builder()
+        .nap()
+        .mpm(Mpm::Prefork)
+        .workers(40, 1)
+        .config("StartServers 3\nMinSpareServers 1\nMaxSpareServers 3")
+        .config("SetEnv BOARD_CPU_MS 0\nSetEnv BOARD_SLEEP_MS 100")
+        .config("<NapRoom board>\nNapRunReady 4\nNapWaitMax 2s\n</NapRoom>")
+        .config("<Location /board>\nNapUse board\n</Location>")
+        .start();
+    let options = ["-c", "300", "-n", "1", "--get", "--bound", "2s"];
+    let report = crowd(&(httpd.url() + "/board"), &options);
+    let count = |pointer: &str| report.pointer(pointer).and_then(|n| n.as_u64());
+    assert_eq!(count("/posts/served"), Some(300), "{report:#}");
+    assert!(count("/tickets/issued") >= Some(50), "{report:#}");
+    assert_eq!(count("/promises/broken"), Some(0), "{report:#}");
 }

@@ -87,7 +87,10 @@ impl SaleRate {
         self.empty_since = Micros::ZERO;
         if self.last != Micros::ZERO && self.last <= now {
             let passed_s = (now - self.last).as_secs_f64();
-            let refusals = f64::from(self.storm) / f64::from(STORM_UNIT);
+            // The first one of a queue has none before it, and a storm begins in it.
+            let own = if self.first_of == 0 { 0 } else { self.refusals };
+            let storm = f64::from(self.storm) / f64::from(STORM_UNIT);
+            let refusals = storm.max(f64::from(own));
             let weight = REFUSALS / (REFUSALS + refusals);
             let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY) * weight).exp();
             self.seen = self.seen.saturating_add(1);
@@ -258,6 +261,19 @@ mod tests {
         }
         let seen = rate(&together);
         assert!((95.0..101.0).contains(&seen), "{seen}");
+    }
+
+    /// A crowd comes: two hundred are refused while the first ten run, who take three times as long.
+    #[test]
+    fn a_storm_that_begins_with_the_queue_says_nothing_of_the_server() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 5_000, 10);
+        seen.idle();
+        seen.begin(at(60_000), 10);
+        (0..200).for_each(|_| seen.refused());
+        (0..10).for_each(|_| seen.departed(at(60_300)));
+        depart(&mut seen, 60_310, 60_400, 10);
+        assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! lock) first raises `waiting`, then looks again for a free entry; who releases first frees the
 //! entry, then looks at `waiting`. Both orders are sequentially consistent, so one of the two
 //! sees the other, and no access sleeps beside a free permit.
+//! Where some stand outside ([`Permits::outside`]) callers go by the lock too; nobody sleeps for that.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
