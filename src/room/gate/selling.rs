@@ -60,12 +60,10 @@ impl GateView<'_> {
         let depth = gate.depth(rate);
         let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
         let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        // The paper's form: behind all who wait, however long they stay.
+        let free = gate.queued_until.max(now + terms.bound);
         let first = match sale {
-            // The paper's form: behind all who wait, however long they stay.
-            _ if unlimited => {
-                let free = gate.queued_until.max(now + terms.bound);
-                (now + predicted).max(free + early(issue.prime, terms.bound))
-            }
+            _ if unlimited => (now + predicted).max(free + early(issue.prime, terms.bound)),
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
             Sale::Rebooked | Sale::Guard => now + served.max(law.again),
         };
@@ -85,8 +83,12 @@ impl GateView<'_> {
         let mut open =
             |slot: &slots::Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
         let mut may = |slot: &slots::Slot, start: Micros| {
+            // A slot has the windows that it was opened with, however long the bound is by now.
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
-            unlimited || ledger.fits(from.max(now), to, most)
+            match unlimited {
+                true => from >= free,
+                false => ledger.fits(from.max(now), to, most),
+            }
         };
         let booking = match sale {
             Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
