@@ -85,10 +85,10 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
         // How fast those who wait together go, and what each kind takes: mostly little.
         let held = httpd.hold("first", 1);
         let light = |n| httpd.get_later(&format!("/cgi-bin/note?{n}"));
-        let crowd: Vec<_> = (0..10).map(light).collect();
-        httpd.until_waiting(10);
-        let heavy = httpd.get_later("/cgi-bin/heavy");
+        let crowd: Vec<_> = (0..11).map(light).collect();
         httpd.until_waiting(11);
+        let heavy = httpd.get_later("/cgi-bin/heavy");
+        httpd.until_waiting(12);
         held.release();
         for one in crowd.into_iter().chain([heavy]) {
             assert_eq!(one.join().expect("no panic").status, 200);
@@ -96,7 +96,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
         (0..60).for_each(|_| assert_eq!(httpd.get("/cgi-bin/note").status, 200));
 
         let held = httpd.hold("second", 1);
-        let before = light(10);
+        let before = light(11);
         httpd.until_waiting(1);
         let heavy = httpd.get_later("/cgi-bin/heavy");
         // Who is refused is told so now, while the room is held.
@@ -104,7 +104,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
             heavy.is_finished() || httpd.waiting() == 2
         });
         assert_eq!(!heavy.is_finished(), heavy_waits, "{limit}");
-        let behind = light(11);
+        let behind = light(12);
         httpd.until_waiting(2 + usize::from(heavy_waits));
         held.release();
         let [before, heavy, behind] =
