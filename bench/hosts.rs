@@ -9,6 +9,7 @@ const STOCK_THREADS: &str = "ServerLimit 16\nStartServers 2\nMinSpareThreads 25\
 /// Debian's mpm_prefork.conf.
 const STOCK_PREFORK: &str = "ServerLimit 256\nStartServers 5\nMinSpareServers 5\nMaxSpareServers 10\n\
      MaxRequestWorkers 150\nMaxConnectionsPerChild 0";
+
 /// An httpd, and the least rate that is promised on it.
 pub struct Host {
     /// What an option calls it.

@@ -45,11 +45,8 @@ pub struct SaleLaw {
     /// While others hold tickets a newcomer waits only behind a queue shorter than this share of the
     /// lead: what nobody came for.
     pub low: f64,
-    /// No newcomer's ticket starts sooner than this: many clients come back after whole seconds, one at
-    /// least. Until the first of them can come newcomers wait.
+    /// No ticket starts sooner than this. Until the first of them can come newcomers wait.
     pub soon: Micros,
-    /// Nor that of one who is put off sooner than this.
-    pub again: Micros,
     /// Who would be served so little before the last ticket that is out comes in his turn all the same.
     pub order: Micros,
     /// Before the speed is known nobody is told anything for this share of the bound.
@@ -123,7 +120,6 @@ impl Laws {
             surplus_queue: 0.1,
             low: 0.25,
             soon: Micros::from_millis(500),
-            again: Micros::from_millis(500),
             order: Micros::from_millis(500),
             hold: 0.25,
             window_min: Micros::from_millis(1200),

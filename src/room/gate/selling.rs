@@ -42,8 +42,10 @@ impl GateView<'_> {
         // Whoever is still to be told that he is beyond what fits will wait no longer.
         let queue = self.met(0).saturating_sub(self.gate.beyond);
         // Of those outside, who will not be told to come later.
-        let outside = self.permits.outside();
-        let queue = queue.max(queue.saturating_add(outside).min(self.few_enough()));
+        let queue = match self.permits.outside() {
+            0 => queue,
+            outside => queue.max(queue.saturating_add(outside).min(self.few_enough())),
+        };
         let unlimited = self.gate.terms.re_access.how == how::FIXED;
         let predicted = match unlimited {
             true => self.predict(queue),
@@ -59,13 +61,13 @@ impl GateView<'_> {
         let rate = gate.rate(self.permits);
         let depth = gate.depth(rate);
         let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
-        let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        let served = served_after(queue, rate);
         // The paper's form: behind all who wait, however long they stay.
         let free = gate.queued_until.max(now + terms.bound);
         let first = match sale {
             _ if unlimited => (now + predicted).max(free + early(issue.prime, terms.bound)),
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
-            Sale::Rebooked | Sale::Guard => now + served.max(law.again),
+            Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
         };
         let most = match sale {
             Sale::Newcomer => sellable(depth),
@@ -181,6 +183,11 @@ pub(super) fn all_permits_do(permits: &Permits) -> Option<f64> {
     Some(f64::from(permits.limit()) / mean_s.max(1e-6))
 }
 
+/// How long it takes until so many have been served.
+fn served_after(queue: u32, rate: f64) -> Micros {
+    Micros::from_secs_f64(f64::from(queue) / rate)
+}
+
 impl Gate {
     /// X, accesses a second that tickets are sold for: what was seen while somebody waited, else what all
     /// permits do at the residence that was seen, else a guess.
@@ -239,7 +246,7 @@ impl Gate {
             return true;
         }
         let rate = self.rate(permits);
-        let served = Micros::from_secs_f64(f64::from(queue) / rate);
+        let served = served_after(queue, rate);
         let low = self.lead(rate, law).as_secs_f64() * law.low;
         self.booked_until <= now + served + law.order || served.as_secs_f64() < low
     }
@@ -255,7 +262,7 @@ impl Gate {
     ) -> bool {
         let order = law.order.min(Micros(self.terms.bound.0 / 8));
         let last = self.booked_from + order;
-        let served = || Micros::from_secs_f64(f64::from(queue) / self.rate(permits));
+        let served = || served_after(queue, self.rate(permits));
         self.kind != SESSION && self.has_order() && now < last && now + served() < last
     }
 
