@@ -15,13 +15,14 @@
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. Here: the data, time passing, serving,
 //! leaving and sweeping; the rest by noun: `entering`, `members`, `standing` of a ticket,
-//! `redeeming`, `calling`, `waiting`, `limit`, `refusing`, `selling` and the `offer` that is told.
+//! `redeeming`, `calling`, `waiting`, who stands `outside`, `limit`, `refusing`, `selling` and the `offer` that is told.
 
 mod calling;
 mod entering;
 mod limit;
 mod members;
 mod offer;
+mod outside;
 mod redeeming;
 mod refusing;
 mod selling;
@@ -213,6 +214,7 @@ impl GateView<'_> {
             if self.gate.departures.record(self.now) {
                 self.gate.sale_rate.departed(self.now);
             } else {
+                // One of a cold server: what counts begins behind these.
                 self.gate.sale_rate.begin(self.now, 0);
             }
             self.gate.fresh = 1;
@@ -229,18 +231,6 @@ impl GateView<'_> {
         } else if self.gate.beyond != 0 {
             self.shed();
         }
-    }
-
-    /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
-    /// another room's, or newcomers are being told to come later.
-    fn runs_few(&self) -> bool {
-        let outside = self.gate.queue.is_empty() && self.permits.outside() != 0;
-        outside && self.permits.running() <= self.few_running()
-    }
-
-    /// So many run while newcomers are told to come later.
-    pub(super) fn few_running(&self) -> u32 {
-        self.permits.limit() / 4 + 1
     }
 
     /// Somebody begins to wait while so many run.

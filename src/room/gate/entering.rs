@@ -11,7 +11,6 @@ use super::standing::Standing;
 use super::{GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::nap::whole;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::control::Mode;
@@ -19,9 +18,6 @@ use crate::room::history::Fate;
 use crate::room::places::{Line, PRIORITIES, Place, wake};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
-
-/// Who was seen outside so long ago may have left since.
-const STALE: Micros = Micros::from_secs(1);
 
 impl GateView<'_> {
     /// An access asks to come in.
@@ -149,51 +145,6 @@ impl GateView<'_> {
                         && gate.ledger.admits(now, bound, met, limit, gate.drain())
                 }
             }
-    }
-
-    /// Workers are short, and those who stand outside as well would wait too long there: newcomers are told
-    /// to come later, until they are few enough.
-    fn is_beyond(&self, arrival: &Arrival<'_>) -> bool {
-        let gate = &*self.gate;
-        let outside = self.permits.outside();
-        outside > arrival.left
-            && gate.sells()
-            && gate.is_by_law()
-            && gate.decided != 0
-            && self.met(arrival.kind).saturating_add(outside) > self.few_enough()
-    }
-
-    /// The same for a newcomer who finds a permit free: some go on, that none stand empty meanwhile.
-    fn makes_way(&self, arrival: &Arrival<'_>) -> bool {
-        self.permits.outside() != 0
-            && self.permits.running() >= self.few_running()
-            && self.is_beyond(arrival)
-    }
-
-    /// So many may stand outside, those in the queue included.
-    pub(super) fn few_enough(&self) -> u32 {
-        let bound_s = self.gate.terms.bound.as_secs_f64();
-        whole(self.gate.rate(self.permits) * bound_s * self.laws.sale.hold)
-    }
-
-    /// So many stand outside now: that is a queue as well, from which X is learnt.
-    pub fn note_outside(&mut self, n: u32) {
-        // What was seen long ago is no queue that has lasted since then.
-        let stale = self.now - self.gate.looked_outside > STALE;
-        let queued = !self.gate.queue.is_empty();
-        if stale && !queued && self.permits.outside() != 0 {
-            self.permits.set_outside(0);
-            self.publish_waiting();
-        }
-        let before = self.permits.outside();
-        self.gate.looked_outside = self.now;
-        self.permits
-            .set_outside(if self.gate.sells() { n } else { 0 });
-        match (before, self.permits.outside()) {
-            (0, 1..) if !queued => self.begin_to_wait(self.permits.running()),
-            (1.., 0) if !queued => self.publish_waiting(),
-            _ => {}
-        }
     }
 
     /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him

@@ -1,0 +1,70 @@
+//! Those who stand outside: the kernel has their connections, and no worker has taken them up yet
+//! (docs/promise.md). They are a queue from which X is learnt, and who comes is told to come later while it
+//! is too long.
+
+use super::GateView;
+use crate::micros::Micros;
+use crate::nap::whole;
+use crate::room::arrival::Arrival;
+
+/// Who was seen outside so long ago may have left since.
+const STALE: Micros = Micros::from_secs(1);
+
+impl GateView<'_> {
+    /// Workers are short, and those who stand outside as well would wait too long there: newcomers are told
+    /// to come later, until they are few enough.
+    pub(super) fn is_beyond(&self, arrival: &Arrival<'_>) -> bool {
+        let gate = &*self.gate;
+        let outside = self.permits.outside();
+        outside > arrival.left
+            && gate.sells()
+            && gate.is_by_law()
+            && gate.decided != 0
+            && self.met(arrival.kind).saturating_add(outside) > self.few_enough()
+    }
+
+    /// The same for a newcomer who finds a permit free: some go on, that none stand empty meanwhile.
+    pub(super) fn makes_way(&self, arrival: &Arrival<'_>) -> bool {
+        self.permits.outside() != 0
+            && self.permits.running() >= self.few_running()
+            && self.is_beyond(arrival)
+    }
+
+    /// So many may stand outside, those in the queue included.
+    pub(super) fn few_enough(&self) -> u32 {
+        let bound_s = self.gate.terms.bound.as_secs_f64();
+        whole(self.gate.rate(self.permits) * bound_s * self.laws.sale.hold)
+    }
+
+    /// So many stand outside now: that is a queue as well, from which X is learnt.
+    pub fn note_outside(&mut self, n: u32) {
+        // What was seen long ago is no queue that has lasted since then.
+        let stale = self.now - self.gate.looked_outside > STALE;
+        let queued = !self.gate.queue.is_empty();
+        if stale && !queued && self.permits.outside() != 0 {
+            self.permits.set_outside(0);
+            self.publish_waiting();
+        }
+        let before = self.permits.outside();
+        self.gate.looked_outside = self.now;
+        self.permits
+            .set_outside(if self.gate.sells() { n } else { 0 });
+        match (before, self.permits.outside()) {
+            (0, 1..) if !queued => self.begin_to_wait(self.permits.running()),
+            (1.., 0) if !queued => self.publish_waiting(),
+            _ => {}
+        }
+    }
+
+    /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
+    /// another room's, or newcomers are being told to come later.
+    pub(super) fn runs_few(&self) -> bool {
+        let outside = self.gate.queue.is_empty() && self.permits.outside() != 0;
+        outside && self.permits.running() <= self.few_running()
+    }
+
+    /// So many run while newcomers are told to come later.
+    fn few_running(&self) -> u32 {
+        self.permits.limit() / 4 + 1
+    }
+}
