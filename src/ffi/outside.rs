@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::process::Process;
 use crate::micros::Micros;
 
-/// It is looked at so often, at most: that costs a system call.
+/// Each look costs a system call. While somebody stands there it is looked at so often, at most,
 const LOOK: Micros = Micros::from_millis(1);
+/// and else so often: many do not come together in less.
+const LOOK_ROUND: Micros = Micros::from_millis(10);
 /// nap_host's word for a process that cannot see it: one that takes no connections any more.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -17,8 +19,10 @@ static SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 /// How many stand outside, as this process saw it a moment ago; none: it cannot see them.
 #[inline]
 pub fn outside(process: &Process, now: Micros) -> Option<u32> {
-    if now - Micros(LOOKED.load(Relaxed)) < LOOK {
-        return known(SEEN.load(Relaxed));
+    let seen = SEEN.load(Relaxed);
+    let every = if seen == 0 { LOOK_ROUND } else { LOOK };
+    if now - Micros(LOOKED.load(Relaxed)) < every {
+        return known(seen);
     }
     outside_now(process, now)
 }

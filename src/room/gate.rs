@@ -15,7 +15,8 @@
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
 //! caller wakes the places in [`Wakes`] after the lock. Here: the data, time passing, serving,
 //! leaving and sweeping; the rest by noun: `entering`, `members`, `standing` of a ticket,
-//! `redeeming`, `calling`, `waiting`, who stands `outside`, `limit`, `refusing`, `selling` and the `offer` that is told.
+//! `redeeming`, `calling`, `waiting`, who stands `outside`, `limit`, `refusing`, `selling` and the
+//! `offer` that is told.
 
 mod calling;
 mod entering;

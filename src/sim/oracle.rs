@@ -347,9 +347,10 @@ impl Oracle {
             // The last workers are for holders, as soon as there are any who can come; but before the speed
             // is known everybody is held who has a worker, and so is a late holder.
             let lasts = parking > Parking::Sparing && seat.predicted > Micros::ZERO;
+            let order = Laws::CHOSEN.sale.order.min(Micros(self.terms.bound.0 / 8));
             let nobody_comes = || {
                 let can_come = |fact: &Fact| {
-                    let begun = fact.ticket.start + Laws::CHOSEN.sale.order < now;
+                    let begun = fact.ticket.start + order < now;
                     fact.held == Held::Sold && begun && now < fact.ticket.prime_end
                 };
                 !self.facts.values().any(can_come)
