@@ -606,6 +606,7 @@ fn a_crowd_that_no_worker_has_taken_up_is_told_when_to_come() {
     let report = crowd(&(httpd.url() + "/board"), &options);
     let count = |pointer: &str| report.pointer(pointer).and_then(|n| n.as_u64());
     assert_eq!(count("/posts/served"), Some(300), "{report:#}");
-    assert!(count("/tickets/issued") >= Some(50), "{report:#}");
+    // 42 where nobody looks outside, 225 to 264 where somebody does.
+    assert!(count("/tickets/issued") >= Some(120), "{report:#}");
     assert_eq!(count("/promises/broken"), Some(0), "{report:#}");
 }
