@@ -115,7 +115,7 @@ impl Laws {
         sale: SaleLaw {
             lead: 1.0 / 8.0,
             workers: 0.5,
-            surplus: 0.03,
+            surplus: 0.01,
             surplus_for: 2.5,
             surplus_queue: 0.1,
             low: 0.25,

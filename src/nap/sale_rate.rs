@@ -3,11 +3,17 @@
 //! While somebody waits every permit is busy, and departures a second are what the server can do: n
 //! departures in t seconds of such time, both forgotten with a time constant of two seconds (or fifty
 //! departures, where those take longer), so that a server that has become slower or faster is known within
-//! seconds. Refusals take the processors too, and there will be none when those come who are sold tickets
+//! seconds. Whoever ran before the queue began, or runs on when it has ended, counts for the part of his
+//! residence that lies within: queues of a moment, one after each full second, would else make a server look
+//! slow by half of those who run in each of them, or twice as fast where each ends at the next departure.
+//!
+//! Refusals take the processors too, and there will be none when those come who are sold tickets
 //! now: an interval counts for the less the more refusals there were in the last ones before it (not in
-//! itself: the longest have the most, and without those any server would seem fast). As long as few have
-//! been seen more is sold than they say, by half of their standard error at most: what is too much
-//! waits in the queue, what is too little is lost.
+//! itself, unless a storm begins there: the longest have the most, and without those any server would seem
+//! fast). As long as few have been seen more is sold than they say, by half of their standard error at most:
+//! what is too much waits in the queue, what is too little is lost. And who come cost the server
+//! something too: little is learnt while only the last of a crowd are served, a few per cent faster than
+//! its middle.
 //!
 //! While nobody waits, departures tell what was asked for, not what can be done. But permits that stand
 //! empty while tickets are out are a measurement as well: the sale was too slow. Where three in four do,
@@ -18,16 +24,32 @@ use crate::micros::Micros;
 
 /// Time constant of what is remembered, in seconds of a busy server.
 const MEMORY_S: f64 = 2.0;
-/// ... but no more than one part in so many at each departure.
+/// ... but no more than one part in so many at each departure,
 const MEMORY: f64 = 50.0;
+/// and the last one in so many while but few have been seen: the first of all pay for what has to be started.
+const YOUNG: f64 = 2.0;
 /// Of the standard error of a few departures, what is sold beyond what they say.
 const MORE: f64 = 0.5;
+/// and no more than one part in so many times those that have been seen: next to nothing of a thousand.
+const MORE_FEW: f64 = 3.5;
 /// So many refusals a departure halve the weight of an interval.
 const REFUSALS: f64 = 2.0;
 /// Refusals a departure are the mean of about so many intervals,
 const STORM_OF: i32 = 8;
 /// and are counted in parts of one.
 const STORM_UNIT: i32 = 64;
+/// A storm begins in an interval that has so many refusals, and
+const ONSET: u16 = 16;
+/// so many times what those before it had.
+const ONSET_TIMES: i32 = 4;
+/// For so long nobody has come: the crowd is over, those who bunch at full seconds included.
+const QUIET: Micros = Micros::from_millis(1250);
+/// What is seen then counts for so much.
+const REST: f64 = 0.25;
+/// A residence is the mean of about so many.
+const FULL_OF: f64 = 8.0;
+/// So many queues of a moment are remembered: no more end within the residence of one who runs.
+const SPANS: usize = 8;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
 /// What a second of empty permits adds.
@@ -61,9 +83,15 @@ pub struct SaleRate {
     empty_since: Micros,
     /// Up to when that has been counted.
     counted: Micros,
-    /// So many ran when somebody began to wait, and none of them has left since; zero: one has.
-    first_of: u32,
-    _pad: u32,
+    /// When this queue began; zero: nobody waits.
+    began: Micros,
+    /// The last queues, by begin and last departure, the newest at `next - 1` modulo [`SPANS`].
+    spans: [[Micros; 2]; SPANS],
+    next: u32,
+    /// The mean residence of those who ran while somebody waited all the time, in microseconds.
+    full: u32,
+    /// When somebody came last, while somebody waited.
+    came: Micros,
 }
 
 impl SaleRate {
@@ -78,27 +106,35 @@ impl SaleRate {
         last: Micros::ZERO,
         empty_since: Micros::ZERO,
         counted: Micros::ZERO,
-        first_of: 0,
-        _pad: 0,
+        began: Micros::ZERO,
+        spans: [[Micros::ZERO; 2]; SPANS],
+        next: 0,
+        full: 0,
+        came: Micros::ZERO,
     };
 
-    /// An access has left Run Ready while others waited.
-    pub fn departed(&mut self, now: Micros) {
+    /// An access that was `granted` its permit then has left Run Ready while others waited.
+    pub fn departed(&mut self, granted: Micros, now: Micros) {
         self.empty_since = Micros::ZERO;
         if self.last != Micros::ZERO && self.last <= now {
             let passed_s = (now - self.last).as_secs_f64();
-            // The first one of a queue has none before it, and a storm begins in it.
-            let own = if self.first_of == 0 { 0 } else { self.refusals };
-            let storm = f64::from(self.storm) / f64::from(STORM_UNIT);
-            let refusals = storm.max(f64::from(own));
-            let weight = REFUSALS / (REFUSALS + refusals);
-            let kept = (-(passed_s / MEMORY_S).min(1.0 / MEMORY) * weight).exp();
+            let weight = self.weight(now);
+            let share = self.share(granted, now);
+            if share >= 1.0 {
+                let more = i64::from((now - granted).as_u32()) - i64::from(self.full);
+                let weight = if self.full == 0 {
+                    1.0
+                } else {
+                    weight / FULL_OF
+                };
+                let full = i64::from(self.full) + (more as f64 * weight) as i64;
+                self.full = full.clamp(0, u32::MAX.into()) as u32;
+            }
+            let young = share / (f64::from(self.seen) / YOUNG).max(1.25 * ENOUGH);
+            let lost = (passed_s / MEMORY_S).min(share / MEMORY).max(young);
+            let kept = (-lost * weight).exp();
             self.seen = self.seen.saturating_add(1);
             let (n, t, boost) = (self.departures(), self.busy_s(), self.boost());
-            let share = match self.first_of {
-                0 => 1.0,
-                running => 1.0 - 0.5 / (f64::from(running) + 1.0),
-            };
             self.departures = (n * kept + weight * share).to_bits();
             self.busy_s = (t * kept + passed_s * weight).to_bits();
             self.boost = (boost * kept).to_bits();
@@ -106,17 +142,67 @@ impl SaleRate {
         let storm = i32::from(self.storm);
         let seen = i32::from(self.refusals).saturating_mul(STORM_UNIT);
         let more = seen - storm;
-        let storm = storm + more / STORM_OF + more.signum();
+        let storm = match self.storm_begins() {
+            true => seen,
+            false => storm + more / STORM_OF + more.signum(),
+        };
         self.storm = storm.clamp(0, u16::MAX.into()) as u16;
-        (self.last, self.refusals, self.first_of) = (now, 0, 0);
+        (self.last, self.refusals) = (now, 0);
+        if self.began == Micros::ZERO {
+            self.began = now;
+        }
     }
 
-    /// A queue begins while `running` have permits. Where these began together they leave together, and the
-    /// time until the first does is as much work as the time between others, as where their work is of all
-    /// kinds. Where it is all alike, and each began at a time of its own, the first one's is shorter: by one
-    /// part in `running + 1`. Half of that is taken off.
-    pub fn begin(&mut self, now: Micros, running: u32) {
-        (self.last, self.refusals, self.first_of) = (now, 0, running);
+    /// Of what is seen now, the part that tells of a server to which visitors come and are not refused.
+    fn weight(&self, now: Micros) -> f64 {
+        let refusals = match self.storm_begins() {
+            true => self.refusals.into(),
+            false => f64::from(self.storm) / f64::from(STORM_UNIT),
+        };
+        let quiet = if now - self.came > QUIET { REST } else { 1.0 };
+        quiet * REFUSALS / (REFUSALS + refusals)
+    }
+
+    fn storm_begins(&self) -> bool {
+        let before = i32::from(self.storm).saturating_mul(ONSET_TIMES);
+        self.refusals >= ONSET && i32::from(self.refusals) * STORM_UNIT >= before
+    }
+
+    /// An access has left Run Ready while nobody waited: it may have run while somebody did.
+    pub fn left(&mut self, granted: Micros, now: Micros) {
+        let share = self.share(granted, now) * self.weight(now);
+        if share > 0.0 {
+            self.departures = (self.departures() + share).to_bits();
+        }
+    }
+
+    /// Of the time since then, the part while somebody waited.
+    fn share(&self, granted: Micros, now: Micros) -> f64 {
+        let within = |from: Micros, to: Micros| to.min(now) - from.max(granted);
+        let this = match self.began {
+            Micros::ZERO => Micros::ZERO,
+            began => within(began, now),
+        };
+        let before = self.spans.iter().map(|[from, to]| within(*from, *to).0);
+        let busy = before.fold(this.0, u64::saturating_add);
+        let residence = now - granted;
+        if busy >= residence.0 {
+            return 1.0;
+        }
+        // The rest was faster, as fewer ran: by itself it would have taken as long as others.
+        let whole = residence.0.max(self.full.into());
+        busy as f64 / whole as f64
+    }
+
+    /// A queue begins.
+    pub fn begin(&mut self, now: Micros) {
+        self.idle();
+        (self.began, self.last, self.refusals) = (now, now, 0);
+    }
+
+    /// Somebody comes.
+    pub fn came(&mut self, now: Micros) {
+        self.came = now;
     }
 
     /// Somebody was refused.
@@ -124,9 +210,15 @@ impl SaleRate {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// Nobody waits any more.
+    /// Nobody waits any more. What has passed since the last departure has not been counted.
     pub fn idle(&mut self) {
-        self.last = Micros::ZERO;
+        if self.began < self.last
+            && let Some(span) = self.spans.get_mut(self.next as usize % SPANS)
+        {
+            *span = [self.began, self.last];
+            self.next = self.next.wrapping_add(1);
+        }
+        (self.began, self.last) = (Micros::ZERO, Micros::ZERO);
     }
 
     /// Somebody looks: do permits stand `empty` while tickets are out that start later? For how long they
@@ -173,12 +265,18 @@ impl SaleRate {
         if n < ENOUGH || !seen.is_finite() || seen <= 0.0 {
             return None;
         }
-        let seen = seen * (1.0 + MORE / f64::from(self.seen).max(ENOUGH).sqrt());
+        let seen = seen * (1.0 + self.more());
         let boost = self.boost();
         if boost < CLEARLY {
             return Some(seen);
         }
         Some((seen * boost.exp()).min(most().unwrap_or(seen)).max(seen))
+    }
+
+    /// What is sold beyond what has been seen, as a part of it.
+    fn more(&self) -> f64 {
+        let seen = f64::from(self.seen).max(ENOUGH);
+        (MORE / seen.sqrt()).min(MORE_FEW / seen)
     }
 
     fn departures(&self) -> f64 {
@@ -211,17 +309,17 @@ mod tests {
         Micros::from_millis(1_000_000 + ms)
     }
 
-    /// Departures `every` so many milliseconds, from `from` up to `to`.
+    /// Departures `every` so many milliseconds, from `from` up to `to`; each got its permit as one left.
     fn depart(rate: &mut SaleRate, from: u64, to: u64, every: usize) {
         for ms in (from..to).step_by(every) {
-            rate.departed(at(ms));
+            rate.came(at(ms));
+            rate.departed(at(ms), at(ms));
         }
     }
 
     /// Without what is added because few have been seen.
     fn rate(seen: &SaleRate) -> f64 {
-        let more = 1.0 + MORE / f64::from(seen.seen).max(ENOUGH).sqrt();
-        seen.rate(|| None).expect("seen") / more
+        seen.rate(|| None).expect("seen") / (1.0 + seen.more())
     }
 
     #[test]
@@ -237,30 +335,64 @@ mod tests {
         assert!((rate(&seen) - 100.0).abs() < 1.0, "{}", rate(&seen));
     }
 
-    /// Ten permits, 100 ms each: 100 a second, whether those who run began together or one after the
-    /// other, and however short the time is that somebody waits.
+    /// Ten permits, 100 ms each: 100 a second, however short the time is that somebody waits.
     #[test]
-    fn what_short_queues_tell_does_not_depend_on_who_began_together() {
-        let mut apart = SaleRate::EMPTY;
-        for period in 0..100 {
-            let from = period * 1000;
-            // One who waits comes at any moment of those between departures.
-            apart.begin(at(from + period % 9), 10);
-            depart(&mut apart, from + 10, from + 30, 10);
-            apart.idle();
-        }
-        assert!((90.0..135.0).contains(&rate(&apart)), "{}", rate(&apart));
-        let mut together = SaleRate::EMPTY;
-        for period in 0..20 {
-            let from = period * 1000;
-            together.begin(at(from), 10);
-            for round in 1..=2 {
-                (0..10).for_each(|_| together.departed(at(from + round * 100)));
+    fn queues_of_a_moment_tell_the_truth() {
+        let mut seen = SaleRate::EMPTY;
+        for n in 0..2000 {
+            let leaves = at(n * 10 + 100);
+            let granted = leaves - Micros::from_millis(100);
+            // Every third time one who waits comes at any moment of those between departures.
+            if n % 3 == 0 {
+                seen.came(leaves);
+                seen.begin(leaves - Micros::from_millis(1 + n % 10));
+                seen.departed(granted, leaves);
+                seen.idle();
+            } else {
+                seen.left(granted, leaves);
             }
-            together.idle();
         }
-        let seen = rate(&together);
-        assert!((95.0..101.0).contains(&seen), "{seen}");
+        assert!((90.0..110.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
+    /// Ninety come with each full second, of 20 ms of work in the mean; ten at a time share two processors.
+    /// Nobody has left when the first wait, and ten still run when nobody waits any more.
+    #[test]
+    fn bunches_tell_the_truth() {
+        for spread in [0, 10, 19] {
+            let mut seen = SaleRate::EMPTY;
+            for second in 0..20 {
+                let from = Micros::from_secs(1000 + second);
+                let work = |n: u32| f64::from(20 - spread + n * 8 % (2 * spread + 1));
+                let mut wait = 10..90;
+                let mut run: Vec<_> = (0..10).map(|n| (work(n), from)).collect();
+                let mut ms = 0.0;
+                seen.came(from);
+                seen.begin(from);
+                while let Some(least) = run.iter().map(|job| job.0).reduce(f64::min) {
+                    let speed = (2.0 / run.len() as f64).min(1.0);
+                    ms += least / speed;
+                    let now = from + Micros::from_secs_f64(ms / 1e3);
+                    run.iter_mut().for_each(|job| job.0 -= least);
+                    let done = run.iter().filter(|job| job.0 < 1e-9);
+                    for (_, granted) in done.copied().collect::<Vec<_>>() {
+                        match wait.next() {
+                            None => seen.left(granted, now),
+                            Some(n) => {
+                                seen.departed(granted, now);
+                                run.push((work(n), now));
+                            }
+                        }
+                        if wait.is_empty() {
+                            seen.idle();
+                        }
+                    }
+                    run.retain(|job| job.0 >= 1e-9);
+                }
+            }
+            let seen = rate(&seen);
+            assert!((97.0..107.0).contains(&seen), "{seen}, spread {spread}");
+        }
     }
 
     /// A crowd comes: two hundred are refused while the first ten run, who take three times as long.
@@ -269,9 +401,9 @@ mod tests {
         let mut seen = SaleRate::EMPTY;
         depart(&mut seen, 0, 5_000, 10);
         seen.idle();
-        seen.begin(at(60_000), 10);
+        seen.begin(at(60_000));
         (0..200).for_each(|_| seen.refused());
-        (0..10).for_each(|_| seen.departed(at(60_300)));
+        (0..10).for_each(|_| seen.departed(at(60_000), at(60_300)));
         depart(&mut seen, 60_310, 60_400, 10);
         assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
     }
@@ -335,7 +467,8 @@ mod tests {
         let storm = |seen: &mut SaleRate, from: u64, to: u64| {
             for ms in (from..to).step_by(15) {
                 (0..10).for_each(|_| seen.refused());
-                seen.departed(at(ms));
+                seen.came(at(ms));
+                seen.departed(at(ms), at(ms));
             }
         };
         storm(&mut seen, 2000, 2600);
@@ -344,15 +477,31 @@ mod tests {
         assert!((66.0..69.0).contains(&rate(&seen)), "{}", rate(&seen));
     }
 
+    /// The last of a crowd are served, and nobody comes any more.
+    #[test]
+    fn the_end_of_a_crowd_tells_little_and_is_believed_if_it_lasts() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 5_000, 10);
+        let quiet = |seen: &mut SaleRate, from: u64, to: u64| {
+            for ms in (from..to).step_by(8) {
+                seen.departed(at(ms), at(ms));
+            }
+        };
+        quiet(&mut seen, 5_000, 8_000);
+        assert!((100.0..118.0).contains(&rate(&seen)), "{}", rate(&seen));
+        quiet(&mut seen, 8_000, 40_000);
+        assert!((122.0..126.0).contains(&rate(&seen)), "{}", rate(&seen));
+    }
+
     /// Each second interval is three times as long, and has three times as many refusals.
     #[test]
     fn long_intervals_count_as_much_as_short_ones() {
         let mut seen = SaleRate::EMPTY;
         for ms in (0..20_000).step_by(20) {
             (0..3).for_each(|_| seen.refused());
-            seen.departed(at(ms));
+            seen.departed(at(ms), at(ms));
             seen.refused();
-            seen.departed(at(ms + 5));
+            seen.departed(at(ms), at(ms + 5));
         }
         assert!((97.0..103.0).contains(&rate(&seen)), "{}", rate(&seen));
     }
@@ -385,9 +534,13 @@ mod tests {
                 last: time,
                 empty_since: time,
                 counted: time,
-                first_of: bits as u32,
-                _pad: bits as u32,
+                began: time,
+                spans: [[time, Micros(bits / 2)]; SPANS],
+                next: bits as u32,
+                full: bits as u32,
+                came: time,
             };
+            seen.left(time, at(0));
             let _ = seen.rate(|| Some(f64::NAN));
             let _ = seen.empty_since(at(0));
             assert!(seen.look(true, true, at(0)) <= at(0));

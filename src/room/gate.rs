@@ -213,12 +213,14 @@ impl GateView<'_> {
             self.begin_to_wait(0);
         } else if !self.gate.queue.is_empty() || self.permits.outside() != 0 {
             if self.gate.departures.record(self.now) {
-                self.gate.sale_rate.departed(self.now);
+                self.gate.sale_rate.departed(leaving.granted, self.now);
             } else {
                 // One of a cold server: what counts begins behind these.
-                self.gate.sale_rate.begin(self.now, 0);
+                self.gate.sale_rate.begin(self.now);
             }
             self.gate.fresh = 1;
+        } else {
+            self.gate.sale_rate.left(leaving.granted, self.now);
         }
         if leaving.waited {
             let response = self.now - leaving.entered;
@@ -237,7 +239,7 @@ impl GateView<'_> {
     /// Somebody begins to wait while so many run.
     pub(super) fn begin_to_wait(&mut self, running: u32) {
         self.gate.departures.begin(self.now, running);
-        self.gate.sale_rate.begin(self.now, running);
+        self.gate.sale_rate.begin(self.now);
     }
 
     fn note_answer(&self, leaving: &Leaving) {

@@ -402,7 +402,7 @@ fn the_next_crowd_begins_with_what_was_seen() {
     story.state.at_gate(from, |view| {
         let seen = &mut view.gate.sale_rate;
         let at = |ms| from + Micros::from_millis(ms);
-        (0..=100).for_each(|n| seen.departed(at(10 * n)));
+        (0..=100).for_each(|n| seen.departed(at(10 * n), at(10 * n)));
         seen.idle();
         for n in 0..16 {
             seen.look(true, true, at(1000 + 250 * n));

@@ -23,6 +23,7 @@ impl GateView<'_> {
     /// An access asks to come in.
     pub fn enter(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
+        self.gate.sale_rate.came(self.now);
         let (standing, ticket) = self.best_ticket(arrival);
         if let (Standing::Waits(old), Some(ticket)) = (standing, ticket) {
             return match self.take_over(old, ticket, arrival) {
