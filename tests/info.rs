@@ -561,16 +561,16 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         (
             (share, 8_000, 2),
             "Since 11:59:52 (8 s) 2 of 2 permits have stood empty while 537 tickets are out, of which the \
-             next starts in 0.4 s: 1.6 tickets a second are sold, and the server is taken to do 19: \
+             next starts in 0.1 s: 1.6 tickets a second are sold, and the server is taken to do 19: \
              NapTicketShare 0.1 keeps the rest for newcomers; 1 or auto sells all of it.",
         ),
         (
             (slot_tickets, 8_000, 2),
-            "NapSlotTickets 20 in each NapSlotPeriod of 10 s; 195 or auto sells all of it.",
+            "NapSlotTickets 20 in each NapSlotPeriod of 10 s; 192 or auto sells all of it.",
         ),
         (
             (prime, 8_000, 2),
-            "NapTicketPrime 30 s makes windows of 32.0 s of which 66 may be open at once; 2 s or auto \
+            "NapTicketPrime 30 s makes windows of 32.0 s of which 67 may be open at once; 2 s or auto \
              sells all of it.",
         ),
         (
@@ -590,18 +590,18 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         ),
         (
             (plain, 8_000, 2),
-            "their holders do not come: of 100 tickets that have started since then 100 have not been \
+            "their holders do not come: of 99 tickets that have started since then 99 have not been \
              presented.",
         ),
         (
             (plain, 1_000, 8),
-            "the server's speed was taken too low; 27 tickets a second are sold now, half as many again \
+            "the server's speed was taken too low; 26 tickets a second are sold now, half as many again \
              with each second that permits stand empty, up to 77, what 8 permits do at 0.104 s each.",
         ),
         (
             (plain, 1_000, 2),
             "the tickets that are out were sold when the server's speed was taken too low; those sold \
-             now are sold at 20 a second, all that it is taken to do.",
+             now are sold at 19 a second, all that it is taken to do.",
         ),
     ];
     for ((terms, ms, permits), want) in table {
@@ -663,8 +663,8 @@ fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
     let table = [
         (
             plain,
-            "20 tickets a second are sold, all that the server is taken to do: a holder is let in from \
-             0.5 s before his time until 1.4 s after it, and 68 such windows may be open at once.",
+            "19 tickets a second are sold, all that the server is taken to do: a holder is let in from \
+             0.5 s before his time until 1.4 s after it, and 66 such windows may be open at once.",
         ),
         (
             prime,
@@ -695,7 +695,7 @@ fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
         );
         if terms == plain {
             let depth = sale["depth"].as_u64().expect("known");
-            assert_eq!((whole("sold_per_s"), whole("prime_s"), depth), (20, 1, 75));
+            assert_eq!((whole("sold_per_s"), whole("prime_s"), depth), (19, 1, 73));
         }
     }
 }
