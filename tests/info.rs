@@ -669,15 +669,15 @@ fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
         (
             prime,
             "2.0 tickets a second are sold, 10 % of the 19 a second that the server is taken to do: \
-             NapTicketPrime 30 s makes windows of 32.0 s of which 66 may be open at once; 2 s or auto \
+             NapTicketPrime 30 s makes windows of 32.0 s of which 67 may be open at once; 2 s or auto \
              sells all of it. Now a holder is let in from 2.0 s before his time until 30.0 s after it, \
-             and 66 such windows may be open at once.",
+             and 67 such windows may be open at once.",
         ),
         (
             share,
-            "9.6 tickets a second are sold, 49 % of the 20 a second that the server is taken to do: \
+            "9.6 tickets a second are sold, 49 % of the 19 a second that the server is taken to do: \
              NapTicketShare 0.5 keeps the rest for newcomers; 1 or auto sells all of it. Now a holder is \
-             let in from 0.5 s before his time until 1.5 s after it, and 69 such windows may be open at \
+             let in from 0.5 s before his time until 1.5 s after it, and 67 such windows may be open at \
              once.",
         ),
     ];
