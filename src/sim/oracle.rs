@@ -210,7 +210,10 @@ impl Oracle {
         let prime = held(&|f| f.held == Held::Sold && self.in_time(&f.ticket, now));
         let waits = held(&|f| match f.held {
             Held::Place(old) if now < f.ticket.end => {
-                self.waiters.get(&old).is_some_and(|w| !w.granted)
+                // Who is being told to come later has a new ticket, and this one is spent.
+                self.waiters
+                    .get(&old)
+                    .is_some_and(|w| !w.granted && !w.shed)
             }
             _ => false,
         });
@@ -248,7 +251,8 @@ impl Oracle {
                     let put_off = refusal.reason == Reason::Deferred && parking >= Parking::Sparing;
                     self.unparked += u64::from(!put_off);
                     let static_form = self.terms.re_access.how == how::FIXED;
-                    self.must(static_form || !self.untroubled, || {
+                    // To be put off, as the server is slower than it was taken to be, is another matter.
+                    self.must(static_form || put_off || !self.untroubled, || {
                         format!("access {id} found no worker to wait on, and nothing was wrong")
                     });
                     self.must(

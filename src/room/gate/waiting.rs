@@ -141,6 +141,7 @@ impl GateView<'_> {
         if !self.unredeem(entry) {
             return self.refuse_newcomer(reason, arrival);
         }
+        self.redeemed = None;
         let own = arrival
             .tickets
             .iter()
