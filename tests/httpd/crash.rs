@@ -45,14 +45,55 @@ fn is_race(frames: &[String]) -> bool {
 /// The frames of the thread that crashed, the innermost first.
 fn backtrace(core: &Path) -> Vec<String> {
     let gdb = Command::new("gdb")
-        .args(["-batch", "-ex", "backtrace"])
+        .args([
+            "-batch",
+            "-ex",
+            "backtrace",
+            "-ex",
+            "thread apply all backtrace",
+        ])
         .args([config::binary(), core])
         .output();
     let said = gdb.map(|output| output.stdout).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said).into_owned();
+    crashed(&String::from_utf8_lossy(&said))
+}
+
+/// Of all threads' frames the crashed one's. httpd's handler sends its process the signal once more, and the
+/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other.
+fn crashed(said: &str) -> Vec<String> {
+    let frames = |thread: &str| -> Vec<String> {
+        let frames = thread.lines().filter(|line| line.starts_with('#'));
+        frames.map(str::to_owned).collect()
+    };
+    let threads: Vec<_> = said.split("\nThread ").map(frames).collect();
+    let handler =
+        |frames: &&Vec<String>| frames.iter().any(|f| f.contains("<signal handler called>"));
     // The first stands there twice: gdb shows it when it has read the core.
-    let frames = said.lines().filter(|line| line.starts_with('#'));
-    frames.map(str::to_owned).collect()
+    let first = threads.first();
+    let found = threads.iter().find(handler).or(first);
+    found.cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_thread_whose_signal_was_handled_is_the_one_that_crashed() {
+    let said = "Program terminated with signal SIGSEGV, Segmentation fault.\n\
+                #0  __futex_abstimed_wait_common64 (private=0)\n\
+                #5  0x00007f00cc1cd08d in ?? () from /usr/lib/apache2/modules/mod_http2.so\n\
+                \nThread 28 (Thread 0x7f00cc256780 (LWP 17579)):\n\
+                #0  0x00007f00cc308267 in __GI_kill ()\n\
+                #1  <signal handler called>\n\
+                #2  0x00007f00cc4d6180 in apr_os_sock_get () from /lib/libapr-1.so.0\n\
+                #3  0x00007f00cc21506c in ?? () from /usr/lib/apache2/modules/mod_mpm_event.so\n\
+                \nThread 1 (Thread 0x7f00c9dee6c0 (LWP 17581)):\n\
+                #0  __futex_abstimed_wait_common64 (private=0)\n";
+    let frames = crashed(said);
+    assert!(
+        frames[0].contains("__GI_kill") && frames.len() == 4,
+        "{frames:?}"
+    );
+    assert!(is_race(&frames));
+    let (alone, _) = said.split_once("\nThread").expect("threads");
+    assert!(!is_race(&crashed(alone)), "a wait of mod_http2's");
 }
 
 #[test]
