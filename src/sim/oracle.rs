@@ -251,8 +251,7 @@ impl Oracle {
                     let put_off = refusal.reason == Reason::Deferred && parking >= Parking::Sparing;
                     self.unparked += u64::from(!put_off);
                     let static_form = self.terms.re_access.how == how::FIXED;
-                    // To be put off, as the server is slower than it was taken to be, is another matter.
-                    self.must(static_form || put_off || !self.untroubled, || {
+                    self.must(static_form || !self.untroubled, || {
                         format!("access {id} found no worker to wait on, and nothing was wrong")
                     });
                     self.must(
