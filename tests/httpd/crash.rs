@@ -59,7 +59,8 @@ fn backtrace(core: &Path) -> Vec<String> {
 }
 
 /// Of all threads' frames the crashed one's. httpd's handler sends its process the signal once more, and the
-/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other.
+/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other,
+/// and where several crashed all their frames count.
 fn crashed(said: &str) -> Vec<String> {
     let frames = |thread: &str| -> Vec<String> {
         let frames = thread.lines().filter(|line| line.starts_with('#'));
@@ -68,10 +69,12 @@ fn crashed(said: &str) -> Vec<String> {
     let threads: Vec<_> = said.split("\nThread ").map(frames).collect();
     let handler =
         |frames: &&Vec<String>| frames.iter().any(|f| f.contains("<signal handler called>"));
-    // The first stands there twice: gdb shows it when it has read the core.
-    let first = threads.first();
-    let found = threads.iter().find(handler).or(first);
-    found.cloned().unwrap_or_default()
+    let handled: Vec<_> = threads.iter().filter(handler).flatten().cloned().collect();
+    match handled.is_empty() {
+        // The first stands there twice: gdb shows it when it has read the core.
+        true => threads.into_iter().next().unwrap_or_default(),
+        false => handled,
+    }
 }
 
 #[test]
@@ -92,6 +95,11 @@ fn the_thread_whose_signal_was_handled_is_the_one_that_crashed() {
         "{frames:?}"
     );
     assert!(is_race(&frames));
+    let ours = "\nThread 2 (x):\n#0  <signal handler called>\n#1  0x00007f in nap_access_end ()\n";
+    assert!(
+        !is_race(&crashed(&(said.to_owned() + ours))),
+        "ours crashed as well"
+    );
     let (alone, _) = said.split_once("\nThread").expect("threads");
     assert!(!is_race(&crashed(alone)), "a wait of mod_http2's");
 }
