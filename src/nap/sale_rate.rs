@@ -90,7 +90,7 @@ pub struct SaleRate {
     next: u32,
     /// The mean residence of those who ran while somebody waited all the time, in microseconds.
     full: u32,
-    /// When somebody came last, while somebody waited.
+    /// When somebody came last who asked under the lock, as all do while somebody waits.
     came: Micros,
 }
 
@@ -121,15 +121,9 @@ impl SaleRate {
             let weight = self.weight(now);
             let share = self.share(granted, now);
             if share >= 1.0 {
-                let more = i64::from((now - granted).as_u32()) - i64::from(self.full);
-                let weight = if self.full == 0 {
-                    1.0
-                } else {
-                    weight / FULL_OF
-                };
-                let full = i64::from(self.full) + (more as f64 * weight) as i64;
-                self.full = full.clamp(0, u32::MAX.into()) as u32;
+                self.note_full(now - granted, weight);
             }
+            // Never so few that they would tell nothing any more.
             let young = share / (f64::from(self.seen) / YOUNG).max(1.25 * ENOUGH);
             let lost = (passed_s / MEMORY_S).min(share / MEMORY).max(young);
             let kept = (-lost * weight).exp();
@@ -151,6 +145,16 @@ impl SaleRate {
         if self.began == Micros::ZERO {
             self.began = now;
         }
+    }
+
+    /// So long was one in Run Ready, and somebody waited all the time.
+    fn note_full(&mut self, residence: Micros, weight: f64) {
+        let weight = match self.full {
+            0 => 1.0,
+            _ => weight / FULL_OF,
+        };
+        let more = f64::from(residence.as_u32()) - f64::from(self.full);
+        self.full = (f64::from(self.full) + more * weight) as u32;
     }
 
     /// Of what is seen now, the part that tells of a server to which visitors come and are not refused.
