@@ -3,9 +3,11 @@
 //! They poll by TelePolling, but not each base interval: who has long to wait asks after a quarter
 //! of it, if that is longer, and at the start itself at the latest. Where few wait, a quarter is
 //! longer than it need be: room that has come would stay unused for so long. So it is as much as it
-//! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. In
-//! the level mode each gets a place in the [`Calendar`]: the time he is told is one that is kept
-//! for him.
+//! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. Where
+//! many wait the base interval is shorter than it need be: a server that serves most of them within a
+//! few such intervals would be kept busy with questions. So it grows to what it takes for all to ask
+//! once in half of the places, up to three times itself. In the level mode each gets a place in the
+//! [`Calendar`]: the time he is told is one that is kept for him.
 //!
 //! Whoever asks before he was told to is told the same again: one who asks without a pause takes no
 //! more places than anybody.
@@ -25,6 +27,10 @@ const SPANS: u64 = 32;
 const LEAST: u64 = 8;
 /// One place in so many goes round those who have long to wait.
 const SPARE: u64 = 10;
+/// One place in so many is as much as all who are out ask for after a base interval,
+const BASE_SPARE: u64 = 2;
+/// which is no longer than so many times what was told.
+const BASE_MOST: u64 = 3;
 /// Tickets of which it is remembered when they are to ask again; who comes into another's place is
 /// forgotten with it, which takes some hundred others' questions between two of his.
 const DUES: usize = 512;
@@ -104,9 +110,12 @@ impl Asks {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
         }
         self.event.note(now);
-        let round_ns = u64::from(out).saturating_mul(SPARE * self.event.unit_ns(terms));
-        let round = Micros(round_ns / 1000).clamp(Micros(left.0 / 16), Micros(left.0 / 4));
-        let wish = spread(terms.base, now).max(spread(Micros(round.0 / 4 * 3), now));
+        let all_ns = u64::from(out).saturating_mul(self.event.unit_ns(terms));
+        let all_in = |places: u64| Micros(all_ns.saturating_mul(places) / 1000);
+        let round = all_in(SPARE).clamp(Micros(left.0 / 16), Micros(left.0 / 4));
+        let longest = Micros(terms.base.0.saturating_mul(BASE_MOST));
+        let base = all_in(BASE_SPARE).clamp(terms.base, longest);
+        let wish = spread(base.max(Micros(round.0 / 4 * 3)), now);
         if wish >= left {
             return Some(left);
         }
@@ -186,22 +195,34 @@ mod tests {
     #[test]
     fn who_has_long_to_wait_asks_seldom_and_at_last_at_the_start() {
         let asks = asks(Terms::new(Micros::from_secs(10), 500.0));
-        let next = |left_s| {
-            let wait = asks.next(left_s, NOW, Micros::from_secs(left_s), MANY);
+        let next_of = |left_s, out| {
+            let wait = asks.next(left_s, NOW, Micros::from_secs(left_s), out);
             wait.expect("he is to ask").as_secs_f64()
         };
+        let next = |left_s| next_of(left_s, MANY);
         assert_eq!(next(9), 9.0);
         // Up to half as long again.
-        assert!((10.0..15.4).contains(&next(30)));
+        assert!((10.0..15.4).contains(&next_of(40, 2_000)));
+        assert!((30.0..46.0).contains(&next(60)));
         assert!((75.0..114.0).contains(&next(400)));
         assert!((675.0..1_040.0).contains(&next(3_600)));
         assert_eq!(Asks::default().next(1, NOW, NOW, 1), None);
         let level = asks.event.level(NOW).expect("it is there");
-        assert_eq!((level.running, level.reservations), (4, 0));
+        assert_eq!((level.running, level.reservations), (5, 0));
         // With few others he asks oftener, down to a sixteenth.
         let alone = asks.next(1, NOW, Micros::from_secs(400), 10);
         let alone_s = alone.expect("he is to ask").as_secs_f64();
         assert!((18.7..29.4).contains(&alone_s), "{alone_s}");
+    }
+
+    #[test]
+    fn many_who_have_not_long_to_wait_ask_seldom() {
+        let asks = asks(Terms::new(Micros::from_secs(3), 500.0));
+        for (out, least_s) in [(100, 3.0), (1_000, 4.4), (2_000, 8.8), (MANY, 9.0)] {
+            let wait = asks.next(out.into(), NOW, Micros::from_secs(20), out);
+            let wait_s = wait.expect("he is to ask").as_secs_f64();
+            assert!((least_s..1.54 * least_s).contains(&wait_s), "{wait_s}");
+        }
     }
 
     #[test]
