@@ -13,8 +13,8 @@ use crate::micros::Micros;
 const RING: usize = 128;
 /// How many departures count, at most.
 const WINDOW: usize = 100;
-/// How many it takes before a busy period speaks for itself.
-const ENOUGH: u32 = 10;
+/// How many it takes before a busy period speaks for itself, and those of [`Departures::lately`].
+pub const ENOUGH: u32 = 10;
 
 /// The departures of the present busy period. Written and read under the gate's lock.
 #[repr(C)]

@@ -10,6 +10,7 @@ use super::selling::Sale;
 use super::standing::Standing;
 use super::{GateView, SESSION};
 use crate::micros::Micros;
+use crate::nap::departures;
 use crate::nap::ticket::Ticket;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
@@ -208,12 +209,13 @@ impl GateView<'_> {
     }
 
     /// Would who meets so many be served after the bound? Workers are gone long before a hundred departures
-    /// have told that the server has become slower: the last ten tell it.
+    /// have told that the server has become slower: the last ten tell it, even at a standard error more.
     fn is_too_late(&self, queue: u32) -> bool {
         let bound = self.gate.terms.bound;
         let lately = self.gate.departures.lately(self.now);
+        let at_most = |x: f64| x * (1.0 + f64::from(departures::ENOUGH).sqrt().recip());
         self.predict(queue) > bound
-            || lately.is_some_and(|x| f64::from(queue) > x * bound.as_secs_f64())
+            || lately.is_some_and(|x| f64::from(queue) > at_most(x) * bound.as_secs_f64())
     }
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
