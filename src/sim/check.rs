@@ -39,6 +39,10 @@ pub struct Tally {
     pub deferred_twice: u64,
     /// not let in, for want of a worker.
     pub broken: u64,
+    /// The same where nothing goes wrong, jobs are alike and all laws ours: presented in their prime window,
+    pub calm_presented: u64,
+    /// put off.
+    pub calm_deferred: u64,
     /// Requests refused because their address owed too much,
     pub slowed: u64,
     /// let in all the same for their ticket.
@@ -64,6 +68,10 @@ impl Tally {
         self.deferred += deferred;
         self.deferred_twice += deferred_twice;
         self.broken += broken;
+        if world.is_calm() {
+            self.calm_presented += presented;
+            self.calm_deferred += deferred;
+        }
         self.slowed += world.figures.slowed;
         self.excused += world.figures.excused;
     }
@@ -128,7 +136,7 @@ pub fn random(seed: u64) -> Setup {
     let c = between(rng, 1.0, 24.0) as u32;
     let workers = workers(rng, c);
     let service = service(rng);
-    let (mean, cores) = (mean_s(&service), between(rng, 0.5, f64::from(c)));
+    let (mean, cores) = (service.expected_s(), between(rng, 0.5, f64::from(c)));
     let rate = cores / mean;
     let clients = (rate * bound.as_secs_f64() * between(rng, 0.3, 4.0)).clamp(3.0, 500.0) as u32;
     let arrivals = match rng.below(3) {
@@ -224,13 +232,6 @@ fn service(rng: &mut Rng) -> Service {
         _ => Law::Mix(0.15, 20.0 * mean_s),
     };
     Service { mean_s, law }
-}
-
-fn mean_s(service: &Service) -> f64 {
-    match service.law {
-        Law::Mix(share, other) => (1.0 - share) * service.mean_s + share * other,
-        _ => service.mean_s,
-    }
 }
 
 fn terms(rng: &mut Rng, bound: Micros, c: u32) -> Terms {

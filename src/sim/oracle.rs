@@ -22,6 +22,8 @@ type Key = (u32, u32);
 
 /// Audits of the whole ledger are dear: one for so many small ones.
 const LEDGER_EVERY: u64 = 61;
+/// Who would be served within this part of the bound waits: X is learnt, and not exact.
+const SURELY: f64 = 0.75;
 /// Looking takes a woken waiter at most so long beyond what the world says.
 const SLACK: Micros = Micros::from_millis(2);
 
@@ -98,8 +100,11 @@ pub struct Oracle {
     pub rebound: bool,
     /// And all jobs are short: nobody may be put off twice.
     pub calm: bool,
-    /// Nothing goes wrong in this world: there must be a worker for whoever holds a ticket.
+    /// Nothing goes wrong in this world: there must be a worker for whoever holds a ticket, or workers are
+    /// short and so many wait that he would not be served within the bound.
     pub untroubled: bool,
+    /// Accesses a second that the server really does while there is work.
+    pub capacity: f64,
     /// The limit was raised; the next tick serves those who wait.
     pub raised: bool,
     /// The machine slept until then.
@@ -128,11 +133,17 @@ impl Oracle {
             rebound: false,
             calm: true,
             untroubled: true,
+            capacity: f64::INFINITY,
             raised: false,
             slept: Micros::ZERO,
             unparked: 0,
             failure: None,
         }
+    }
+
+    /// Accesses that are served within this part of the bound, in the mean.
+    fn served_within(&self, part: f64) -> f64 {
+        self.capacity * self.terms.bound.as_secs_f64() * part
     }
 
     fn must(&mut self, holds: bool, why: impl FnOnce() -> String) {
@@ -251,8 +262,14 @@ impl Oracle {
                     let put_off = refusal.reason == Reason::Deferred && parking >= Parking::Sparing;
                     self.unparked += u64::from(!put_off);
                     let static_form = self.terms.re_access.how == how::FIXED;
-                    self.must(static_form || !self.untroubled, || {
-                        format!("access {id} found no worker to wait on, and nothing was wrong")
+                    let ahead = self
+                        .waiters
+                        .values()
+                        .filter(|w| !w.granted && !w.shed)
+                        .count();
+                    let too_late = put_off && ahead as f64 > self.served_within(SURELY);
+                    self.must(static_form || !self.untroubled || too_late, || {
+                        format!("access {id} found no worker to wait on, {ahead} waited, and nothing was wrong")
                     });
                     self.must(
                         put_off || (full && refusal.reason == Reason::Broken),

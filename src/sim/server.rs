@@ -31,6 +31,14 @@ pub struct Service {
 }
 
 impl Service {
+    /// What a job takes in the mean, of whichever kind.
+    pub fn expected_s(&self) -> f64 {
+        match self.law {
+            Law::Mix(share, seconds) => (1.0 - share) * self.mean_s + share * seconds,
+            _ => self.mean_s,
+        }
+    }
+
     /// Of which kind a job of this work is, 1 or 2: pages tell it before they run.
     pub fn kind_of(&self, work_s: f64) -> u32 {
         match self.law {

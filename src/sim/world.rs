@@ -122,6 +122,11 @@ pub struct World {
 }
 
 impl World {
+    /// Does nothing go wrong here ([`Setup::is_calm`])?
+    pub fn is_calm(&self) -> bool {
+        self.setup.is_calm()
+    }
+
     /// A world about to begin; with an oracle that watches it, if wanted.
     pub fn new(mut setup: Setup, watched: bool) -> World {
         let workers = setup.workers;
@@ -139,6 +144,7 @@ impl World {
             let mut oracle = Oracle::new(setup.terms, state.epoch);
             oracle.calm = setup.is_calm();
             oracle.untroubled = setup.is_untroubled();
+            oracle.capacity = setup.cores / setup.service.expected_s();
             oracle
         });
         let mut world = World {

@@ -32,8 +32,8 @@ pub fn run(options: &Options) -> ExitCode {
             println!(
                 "{} events in {} worlds: everything promised was kept.\n\
                  {} pages, {} tickets, {} called early; of {} presented in their prime window {} \
-                 were put off ({} twice, by faults or long jobs), {} found no worker to wait on; {} \
-                 requests were told to slow down, {} were let in for their ticket.",
+                 were put off ({} twice, by faults or long jobs; where nothing went wrong {} of {}), {} \
+                 found no worker to wait on; {} requests were told to slow down, {} were let in for their ticket.",
                 tally.events,
                 tally.worlds,
                 tally.served,
@@ -42,6 +42,8 @@ pub fn run(options: &Options) -> ExitCode {
                 tally.presented,
                 tally.deferred,
                 tally.deferred_twice,
+                tally.calm_deferred,
+                tally.calm_presented,
                 tally.broken,
                 tally.slowed,
                 tally.excused,
