@@ -23,9 +23,11 @@
 //! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
+//! | [`busy_spans`] | when somebody waited of late, and for which part of a residence | | 2.9 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 
+pub mod busy_spans;
 pub mod client_caps;
 pub mod cookie;
 pub mod departures;

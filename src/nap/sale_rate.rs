@@ -4,8 +4,7 @@
 //! departures in t seconds of such time, both forgotten with a time constant of two seconds (or fifty
 //! departures, where those take longer), so that a server that has become slower or faster is known within
 //! seconds. Whoever ran before the queue began, or runs on when it has ended, counts for the part of his
-//! residence that lies within: queues of a moment, one after each full second, would else make a server look
-//! slow by half of those who run in each of them, or twice as fast where each ends at the next departure.
+//! residence that lies within ([`BusySpans`]).
 //!
 //! Refusals take the processors too, and there will be none when those come who are sold tickets
 //! now: an interval counts for the less the more refusals there were in the last ones before it (not in
@@ -20,6 +19,7 @@
 //! more is sold, half as much again for each second of it, up to what all permits would do at the residence
 //! that is seen, until a queue tells the truth or the last ticket is due.
 
+use super::busy_spans::BusySpans;
 use crate::micros::Micros;
 
 /// Time constant of what is remembered, in seconds of a busy server.
@@ -46,10 +46,6 @@ const ONSET_TIMES: i32 = 4;
 const QUIET: Micros = Micros::from_millis(1250);
 /// What is seen then counts for so much.
 const REST: f64 = 0.25;
-/// A residence is the mean of about so many.
-const FULL_OF: f64 = 8.0;
-/// So many queues of a moment are remembered: no more end within the residence of one who runs.
-const SPANS: usize = 8;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
 /// What a second of empty permits adds.
@@ -85,11 +81,8 @@ pub struct SaleRate {
     counted: Micros,
     /// When this queue began; zero: nobody waits.
     began: Micros,
-    /// The last queues, by begin and last departure, the newest at `next - 1` modulo [`SPANS`].
-    spans: [[Micros; 2]; SPANS],
-    next: u32,
-    /// The mean residence of those who ran while somebody waited all the time, in microseconds.
-    full: u32,
+    /// The queues before it.
+    spans: BusySpans,
     /// When somebody came last who asked under the lock, as all do while somebody waits.
     came: Micros,
 }
@@ -107,9 +100,7 @@ impl SaleRate {
         empty_since: Micros::ZERO,
         counted: Micros::ZERO,
         began: Micros::ZERO,
-        spans: [[Micros::ZERO; 2]; SPANS],
-        next: 0,
-        full: 0,
+        spans: BusySpans::EMPTY,
         came: Micros::ZERO,
     };
 
@@ -121,7 +112,7 @@ impl SaleRate {
             let weight = self.weight(now);
             let share = self.share(granted, now);
             if share >= 1.0 {
-                self.note_full(now - granted, weight);
+                self.spans.note_full(now - granted, weight);
             }
             // Never so few that they would tell nothing any more.
             let young = share / (f64::from(self.seen) / YOUNG).max(1.25 * ENOUGH);
@@ -145,16 +136,6 @@ impl SaleRate {
         if self.began == Micros::ZERO {
             self.began = now;
         }
-    }
-
-    /// So long was one in Run Ready, and somebody waited all the time.
-    fn note_full(&mut self, residence: Micros, weight: f64) {
-        let weight = match self.full {
-            0 => 1.0,
-            _ => weight / FULL_OF,
-        };
-        let more = f64::from(residence.as_u32()) - f64::from(self.full);
-        self.full = (f64::from(self.full) + more * weight) as u32;
     }
 
     /// Of what is seen now, the part that tells of a server to which visitors come and are not refused.
@@ -182,20 +163,8 @@ impl SaleRate {
 
     /// Of the time since then, the part while somebody waited.
     fn share(&self, granted: Micros, now: Micros) -> f64 {
-        let within = |from: Micros, to: Micros| to.min(now) - from.max(granted);
-        let this = match self.began {
-            Micros::ZERO => Micros::ZERO,
-            began => within(began, now),
-        };
-        let before = self.spans.iter().map(|[from, to]| within(*from, *to).0);
-        let busy = before.fold(this.0, u64::saturating_add);
-        let residence = now - granted;
-        if busy >= residence.0 {
-            return 1.0;
-        }
-        // The rest was faster, as fewer ran: by itself it would have taken as long as others.
-        let whole = residence.0.max(self.full.into());
-        busy as f64 / whole as f64
+        let began = (self.began != Micros::ZERO).then_some(self.began);
+        self.spans.share(began, granted, now)
     }
 
     /// A queue begins.
@@ -216,12 +185,7 @@ impl SaleRate {
 
     /// Nobody waits any more. What has passed since the last departure has not been counted.
     pub fn idle(&mut self) {
-        if self.began < self.last
-            && let Some(span) = self.spans.get_mut(self.next as usize % SPANS)
-        {
-            *span = [self.began, self.last];
-            self.next = self.next.wrapping_add(1);
-        }
+        self.spans.push(self.began, self.last);
         (self.began, self.last) = (Micros::ZERO, Micros::ZERO);
     }
 
@@ -539,9 +503,7 @@ mod tests {
                 empty_since: time,
                 counted: time,
                 began: time,
-                spans: [[time, Micros(bits / 2)]; SPANS],
-                next: bits as u32,
-                full: bits as u32,
+                spans: BusySpans::of_bits(bits),
                 came: time,
             };
             seen.left(time, at(0));
