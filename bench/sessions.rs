@@ -15,10 +15,12 @@
 //! cargo bench --bench sessions -- [clients=45,90,135,180] [sessions=7] [think=1s] [law=fixed|exponential]
 //!     [timeout=10s] [stop=170s] [static=32,48,64] [maxconn=2,3,4] [bound=4s] [rounds=3]
 //!     [only=SQS,..] [priority=progress] [seed=1] [mpm=event-stock|event-roomy|worker-stock|prefork-stock]
+//!     [polls=no]
 //! ```
 //!
 //! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
-//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax, `priority=` its NapPriority. Some
+//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax, `priority=` its NapPriority; with
+//! `polls=no` who holds a ticket comes at its time and does not ask whether it may come earlier. Some
 //! minutes:
 //! `clients=10,40 sessions=1 static=16 maxconn=8`.
 
@@ -412,7 +414,10 @@ fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
         .arg("sessions")
         .args(options.concat())
         // As their pages would; servers without tickets are never asked.
-        .args(["--status", "/.nap/ticket/status"])
+        .args(match board::option("polls=", "yes").as_str() {
+            "no" => &[][..],
+            _ => &["--status", "/.nap/ticket/status"],
+        })
         .arg(format!("http://127.0.0.1:{port}"))
         .args(PAGES)
         .stderr(Stdio::inherit())
