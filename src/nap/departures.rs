@@ -134,16 +134,32 @@ impl Departures {
         self.count
     }
 
+    /// Departures of the present busy period in its last whole rounds of `permits`, `most` of these, and how
+    /// long they took: who began together leave together, and a window that ends with a round and begins
+    /// within one would count what left without the time that it took.
+    pub fn rounds(&self, permits: u32, most: u32) -> Option<(u32, Micros)> {
+        let counted = self.count.min(WINDOW as u32 - 1);
+        let rounds = counted.checked_div(permits)?.min(most);
+        let n = rounds * permits;
+        (n >= ENOUGH).then_some(())?;
+        Some((n, self.span_of_last(n)?))
+    }
+
     /// Intervals up to each of the departures that count, and how long those are together.
     fn measured(&self) -> Option<(u32, Micros)> {
         if self.count < ENOUGH {
             return None;
         }
         let intervals = self.count.min(WINDOW as u32 - 1);
+        Some((intervals, self.span_of_last(intervals)?))
+    }
+
+    /// How long the last so many intervals were together; more than none.
+    fn span_of_last(&self, intervals: u32) -> Option<Micros> {
         let newest = self.next.wrapping_sub(1);
         let at = |number: u32| self.times.get(number as usize % RING).copied();
         let span = at(newest)? - at(newest.wrapping_sub(intervals))?;
-        (span > Micros::ZERO).then_some((intervals, span))
+        (span > Micros::ZERO).then_some(span)
     }
 }
 
@@ -160,6 +176,23 @@ mod tests {
         for i in 0..n {
             x.record(tick(from + i * every));
         }
+    }
+
+    #[test]
+    fn whole_rounds_begin_and_end_with_one() {
+        let mut x = Departures::EMPTY;
+        x.begin(tick(1), 10);
+        // Ten permits: all leave within 20 ms, each 100 ms. The first ten are of a cold server.
+        for round in 1..=6 {
+            depart(&mut x, round * 100, 2, 10);
+        }
+        assert_eq!(x.rounds(10, 3), Some((30, tick(300))));
+        assert_eq!(x.rounds(10, 9), Some((50, tick(500))));
+        assert_eq!(x.rounds(30, 3), Some((30, tick(300))));
+        assert_eq!(
+            (x.rounds(51, 3), x.rounds(0, 3), x.rounds(3, 3)),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -34,10 +34,14 @@ pub struct SaleLaw {
     pub lead: f64,
     /// but no more than this share of the workers shall wait for it.
     pub workers: f64,
-    /// Of X, what is sold beyond it in the slots that begin within `surplus_for` of the bound, while fewer
-    /// holders wait than `surplus_queue` of it serves: what is too much waits for a moment, and what is
+    /// Of X, what is sold beyond it, at most, in the slots that begin within `surplus_for` of the bound, while
+    /// fewer holders wait than `surplus_queue` of it serves: what is too much waits for a moment, and what is
     /// too little is lost.
     pub surplus: f64,
+    /// Of X, what is held back, at most, where holders have had to wait for longer than they should.
+    pub held_back: f64,
+    /// By so much more or less is sold for each bound that holders wait less or longer than `lead`.
+    pub gain: f64,
     /// In bounds.
     pub surplus_for: f64,
     /// Of the bound.
@@ -116,6 +120,8 @@ impl Laws {
             lead: 1.0 / 8.0,
             workers: 0.5,
             surplus: 0.01,
+            held_back: 0.02,
+            gain: 0.08,
             surplus_for: 2.5,
             surplus_queue: 0.1,
             low: 0.25,

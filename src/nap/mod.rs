@@ -24,6 +24,7 @@
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
 //! | [`busy_spans`] | when somebody waited of late, and for which part of a residence | | 2.9 |
+//! | [`holder_waits`] | how long those wait who come with their ticket: what the sale was wrong by | | 2.9 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 
@@ -33,6 +34,7 @@ pub mod cookie;
 pub mod departures;
 pub mod early_call;
 pub mod ends;
+pub mod holder_waits;
 pub mod laws;
 pub mod ledger;
 #[cfg(test)]

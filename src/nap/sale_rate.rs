@@ -9,7 +9,7 @@
 //! Refusals take the processors too, and there will be none when those come who are sold tickets
 //! now: an interval counts for the less the more refusals there were in the last ones before it (not in
 //! itself, unless a storm begins there: the longest have the most, and without those any server would seem
-//! fast). As long as few have been seen more is sold than they say, by half of their standard error at most:
+//! fast). As long as few have been seen more is sold than they say, by a third of their standard error at most:
 //! what is too much waits in the queue, what is too little is lost. And who come cost the server
 //! something too: little is learnt while only the last of a crowd are served, a few per cent faster than
 //! its middle.
@@ -28,10 +28,10 @@ const MEMORY_S: f64 = 2.0;
 const MEMORY: f64 = 50.0;
 /// and the last one in so many while but few have been seen: the first of all pay for what has to be started.
 const YOUNG: f64 = 2.0;
-/// Of the standard error of a few departures, what is sold beyond what they say.
-const MORE: f64 = 0.5;
+/// Of the standard error of a few departures, what is sold beyond what they say,
+const MORE: f64 = 0.35;
 /// and no more than one part in so many times those that have been seen: next to nothing of a thousand.
-const MORE_FEW: f64 = 3.5;
+const MORE_FEW: f64 = 2.45;
 /// So many refusals a departure halve the weight of an interval.
 const REFUSALS: f64 = 2.0;
 /// Refusals a departure are the mean of about so many intervals,
@@ -46,6 +46,8 @@ const ONSET_TIMES: i32 = 4;
 const QUIET: Micros = Micros::from_millis(1250);
 /// What is seen then counts for so much.
 const REST: f64 = 0.25;
+/// Departures after which the phase of a round is of no matter.
+const FEW: u32 = 500;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
 /// What a second of empty permits adds.
@@ -171,6 +173,15 @@ impl SaleRate {
     pub fn begin(&mut self, now: Micros) {
         self.idle();
         (self.began, self.last, self.refusals) = (now, now, 0);
+    }
+
+    /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
+    /// the phase of a round has told more than the server: a tenth too much at its end.
+    pub fn first_known(&mut self, departures: u32, span: Micros) {
+        if self.seen < FEW {
+            self.departures = f64::from(departures).to_bits();
+            self.busy_s = span.as_secs_f64().to_bits();
+        }
     }
 
     /// Somebody comes.

@@ -47,6 +47,7 @@ use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::departures::Departures;
 use crate::nap::early_call::EarlyCall;
+use crate::nap::holder_waits::HolderWaits;
 use crate::nap::laws::Laws;
 use crate::nap::ledger::{Ledger, window_of};
 use crate::nap::returns::Returns;
@@ -107,6 +108,8 @@ pub struct Gate {
     pub departures: Departures,
     /// What the sale of tickets goes by.
     pub sale_rate: SaleRate,
+    /// and what it was wrong by.
+    pub holder_waits: HolderWaits,
     /// The latest start sold to a newcomer; whoever comes later comes behind him.
     booked_until: Micros,
     /// Nobody who holds a ticket is told to come before this; zero: not known.
@@ -207,6 +210,10 @@ impl GateView<'_> {
             .work
             .learn(leaving.kind, self.now - leaving.granted);
         self.note_answer(leaving);
+        if leaving.slot != 0 {
+            let wait = leaving.granted - leaving.entered;
+            self.gate.holder_waits.record(wait);
+        }
         self.gate
             .set_state(leaving.slot, leaving.index, State::Used);
         if few {
@@ -454,6 +461,7 @@ impl Gate {
         work: KindWork::EMPTY,
         departures: Departures::EMPTY,
         sale_rate: SaleRate::EMPTY,
+        holder_waits: HolderWaits::EMPTY,
         booked_until: Micros::ZERO,
         booked_from: Micros::ZERO,
         looked_outside: Micros::ZERO,
@@ -499,6 +507,7 @@ impl Gate {
             work,
             departures,
             sale_rate,
+            holder_waits,
             booked_until,
             booked_from,
             looked_outside,
@@ -522,7 +531,7 @@ impl Gate {
         (*samples, *departures) = (WaitHistory::EMPTY, Departures::EMPTY);
         (*booked_from, *booked_until) = (Micros::ZERO, Micros::ZERO);
         *looked_outside = Micros::ZERO;
-        *sale_rate = SaleRate::EMPTY;
+        (*sale_rate, *holder_waits) = (SaleRate::EMPTY, HolderWaits::EMPTY);
         *work = KindWork::EMPTY;
         *conformal = Conformal::EMPTY;
         ledger.empty();

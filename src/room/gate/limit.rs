@@ -14,6 +14,8 @@ const COLD_LIMIT: u32 = 8;
 
 /// At a departure so many newcomers are told, at least, that they are beyond what fits the bound.
 const SHED_MIN: u32 = 16;
+/// Of the rounds from which the speed is first known, the last: the first pay for what has to be started.
+const FIRST_ROUNDS: u32 = 3;
 
 /// Of a response below this share of the longest one there can be, rho learns nothing of a full
 /// queue, whatever was predicted.
@@ -77,6 +79,13 @@ impl GateView<'_> {
         self.gate.limit = self.gate.wanted.min(parked);
         if self.gate.decided == 0 && self.gate.is_by_law() {
             self.gate.decided = 1;
+            let rounds = self
+                .gate
+                .departures
+                .rounds(self.permits.limit(), FIRST_ROUNDS);
+            if let Some((departures, span)) = rounds {
+                self.gate.sale_rate.first_known(departures, span);
+            }
             self.gate.beyond = self.met(0).saturating_sub(self.gate.limit);
             self.shed();
         }

@@ -292,16 +292,22 @@ impl Gate {
     }
 
     /// Of X, what is sold beyond it: by a few per cent X is always wrong, and a queue of a moment at the
-    /// end of ten seconds is no harm, a permit that stands empty all that time is.
+    /// end of ten seconds is no harm, a permit that stands empty all that time is. How far it was wrong the
+    /// waits of those tell who came with their ticket: where they were longer than meant, less is sold.
     fn surplus(&self, now: Micros, rate: f64, law: &SaleLaw) -> f64 {
+        if self.kind == SESSION || !self.is_by_law() {
+            return 0.0;
+        }
         let bound_s = self.terms.bound.as_secs_f64();
+        let too_short_s = self.lead(rate, law).as_secs_f64() - self.holder_waits.mean_s();
+        let by_waits = law.gain * too_short_s / bound_s;
         let holders = f64::from(self.queue.line_len(Line::ReAccess));
         let soon = now + Micros::from_secs_f64(bound_s * law.surplus_for);
-        let by_law = self.kind != SESSION && self.is_by_law();
-        match by_law && self.booked_until <= soon && holders < law.surplus_queue * bound_s * rate {
+        let most = match self.booked_until <= soon && holders < law.surplus_queue * bound_s * rate {
             true => law.surplus,
             false => 0.0,
-        }
+        };
+        by_waits.clamp(-law.held_back, most)
     }
 
     fn issue_terms_at(
