@@ -22,7 +22,7 @@ impl HolderWaits {
     /// Nobody came.
     pub const EMPTY: HolderWaits = HolderWaits { mean_s: 0 };
 
-    /// A holder has waited so long for Run Ready.
+    /// A holder has waited so long for Run Ready; who was put off at once would have for the bound.
     pub fn record(&mut self, wait: Micros) {
         let mean_s = self.mean_s();
         self.mean_s = (mean_s + (wait.as_secs_f64() - mean_s) / MEAN_OF).to_bits();

@@ -176,9 +176,10 @@ impl SaleRate {
     }
 
     /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
-    /// the phase of a round has told more than the server: a tenth too much at its end.
+    /// the phase of a round has told more than the server: a tenth too much at its end. (Where some are refused
+    /// already, what was seen counts for less, and stays.)
     pub fn first_known(&mut self, departures: u32, span: Micros) {
-        if self.seen < FEW {
+        if self.seen < FEW && self.storm == 0 {
             self.departures = f64::from(departures).to_bits();
             self.busy_s = span.as_secs_f64().to_bits();
         }

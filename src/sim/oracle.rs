@@ -265,7 +265,7 @@ impl Oracle {
                     let ahead = self
                         .waiters
                         .values()
-                        .filter(|w| !w.granted && !w.shed)
+                        .filter(|w| !w.granted && !w.replaced && !w.shed)
                         .count();
                     let too_late = put_off && ahead as f64 > self.served_within(SURELY);
                     self.must(static_form || !self.untroubled || too_late, || {

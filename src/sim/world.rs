@@ -144,7 +144,11 @@ impl World {
             let mut oracle = Oracle::new(setup.terms, state.epoch);
             oracle.calm = setup.is_calm();
             oracle.untroubled = setup.is_untroubled();
-            oracle.capacity = setup.cores / setup.service.expected_s();
+            let run = match setup.pace.law {
+                0 => setup.terms.run_ready,
+                _ => setup.pace.lo,
+            };
+            oracle.capacity = setup.cores.min(run.into()) / setup.service.expected_s();
             oracle
         });
         let mut world = World {

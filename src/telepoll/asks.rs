@@ -27,9 +27,9 @@ const SPANS: u64 = 32;
 const LEAST: u64 = 8;
 /// One place in so many goes round those who have long to wait.
 const SPARE: u64 = 10;
-/// One place in so many is as much as all who are out ask for after a base interval,
+/// In a base interval all who are out ask for one place in so many at most,
 const BASE_SPARE: u64 = 2;
-/// which is no longer than so many times what was told.
+/// unless it would be longer than so many times the one that is set.
 const BASE_MOST: u64 = 3;
 /// Tickets of which it is remembered when they are to ask again; who comes into another's place is
 /// forgotten with it, which takes some hundred others' questions between two of his.

@@ -221,6 +221,7 @@ impl GateView<'_> {
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
         self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
         self.gate.counts.deferred += 1;
+        self.gate.holder_waits.record(self.gate.terms.bound);
         let entry = Place::holding(&ticket, self.now, true);
         self.put_off(&entry, Reason::Deferred, arrival)
     }

@@ -307,7 +307,12 @@ impl Gate {
             true => law.surplus,
             false => 0.0,
         };
-        by_waits.clamp(-law.held_back, most)
+        // Where newcomers go ahead of them holders wait for another reason.
+        let least = match self.has_order() {
+            true => -law.held_back,
+            false => 0.0,
+        };
+        by_waits.clamp(least, most)
     }
 
     fn issue_terms_at(
@@ -339,8 +344,12 @@ impl Gate {
                 slots::capacity(period_s, service, 1, 1.0, 1.0)
             }
             _ => {
-                let margin = laws.eta * (1.0 + self.surplus(now, rate, &laws.sale));
-                slots::capacity_from_rate(period_s, rate, margin, phi)
+                let surplus = self.surplus(now, rate, &laws.sale);
+                let margin = laws.eta * (1.0 + surplus.max(0.0));
+                let full = slots::capacity_from_rate(period_s, rate, margin, phi);
+                // Slots of a slow server are of ten tickets: one of them would be ten per cent.
+                let held_back = f64::from(full) * -surplus.min(0.0);
+                full - whole(held_back.round()).min(full)
             }
         };
         // More than the ledger has windows for would only leave gaps.

@@ -85,6 +85,7 @@ impl GateView<'_> {
             _ => Reason::Deferred,
         };
         if reason == Reason::Deferred {
+            self.gate.holder_waits.record(self.now - entry.entered);
             self.gate.counts.deferred += 1;
             self.gate.counts.deferred_twice += u64::from(entry.line == Line::Guard as u32);
         }
