@@ -90,7 +90,7 @@ const FLOOD: &[&str] = &[
     "30s",
 ];
 
-const SCENARIOS: [Scenario; 6] = [
+const SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "30 % no-shows",
         measured: Side {
@@ -107,6 +107,23 @@ const SCENARIOS: [Scenario; 6] = [
             format!("{left:.0} tickets left unused")
         },
         must: |pairs| total(pairs, "/posts/abandoned") > 0.0,
+    },
+    Scenario {
+        name: "20 % late",
+        measured: Side {
+            server: room,
+            options: &["--late", "0.2"],
+            beside: &[],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.93),
+        besides: |pairs| {
+            let late = total(pairs, "/refusals/by_reason/late/late");
+            format!("{late:.0} re-booked because they came late")
+        },
+        must: |pairs| total(pairs, "/promises/presented") > 0.0,
     },
     // The reference is the same crowd with manners: its demand is the same, so that what differs is
     // the hammering alone. Without those visitors the demand would be smaller too.

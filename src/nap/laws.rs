@@ -121,7 +121,7 @@ impl Laws {
             workers: 0.5,
             surplus: 0.01,
             held_back: 0.02,
-            gain: 0.08,
+            gain: 0.16,
             surplus_for: 2.5,
             surplus_queue: 0.1,
             low: 0.25,

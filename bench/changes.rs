@@ -1,0 +1,255 @@
+//! An application that becomes five times slower, or five times faster, in the middle of a crowd that wants
+//! one page each.
+//!
+//! What is served from ten seconds after the change on is held against what httpd with `MaxRequestWorkers 10`
+//! serves of the same crowd in the same time: that is what the application can then serve. One Markdown row a
+//! direction and kind of visitor, medians of the rounds; exits 1 where something does not hold. Who holds a
+//! ticket learns of an earlier time only by asking, so of the faster application only visitors whose page
+//! asks are judged by what is served. Options:
+//!
+//! ```text
+//! cargo bench --bench changes -- [mpm=event-stock] [rounds=1] [visitors=ticket,retry-after,asks] [only=slower]
+//! ```
+
+#[allow(dead_code, reason = "other benches watch rooms")]
+mod board;
+#[allow(dead_code, reason = "hosts that are slower have another bench")]
+mod hosts;
+#[path = "../tests/httpd/mod.rs"]
+mod httpd;
+
+use board::{LIMIT, figure, median, option};
+use hosts::Host;
+use httpd::{Httpd, made};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const BOUND: &str = "4s";
+/// More than this may wait to be accepted, where workers are few.
+const BACKLOG: &str = "ListenBacklog 4096";
+/// So long after the change it is to be known.
+const KNOWN_S: f64 = 10.0;
+/// For so long after that is counted what is served.
+const COUNTED_S: f64 = 7.0;
+/// Of what the application can serve then.
+const LEAST: f64 = 0.9;
+
+/// A change, and a crowd that lasts until it has been seen.
+struct Change {
+    name: &'static str,
+    /// Milliseconds of processor a page, before and after.
+    from: &'static str,
+    to: &'static str,
+    /// When it happens, after the crowd has been sent for.
+    at: Duration,
+    visitors: &'static str,
+    /// May be put off: they were told of a server that was faster.
+    deferred: bool,
+    /// Must those be served who do not ask?
+    all_judged: bool,
+}
+
+const CHANGES: [Change; 2] = [
+    Change {
+        name: "slower",
+        from: "10",
+        to: "50",
+        at: Duration::from_secs(4),
+        visitors: "1500",
+        deferred: true,
+        all_judged: true,
+    },
+    Change {
+        name: "faster",
+        from: "50",
+        to: "10",
+        at: Duration::from_secs(6),
+        visitors: "3500",
+        deferred: false,
+        all_judged: false,
+    },
+];
+
+/// Visitors who do as they are told: name, nap-load's options.
+const KINDS: [(&str, &[&str]); 3] = [
+    ("ticket", &[]),
+    ("retry-after", &["--retry-after"]),
+    ("asks", &["--asks", "1"]),
+];
+
+/// What was seen of a crowd.
+struct Seen {
+    report: Value,
+    /// When the application changed, in seconds of the crowd.
+    changed_s: f64,
+    /// Seconds in which somebody was served.
+    ends: Vec<f64>,
+}
+
+impl Seen {
+    /// Pages a second while it is counted.
+    fn rate(&self) -> f64 {
+        let from = self.changed_s + KNOWN_S;
+        let counted = |end: &&f64| (from..from + COUNTED_S).contains(*end);
+        self.ends.iter().filter(counted).count() as f64 / COUNTED_S
+    }
+}
+
+fn main() {
+    board::require_what_make_builds();
+    let host = Host::named(&option("mpm=", "event-stock"));
+    let rounds = board::number_option("rounds=", "1");
+    let (only, kinds) = (
+        option("only=", ""),
+        option("visitors=", "ticket,retry-after,asks"),
+    );
+    let kinds: Vec<_> = KINDS
+        .iter()
+        .filter(|(name, _)| kinds.split(',').any(|kind| kind == *name))
+        .collect();
+    if kinds.is_empty() {
+        board::stop("visitors=: ticket, retry-after and asks are meant");
+    }
+    println!(
+        "{}, limit {LIMIT}, bound {BOUND}, median of {rounds}; served a second from {KNOWN_S} s after the change on:\n\n\
+         | the application becomes | visitors | served/s | MaxRequestWorkers 10 | ratio | p99 s | presented | deferred | twice | broken | unserved | |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|",
+        host.name
+    );
+    let mut all_hold = true;
+    for change in CHANGES.iter().filter(|change| change.name.contains(&only)) {
+        let mut rows: Vec<Vec<(Seen, Seen)>> = kinds.iter().map(|_| Vec::new()).collect();
+        for round in 1..=rounds {
+            for (row, (name, options)) in rows.iter_mut().zip(&kinds) {
+                let (peer, ours) = (
+                    meet(host, change, false, name, &[], round),
+                    meet(host, change, true, name, options, round),
+                );
+                row.push((ours, peer));
+            }
+        }
+        for (row, (name, _)) in rows.iter().zip(&kinds) {
+            let is_judged = change.all_judged || *name == "asks";
+            all_hold &= print_row(change, name, row, is_judged);
+        }
+    }
+    if !all_hold {
+        std::process::exit(1);
+    }
+}
+
+/// A crowd, and the change while it is there.
+fn meet(host: &Host, change: &Change, nap: bool, kind: &str, options: &[&str], round: u32) -> Seen {
+    let way = if nap {
+        "mod_nap"
+    } else {
+        "MaxRequestWorkers 10"
+    };
+    let label = format!("{} {way} {kind} {round}", change.name);
+    eprintln!("{label}");
+    let work = format!("BOARD_CPU_MS {}", change.from);
+    let server = match nap {
+        true => board::with_room(host.on(board::server(&work)).config(BACKLOG), BOUND).expect_log(
+            "[nap:warn]",
+            "the room tells of settings that are too small",
+        ),
+        false => board::sized(host.mpm, 1, LIMIT, &work).config(BACKLOG),
+    };
+    let httpd = board::start(server).unwrap_or_else(|| board::stop("without a server no crowd"));
+    let csv = httpd.root().join("tries.csv").display().to_string();
+    let seed = round.to_string();
+    let all = [
+        ["--label", &label],
+        ["--clients", change.visitors],
+        ["--posts", "1"],
+        ["--ramp", "200ms"],
+        ["--bound", BOUND],
+        ["--retry", "1s"],
+        ["--timeout", "300s"],
+        ["--stop", "150s"],
+        ["--source", "distinct"],
+        ["--seed", &seed],
+        ["--csv", &csv],
+    ];
+    let options = [&all.concat()[..], &["--get"], options].concat();
+    let sent = Instant::now();
+    let (report, changed_s) = std::thread::scope(|scope| {
+        let changed = scope.spawn(|| {
+            std::thread::sleep(change.at);
+            become_slower_or_faster(&httpd, change.to);
+            sent.elapsed().as_secs_f64()
+        });
+        let report = board::send(httpd.port(), None, &options);
+        (
+            report,
+            changed.join().expect("the board's folder takes a file"),
+        )
+    });
+    board::keep(
+        &made::directory("bench"),
+        &format!("changes {label}"),
+        &report,
+    );
+    let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
+    Seen {
+        report,
+        changed_s,
+        ends: served_at(&tries),
+    }
+}
+
+/// The board takes so many milliseconds from now on: all of the file or none.
+fn become_slower_or_faster(httpd: &Httpd, cpu_ms: &str) {
+    let file = httpd.root().join("data/cpu_ms");
+    let fresh = file.with_extension("new");
+    std::fs::write(&fresh, cpu_ms).expect("the board's folder takes a file");
+    std::fs::rename(&fresh, &file).expect("it takes its name");
+}
+
+/// When somebody was served, in seconds of the crowd. From nap-load's CSV.
+fn served_at(tries: &str) -> Vec<f64> {
+    let ends = tries.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
+        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
+        (*reason == "served").then_some(end)
+    });
+    ends.collect()
+}
+
+fn print_row(change: &Change, kind: &str, row: &[(Seen, Seen)], is_judged: bool) -> bool {
+    let middle = |of: &dyn Fn(&Seen, &Seen) -> f64| {
+        median(row.iter().map(|(ours, peer)| of(ours, peer)).collect())
+            .filter(|value| value.is_finite())
+            .unwrap_or(f64::NAN)
+    };
+    let total = |pointer: &str| -> f64 {
+        row.iter()
+            .map(|(ours, _)| figure(&ours.report, pointer).unwrap_or(f64::NAN))
+            .sum()
+    };
+    let ratio = middle(&|ours, peer| ours.rate() / peer.rate());
+    let p99 = middle(&|ours, _| figure(&ours.report, "/response/p99").unwrap_or(f64::NAN));
+    let (deferred, broken) = (total("/promises/deferred"), total("/promises/broken"));
+    let (twice, presented) = (
+        total("/promises/deferred_twice"),
+        total("/promises/presented"),
+    );
+    let unserved = total("/posts/started") - total("/posts/served");
+    let few_put_off = change.deferred || deferred <= 0.01 * presented;
+    // Nothing that is not seen holds.
+    let fast = ratio >= LEAST || !is_judged && ratio.is_finite();
+    let holds = fast && few_put_off && broken == 0.0 && unserved == 0.0 && presented > 0.0;
+    let verdict = match (holds, is_judged) {
+        (true, true) => "holds",
+        (true, false) => "nothing broken; the ratio is not judged",
+        (false, _) => "fails",
+    };
+    println!(
+        "| {} | {kind} | {:.1} | {:.1} | {ratio:.3} | {p99:.2} | {presented:.0} | {deferred:.0} | {twice:.0} | {broken:.0} | {unserved:.0} | {verdict} |",
+        change.name,
+        middle(&|ours, _| ours.rate()),
+        middle(&|_, peer| peer.rate()),
+    );
+    holds
+}
