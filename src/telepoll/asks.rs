@@ -110,11 +110,9 @@ impl Asks {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
         }
         self.event.note(now);
-        let all_ns = u64::from(out).saturating_mul(self.event.unit_ns(terms));
-        let all_in = |places: u64| Micros(all_ns.saturating_mul(places) / 1000);
-        let round = all_in(SPARE).clamp(Micros(left.0 / 16), Micros(left.0 / 4));
-        let longest = Micros(terms.base.0.saturating_mul(BASE_MOST));
-        let base = all_in(BASE_SPARE).clamp(terms.base, longest);
+        let round = self.all_in(terms, out, SPARE);
+        let round = round.clamp(Micros(left.0 / 16), Micros(left.0 / 4));
+        let base = self.base_by(terms, out);
         let wish = spread(base.max(Micros(round.0 / 4 * 3)), now);
         if wish >= left {
             return Some(left);
@@ -122,6 +120,28 @@ impl Asks {
         let (grid, now_ns) = (self.grid(terms), ns(now));
         let place_ns = self.calendar.reserve(grid, now_ns, ns(now + wish));
         Some(left.min(Micros((place_ns - now_ns).div_ceil(1000))))
+    }
+
+    /// How long those wait between two questions who do so least, where `out` tickets are out. None: nobody
+    /// is to ask.
+    pub fn base(&self, out: u32) -> Option<Micros> {
+        let terms = self.event.terms()?;
+        Some(match (terms.mode, terms.form) {
+            (Mode::Level, Form::Smooth) => self.base_by(&terms, out),
+            _ => terms.base,
+        })
+    }
+
+    fn base_by(&self, terms: &Terms, out: u32) -> Micros {
+        let longest = Micros(terms.base.0.saturating_mul(BASE_MOST));
+        self.all_in(terms, out, BASE_SPARE)
+            .clamp(terms.base, longest)
+    }
+
+    /// How long `out` take to ask once, in one place of so many.
+    fn all_in(&self, terms: &Terms, out: u32, places: u64) -> Micros {
+        let all_ns = u64::from(out).saturating_mul(self.event.unit_ns(terms));
+        Micros(all_ns.saturating_mul(places) / 1000)
     }
 
     /// As if never used.
@@ -223,6 +243,15 @@ mod tests {
             let wait_s = wait.expect("he is to ask").as_secs_f64();
             assert!((least_s..1.54 * least_s).contains(&wait_s), "{wait_s}");
         }
+    }
+
+    #[test]
+    fn the_base_in_force_is_told() {
+        let of = |out| asks(Terms::new(Micros::from_secs(3), 500.0)).base(out);
+        let base_s = |out| of(out).expect("they are to ask").as_secs_f64();
+        assert_eq!((base_s(1), base_s(MANY)), (3.0, 9.0));
+        assert!((4.3..4.5).contains(&base_s(1_000)));
+        assert_eq!(Asks::default().base(1_000), None);
     }
 
     #[test]

@@ -136,7 +136,9 @@ impl GateView<'_> {
                 .ledger
                 .max_claims(self.now, self.now + gate.terms.bound),
             rate: gate.rate(self.permits),
-            poll: gate.terms.poll,
+            poll: (self.permits.calls.asks)
+                .base(self.permits.outstanding())
+                .unwrap_or(gate.terms.poll),
             law: self.laws.call,
         }
     }
