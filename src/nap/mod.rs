@@ -23,6 +23,7 @@
 //! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
+//! | [`storm`] | how many come between two departures, and where a storm of them begins | | 2.9 |
 //! | [`busy_spans`] | when somebody waited of late, and for which part of a residence | | 2.9 |
 //! | [`holder_waits`] | how long those wait who come with their ticket: what the sale was wrong by | | 2.9 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
@@ -44,6 +45,7 @@ pub mod returns;
 pub mod sale_rate;
 pub mod slot_shares;
 pub mod slots;
+pub mod storm;
 pub mod ticket;
 pub mod ticket_states;
 pub mod wait_limit;

@@ -6,10 +6,10 @@
 //! seconds. Whoever ran before the queue began, or runs on when it has ended, counts for the part of his
 //! residence that lies within ([`BusySpans`]).
 //!
-//! Refusals take the processors too, and there will be none when those come who are sold tickets
-//! now: an interval counts for the less the more refusals there were in the last ones before it (not in
-//! itself, unless a storm begins there: the longest have the most, and without those any server would seem
-//! fast). As long as few have been seen more is sold than they say, by a third of their standard error at most:
+//! Who is refused takes the processors too, and who comes to wait, and both come one after the other when
+//! those are served who are sold tickets now: an interval counts for the less the more of them there were
+//! in the last ones before it (not in itself, unless a storm begins there: the longest have the most, and
+//! without those any server would seem fast; see [`Storm`]). As long as few have been seen more is sold than they say, by a third of their standard error at most:
 //! what is too much waits in the queue, what is too little is lost. And who come cost the server
 //! something too: little is learnt while only the last of a crowd are served, a few per cent faster than
 //! its middle.
@@ -20,6 +20,7 @@
 //! that is seen, until a queue tells the truth or the last ticket is due.
 
 use super::busy_spans::BusySpans;
+use super::storm::Storm;
 use crate::micros::Micros;
 
 /// Time constant of what is remembered, in seconds of a busy server.
@@ -32,16 +33,9 @@ const YOUNG: f64 = 2.0;
 const MORE: f64 = 0.35;
 /// and no more than one part in so many times those that have been seen: next to nothing of a thousand.
 const MORE_FEW: f64 = 2.45;
-/// So many refusals a departure halve the weight of an interval.
-const REFUSALS: f64 = 2.0;
-/// Refusals a departure are the mean of about so many intervals,
-const STORM_OF: i32 = 8;
-/// and are counted in parts of one.
-const STORM_UNIT: i32 = 64;
-/// A storm begins in an interval that has so many refusals, and
-const ONSET: u16 = 16;
-/// so many times what those before it had.
-const ONSET_TIMES: i32 = 4;
+/// So many refusals, or arrivals beyond the one that a departure makes room for, halve the weight of an
+/// interval.
+const CROWDING: f64 = 2.0;
 /// For so long nobody has come: the crowd is over, those who bunch at full seconds included.
 const QUIET: Micros = Micros::from_millis(1250);
 /// What is seen then counts for so much.
@@ -71,10 +65,11 @@ pub struct SaleRate {
     boost: u64,
     /// Intervals ever seen, saturating.
     seen: u32,
-    /// Refusals since the last departure, saturating.
-    refusals: u16,
-    /// Refusals a departure, in [`STORM_UNIT`]ths.
-    storm: u16,
+    /// Who was refused.
+    refusals: Storm,
+    /// Who came.
+    arrivals: Storm,
+    _pad: u32,
     /// The last departure while somebody waited, or when they began to; zero: nobody does.
     last: Micros,
     /// Since when permits stand empty while tickets are out; zero: they do not.
@@ -96,8 +91,9 @@ impl SaleRate {
         busy_s: 0,
         boost: 0,
         seen: 0,
-        refusals: 0,
-        storm: 0,
+        refusals: Storm::EMPTY,
+        arrivals: Storm::EMPTY,
+        _pad: 0,
         last: Micros::ZERO,
         empty_since: Micros::ZERO,
         counted: Micros::ZERO,
@@ -126,15 +122,9 @@ impl SaleRate {
             self.busy_s = (t * kept + passed_s * weight).to_bits();
             self.boost = (boost * kept).to_bits();
         }
-        let storm = i32::from(self.storm);
-        let seen = i32::from(self.refusals).saturating_mul(STORM_UNIT);
-        let more = seen - storm;
-        let storm = match self.storm_begins() {
-            true => seen,
-            false => storm + more / STORM_OF + more.signum(),
-        };
-        self.storm = storm.clamp(0, u16::MAX.into()) as u16;
-        (self.last, self.refusals) = (now, 0);
+        self.refusals.pass(0);
+        self.arrivals.pass(1);
+        self.last = now;
         if self.began == Micros::ZERO {
             self.began = now;
         }
@@ -142,17 +132,9 @@ impl SaleRate {
 
     /// Of what is seen now, the part that tells of a server to which visitors come and are not refused.
     fn weight(&self, now: Micros) -> f64 {
-        let refusals = match self.storm_begins() {
-            true => self.refusals.into(),
-            false => f64::from(self.storm) / f64::from(STORM_UNIT),
-        };
+        let crowding = self.refusals.now(0).max(self.arrivals.now(1));
         let quiet = if now - self.came > QUIET { REST } else { 1.0 };
-        quiet * REFUSALS / (REFUSALS + refusals)
-    }
-
-    fn storm_begins(&self) -> bool {
-        let before = i32::from(self.storm).saturating_mul(ONSET_TIMES);
-        self.refusals >= ONSET && i32::from(self.refusals) * STORM_UNIT >= before
+        quiet * CROWDING / (CROWDING + crowding)
     }
 
     /// An access has left Run Ready while nobody waited: it may have run while somebody did.
@@ -172,14 +154,17 @@ impl SaleRate {
     /// A queue begins.
     pub fn begin(&mut self, now: Micros) {
         self.idle();
-        (self.began, self.last, self.refusals) = (now, now, 0);
+        (self.began, self.last) = (now, now);
+        self.refusals.begin();
+        // Who came last is the first who waits.
+        self.arrivals.begin();
     }
 
     /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
     /// the phase of a round has told more than the server: a tenth too much at its end. (Where some are refused
     /// already, what was seen counts for less, and stays.)
     pub fn first_known(&mut self, departures: u32, span: Micros) {
-        if self.seen < FEW && self.storm == 0 {
+        if self.seen < FEW && self.refusals.is_over() {
             self.departures = f64::from(departures).to_bits();
             self.busy_s = span.as_secs_f64().to_bits();
         }
@@ -188,11 +173,12 @@ impl SaleRate {
     /// Somebody comes.
     pub fn came(&mut self, now: Micros) {
         self.came = now;
+        self.arrivals.note();
     }
 
     /// Somebody was refused.
     pub fn refused(&mut self) {
-        self.refusals = self.refusals.saturating_add(1);
+        self.refusals.note();
     }
 
     /// Nobody waits any more. What has passed since the last departure has not been counted.
@@ -388,6 +374,19 @@ mod tests {
         assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
     }
 
+    /// Those who come at once to wait take the processors as those do who are refused.
+    #[test]
+    fn a_crowd_that_comes_to_wait_says_nothing_of_the_server() {
+        let mut seen = SaleRate::EMPTY;
+        depart(&mut seen, 0, 5_000, 10);
+        seen.idle();
+        seen.begin(at(60_000));
+        (0..100).for_each(|_| seen.came(at(60_000)));
+        (0..10).for_each(|_| seen.departed(at(60_000), at(60_300)));
+        depart(&mut seen, 60_310, 60_400, 10);
+        assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
+    }
+
     #[test]
     fn another_speed_is_known_within_seconds_and_a_moment_changes_little() {
         let mut seen = SaleRate::EMPTY;
@@ -509,8 +508,9 @@ mod tests {
                 busy_s: bits,
                 boost: bits,
                 seen: bits as u32,
-                refusals: bits as u16,
-                storm: bits as u16,
+                refusals: Storm::of_bits(bits),
+                arrivals: Storm::of_bits(bits),
+                _pad: bits as u32,
                 last: time,
                 empty_since: time,
                 counted: time,
