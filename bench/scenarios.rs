@@ -120,10 +120,11 @@ const SCENARIOS: [Scenario; 7] = [
         figure: throughput,
         wanted: Wanted::AtLeast(0.93),
         besides: |pairs| {
-            let late = total(pairs, "/refusals/by_reason/late/late");
-            format!("{late:.0} re-booked because they came late")
+            let of = |what| total(pairs, &format!("/late/{what}"));
+            let (presented, rebooked) = (of("presented"), of("rebooked"));
+            format!("{presented:.0} came late, {rebooked:.0} of them re-booked")
         },
-        must: |pairs| total(pairs, "/promises/presented") > 0.0,
+        must: |pairs| total(pairs, "/late/presented") > 0.0,
     },
     // The reference is the same crowd with manners: its demand is the same, so that what differs is
     // the hammering alone. Without those visitors the demand would be smaller too.

@@ -71,7 +71,7 @@ pub struct Facts {
     pub claims: u32,
     /// X, accesses a second.
     pub rate: f64,
-    /// The least poll interval, Ta.
+    /// The least poll interval in force: Ta, or longer where many tickets are out.
     pub poll: Micros,
     /// The law's constants.
     pub law: CallLaw,
@@ -212,14 +212,15 @@ impl EarlyCall {
 
     /// Times that nobody can have written begin anew.
     fn check(&mut self, facts: &Facts) {
-        let Facts { now, poll, .. } = *facts;
+        let now = facts.now;
         if self.room_since > now || self.room_seen > now {
             (self.room_since, self.room_seen) = (Micros::ZERO, Micros::ZERO);
         }
-        if self.turn > now + poll {
+        let furthest = now + Micros::from_secs(3600);
+        // The interval may have become shorter since this turn began.
+        if self.turn > furthest {
             self.turn = Micros::ZERO;
         }
-        let furthest = now + Micros::from_secs(3600);
         self.due = if self.due > furthest { now } else { self.due };
         for mark in [&mut self.mark, &mut self.turning, &mut self.silent] {
             if *mark > now + FAR {
@@ -331,6 +332,21 @@ mod tests {
         assert_eq!(call.silent(), Micros::ZERO);
         looks(&mut call, 10_250, 20_250, 4);
         assert_eq!(call.silent(), call.mark());
+    }
+
+    #[test]
+    fn a_shorter_interval_does_not_end_a_turn() {
+        let mut call = EarlyCall::EMPTY;
+        looks(&mut call, 0, 25_000, 4);
+        call.advance(&facts(25_000), starts().take(1000));
+        let before = (call.turn, call.eager, call.silent);
+        assert!(before.1 > 0, "{call:?}");
+        let shorter = Facts {
+            poll: Micros(POLL.0 / 3),
+            ..facts(25_250)
+        };
+        assert!(call.look(&shorter));
+        assert_eq!((call.turn, call.eager, call.silent), before);
     }
 
     #[test]

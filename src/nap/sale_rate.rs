@@ -6,10 +6,11 @@
 //! seconds. Whoever ran before the queue began, or runs on when it has ended, counts for the part of his
 //! residence that lies within ([`BusySpans`]).
 //!
-//! Who is refused takes the processors too, and who comes to wait, and both come one after the other when
-//! those are served who are sold tickets now: an interval counts for the less the more of them there were
-//! in the last ones before it (not in itself, unless a storm begins there: the longest have the most, and
-//! without those any server would seem fast; see [`Storm`]). As long as few have been seen more is sold than they say, by a third of their standard error at most:
+//! Who is refused takes the processors too, and so does a crowd that comes to wait; neither is there when
+//! those come who are sold tickets now. So an interval counts for the less the more there were of them in
+//! the last ones before it (not in itself, unless a storm begins there: the longest have the most, and
+//! without those any server would seem fast; see [`Storm`]). Holders who come are what is sold: they are no
+//! storm. As long as few have been seen more is sold than they say, by a third of their standard error at most:
 //! what is too much waits in the queue, what is too little is lost. And who come cost the server
 //! something too: little is learnt while only the last of a crowd are served, a few per cent faster than
 //! its middle.
@@ -33,7 +34,7 @@ const YOUNG: f64 = 2.0;
 const MORE: f64 = 0.35;
 /// and no more than one part in so many times those that have been seen: next to nothing of a thousand.
 const MORE_FEW: f64 = 2.45;
-/// So many refusals, or arrivals beyond the one that a departure makes room for, halve the weight of an
+/// So many refusals, or newcomers beyond the one that a departure makes room for, halve the weight of an
 /// interval.
 const CROWDING: f64 = 2.0;
 /// For so long nobody has come: the crowd is over, those who bunch at full seconds included.
@@ -67,8 +68,8 @@ pub struct SaleRate {
     seen: u32,
     /// Who was refused.
     refusals: Storm,
-    /// Who came.
-    arrivals: Storm,
+    /// Who came without a ticket.
+    newcomers: Storm,
     _pad: u32,
     /// The last departure while somebody waited, or when they began to; zero: nobody does.
     last: Micros,
@@ -80,7 +81,8 @@ pub struct SaleRate {
     began: Micros,
     /// The queues before it.
     spans: BusySpans,
-    /// When somebody came last who asked under the lock, as all do while somebody waits.
+    /// When somebody came last who asked under the lock, as all do at a gate of pages while somebody waits
+    /// (members of sessions aside).
     came: Micros,
 }
 
@@ -92,7 +94,7 @@ impl SaleRate {
         boost: 0,
         seen: 0,
         refusals: Storm::EMPTY,
-        arrivals: Storm::EMPTY,
+        newcomers: Storm::EMPTY,
         _pad: 0,
         last: Micros::ZERO,
         empty_since: Micros::ZERO,
@@ -123,16 +125,16 @@ impl SaleRate {
             self.boost = (boost * kept).to_bits();
         }
         self.refusals.pass(0);
-        self.arrivals.pass(1);
+        self.newcomers.pass(1);
         self.last = now;
         if self.began == Micros::ZERO {
             self.began = now;
         }
     }
 
-    /// Of what is seen now, the part that tells of a server to which visitors come and are not refused.
+    /// Of what is seen now, the part that tells of a server to which holders come.
     fn weight(&self, now: Micros) -> f64 {
-        let crowding = self.refusals.now(0).max(self.arrivals.now(1));
+        let crowding = self.refusals.now(0).max(self.newcomers.now(1));
         let quiet = if now - self.came > QUIET { REST } else { 1.0 };
         quiet * CROWDING / (CROWDING + crowding)
     }
@@ -157,7 +159,7 @@ impl SaleRate {
         (self.began, self.last) = (now, now);
         self.refusals.begin();
         // Who came last is the first who waits.
-        self.arrivals.begin();
+        self.newcomers.begin();
     }
 
     /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
@@ -173,7 +175,11 @@ impl SaleRate {
     /// Somebody comes.
     pub fn came(&mut self, now: Micros) {
         self.came = now;
-        self.arrivals.note();
+    }
+
+    /// He has no ticket that is good now or later.
+    pub fn newcomer(&mut self) {
+        self.newcomers.note();
     }
 
     /// Somebody was refused.
@@ -381,7 +387,7 @@ mod tests {
         depart(&mut seen, 0, 5_000, 10);
         seen.idle();
         seen.begin(at(60_000));
-        (0..100).for_each(|_| seen.came(at(60_000)));
+        (0..100).for_each(|_| seen.newcomer());
         (0..10).for_each(|_| seen.departed(at(60_000), at(60_300)));
         depart(&mut seen, 60_310, 60_400, 10);
         assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
@@ -509,7 +515,7 @@ mod tests {
                 boost: bits,
                 seen: bits as u32,
                 refusals: Storm::of_bits(bits),
-                arrivals: Storm::of_bits(bits),
+                newcomers: Storm::of_bits(bits),
                 _pad: bits as u32,
                 last: time,
                 empty_since: time,

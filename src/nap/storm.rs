@@ -18,7 +18,7 @@ const ONSET_TIMES: i32 = 4;
 pub struct Storm {
     /// Since the last departure, saturating.
     since: u16,
-    /// Those a departure, in [`UNIT`]ths.
+    /// Those a departure beyond the usual, in [`UNIT`]ths.
     mean: u16,
 }
 

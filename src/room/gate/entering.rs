@@ -34,6 +34,9 @@ impl GateView<'_> {
             };
         }
         let live = ticket.filter(|_| standing >= Standing::Early);
+        if live.is_none() {
+            self.gate.sale_rate.newcomer();
+        }
         let mode = self.mode();
         if mode == Mode::Closed {
             return self.refuse_closed(live, arrival);
