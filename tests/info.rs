@@ -560,7 +560,7 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
     let table = [
         (
             (share, 8_000, 2),
-            "Since 11:59:52 (8 s) 2 of 2 permits have stood empty while 537 tickets are out, of which the \
+            "Since 11:59:52 (8 s) 2 of 2 permits have stood empty while 538 tickets are out, of which the \
              next starts in 0.1 s: 1.6 tickets a second are sold, and the server is taken to do 19: \
              NapTicketShare 0.1 keeps the rest for newcomers; 1 or auto sells all of it.",
         ),
