@@ -17,12 +17,16 @@ mod board;
 mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
+mod tries;
+#[allow(dead_code, reason = "what a visit may cost another bench judges")]
+mod visitors;
 
 use board::{LIMIT, figure, median, option};
 use hosts::Host;
 use httpd::{Httpd, made};
 use serde_json::Value;
 use std::time::{Duration, Instant};
+use visitors::Kind;
 
 const BOUND: &str = "4s";
 const BOUND_S: f64 = 4.0;
@@ -73,13 +77,6 @@ const CHANGES: [Change; 2] = [
     },
 ];
 
-/// Visitors who do as they are told: name, nap-load's options.
-const KINDS: [(&str, &[&str]); 3] = [
-    ("ticket", &[]),
-    ("retry-after", &["--retry-after"]),
-    ("asks", &["--asks", "1"]),
-];
-
 /// What was seen of a crowd.
 struct Seen {
     report: Value,
@@ -106,17 +103,7 @@ fn main() {
         option("only=", ""),
         option("visitors=", "ticket,retry-after,asks"),
     );
-    let of_name = |wanted| KINDS.iter().find(|(name, _)| *name == wanted);
-    let kinds: Vec<_> = kinds
-        .split(',')
-        .map(|kind| {
-            of_name(kind).unwrap_or_else(|| {
-                board::stop(&format!(
-                    "visitors={kind}: ticket, retry-after and asks are meant"
-                ))
-            })
-        })
-        .collect();
+    let kinds = Kind::all_named(&kinds);
     let changes: Vec<_> = CHANGES
         .iter()
         .filter(|change| change.name.contains(&only))
@@ -134,17 +121,17 @@ fn main() {
     for change in changes {
         let mut rows: Vec<Vec<(Seen, Seen)>> = kinds.iter().map(|_| Vec::new()).collect();
         for round in 1..=rounds {
-            for (row, (name, options)) in rows.iter_mut().zip(&kinds) {
+            for (row, kind) in rows.iter_mut().zip(&kinds) {
                 let (peer, ours) = (
-                    meet(host, change, false, name, &[], round),
-                    meet(host, change, true, name, options, round),
+                    meet(host, change, kind, false, round),
+                    meet(host, change, kind, true, round),
                 );
                 row.push((ours, peer));
             }
         }
-        for (row, (name, _)) in rows.iter().zip(&kinds) {
-            let is_judged = change.all_judged || *name == "asks";
-            all_hold &= print_row(change, name, row, is_judged);
+        for (row, kind) in rows.iter().zip(&kinds) {
+            let is_judged = change.all_judged || kind.name == "asks";
+            all_hold &= print_row(change, kind.name, row, is_judged);
         }
     }
     if !all_hold {
@@ -153,13 +140,13 @@ fn main() {
 }
 
 /// A crowd, and the change while it is there.
-fn meet(host: &Host, change: &Change, nap: bool, kind: &str, options: &[&str], round: u32) -> Seen {
+fn meet(host: &Host, change: &Change, kind: &Kind, nap: bool, round: u32) -> Seen {
     let way = if nap {
         "mod_nap"
     } else {
         "MaxRequestWorkers 10"
     };
-    let label = format!("{} {way} {kind} {round}", change.name);
+    let label = format!("{} {way} {} {round}", change.name, kind.name);
     eprintln!("{label}");
     let work = format!("BOARD_CPU_MS {}", change.from);
     let server = match nap {
@@ -185,7 +172,9 @@ fn meet(host: &Host, change: &Change, nap: bool, kind: &str, options: &[&str], r
         ["--seed", &seed],
         ["--csv", &csv],
     ];
-    let options = [&all.concat()[..], &["--get"], options].concat();
+    // The others tell their visitors nothing.
+    let obeys = if nap { kind.options } else { &[] };
+    let options = [&all.concat()[..], &["--get"], obeys].concat();
     let sent = Instant::now();
     let (report, changed_s) = std::thread::scope(|scope| {
         let changed = scope.spawn(|| {
@@ -208,7 +197,7 @@ fn meet(host: &Host, change: &Change, nap: bool, kind: &str, options: &[&str], r
     Seen {
         report,
         changed_s,
-        ends: served_at(&tries),
+        ends: tries::served_at(&tries).collect(),
     }
 }
 
@@ -218,17 +207,6 @@ fn become_slower_or_faster(httpd: &Httpd, cpu_ms: &str) {
     let fresh = file.with_extension("new");
     std::fs::write(&fresh, cpu_ms).expect("the board's folder takes a file");
     std::fs::rename(&fresh, &file).expect("it takes its name");
-}
-
-/// When somebody was served, in seconds of the crowd. From nap-load's CSV.
-fn served_at(tries: &str) -> Vec<f64> {
-    let ends = tries.lines().filter_map(|line| {
-        let cells: Vec<&str> = line.split(',').collect();
-        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
-        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
-        (*reason == "served").then_some(end)
-    });
-    ends.collect()
 }
 
 fn print_row(change: &Change, kind: &str, row: &[(Seen, Seen)], is_judged: bool) -> bool {

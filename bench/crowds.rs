@@ -15,16 +15,17 @@
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
 mod haproxy;
-#[allow(dead_code, reason = "hosts are named in another bench")]
 mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
+mod visitors;
 
 use board::{LIMIT, figure, median, option};
 use haproxy::HaProxy;
 use hosts::{HOSTS, Host};
 use httpd::{Builder, Httpd, made};
 use serde_json::Value;
+use visitors::Kind;
 
 const BOUND: &str = "4s";
 const BOUND_S: f64 = 4.0;
@@ -43,32 +44,6 @@ const BACKLOG: &str = "ListenBacklog 4096";
 fn server(host: &Host, work: &str) -> Builder {
     host.on(board::server(work)).config(BACKLOG)
 }
-
-/// Visitors who do as they are told.
-struct Kind {
-    name: &'static str,
-    options: &'static [&'static str],
-    /// So many requests may each need, polls included.
-    requests: f64,
-}
-
-const KINDS: [Kind; 3] = [
-    Kind {
-        name: "ticket",
-        options: &[],
-        requests: 2.2,
-    },
-    Kind {
-        name: "retry-after",
-        options: &["--retry-after"],
-        requests: 3.0,
-    },
-    Kind {
-        name: "asks",
-        options: &["--asks", "1"],
-        requests: 4.0,
-    },
-];
 
 /// The ways to meet a crowd.
 #[derive(Clone, Copy, PartialEq)]
@@ -176,10 +151,10 @@ impl Asked {
             .filter(|way| way.name().contains(&only));
         let work = board::number_option("work=", "20");
         Asked {
-            hosts: named("mpm=", &hosts, &HOSTS, |host| host.name),
+            hosts: hosts.split(',').map(Host::named).collect(),
             crowds: crowds.split(',').map(Crowd::parse).collect(),
             sources: sources.split(',').map(str::to_string).collect(),
-            kinds: named("visitors=", &kinds, &KINDS, |kind| kind.name),
+            kinds: Kind::all_named(&kinds),
             ways: ways.collect(),
             warm,
             rounds: board::number_option("rounds=", or("1", "3")),
@@ -187,23 +162,6 @@ impl Asked {
             work: format!("BOARD_CPU_MS {work}"),
         }
     }
-}
-
-/// Those of a list that an option names.
-fn named<T>(
-    option: &str,
-    names: &str,
-    list: &'static [T],
-    name: fn(&T) -> &'static str,
-) -> Vec<&'static T> {
-    let known = |wanted: &str| {
-        let found = list.iter().find(|one| name(one) == wanted);
-        found.unwrap_or_else(|| {
-            let all: Vec<_> = list.iter().map(name).collect();
-            board::stop(&format!("{option}{wanted}: {} are meant", all.join(", ")))
-        })
-    };
-    names.split(',').map(known).collect()
 }
 
 fn main() {

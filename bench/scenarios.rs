@@ -12,6 +12,7 @@
 mod board;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
+mod tries;
 
 use board::{LIMIT, figure, median, with_nap};
 use httpd::{Builder, Httpd, Mpm, made};
@@ -248,13 +249,7 @@ fn throughput(report: &Value) -> Option<f64> {
 /// then, a second: before, the queue forms; behind, ever fewer ask. From nap-load's CSV.
 fn crowded_per_s(tries: &str, first_finish_s: f64) -> f64 {
     let from = first_finish_s / 5.0;
-    let ends = tries.lines().filter_map(|line| {
-        let cells: Vec<&str> = line.split(',').collect();
-        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
-        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
-        (*reason == "served").then_some(end)
-    });
-    let n = ends
+    let n = tries::served_at(tries)
         .filter(|end| from < *end && *end <= first_finish_s)
         .count();
     n as f64 / (first_finish_s - from)

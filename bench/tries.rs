@@ -1,0 +1,11 @@
+//! Tries of a crowd, as nap-load's CSV has them.
+
+/// When somebody was served, in seconds of the crowd. From nap-load's CSV.
+pub fn served_at(tries: &str) -> impl Iterator<Item = f64> {
+    tries.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [begun, reason, response] = [cells.first()?, cells.get(6)?, cells.get(7)?];
+        let end = begun.parse::<f64>().ok()? + response.parse::<f64>().ok()?;
+        (*reason == "served").then_some(end)
+    })
+}

@@ -1,0 +1,44 @@
+//! Visitors of a crowd who do as they are told, and what each may cost.
+
+use crate::board;
+
+/// Visitors who do as they are told.
+pub struct Kind {
+    pub name: &'static str,
+    pub options: &'static [&'static str],
+    /// So many requests may each need, polls included.
+    pub requests: f64,
+}
+
+/// The ways they are told.
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "ticket",
+        options: &[],
+        requests: 2.2,
+    },
+    Kind {
+        name: "retry-after",
+        options: &["--retry-after"],
+        requests: 3.0,
+    },
+    Kind {
+        name: "asks",
+        options: &["--asks", "1"],
+        requests: 4.0,
+    },
+];
+
+impl Kind {
+    /// Those that an option `visitors=` names; ends the bench with a sentence where there is none.
+    pub fn all_named(names: &str) -> Vec<&'static Kind> {
+        let named = |wanted: &str| {
+            let found = KINDS.iter().find(|kind| kind.name == wanted);
+            found.unwrap_or_else(|| {
+                let all = KINDS.map(|kind| kind.name).join(", ");
+                board::stop(&format!("visitors={wanted}: {all} are meant"))
+            })
+        };
+        names.split(',').map(named).collect()
+    }
+}
