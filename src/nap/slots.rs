@@ -379,6 +379,15 @@ impl Slots {
         self.sell(Pool::Newcomers, found, terms)
     }
 
+    /// Nobody holds a ticket that starts later than now, as all have come before their time: what is sold
+    /// next starts at `first`, however far ahead the last slot lies.
+    pub fn begin_again(&mut self, now: Micros, first: Micros, terms: &Terms) {
+        self.repair();
+        if let Some(seq) = self.open_at(first, now + terms.horizon, terms) {
+            (self.newcomers_from, self.late_from) = (seq, seq);
+        }
+    }
+
     /// Sells a place to a holder who came late: the earliest of the late pool, or the next of the
     /// newcomers' where that is earlier or the pool has none.
     pub fn rebook(
@@ -646,7 +655,10 @@ impl Slots {
             .slot(self.newest)
             .filter(|last| last.end() <= latest + FAR);
         let after = last.map_or(Micros::ZERO, Slot::end);
-        let start = after.max(first);
+        self.open_at(after.max(first), latest, terms)
+    }
+
+    fn open_at(&mut self, start: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
         let seq = self.newest + 1;
         if start > latest || seq.saturating_sub(self.oldest.max(1)) >= SLOTS as u32 {
             return None;
@@ -759,6 +771,26 @@ mod tests {
             slots.open_slots().map(|slot| slot.sold).collect::<Vec<_>>(),
             [4, 2]
         );
+    }
+
+    #[test]
+    fn where_all_have_come_the_next_slot_starts_at_once() {
+        let mut slots = slots();
+        let sold = book_all(&mut slots, 4.0, &terms(2), 40);
+        assert_eq!(sold.last(), Some(&199.0));
+        slots.begin_again(secs(20.0), secs(21.0), &terms(2));
+        let book = |slots: &mut Slots| {
+            let booking = slots.book(secs(20.0), secs(21.0), &terms(2), &mut |_, _| true);
+            booking.map(|booking| booking.start.as_secs_f64())
+        };
+        let again: Vec<_> = (0..3).map_while(|_| book(&mut slots)).collect();
+        assert_eq!(again, [21.0, 26.0, 31.0]);
+        // The old ones are closed in their order, then the new.
+        let mut closed = 0;
+        while slots.close_due(secs(1_000.0), secs(1.0)).is_some() {
+            closed += 1;
+        }
+        assert_eq!(closed, 22);
     }
 
     #[test]
