@@ -45,47 +45,63 @@ impl Entry {
     }
 }
 
+/// What is told apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prefix {
+    /// An address; of IPv6, a /64.
+    Address,
+    /// The net it is in.
+    Net,
+}
+
 /// Places of a gate's open slots by prefix. Written and read under the gate's lock.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SlotShares {
-    /// Hash of the prefix that asked last; zero: none yet.
-    asked_last: u64,
-    /// When it did.
+    /// Of the hashes of who asked last, of his address and of its net, the lower halves; zero: none yet.
+    asked_last: [u32; 2],
+    /// When he did.
     asked: Micros,
-    /// When any other asked last; zero: never.
-    others_asked: Micros,
+    /// When any other address, and one of any other net, asked last, in seconds; zero: never.
+    others_asked: [u32; 2],
     buckets: [[Entry; WAYS]; BUCKETS],
 }
 
 impl SlotShares {
     /// Nobody has asked.
     pub const EMPTY: SlotShares = SlotShares {
-        asked_last: 0,
+        asked_last: [0; 2],
         asked: Micros::ZERO,
-        others_asked: Micros::ZERO,
+        others_asked: [0; 2],
         buckets: [[Entry::EMPTY; WAYS]; BUCKETS],
     };
 
     /// As if nobody had asked; in place.
     pub fn empty(&mut self) {
-        (self.asked_last, self.asked, self.others_asked) = (0, Micros::ZERO, Micros::ZERO);
+        (self.asked_last, self.asked, self.others_asked) = ([0; 2], Micros::ZERO, [0; 2]);
         self.buckets.as_flattened_mut().fill(Entry::EMPTY);
     }
 
-    /// Somebody of this prefix asks for a ticket.
-    pub fn asked(&mut self, prefix: u64, now: Micros) {
-        if self.asked_last != prefix {
-            self.others_asked = self.asked;
+    /// Somebody of this address, and of this net, asks for a ticket.
+    pub fn asked(&mut self, prefixes: [u64; 2], now: Micros) {
+        let asked = seconds(self.asked);
+        let ways = self.asked_last.iter_mut().zip(&mut self.others_asked);
+        for ((last, others), prefix) in ways.zip(prefixes) {
+            let mark = prefix as u32 | 1;
+            if *last != mark {
+                *others = asked;
+            }
+            *last = mark;
+            // What a stray write has put into the future must not last.
+            *others = (*others).min(seconds(now));
         }
-        // What a stray write has put into the future must not last.
-        self.others_asked = self.others_asked.min(now);
-        (self.asked_last, self.asked) = (prefix, now);
+        self.asked = now;
     }
 
-    /// Has nobody but who asked last asked for as long as this?
-    pub fn alone(&self, lifetime: Micros, now: Micros) -> bool {
-        self.others_asked == Micros::ZERO || self.others_asked + lifetime <= now
+    /// Has no address but that of who asked last, or none of another net, asked for as long as this?
+    pub fn alone(&self, of: Prefix, lifetime: Micros, now: Micros) -> bool {
+        let others = self.others_asked[of as usize];
+        others == 0 || Micros::from_secs(others.into()) + lifetime <= now
     }
 
     /// Does the prefix's share of the slot have a place left?
@@ -122,6 +138,10 @@ impl SlotShares {
         entry.sold = entry.sold_at(now).saturating_add(1);
         entry.over = u32::try_from(slot.end().secs_ceil()).unwrap_or(u32::MAX);
     }
+}
+
+fn seconds(time: Micros) -> u32 {
+    u32::try_from(time.secs_floor()).unwrap_or(u32::MAX)
 }
 
 /// One number for a prefix in a slot.
@@ -178,13 +198,33 @@ mod tests {
     fn who_asks_alone_is_alone_until_another_asks_and_again_a_lifetime_later() {
         let mut shares = shares();
         let mut ask = |prefix, now| {
-            shares.asked(prefix, at(now));
-            shares.alone(LIFETIME, at(now))
+            shares.asked([prefix; 2], at(now));
+            let alone =
+                [Prefix::Address, Prefix::Net].map(|of| shares.alone(of, LIFETIME, at(now)));
+            assert_eq!(alone[0], alone[1]);
+            alone[0]
         };
         assert_eq!([ask(NET, 1), ask(NET, 2)], [true, true]);
         assert_eq!([ask(7, 3), ask(7, 4), ask(NET, 5)], [false, false, false]);
         assert_eq!([ask(NET, 303), ask(NET, 304)], [false, true]);
         assert_eq!([ask(7, 9000), ask(7, 9304)], [true, true]);
+    }
+
+    /// A school in one net, and one of its addresses floods.
+    #[test]
+    fn an_address_is_not_alone_in_a_net_that_is() {
+        let mut shares = shares();
+        for address in [3, 5, 3, 3] {
+            shares.asked([address, NET], at(1));
+        }
+        let alone = |shares: &SlotShares, s| {
+            [Prefix::Address, Prefix::Net].map(|of| shares.alone(of, LIFETIME, at(s)))
+        };
+        assert_eq!(alone(&shares, 2), [false, true]);
+        assert_eq!(alone(&shares, 301), [true, true]);
+        shares.asked([3, NET], at(400));
+        shares.asked([3, 9], at(401));
+        assert_eq!(alone(&shares, 402), [true, false]);
     }
 
     #[test]
@@ -222,16 +262,18 @@ mod tests {
                 sold: word,
             };
             let mut shares = Box::new(SlotShares {
-                asked_last: word.into(),
+                asked_last: [word; 2],
                 asked: Micros::MAX,
-                others_asked: Micros::MAX,
+                others_asked: [u32::MAX; 2],
                 buckets: [[wild; WAYS]; BUCKETS],
             });
-            let _ = shares.alone(LIFETIME, at(1));
+            let _ = shares.alone(Prefix::Net, LIFETIME, at(1));
             shares.sold(&slot(1, 10), NET, Micros::MAX);
             shares.sold(&slot(u32::MAX, u32::MAX), NET, at(1));
-            shares.asked(NET, at(2));
-            assert!(shares.alone(LIFETIME, at(400)), "{word}: for good");
+            shares.asked([NET; 2], at(2));
+            for of in [Prefix::Address, Prefix::Net] {
+                assert!(shares.alone(of, LIFETIME, at(400)), "{word}: for good");
+            }
         }
     }
 }

@@ -26,7 +26,7 @@ impl GateView<'_> {
         let cap = self.cap();
         let wide = cap.saturating_mul(8);
         let [narrow, wider] = arrival.client_hash;
-        self.gate.slot_shares.asked(wider, self.now);
+        self.gate.slot_shares.asked(arrival.client_hash, self.now);
         if self.clients.live(narrow, self.now) >= cap || self.clients.live(wider, self.now) >= wide
         {
             return self.refuse(Reason::Cap, None, self.spread(arrival));

@@ -7,6 +7,7 @@ use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
 use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
+use crate::nap::slot_shares::Prefix;
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
 use crate::nap::wait_limit::Conformal;
@@ -69,6 +70,7 @@ impl GateView<'_> {
             Sale::Newcomer => now + (served - gate.lead(rate, &law)).max(law.soon),
             Sale::Rebooked | Sale::Guard => now + served.max(law.soon),
         };
+        gate.begin_again(now, first, &issue);
         let most = match sale {
             Sale::Newcomer => sellable(depth),
             Sale::Rebooked | Sale::Guard => depth,
@@ -77,11 +79,16 @@ impl GateView<'_> {
         // An address, or a net, whose tickets lapse is sold but a few of each slot, unless the
         // administrator has said what is fair, or nobody else is there.
         let [narrow, wide] = arrival.client_hash;
-        let flood = [(narrow, LAPSED), (wide, 8 * LAPSED)]
-            .into_iter()
-            .find(|&(hash, least)| self.clients.lapses(hash, least, now))
-            .map(|(hash, _)| hash)
-            .filter(|_| terms.per_client.how == how::AUTO && !shares.alone(terms.lifetime, now));
+        let flood = [
+            (narrow, LAPSED, Prefix::Address),
+            (wide, 8 * LAPSED, Prefix::Net),
+        ]
+        .into_iter()
+        .filter(|_| terms.per_client.how == how::AUTO)
+        .find(|&(hash, least, of)| {
+            self.clients.lapses(hash, least, now) && !shares.alone(of, terms.lifetime, now)
+        })
+        .map(|(hash, ..)| hash);
         let mut open =
             |slot: &slots::Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
         let mut may = |slot: &slots::Slot, start: Micros| {
@@ -231,6 +238,22 @@ impl Gate {
             how::FIXED => f64::from(self.terms.share.n) / 1e6,
             _ => 1.0,
         }
+    }
+
+    /// Who held a ticket for later has come before his time, and so have all others: nobody who comes now
+    /// is behind them.
+    fn begin_again(&mut self, now: Micros, first: Micros, issue: &slots::Terms) {
+        // Less is not worth a slot; and most times the next ticket is a near one.
+        let near = now + Micros(4 * self.terms.bound.0);
+        let is_out = |until| self.ledger.max_claims(now, until) != 0;
+        if self.booked_until <= first + self.terms.bound
+            || is_out(near.min(self.booked_until))
+            || is_out(self.booked_until)
+        {
+            return;
+        }
+        (self.booked_until, self.booked_from) = (Micros::ZERO, Micros::ZERO);
+        self.slots.begin_again(now, first, issue);
     }
 
     /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold

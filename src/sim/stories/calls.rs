@@ -106,6 +106,32 @@ fn a_called_ticket_is_a_claim_until_it_is_used() {
     assert_eq!(story.claims(story.now), 0);
 }
 
+/// All who hold tickets up to a minute ahead have come before their time.
+#[test]
+fn who_comes_after_all_were_called_is_behind_nobody() {
+    let mut story = Story::new(quiet());
+    let tickets = story.full_house(40);
+    story.idles(750);
+    for (visitor, ticket) in (2..).zip(&tickets) {
+        while story.asks(visitor, ticket) == Turn::Wait {
+            story.idles(250);
+        }
+        let leaving = story.runs(visitor, std::slice::from_ref(ticket));
+        story.leaves(&leaving);
+    }
+    let last = tickets.last().expect("forty").start;
+    assert!(story.now + Micros::from_secs(15) < last, "{last:?}");
+    let again = story.full_house(3);
+    assert!(again[0].start < story.now + Micros::from_secs(10));
+    assert!(again[0].start < again[1].start && again[1].start < again[2].start);
+    // They are as good as any: in their time, once.
+    story.now = again[1].start;
+    let leaving = story.runs(3, &again[1..2]);
+    story.leaves(&leaving);
+    assert_eq!(story.asks(3, &again[1]), Turn::Used);
+    assert_eq!(story.state.gate().counts.broken, 0);
+}
+
 #[test]
 fn who_does_not_react_loses_nothing() {
     let mut story = Story::new(quiet());
