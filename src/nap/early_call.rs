@@ -218,7 +218,7 @@ impl EarlyCall {
         }
         let furthest = now + Micros::from_secs(3600);
         // The interval may have become shorter since this turn began.
-        if self.turn > furthest {
+        if self.turn > furthest.max(now + facts.poll) {
             self.turn = Micros::ZERO;
         }
         self.due = if self.due > furthest { now } else { self.due };

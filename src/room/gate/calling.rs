@@ -21,7 +21,8 @@ pub(super) const STEPS: usize = 1 << 14;
 impl GateView<'_> {
     /// Has Run Ready room, and who may be called for it?
     pub fn look_round(&mut self) {
-        let empty = (self.gate).stands_empty(self.permits, self.starts.as_deref(), self.now);
+        let out = self.permits.outstanding() != 0;
+        let empty = out && (self.gate).stands_empty(self.permits, self.starts.as_deref(), self.now);
         // With a few permits free a server may still have all the work it can do.
         let idle = self.permits.running().saturating_mul(4) <= self.permits.limit();
         let gate = &mut *self.gate;
@@ -29,10 +30,8 @@ impl GateView<'_> {
         if gate.booked_until <= self.now {
             gate.sale_rate.sold_out();
         }
-        if self.permits.outstanding() != 0 {
-            gate.counts.empty_us = gate.counts.empty_us.saturating_add(more.0);
-        }
-        if self.permits.outstanding() == 0 && self.gate.early_call.mark() <= self.now {
+        gate.counts.empty_us = gate.counts.empty_us.saturating_add(more.0);
+        if !out && self.gate.early_call.mark() <= self.now {
             return;
         }
         let facts = self.call_facts();

@@ -223,9 +223,13 @@ impl GateView<'_> {
 
     fn defer(&mut self, ticket: Ticket, arrival: &Arrival<'_>) -> Verdict {
         self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
+        let entry = Place::holding(&ticket, self.now, true);
+        if self.is_before_time(&entry) {
+            // Called: his own time is still to come, and no other is better.
+            return self.hand_back(&entry, Reason::Full, arrival);
+        }
         self.gate.counts.deferred += 1;
         self.gate.holder_waits.record(self.gate.terms.bound);
-        let entry = Place::holding(&ticket, self.now, true);
         self.put_off(&entry, Reason::Deferred, arrival)
     }
 

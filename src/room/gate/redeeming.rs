@@ -4,7 +4,7 @@
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::ledger::window_of;
+use crate::nap::ledger::{cell_start, window_of};
 use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
@@ -47,8 +47,10 @@ impl GateView<'_> {
         gate.set_state(ticket.slot, ticket.index, state);
         let (from, until) = gate.window_of(ticket.slot, ticket.start, ticket.prime_end);
         let before_time = called && self.now < from;
-        gate.ledger
-            .unclaim(if called { self.now } else { from }, until);
+        gate.ledger.unclaim(from, until);
+        if called {
+            gate.ledger.unclaim(self.now, cell_start(from));
+        }
         self.redeemed = Some(Ticket {
             flags: ticket.flags | if before_time { Ticket::CALLED } else { 0 },
             ..ticket
@@ -98,8 +100,9 @@ impl GateView<'_> {
         let gate = &mut *self.gate;
         let state = if called { State::Called } else { State::Sold };
         gate.states.set(position, state);
-        gate.ledger.claim(if called { self.now } else { from }, to);
+        gate.ledger.claim(from, to);
         if called {
+            gate.ledger.claim(self.now, cell_start(from));
             self.permits.calls.note_gone();
         }
         self.permits
