@@ -446,11 +446,6 @@ impl RoomConf {
     fn prime_remark(&self) -> Option<String> {
         let (prime, bound) = (self.ticket_prime_us, self.wait_max_us);
         let micros = |us: i64| Micros(us.max(0) as u64);
-        let share = share_at_most(micros(prime), micros(bound));
-        // The paper's form has places of its own for holders.
-        if prime <= 0 || self.re_access >= 0 || share >= ALL {
-            return None;
-        }
         let window_min = Laws::CHOSEN.sale.window_min;
         // At one access a second L is the bound's seconds; a thousand, so that it has no fraction.
         let by_law = |bound: i64| {
@@ -458,20 +453,30 @@ impl RoomConf {
             prime_borne(depth as u32, 1000.0, micros(bound), window_min)
         };
         let sells_all = |bound: &i64| share_at_most(by_law(*bound), micros(*bound)) >= ALL;
+        let least = || (1..=10).map(|s| s * SECOND).find(sells_all);
+        let (window, said) = match prime {
+            1.. => (
+                micros(prime),
+                format!("NapTicketPrime {} with ", Time(prime)),
+            ),
+            _ => (by_law(bound), String::new()),
+        };
+        let share = share_at_most(window, micros(bound));
+        // The paper's form has places of its own for holders.
+        if self.re_access >= 0 || share >= ALL {
+            return None;
+        }
         let whole =
             (1..).take_while(|&s| share_at_most(Micros::from_secs(s), micros(bound)) >= ALL);
         let enough = match whole.last().unwrap_or(0) {
-            _ if !sells_all(&bound) => {
-                let least = (1..=10).map(|s| s * SECOND).find(sells_all)?;
-                format!("auto with NapWaitMax {}", Time(least))
-            }
+            _ if prime <= 0 => format!("NapWaitMax {}", Time(least()?)),
+            _ if !sells_all(&bound) => format!("auto with NapWaitMax {}", Time(least()?)),
             0 => "auto".to_owned(),
             s => format!("{s}s or auto"),
         };
         Some(format!(
-            "NapTicketPrime {} with NapWaitMax {}: tickets are sold for at most {:.0} % of what the server \
-             does; {enough} sells all of it",
-            Time(prime),
+            "{said}NapWaitMax {}: tickets are sold for at most {:.0} % of what the server does; {enough} sells \
+             all of it",
             Time(bound),
             (100.0 * share).floor()
         ))
@@ -665,7 +670,14 @@ mod tests {
         type Row = (&'static [(Directive, &'static str)], Option<&'static str>);
         let table: &[Row] = &[
             (&[], None),
-            (&[(WaitMax, "500ms")], None),
+            (
+                &[(WaitMax, "500ms")],
+                Some(
+                    "room shop: NapWaitMax 500ms: tickets are sold for at most 27 % of what the server does; \
+                     NapWaitMax 2s sells all of it",
+                ),
+            ),
+            (&[(WaitMax, "2s")], None),
             (&[(TicketPrime, "auto")], None),
             (&[(TicketPrime, "2s")], None),
             (&[(TicketPrime, "30s"), (ReAccess, "20")], None),

@@ -254,7 +254,15 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
              been presented"
         );
     }
+    let few_empty = gate
+        .empty
+        .is_some_and(|empty| 4 * empty.permits < 3 * gate.permits);
     match offer.most.filter(|most| *most > FASTER * offer.rate) {
+        Some(_) if few_empty => format!(
+            "the server's speed was taken too low; {} tickets a second are sold now, and more once three in \
+             four permits stand empty",
+            rate(offer.sold)
+        ),
         Some(most) => format!(
             "the server's speed was taken too low; {} tickets a second are sold now, half as many again \
              with each second that permits stand empty, up to {}, what {} permits do at {:.3} s each",
