@@ -173,6 +173,10 @@ pub fn random(seed: u64) -> Setup {
         setup.pace = pace(rng, c, &setup.workers);
         setup.faults.limits = 0.0;
     }
+    // NapTicketPrime auto: windows that follow X and L.
+    if Rng::new(seed, 79).chance(0.5) {
+        setup.terms.prime = Micros::ZERO;
+    }
     setup
 }
 
