@@ -6,7 +6,7 @@
 //! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. Where
 //! many wait the base interval is shorter than it need be: a server that serves most of them within a
 //! few such intervals would be kept busy with questions. So it grows to what it takes for all to ask
-//! once in a quarter of the places, up to three times itself. In the level mode each gets a place in the
+//! once in a quarter of the places, up to four times itself. In the level mode each gets a place in the
 //! [`Calendar`]: the time he is told is one that is kept for him.
 //!
 //! Whoever asks before he was told to is told the same again: one who asks without a pause takes no
@@ -30,7 +30,7 @@ const SPARE: u64 = 10;
 /// In a base interval all who are out ask for one place in so many at most,
 const BASE_SPARE: u64 = 4;
 /// unless it would be longer than so many times the one that is set.
-const BASE_MOST: u64 = 3;
+const BASE_MOST: u64 = 4;
 /// Tickets of which it is remembered when they are to ask again; who comes into another's place is
 /// forgotten with it, which takes some hundred others' questions between two of his.
 const DUES: usize = 512;
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(next(9), 9.0);
         // Up to half as long again.
         assert!((10.0..15.4).contains(&next_of(40, 1_000)));
-        assert!((30.0..46.0).contains(&next(60)));
+        assert!((40.0..=60.0).contains(&next(60)));
         assert!((75.0..114.0).contains(&next(400)));
         assert!((675.0..1_040.0).contains(&next(3_600)));
         assert_eq!(Asks::default().next(1, NOW, NOW, 1), None);
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn many_who_have_not_long_to_wait_ask_seldom() {
         let asks = asks(Terms::new(Micros::from_secs(3), 500.0));
-        for (out, least_s) in [(100, 3.0), (500, 4.4), (900, 7.9), (MANY, 9.0)] {
+        for (out, least_s) in [(100, 3.0), (500, 4.4), (900, 7.9), (MANY, 12.0)] {
             let wait = asks.next(out.into(), NOW, Micros::from_secs(20), out);
             let wait_s = wait.expect("he is to ask").as_secs_f64();
             assert!((least_s..1.54 * least_s).contains(&wait_s), "{wait_s}");
@@ -249,7 +249,7 @@ mod tests {
     fn the_base_in_force_is_told() {
         let of = |out| asks(Terms::new(Micros::from_secs(3), 500.0)).base(out);
         let base_s = |out| of(out).expect("they are to ask").as_secs_f64();
-        assert_eq!((base_s(1), base_s(MANY)), (3.0, 9.0));
+        assert_eq!((base_s(1), base_s(MANY)), (3.0, 12.0));
         assert!((4.3..4.5).contains(&base_s(500)));
         assert_eq!(Asks::default().base(1_000), None);
     }

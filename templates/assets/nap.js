@@ -16,9 +16,9 @@
   var title = document.title, timer = 0, done = false, told = first;
   var asks = window.fetch && page.dataset.ask, nextAsk = Number(page.dataset.askMs) || Infinity;
   var asking = false, answered = false, missed = 0, byHeader = false, worker = null, alarm = 0;
-  // When the server last said that this ticket waits; the page itself did first. Pages of a large crowd ask
-  // every 9 to 13.5 seconds: for so long it counts as heard.
-  var toldAt = 0, FRESH = 15000;
+  // When the server last said that this ticket waits; the page itself did first. By the default NapPoll
+  // pages of a large crowd ask every 12 to 18 seconds: for so long it counts as heard.
+  var toldAt = 0, FRESH = 20000;
   var used = document.getElementById("nap-used"), ics = document.getElementById("nap-ics");
 
   // A computer that slept stops one of the clocks; set by hand, the other jumps. Too early is

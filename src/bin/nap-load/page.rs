@@ -14,8 +14,8 @@ pub const PATIENCE: Micros = Micros::from_secs(8);
 /// Without a network it asks again after 2, 4, 8 and then this.
 const NO_NETWORK: Micros = Micros::from_secs(10);
 /// Who has been told so lately that his ticket waits comes without asking again: a page that asks at the
-/// longest base interval, spread, has been.
-const FRESH: Micros = Micros::from_secs(15);
+/// longest interval of the default `NapPoll`, spread, has been.
+const FRESH: Micros = Micros::from_secs(20);
 /// One that never had an answer asks so often.
 const UNHEARD: u32 = 3;
 
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(page.step(ms(8999)), Step::Pause(ms(9000)));
         assert_eq!(page.step(ms(9000)), Step::Come);
         // A computer that slept.
-        assert_eq!(page.step(ms(18_000)), Step::Ask);
+        assert_eq!(page.step(ms(24_000)), Step::Ask);
         let form = format!("{HTML}<form id=\"nap-form\">");
         let page = Page::read(&form, ms(1000)).expect("a page that asks");
         assert_eq!(

@@ -91,9 +91,9 @@ mod tests {
     use crate::sim::setup::{Arrivals, Setup};
     use crate::telepoll::ticket_interval;
 
-    /// The longest between two questions of those who have not long to wait: three times the base
+    /// The longest between two questions of those who have not long to wait: four times the base
     /// interval, and half as long again.
-    const POLL: Micros = Micros::from_millis(13_500);
+    const POLL: Micros = Micros::from_secs(18);
 
     /// Twenty a second can be served; all come within a second, and then nobody.
     /// Tickets are sold for three tenths of that.
