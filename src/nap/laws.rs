@@ -34,9 +34,9 @@ pub struct SaleLaw {
     pub lead: f64,
     /// but no more than this share of the workers shall wait for it.
     pub workers: f64,
-    /// Of X, what is sold beyond it, at most, in the slots that begin within `surplus_for` of the bound, while
-    /// fewer holders wait than `surplus_queue` of it serves: what is too much waits for a moment, and what is
-    /// too little is lost.
+    /// Of X, what is sold beyond it, at most, while fewer holders wait than `surplus_queue` of the bound serves:
+    /// what is too much waits for a moment, and what is too little is lost. Less, the more tickets are out
+    /// beyond `surplus_for`.
     pub surplus: f64,
     /// Of X, what is held back, at most, where holders have had to wait for longer than they should.
     pub held_back: f64,
@@ -122,7 +122,7 @@ impl Laws {
             surplus: 0.01,
             held_back: 0.02,
             gain: 0.16,
-            surplus_for: 2.5,
+            surplus_for: 5.0,
             surplus_queue: 0.1,
             low: 0.25,
             soon: Micros::from_millis(500),

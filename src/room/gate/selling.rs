@@ -325,9 +325,11 @@ impl Gate {
         let too_short_s = self.lead(rate, law).as_secs_f64() - self.holder_waits.mean_s();
         let by_waits = law.gain * too_short_s / bound_s;
         let holders = f64::from(self.queue.line_len(Line::ReAccess));
-        let soon = now + Micros::from_secs_f64(bound_s * law.surplus_for);
-        let most = match self.booked_until <= soon && holders < law.surplus_queue * bound_s * rate {
-            true => law.surplus,
+        // Whatever the book's length, what is too much keeps the last of it no longer.
+        let soon_s = bound_s * law.surplus_for;
+        let ahead_s = (self.booked_until - now).as_secs_f64();
+        let most = match holders < law.surplus_queue * bound_s * rate {
+            true => law.surplus * soon_s / ahead_s.max(soon_s),
             false => 0.0,
         };
         // Where newcomers go ahead of them holders wait for another reason.
