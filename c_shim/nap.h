@@ -200,7 +200,7 @@ typedef struct nap_server_conf {
     int64_t table_clients;      /* 0: no debts are kept; likewise */
     int64_t table_trace;
     int64_t table_sessions;
-    char ticket_path[256];      /* NapTicketPath; empty: /.nap/ticket */
+    char ticket_path[256];      /* NapTicketPath; empty: /nap-ticket */
     uint32_t server_limit;      /* children the MPM may run at most */
     uint32_t thread_limit;      /* threads a child may have at most */
     uint32_t threads_per_child; /* 1 on prefork */
@@ -480,6 +480,8 @@ typedef struct nap_core {
     /* enter a finished room, later its pages, into the segment (by name; limits change in place): the
      * index of its gate for nap_access.room, or -1 */
     int (*room_index)(const nap_room_conf *room, char *err);
+    /* is this the text of a NapTicketKey: "id hex" lines? */
+    int (*ticket_keys_check)(nap_str text, char *err);
     /* the keys of NapTicketKey: "id hex" lines; empty: the segment's random key */
     int (*ticket_keys)(nap_str text, char *err);
     /* NapTicketPage: read the file and try it out on every state of a page; err has file and line */

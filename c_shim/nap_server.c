@@ -84,7 +84,7 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
 {
     apr_file_t *file;
     apr_finfo_t info;
-    char *text, msg[120];
+    char *text, msg[120], *err = apr_pcalloc(p, NAP_ERR_MAX);
     apr_size_t len = 0;
     apr_status_t rv = apr_file_open(&file, path, APR_READ, APR_OS_DEFAULT, p);
 
@@ -94,7 +94,7 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     if (rv)
         *why = apr_pstrdup(p, apr_strerror(rv, msg, sizeof msg));
     else if (info.filetype != APR_REG || info.size > KEYS_MAX)
-        *why = "not a file of keys, one \"id hex\" a line";
+        *why = "not a file of keys, one \"id hex\" a line, such as \"1 00112233445566778899aabbccddeeff\"";
     else if (info.user != 0 && info.user != geteuid())
         *why = "must belong to root or to the user who starts the server";
     else if (info.protection & (APR_GWRITE | APR_WREAD | APR_WWRITE))
@@ -105,17 +105,23 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     apr_file_read_full(file, text, info.size, &len);
     apr_file_close(file);
     text[len] = '\0';
+    if (nap_the_core->ticket_keys_check(nap_str_of(text), err))
+        *why = err;
     return text;
 }
 
-/* What is wrong with the key file, NULL: nothing. A configtest by another user than root can only tell
- * that there is none. */
+/* What is wrong with the key file, NULL: nothing. A configtest by another user than its owner can only
+ * tell that there is none. */
 const char *nap_keys_check(const char *path, apr_pool_t *p)
 {
     const char *why = NULL;
     apr_finfo_t info;
+    apr_status_t rv;
 
-    if (path && (geteuid() == 0 || APR_STATUS_IS_ENOENT(apr_stat(&info, path, APR_FINFO_TYPE, p))))
+    if (!path)
+        return NULL;
+    rv = apr_stat(&info, path, APR_FINFO_OWNER, p);
+    if (geteuid() == 0 || APR_STATUS_IS_ENOENT(rv) || (!rv && info.user == geteuid()))
         keys_read(path, p, &why);
     return why;
 }
@@ -255,9 +261,10 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if ((why = log_open(site, pconf)))   /* not worth a site's protection */
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
                      why);
+    /* without root the children are who starts the server: there is nobody to keep the file from */
     if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms, gates,
-                                   nap_str_of(site->state_file), ap_unixd_config.user_id,
-                                   &nap_the_host, err))
+                                   nap_str_of(site->state_file),
+                                   geteuid() == 0 ? ap_unixd_config.user_id : 0, &nap_the_host, err))
         return failed(s, "segment", err);
     apr_pool_cleanup_register(pconf, NULL, parent_end, apr_pool_cleanup_null);
     keys_set(site->key_file, s, ptemp);

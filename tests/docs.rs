@@ -157,7 +157,7 @@ fn fitted(config: &str) -> String {
 }
 
 fn configtest(config: &str) -> Result<(), String> {
-    let keys = "k1 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
+    let keys = "1 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
     Httpd::builder()
         .nap()
         .modules(&MODULES)

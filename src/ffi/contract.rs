@@ -974,6 +974,12 @@ pub struct nap_core {
             err: *mut ::std::os::raw::c_char,
         ) -> ::std::os::raw::c_int,
     >,
+    pub ticket_keys_check: ::std::option::Option<
+        unsafe extern "C" fn(
+            text: nap_str,
+            err: *mut ::std::os::raw::c_char,
+        ) -> ::std::os::raw::c_int,
+    >,
     pub ticket_keys: ::std::option::Option<
         unsafe extern "C" fn(
             text: nap_str,
@@ -1200,7 +1206,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 584usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 592usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1223,96 +1229,98 @@ const _: () = {
     ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 80usize];
     ["Offset of field: nap_core::room_index"]
         [::std::mem::offset_of!(nap_core, room_index) - 88usize];
+    ["Offset of field: nap_core::ticket_keys_check"]
+        [::std::mem::offset_of!(nap_core, ticket_keys_check) - 96usize];
     ["Offset of field: nap_core::ticket_keys"]
-        [::std::mem::offset_of!(nap_core, ticket_keys) - 96usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys) - 104usize];
     ["Offset of field: nap_core::page_check"]
-        [::std::mem::offset_of!(nap_core, page_check) - 104usize];
-    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 112usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 120usize];
+        [::std::mem::offset_of!(nap_core, page_check) - 112usize];
+    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 120usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 128usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 128usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 136usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 136usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 144usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 144usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 152usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 152usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 160usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 160usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 168usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 168usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 176usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 184usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 192usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 176usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 184usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 192usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 200usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 200usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 208usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 216usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 224usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 232usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 240usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 248usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 208usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 216usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 224usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 232usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 240usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 248usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 256usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 256usize];
+        [::std::mem::offset_of!(nap_core, variables) - 264usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 264usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 272usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 280usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 272usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 280usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 288usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 288usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 296usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 296usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 304usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 304usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 312usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 312usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 320usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 328usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 336usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 344usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 320usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 328usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 336usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 344usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 352usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 352usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 360usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 360usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 368usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 368usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 376usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 376usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 384usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 384usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 392usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 392usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 400usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 408usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 400usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 408usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 416usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 416usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 424usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 424usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 432usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 432usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 440usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 440usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 448usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 448usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 456usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 456usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 464usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 464usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 472usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 480usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 472usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 480usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 488usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 488usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 496usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 496usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 504usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 512usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 504usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 512usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 520usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 520usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 528usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 528usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 536usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 536usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 544usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 544usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 552usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 552usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 560usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 568usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 560usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 568usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 576usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 576usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 584usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -66,6 +66,7 @@ static CORE: nap_core = nap_core {
     segment_open: Some(setup::segment_open),
     room_keep: Some(setup::room_keep),
     room_index: Some(setup::room_index),
+    ticket_keys_check: Some(setup::ticket_keys_check),
     ticket_keys: Some(setup::ticket_keys),
     page_check: Some(setup::page_check),
     page_own: Some(setup::page_own),

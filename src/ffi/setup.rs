@@ -641,6 +641,13 @@ pub fn pace(conf: &RoomConf) -> Pace {
     }
 }
 
+pub unsafe extern "C" fn ticket_keys_check(lines: nap_str, err: *mut c_char) -> c_int {
+    guard(-1, || {
+        // SAFETY: nap.h's promises.
+        unsafe { told(Keys::parse(text(lines)).map(drop), err) }
+    })
+}
+
 pub unsafe extern "C" fn ticket_keys(lines: nap_str, err: *mut c_char) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promise.

@@ -198,6 +198,9 @@ fn put<const N: usize>(to: &mut &mut [u8], bytes: [u8; N]) {
     }
 }
 
+/// What a line of a key file looks like.
+const LIKE: &str = "1 00112233445566778899aabbccddeeff";
+
 /// A key of `NapTicketKey`, made ready for signing.
 #[derive(Clone)]
 pub struct Key {
@@ -211,6 +214,22 @@ impl Key {
         Key {
             id,
             mac: keyed(secret),
+        }
+    }
+
+    /// A line of a key file. The error is the end of a sentence.
+    fn of_line(line: &str) -> Result<Key, String> {
+        let (id, hex) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let Ok(id) = id.parse() else {
+            return Err(format!(
+                "it begins with {id:?} and not with the key's id, a number from 0 to 255, as in \"{LIKE}\""
+            ));
+        };
+        match unhex(hex.trim()) {
+            Some(secret) if secret.len() >= 16 => Ok(Key::new(id, &secret)),
+            _ => Err(format!(
+                "after the id come 32 hex digits or more, an even number of them, as in \"{LIKE}\""
+            )),
         }
     }
 
@@ -273,25 +292,31 @@ impl Keys {
     }
 
     /// Keys as `NapTicketKey`'s file has them: a line each, `id hex`, the signing one first; empty
-    /// lines and lines that begin with `#` are passed over. The error is a sentence.
+    /// lines, lines that begin with `#` and a byte order mark are passed over. The error is a sentence.
     pub fn parse(text: &str) -> Result<Keys, String> {
-        let mut keys = Vec::new();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut keys: Vec<Key> = Vec::new();
         for (n, line) in text.lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let key = line.split_once(char::is_whitespace).and_then(|(id, hex)| {
-                let secret = unhex(hex.trim())?;
-                Some(Key::new(id.parse().ok()?, &secret)).filter(|_| secret.len() >= 16)
-            });
-            keys.push(key.ok_or_else(|| {
-                format!(
-                    "line {}: not \"id hex\", an id 0..255 and 32 hex digits or more",
-                    n + 1
-                )
-            })?);
+            let key = Key::of_line(line).map_err(|why| format!("line {}: {why}", n + 1))?;
+            if keys.iter().any(|other| other.id == key.id) {
+                return Err(format!(
+                    "line {}: {} is the id of a key above; each key needs its own",
+                    n + 1,
+                    key.id
+                ));
+            }
+            keys.push(key);
         }
-        Keys::new(keys).ok_or_else(|| "wants 1 to 8 keys with different ids".into())
+        match keys.len() {
+            0 => Err(format!(
+                "there is no key in it; a key is a line such as \"{LIKE}\""
+            )),
+            1..=Self::MAX => Ok(Keys(keys)),
+            n => Err(format!("{n} keys, {} at most", Self::MAX)),
+        }
     }
 
     /// The key that signs.
@@ -539,12 +564,26 @@ mod tests {
         let hex = "00112233445566778899aabbccddeeff";
         let keys = Keys::parse(&format!("# new first\n7 {hex}\n\n 3\t{hex}ab\n")).expect("good");
         assert_eq!(keys.signing().map(Key::id), Some(7));
+        let marked = Keys::parse(&format!("\u{feff}7 {hex}\r\n")).expect("a byte order mark");
+        assert_eq!(marked.signing().map(Key::id), Some(7));
+        let nine: String = (0..9).map(|id| format!("{id} {hex}\n")).collect();
         for (text, said) in [
-            (format!("7 {hex}\n8 {}", &hex[2..]), "line 2"),
-            (format!("7 {hex}0"), "line 1"),
-            (format!("300 {hex}"), "line 1"),
-            (format!("7 {hex}\n7 {hex}"), "different ids"),
-            (String::new(), "1 to 8"),
+            (
+                format!("7 {hex}\n8 {}", &hex[2..]),
+                "line 2: after the id come 32 hex digits",
+            ),
+            (format!("7 {hex}0"), "line 1: after the id"),
+            ("7".into(), "line 1: after the id"),
+            (format!("300 {hex}"), "line 1: it begins with \"300\""),
+            (format!("\nk2 {hex}"), "line 2: it begins with \"k2\""),
+            (hex.into(), "not with the key's id"),
+            (
+                format!("7 {hex}\n7 {hex}"),
+                "line 2: 7 is the id of a key above",
+            ),
+            (String::new(), "there is no key in it"),
+            ("# none\n".into(), "there is no key in it"),
+            (nine, "9 keys, 8 at most"),
         ] {
             assert!(
                 Keys::parse(&text).expect_err("bad").contains(said),
