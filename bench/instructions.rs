@@ -441,7 +441,7 @@ fn polled() -> [f64; 2] {
         let refused = httpd.get("/counter");
         let ticket = refused.header("nap-ticket").expect("a ticket").to_owned();
         for _ in 0..requests {
-            let poll = alone(httpd, "/.nap/ticket/status", &[("Nap-Ticket", &ticket)]);
+            let poll = alone(httpd, "/nap-ticket/status", &[("Nap-Ticket", &ticket)]);
             assert_eq!(poll.json()["state"], "wait", "{poll:?}");
         }
     };

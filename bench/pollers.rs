@@ -101,7 +101,7 @@ fn tickets(mpm: Mpm, clients: u32) -> bool {
         ))
         .start();
     let for_s = 100.0;
-    let options = ["--status", "/.nap/ticket/status"];
+    let options = ["--status", "/nap-ticket/status"];
     let (polls, report) = poll(&httpd, "/board", clients, for_s, &options);
     is_level("tickets", mpm, RATE, &polls, (10.0, for_s), &report)
 }

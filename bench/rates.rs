@@ -156,7 +156,7 @@ fn polls(plan: &Plan) -> bool {
     let poll = || {
         round(
             &httpd,
-            ("/.nap/ticket/status", 200),
+            ("/nap-ticket/status", 200),
             &head_of(&ticket),
             plan.seconds,
         )
@@ -169,7 +169,7 @@ fn polls(plan: &Plan) -> bool {
         .collect();
     assert_eq!(
         httpd
-            .request("GET", "/.nap/ticket/status", &head_of(&ticket), b"")
+            .request("GET", "/nap-ticket/status", &head_of(&ticket), b"")
             .json()["state"],
         "wait",
         "its time came meanwhile, and such a poll is dearer"
@@ -225,7 +225,7 @@ fn round(httpd: &Httpd, (path, status): (&str, u16), head: &[(&str, &str)], seco
 fn kept_round(httpd: &Httpd, stream: &mut TcpStream, ticket: &str, seconds: f64) -> Round {
     let header = format!("Nap-Ticket: {ticket}\r\n");
     measure(httpd, seconds, || {
-        let answer = httpd::exchange(stream, "/.nap/ticket/status", &header);
+        let answer = httpd::exchange(stream, "/nap-ticket/status", &header);
         assert!(answer.starts_with(b"HTTP/1.1 200 "));
     })
 }

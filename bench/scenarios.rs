@@ -285,7 +285,8 @@ fn served_by_each(report: &Value) -> Option<f64> {
 fn capped(pairs: &[Pair]) -> f64 {
     let refused = ["newcomer", "early", "prime", "late", "expired"];
     let of = |kind| total(pairs, &format!("/refusals/by_reason/cap/{kind}"));
-    refused.into_iter().map(of).sum()
+    // A sum of no terms is -0.
+    refused.into_iter().map(of).sum::<f64>() + 0.0
 }
 
 fn of_hammering(pairs: &[Pair]) -> String {

@@ -416,7 +416,7 @@ fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
         // As their pages would; servers without tickets are never asked.
         .args(match board::option("polls=", "yes").as_str() {
             "no" => &[][..],
-            _ => &["--status", "/.nap/ticket/status"],
+            _ => &["--status", "/nap-ticket/status"],
         })
         .arg(format!("http://127.0.0.1:{port}"))
         .args(PAGES)

@@ -47,6 +47,7 @@ static void nap_hooks(apr_pool_t *p)
     /* The answer, and its end. Notes must be there before mod_log_config looks; an answer sent is
      * over whatever a log does. */
     nap_session_register();
+    nap_page_register();
     nap_access_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(nap_access_end, NULL, NULL, NAP_FIRST);

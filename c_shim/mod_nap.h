@@ -106,6 +106,7 @@ typedef struct nap_site {
     apr_file_t *log;                 /* NapTicketLog, open from post_config on */
     const char *ticket_path;         /* NapTicketPath, or its default */
     const char *control_path;        /* NapControl; NULL: Off */
+    module *headers;                 /* mod_headers; NULL: not loaded */
     int admits_early;                /* the hook of NapAdmit early is there */
     int has_sessions;                /* those of NapSession are */
     int generation;                  /* of the server, when this child began */
@@ -345,6 +346,7 @@ int nap_query_take(request_rec *r);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
+void nap_page_register(void);
 int nap_server_status(request_rec *r, int flags);
 
 #endif

@@ -504,14 +504,20 @@ static int ends(nap_handle *h, const apr_bucket_brigade *bb)
     return end;
 }
 
-/* 1: an answer that is long, or none that will end: 101 or an event stream. */
+/* mod_proxy_wstunnel has the connection to itself: there is no answer of the request's any more. */
+static inline int is_tunnel(const request_rec *r)
+{
+    return r->proto_output_filters == r->connection->output_filters;
+}
+
+/* 1: an answer that is long, or none that will end: 101, a tunnel or an event stream. */
 static inline int lasts(const nap_handle *h)
 {
     const request_rec *last = nap_last(h->first);
 
     /* of an answer the headers come first */
     return (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
-           last->status == HTTP_SWITCHING_PROTOCOLS || (h->passes == 1 && is_event_stream(last));
+           last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last) || (h->passes == 1 && is_event_stream(last));
 }
 
 /* event sends what is left of an answer without a worker. A stream's connection is none of event's. */

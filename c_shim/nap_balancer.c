@@ -862,8 +862,8 @@ void nap_balancer_start(server_rec *s, uint32_t members)
     if (!works && mod_proxy && ap_find_linked_module("mod_proxy_balancer.c"))
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: lbmethod oxthas and nap choose by "
                      "busyness only: this mod_proxy lacks what they need");
-    else if (!works)
-        ap_log_error(APLOG_MARK, directives ? APLOG_WARNING : APLOG_NOTICE, 0, s, "mod_nap: "
+    else if (!works)                /* nobody misses what nobody has asked for */
+        ap_log_error(APLOG_MARK, directives ? APLOG_WARNING : APLOG_DEBUG, 0, s, "mod_nap: "
                      "lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded");
     else if (members)
         works = nap_the_core && nap_the_core->ox_start();

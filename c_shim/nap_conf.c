@@ -63,7 +63,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     site->rooms = apr_hash_make(pconf);
     site->in_order = apr_array_make(pconf, 4, sizeof(nap_room *));
     site->own_pages = apr_array_make(pconf, 1, sizeof(nap_own_page *));
-    site->ticket_path = "/.nap/ticket";
+    site->ticket_path = "/nap-ticket";
     nap_the_site = site;
     room_open = NULL;
     page_open = NULL;
@@ -114,6 +114,15 @@ static const char *outside_only(cmd_parms *cmd)
 {
     return room_open ? apr_psprintf(cmd->pool, "%s does not belong inside <NapRoom>",
                                     cmd->cmd->name) : NULL;
+}
+
+/* Of what is done before a proxy is known: <Proxy> is looked at too late. */
+static const char *no_proxy(cmd_parms *cmd)
+{
+    return cmd->override & PROXY_CONF
+           ? apr_psprintf(cmd->pool, "%s has no effect inside <Proxy>; use <Location>, by the path that "
+                          "visitors ask for", cmd->cmd->name)
+           : outside_only(cmd);
 }
 
 static const char *inside_only(cmd_parms *cmd)
@@ -193,7 +202,7 @@ static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const 
 static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
-    const char *err = outside_only(cmd);
+    const char *err = no_proxy(cmd);
 
     if (err)
         return err;
@@ -212,7 +221,7 @@ static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
-    const char *err = outside_only(cmd);
+    const char *err = no_proxy(cmd);
 
     if (err)
         return err;
@@ -391,6 +400,8 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
     name = ap_getword_conf(cmd->pool, &arg);
     if (*arg)
         return "<NapRoom>: wants one name and nothing else";
+    if (!strcasecmp(name, "none"))
+        return "<NapRoom None>: no URL can be put into it, as NapUse None means no room; use another name";
     room_open = room_named(cmd, name, &err);
     if (!room_open)
         return err;
@@ -632,10 +643,13 @@ static int state_check(server_rec *s, apr_pool_t *p)
     return OK;
 }
 
+/* A server that runs goes on with a random key (nap_server_start): a restart must not end it. */
 static int keys_check(server_rec *s, apr_pool_t *p)
 {
-    const char *why = nap_keys_check(nap_the_site->key_file, p);
+    const char *why = NULL;
 
+    if (ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_CREATE_PRE_CONFIG)
+        why = nap_keys_check(nap_the_site->key_file, p);
     return why ? nap_complain(s, p, NULL, apr_psprintf(p, "NapTicketKey %s: %s",
                                                    nap_the_site->key_file, why)) : OK;
 }
@@ -666,6 +680,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
 
     if (!nap_the_core || !site)
         return OK;
+    site->headers = ap_find_linked_module("mod_headers.c");
     nap_server_measure(&site->conf);
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;

@@ -14,6 +14,11 @@
 
 #define PARAMETER "nap-ticket="
 
+static ap_filter_rec_t *cache_filter;
+/* The default of NapTicketPath until 2026: pages that browsers show still ask there, and what was
+ * configured for it (a front end's rules) goes on working. */
+#define TICKET_PATH_BEFORE "/.nap/ticket"
+
 /* ---- nap-ticket= ------------------------------------------------------------------------------ */
 
 static int in_query(const char *start, const char *p)
@@ -162,6 +167,38 @@ static int asset(request_rec *r, const char *name)
     return nap_page_answer(r, bb);
 }
 
+/* The site's lines of mod_headers have had their say; but a page that is kept would be somebody else's
+ * ticket. */
+static apr_status_t set_cache(ap_filter_t *f, apr_bucket_brigade *bb)
+{
+    request_rec *r = f->r;
+
+    apr_table_unset(r->headers_out, "Cache-Control");
+    apr_table_unset(r->headers_out, "Expires");
+    apr_table_unset(r->err_headers_out, "Expires");
+    apr_table_setn(r->err_headers_out, "Cache-Control", f->ctx);
+    ap_remove_output_filter(f);
+    return ap_pass_brigade(f->next, bb);
+}
+
+static int has_lines(const request_rec *r)
+{
+    for (const ap_filter_t *f = r->output_filters; f; f = f->next)
+        if (f->frec->name[0] == 'f' && !strncmp(f->frec->name, "fixup_headers_", 14))
+            return 1;
+    return 0;
+}
+
+static void keep_cache(request_rec *r)
+{
+    const char *value = apr_table_get(r->err_headers_out, "Cache-Control");
+
+    if (!value)
+        value = apr_table_get(r->headers_out, "Cache-Control");
+    if (value && has_lines(r))
+        ap_add_output_filter_handle(cache_filter, (void *)value, r, r->connection);
+}
+
 /* The page of the refused access h, told to the core as q, as the answer to r. */
 static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 {
@@ -176,6 +213,9 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
     status = nap_the_core->page(h ? &h->access : NULL, q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
+    keep_cache(r);
+    if (r->status == HTTP_OK)           /* a range of what was asked for is none of the page */
+        ap_remove_output_filter_byhandle(r->output_filters, "byterange");
     return nap_page_answer(r, bb);
 }
 
@@ -220,6 +260,30 @@ static int ticket_page(request_rec *r)
     return page_of(r, h, &q);
 }
 
+/* `Header` of the place where a visitor was refused (CORS, HSTS, frame rules) holds for his refusal, as
+ * for an error of httpd's own there: mod_headers reads it from the request when its answer passes. */
+static void take_headers(request_rec *r, ap_conf_vector_t *place)
+{
+    module *headers = nap_the_site->headers;
+    void *theirs, *here, *usual;
+    ap_conf_vector_t *both;
+
+    if (!headers)
+        return;
+    theirs = ap_get_module_config(place, headers);
+    here = ap_get_module_config(r->per_dir_config, headers);
+    usual = ap_get_module_config(r->server->lookup_defaults, headers);
+    if (!theirs || theirs == here || theirs == usual)
+        return;
+    if (here && here != usual && headers->merge_dir_config)
+        theirs = headers->merge_dir_config(r->pool, theirs, here);
+    both = ap_create_per_dir_config(r->pool);
+    for (module *m = ap_top_module; m; m = m->next)
+        ap_set_module_config(both, m, ap_get_module_config(r->per_dir_config, m));
+    ap_set_module_config(both, headers, theirs);
+    r->per_dir_config = both;
+}
+
 /* The refused request r answered without an internal redirect, which would cost 5,000 instructions:
  * as in one, what was found out for its URL is forgotten, and what is set for the page's holds. */
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
@@ -241,6 +305,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
         status = ap_if_walk(r);
     if (status == OK) {
         r->handler = "nap-ticket";
+        take_headers(r, dir);
         status = insert_filters(r);
     }
     if (status == OK) {
@@ -318,14 +383,61 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
     return answer(r, h->asset || refused(r));
 }
 
+/* SetHandler where r is now, NULL: nothing. */
+static const char *handler_set(request_rec *r)
+{
+    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
+    const char *err = NULL, *name = core->handler;
+
+    if (core->expr_handler)
+        name = ap_expr_str_exec(r, core->expr_handler, &err);
+    return err ? NULL : name;
+}
+
+/* A <Location> has given r one of our handlers. A front controller's rules in .htaccess (no such file:
+ * index.php) would take it away in their fixup, so it runs before that, by what httpd would have found
+ * for a file of this name. */
+static NAP_SELDOM int claim_handler(request_rec *r)
+{
+    int status;
+
+    if (r->main || !nap_the_core)
+        return DECLINED;
+    r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
+    r->canonical_filename = r->filename;
+    if ((status = ap_directory_walk(r)) || (status = ap_file_walk(r)) ||
+        (status = ap_location_walk(r)) || (status = ap_if_walk(r)) || (status = authorize(r)))
+        return status;
+    r->handler = handler_set(r);
+    if (!r->handler)
+        return HTTP_NOT_FOUND;
+    status = insert_filters(r);
+    if (status == OK)
+        status = nap_page_handler(r);
+    return status == OK ? DONE : status == DECLINED ? HTTP_NOT_FOUND : status;
+}
+
+static int is_ours(const char *handler)
+{
+    return !strncmp(handler, "nap-", 4) || !strncmp(handler, "bwshare-", 8);
+}
+
 /* translate_name: before all other modules, of an internal redirect too. */
 int nap_page_translate(request_rec *r)
 {
-    const char *uri = r->uri, *path = nap_the_site->ticket_path;
+    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
+    const char *uri = r->uri, *handler, *path = nap_the_site->ticket_path;
 
+    if (core->expr_handler || core->handler) {
+        handler = handler_set(r);
+        if (handler && is_ours(handler))
+            return claim_handler(r);
+    }
     /* most differ in the first character behind the "/" */
-    if (!uri || uri[0] != '/' || uri[1] != path[1])
+    if (!uri || uri[0] != '/' || (uri[1] != path[1] && uri[1] != TICKET_PATH_BEFORE[1]))
         return DECLINED;
+    if (uri[1] == TICKET_PATH_BEFORE[1] && !nap_the_site->conf.ticket_path[0])
+        path = TICKET_PATH_BEFORE;
     return claim(r, path);
 }
 
@@ -413,6 +525,12 @@ static NAP_SELDOM int own_handler(request_rec *r)
     if (!strcmp(r->handler, "nap-preview"))
         return preview(r);
     return DECLINED;
+}
+
+void nap_page_register(void)
+{
+    /* behind mod_headers, in front of the headers' own */
+    cache_filter = ap_register_output_filter("NAP-CACHE", set_cache, NULL, AP_FTYPE_PROTOCOL - 1);
 }
 
 int nap_page_handler(request_rec *r)

@@ -182,7 +182,7 @@ fn a_static_page_learns_its_time_from_the_ticket_page() {
         return;
     }
     let example = |start| httpd::example_of("docs/own-page.md", start);
-    let (page, script) = (example("<p>We are busy"), example("fetch(\"/.nap/ticket\""));
+    let (page, script) = (example("<p>We are busy"), example("fetch(\"/nap-ticket\""));
     let httpd = Httpd::builder()
         .app()
         .config("<Location /cgi-bin/app>\nErrorDocument 503 /busy.html\n</Location>")

@@ -142,6 +142,67 @@ fn a_page_that_is_hidden_for_six_minutes_comes_back_at_its_time() {
     });
 }
 
+/// The script does not run: a policy of the site's, or a front end that denies its path.
+#[test]
+fn a_page_whose_script_is_blocked_comes_back_at_its_time() {
+    under_each(|mpm| {
+        let policy = "<LocationMatch ^/(cgi-bin|nap-ticket)>\nHeader always set Content-Security-Policy \
+                      \"script-src 'nonce-x' 'strict-dynamic'\"\n</LocationMatch>";
+        for policy in [Some(policy), None] {
+            let httpd = site(mpm, "8s").modules(&["headers"]);
+            let httpd = httpd.config(policy.unwrap_or_default()).start();
+            let front = Httpd::builder().modules(&["proxy", "proxy_http"]).config(&format!(
+                "<LocationMatch /nap-ticket/>\nRequire all denied\n</LocationMatch>\nProxyPass / {}/",
+                httpd.url()
+            ));
+            let front = front.start();
+            let browser = Browser::start(&[], &json!({}));
+            let held = httpd.hold("full", 1);
+            let site = if policy.is_some() { &httpd } else { &front };
+            browser.open(&format!("{}/cgi-bin/app", site.url()));
+            browser.until_shows("Your turn comes");
+            assert_eq!(
+                browser.run("return document.getElementById('nap-stop').hidden"),
+                true
+            );
+            wait_until("it has come", PATIENCE, || httpd.waiting() == 1);
+            held.release();
+            until_served(&browser);
+            let promise = &httpd.gate()["promise"];
+            assert_eq!(
+                (&promise["sold"], &promise["broken"]),
+                (&json!(1), &json!(0)),
+                "{mpm}"
+            );
+        }
+    });
+}
+
+/// Its Refresh is called off by the script, which waits for the network instead.
+#[test]
+fn a_page_that_was_told_to_stop_stays_when_its_time_comes() {
+    under_each(|mpm| {
+        let httpd = site(mpm, "8s").start();
+        let browser = Browser::start(&[], &json!({}));
+        let _held = httpd.hold("full", 1);
+        open(&browser, &httpd);
+        let refresh = "return document.querySelector('meta[http-equiv=refresh]').content";
+        let left = browser.run(refresh);
+        let left: u64 = left.as_str().and_then(|s| s.parse().ok()).expect("seconds");
+        browser.click("#nap-stop");
+        browser.run_async(&format!(
+            "setTimeout(arguments[arguments.length - 1], {})",
+            1000 * (left + 3)
+        ));
+        assert_eq!(httpd.waiting(), 0, "{mpm}");
+        assert!(
+            browser
+                .text()
+                .contains("Nothing happens by itself any more")
+        );
+    });
+}
+
 #[test]
 fn a_page_whose_computer_slept_over_its_time_comes_back_when_it_wakes() {
     under_each(|mpm| {

@@ -447,8 +447,8 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
     assert!(retry_after(&own) >= 9_900);
     assert_eq!(own.header("cache-control"), Some("no-store, private"));
     // Its style is not refused, and the page asked for by itself shows nothing.
-    assert_eq!(ask("/.nap/ticket/nap.css", &[]).status, 200);
-    assert_eq!(ask("/.nap/ticket/slow-down", &[]).status, 404);
+    assert_eq!(ask("/nap-ticket/nap.css", &[]).status, 200);
+    assert_eq!(ask("/nap-ticket/slow-down", &[]).status, 404);
 }
 
 #[test]

@@ -99,12 +99,12 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
 #[test]
 fn polls_of_a_ticket_are_charged_and_never_refused() {
     let charged = |place: &str| format!("<Location {place}>\nBwShare On\n</Location>\n");
-    let mut lines = charged("/.nap") + &charged("/where");
+    let mut lines = charged("/nap-ticket") + &charged("/where");
     lines += "<Location /where>\nSetHandler nap-status\n</Location>";
     let httpd = site().config(&lines).start();
     let held = httpd.hold("full", 1);
     let ticket = ticket(&httpd);
-    for place in ["/.nap/ticket/status", "/where"] {
+    for place in ["/nap-ticket/status", "/where"] {
         for _ in 0..9 {
             let poll = httpd.request("GET", place, &[("Nap-Ticket", &ticket.token)], b"");
             assert_eq!(poll.status, 200, "{poll:?}");

@@ -223,6 +223,66 @@ fn what_does_not_fit_together_is_told() {
 }
 
 #[test]
+fn what_would_be_without_effect_is_told() {
+    for (config, said) in [
+        (
+            "<Proxy *>\nNapUse a\n</Proxy>\n<NapRoom a>\n</NapRoom>",
+            "NapUse has no effect inside <Proxy>; use <Location>",
+        ),
+        (
+            "<ProxyMatch ^http>\nNapEngine Off\n</ProxyMatch>",
+            "NapEngine has no effect inside <Proxy>",
+        ),
+        (
+            "<NapRoom None>\n</NapRoom>",
+            "<NapRoom None>: no URL can be put into it",
+        ),
+        (
+            "<NapRoom none>\n</NapRoom>",
+            "<NapRoom None>: no URL can be put into it",
+        ),
+    ] {
+        let httpd = Httpd::builder().nap().modules(&["proxy"]).config(config);
+        let why = httpd.configtest().expect_err("it has no effect");
+        assert!(why.contains(said), "{config}: {why}");
+    }
+}
+
+#[test]
+fn a_key_file_is_read_by_configtest_and_the_line_that_is_wrong_is_told() {
+    let of = |text: &str| {
+        let httpd = Httpd::builder().nap();
+        let httpd = httpd.secret("keys", text);
+        httpd.config("NapTicketKey {root}/keys").configtest()
+    };
+    let docs = include_str!("../docs/security.md");
+    let (_, lines) = docs.split_once("\n```\n").expect("the docs show a file");
+    let (lines, _) = lines.split_once("```").expect("it ends");
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert_eq!(of(lines), Ok(()));
+    assert_eq!(
+        of(&format!("\u{feff}{}", lines.replace('\n', "\r\n"))),
+        Ok(())
+    );
+    let hex = "00112233445566778899aabbccddeeff";
+    for (text, said) in [
+        (format!("k1 {hex}\n"), "keys: line 1: it begins with \"k1\""),
+        (
+            format!("1 {hex}\n1 {hex}\n"),
+            "line 2: 1 is the id of a key above",
+        ),
+        (String::new(), "there is no key in it"),
+        (
+            format!("1 {hex}x\n"),
+            "line 1: after the id come 32 hex digits or more",
+        ),
+    ] {
+        let why = of(&text).expect_err("it is no key file");
+        assert!(why.contains("NapTicketKey ") && why.contains(said), "{why}");
+    }
+}
+
+#[test]
 fn too_many_rooms_are_told_with_their_number() {
     let rooms = |n| (0..n).map(|n| format!("<NapRoom r{n}>\n</NapRoom>\n"));
     Httpd::configtest(&rooms(256).collect::<String>()).expect("as many as may be");

@@ -147,7 +147,7 @@ compose stop -t 20 web >/dev/null 2>&1
 compose start web >/dev/null 2>&1
 until_healthy
 [ "$(epoch)" = "$old" ] || fail "the state file was not taken over"
-page /.nap/ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
+page /nap-ticket "Nap-Ticket: $ticket\r\n" | head -n 1 | grep -q ' 200 ' || fail "the ticket is forgotten"
 
 if docker exec "$web" cat /var/log/apache2/error.log | grep -E ':(warn|error|crit|alert|emerg)\]|exit signal' |
   grep -vE 'AH01114|AH00957|AH00959|AH00898|AH01030|AH01102|this room wants MaxRequestWorkers' >&2; then

@@ -78,9 +78,9 @@ const TERMS: Terms = Terms {
 };
 
 const FILES: Files<'_> = Files {
-    style: "/.nap/ticket/info.css?v=1",
-    script: "/.nap/ticket/info.js?v=1",
-    icon: "/.nap/ticket/icon.svg?v=1",
+    style: "/nap-ticket/info.css?v=1",
+    script: "/nap-ticket/info.js?v=1",
+    icon: "/nap-ticket/icon.svg?v=1",
 };
 
 fn wall() -> Wall {

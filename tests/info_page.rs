@@ -22,6 +22,54 @@ NapUse site
 NapUse None
 </Location>";
 
+/// A front controller's rules in .htaccess: what is no file is the application's.
+#[test]
+fn pages_for_the_administrator_are_there_behind_a_front_controller() {
+    let rules = "RewriteEngine On\nRewriteBase /\nRewriteCond %{REQUEST_FILENAME} !-f\n\
+                 RewriteRule . /index.txt [L]\n";
+    let places = [
+        "nap-info",
+        "nap-metrics",
+        "nap-preview",
+        "bwshare-info",
+        "bwshare-trace",
+        "nap-status",
+    ];
+    let places = places.map(|name| format!("<Location /{name}>\nSetHandler {name}\n</Location>\n"));
+    let httpd = site()
+        .modules(&["rewrite"])
+        .config("BwShare On\n<Directory {root}/htdocs>\nAllowOverride All\n</Directory>")
+        .config(&places.concat())
+        .config("<Location /closed>\nSetHandler nap-info\nRequire all denied\n</Location>")
+        .config("<Location /within/>\nSetHandler nap-info\n</Location>")
+        .file("htdocs/.htaccess", rules)
+        .file("htdocs/within/.htaccess", "Require all denied\n")
+        .file("htdocs/index.txt", "the application")
+        .expect_log(
+            "client denied by server configuration",
+            "two places are closed",
+        )
+        .start();
+    assert_eq!(httpd.get("/no/such/file").text(), "the application");
+    for place in [
+        "nap-info",
+        "nap-metrics",
+        "nap-preview",
+        "bwshare-info",
+        "bwshare-trace",
+        "nap-status",
+    ] {
+        let answer = httpd.get(&format!("/{place}"));
+        assert_eq!(answer.status, 200, "{place}");
+        assert_ne!(answer.text(), "the application", "{place}");
+    }
+    assert!(httpd.get("/nap-info?json").json()["rooms"].is_array());
+    // Whoever may not see it by the place, or by the directory that a file of this name would lie in.
+    assert_eq!(httpd.get("/closed").status, 403);
+    assert_eq!(httpd.get("/within/info").status, 403);
+    assert_eq!(httpd.request("POST", "/nap-info", &[], b"x").status, 405);
+}
+
 /// Elements without an end.
 const VOID: [&str; 4] = ["meta", "link", "br", "input"];
 

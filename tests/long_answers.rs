@@ -250,28 +250,48 @@ fn echo(mut stream: TcpStream) {
 #[test]
 fn an_upgraded_connection_is_detached() {
     let backend = echoing_backend();
+    // mod_proxy_wstunnel passes the backend's bytes on, 101 and all, as those of a tunnel.
+    let ways = [
+        (
+            &["proxy", "proxy_http"] as &[&str],
+            "ProxyPass /ws http://BACKEND/ws upgrade=websocket",
+        ),
+        (
+            &["proxy", "proxy_http", "proxy_wstunnel"],
+            "ProxyPass /ws ws://BACKEND/ws",
+        ),
+        (
+            &["proxy", "proxy_wstunnel"],
+            "ProxyWebsocketFallbackToProxyHttp Off\nProxyPass /ws ws://BACKEND/ws",
+        ),
+        (
+            &["proxy", "proxy_http", "proxy_wstunnel", "rewrite"],
+            "ProxyWebsocketFallbackToProxyHttp Off\nRewriteEngine On\n\
+             RewriteRule ^/ws$ ws://BACKEND/ws [P]",
+        ),
+    ];
     for_each_mpm(|mpm| {
-        let httpd = site("1M")
-            .mpm(mpm)
-            .modules(&["proxy", "proxy_http"])
-            .config(&format!(
-                "ProxyPass /ws http://127.0.0.1:{backend}/ws upgrade=websocket"
-            ))
-            .start();
-        let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
-        let (mut socket, head) = begin(&httpd, "/ws", upgrade);
-        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
-        let mut told = [0; 5];
-        socket.write_all(b"hello").expect("it is open");
-        socket.read_exact(&mut told).expect("it is echoed");
-        assert_eq!(&told, b"hello");
-        until_free(&httpd);
-        socket.write_all(b"still").expect("it is open");
-        socket.read_exact(&mut told).expect("it is echoed");
-        drop(socket);
-        let _held = httpd.hold("one", 1);
-        // A full room refuses the next one before the backend hears of it.
-        let (_refused, head) = begin(&httpd, "/ws", upgrade);
-        assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+        for (modules, config) in ways {
+            let httpd = site("1M")
+                .mpm(mpm)
+                .modules(modules)
+                .config(&config.replace("BACKEND", &format!("127.0.0.1:{backend}")))
+                .start();
+            let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n";
+            let (mut socket, head) = begin(&httpd, "/ws", upgrade);
+            assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+            let mut told = [0; 5];
+            socket.write_all(b"hello").expect("it is open");
+            socket.read_exact(&mut told).expect("it is echoed");
+            assert_eq!(&told, b"hello");
+            until_free(&httpd);
+            socket.write_all(b"still").expect("it is open");
+            socket.read_exact(&mut told).expect("it is echoed");
+            drop(socket);
+            let _held = httpd.hold("one", 1);
+            // A full room refuses the next one before the backend hears of it.
+            let (_refused, head) = begin(&httpd, "/ws", upgrade);
+            assert!(head.starts_with("HTTP/1.1 503"), "{head}");
+        }
     });
 }

@@ -490,6 +490,10 @@ fn pages_of_a_real_server_bring_their_visitors_back() {
         .config("SetEnv BOARD_SLEEP_MS 50\nSetEnv BOARD_CPU_MS 1\nKeepAlive Off")
         .nap()
         .config("<NapRoom board>\nNapRunReady 2\nNapWaitMax 1s\n</NapRoom>")
+        .expect_log(
+            "NapWaitMax 1s: tickets are sold for at most",
+            "the bound is short",
+        )
         .config("<Location /board>\nNapUse board\n</Location>")
         .start();
     let url = format!("{}/board", httpd.url());

@@ -392,15 +392,17 @@ fn what_was_learnt_is_kept_over_a_graceful_restart() {
 
 #[test]
 fn without_mod_proxy_balancer_the_methods_are_off_and_the_module_works() {
-    let httpd = Httpd::builder()
-        .nap()
-        .config("LogLevel nap:notice\n<NapRoom site>\nNapRunReady 2\nNapWaitLimit 4\n</NapRoom>")
-        .start();
+    const OFF: &str = "lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded";
+    let room = "LogLevel nap:notice\n<NapRoom site>\nNapRunReady 2\nNapWaitLimit 4\n</NapRoom>";
+    let httpd = Httpd::builder().nap().config(room).start();
     let log = httpd.error_log();
-    assert!(
-        log.contains("lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded"),
-        "{log}"
-    );
+    assert!(!log.contains(OFF), "nobody has asked for a balancer: {log}");
+    let asked = Httpd::builder().nap().config(room);
+    let asked = asked
+        .config("OxthasRetry 2")
+        .expect_log(OFF, "that is what is tested");
+    let log = asked.start().error_log();
+    assert!(log.contains(OFF), "{log}");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn a_refusal_has_every_header_and_the_page_in_the_form_asked_for() {
 
 /// Where the page says that its style or script is.
 fn address_of(page: &str, name: &str) -> String {
-    let start = format!("/.nap/ticket/{name}?v=");
+    let start = format!("/nap-ticket/{name}?v=");
     let at = page
         .find(&start)
         .unwrap_or_else(|| panic!("{name} in {page}"));
@@ -196,13 +196,17 @@ fn style_and_script_are_served_past_everything_that_guards_the_site() {
         let kept = file.header("cache-control").expect("one");
         assert!(kept.contains("immutable"), "{kept}");
         assert!(file.header("set-cookie").is_none() && file.body.len() > 500);
-        let old = httpd.get(&format!("/.nap/ticket/{name}?v=0"));
+        let old = httpd.get(&format!("/nap-ticket/{name}?v=0"));
         assert_eq!(old.header("cache-control"), Some("no-cache"));
         let head = httpd.request("HEAD", &address, &[], b"");
         assert_eq!((head.status, head.body.len()), (200, 0));
         assert_eq!(httpd.request("POST", &address, &[], b"x").status, 405);
     }
-    assert_eq!(httpd.get("/.nap/ticket/other.js").status, 404);
+    assert_eq!(httpd.get("/nap-ticket/other.js").status, 404);
+    // Where pages asked before 2026.
+    assert_eq!(httpd.get("/.nap/ticket/nap.css").status, 200);
+    let status = httpd.get("/.nap/ticket/status").text();
+    assert!(status.contains("\"none\""), "{status}");
 }
 
 #[test]
@@ -243,6 +247,85 @@ fn the_status_of_the_page_is_what_was_configured() {
         let json = [("Accept", "application/json")];
         let answer = httpd.request("GET", &format!("/cgi-bin/app/{status}"), &json, b"");
         assert_eq!(answer.json()["status"], status);
+    }
+}
+
+#[test]
+fn headers_that_the_site_sets_for_a_place_are_on_its_refusals_and_the_page_is_not_kept() {
+    let httpd = site(
+        "Header always set Cache-Control \"public, max-age=3600\"
+         Header always set X-Site all
+         Header set Expires \"Thu, 01 Jan 2099 00:00:00 GMT\"
+         <Location /cgi-bin/app/here>
+         Header always set Access-Control-Allow-Origin https://other.example
+         Header always set X-Frame-Options DENY
+         </Location>
+         <Location /nap-ticket>\nHeader always set X-Page ticket\n</Location>",
+    )
+    .modules(&["headers"])
+    .start();
+    let _held = full(&httpd);
+    let here = httpd.get("/cgi-bin/app/here");
+    assert_eq!(here.status, 503);
+    assert_page(&here);
+    let all = |answer: &Answer, name| answer.headers_named(name).collect::<Vec<_>>().join("|");
+    for (name, value) in [
+        ("cache-control", "no-store, private"),
+        ("x-site", "all"),
+        ("access-control-allow-origin", "https://other.example"),
+        ("x-frame-options", "DENY"),
+        ("x-page", "ticket"),
+    ] {
+        assert_eq!(all(&here, name), value, "{name}");
+    }
+    let expires = here.header("expires").expect("httpd's own, now");
+    assert!(!expires.contains("2099"), "{expires}");
+    let there = httpd.get("/cgi-bin/app/there");
+    assert_page(&there);
+    for (name, value) in [
+        ("cache-control", "no-store, private"),
+        ("x-site", "all"),
+        ("access-control-allow-origin", ""),
+        ("x-page", "ticket"),
+    ] {
+        assert_eq!(all(&there, name), value, "{name}");
+    }
+}
+
+/// The page is no part and no version of what was asked for.
+#[test]
+fn a_refusal_is_whole_and_has_no_tag_whatever_range_or_version_was_asked_for() {
+    let httpd = site(
+        "<LocationMatch 429>\nNapTicketStatus 429\n</LocationMatch>
+         <LocationMatch 200>\nNapTicketStatus 200\n</LocationMatch>",
+    )
+    .start();
+    let _held = full(&httpd);
+    let asked = [
+        ("Range", "bytes=0-9"),
+        ("Range", "bytes=0-9,20-29"),
+        ("Range", "bytes=999999-"),
+        ("Request-Range", "bytes=0-9"),
+        ("If-None-Match", "*"),
+        ("If-Modified-Since", "Fri, 01 Jan 2100 00:00:01 GMT"),
+        ("If-Range", "\"tag\""),
+        ("If-Match", "\"other\""),
+        ("If-Unmodified-Since", "Thu, 01 Jan 1970 00:00:01 GMT"),
+    ];
+    for (path, status) in [
+        ("/cgi-bin/app/503", 503),
+        ("/cgi-bin/app/429", 429),
+        ("/cgi-bin/app/200", 200),
+    ] {
+        for head in asked {
+            let answer = httpd.request("GET", path, &[head, ("Accept", "text/html")], b"");
+            assert_eq!(answer.status, status, "{path} {head:?}");
+            assert_page(&answer);
+            assert!(answer.text().trim_end().ends_with("</html>"), "{head:?}");
+            for gone in ["content-range", "etag", "last-modified", "accept-ranges"] {
+                assert_eq!(answer.header(gone), None, "{path} {head:?} {gone}");
+            }
+        }
     }
 }
 
@@ -333,7 +416,7 @@ fn who_may_not_come_in_is_told_so_and_takes_no_ticket() {
          AuthType Basic\nAuthName us\nAuthBasicProvider file\nAuthUserFile {root}/users\nRequire valid-user
          </Location>
          <Location /cgi-bin/app/denied>\nRequire all denied\n</Location>
-         <Location /.nap>\nRequire valid-user\nAuthType Basic\nAuthName us\nAuthUserFile {root}/users\n</Location>",
+         <Location /nap-ticket>\nRequire valid-user\nAuthType Basic\nAuthName us\nAuthUserFile {root}/users\n</Location>",
     )
     .modules(&["auth_basic", "authn_core", "authn_file", "authz_user"])
     // alice's password is "secret"
@@ -356,16 +439,16 @@ fn who_may_not_come_in_is_told_so_and_takes_no_ticket() {
     let open = ask("/cgi-bin/app", &[]);
     assert_eq!(open.status, 503);
     assert_page(&open);
-    assert_not_ours(&ask("/.nap/ticket", &[]), 401);
-    assert_not_ours(&ask("/.nap/ticket", &[wrong]), 401);
-    assert_eq!(ask("/.nap/ticket", &[login]).status, 404);
+    assert_not_ours(&ask("/nap-ticket", &[]), 401);
+    assert_not_ours(&ask("/nap-ticket", &[wrong]), 401);
+    assert_eq!(ask("/nap-ticket", &[login]).status, 404);
 }
 
 #[test]
 fn a_503_of_somebody_else_passes_unchanged() {
     let httpd = site(
         "Redirect 503 /cgi-bin/app/alias
-         <Location /cgi-bin/app/ours>\nErrorDocument 503 /.nap/ticket\n</Location>
+         <Location /cgi-bin/app/ours>\nErrorDocument 503 /nap-ticket\n</Location>
          Redirect 503 /cgi-bin/app/ours",
     )
     .cgi(
@@ -392,24 +475,24 @@ fn the_page_asked_for_directly_shows_ones_own_ticket_and_sells_none() {
     let token = refused.header("nap-ticket").expect("a ticket");
     let json = ("Accept", "application/json");
     let cookie = format!("nap-site={token}");
-    let own = httpd.request("GET", "/.nap/ticket", &[json, ("Cookie", &cookie)], b"");
+    let own = httpd.request("GET", "/nap-ticket", &[json, ("Cookie", &cookie)], b"");
     assert_eq!(own.status, 200);
     assert_eq!(own.header("content-type"), Some("application/json"));
     assert_eq!(own.json()["ticket"]["token"], token);
     let retry = own.json()["retry_after"].as_f64().expect("seconds");
     assert!(retry > 0.5, "as long as the ticket says: {retry}");
     assert_eq!(own.header("cache-control"), Some("no-store, private"));
-    let header = httpd.request("GET", "/.nap/ticket", &[json, ("Nap-Ticket", token)], b"");
+    let header = httpd.request("GET", "/nap-ticket", &[json, ("Nap-Ticket", token)], b"");
     assert_eq!(header.json()["ticket"]["token"], token);
     let query = httpd.request(
         "GET",
-        &format!("/.nap/ticket?nap-ticket={token}"),
+        &format!("/nap-ticket?nap-ticket={token}"),
         &[json],
         b"",
     );
     assert_eq!(query.json()["ticket"]["token"], token);
     for head in [&[json][..], &[json, ("Cookie", "nap-site=nonsense")]] {
-        let none = httpd.request("GET", "/.nap/ticket", head, b"");
+        let none = httpd.request("GET", "/nap-ticket", head, b"");
         assert_eq!(none.status, 404);
         let told = none.json();
         assert!(
@@ -418,14 +501,14 @@ fn the_page_asked_for_directly_shows_ones_own_ticket_and_sells_none() {
         );
         assert!(none.header("set-cookie").is_none() && none.header("nap-ticket").is_none());
     }
-    let html = httpd.get("/.nap/ticket");
+    let html = httpd.get("/nap-ticket");
     assert_eq!(html.status, 404);
     let html = html.text();
     assert!(
         html.contains("no ticket") && !html.contains("http-equiv"),
         "nowhere to return to: {html}"
     );
-    assert_eq!(httpd.request("POST", "/.nap/ticket", &[], b"x").status, 405);
+    assert_eq!(httpd.request("POST", "/nap-ticket", &[], b"x").status, 405);
     drop(held);
 }
 
@@ -462,7 +545,7 @@ fn mod_cache_never_stores_a_ticket_page() {
             "CacheQuickHandler {quick}
              CacheRoot {{root}}/data/cache
              CacheEnable disk /cgi-bin/fresh
-             CacheEnable disk /.nap
+             CacheEnable disk /nap-ticket
              CacheStoreNoStore On\nCacheStorePrivate On\nCacheIgnoreCacheControl On
              CacheIgnoreNoLastMod On\nCacheIgnoreHeaders Set-Cookie\nCacheDefaultExpire 600
              <Location /cgi-bin/fresh>\nNapTicketStatus 200\n</Location>"
@@ -492,7 +575,7 @@ fn mod_cache_never_stores_a_ticket_page() {
             page(),
             "a ticket for each, CacheQuickHandler {quick}"
         );
-        assert_eq!(httpd.get("/.nap/ticket").status, 404);
+        assert_eq!(httpd.get("/nap-ticket").status, 404);
         held.release();
         let fresh = || httpd.get("/cgi-bin/fresh").text();
         httpd::wait_until(

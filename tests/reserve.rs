@@ -104,7 +104,7 @@ fn everybody_else_is_answered_over_http1(mpm: Mpm, times: usize) -> Vec<Duration
         let refused = each.of(|| httpd.get("/cgi-bin/hold?wait"));
         assert_eq!(refused.status, 503);
         assert!(refused.text().contains("overloaded"));
-        assert_eq!(each.of(|| httpd.get("/.nap/ticket")).status, 404);
+        assert_eq!(each.of(|| httpd.get("/nap-ticket")).status, 404);
         let info = each.of(|| httpd.get("/nap-info")).text();
         assert!(info.contains(">Full: 1 of 1 run, 43 wait of 43"), "{info}");
     });
@@ -134,7 +134,7 @@ fn everybody_else_is_answered_over_http2(mpm: Mpm, times: usize) -> Vec<Duration
         let fresh = each.of(|| Http2::open(&httpd));
         assert_eq!(each.of(|| fresh.get("/style.css")).status, 200);
         assert_eq!(each.of(|| fresh.get("/cgi-bin/hold?wait")).status, 503);
-        assert_eq!(each.of(|| fresh.get("/.nap/ticket")).status, 404);
+        assert_eq!(each.of(|| fresh.get("/nap-ticket")).status, 404);
         assert_eq!(each.of(|| httpd.get("/style.css")).status, 200);
     });
     drop(streams);

@@ -249,7 +249,11 @@ fn tickets_from_before_a_graceful_restart_are_honoured() {
     for_each_mpm(|mpm| {
         let config = room(4, "NapTicketLifetime 1min").replace("NapWaitMax 1min", "NapWaitMax 1s");
         // A restart leaves one child for a while, with fewer workers than the ledger lets wait.
-        let mut httpd = server(&config).mpm(mpm).start();
+        let server = server(&config).expect_log(
+            "NapWaitMax 1s: tickets are sold for at most",
+            "the bound is short",
+        );
+        let mut httpd = server.mpm(mpm).start();
         let url = httpd.url() + "/counter?ms=60";
         let options = ["-c", "80", "-n", "6", "--bound", "1s", "--get"];
         let crowd = std::thread::spawn(move || httpd::crowd(&url, &options));
@@ -465,7 +469,7 @@ fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
         });
         assert_eq!(came(&httpd), [0], "no waiter was let in on the way");
         std::fs::remove_file(httpd.root().join("data/ends")).expect("it was there");
-        let page = httpd.request("GET", "/.nap/ticket", &[("Nap-Ticket", ticket)], b"");
+        let page = httpd.request("GET", "/nap-ticket", &[("Nap-Ticket", ticket)], b"");
         assert_eq!(page.status, 200, "{page:?}");
         let mut all = vec![httpd.get_later("/cgi-bin/hold?6")];
         wait_until("he runs", PATIENCE, || came(&httpd) == [0, 6]);

@@ -65,7 +65,7 @@ fn static_files_and_methods_without_work_pass_a_full_room() {
             ("OPTIONS", "/cgi-bin/app", 200),
             ("TRACE", "/cgi-bin/app", 200),
             ("GET", "/nap-info", 200),
-            ("GET", "/.nap/ticket", 404),
+            ("GET", "/nap-ticket", 404),
         ],
     );
 }

@@ -32,6 +32,10 @@ fn site(sessions: &str) -> Builder {
         .nap()
         .holding()
         .config(&room(sessions))
+        .expect_log(
+            "NapWaitMax 1s: tickets are sold for at most",
+            "the bound is short",
+        )
         .config("<Location /cgi-bin>\nNapUse site\n</Location>")
         .cgi("page", PAGE)
         .cgi("login", LOGIN)
@@ -248,7 +252,7 @@ NapPoll base=1s";
         let header = [("Nap-Ticket", ticket.token.as_str())];
         let ask = || {
             httpd
-                .request("GET", "/.nap/ticket/status", &header, b"")
+                .request("GET", "/nap-ticket/status", &header, b"")
                 .json()
         };
         let told = ask();
@@ -580,6 +584,10 @@ fn a_page_that_stalls_leaves_workers_to_others() {
             .holding()
             .workers(1, 16)
             .config(&format!("<NapRoom site>\n{settings}\n</NapRoom>"))
+            .expect_log(
+                "NapWaitMax 1s: tickets are sold for at most",
+                "the bound is short",
+            )
             .config("<Location /cgi-bin>\nNapUse site\n</Location>")
             .file("htdocs/page.html", "a page")
             .cgi("page", PAGE)

@@ -72,6 +72,10 @@ fn sessions_of_a_crowd_come_to_their_end() {
         .workers(2, 32)
         .nap()
         .config(room)
+        .expect_log(
+            "NapWaitMax 1s: tickets are sold for at most",
+            "the bound is short",
+        )
         .shop(&shop)
         .start();
     let output = Command::new(made::file("release/nap-load"))

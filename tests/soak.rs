@@ -95,7 +95,7 @@ fn use_it(httpd: &Httpd, ticket: &str, n: u32) {
         ("/cgi-bin/app", "Accept: text/html", n),
         ("/cgi-bin/app", "Accept: application/json", n),
         ("/cgi-bin/app", ticket.as_str(), n),
-        ("/.nap/ticket/status", ticket.as_str(), 0),
+        ("/nap-ticket/status", ticket.as_str(), 0),
         ("/greedy/a.html", "Accept: text/html", n),
     ] {
         let seen = ask(httpd, path, header, n);

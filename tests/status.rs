@@ -8,7 +8,7 @@ use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const STATUS: &str = "/.nap/ticket/status";
+const STATUS: &str = "/nap-ticket/status";
 
 /// One permit, nobody waits; tickets far ahead.
 const ROOM: &str = "<NapRoom site>
@@ -238,7 +238,7 @@ fn filters_by_type_are_ready_for_every_page_of_ours() {
     let held = httpd.hold("full", 1);
     let cookie = buy(&httpd).cookie();
     let pages = ["", "/status", "/nap.css", "/nap.js", "/icon.svg"];
-    let pages = pages.map(|page| format!("/.nap/ticket{page}"));
+    let pages = pages.map(|page| format!("/nap-ticket{page}"));
     for path in pages.iter().map(String::as_str).chain(["/cgi-bin/soft"]) {
         let head = [
             ("Cookie", cookie.as_str()),

@@ -569,6 +569,10 @@ fn a_crowd_behind_one_address_is_served_and_no_ticket_is_broken_or_shared() {
             .workers(2, 64)
             .config("SetEnv BOARD_CPU_MS 0\nSetEnv BOARD_SLEEP_MS 50")
             .config("<NapRoom board>\nNapRunReady 4\nNapWaitMax 1s\nNapSlotPeriod 1s\n</NapRoom>")
+            .expect_log(
+                "NapWaitMax 1s: tickets are sold for at most",
+                "the bound is short",
+            )
             .config("<Location /board>\nNapUse board\n</Location>")
             .start();
         let posts = if long() { "4" } else { "1" };

@@ -41,7 +41,7 @@ pub struct ServerConf {
 }
 
 /// Default of `NapTicketPath`.
-pub const TICKET_PATH: &str = "/.nap/ticket";
+pub const TICKET_PATH: &str = "/nap-ticket";
 
 impl ServerConf {
     /// A server nothing was said about yet.
@@ -178,18 +178,21 @@ impl ServerConf {
     }
 
     fn ticket_path(&mut self, args: &[&str]) -> Result<(), String> {
-        let [path] = args else {
+        let [given] = args else {
             return Err(wants_one(TicketPath));
         };
+        // What lies under it comes behind a slash of its own.
+        let path = given.strip_suffix('/').unwrap_or(given);
         let plain = |b: u8| b.is_ascii_graphic() && !b"?#%\\\"<>".contains(&b);
         let normal =
             !path.contains("//") && !path.split('/').any(|part| part == "." || part == "..");
-        let good = path.starts_with('/') && *path != "/" && path.bytes().all(plain) && normal;
+        let good =
+            path.starts_with('/') && !path.ends_with('/') && path.bytes().all(plain) && normal;
         self.ticket_path = Text::new(path).filter(|_| good).ok_or_else(|| {
             format!(
                 "NapTicketPath: {} is not a path; use e.g. {TICKET_PATH}: a \"/\" in front, \
                  something behind it, up to 255 plain characters, no query",
-                shown(path)
+                shown(given)
             )
         })?;
         Ok(())
@@ -305,13 +308,18 @@ mod tests {
     #[test]
     fn the_ticket_path_is_a_plain_path() {
         let path = |p: &str| ServerConf::new().directive(TicketPath, &[p]);
-        for good in ["/.nap/ticket", "/warten", "/a-b_c~d/e.html"] {
+        for good in ["/nap-ticket", "/.nap/ticket", "/warten", "/a-b_c~d/e.html"] {
             assert_eq!(path(good), Ok(()), "{good}");
         }
+        let mut server = ServerConf::new();
+        server.directive(TicketPath, &["/nap/"]).expect("a path");
+        assert_eq!(server.ticket_path.as_str(), "/nap");
         let long = format!("/{}", "x".repeat(255));
         for bad in [
             "",
             "/",
+            "//",
+            "/a//",
             "x",
             "http://a/b",
             "/a b",

@@ -166,7 +166,7 @@ mod tests {
             status: 503,
             wall,
             room: "board",
-            path: "/.nap/ticket",
+            path: "/nap-ticket",
             sent: crate::page::form::Sent::Nothing,
             notice: "",
             ask: None,

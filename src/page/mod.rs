@@ -429,7 +429,7 @@ mod tests {
             status: 503,
             wall: wall(),
             room: "board",
-            path: "/.nap/ticket",
+            path: "/nap-ticket",
             sent: Sent::Nothing,
             notice: "",
             ask: None,
@@ -470,8 +470,8 @@ mod tests {
                 "<strong data-clock>3:15</strong>",
                 "data-return-ms=\"195000\"",
                 "data-ticket=\"AbC_-9\"",
-                "href=\"/.nap/ticket/nap.css?v=",
-                "src=\"/.nap/ticket/nap.js?v=",
+                "href=\"/nap-ticket/nap.css?v=",
+                "src=\"/nap-ticket/nap.js?v=",
                 "000000000000bead",
             ] {
                 assert!(html.contains(needle), "{needle} in {html}");

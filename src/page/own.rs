@@ -233,7 +233,7 @@ mod tests {
 
     fn rendered(text: &str, sample: &Sample) -> String {
         let own = Own::parse("busy.html", text).expect("it is right");
-        own.render(&sample.page("/.nap/ticket", 503), sample.language)
+        own.render(&sample.page("/nap-ticket", 503), sample.language)
             .expect("as it was tried out")
     }
 
@@ -251,7 +251,7 @@ mod tests {
             "soon 3:15 12:03:15-12:08:15 full site 503\n<h1>Your turn comes in 3:15</h1>"
         );
         let built_in = crate::page::render(
-            &soon.page("/.nap/ticket", 503),
+            &soon.page("/nap-ticket", 503),
             crate::page::accept::Format::Html,
             Language::En,
         );

@@ -75,7 +75,7 @@ mod tests {
             );
             assert!(seen.insert(state), "{name}");
         }
-        let html = List::of("/.nap/ticket", ["/a<b>.html"].into_iter()).to_html();
+        let html = List::of("/nap-ticket", ["/a<b>.html"].into_iter()).to_html();
         assert!(
             html.contains("/a&#60;b&#62;.html") && html.contains("page=0"),
             "{html}"

@@ -157,7 +157,7 @@ mod tests {
                 offset_min: 540,
             },
             method: "GET",
-            path: "/.nap/ticket",
+            path: "/nap-ticket",
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
                 "data-return-ms=\"65000\"",
                 "1:05",
                 "12:01:05",
-                "/.nap/ticket/nap.css?v=",
+                "/nap-ticket/nap.css?v=",
             ] {
                 assert!(html.contains(needle), "{needle} in {html}");
             }

@@ -232,6 +232,9 @@
     setNext();
   }
 
+  // Refresh is for who has no script, or one that is blocked. Pictures are there when the page has loaded.
+  function callRefreshOff() { setTimeout(function () { window.stop(); }, 0); }
+
   function stamp(ms) { return new Date(ms).toISOString().replace(/[-:]|[.][0-9]+/g, ""); }
 
   // For the calendar of who has long to wait.
@@ -276,6 +279,8 @@
     });
     if (remembered() || isOld()) doubt();
   }
+  if (document.readyState === "complete") callRefreshOff();
+  else window.addEventListener("load", callRefreshOff);
   document.addEventListener("visibilitychange", look);
   window.addEventListener("online", function () {
     if (asks && missed) nextAsk = elapsed();

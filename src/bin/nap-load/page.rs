@@ -140,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     const HTML: &str = r#"<main id="nap" data-mark="m.1" data-return-ms="9000" data-wait="0:09"
- data-ask-ms="2000" data-ask="/.nap/ticket/status" data-worker="/.nap/ticket/w.js">"#;
+ data-ask-ms="2000" data-ask="/nap-ticket/status" data-worker="/nap-ticket/w.js">"#;
 
     fn ms(ms: u64) -> Micros {
         Micros::from_millis(ms)
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_page_says_where_and_when_it_asks() {
         let page = page();
-        assert_eq!(page.path(), "/.nap/ticket/status");
+        assert_eq!(page.path(), "/nap-ticket/status");
         assert_eq!(page.step(ms(1000)), Step::Pause(ms(3005)));
         assert_eq!(page.step(ms(3005)), Step::Ask);
         assert!(Page::read("<p>busy</p>", ms(0)).is_none());

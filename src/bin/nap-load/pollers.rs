@@ -31,7 +31,7 @@ use crate::wire::connect;
 /// Clients who poll a URL as they are told, and the rate at which they come (TelePolling).
 ///
 /// A levelled URL:   nap-load pollers -c 2000 http://127.0.0.1:8080/score
-/// Ticket holders:   nap-load pollers -c 2000 --status /.nap/ticket/status http://127.0.0.1:8080/shop
+/// Ticket holders:   nap-load pollers -c 2000 --status /nap-ticket/status http://127.0.0.1:8080/shop
 #[derive(Parser, Debug)]
 #[command(
     name = "nap-load pollers",
