@@ -155,7 +155,9 @@ fn a_page_whose_script_is_blocked_comes_back_at_its_time() {
                 "<LocationMatch /nap-ticket/>\nRequire all denied\n</LocationMatch>\nProxyPass / {}/",
                 httpd.url()
             ));
-            let front = front.start();
+            let front = front
+                .expect_log("client denied", "the script's path is")
+                .start();
             let browser = Browser::start(&[], &json!({}));
             let held = httpd.hold("full", 1);
             let site = if policy.is_some() { &httpd } else { &front };
