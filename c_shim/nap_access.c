@@ -428,7 +428,9 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
     h->made = 1;
-    if (h->room->exempt && is_exempt(r, h->room))
+    /* a front controller's request is known by what was asked for, too */
+    if (h->room->exempt &&
+        (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room))))
         return DECLINED;
     return enter(r, h);
 }

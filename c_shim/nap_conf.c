@@ -116,15 +116,6 @@ static const char *outside_only(cmd_parms *cmd)
                                     cmd->cmd->name) : NULL;
 }
 
-/* Of what is done before a proxy is known: <Proxy> is looked at too late. */
-static const char *no_proxy(cmd_parms *cmd)
-{
-    return cmd->override & PROXY_CONF
-           ? apr_psprintf(cmd->pool, "%s has no effect inside <Proxy>; use <Location>, by the path that "
-                          "visitors ask for", cmd->cmd->name)
-           : outside_only(cmd);
-}
-
 static const char *inside_only(cmd_parms *cmd)
 {
     return room_open ? NULL : apr_psprintf(cmd->pool, "%s belongs inside <NapRoom name>",
@@ -202,7 +193,7 @@ static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const 
 static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
-    const char *err = no_proxy(cmd);
+    const char *err = outside_only(cmd);
 
     if (err)
         return err;
@@ -221,7 +212,7 @@ static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
 static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
-    const char *err = no_proxy(cmd);
+    const char *err = outside_only(cmd);
 
     if (err)
         return err;

@@ -184,7 +184,7 @@ static apr_status_t set_cache(ap_filter_t *f, apr_bucket_brigade *bb)
 static int has_lines(const request_rec *r)
 {
     for (const ap_filter_t *f = r->output_filters; f; f = f->next)
-        if (f->frec->name[0] == 'f' && !strncmp(f->frec->name, "fixup_headers_", 14))
+        if (!strncmp(f->frec->name, "fixup_headers_", 14) || !strcmp(f->frec->name, "mod_expires"))
             return 1;
     return 0;
 }
@@ -260,28 +260,40 @@ static int ticket_page(request_rec *r)
     return page_of(r, h, &q);
 }
 
-/* `Header` of the place where a visitor was refused (CORS, HSTS, frame rules) holds for his refusal, as
- * for an error of httpd's own there: mod_headers reads it from the request when its answer passes. */
-static void take_headers(request_rec *r, ap_conf_vector_t *place)
+/* `Header always` of the place where a visitor was refused (CORS, HSTS, frame rules) holds for his refusal,
+ * as for an error of httpd's own there: mod_headers reads it from the request when its answer passes. 1:
+ * there is such a place. */
+static int take_headers(request_rec *r, ap_conf_vector_t *place)
 {
     module *headers = nap_the_site->headers;
-    void *theirs, *here, *usual;
     ap_conf_vector_t *both;
+    void *theirs;
 
     if (!headers)
-        return;
+        return 0;
     theirs = ap_get_module_config(place, headers);
-    here = ap_get_module_config(r->per_dir_config, headers);
-    usual = ap_get_module_config(r->server->lookup_defaults, headers);
-    if (!theirs || theirs == here || theirs == usual)
-        return;
-    if (here && here != usual && headers->merge_dir_config)
-        theirs = headers->merge_dir_config(r->pool, theirs, here);
+    if (!theirs || theirs == ap_get_module_config(r->per_dir_config, headers) ||
+        theirs == ap_get_module_config(r->server->lookup_defaults, headers))
+        return 0;
     both = ap_create_per_dir_config(r->pool);
     for (module *m = ap_top_module; m; m = m->next)
         ap_set_module_config(both, m, ap_get_module_config(r->per_dir_config, m));
     ap_set_module_config(both, headers, theirs);
     r->per_dir_config = both;
+    return 1;
+}
+
+/* Filters for the page of a refusal that was made at `place`. Lines without `always` are for the
+ * application's answers: their types, names and tags are none of the page's. */
+static int insert_theirs(request_rec *r, ap_conf_vector_t *place)
+{
+    int taken = take_headers(r, place), status = insert_filters(r);
+
+    if (taken && status == OK) {
+        ap_remove_output_filter_byhandle(r->output_filters, "fixup_headers_out");
+        ap_add_output_filter("FIXUP_HEADERS_ERR", NULL, r, r->connection);
+    }
+    return status;
 }
 
 /* The refused request r answered without an internal redirect, which would cost 5,000 instructions:
@@ -305,8 +317,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
         status = ap_if_walk(r);
     if (status == OK) {
         r->handler = "nap-ticket";
-        take_headers(r, dir);
-        status = insert_filters(r);
+        status = insert_theirs(r, dir);
     }
     if (status == OK) {
         page_of(r, h, q);
@@ -352,12 +363,13 @@ static int authorize(request_rec *r)
 /* httpd has applied <Location> and <If> already. */
 static int answer(request_rec *r, int authorized)
 {
+    const nap_handle *h = refused(r);
     int status = authorized ? OK : authorize(r);
 
     if (status != OK)
         return status;
     r->handler = "nap-ticket";
-    status = insert_filters(r);
+    status = h ? insert_theirs(r, h->refused->per_dir_config) : insert_filters(r);
     if (status != OK)
         return status;
     status = ticket_page(r);
@@ -394,45 +406,36 @@ static const char *handler_set(request_rec *r)
     return err ? NULL : name;
 }
 
-/* A <Location> has given r one of our handlers. A front controller's rules in .htaccess (no such file:
- * index.php) would take it away in their fixup, so it runs before that, by what httpd would have found
- * for a file of this name. */
-static NAP_SELDOM int claim_handler(request_rec *r)
+static int is_ours(const char *handler)
 {
+    return !strncmp(handler, "nap-", 4) || !strncmp(handler, "bwshare-", 8);
+}
+
+/* The first fixup: what has one of our handlers, and may be seen, is answered before a front controller's
+ * rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
+int nap_page_fixup(request_rec *r)
+{
+    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
+    const char *handler;
     int status;
 
-    if (r->main || !nap_the_core)
+    if ((!core->expr_handler && !core->handler) || r->main || r->proxyreq || !nap_the_core)
         return DECLINED;
-    r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
-    r->canonical_filename = r->filename;
-    if ((status = ap_directory_walk(r)) || (status = ap_file_walk(r)) ||
-        (status = ap_location_walk(r)) || (status = ap_if_walk(r)) || (status = authorize(r)))
-        return status;
-    r->handler = handler_set(r);
-    if (!r->handler)
-        return HTTP_NOT_FOUND;
+    handler = handler_set(r);
+    if (!handler || !is_ours(handler))
+        return DECLINED;
+    r->handler = handler;
     status = insert_filters(r);
     if (status == OK)
         status = nap_page_handler(r);
     return status == OK ? DONE : status == DECLINED ? HTTP_NOT_FOUND : status;
 }
 
-static int is_ours(const char *handler)
-{
-    return !strncmp(handler, "nap-", 4) || !strncmp(handler, "bwshare-", 8);
-}
-
 /* translate_name: before all other modules, of an internal redirect too. */
 int nap_page_translate(request_rec *r)
 {
-    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
-    const char *uri = r->uri, *handler, *path = nap_the_site->ticket_path;
+    const char *uri = r->uri, *path = nap_the_site->ticket_path;
 
-    if (core->expr_handler || core->handler) {
-        handler = handler_set(r);
-        if (handler && is_ours(handler))
-            return claim_handler(r);
-    }
     /* most differ in the first character behind the "/" */
     if (!uri || uri[0] != '/' || (uri[1] != path[1] && uri[1] != TICKET_PATH_BEFORE[1]))
         return DECLINED;

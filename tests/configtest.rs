@@ -226,14 +226,6 @@ fn what_does_not_fit_together_is_told() {
 fn what_would_be_without_effect_is_told() {
     for (config, said) in [
         (
-            "<Proxy *>\nNapUse a\n</Proxy>\n<NapRoom a>\n</NapRoom>",
-            "NapUse has no effect inside <Proxy>; use <Location>",
-        ),
-        (
-            "<ProxyMatch ^http>\nNapEngine Off\n</ProxyMatch>",
-            "NapEngine has no effect inside <Proxy>",
-        ),
-        (
             "<NapRoom None>\n</NapRoom>",
             "<NapRoom None>: no URL can be put into it",
         ),
@@ -242,7 +234,7 @@ fn what_would_be_without_effect_is_told() {
             "<NapRoom None>: no URL can be put into it",
         ),
     ] {
-        let httpd = Httpd::builder().nap().modules(&["proxy"]).config(config);
+        let httpd = Httpd::builder().nap().config(config);
         let why = httpd.configtest().expect_err("it has no effect");
         assert!(why.contains(said), "{config}: {why}");
     }

@@ -258,7 +258,9 @@ fn headers_that_the_site_sets_for_a_place_are_on_its_refusals_and_the_page_is_no
          Header set Expires \"Thu, 01 Jan 2099 00:00:00 GMT\"
          <Location /cgi-bin/app/here>
          Header always set Access-Control-Allow-Origin https://other.example
-         Header always set X-Frame-Options DENY
+         Header always append X-Frame-Options DENY
+         Header set Content-Disposition attachment
+         Header set ETag tag
          </Location>
          <Location /nap-ticket>\nHeader always set X-Page ticket\n</Location>",
     )
@@ -274,7 +276,8 @@ fn headers_that_the_site_sets_for_a_place_are_on_its_refusals_and_the_page_is_no
         ("x-site", "all"),
         ("access-control-allow-origin", "https://other.example"),
         ("x-frame-options", "DENY"),
-        ("x-page", "ticket"),
+        ("content-disposition", ""),
+        ("etag", ""),
     ] {
         assert_eq!(all(&here, name), value, "{name}");
     }
