@@ -188,9 +188,8 @@ fn a_page_that_was_told_to_stop_stays_when_its_time_comes() {
         let browser = Browser::start(&[], &json!({}));
         let _held = httpd.hold("full", 1);
         open(&browser, &httpd);
-        let refresh = "return document.querySelector('meta[http-equiv=refresh]').content";
-        let left = browser.run(refresh);
-        let left: u64 = left.as_str().and_then(|s| s.parse().ok()).expect("seconds");
+        let left = browser.run("return Number(document.getElementById('nap').dataset.returnMs)");
+        let left = left.as_u64().expect("milliseconds") / 1000;
         browser.click("#nap-stop");
         browser.run_async(&format!(
             "setTimeout(arguments[arguments.length - 1], {})",

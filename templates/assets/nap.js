@@ -233,7 +233,13 @@
   }
 
   // Refresh is for who has no script, or one that is blocked. Pictures are there when the page has loaded.
-  function callRefreshOff() { setTimeout(function () { window.stop(); }, 0); }
+  function callRefreshOff() {
+    var refresh = document.querySelector("meta[http-equiv=refresh]");
+    setTimeout(function () {
+      window.stop();
+      if (refresh) refresh.parentNode.removeChild(refresh);
+    }, 0);
+  }
 
   function stamp(ms) { return new Date(ms).toISOString().replace(/[-:]|[.][0-9]+/g, ""); }
 
