@@ -40,7 +40,7 @@ static void nap_hooks(apr_pool_t *p)
      * authorization that a refused visitor has passed already, or not come to. */
     ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
     ap_hook_handler(nap_page_handler, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_fixups(nap_page_fixup, NULL, before_rewrite, NAP_FIRST);
+    ap_hook_fixups(nap_page_fixup, NULL, before_rewrite, APR_HOOK_FIRST);   /* behind SetHandler */
     APR_OPTIONAL_HOOK(ap, status_hook, nap_server_status, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with

@@ -519,7 +519,8 @@ static inline int lasts(const nap_handle *h)
 
     /* of an answer the headers come first */
     return (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
-           last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last) || (h->passes == 1 && is_event_stream(last));
+           last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last) ||
+           (h->passes == 1 && is_event_stream(last));
 }
 
 /* event sends what is left of an answer without a worker. A stream's connection is none of event's. */

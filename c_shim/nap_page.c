@@ -14,10 +14,11 @@
 
 #define PARAMETER "nap-ticket="
 
-static ap_filter_rec_t *cache_filter;
 /* The default of NapTicketPath until 2026: pages that browsers show still ask there, and what was
  * configured for it (a front end's rules) goes on working. */
 #define TICKET_PATH_BEFORE "/.nap/ticket"
+
+static ap_filter_rec_t *cache_filter;
 
 /* ---- nap-ticket= ------------------------------------------------------------------------------ */
 
@@ -395,36 +396,19 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
     return answer(r, h->asset || refused(r));
 }
 
-/* SetHandler where r is now, NULL: nothing. */
-static const char *handler_set(request_rec *r)
-{
-    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
-    const char *err = NULL, *name = core->handler;
-
-    if (core->expr_handler)
-        name = ap_expr_str_exec(r, core->expr_handler, &err);
-    return err ? NULL : name;
-}
-
 static int is_ours(const char *handler)
 {
     return !strncmp(handler, "nap-", 4) || !strncmp(handler, "bwshare-", 8);
 }
 
-/* The first fixup: what has one of our handlers, and may be seen, is answered before a front controller's
+/* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front controller's
  * rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
 int nap_page_fixup(request_rec *r)
 {
-    const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
-    const char *handler;
     int status;
 
-    if ((!core->expr_handler && !core->handler) || r->main || r->proxyreq || !nap_the_core)
+    if (!r->handler || !is_ours(r->handler) || r->main || r->proxyreq || !nap_the_core)
         return DECLINED;
-    handler = handler_set(r);
-    if (!handler || !is_ours(handler))
-        return DECLINED;
-    r->handler = handler;
     status = insert_filters(r);
     if (status == OK)
         status = nap_page_handler(r);

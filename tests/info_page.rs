@@ -35,11 +35,11 @@ fn pages_for_the_administrator_are_there_behind_a_front_controller() {
         "bwshare-trace",
         "nap-status",
     ];
-    let places = places.map(|name| format!("<Location /{name}>\nSetHandler {name}\n</Location>\n"));
+    let set = places.map(|name| format!("<Location /{name}>\nSetHandler {name}\n</Location>\n"));
     let httpd = site()
         .modules(&["rewrite"])
         .config("BwShare On\n<Directory {root}/htdocs>\nAllowOverride All\n</Directory>")
-        .config(&places.concat())
+        .config(&set.concat())
         .config("<Location /closed>\nSetHandler nap-info\nRequire all denied\n</Location>")
         .config("<Location /within/>\nSetHandler nap-info\n</Location>")
         .file("htdocs/.htaccess", rules)
@@ -51,14 +51,7 @@ fn pages_for_the_administrator_are_there_behind_a_front_controller() {
         )
         .start();
     assert_eq!(httpd.get("/no/such/file").text(), "the application");
-    for place in [
-        "nap-info",
-        "nap-metrics",
-        "nap-preview",
-        "bwshare-info",
-        "bwshare-trace",
-        "nap-status",
-    ] {
+    for place in places {
         let answer = httpd.get(&format!("/{place}"));
         assert_eq!(answer.status, 200, "{place}");
         assert_ne!(answer.text(), "the application", "{place}");
