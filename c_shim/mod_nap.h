@@ -111,6 +111,7 @@ typedef struct nap_site {
     int has_sessions;                /* those of NapSession are */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
+    volatile uint32_t *pid_file_gone; /* shared with the children: it is gone, and the server runs */
 } nap_site;
 
 /* Per directory. Unset: NULL or NAP_UNSET. The server's own is there only when somebody has set

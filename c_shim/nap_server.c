@@ -8,6 +8,7 @@
 #include <http_main.h>
 #include <scoreboard.h>
 #include <unixd.h>
+#include <apr_shm.h>
 #include <apr_time.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -236,6 +237,17 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
                 page->index = nap_page_named(page->owner, page->conf.page)->index;
 }
 
+/* A word that children see as the parent writes it; zero. */
+static volatile uint32_t *shared_word(apr_pool_t *p)
+{
+    static uint32_t never;
+    apr_shm_t *shm;
+
+    if (apr_shm_create(&shm, sizeof never, NULL, p) != APR_SUCCESS)
+        return &never;
+    return memset(apr_shm_baseaddr_get(shm), 0, sizeof never);
+}
+
 /* post_config. At the server's start it runs twice; the first time is only a rehearsal. */
 int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s)
 {
@@ -273,6 +285,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     nap_bwshare_start(s);
     nap_telepoll_start(ptemp);
     nap_balancer_start(s, site->conf.members);
+    site->pid_file_gone = shared_word(pconf);
     nap_the_core->start(site->log != NULL);
     return OK;
 }
@@ -284,15 +297,6 @@ void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, m
     if (state == MPM_CHILD_EXITED && nap_the_core)
         nap_the_core->child_gone(pid);
 }
-
-int nap_server_tick(apr_pool_t *p, server_rec *s)
-{
-    if (nap_the_core)
-        nap_the_core->tick();
-    return DECLINED;
-}
-
-/* ---- A child --------------------------------------------------------------------------------- */
 
 /* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. A
  * relative name is one under the ServerRoot in 2.4 and under DefaultRuntimeDir in trunk. */
@@ -311,6 +315,37 @@ static const char *pid_file_seen(apr_pool_t *p)
     return NULL;
 }
 
+/* Somebody has removed the pid file of a server that runs: then its absence is no sign that it stops,
+ * which the children are told by a word that they share with their parent. */
+static void pid_file_watch(apr_pool_t *p, server_rec *s)
+{
+    volatile uint32_t *known = nap_the_site->pid_file_gone;
+    apr_pool_t *short_lived;
+    int gone;
+
+    if (!ap_pid_fname)
+        return;
+    apr_pool_create(&short_lived, p);
+    gone = !pid_file_seen(short_lived);
+    apr_pool_destroy(short_lived);
+    if (gone && !*known)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: the server runs, but its PidFile %s is gone: "
+                     "apachectl and httpd -k cannot stop or restart it until that file has the number of "
+                     "the parent, %" APR_PID_T_FMT ", again", ap_pid_fname, getpid());
+    *known = (uint32_t)gone;
+}
+
+int nap_server_tick(apr_pool_t *p, server_rec *s)
+{
+    if (nap_the_core) {
+        nap_the_core->tick();
+        pid_file_watch(p, s);
+    }
+    return DECLINED;
+}
+
+/* ---- A child --------------------------------------------------------------------------------- */
+
 void nap_child_start(apr_pool_t *pchild, server_rec *s)
 {
     if (!nap_the_core)
@@ -325,8 +360,8 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
  * a graceful restart, and when the child alone retires (MaxConnectionsPerChild, too many spare
  * ones): then whoever waits here goes on waiting. A restart shows by the scoreboard's generation,
  * which the parent raises before it tells the children; a graceful stop by the missing pid file,
- * which it removes after that. On a hard stop the MPM closes the sockets under us: see
- * client_gone. */
+ * which it removes after that, unless somebody else has (pid_file_watch). On a hard stop the MPM closes
+ * the sockets under us: see client_gone. */
 int nap_server_stopping(void)
 {
     int state = 0;
@@ -337,5 +372,6 @@ int nap_server_stopping(void)
     if (ap_exists_scoreboard_image() &&
         ap_get_scoreboard_global()->running_generation != nap_the_site->generation)
         return 0;
-    return nap_the_site->pid_file && stat(nap_the_site->pid_file, &st) != 0 && errno == ENOENT;
+    return nap_the_site->pid_file && !*nap_the_site->pid_file_gone &&
+           stat(nap_the_site->pid_file, &st) != 0 && errno == ENOENT;
 }

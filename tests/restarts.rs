@@ -448,6 +448,40 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
     });
 }
 
+/// Its absence is what tells a stop from a child that retires, unless somebody else has removed it.
+#[test]
+fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
+    for mpm in [Mpm::Event, Mpm::Worker] {
+        let retiring = format!("{}\nMaxConnectionsPerChild 40", room(1, "NapWaitLimit 10"));
+        let httpd = server(&retiring)
+            .mpm(mpm)
+            .workers(1, 16)
+            .expect_log("[nap:warn]", "the parent tells of it")
+            .expect_log("AH00095:", "httpd misses it at its end")
+            .start();
+        let file = httpd.root().join("run/pid");
+        std::fs::remove_file(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        wait_until("the parent has seen it", PATIENCE, || {
+            httpd.error_log().contains("PidFile")
+        });
+        let running = httpd.get_later("/cgi-bin/hold?0");
+        wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
+        let waiters = queue_up(&httpd, 1, 2);
+        let before = httpd.children();
+        wait_until("their child retires", PATIENCE, || {
+            httpd.get("/nap-ticket");
+            httpd.children().iter().any(|pid| !before.contains(pid))
+        });
+        // A second and a half each: they look up four times a second.
+        let_end(&httpd);
+        for visitor in std::iter::once(running).chain(waiters) {
+            let answer = visitor.join().expect("an answer");
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+        assert_eq!(came(&httpd), [0, 1, 2]);
+    }
+}
+
 /// `apachectl restart`: what runs and waits is cut off, and nothing of it is held afterwards.
 #[test]
 fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
