@@ -110,6 +110,8 @@ typedef struct nap_room_conf {
     int64_t session;                    /* 1: the room has sessions */
     int64_t session_idle_us;            /* nothing has come for so long: it is over */
     int64_t session_parallel;           /* accesses of one that wait or run at once */
+    int64_t session_same_site;          /* of our own cookie: 0 Lax, 1 Strict, 2 None */
+    int64_t session_partitioned;        /* 1: it is */
     int64_t session_start;              /* the interval, NAP_AUTO or NAP_PAPER */
     int64_t session_queue;              /* n or NAP_AUTO */
     int64_t start_threshold;            /* mean page queue, millionths */
@@ -332,6 +334,7 @@ typedef struct nap_request {
     nap_str accept_language;
     nap_str fetch_dest;         /* Sec-Fetch-Dest */
     nap_str purpose;            /* Sec-Purpose, else Purpose */
+    nap_str requested_with;     /* X-Requested-With: a script says that it is one */
     nap_str origin;
     uint8_t client[16];         /* useragent address, v4 as ::ffff:a.b.c.d */
     uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */

@@ -92,6 +92,10 @@ pub struct RoomConf {
     pub session_idle_us: i64,
     /// Accesses of one session that wait or run at once; 1..16.
     pub session_parallel: i64,
+    /// SameSite of our own cookie: 0 Lax, 1 Strict, 2 None.
+    pub session_same_site: i64,
+    /// 1: it is Partitioned.
+    pub session_partitioned: i64,
     /// The session interval, 1 ms .. 10 min, or [`AUTO`], [`PAPER`].
     pub session_start: i64,
     /// Accesses that may wait to start one; 1..100000, or [`AUTO`].
@@ -177,6 +181,8 @@ impl RoomConf {
         session: UNSET,
         session_idle_us: UNSET,
         session_parallel: UNSET,
+        session_same_site: UNSET,
+        session_partitioned: UNSET,
         session_start: UNSET,
         session_queue: UNSET,
         start_threshold: UNSET,

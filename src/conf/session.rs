@@ -12,6 +12,34 @@ use super::values::*;
 /// Millionths of a queue.
 const ONE: i64 = 1_000_000;
 
+/// `SameSite` of the cookie that a room's sessions have of us (RFC 6265bis, 4.1.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SameSite {
+    /// It comes along with navigations from other sites, but not with their forms' POST.
+    Lax,
+    /// It comes along from this site alone.
+    Strict,
+    /// It comes along from wherever.
+    None,
+}
+
+impl SameSite {
+    const ALL: [SameSite; 3] = [SameSite::Lax, SameSite::Strict, SameSite::None];
+
+    /// Of `nap_room_conf.session_same_site`; unset: `Lax`.
+    fn of(number: i64) -> SameSite {
+        let known = usize::try_from(number)
+            .ok()
+            .and_then(|n| SameSite::ALL.get(n));
+        known.copied().unwrap_or(SameSite::Lax)
+    }
+
+    /// As the attribute has it.
+    fn name(self) -> &'static str {
+        ["Lax", "Strict", "None"][self as usize]
+    }
+}
+
 impl RoomConf {
     pub(super) fn session(&mut self, args: &[&str]) -> Result<(), String> {
         self.session = 1;
@@ -34,13 +62,49 @@ impl RoomConf {
                 Some(("parallel", _)) => {
                     self.session_parallel = option_value(Session, option, Words::count(1..=32))?;
                 }
+                Some((name, value)) if name.eq_ignore_ascii_case("SameSite") => {
+                    let is = |one: &&SameSite| one.name().eq_ignore_ascii_case(value);
+                    let one = SameSite::ALL.iter().find(is).ok_or_else(|| {
+                        format!(
+                            "NapSession: {} is not to be had; use SameSite=Lax, Strict or None",
+                            shown(option)
+                        )
+                    })?;
+                    self.session_same_site = *one as i64;
+                }
+                None if option.eq_ignore_ascii_case("Partitioned") => {
+                    self.session_partitioned = 1;
+                }
                 _ => {
-                    let known = "cookie=, start=, end=, idle= and parallel=";
+                    let known =
+                        "cookie=, start=, end=, idle=, parallel=, SameSite= and Partitioned";
                     return Err(unknown_option(Session, option, known));
                 }
             }
         }
+        let attributes = [self.session_same_site, self.session_partitioned];
+        if !self.session_cookie.as_str().is_empty() && attributes != [UNSET; 2] {
+            return Err(
+                "NapSession: SameSite= and Partitioned are for the cookie that the module makes; with cookie= \
+                 say them where the application makes its own"
+                    .into(),
+            );
+        }
         Ok(())
+    }
+
+    /// Attributes of the cookie that the module makes, the first semicolon too. `SameSite=None` and
+    /// `Partitioned` want `Secure`: over plain http browsers would not keep such a cookie, and it is a `Lax` one.
+    pub fn session_attributes(&self, tls: bool) -> String {
+        let same_site = match SameSite::of(self.session_same_site) {
+            SameSite::None if !tls => SameSite::Lax,
+            same_site => same_site,
+        };
+        let partitioned = tls && self.session_partitioned == 1;
+        let mut text = format!("; Path=/; HttpOnly; SameSite={}", same_site.name());
+        text.push_str(if tls { "; Secure" } else { "" });
+        text.push_str(if partitioned { "; Partitioned" } else { "" });
+        text
     }
 
     pub(super) fn session_start(&mut self, args: &[&str]) -> Result<(), String> {
@@ -165,6 +229,22 @@ mod tests {
 
     #[test]
     fn what_is_said_is_taken() {
+        let shop = said(&["NapSession samesite=none partitioned"]).expect("good");
+        assert_eq!(
+            [false, true].map(|tls| shop.session_attributes(tls)),
+            [
+                "; Path=/; HttpOnly; SameSite=Lax",
+                "; Path=/; HttpOnly; SameSite=None; Secure; Partitioned"
+            ]
+        );
+        let shop = said(&["NapSession"]).expect("good");
+        assert_eq!(
+            [false, true].map(|tls| shop.session_attributes(tls)),
+            [
+                "; Path=/; HttpOnly; SameSite=Lax",
+                "; Path=/; HttpOnly; SameSite=Lax; Secure"
+            ]
+        );
         let shop = said(&[
             "NapSession cookie=PHPSESSID idle=10min parallel=6",
             "NapSessionStart paper threshold=2.5 inc=20ms dec=5ms min=50ms max=20s",
@@ -184,7 +264,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_told_in_a_sentence() {
-        let cases: [(&[&str], &str); 9] = [
+        let cases: [(&[&str], &str); 11] = [
             (
                 &["NapSessionQueue 5"],
                 "room shop: NapSessionQueue says something of sessions, and the room has none; say \
@@ -220,6 +300,15 @@ mod tests {
                 &["NapSession", "NapSessionStart 0ms"],
                 "NapSessionStart: \"0ms\" is out of range; use auto, paper, or e.g. 500ms, 4s or \
                  5min, from 1ms to 10min",
+            ),
+            (
+                &["NapSession SameSite=no"],
+                "NapSession: \"SameSite=no\" is not to be had; use SameSite=Lax, Strict or None",
+            ),
+            (
+                &["NapSession cookie=PHPSESSID SameSite=None"],
+                "NapSession: SameSite= and Partitioned are for the cookie that the module makes; with cookie= \
+                 say them where the application makes its own",
             ),
             (
                 &["NapSession idle=1000h"],

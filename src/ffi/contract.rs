@@ -123,6 +123,8 @@ pub struct nap_room_conf {
     pub session: i64,
     pub session_idle_us: i64,
     pub session_parallel: i64,
+    pub session_same_site: i64,
+    pub session_partitioned: i64,
     pub session_start: i64,
     pub session_queue: i64,
     pub start_threshold: i64,
@@ -134,7 +136,7 @@ pub struct nap_room_conf {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 896usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 912usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
     ["Offset of field: nap_room_conf::page"][::std::mem::offset_of!(nap_room_conf, page) - 64usize];
@@ -210,22 +212,26 @@ const _: () = {
         [::std::mem::offset_of!(nap_room_conf, session_idle_us) - 816usize];
     ["Offset of field: nap_room_conf::session_parallel"]
         [::std::mem::offset_of!(nap_room_conf, session_parallel) - 824usize];
+    ["Offset of field: nap_room_conf::session_same_site"]
+        [::std::mem::offset_of!(nap_room_conf, session_same_site) - 832usize];
+    ["Offset of field: nap_room_conf::session_partitioned"]
+        [::std::mem::offset_of!(nap_room_conf, session_partitioned) - 840usize];
     ["Offset of field: nap_room_conf::session_start"]
-        [::std::mem::offset_of!(nap_room_conf, session_start) - 832usize];
+        [::std::mem::offset_of!(nap_room_conf, session_start) - 848usize];
     ["Offset of field: nap_room_conf::session_queue"]
-        [::std::mem::offset_of!(nap_room_conf, session_queue) - 840usize];
+        [::std::mem::offset_of!(nap_room_conf, session_queue) - 856usize];
     ["Offset of field: nap_room_conf::start_threshold"]
-        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 848usize];
+        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 864usize];
     ["Offset of field: nap_room_conf::start_inc_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 856usize];
+        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 872usize];
     ["Offset of field: nap_room_conf::start_dec_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 864usize];
+        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 880usize];
     ["Offset of field: nap_room_conf::start_min_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 872usize];
+        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 888usize];
     ["Offset of field: nap_room_conf::start_max_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 880usize];
+        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 896usize];
     ["Offset of field: nap_room_conf::progress"]
-        [::std::mem::offset_of!(nap_room_conf, progress) - 888usize];
+        [::std::mem::offset_of!(nap_room_conf, progress) - 904usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {
@@ -635,6 +641,7 @@ pub struct nap_request {
     pub accept_language: nap_str,
     pub fetch_dest: nap_str,
     pub purpose: nap_str,
+    pub requested_with: nap_str,
     pub origin: nap_str,
     pub client: [u8; 16usize],
     pub tls: u32,
@@ -648,7 +655,7 @@ pub struct nap_request {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 272usize];
+    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 288usize];
     ["Alignment of nap_request"][::std::mem::align_of::<nap_request>() - 8usize];
     ["Offset of field: nap_request::r"][::std::mem::offset_of!(nap_request, r) - 0usize];
     ["Offset of field: nap_request::method"][::std::mem::offset_of!(nap_request, method) - 8usize];
@@ -668,25 +675,27 @@ const _: () = {
         [::std::mem::offset_of!(nap_request, fetch_dest) - 120usize];
     ["Offset of field: nap_request::purpose"]
         [::std::mem::offset_of!(nap_request, purpose) - 136usize];
+    ["Offset of field: nap_request::requested_with"]
+        [::std::mem::offset_of!(nap_request, requested_with) - 152usize];
     ["Offset of field: nap_request::origin"]
-        [::std::mem::offset_of!(nap_request, origin) - 152usize];
+        [::std::mem::offset_of!(nap_request, origin) - 168usize];
     ["Offset of field: nap_request::client"]
-        [::std::mem::offset_of!(nap_request, client) - 168usize];
-    ["Offset of field: nap_request::tls"][::std::mem::offset_of!(nap_request, tls) - 184usize];
+        [::std::mem::offset_of!(nap_request, client) - 184usize];
+    ["Offset of field: nap_request::tls"][::std::mem::offset_of!(nap_request, tls) - 200usize];
     ["Offset of field: nap_request::ticket_status"]
-        [::std::mem::offset_of!(nap_request, ticket_status) - 188usize];
+        [::std::mem::offset_of!(nap_request, ticket_status) - 204usize];
     ["Offset of field: nap_request::ticket_path"]
-        [::std::mem::offset_of!(nap_request, ticket_path) - 192usize];
+        [::std::mem::offset_of!(nap_request, ticket_path) - 208usize];
     ["Offset of field: nap_request::own_page"]
-        [::std::mem::offset_of!(nap_request, own_page) - 208usize];
+        [::std::mem::offset_of!(nap_request, own_page) - 224usize];
     ["Offset of field: nap_request::issued"]
-        [::std::mem::offset_of!(nap_request, issued) - 216usize];
+        [::std::mem::offset_of!(nap_request, issued) - 232usize];
     ["Offset of field: nap_request::form_state"]
-        [::std::mem::offset_of!(nap_request, form_state) - 232usize];
+        [::std::mem::offset_of!(nap_request, form_state) - 248usize];
     ["Offset of field: nap_request::form_type"]
-        [::std::mem::offset_of!(nap_request, form_type) - 240usize];
+        [::std::mem::offset_of!(nap_request, form_type) - 256usize];
     ["Offset of field: nap_request::form_body"]
-        [::std::mem::offset_of!(nap_request, form_body) - 256usize];
+        [::std::mem::offset_of!(nap_request, form_body) - 272usize];
 };
 impl Default for nap_request {
     fn default() -> Self {

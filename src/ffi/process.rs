@@ -84,6 +84,8 @@ pub struct SessionSetup {
     pub cookie: [String; 2],
     /// It is one of ours.
     pub own: bool,
+    /// Its attributes then, without and with TLS.
+    pub attributes: [String; 2],
     /// What stands in the table for a cookie is this and its value, hashed.
     pub keys: DefaultHasher,
 }

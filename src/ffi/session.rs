@@ -267,7 +267,8 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     let tls = q.tls != 0;
     let name = &sessions.cookie[usize::from(tls)];
     let answer = here.process.host.answer(q.r);
-    session_cookie(name, Some(&text), tls, |header| {
+    let attributes = &sessions.attributes[usize::from(tls)];
+    session_cookie(name, Some(&text), attributes, |header| {
         answer.add(header.name, header.value);
     });
     not_for_all(&answer);
@@ -336,7 +337,8 @@ pub unsafe extern "C" fn answered(
                 let tls = q.tls != 0;
                 let name = &sessions.cookie[usize::from(tls)];
                 let answer = here.process.host.answer(q.r);
-                session_cookie(name, None, tls, |h| answer.add(h.name, h.value));
+                let attributes = &sessions.attributes[usize::from(tls)];
+                session_cookie(name, None, attributes, |h| answer.add(h.name, h.value));
             }
         }
     });

@@ -62,7 +62,8 @@ same_layout!(RoomConf as nap_room_conf:
     ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
     run_ready_law run_ready_own run_ready_min run_ready_max run_ready_history
     keep_form poll_base_us poll_rate poll_mode poll_k poll_form form_charset
-    session_cookie session session_idle_us session_parallel session_start
+    session_cookie session session_idle_us session_parallel session_same_site
+    session_partitioned session_start
     session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us progress);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
@@ -791,6 +792,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
                 own => [own.to_owned(), own.to_owned()],
             },
             own: cookie.is_empty(),
+            attributes: [false, true].map(|tls| conf.session_attributes(tls)),
             keys: keys_of_room(&segment.head().secret, name),
         });
     }

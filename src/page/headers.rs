@@ -88,7 +88,12 @@ pub fn delete_cookie(cookie: &Cookie<'_>, mut put: impl FnMut(Header<'_>)) {
 
 /// Tells `put` the header that sets the cookie of a session, or without a value deletes it. It lasts
 /// as long as the browser: when the session is over, the server knows.
-pub fn session_cookie(name: &str, value: Option<&str>, tls: bool, put: impl FnOnce(Header<'_>)) {
+pub fn session_cookie(
+    name: &str,
+    value: Option<&str>,
+    attributes: &str,
+    put: impl FnOnce(Header<'_>),
+) {
     let mut text = String::with_capacity(96);
     text.push_str(name);
     text.push('=');
@@ -96,10 +101,7 @@ pub fn session_cookie(name: &str, value: Option<&str>, tls: bool, put: impl FnOn
     if value.is_none() {
         text.push_str("; Max-Age=0");
     }
-    text.push_str("; Path=/; HttpOnly; SameSite=Lax");
-    if tls {
-        text.push_str("; Secure");
-    }
+    text.push_str(attributes);
     put(Header {
         name: c"Set-Cookie",
         value: &text,
