@@ -428,11 +428,20 @@ int nap_page_translate(request_rec *r)
     return claim(r, path);
 }
 
+/* Is it the name of a field of the query? */
+static int asks_for(const char *args, const char *name)
+{
+    apr_size_t len = strlen(name);
+
+    for (; args; args = (args = ap_strchr_c(args, '&')) ? args + 1 : NULL)
+        if (!strncmp(args, name, len) && (!args[len] || args[len] == '&' || args[len] == '='))
+            return 1;
+    return 0;
+}
+
 static int info_form(const char *args)
 {
-    if (!args)
-        return 0;
-    return ap_strstr_c(args, "json") ? 1 : ap_strstr_c(args, "advise") ? 2 : 0;
+    return asks_for(args, "json") ? 1 : asks_for(args, "advise") ? 2 : 0;
 }
 
 /* nap-info: statistics, as a page, or with ?json or ?advise. */

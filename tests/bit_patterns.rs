@@ -487,7 +487,7 @@ impl Server {
             script: "s",
             icon: "i",
         };
-        assert!(!report.to_html(files).is_empty());
+        assert!(!report.to_html(files, None).is_empty());
         assert!(!report.line_for_start(1).is_empty());
     }
 

@@ -274,7 +274,11 @@ fn an_empty_segment_and_an_idle_gate_have_nothing_to_tell_and_say_so() {
     let empty = segment.locked(|tables, now, _| report(tables, now, Workers::default()));
     let empty = empty.expect("the lock");
     assert_eq!(json(&empty)["rooms"], serde_json::json!([]));
-    assert!(empty.to_html(FILES).contains("No rooms are configured."));
+    assert!(
+        empty
+            .to_html(FILES, None)
+            .contains("No rooms are configured.")
+    );
     assert!(empty.line_for_start(1).contains(" no rooms; 1 KiB shared;"));
 
     let idle = with_room("board", |tables, now| report(tables, now, PREFORK));
@@ -386,7 +390,7 @@ fn a_busy_gate_tells_its_limits_its_promises_and_its_tickets() {
         );
         assert!(tickets.iter().all(|ticket| ticket["room"] == "board"));
 
-        let html = report.to_html(FILES);
+        let html = report.to_html(FILES, None);
         for needle in ["</span> board</h2>", "100.00 %", why, "GET /board?page=1"] {
             assert!(html.contains(needle), "{needle}");
         }
@@ -754,7 +758,7 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
         };
         tables.history.issue(record, b"\xff\x00\x1b[31m", b"\xc3(");
         let report = report(tables, crowd.now, PREFORK);
-        let html = report.to_html(FILES);
+        let html = report.to_html(FILES, None);
         assert!(
             html.contains("&#60;script&#62;alert(&#39;x&#39;)"),
             "{html}"
@@ -911,7 +915,7 @@ fn any_bit_pattern_is_survived() {
         ] {
             let report = report(tables, now, workers);
             assert!(json(&report)["rooms"].is_array());
-            assert!(report.to_html(FILES).ends_with("</html>"));
+            assert!(report.to_html(FILES, None).ends_with("</html>"));
             report.line_for_start(u64::MAX);
         }
     });

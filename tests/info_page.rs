@@ -172,6 +172,51 @@ fn the_page_is_whole_and_says_what_the_json_form_says() {
     drop((held, waiting));
 }
 
+fn rooms(n: usize) -> String {
+    let room = |n| {
+        format!(
+            "<NapRoom r{n}>\nNapRunReady 2\n</NapRoom>\n<Location /r{n}/>\nNapUse r{n}\n</Location>\n"
+        )
+    };
+    (1..=n).map(room).collect()
+}
+
+#[test]
+fn of_many_rooms_each_has_a_line_that_leads_to_its_page() {
+    let httpd = site()
+        .config(&rooms(250))
+        .config(CONTROL)
+        .expect_log("[nap:warn]", "so many rooms want more workers")
+        .start();
+    let all = httpd.get("/nap-info").text();
+    check_structure(&all);
+    assert!(all.len() < 250_000, "{}", all.len());
+    assert!(all.contains("<title>Nobody waits – mod_nap</title>"));
+    assert!(all.contains("<a href=\"?room=r250\">r250</a>"));
+    let one = httpd.get("/nap-info?room=r250").text();
+    check_structure(&one);
+    assert!(one.contains("<title>Quiet: r250 – mod_nap</title>"));
+    assert!(one.contains("</span> r250</h2>") && !one.contains("</span> r249</h2>"));
+    assert!(one.contains("<a href=\"?\">All rooms</a>"));
+    assert!(one.contains("name=\"back\" value=\"/nap-info?room=r250\""));
+    let named = |query: &str| {
+        let told = httpd.get(&format!("/nap-info?json{query}")).json();
+        told["rooms"].as_array().expect("a list").len()
+    };
+    assert_eq!(["", "&room=r7", "&room=nobody"].map(named), [251, 1, 0]);
+    let held = httpd.hold("full", 1);
+    let waits = httpd.ask_to_hold("second", 1);
+    let crowded = || {
+        httpd
+            .get("/nap-info")
+            .text()
+            .contains("<title>site: a queue – mod_nap</title>")
+    };
+    wait_until("it is told", Duration::from_secs(20), crowded);
+    held.release();
+    waits.release();
+}
+
 /// One permit, two places, and a ticket every ten seconds: long after the others are served most holders
 /// have yet to come, and the page and the error log say so.
 #[test]
@@ -327,6 +372,12 @@ fn quiet_or_full_it_is_accessible_and_fits_a_phone() {
         .config("<NapRoom other>\nNapWaitLimit 2\n</NapRoom>\n<Location /other>\nNapUse other\n</Location>")
         .start();
     look_at(&httpd, "quiet");
+    drop(httpd);
+    let httpd = site()
+        .config(&rooms(20))
+        .expect_log("[nap:warn]", "so many rooms want more workers")
+        .start();
+    look_at(&httpd, "rooms");
     drop(httpd);
     let httpd = Httpd::builder().crowded_board().start();
     httpd.in_a_crowd(|| {

@@ -388,8 +388,14 @@ pub unsafe extern "C" fn info(q: *const nap_request, form: c_int, control: nap_s
         };
         let mut report = report(process).with_sessions(busiest(process), wall_now(), room_name);
         // SAFETY: nap.h's promise.
-        let (control, own) = unsafe { (text(control), text(own)) };
+        let (control, own, uri) = unsafe { (text(control), text(own), bytes(q.uri)) };
+        let asked = room_asked(uri);
+        let asked = asked.as_deref();
         if !control.is_empty() {
+            let own = match asked.filter(|name| report.has_room(name)) {
+                Some(name) => &format!("{own}?room={name}"),
+                None => own,
+            };
             report.open(door(process, control, own));
         }
         let answer = process.host.answer(q.r);
@@ -406,12 +412,27 @@ pub unsafe extern "C" fn info(q: *const nap_request, form: c_int, control: nap_s
                     icon: &icon,
                 };
                 answer.set(c"Content-Security-Policy", POLICY);
-                answer.body("text/html; charset=utf-8", &report.to_html(files));
+                answer.body("text/html; charset=utf-8", &report.to_html(files, asked));
             }
-            1 => answer.body("application/json", &report.to_json()),
+            1 => {
+                let report = match asked {
+                    Some(name) => report.of_room(name),
+                    None => report,
+                };
+                answer.body("application/json", &report.to_json());
+            }
             _ => answer.body("text/plain; charset=utf-8", &report.to_advice()),
         }
     });
+}
+
+/// `room=` in the query.
+fn room_asked(uri: &[u8]) -> Option<String> {
+    let query = uri.splitn(2, |b| *b == b'?').nth(1)?;
+    let mut fields = form_urlencoded::parse(query).take(16);
+    fields
+        .find(|(name, _)| name == "room")
+        .map(|(_, value)| value.into_owned())
 }
 
 fn door(process: &Process, path: &str, back: &str) -> Door {

@@ -24,22 +24,45 @@ pub struct Files<'a> {
 struct Html<'a> {
     report: &'a Report,
     files: Files<'a>,
+    /// What is told gate by gate; of a room, or of all where they are few.
     rooms: Vec<RoomHtml<'a>>,
+    /// A line a gate, where they are not.
+    overview: &'a [RoomLine],
+    /// It is of one room, and there are others.
+    of_several: bool,
 }
 
+/// More gates than that have a line each, and a room's are told by its link.
+const FEW: usize = 12;
+
 impl Report {
-    /// `/nap-info`.
-    pub fn to_html(&self, files: Files<'_>) -> String {
+    /// `/nap-info`; `asked`: of the room of this name alone, if there is one.
+    pub fn to_html(&self, files: Files<'_>, asked: Option<&str>) -> String {
         let mut page = String::with_capacity(128 << 10);
-        let rooms = (1..).zip(&self.rooms);
+        let asked = asked.filter(|name| self.has_room(name));
+        let gates: usize = self.rooms.iter().map(|room| room.gates.len()).sum();
+        let many = gates > FEW && asked.is_none();
+        let shown = |room: &&RoomLine| !many && asked.is_none_or(|name| room.name == name);
+        let rooms = (1..).zip(self.rooms.iter().filter(shown));
         let html = Html {
             report: self,
             files,
             rooms: rooms.map(|(at, room)| RoomHtml::of(room, at)).collect(),
+            overview: if many { &self.rooms } else { &[] },
+            of_several: asked.is_some() && self.rooms.len() > 1,
         };
         // Writing to a string does not fail; should the template, what is there is sent.
         html.render_into(&mut page).ok();
         page
+    }
+}
+
+impl Html<'_> {
+    /// Rooms with a queue, or whose newcomers are sent away.
+    fn crowded(&self) -> Vec<&str> {
+        let has_crowd = |room: &&RoomLine| room.gates.iter().any(GateLine::has_crowd);
+        let rooms = self.overview.iter().filter(has_crowd);
+        rooms.map(|room| room.name.as_str()).collect()
     }
 }
 

@@ -260,6 +260,17 @@ impl Report {
         self
     }
 
+    /// The same of the room of this name alone; of none, if there is none.
+    pub fn of_room(mut self, name: &str) -> Report {
+        self.rooms.retain(|room| room.name == name);
+        self
+    }
+
+    /// Is there a room of this name?
+    pub fn has_room(&self, name: &str) -> bool {
+        self.rooms.iter().any(|room| room.name == name)
+    }
+
     /// What `snapshot` shows; `wall` is the clock when it was taken.
     pub fn of(snapshot: &Snapshot, wall: Wall, workers: &Workers) -> Report {
         let clock = Clock {

@@ -53,6 +53,13 @@ impl State {
     }
 }
 
+impl GateLine {
+    /// Do some wait there, or are newcomers sent away?
+    pub(super) fn has_crowd(&self) -> bool {
+        matches!(State::of(self), State::Waiting | State::Full)
+    }
+}
+
 /// The gate in a sentence, its word before a colon.
 pub(super) fn sentence(state: State, gate: &GateLine) -> String {
     let (run, wait) = (&gate.run_ready, &gate.wait);
