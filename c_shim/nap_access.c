@@ -86,6 +86,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     q->purpose = header(first, "Sec-Purpose");
     if (!q->purpose.len)
         q->purpose = header(first, "Purpose");
+    q->requested_with = header(first, "X-Requested-With");
     q->origin = header(first, "Origin");
     nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */

@@ -20,6 +20,7 @@ use mod_nap::room::arrival::Arrival;
 use mod_nap::room::children::{Parking, Workers};
 use mod_nap::room::gate::{GateView, Leaving};
 use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::part::Part;
 use mod_nap::room::permits::PERMITS;
 use mod_nap::room::starts::{End, StartTerms};
 use mod_nap::room::stay::Stay;
@@ -346,7 +347,8 @@ impl Server {
             secondary: false,
             tickets,
             forged: false,
-            sell: true,
+            of_visit: &[],
+            part: Part::Call,
             client: [client as u8; 16],
             client_hash: [client, client >> 1],
             method: b"GET",

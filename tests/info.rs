@@ -11,6 +11,7 @@ use mod_nap::room::children::{Parking, Workers};
 use mod_nap::room::control::{Mode, Order};
 use mod_nap::room::gate::Leaving;
 use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::part::Part;
 use mod_nap::room::starts::StartTerms;
 use mod_nap::room::terms::{Choice, Terms, how};
 use mod_nap::room::verdict::{Reason, Verdict};
@@ -256,7 +257,8 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
         secondary: false,
         tickets,
         forged: false,
-        sell: true,
+        of_visit: &[],
+        part: Part::Call,
         client: [0; 16],
         client_hash: [owner.0, owner.0 << 1],
         method: b"GET",

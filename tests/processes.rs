@@ -25,6 +25,7 @@ use mod_nap::room::arrival::Arrival;
 use mod_nap::room::children::Parking;
 use mod_nap::room::gate::{GateView, Leaving};
 use mod_nap::room::owner::{Life, Owner};
+use mod_nap::room::part::Part;
 use mod_nap::room::permits::Permits;
 use mod_nap::room::places::wake;
 use mod_nap::room::terms::{Choice, Terms, how};
@@ -255,7 +256,10 @@ impl Process {
         let carried = Vec::from_iter(ticket.filter(|_| prime || rng.chance(0.001)));
         let arrival = Arrival {
             // Few tickets: the claims of many would leave no place to newcomers.
-            sell: !carried.is_empty() || (buys && ticket.is_none()),
+            part: match !carried.is_empty() || (buys && ticket.is_none()) {
+                true => Part::Call,
+                false => Part::Beside,
+            },
             ..self.arrival(owner, &carried, rng)
         };
         let dies = self.witness.dies_under(THE_LOCK);
@@ -308,7 +312,8 @@ impl Process {
             secondary: false,
             tickets,
             forged: false,
-            sell: true,
+            of_visit: &[],
+            part: Part::Call,
             client: [7; 16],
             client_hash: [rng.below(1 << 20), 1 << 40 | rng.below(1 << 20)],
             method: b"GET",

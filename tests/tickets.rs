@@ -194,6 +194,125 @@ fn a_ticket_is_redeemed_in_a_room_that_is_free() {
     });
 }
 
+/// What a browser says of a page that its visitor asks for.
+const PAGE: [(&str, &str); 2] = [
+    ("Sec-Fetch-Dest", "document"),
+    ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"),
+];
+
+/// Its cookie comes along with all that: whatever is fetched beside the page, or ahead of it.
+#[test]
+fn the_ticket_of_a_page_is_used_up_by_the_page_alone() {
+    type Head<'a> = &'a [(&'a str, &'a str)];
+    const BESIDE: [(&str, Head<'_>); 8] = [
+        ("GET", &[("Sec-Fetch-Dest", "empty"), ("Accept", "*/*")]),
+        ("POST", &[("Sec-Fetch-Dest", "empty")]),
+        ("GET", &[("Sec-Fetch-Dest", "iframe"), PAGE[1]]),
+        ("HEAD", &PAGE),
+        ("GET", &[("Accept", "*/*")]),
+        ("GET", &[("X-Requested-With", "XMLHttpRequest"), PAGE[1]]),
+        ("GET", &[("Sec-Fetch-Dest", "image")]),
+        ("GET", &[PAGE[0], PAGE[1], ("Sec-Purpose", "prefetch")]),
+    ];
+    for_event_or_each_mpm(|mpm| {
+        let httpd = site().mpm(mpm).start();
+        let held = httpd.hold("full", 1);
+        let ticket = Ticket::of(&httpd.request("GET", "/cgi-bin/app", &PAGE, b""));
+        let cookie = ticket.cookie();
+        ticket.until_prime();
+        let beside = |method: &str, head: &[(&str, &str)]| {
+            let head = [head, &[("Cookie", cookie.as_str())]].concat();
+            httpd.request(method, "/cgi-bin/app", &head, b"")
+        };
+        let none_is_let_in = |when: &str| {
+            for (method, head) in BESIDE {
+                let answer = beside(method, head);
+                assert_eq!(answer.status, 503, "{when}: {method} {head:?}: {answer:?}");
+                assert_eq!(
+                    answer.header("nap-reason"),
+                    Some("not-sold"),
+                    "{when}: {method} {head:?}"
+                );
+                let ticket = ["nap-ticket", "set-cookie"].map(|name| answer.header(name));
+                assert_eq!(ticket, [None, None], "{when}: {method} {head:?}");
+            }
+        };
+        none_is_let_in("in his time");
+        // The page itself waits: none of them takes its place over.
+        let page = std::thread::scope(|scope| {
+            let page = scope.spawn(|| beside("GET", &PAGE));
+            httpd.until_waiting(1);
+            none_is_let_in("while he waits");
+            held.release();
+            page.join().expect("an answer")
+        });
+        assert_eq!(page.status, 200, "{page:?}");
+        let promise = &httpd.gate()["promise"];
+        for (which, times) in [("sold", 1), ("presented", 1), ("kept", 1), ("broken", 0)] {
+            assert_eq!(promise[which], times, "{which}: {promise}");
+        }
+    });
+}
+
+/// The page has not come in its time: its ticket is anybody's of that visitor.
+#[test]
+fn a_late_ticket_of_a_page_is_booked_again_by_a_script() {
+    let httpd = site().start();
+    let _held = httpd.hold("full", 1);
+    let ticket = Ticket::of(&httpd.request("GET", "/cgi-bin/app", &PAGE, b""));
+    ticket.until_tail();
+    let cookie = ticket.cookie();
+    let script = [("Sec-Fetch-Dest", "empty"), ("Cookie", cookie.as_str())];
+    let late = httpd.request("GET", "/cgi-bin/app", &script, b"");
+    assert_eq!(late.header("nap-reason"), Some("late"), "{late:?}");
+    assert_ne!(Ticket::of(&late).token, ticket.token);
+}
+
+/// In a room that is free they are let in, and it stays good.
+#[test]
+fn what_is_let_in_beside_a_page_leaves_its_ticket_alone() {
+    let httpd = site().start();
+    let held = httpd.hold("full", 1);
+    let ticket = Ticket::of(&httpd.request("GET", "/cgi-bin/app", &PAGE, b""));
+    held.release();
+    let cookie = ticket.cookie();
+    let ask = |head: &[(&str, &str)]| {
+        let head = [head, &[("Cookie", cookie.as_str())]].concat();
+        httpd.request("GET", "/cgi-bin/app", &head, b"")
+    };
+    let call = ask(&[("Sec-Fetch-Dest", "empty")]);
+    assert_eq!((call.status, call.header("set-cookie")), (200, None));
+    let held = httpd.hold("again", 1);
+    ticket.until_prime();
+    let page = std::thread::scope(|scope| {
+        let page = scope.spawn(|| ask(&PAGE));
+        httpd.until_waiting(1);
+        held.release();
+        page.join().expect("an answer")
+    });
+    assert_eq!(page.status, 200, "{page:?}");
+    // Who was sold his ticket as a script is let in as one, and who shows it on purpose as whatever he is.
+    let held = httpd.hold("last", 1);
+    let call =
+        Ticket::of(&httpd.request("GET", "/cgi-bin/app", &[("Sec-Fetch-Dest", "empty")], b""));
+    let shown = Ticket::of(&httpd.request("GET", "/cgi-bin/app", &PAGE, b""));
+    call.until_prime();
+    shown.until_prime();
+    let (cookie, script) = (call.cookie(), ("Sec-Fetch-Dest", "empty"));
+    let answers = std::thread::scope(|scope| {
+        let ask = |by| httpd.request("GET", "/cgi-bin/app", &[script, by], b"");
+        let ways = [
+            ("Cookie", cookie.as_str()),
+            ("Nap-Ticket", shown.token.as_str()),
+        ];
+        let asking = ways.map(|by| scope.spawn(move || ask(by)));
+        httpd.until_waiting(2);
+        held.release();
+        asking.map(|one| one.join().expect("an answer").status)
+    });
+    assert_eq!(answers, [200, 200]);
+}
+
 #[test]
 fn the_same_ticket_twice_gets_one_place() {
     for_event_or_each_mpm(|mpm| {

@@ -18,11 +18,11 @@ use crate::micros::Micros;
 use crate::nap::cookie::cookies;
 use crate::nap::ticket::Ticket;
 use crate::nap::work::kind_of;
-use crate::page::sale::sells;
 use crate::room::arrival::{Arrival, bind_of};
 use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
+use crate::room::part::Part;
 use crate::room::permits::FEW;
 use crate::room::places::wake;
 use crate::room::recent::{Answer, How};
@@ -337,8 +337,31 @@ pub fn ticket_of(a: &nap_access) -> (Option<Ticket>, Micros) {
 
 /// Tickets a request carries, as far as they are genuine; more than eight are not looked at.
 pub struct Carried {
+    /// Those that the request may use come first.
     tickets: Vec<Ticket>,
+    usable: usize,
+    part: Part,
     forged: bool,
+}
+
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn part_of(q: &nap_request) -> Part {
+    // SAFETY: the caller's promise.
+    let [dest, purpose, method, accept, by_script] = unsafe {
+        [
+            q.fetch_dest,
+            q.purpose,
+            q.method,
+            q.accept,
+            q.requested_with,
+        ]
+        .map(|s| bytes(s))
+    };
+    match by_script {
+        b"" => Part::of(dest, purpose, method, accept),
+        _ => Part::of(dest, purpose, method, accept).min(Part::Call),
+    }
 }
 
 impl Carried {
@@ -359,22 +382,32 @@ impl Carried {
         let in_cookies = headers
             .iter()
             .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
-        // A cookie that somebody has emptied is none.
-        let texts = others
-            .into_iter()
-            .chain(in_cookies)
-            .filter(|t| !t.is_empty());
-        let mut carried = Carried {
-            tickets: Vec::new(),
-            forged: false,
-        };
-        for text in texts.take(8) {
+        // A cookie that somebody has emptied is none. Who shows a ticket in a header or the query means it;
+        // a cookie comes along with whatever a browser fetches.
+        let texts = (others.into_iter().map(|text| (text, true)))
+            .chain(in_cookies.map(|text| (text, false)))
+            .filter(|(text, _)| !text.is_empty());
+        // SAFETY: the caller's promise.
+        let part = unsafe { part_of(q) };
+        let (mut usable, mut of_visit, mut forged) = (Vec::new(), Vec::new(), false);
+        for (text, shown) in texts.take(8) {
             match Ticket::open(text, &setup.keys) {
-                Ok(ticket) => carried.tickets.push(ticket),
-                Err(_) => carried.forged = true,
+                Ok(ticket) if shown || part.may_use(&ticket) => usable.push(ticket),
+                Ok(ticket) => of_visit.push(ticket),
+                Err(_) => forged = true,
             }
         }
-        carried
+        Carried {
+            usable: usable.len(),
+            tickets: [usable, of_visit].concat(),
+            part,
+            forged,
+        }
+    }
+
+    /// Those that the request may use.
+    fn usable(&self) -> &[Ticket] {
+        &self.tickets[..self.usable]
     }
 
     /// The genuine ones.
@@ -419,7 +452,7 @@ pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSet
     found
 }
 
-/// How long until a ticket of this room that the request carries, and nobody has used, is in its prime
+/// How long until a ticket of this room that the request carries and may use, and nobody has used, is in its prime
 /// window; zero: one is. None: there is none.
 ///
 /// # Safety
@@ -432,13 +465,13 @@ pub unsafe fn until_prime(
 ) -> Option<Micros> {
     // SAFETY: the caller's promise.
     let carried = unsafe { Carried::of(q, setup, room) };
-    if carried.tickets.is_empty() {
+    if carried.usable().is_empty() {
         return None;
     }
     let bind = bind_of(client_hash(&setup.secret, &q.client)[0]);
     let held = process.segment.locked(|tables, now, wakes| {
         let view = tables.gate(room.seller().0, now, wakes)?;
-        let tickets = carried.tickets.iter();
+        let tickets = carried.usable().iter();
         tickets.filter_map(|t| view.until_prime(t, bind)).min()
     });
     held.flatten()
@@ -475,16 +508,8 @@ fn arrival<'q>(
     parking: Parking,
 ) -> Arrival<'q> {
     // SAFETY: nap.h: the strings are borrowed for the call, which outlives the arrival.
-    let (method, uri, dest, purpose, accept) = unsafe {
-        let of = |s| bytes(s);
-        (
-            of(q.method),
-            of(q.uri),
-            of(q.fetch_dest),
-            of(q.purpose),
-            of(q.accept),
-        )
-    };
+    let (method, uri) = unsafe { (bytes(q.method), bytes(q.uri)) };
+    let (tickets, of_visit) = carried.tickets.split_at(carried.usable);
     let client_hash = client_hash(&here.setup.secret, &q.client);
     Arrival {
         owner: here.owner(),
@@ -492,9 +517,10 @@ fn arrival<'q>(
         left: 0,
         waited: waited(here, q, carried),
         secondary: here.is_secondary(),
-        tickets: &carried.tickets,
+        tickets,
+        of_visit,
         forged: carried.forged,
-        sell: sells(dest, purpose, method, accept),
+        part: carried.part,
         client: q.client,
         client_hash,
         method,

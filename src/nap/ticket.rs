@@ -85,6 +85,10 @@ impl Ticket {
     pub const GRACE_USED: u8 = 4;
     /// Its holder was called, and came before its time. Never sealed: said of one that is redeemed.
     pub const CALLED: u8 = 8;
+    /// It was sold to a page within another: no script's call uses it up.
+    pub const FRAME: u8 = 16;
+    /// It was sold to the page that the visitor asked for: nothing that is fetched beside it uses it up.
+    pub const NAVIGATION: u8 = 32;
 
     /// Whether a flag is set.
     pub fn has(&self, flag: u8) -> bool {

@@ -5,7 +5,6 @@
 //! | this | [`Page`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
 //! | [`accept`] | which of them he can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
-//! | [`sale`] | who is sold a ticket |
 //! | [`problem`] | the page as JSON |
 //! | [`form`] | the form of a refused POST, given back in the page |
 //! | [`own`] | a page of the administrator's own: his template, our values |
@@ -29,7 +28,6 @@ pub mod owed;
 pub mod own;
 pub mod preview;
 mod problem;
-pub mod sale;
 pub mod sample;
 pub mod slow_down;
 pub mod status;

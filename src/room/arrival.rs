@@ -2,6 +2,7 @@
 
 use super::children::Parking;
 use super::owner::Owner;
+use super::part::Part;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
 
@@ -21,12 +22,14 @@ pub struct Arrival<'a> {
     pub waited: Micros,
     /// It is on one of mod_http2's own threads.
     pub secondary: bool,
-    /// Genuine tickets it carries (signature good), in any order.
+    /// Genuine tickets it carries (signature good) and may use, in any order.
     pub tickets: &'a [Ticket],
+    /// Those that came along with it and are for the page it is fetched beside.
+    pub of_visit: &'a [Ticket],
     /// It carried something that claimed to be a ticket and was not genuine.
     pub forged: bool,
-    /// Navigations and API calls are sold tickets; images, scripts and prefetches are not.
-    pub sell: bool,
+    /// What it is to the visit: that tells whether it is sold a ticket, and which it may use.
+    pub part: Part,
     /// Client address as 16 bytes, v4 as ::ffff:a.b.c.d.
     pub client: [u8; 16],
     /// Hash of the client's prefix (/32 or /64), and of the wider one (/24 or /48).

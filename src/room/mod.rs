@@ -16,6 +16,7 @@
 //! | [`terms`] | settings in force |
 //! | [`control`] | what is set by hand |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
+//! | [`part`] | what a request is to the visit: who buys a ticket, and may use one |
 //! | [`history`], [`counts`], [`recent`] | what is remembered for pages and logs |
 //!
 //! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
@@ -33,6 +34,7 @@ pub mod naming;
 pub mod owner;
 mod pacing;
 pub mod page;
+pub mod part;
 pub mod permits;
 pub mod places;
 pub mod recent;

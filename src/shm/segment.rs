@@ -886,6 +886,7 @@ mod tests {
     use crate::room::arrival::Arrival;
     use crate::room::children::Parking;
     use crate::room::owner::Owner;
+    use crate::room::part::Part;
     use crate::room::places::wake;
     use crate::room::terms::{Choice, Terms, how};
     use crate::room::verdict::Verdict;
@@ -928,7 +929,8 @@ mod tests {
                 secondary: false,
                 tickets: &[],
                 forged: false,
-                sell: false,
+                of_visit: &[],
+                part: Part::Beside,
                 client: [0; 16],
                 client_hash: [0; 2],
                 method: b"GET",

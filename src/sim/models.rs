@@ -14,6 +14,7 @@ use crate::room::arrival::Arrival;
 use crate::room::atomic::{FENCE, Fence};
 use crate::room::children::Parking;
 use crate::room::owner::{Life, Owner};
+use crate::room::part::Part;
 use crate::room::permits::Permits;
 use crate::room::places::wake;
 use crate::room::terms::{Choice, Terms, how};
@@ -89,7 +90,8 @@ impl Site {
             secondary: false,
             tickets: &[],
             forged: false,
-            sell: true,
+            of_visit: &[],
+            part: Part::Call,
             client: [0; 16],
             client_hash: [owner.0, 1],
             method: b"GET",

@@ -19,6 +19,7 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::counts::Counts;
 use crate::room::owner::Owner;
+use crate::room::part::Part;
 use crate::room::stay::Stay;
 use crate::room::terms::Terms;
 
@@ -470,7 +471,8 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         secondary: false,
         tickets,
         forged: false,
-        sell: true,
+        of_visit: &[],
+        part: Part::Call,
         client: [0; 16],
         client_hash: hash_of(client),
         method: b"GET",

@@ -16,6 +16,7 @@ use crate::room::children::Workers;
 use crate::room::control::Order;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::{Life, Owner};
+use crate::room::part::Part;
 use crate::room::permits::FEW;
 use crate::room::places::wake;
 use crate::room::terms::{Choice, Terms, how};
@@ -102,7 +103,8 @@ impl Story {
             secondary: false,
             tickets,
             forged: false,
-            sell: true,
+            of_visit: &[],
+            part: Part::Call,
             client: [0; 16],
             client_hash: [visitor.into(), (net | 1 << 20).into()],
             method: b"GET",

@@ -20,7 +20,7 @@ impl GateView<'_> {
                 retry_after: self.spread(arrival),
             }));
         }
-        if !arrival.sell {
+        if !arrival.part.buys() || self.visit_has_ticket(arrival) {
             return self.refuse(Reason::NotSold, None, self.spread(arrival));
         }
         let cap = self.cap();

@@ -155,7 +155,7 @@ impl GateView<'_> {
             Sale::Guard => Ticket::GUARD,
         };
         Some(Ticket {
-            flags,
+            flags: flags | arrival.part.flag(),
             node: self.node,
             lease: 0,
             epoch: self.epoch,

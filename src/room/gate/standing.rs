@@ -22,13 +22,27 @@ pub(super) enum Standing {
 }
 
 impl GateView<'_> {
+    /// Of the tickets that it may use. One of the page it is fetched beside is nothing to it until the page
+    /// has not come in its time.
     pub(super) fn best_ticket(&self, arrival: &Arrival<'_>) -> (Standing, Option<Ticket>) {
-        arrival
-            .tickets
-            .iter()
-            .map(|ticket| (self.stands_with(ticket, arrival), Some(*ticket)))
+        let standing = |ticket: &Ticket| (self.stands_with(ticket, arrival), Some(*ticket));
+        let late = |&(standing, _): &(Standing, _)| {
+            arrival.part.buys() && matches!(standing, Standing::Tail | Standing::Unknown)
+        };
+        let own = arrival.tickets.iter().map(standing);
+        own.chain(arrival.of_visit.iter().map(standing).filter(late))
             .max_by_key(|&(standing, _)| standing)
             .unwrap_or((Standing::Elsewhere, None))
+    }
+
+    /// Is it fetched beside a page whose ticket is still to be used, or is used just now?
+    pub(super) fn visit_has_ticket(&self, arrival: &Arrival<'_>) -> bool {
+        arrival.of_visit.iter().any(|ticket| {
+            matches!(
+                self.stands_with(ticket, arrival),
+                Standing::Early | Standing::Prime | Standing::Waits(_)
+            )
+        })
     }
 
     /// Whoever came in time and was taken up by a worker after that is in time.

@@ -112,8 +112,9 @@ impl GateView<'_> {
         reason: Reason,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        // Images and scripts are sold none.
-        if entry.slot == 0 && !(self.gate.sells() && arrival.sell) {
+        // Images and scripts are sold none, nor is what comes beside a page that has one.
+        let buys = self.gate.sells() && arrival.part.buys();
+        if entry.slot == 0 && (!buys || self.visit_has_ticket(arrival)) {
             return self.refuse_newcomer(reason, arrival);
         }
         let ticket = self.sell(Sale::Guard, arrival);

@@ -1,6 +1,7 @@
 //! Starts: a ticket begins a session, which has to wait at its page and has not run.
 
 use super::*;
+use crate::room::part::Part;
 use crate::room::starts::{End, StartTerms};
 use crate::room::stay::{Asks, Stay};
 use crate::sqs::sessions::Session;
@@ -27,7 +28,8 @@ fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
         secondary: false,
         tickets,
         forged: false,
-        sell: true,
+        of_visit: &[],
+        part: Part::Call,
         client: [0; 16],
         client_hash: [visitor.into(), (visitor | 1 << 20).into()],
         method: b"GET",

@@ -9,6 +9,7 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::gate::{GateView, Leaving};
 use crate::room::owner::Owner;
+use crate::room::part::Part;
 use crate::room::permits::FEW;
 use crate::room::terms::how;
 use crate::room::verdict::Verdict;
@@ -315,7 +316,11 @@ impl World {
             secondary: false,
             tickets: &request.tickets,
             forged: request.forged,
-            sell: request.sell,
+            of_visit: &[],
+            part: match request.sell {
+                true => Part::Call,
+                false => Part::Beside,
+            },
             client: client.address,
             client_hash: client.hash,
             method: b"POST",
