@@ -90,7 +90,7 @@ const FLOOD: &[&str] = &[
     "30s",
 ];
 
-const SCENARIOS: [Scenario; 7] = [
+const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "30 % no-shows",
         measured: Side {
@@ -199,7 +199,7 @@ const SCENARIOS: [Scenario; 7] = [
         figure: throughput,
         wanted: Wanted::AtLeast(0.95),
         besides: |pairs| {
-            let all = ["reading", "refused", "errors"].map(|of| {
+            let all = ["began", "refused", "errors"].map(|of| {
                 let pointer = format!("/slow_readers/{of}");
                 format!("{:.0} {of}", total(pairs, &pointer))
             });
@@ -209,8 +209,28 @@ const SCENARIOS: [Scenario; 7] = [
             let failed =
                 ["refused", "errors"].map(|of| total(pairs, &format!("/slow_readers/{of}")));
             let all = 10.0 * pairs.len() as f64;
-            failed == [0.0; 2] && total(pairs, "/slow_readers/reading") == all
+            failed == [0.0; 2] && total(pairs, "/slow_readers/began") == all
         },
+    },
+    Scenario {
+        name: "50 slow senders",
+        measured: Side {
+            server: |mpm| with_nap(mpm, WORK, &format!("{BOUND}\nNapBody 64k")),
+            options: &["--slow-send", "50@600:http://127.0.0.1:{port}/board"],
+            beside: &[],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.95),
+        besides: |pairs| {
+            let all = ["began", "refused", "errors"].map(|of| {
+                let pointer = format!("/slow_senders/{of}");
+                format!("{:.0} {of}", total(pairs, &pointer))
+            });
+            all.join(", ")
+        },
+        must: |pairs| total(pairs, "/slow_senders/began") == 50.0 * pairs.len() as f64,
     },
     Scenario {
         name: "MaxRequestWorkers 10",

@@ -52,6 +52,7 @@ static void nap_hooks(apr_pool_t *p)
     nap_session_register();
     nap_page_register();
     nap_access_register(p);
+    nap_body_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_log_transaction(nap_access_end, NULL, NULL, NAP_FIRST);
 }

@@ -8,6 +8,7 @@
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
+ *   nap_body.c    the body of a request before its access enters
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
  *   nap_control.c nap-control: an administrator's form
@@ -166,6 +167,11 @@ typedef struct nap_handle {
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
+    apr_off_t looked;                /* where of it its reader was looked at last */
+    int stalled_ms;                  /* so long it has waited for its reader */
+    apr_time_t body_us;              /* so long its body was read before it entered */
+    request_rec *unread;             /* whose body did not come, and what it was told; NULL: none */
+    int unread_status;
     unsigned made : 1;               /* by the application: it may speak of sessions */
     unsigned entered : 1;            /* the core has decided */
     unsigned gone : 1;               /* who waited has hung up */
@@ -281,11 +287,16 @@ size_t nap_pages_gates(const nap_room *room);
 /* nap_access.c */
 void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
+int nap_carries_ticket(request_rec *r, const nap_handle *h);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);
+
+/* nap_body.c */
+void nap_body_register(apr_pool_t *p);
+int nap_body_await(request_rec *r, nap_handle *h);
 
 /* nap_session.c */
 const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv);

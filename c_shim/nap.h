@@ -60,7 +60,8 @@ typedef enum nap_directive {
     NAP_SESSION_START,
     NAP_SESSION_QUEUE,
     NAP_POLL,
-    NAP_PRIORITY        /* shim: keeps the expression of a number */
+    NAP_PRIORITY,       /* shim: keeps the expression of a number */
+    NAP_BODY
 } nap_directive;
 
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
@@ -83,6 +84,7 @@ typedef struct nap_room_conf {
     int64_t re_access;                  /* n or NAP_AUTO */
     int64_t history;                    /* finished accesses the wait limit looks at */
     int64_t download;                   /* bytes after which a body is a long answer, or NAP_OFF */
+    int64_t body;                       /* bytes of a request's body that are read before, or NAP_OFF */
     int64_t slot_period_us;
     int64_t slot_tickets;               /* n, NAP_AUTO or NAP_PAPER */
     int64_t ticket_lifetime_us;
@@ -236,6 +238,13 @@ typedef enum nap_give_up {
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
 #define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
 
+/* Bodies that this child reads now of accesses that have not entered, by what its workers bear. */
+typedef enum nap_readers {
+    NAP_READERS_FEW = 0,
+    NAP_READERS_MANY = 1,
+    NAP_READERS_TOO_MANY = 2
+} nap_readers;
+
 /* One access; lives on the pool of the chain's first request, zeroed by the shim.
  * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
  * request parked without its thread can be resumed by another. */
@@ -335,6 +344,7 @@ typedef struct nap_request {
     nap_str fetch_dest;         /* Sec-Fetch-Dest */
     nap_str purpose;            /* Sec-Purpose, else Purpose */
     nap_str requested_with;     /* X-Requested-With: a script says that it is one */
+    uint64_t body_us;           /* its body was read for so long before it entered */
     nap_str origin;
     uint8_t client[16];         /* useragent address, v4 as ::ffff:a.b.c.d */
     uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */
@@ -505,6 +515,8 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
+    /* before it enters: one body more (1) or less (-1) is read in this child, or none (0); how many are */
+    nap_readers (*reading)(int more);
     nap_verdict (*try_enter)(nap_access *a);
     /* the same in a room with sessions, with the first Cookie header. last: of this connection, or NULL.
      * NAP_MORE with `session` set: a member, who has to wait; without: none that this header tells */

@@ -20,6 +20,7 @@
 
 #define SLICE_US 250000     /* between two looks at client and server */
 #define COOKIES_MAX 16      /* Cookie headers looked at */
+#define STALL_MS 100        /* so long a reader keeps what is written waiting, in all, with a permit */
 #define SHORT 16384         /* bytes that the kernel takes at once: tcp_wmem begins with them */
 
 static ap_filter_rec_t *watch_filter;
@@ -87,6 +88,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     if (!q->purpose.len)
         q->purpose = header(first, "Purpose");
     q->requested_with = header(first, "X-Requested-With");
+    q->body_us = h->body_us;
     q->origin = header(first, "Origin");
     nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */
@@ -242,7 +244,7 @@ static int never(const request_rec *r)
            (r->handler && r->handler[0] == 'n' && !strncmp(r->handler, "nap-", 4));
 }
 
-static NAP_SELDOM int carries_ticket(request_rec *r, const nap_handle *h)
+NAP_SELDOM int nap_carries_ticket(request_rec *r, const nap_handle *h)
 {
     const char *cookie;
 
@@ -372,7 +374,7 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
         return verdict;
     if (nap_session_starts(h))
         a->flags |= NAP_FLAG_STARTS;
-    else if (!carries_ticket(r, h))
+    else if (!nap_carries_ticket(r, h))
         return nap_the_core->try_enter(a);
     return NAP_MORE;
 }
@@ -382,9 +384,12 @@ static int enter(request_rec *r, nap_handle *h)
 {
     nap_access *a = &h->access;
     nap_verdict verdict;
+    int status;
 
-    h->entered = 1;
     h->owner = h->room;
+    if (h->room->conf.body >= 0 && (status = nap_body_await(r, h)))
+        return status;
+    h->entered = 1;
     a->room = (uint32_t)h->room->index;
     if (h->room->pages)
         name_page(h);
@@ -394,7 +399,7 @@ static int enter(request_rec *r, nap_handle *h)
         verdict = try_session(r, h);
     else
         verdict = nap_the_core->try_enter(a);
-    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && carries_ticket(h->first, h)))
+    if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && nap_carries_ticket(h->first, h)))
         return run(h);
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
@@ -524,6 +529,29 @@ static inline int lasts(const nap_handle *h)
            (h->passes == 1 && is_event_stream(last));
 }
 
+/* The client does not take what has been written, so what comes now would wait for him. Of a stream that
+ * cannot be told. */
+static NAP_SELDOM int stalls(nap_handle *h)
+{
+    conn_rec *c = h->first->connection;
+    apr_socket_t *socket = ap_get_conn_socket(c);
+    apr_os_sock_t fd = -1;
+    struct pollfd pfd = { .events = POLLOUT };
+    apr_time_t began;
+    int taken;
+
+    h->looked = h->sent >> 15;      /* once for 32 KB: it is a system call */
+    if (c->master || !socket || apr_os_sock_get(&fd, socket) || fd < 0)
+        return 0;
+    pfd.fd = fd;
+    if (poll(&pfd, 1, 0))
+        return 0;
+    began = apr_time_now();
+    taken = poll(&pfd, 1, STALL_MS - h->stalled_ms);
+    h->stalled_ms += (int)((apr_time_now() - began) / 1000);
+    return !taken || h->stalled_ms >= STALL_MS;
+}
+
 /* event sends what is left of an answer without a worker. A stream's connection is none of event's. */
 static int sends_alone(const conn_rec *c)
 {
@@ -549,7 +577,7 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
 }
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for. 1: see watch_long. *now: see
+ * here (bodies have been read by now), or is not to be waited for, or its reader is. 1: see watch_long. *now: see
  * leave(). */
 static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end, uint64_t *now)
 {
@@ -565,6 +593,9 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
     }
     else if (h->passes++ == 1) {
         nap_the_core->first_byte(&h->access);
+    }
+    else if (h->sent > SHORT && h->room->conf.download >= 0 && h->sent >> 15 != h->looked && stalls(h)) {
+        return watch_long(line, 0);
     }
     return 0;
 }

@@ -489,6 +489,8 @@ const command_rec nap_directives[] = {
     ROOM("NapHistory", NAP_HISTORY, "how many finished accesses the wait limit looks at"),
     ROOM("NapDownload", NAP_DOWNLOAD,
          "an answer longer than this gives its permit back while it is read, e.g. 1M; or Off"),
+    ROOM("NapBody", NAP_BODY,
+         "so much of a request's body is read before its access enters, e.g. 64K; or Off"),
     ROOM("NapSlotPeriod", NAP_SLOT_PERIOD,
          "tickets are sold in slots of this length; with NapSlotTickets auto slots are a quarter as long"),
     ROOM("NapSlotTickets", NAP_SLOT_TICKETS,

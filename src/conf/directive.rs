@@ -56,6 +56,7 @@ directives! {
     SessionQueue = 25 "NapSessionQueue",
     Poll = 26 "NapPoll",
     Priority = 27 "NapPriority",
+    Body = 28 "NapBody",
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct RoomConf {
     pub history: i64,
     /// Bytes after which a body is a long answer; 1K..1G or [`OFF`].
     pub download: i64,
+    /// Bytes of a request's body that are read before its access enters, 1K .. 1G, or [`OFF`].
+    pub body: i64,
     /// Length of a slot; 1 s .. 1 h.
     pub slot_period_us: i64,
     /// Tickets a slot, or [`AUTO`], [`PAPER`].
@@ -154,6 +156,7 @@ impl RoomConf {
         re_access: UNSET,
         history: UNSET,
         download: UNSET,
+        body: UNSET,
         slot_period_us: UNSET,
         slot_tickets: UNSET,
         ticket_lifetime_us: UNSET,
@@ -209,6 +212,7 @@ impl RoomConf {
             ReAccess => self.re_access = value(Words::count(0..=100_000).auto())?,
             History => self.history = value(Words::count(10..=1000))?,
             Download => self.download = value(Words::size(K..=G).off())?,
+            Body => self.body = value(Words::size(K..=G).off())?,
             KeepForm => self.keep_form(args)?,
             Poll => self.poll(args)?,
             SlotPeriod => self.slot_period_us = value(Words::time(SECOND..=HOUR))?,
@@ -335,6 +339,7 @@ impl RoomConf {
             (&mut self.re_access, AUTO),
             (&mut self.history, 100),
             (&mut self.download, M),
+            (&mut self.body, OFF),
             (&mut self.keep_form, 64 * K),
             (&mut self.poll_base_us, 3 * SECOND),
             (&mut self.poll_rate, 500),
@@ -539,6 +544,7 @@ mod tests {
             re_access: AUTO,
             history: 100,
             download: M,
+            body: OFF,
             keep_form: 64 * K,
             poll_base_us: 3 * SECOND,
             poll_rate: 500,

@@ -302,6 +302,8 @@ mod tests {
             ("NapDownload 64k", |r| r.download, 65536),
             ("NapDownload 1.5M", |r| r.download, 1_572_864),
             ("NapDownload Off", |r| r.download, OFF),
+            ("NapBody 2M", |r| r.body, 2 << 20),
+            ("NapBody off", |r| r.body, OFF),
             ("NapKeepForm 16k", |r| r.keep_form, 16384),
             ("NapKeepForm Off", |r| r.keep_form, OFF),
             ("NapSlotPeriod 300s", |r| r.slot_period_us, 300_000_000),

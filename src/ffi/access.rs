@@ -491,12 +491,13 @@ pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
     })
 }
 
-/// How long it had been in the kernel when a worker took it up: asked only where that makes it be in time.
+/// How long it had been in the kernel when a worker took it up, or its body was read: asked only where that
+/// makes it be in time.
 fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
     let now = || here.process.segment.now();
     let is_late = |ticket: &Ticket| (ticket.prime_end..ticket.end).contains(&now());
     match carried.tickets.iter().any(is_late) {
-        true => here.process.host.received(q.r),
+        true => here.process.host.received(q.r).max(Micros(q.body_us)),
         false => Micros::ZERO,
     }
 }

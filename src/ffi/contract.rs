@@ -81,6 +81,7 @@ pub const NAP_SESSION_START: nap_directive = 24;
 pub const NAP_SESSION_QUEUE: nap_directive = 25;
 pub const NAP_POLL: nap_directive = 26;
 pub const NAP_PRIORITY: nap_directive = 27;
+pub const NAP_BODY: nap_directive = 28;
 pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -96,6 +97,7 @@ pub struct nap_room_conf {
     pub re_access: i64,
     pub history: i64,
     pub download: i64,
+    pub body: i64,
     pub slot_period_us: i64,
     pub slot_tickets: i64,
     pub ticket_lifetime_us: i64,
@@ -136,7 +138,7 @@ pub struct nap_room_conf {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 912usize];
+    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 920usize];
     ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
     ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
     ["Offset of field: nap_room_conf::page"][::std::mem::offset_of!(nap_room_conf, page) - 64usize];
@@ -158,80 +160,82 @@ const _: () = {
         [::std::mem::offset_of!(nap_room_conf, history) - 488usize];
     ["Offset of field: nap_room_conf::download"]
         [::std::mem::offset_of!(nap_room_conf, download) - 496usize];
+    ["Offset of field: nap_room_conf::body"]
+        [::std::mem::offset_of!(nap_room_conf, body) - 504usize];
     ["Offset of field: nap_room_conf::slot_period_us"]
-        [::std::mem::offset_of!(nap_room_conf, slot_period_us) - 504usize];
+        [::std::mem::offset_of!(nap_room_conf, slot_period_us) - 512usize];
     ["Offset of field: nap_room_conf::slot_tickets"]
-        [::std::mem::offset_of!(nap_room_conf, slot_tickets) - 512usize];
+        [::std::mem::offset_of!(nap_room_conf, slot_tickets) - 520usize];
     ["Offset of field: nap_room_conf::ticket_lifetime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_lifetime_us) - 520usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_lifetime_us) - 528usize];
     ["Offset of field: nap_room_conf::ticket_prime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_prime_us) - 528usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_prime_us) - 536usize];
     ["Offset of field: nap_room_conf::ticket_horizon_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_horizon_us) - 536usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_horizon_us) - 544usize];
     ["Offset of field: nap_room_conf::ticket_share_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_share_ppm) - 544usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_share_ppm) - 552usize];
     ["Offset of field: nap_room_conf::overbook_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, overbook_ppm) - 552usize];
+        [::std::mem::offset_of!(nap_room_conf, overbook_ppm) - 560usize];
     ["Offset of field: nap_room_conf::tickets_per_client"]
-        [::std::mem::offset_of!(nap_room_conf, tickets_per_client) - 560usize];
+        [::std::mem::offset_of!(nap_room_conf, tickets_per_client) - 568usize];
     ["Offset of field: nap_room_conf::ticket_bind"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_bind) - 568usize];
+        [::std::mem::offset_of!(nap_room_conf, ticket_bind) - 576usize];
     ["Offset of field: nap_room_conf::admit_early"]
-        [::std::mem::offset_of!(nap_room_conf, admit_early) - 576usize];
+        [::std::mem::offset_of!(nap_room_conf, admit_early) - 584usize];
     ["Offset of field: nap_room_conf::schedule_static"]
-        [::std::mem::offset_of!(nap_room_conf, schedule_static) - 584usize];
+        [::std::mem::offset_of!(nap_room_conf, schedule_static) - 592usize];
     ["Offset of field: nap_room_conf::run_ready_law"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_law) - 592usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_law) - 600usize];
     ["Offset of field: nap_room_conf::run_ready_own"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_own) - 600usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_own) - 608usize];
     ["Offset of field: nap_room_conf::run_ready_min"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_min) - 608usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_min) - 616usize];
     ["Offset of field: nap_room_conf::run_ready_max"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 616usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 624usize];
     ["Offset of field: nap_room_conf::run_ready_history"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 624usize];
+        [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 632usize];
     ["Offset of field: nap_room_conf::keep_form"]
-        [::std::mem::offset_of!(nap_room_conf, keep_form) - 632usize];
+        [::std::mem::offset_of!(nap_room_conf, keep_form) - 640usize];
     ["Offset of field: nap_room_conf::poll_base_us"]
-        [::std::mem::offset_of!(nap_room_conf, poll_base_us) - 640usize];
+        [::std::mem::offset_of!(nap_room_conf, poll_base_us) - 648usize];
     ["Offset of field: nap_room_conf::poll_rate"]
-        [::std::mem::offset_of!(nap_room_conf, poll_rate) - 648usize];
+        [::std::mem::offset_of!(nap_room_conf, poll_rate) - 656usize];
     ["Offset of field: nap_room_conf::poll_mode"]
-        [::std::mem::offset_of!(nap_room_conf, poll_mode) - 656usize];
+        [::std::mem::offset_of!(nap_room_conf, poll_mode) - 664usize];
     ["Offset of field: nap_room_conf::poll_k"]
-        [::std::mem::offset_of!(nap_room_conf, poll_k) - 664usize];
+        [::std::mem::offset_of!(nap_room_conf, poll_k) - 672usize];
     ["Offset of field: nap_room_conf::poll_form"]
-        [::std::mem::offset_of!(nap_room_conf, poll_form) - 672usize];
+        [::std::mem::offset_of!(nap_room_conf, poll_form) - 680usize];
     ["Offset of field: nap_room_conf::form_charset"]
-        [::std::mem::offset_of!(nap_room_conf, form_charset) - 680usize];
+        [::std::mem::offset_of!(nap_room_conf, form_charset) - 688usize];
     ["Offset of field: nap_room_conf::session_cookie"]
-        [::std::mem::offset_of!(nap_room_conf, session_cookie) - 744usize];
+        [::std::mem::offset_of!(nap_room_conf, session_cookie) - 752usize];
     ["Offset of field: nap_room_conf::session"]
-        [::std::mem::offset_of!(nap_room_conf, session) - 808usize];
+        [::std::mem::offset_of!(nap_room_conf, session) - 816usize];
     ["Offset of field: nap_room_conf::session_idle_us"]
-        [::std::mem::offset_of!(nap_room_conf, session_idle_us) - 816usize];
+        [::std::mem::offset_of!(nap_room_conf, session_idle_us) - 824usize];
     ["Offset of field: nap_room_conf::session_parallel"]
-        [::std::mem::offset_of!(nap_room_conf, session_parallel) - 824usize];
+        [::std::mem::offset_of!(nap_room_conf, session_parallel) - 832usize];
     ["Offset of field: nap_room_conf::session_same_site"]
-        [::std::mem::offset_of!(nap_room_conf, session_same_site) - 832usize];
+        [::std::mem::offset_of!(nap_room_conf, session_same_site) - 840usize];
     ["Offset of field: nap_room_conf::session_partitioned"]
-        [::std::mem::offset_of!(nap_room_conf, session_partitioned) - 840usize];
+        [::std::mem::offset_of!(nap_room_conf, session_partitioned) - 848usize];
     ["Offset of field: nap_room_conf::session_start"]
-        [::std::mem::offset_of!(nap_room_conf, session_start) - 848usize];
+        [::std::mem::offset_of!(nap_room_conf, session_start) - 856usize];
     ["Offset of field: nap_room_conf::session_queue"]
-        [::std::mem::offset_of!(nap_room_conf, session_queue) - 856usize];
+        [::std::mem::offset_of!(nap_room_conf, session_queue) - 864usize];
     ["Offset of field: nap_room_conf::start_threshold"]
-        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 864usize];
+        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 872usize];
     ["Offset of field: nap_room_conf::start_inc_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 872usize];
+        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 880usize];
     ["Offset of field: nap_room_conf::start_dec_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 880usize];
+        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 888usize];
     ["Offset of field: nap_room_conf::start_min_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 888usize];
+        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 896usize];
     ["Offset of field: nap_room_conf::start_max_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 896usize];
+        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 904usize];
     ["Offset of field: nap_room_conf::progress"]
-        [::std::mem::offset_of!(nap_room_conf, progress) - 904usize];
+        [::std::mem::offset_of!(nap_room_conf, progress) - 912usize];
 };
 impl Default for nap_room_conf {
     fn default() -> Self {
@@ -454,6 +458,10 @@ pub type nap_verdict = ::std::os::raw::c_uint;
 pub const NAP_GONE: nap_give_up = 1;
 pub const NAP_STOPPING: nap_give_up = 2;
 pub type nap_give_up = ::std::os::raw::c_uint;
+pub const NAP_READERS_FEW: nap_readers = 0;
+pub const NAP_READERS_MANY: nap_readers = 1;
+pub const NAP_READERS_TOO_MANY: nap_readers = 2;
+pub type nap_readers = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_access {
@@ -642,6 +650,7 @@ pub struct nap_request {
     pub fetch_dest: nap_str,
     pub purpose: nap_str,
     pub requested_with: nap_str,
+    pub body_us: u64,
     pub origin: nap_str,
     pub client: [u8; 16usize],
     pub tls: u32,
@@ -655,7 +664,7 @@ pub struct nap_request {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 288usize];
+    ["Size of nap_request"][::std::mem::size_of::<nap_request>() - 296usize];
     ["Alignment of nap_request"][::std::mem::align_of::<nap_request>() - 8usize];
     ["Offset of field: nap_request::r"][::std::mem::offset_of!(nap_request, r) - 0usize];
     ["Offset of field: nap_request::method"][::std::mem::offset_of!(nap_request, method) - 8usize];
@@ -677,25 +686,27 @@ const _: () = {
         [::std::mem::offset_of!(nap_request, purpose) - 136usize];
     ["Offset of field: nap_request::requested_with"]
         [::std::mem::offset_of!(nap_request, requested_with) - 152usize];
+    ["Offset of field: nap_request::body_us"]
+        [::std::mem::offset_of!(nap_request, body_us) - 168usize];
     ["Offset of field: nap_request::origin"]
-        [::std::mem::offset_of!(nap_request, origin) - 168usize];
+        [::std::mem::offset_of!(nap_request, origin) - 176usize];
     ["Offset of field: nap_request::client"]
-        [::std::mem::offset_of!(nap_request, client) - 184usize];
-    ["Offset of field: nap_request::tls"][::std::mem::offset_of!(nap_request, tls) - 200usize];
+        [::std::mem::offset_of!(nap_request, client) - 192usize];
+    ["Offset of field: nap_request::tls"][::std::mem::offset_of!(nap_request, tls) - 208usize];
     ["Offset of field: nap_request::ticket_status"]
-        [::std::mem::offset_of!(nap_request, ticket_status) - 204usize];
+        [::std::mem::offset_of!(nap_request, ticket_status) - 212usize];
     ["Offset of field: nap_request::ticket_path"]
-        [::std::mem::offset_of!(nap_request, ticket_path) - 208usize];
+        [::std::mem::offset_of!(nap_request, ticket_path) - 216usize];
     ["Offset of field: nap_request::own_page"]
-        [::std::mem::offset_of!(nap_request, own_page) - 224usize];
+        [::std::mem::offset_of!(nap_request, own_page) - 232usize];
     ["Offset of field: nap_request::issued"]
-        [::std::mem::offset_of!(nap_request, issued) - 232usize];
+        [::std::mem::offset_of!(nap_request, issued) - 240usize];
     ["Offset of field: nap_request::form_state"]
-        [::std::mem::offset_of!(nap_request, form_state) - 248usize];
+        [::std::mem::offset_of!(nap_request, form_state) - 256usize];
     ["Offset of field: nap_request::form_type"]
-        [::std::mem::offset_of!(nap_request, form_type) - 256usize];
+        [::std::mem::offset_of!(nap_request, form_type) - 264usize];
     ["Offset of field: nap_request::form_body"]
-        [::std::mem::offset_of!(nap_request, form_body) - 272usize];
+        [::std::mem::offset_of!(nap_request, form_body) - 280usize];
 };
 impl Default for nap_request {
     fn default() -> Self {
@@ -1012,6 +1023,8 @@ pub struct nap_core {
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
+    pub reading:
+        ::std::option::Option<unsafe extern "C" fn(more: ::std::os::raw::c_int) -> nap_readers>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
     pub try_member: ::std::option::Option<
         unsafe extern "C" fn(
@@ -1215,7 +1228,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 592usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 600usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1253,83 +1266,84 @@ const _: () = {
         [::std::mem::offset_of!(nap_core, segment_close) - 152usize];
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 160usize];
+    ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 168usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 168usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 176usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 176usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 184usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 192usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 200usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 184usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 192usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 200usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 208usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 208usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 216usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 224usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 232usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 240usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 248usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 256usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 216usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 224usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 232usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 240usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 248usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 256usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 264usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 264usize];
+        [::std::mem::offset_of!(nap_core, variables) - 272usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 272usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 280usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 288usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 280usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 288usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 296usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 296usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 304usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 304usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 312usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 312usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 320usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 320usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 328usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 336usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 344usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 352usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 328usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 336usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 344usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 352usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 360usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 360usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 368usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 368usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 376usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 376usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 384usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 384usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 392usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 392usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 400usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 400usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 408usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 416usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 408usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 416usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 424usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 424usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 432usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 432usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 440usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 440usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 448usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 448usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 456usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 456usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 464usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 464usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 472usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 472usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 480usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 488usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 480usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 488usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 496usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 496usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 504usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 504usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 512usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 520usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 512usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 520usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 528usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 528usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 536usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 536usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 544usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 544usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 552usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 552usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 560usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 560usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 568usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 576usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 568usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 576usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 584usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 584usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 592usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

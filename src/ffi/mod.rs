@@ -36,6 +36,7 @@ mod pacing;
 mod pages;
 mod preview;
 mod process;
+mod reading;
 mod session;
 mod setup;
 mod status;
@@ -75,6 +76,7 @@ static CORE: nap_core = nap_core {
     tick: Some(setup::tick),
     segment_close: Some(setup::segment_close),
     child_init: Some(setup::child_init),
+    reading: Some(reading::reading),
     try_enter: Some(access::try_enter),
     try_member: Some(session::try_member),
     enter: Some(access::enter),

@@ -160,6 +160,11 @@ pub fn alive() -> Option<&'static Alive> {
 }
 
 impl Alive {
+    /// Whose accesses they are.
+    pub fn life(&self) -> Life {
+        self.first.life()
+    }
+
     /// A token for one access of this child.
     #[inline]
     pub fn next_owner(&self) -> Owner {

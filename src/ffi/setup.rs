@@ -57,7 +57,7 @@ macro_rules! same_layout {
 pub(super) use same_layout;
 
 same_layout!(RoomConf as nap_room_conf:
-    name page cookie cookie_attributes run_ready beside wait_max_us wait_limit re_access history download
+    name page cookie cookie_attributes run_ready beside wait_max_us wait_limit re_access history download body
     slot_period_us slot_tickets ticket_lifetime_us ticket_prime_us ticket_horizon_us
     ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
     run_ready_law run_ready_own run_ready_min run_ready_max run_ready_history

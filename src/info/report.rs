@@ -87,6 +87,7 @@ pub(super) struct ChildLine {
     pub running: u32,
     pub waiting: u32,
     pub waiting_h2: u32,
+    pub reading: u32,
     pub free: u32,
 }
 
@@ -316,6 +317,7 @@ impl Report {
                     running: child.running,
                     waiting: child.waiting,
                     waiting_h2: child.secondary,
+                    reading: child.reading,
                     free: match workers.threaded {
                         0 => 1_u32.saturating_sub(child.taken()),
                         _ => workers.per_pool.saturating_sub(child.taken()),
@@ -437,8 +439,9 @@ fn gates_of<'a>(
 impl ChildShot {
     /// See [`crate::room::children::Child::taken`].
     fn taken(&self) -> u32 {
-        let waiting = self.waiting.saturating_add(self.secondary);
-        self.running.saturating_add(waiting)
+        [self.running, self.waiting, self.secondary, self.reading]
+            .into_iter()
+            .fold(0, u32::saturating_add)
     }
 }
 

@@ -135,6 +135,7 @@ pub(super) struct ChildShot {
     pub running: u32,
     pub waiting: u32,
     pub secondary: u32,
+    pub reading: u32,
 }
 
 impl Snapshot {
@@ -193,6 +194,7 @@ impl Snapshot {
             running: child.running.load(Relaxed),
             waiting: child.waiting.load(Relaxed),
             secondary: child.secondary.load(Relaxed),
+            reading: child.reading.load(Relaxed),
         });
         refill(&mut self.children, children.filter(|child| child.pid != 0));
     }

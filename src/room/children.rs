@@ -25,7 +25,9 @@ pub struct Child {
     /// Generation of the configuration it serves. One of an older generation than another takes no
     /// connections any more. Written when it starts.
     pub generation: AtomicU32,
-    _pad: [u32; 10],
+    /// Workers that read a body before its access enters.
+    pub reading: AtomicU32,
+    _pad: [u32; 9],
 }
 
 /// How many workers there are, and how many must stay free. All zero = no waiting at all.
@@ -53,6 +55,17 @@ pub enum Parking {
     Holders,
     /// Nobody: all workers are taken.
     Nobody,
+}
+
+/// Workers that read a request's body before its access enters, by what their pool bears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Readers {
+    /// They may read as long as httpd lets them.
+    Few,
+    /// Who sends next to nothing makes way.
+    Many,
+    /// The same, at once.
+    TooMany,
 }
 
 impl Workers {
@@ -83,6 +96,29 @@ impl Workers {
         match self.pools {
             0 | 1 => 0,
             _ => self.per_pool.isqrt(),
+        }
+    }
+
+    /// Bodies that are read in the pool of the child `own`.
+    pub fn reading_in(&self, children: &[Child], own: Life) -> u32 {
+        let read = |child: &Child| child.reading.load(Relaxed);
+        match self.threaded {
+            0 => (children.iter().filter(|child| child.lives()))
+                .map(read)
+                .fold(0, u32::saturating_add),
+            _ => children.get(own.child as usize).map_or(0, read),
+        }
+    }
+
+    /// With so many workers that read: a quarter of the pool may take its time.
+    pub fn readers(&self, reading: u32) -> Readers {
+        let few = (self.per_pool / 4).max(1);
+        if reading <= few {
+            Readers::Few
+        } else if reading <= few.saturating_mul(2) {
+            Readers::Many
+        } else {
+            Readers::TooMany
         }
     }
 
@@ -141,7 +177,7 @@ impl Child {
     /// Workers in use by accesses. A stream of HTTP/2 waits on another thread, but httpd keeps a
     /// worker at its connection meanwhile; several streams of one connection count as several.
     pub fn taken(&self) -> u32 {
-        [&self.running, &self.waiting, &self.secondary]
+        [&self.running, &self.waiting, &self.secondary, &self.reading]
             .map(|count| count.load(Relaxed))
             .into_iter()
             .fold(0, u32::saturating_add)
@@ -193,6 +229,42 @@ mod tests {
             ..workers
         };
         assert_eq!(single.parking(20), Parking::Anybody);
+    }
+
+    #[test]
+    fn a_quarter_of_the_workers_may_read_slowly() {
+        let threaded = Workers {
+            per_pool: 25,
+            reserve: 4,
+            threaded: 1,
+            pools: 2,
+        };
+        let told = |workers: &Workers, n| workers.readers(n);
+        let cases = [
+            (0, Readers::Few),
+            (6, Readers::Few),
+            (7, Readers::Many),
+            (12, Readers::Many),
+            (13, Readers::TooMany),
+            (u32::MAX, Readers::TooMany),
+        ];
+        for (n, expected) in cases {
+            assert_eq!(told(&threaded, n), expected, "{n}");
+        }
+        assert_eq!(told(&Workers::default(), 1), Readers::Few);
+        let children = [1, 0, 1].map(|pid| Child {
+            pid: pid.into(),
+            reading: 5.into(),
+            ..Child::default()
+        });
+        let own = Life { child: 0, epoch: 1 };
+        assert_eq!(threaded.reading_in(&children, own), 5);
+        assert_eq!(children[0].taken(), 5);
+        let prefork = Workers {
+            threaded: 0,
+            ..threaded
+        };
+        assert_eq!(prefork.reading_in(&children, own), 10, "of the living");
     }
 
     #[test]

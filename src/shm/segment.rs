@@ -593,7 +593,12 @@ impl Segment {
         let before = self.head().epochs.fetch_add(1, Relaxed);
         let epoch = before.wrapping_add(1) & 0xff_ffff;
         let epoch = epoch.max(1);
-        for counter in [&child.running, &child.waiting, &child.secondary] {
+        for counter in [
+            &child.running,
+            &child.waiting,
+            &child.secondary,
+            &child.reading,
+        ] {
             counter.store(0, Relaxed);
         }
         let generation = self.head().generation.load(Relaxed);

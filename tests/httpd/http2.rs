@@ -1,7 +1,7 @@
 //! HTTP/2 without TLS and without a first request of HTTP/1: one connection, many streams.
 
 use super::{Answer, Httpd};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -19,6 +19,8 @@ pub struct Http2 {
 struct Asked {
     path: String,
     cookie: String,
+    /// Empty: a GET, else a POST of that.
+    sent: Vec<u8>,
     /// The body stays where it is.
     unread: bool,
     reply: oneshot::Sender<Answer>,
@@ -53,23 +55,29 @@ impl Http2 {
 
     /// The same with this cookie.
     pub fn ask_with(&self, path: &str, cookie: &str) -> Stream {
-        self.send(path, cookie, false)
+        self.send(path, cookie, Vec::new(), false)
     }
 
     /// The same, and nothing of the answer's body is read: no more comes than the stream's window takes.
     pub fn ask_unread(&self, path: &str) -> Stream {
-        self.send(path, "", true)
+        self.send(path, "", Vec::new(), true)
     }
 
-    fn send(&self, path: &str, cookie: &str, unread: bool) -> Stream {
+    /// Sends this body.
+    pub fn post(&self, path: &str, sent: Vec<u8>) -> Answer {
+        self.send(path, "", sent, false).answer()
+    }
+
+    fn send(&self, path: &str, cookie: &str, sent: Vec<u8>, unread: bool) -> Stream {
         let (reply, answer) = oneshot::channel();
-        let sent = self.requests.send(Asked {
+        let asked = self.requests.send(Asked {
             path: path.to_string(),
             cookie: cookie.to_string(),
+            sent,
             unread,
             reply,
         });
-        sent.expect("the connection is open");
+        asked.expect("the connection is open");
         Stream(answer)
     }
 
@@ -84,7 +92,7 @@ impl Stream {
     }
 }
 
-async fn connect(port: u16) -> SendRequest<Empty<Bytes>> {
+async fn connect(port: u16) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("httpd listens");
     stream.set_nodelay(true).expect("a socket");
     stream.set_nonblocking(true).expect("a socket");
@@ -95,19 +103,26 @@ async fn connect(port: u16) -> SendRequest<Empty<Bytes>> {
     sender
 }
 
-async fn run(mut sender: SendRequest<Empty<Bytes>>, port: u16, asked: Asked) {
+async fn run(mut sender: SendRequest<Full<Bytes>>, port: u16, asked: Asked) {
     let Asked {
         path,
         cookie,
+        sent,
         unread,
         mut reply,
     } = asked;
     let answer = async {
-        let mut request = hyper::Request::get(format!("http://127.0.0.1:{port}{path}"));
+        let url = format!("http://127.0.0.1:{port}{path}");
+        let mut request = match sent.is_empty() {
+            true => hyper::Request::get(url),
+            false => hyper::Request::post(url),
+        };
         if !cookie.is_empty() {
             request = request.header("cookie", cookie);
         }
-        let request = request.body(Empty::new()).expect("a well-formed request");
+        let request = request
+            .body(Full::new(sent.into()))
+            .expect("a well-formed request");
         let (head, body) = sender.send_request(request).await.ok()?.into_parts();
         if unread {
             std::future::pending::<()>().await;

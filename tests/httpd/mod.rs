@@ -17,7 +17,7 @@ mod config;
 mod counter;
 mod crash;
 mod everything;
-mod exchange;
+pub mod exchange;
 pub mod fcgi;
 pub mod held;
 pub mod http2;

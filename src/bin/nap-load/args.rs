@@ -73,7 +73,10 @@ pub struct Args {
     pub abort: Option<Manner>,
     /// N more visitors who read a long answer slowly, over and over
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_read, help_heading = "Visitors")]
-    pub slow_read: Option<SlowRead>,
+    pub slow_read: Option<Slow>,
+    /// N more visitors who send a form of a megabyte slowly, over and over
+    #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_send, help_heading = "Visitors")]
+    pub slow_send: Option<Slow>,
 
     /// GET instead of POST
     #[arg(long, help_heading = "HTTP", conflicts_with_all = ["post_bytes", "form"])]
@@ -179,10 +182,10 @@ pub struct Manner {
     pub time: Option<Micros>,
 }
 
-/// Slow readers: how many, how fast, of what.
+/// Slow readers or senders: how many, how fast, of what.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SlowRead {
-    pub readers: u32,
+pub struct Slow {
+    pub visitors: u32,
     /// Bytes per second of each.
     pub rate: u32,
     pub url: String,
@@ -291,19 +294,31 @@ fn hammering(text: &str) -> Result<Manner, String> {
     })
 }
 
-fn slow_read(text: &str) -> Result<SlowRead, String> {
+fn slow_read(text: &str) -> Result<Slow, String> {
     let wrong = "needs N@BYTES_PER_S:URL, from 1000 bytes/s up, as in \
                  10@100000:http://127.0.0.1:8080/big";
-    let (readers, rest) = text.split_once('@').ok_or(wrong)?;
+    slow(text, 1000, wrong)
+}
+
+fn slow_send(text: &str) -> Result<Slow, String> {
+    slow(
+        text,
+        1,
+        "needs N@BYTES_PER_S:URL, as in 10@600:http://127.0.0.1:8080/form",
+    )
+}
+
+fn slow(text: &str, least: u32, wrong: &str) -> Result<Slow, String> {
+    let (visitors, rest) = text.split_once('@').ok_or(wrong)?;
     let (rate, url) = rest.split_once(':').ok_or(wrong)?;
-    let readers = readers.parse().map_err(|_| wrong)?;
+    let visitors = visitors.parse().map_err(|_| wrong)?;
     let rate = rate
         .parse()
         .ok()
-        .filter(|rate| *rate >= 1000)
+        .filter(|rate| *rate >= least)
         .ok_or(wrong)?;
-    Ok(SlowRead {
-        readers,
+    Ok(Slow {
+        visitors,
         rate,
         url: url.to_owned(),
     })
@@ -372,12 +387,15 @@ mod tests {
 
     #[test]
     fn a_slow_reader_has_number_rate_and_url() {
-        let want = SlowRead {
-            readers: 10,
+        let want = Slow {
+            visitors: 10,
             rate: 100_000,
             url: "http://127.0.0.1:8/big".to_owned(),
         };
         assert_eq!(slow_read("10@100000:http://127.0.0.1:8/big"), Ok(want));
         assert!(slow_read("10@http://127.0.0.1/").is_err());
+        assert!(slow_read("10@1:http://127.0.0.1/").is_err());
+        assert!(slow_send("10@1:http://127.0.0.1/").is_ok());
+        assert!(slow_send("10@0:http://127.0.0.1/").is_err());
     }
 }

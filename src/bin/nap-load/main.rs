@@ -44,7 +44,7 @@ use crate::client::{World, visit};
 use crate::clock::{Clock, span};
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::report::Report;
-use crate::slow::{SlowBook, all_begun, read_slowly};
+use crate::slow::{SlowBook, all_begun, read_slowly, send_slowly};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
@@ -110,7 +110,7 @@ fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
 fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
     let tally = Tally::new(plan.bound, csv);
     on_runtime(async |signals| {
-        let slow = Rc::new(RefCell::new(SlowBook::default()));
+        let slow: [Rc<RefCell<SlowBook>>; 2] = Default::default();
         let world = World {
             plan,
             clock: Clock::begin(),
@@ -128,29 +128,33 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
         bar.finish_and_clear();
         let mut tally = world.tally.replace(Tally::new(world.plan.bound, None));
         let written = tally.flush();
-        let slow = world.plan.slow.as_ref().map(|_| slow.borrow().clone());
+        let told = |at: usize| {
+            world.plan.slow[at]
+                .as_ref()
+                .map(|_| slow[at].borrow().clone())
+        };
+        let slow = [told(0), told(1)];
         (Report::new(&world.plan, tally, slow, ended, times), written)
     })
 }
 
-/// Let the slow readers begin first, then start the clock.
-async fn head_start(mut world: World, book: &Rc<RefCell<SlowBook>>) -> Rc<World> {
+/// Let the slow readers and senders begin first, then start the clock.
+async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<World> {
     const PATIENCE: Micros = Micros::from_secs(5);
-    let Some((slow, target)) = world.plan.slow.clone() else {
-        return Rc::new(world);
-    };
-    book.borrow_mut().readers = slow.readers;
-    for i in 0..slow.readers {
-        let (source, retry) = (world.plan.slow_address(i), world.plan.retry);
-        spawn_local(read_slowly(
-            book.clone(),
-            target.clone(),
-            slow.rate,
-            source,
-            retry,
-        ));
+    let plan = &world.plan;
+    for (at, (slow, book)) in plan.slow.iter().zip(books).enumerate() {
+        let Some((slow, target)) = slow else { continue };
+        book.borrow_mut().visitors = slow.visitors;
+        for i in 0..slow.visitors {
+            let (book, target) = (book.clone(), target.clone());
+            let (source, retry) = (plan.slow_address(i, &target), plan.retry);
+            match at {
+                0 => spawn_local(read_slowly(book, target, slow.rate, source, retry)),
+                _ => spawn_local(send_slowly(book, target, slow.rate, source, retry)),
+            };
+        }
+        all_begun(book, PATIENCE).await;
     }
-    all_begun(book, PATIENCE).await;
     world.clock = Clock::begin();
     Rc::new(world)
 }

@@ -11,7 +11,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 use mod_nap::micros::Micros;
 
-use crate::args::{Accept, Args, Arrivals, Common, Manner, Present, SlowRead, Source};
+use crate::args::{Accept, Args, Arrivals, Common, Manner, Present, Slow, Source};
 use crate::ticket::{Group, Ticket};
 use mod_nap::sim::rng::Rng;
 
@@ -291,7 +291,8 @@ pub struct Plan {
     pub manners: Manners,
     pub bound: Micros,
     pub source: Source,
-    pub slow: Option<(SlowRead, Target)>,
+    /// Slow readers and senders.
+    pub slow: [Option<(Slow, Target)>; 2],
     pub retry: Micros,
     pub method: Method,
     pub headers: HeaderMap,
@@ -328,13 +329,14 @@ impl Plan {
             None => Crowd::Closed { ramp: args.ramp },
         };
         let open = args.open.is_some();
-        let slow = match &args.slow_read {
+        let slow = |given: &Option<Slow>| match given {
             Some(slow) => {
                 let target = Target::parse(&slow.url, args.common.allow_remote)?;
-                Some((slow.clone(), target))
+                Ok(Some((slow.clone(), target)))
             }
-            None => None,
+            None => Ok::<_, String>(None),
         };
+        let slow = [slow(&args.slow_read)?, slow(&args.slow_send)?];
         let body = match args.get {
             true => Bytes::new(),
             false => form(&args.form, args.post_bytes as usize)?,
@@ -378,9 +380,8 @@ impl Plan {
         self.source.address(i)
     }
 
-    /// The address slow reader `i` comes from.
-    pub fn slow_address(&self, i: u32) -> Option<Ipv4Addr> {
-        let (_, target) = self.slow.as_ref()?;
+    /// The address slow visitor `i` of this target comes from.
+    pub fn slow_address(&self, i: u32, target: &Target) -> Option<Ipv4Addr> {
         (self.source != Source::One && target.can_spread()).then(|| slow_loopback(i))
     }
 }
@@ -612,6 +613,7 @@ mod tests {
             ("--post-bytes 3", "--form"),
             ("--header nonsense", "--header"),
             ("--slow-read 2@1000:http://192.0.2.1/", "--allow-remote"),
+            ("--slow-send 2@1:http://192.0.2.1/", "--allow-remote"),
             ("--clients 0", "--clients"),
             ("--get --post-bytes 9", "--get"),
             ("--hamster 0.3@10", "--hammer"),

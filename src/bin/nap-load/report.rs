@@ -62,6 +62,8 @@ pub struct Report {
     pub connections: Connections,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_readers: Option<SlowBook>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_senders: Option<SlowBook>,
     pub generator: Generator,
 }
 
@@ -191,7 +193,7 @@ impl Report {
     pub fn new(
         plan: &Plan,
         tally: Tally,
-        slow: Option<SlowBook>,
+        [slow_readers, slow_senders]: [Option<SlowBook>; 2],
         ended: &'static str,
         (elapsed, cpu): (Micros, Micros),
     ) -> Self {
@@ -281,7 +283,8 @@ impl Report {
                 resent_late: tally.resent_late,
                 turned_away: tally.turned_away,
             },
-            slow_readers: slow,
+            slow_readers,
+            slow_senders,
             generator: Generator::new(&tally, elapsed, cpu),
             wait_told: Summary::of(tally.told),
             wait_observed: Summary::of(tally.waited),
@@ -417,11 +420,16 @@ impl Report {
         for (kind, n) in &self.errors {
             writeln!(out, "error                {n:>10} {kind}")?;
         }
-        if let Some(slow) = &self.slow_readers {
+        let slow = [
+            ("slow readers", &self.slow_readers),
+            ("slow senders", &self.slow_senders),
+        ];
+        for (what, slow) in slow {
+            let Some(slow) = slow else { continue };
             writeln!(
                 out,
-                "slow readers         {:>10}, {} began; {} bytes, {} whole, {} refused, {} errors",
-                slow.readers, slow.reading, slow.bytes, slow.whole, slow.refused, slow.errors
+                "{what}         {:>10}, {} began; {} bytes, {} whole, {} refused, {} errors",
+                slow.visitors, slow.began, slow.bytes, slow.whole, slow.refused, slow.errors
             )?;
         }
         self.generator.write_line(out)

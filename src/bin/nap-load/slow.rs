@@ -1,7 +1,8 @@
-//! Slow readers: visitors with a long answer and a thin line, holding a connection each.
+//! Slow readers and senders: visitors with a long answer, or a long form, and a thin line, holding a
+//! connection each.
 //!
-//! Raw sockets with a small receive buffer, so that the server really feels the slowness. A
-//! reader begins anew when his answer is through, and after `--retry` when he was refused.
+//! Raw sockets, a reader's with a small receive buffer, so that the server really feels the slowness. Each
+//! begins anew when his answer is through, and after `--retry` when he was refused.
 
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -16,12 +17,12 @@ use crate::clock::span;
 use crate::plan::Target;
 use crate::wire::connect;
 
-/// What the slow readers saw, all together.
+/// What the slow readers, or senders, saw, all together.
 #[derive(Clone, Default, Serialize)]
 pub struct SlowBook {
-    pub readers: u32,
-    /// Readers that have had the head of an answer with a status below 400.
-    pub reading: u32,
+    pub visitors: u32,
+    /// Readers that have had the head of an answer with a status below 400; senders who have sent a head.
+    pub began: u32,
     pub bytes: u64,
     /// Answers read to their end.
     pub whole: u64,
@@ -32,6 +33,8 @@ pub struct SlowBook {
 /// Reads ten times a second.
 const TICK: Duration = Duration::from_millis(100);
 const RECEIVE_BUFFER: u32 = 16 << 10;
+/// Bytes of a form that is sent slowly.
+const FORM: usize = 1_000_000;
 
 /// One reader of `target`, at `rate` bytes a second, until the run ends.
 pub async fn read_slowly(
@@ -57,11 +60,74 @@ pub async fn read_slowly(
     }
 }
 
+/// One sender of a form to `target`, at `rate` bytes a second, until the run ends.
+pub async fn send_slowly(
+    book: Rc<RefCell<SlowBook>>,
+    target: Target,
+    rate: u32,
+    source: Option<Ipv4Addr>,
+    retry: Micros,
+) {
+    let mut began = false;
+    loop {
+        match send_once(&book, &target, source, rate, &mut began).await {
+            Ok(true) => book.borrow_mut().whole += 1,
+            Ok(false) => {
+                book.borrow_mut().refused += 1;
+                tokio::time::sleep(span(retry)).await;
+            }
+            Err(_) => {
+                book.borrow_mut().errors += 1;
+                tokio::time::sleep(span(retry)).await;
+            }
+        }
+    }
+}
+
+/// One form; false if it was refused.
+async fn send_once(
+    book: &RefCell<SlowBook>,
+    target: &Target,
+    source: Option<Ipv4Addr>,
+    rate: u32,
+    began: &mut bool,
+) -> std::io::Result<bool> {
+    let mut stream = connect(target.address, source, None).await?;
+    let host = target.whole.authority();
+    let host = host.map_or("", |authority| authority.as_str());
+    let ask = format!(
+        "POST {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: nap-load-slow\r\nConnection: close\r\n\
+         Content-Length: {FORM}\r\n\r\n",
+        target.uri(false)
+    );
+    stream.write_all(ask.as_bytes()).await?;
+    if !std::mem::replace(began, true) {
+        book.borrow_mut().began += 1;
+    }
+    let (mut answer, mut tick) = ([0; 64], tokio::time::interval(TICK));
+    let (start, mut sent) = (tokio::time::Instant::now(), 0);
+    loop {
+        tokio::select! {
+            n = stream.read(&mut answer) => {
+                let n = n?;
+                let status = answer[..n].get(9..12);
+                return Ok(status.is_some_and(|status| status < b"400".as_slice()));
+            }
+            _ = tick.tick() => {}
+        }
+        let due = f64::from(rate) * (start.elapsed() + TICK).as_secs_f64();
+        let part = (due as usize).min(FORM).saturating_sub(sent);
+        stream.write_all(&vec![b'a'; part]).await?;
+        sent += part;
+        book.borrow_mut().bytes += part as u64;
+    }
+}
+
 /// Wait until every reader has begun, or `patience` is over.
 pub async fn all_begun(book: &RefCell<SlowBook>, patience: Micros) {
     let deadline = tokio::time::Instant::now() + span(patience);
     while tokio::time::Instant::now() < deadline {
-        if book.borrow().reading == book.borrow().readers {
+        if book.borrow().began == book.borrow().visitors {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -108,7 +174,7 @@ async fn read_once(
         }
         is_head = false;
         if !std::mem::replace(began, true) {
-            book.borrow_mut().reading += 1;
+            book.borrow_mut().began += 1;
         }
         if n == 0 {
             return Ok(true);

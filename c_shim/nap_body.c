@@ -1,0 +1,350 @@
+/* nap_body.c: a request's body, and who sends it slowly.
+ *
+ * A permit is for making an answer, not for receiving a request. So the first NapBody bytes of a body are
+ * read before its access enters its room, and given to whoever reads it by a filter in front of httpd's
+ * own. Beyond MEMORY they lie in a temporary file. What is not there when the access runs is read as ever;
+ * once the reader has stood PATIENCE without anything to read the permit goes back, and the access goes
+ * on without one, as a long answer does.
+ *
+ * With `Expect: 100-continue` nothing is read before: the client is told to go on when the handler
+ * reads, which is when its access runs. Nor with NapAdmit early: he is nobody yet.
+ *
+ * Who reads a body holds a worker. While many do in this child, those who have sent nothing much of late
+ * are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them, hold for all.
+ * Streams of HTTP/2 have threads of their own, and are not counted.
+ */
+#include <apr_file_io.h>
+#include <poll.h>
+#include <util_filter.h>
+
+#include "mod_nap.h"
+
+#define MEMORY 65536                    /* bytes kept in memory */
+#define PIECE 8192
+#define SLICE_MS 250                    /* between two looks at the client's pace */
+#define STREAM_US 5000                  /* the same for a stream of HTTP/2, which has no socket */
+#define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
+#define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
+#define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at; a quarter where very many read */
+#define SLOW 4096                       /* bytes a second: less is slow */
+
+typedef struct body {
+    nap_handle *h;
+    ap_filter_t *filter;
+    apr_bucket_brigade *kept;           /* read, and not yet given on */
+    apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
+    apr_off_t length;                   /* read so far */
+    int ended;                          /* all of it has been read */
+    int reads;                          /* it is counted among those that are read */
+    int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
+    apr_time_t heard;                   /* when something came last */
+    apr_time_t window;                  /* where the pace is looked at: since then `length` was `then` */
+    apr_off_t then;
+    apr_time_t patience;                /* left of it, once the access runs */
+} body;
+
+static ap_filter_rec_t *body_filter;
+
+static int has_body(const request_rec *r)
+{
+    const char *length = apr_table_get(r->headers_in, "Content-Length");
+
+    return (length && strcmp(length, "0")) || apr_table_get(r->headers_in, "Transfer-Encoding");
+}
+
+static int is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
+{
+    return APR_STATUS_IS_EAGAIN(rv) || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
+}
+
+/* Until there is something to read, or so long. A stream's connection has no socket of its own. */
+static void pause_reading(conn_rec *c, apr_time_t at_most)
+{
+    apr_os_sock_t fd = -1;
+    struct pollfd pfd = { .events = POLLIN };
+
+    if (c->master || !ap_get_conn_socket(c) || apr_os_sock_get(&fd, ap_get_conn_socket(c)) || fd < 0) {
+        apr_sleep(at_most < STREAM_US ? at_most : STREAM_US);
+        return;
+    }
+    pfd.fd = fd;
+    poll(&pfd, 1, (int)(at_most / 1000));
+}
+
+/* ---- Before the access enters ------------------------------------------------------------------ */
+
+/* 1: he has sent next to nothing for as long as can be waited, while so many others are read. */
+static int is_slow(body *b, apr_time_t now)
+{
+    nap_readers many = nap_the_core->reading(0);
+    int slow;
+
+    if (now - b->window < (many == NAP_READERS_TOO_MANY ? WINDOW_US / 4 : WINDOW_US))
+        return 0;
+    slow = many != NAP_READERS_FEW && (b->length - b->then) * APR_USEC_PER_SEC < SLOW * (now - b->window);
+    b->window = now;
+    b->then = b->length;
+    return slow;
+}
+
+/* Nothing has come yet: OK to look again, or the status he is told. */
+static int wait_for_more(request_rec *r, body *b)
+{
+    apr_time_t now;
+
+    if (!b->reads) {
+        b->reads = 1;
+        b->heard = b->window = apr_time_now();
+        b->then = b->length;
+        if (!r->connection->master)
+            nap_the_core->reading(1);
+    }
+    pause_reading(r->connection, SLICE_MS * 1000);
+    now = apr_time_now();
+    if (now - b->heard <= r->server->timeout &&
+        (r->connection->master || !is_slow(b, now) || nap_carries_ticket(r, b->h)))
+        return OK;
+    ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "mod_nap: the body comes too slowly: %" APR_OFF_T_FMT
+                  " bytes of it are there", b->length);
+    r->connection->keepalive = AP_CONN_CLOSE;
+    return HTTP_REQUEST_TIME_OUT;
+}
+
+static apr_status_t write_file(body *b, const char *data, apr_size_t len)
+{
+    request_rec *r = b->h->first;
+    const char *dir;
+    char *name;
+    apr_status_t rv;
+
+    if (!b->file) {
+        if ((rv = apr_temp_dir_get(&dir, r->pool)))
+            return rv;
+        name = apr_pstrcat(r->pool, dir, "/mod_nap-body.XXXXXX", NULL);
+        rv = apr_file_mktemp(&b->file, name, APR_FOPEN_READ | APR_FOPEN_WRITE | APR_FOPEN_CREATE |
+                             APR_FOPEN_EXCL | APR_FOPEN_BINARY | APR_FOPEN_DELONCLOSE, r->pool);
+        if (rv)
+            return rv;
+    }
+    return apr_file_write_full(b->file, data, len, NULL);
+}
+
+/* What has come is kept. */
+static apr_status_t keep(body *b, apr_bucket_brigade *bb)
+{
+    apr_status_t rv = APR_SUCCESS;
+
+    for (apr_bucket *e = APR_BRIGADE_FIRST(bb); !rv && e != APR_BRIGADE_SENTINEL(bb);
+         e = APR_BUCKET_NEXT(e)) {
+        const char *data;
+        apr_size_t len;
+
+        if (APR_BUCKET_IS_EOS(e))
+            b->ended = 1;
+        if (APR_BUCKET_IS_METADATA(e) || (rv = apr_bucket_read(e, &data, &len, APR_BLOCK_READ)))
+            continue;
+        rv = b->length < MEMORY ? apr_brigade_write(b->kept, NULL, NULL, data, len)
+                                : write_file(b, data, len);
+        b->length += (apr_off_t)len;
+    }
+    apr_brigade_cleanup(bb);
+    return rv;
+}
+
+/* What lies in the file stands behind what is kept in memory. */
+static apr_status_t join_file(body *b)
+{
+    apr_off_t begin = 0, end = 0;
+    apr_status_t rv;
+
+    if (!b->file)
+        return APR_SUCCESS;
+    if ((rv = apr_file_seek(b->file, APR_CUR, &end)) || (rv = apr_file_seek(b->file, APR_SET, &begin)))
+        return rv;
+    apr_brigade_insert_file(b->kept, b->file, 0, end, b->h->first->pool);
+    return APR_SUCCESS;
+}
+
+static int cannot_keep(request_rec *r, apr_status_t rv)
+{
+    ap_log_rerror(APLOG_MARK, APLOG_ERR, rv, r, "mod_nap: the body cannot be kept in a temporary file");
+    return HTTP_INTERNAL_SERVER_ERROR;
+}
+
+/* Up to `most` bytes; OK, or the status that he is told. */
+static int gather(request_rec *r, body *b, apr_off_t most)
+{
+    apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    apr_status_t rv;
+    int status = OK;
+
+    b->gathers = 1;
+    while (status == OK && !b->ended && b->length < most) {
+        apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
+
+        rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
+        if (is_nothing(rv, bb)) {
+            status = wait_for_more(r, b);
+            continue;
+        }
+        b->heard = b->reads ? apr_time_now() : 0;
+        if (!rv) {
+            if ((rv = keep(b, bb)))
+                status = cannot_keep(r, rv);
+        }
+        else {
+            ap_log_rerror(APLOG_MARK, APLOG_INFO, rv, r, "mod_nap: the body did not come whole");
+            status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
+        }
+    }
+    if (b->reads && !r->connection->master)
+        nap_the_core->reading(-1);
+    b->reads = b->gathers = 0;
+    apr_brigade_destroy(bb);
+    if (status == OK && (rv = join_file(b)))
+        status = cannot_keep(r, rv);
+    return status;
+}
+
+/* The access h is about to enter: OK once its body is there, as much of it as is waited for; or the status
+ * that the visitor is told. */
+int nap_body_await(request_rec *r, nap_handle *h)
+{
+    apr_time_t began;
+    body *b;
+
+    if (h->unread)                  /* an error's document, or `Satisfy Any` thought nothing of it */
+        return h->unread == r ? h->unread_status : OK;
+    if (!has_body(r) || h->room->conf.admit_early == 1 || h->dir->engine == NAP_ENGINE_DRY_RUN)
+        return OK;
+    b = apr_pcalloc(r->pool, sizeof *b);
+    b->h = h;
+    b->kept = apr_brigade_create(r->pool, r->connection->bucket_alloc);
+    b->patience = r->expecting_100 ? TOLD_US : PATIENCE_US;
+    b->filter = ap_add_input_filter_handle(body_filter, b, r, r->connection);
+    /* one of the protocol's own: it stays where a request becomes another of its chain */
+    if (b->filter->next == r->proto_input_filters)
+        r->proto_input_filters = b->filter;
+    if (r->expecting_100)
+        return OK;
+    began = apr_time_now();
+    h->unread_status = gather(r, b, h->room->conf.body);
+    h->body_us = apr_time_now() - began;
+    if (h->unread_status != OK)
+        h->unread = r;
+    return h->unread_status;
+}
+
+/* ---- While it runs ------------------------------------------------------------------------------ */
+
+/* httpd's filter tells him when it is read and may wait; here nobody waits for long. */
+static void tell_to_go_on(request_rec *r)
+{
+    const char *line = r->status_line;
+    int status = r->status;
+
+    if (!r->expecting_100 || r->proto_num < HTTP_VERSION(1, 1) || r->eos_sent || r->bytes_sent ||
+        !ap_is_HTTP_SUCCESS(status))
+        return;
+    r->status = HTTP_CONTINUE;
+    r->status_line = NULL;
+    ap_send_interim_response(r, 0);
+    r->status = status;
+    r->status_line = line;
+}
+
+/* From the client. Its permit goes back when it has kept the reader waiting for long. */
+static apr_status_t read_on(body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
+                            apr_off_t readbytes)
+{
+    ap_filter_t *next = b->filter->next;
+    nap_handle *h = b->h;
+
+    if (block == APR_BLOCK_READ)
+        tell_to_go_on(b->filter->r);
+    while (mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && h->holds && !h->detached &&
+           !b->filter->r->expecting_100) {
+        apr_status_t rv = ap_get_brigade(next, bb, mode, APR_NONBLOCK_READ, readbytes);
+        apr_time_t began;
+
+        if (!is_nothing(rv, bb))
+            return rv;
+        if (b->patience <= 0) {
+            h->detached = 1;
+            nap_the_core->detach(&h->access);
+            break;
+        }
+        began = apr_time_now();
+        pause_reading(h->first->connection, b->patience);
+        b->patience -= apr_time_now() - began;
+    }
+    return ap_get_brigade(next, bb, mode, block, readbytes);
+}
+
+/* `most` bytes of what is kept, or all of it. */
+static apr_status_t give(body *b, apr_bucket_brigade *bb, apr_off_t most)
+{
+    apr_bucket *after;
+    apr_bucket_brigade *rest;
+    apr_status_t rv = apr_brigade_partition(b->kept, most, &after);
+
+    if (rv && rv != APR_INCOMPLETE)
+        return rv;
+    rest = apr_brigade_split(b->kept, after);
+    APR_BRIGADE_CONCAT(bb, b->kept);
+    APR_BRIGADE_CONCAT(b->kept, rest);
+    apr_brigade_destroy(rest);
+    return APR_SUCCESS;
+}
+
+/* The same, to be read once more. */
+static apr_status_t show(body *b, apr_bucket_brigade *bb, apr_off_t most)
+{
+    apr_bucket *after, *copy;
+    apr_status_t rv = apr_brigade_partition(b->kept, most, &after);
+
+    if (rv && rv != APR_INCOMPLETE)
+        return rv;
+    for (apr_bucket *e = APR_BRIGADE_FIRST(b->kept); e != after; e = APR_BUCKET_NEXT(e)) {
+        if ((rv = apr_bucket_copy(e, &copy)))
+            return rv;
+        APR_BRIGADE_INSERT_TAIL(bb, copy);
+    }
+    return APR_SUCCESS;
+}
+
+static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
+                            apr_off_t readbytes)
+{
+    body *b = f->ctx;
+    apr_status_t rv;
+
+    if (mode == AP_MODE_INIT || b->gathers)
+        return ap_get_brigade(f->next, bb, mode, block, readbytes);
+    if (APR_BRIGADE_EMPTY(b->kept) && !b->ended)
+        return read_on(b, bb, mode, block, readbytes);
+    switch (mode) {
+    case AP_MODE_READBYTES:
+        rv = give(b, bb, readbytes);
+        break;
+    case AP_MODE_SPECULATIVE:
+        return show(b, bb, readbytes);
+    case AP_MODE_GETLINE:
+        rv = apr_brigade_split_line(bb, b->kept, block, HUGE_STRING_LEN);
+        break;
+    case AP_MODE_EXHAUSTIVE:
+        APR_BRIGADE_CONCAT(bb, b->kept);
+        rv = APR_SUCCESS;
+        break;
+    default:
+        return APR_ENOTIMPL;
+    }
+    if (!rv && b->ended && APR_BRIGADE_EMPTY(b->kept))
+        APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_eos_create(f->c->bucket_alloc));
+    return rv;
+}
+
+void nap_body_register(apr_pool_t *p)
+{
+    body_filter = ap_register_input_filter("NAP-BODY", body_in, NULL, AP_FTYPE_PROTOCOL - 1);
+}
