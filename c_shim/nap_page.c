@@ -398,16 +398,17 @@ static NAP_SELDOM int claim(request_rec *r, const char *path)
 
 static int is_ours(const char *handler)
 {
-    return !strncmp(handler, "nap-", 4) || !strncmp(handler, "bwshare-", 8);
+    return (handler[0] == 'n' && !strncmp(handler, "nap-", 4)) ||
+           (handler[0] == 'b' && !strncmp(handler, "bwshare-", 8));
 }
 
-/* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front controller's
- * rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
+/* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front
+ * controller's rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
 int nap_page_fixup(request_rec *r)
 {
     int status;
 
-    if (!r->handler || !is_ours(r->handler) || r->main || r->proxyreq || !nap_the_core)
+    if (!r->handler || r->proxyreq || !is_ours(r->handler) || r->main || !nap_the_core)
         return DECLINED;
     status = insert_filters(r);
     if (status == OK)
