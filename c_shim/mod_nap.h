@@ -167,11 +167,6 @@ typedef struct nap_handle {
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
-    apr_off_t looked;                /* where of it its reader was looked at last */
-    int stalled_ms;                  /* so long it has waited for its reader */
-    apr_time_t body_us;              /* so long its body was read before it entered */
-    request_rec *unread;             /* whose body did not come, and what it was told; NULL: none */
-    int unread_status;
     unsigned made : 1;               /* by the application: it may speak of sessions */
     unsigned entered : 1;            /* the core has decided */
     unsigned gone : 1;               /* who waited has hung up */
@@ -182,8 +177,12 @@ typedef struct nap_handle {
     unsigned owed : 1;               /* the same, or it would have been: a log note says for which */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
+    unsigned uploads : 1;            /* `upload` is there */
     nap_access access;               /* cleared up to its ticket's first word, as what follows is not */
     nap_charge own_charge;
+    struct nap_body *upload;         /* nap_body.c: what it was sent, with NapBody */
+    unsigned looked;                 /* from its second brigade on: where its reader was looked at last, */
+    int stalled_ms;                  /* and how long that has kept it waiting */
 } nap_handle;
 
 /* What a connection's filter looks at. It stays for the connection's life: adding one to each
@@ -297,6 +296,7 @@ int nap_access_end(request_rec *r);
 /* nap_body.c */
 void nap_body_register(apr_pool_t *p);
 int nap_body_await(request_rec *r, nap_handle *h);
+uint64_t nap_body_took(const nap_handle *h);
 
 /* nap_session.c */
 const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv);

@@ -87,8 +87,10 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     q->purpose = header(first, "Sec-Purpose");
     if (!q->purpose.len)
         q->purpose = header(first, "Purpose");
-    q->requested_with = header(first, "X-Requested-With");
-    q->body_us = h->body_us;
+    if (q->n_cookies)           /* only who brings a ticket in one is asked */
+        q->requested_with = header(first, "X-Requested-With");
+    if (h->uploads)
+        q->body_us = nap_body_took(h);
     q->origin = header(first, "Origin");
     nap_address(q->client, first->useragent_addr);
     /* also true behind a proxy, when ServerName says https:// */
@@ -380,16 +382,13 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
 }
 
 /* The access enters its room: once. */
-static int enter(request_rec *r, nap_handle *h)
+static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handle *h)
 {
     nap_access *a = &h->access;
     nap_verdict verdict;
-    int status;
 
-    h->owner = h->room;
-    if (h->room->conf.body >= 0 && (status = nap_body_await(r, h)))
-        return status;
     h->entered = 1;
+    h->owner = h->room;
     a->room = (uint32_t)h->room->index;
     if (h->room->pages)
         name_page(h);
@@ -402,6 +401,16 @@ static int enter(request_rec *r, nap_handle *h)
     if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && nap_carries_ticket(h->first, h)))
         return run(h);
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
+}
+
+/* The same once its body is there. */
+static NAP_SELDOM int enter_behind_body(request_rec *r, nap_handle *h)
+{
+    int status;
+
+    h->owner = h->room;
+    status = nap_body_await(r, h);
+    return status ? status : enter(r, h);
 }
 
 /* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
@@ -438,7 +447,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (h->room->exempt &&
         (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room))))
         return DECLINED;
-    return enter(r, h);
+    return h->room->conf.body >= 0 ? enter_behind_body(r, h) : enter(r, h);
 }
 
 /* Also says that the core is there: without it no room has an index. */
@@ -540,7 +549,7 @@ static NAP_SELDOM int stalls(nap_handle *h)
     apr_time_t began;
     int taken;
 
-    h->looked = h->sent >> 15;      /* once for 32 KB: it is a system call */
+    h->looked = (unsigned)(h->sent >> 15);      /* once for 32 KB: it is a system call */
     if (c->master || !socket || apr_os_sock_get(&fd, socket) || fd < 0)
         return 0;
     pfd.fd = fd;
@@ -592,9 +601,11 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
         return watch_long(line, end);
     }
     else if (h->passes++ == 1) {
+        h->looked = 0;
+        h->stalled_ms = 0;
         nap_the_core->first_byte(&h->access);
     }
-    else if (h->sent > SHORT && h->room->conf.download >= 0 && h->sent >> 15 != h->looked && stalls(h)) {
+    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0 && (unsigned)(h->sent >> 15) != h->looked && stalls(h)) {
         return watch_long(line, 0);
     }
     return 0;

@@ -28,7 +28,7 @@
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at; a quarter where very many read */
 #define SLOW 4096                       /* bytes a second: less is slow */
 
-typedef struct body {
+typedef struct nap_body {
     nap_handle *h;
     ap_filter_t *filter;
     apr_bucket_brigade *kept;           /* read, and not yet given on */
@@ -41,7 +41,10 @@ typedef struct body {
     apr_time_t window;                  /* where the pace is looked at: since then `length` was `then` */
     apr_off_t then;
     apr_time_t patience;                /* left of it, once the access runs */
-} body;
+    apr_time_t took;                    /* so long it was read before the access entered */
+    request_rec *failed;                /* whose body did not come, and what it was told; NULL: it did */
+    int status;
+} nap_body;
 
 static ap_filter_rec_t *body_filter;
 
@@ -74,7 +77,7 @@ static void pause_reading(conn_rec *c, apr_time_t at_most)
 /* ---- Before the access enters ------------------------------------------------------------------ */
 
 /* 1: he has sent next to nothing for as long as can be waited, while so many others are read. */
-static int is_slow(body *b, apr_time_t now)
+static int is_slow(nap_body *b, apr_time_t now)
 {
     nap_readers many = nap_the_core->reading(0);
     int slow;
@@ -88,7 +91,7 @@ static int is_slow(body *b, apr_time_t now)
 }
 
 /* Nothing has come yet: OK to look again, or the status he is told. */
-static int wait_for_more(request_rec *r, body *b)
+static int wait_for_more(request_rec *r, nap_body *b)
 {
     apr_time_t now;
 
@@ -110,7 +113,7 @@ static int wait_for_more(request_rec *r, body *b)
     return HTTP_REQUEST_TIME_OUT;
 }
 
-static apr_status_t write_file(body *b, const char *data, apr_size_t len)
+static apr_status_t write_file(nap_body *b, const char *data, apr_size_t len)
 {
     request_rec *r = b->h->first;
     const char *dir;
@@ -130,7 +133,7 @@ static apr_status_t write_file(body *b, const char *data, apr_size_t len)
 }
 
 /* What has come is kept. */
-static apr_status_t keep(body *b, apr_bucket_brigade *bb)
+static apr_status_t keep(nap_body *b, apr_bucket_brigade *bb)
 {
     apr_status_t rv = APR_SUCCESS;
 
@@ -152,7 +155,7 @@ static apr_status_t keep(body *b, apr_bucket_brigade *bb)
 }
 
 /* What lies in the file stands behind what is kept in memory. */
-static apr_status_t join_file(body *b)
+static apr_status_t join_file(nap_body *b)
 {
     apr_off_t begin = 0, end = 0;
     apr_status_t rv;
@@ -172,7 +175,7 @@ static int cannot_keep(request_rec *r, apr_status_t rv)
 }
 
 /* Up to `most` bytes; OK, or the status that he is told. */
-static int gather(request_rec *r, body *b, apr_off_t most)
+static int gather(request_rec *r, nap_body *b, apr_off_t most)
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     apr_status_t rv;
@@ -211,13 +214,14 @@ static int gather(request_rec *r, body *b, apr_off_t most)
 int nap_body_await(request_rec *r, nap_handle *h)
 {
     apr_time_t began;
-    body *b;
+    nap_body *b = h->uploads ? h->upload : NULL;
 
-    if (h->unread)                  /* an error's document, or `Satisfy Any` thought nothing of it */
-        return h->unread == r ? h->unread_status : OK;
+    if (b)                          /* an error's document, or `Satisfy Any` thought nothing of it */
+        return b->failed == r ? b->status : OK;
     if (!has_body(r) || h->room->conf.admit_early == 1 || h->dir->engine == NAP_ENGINE_DRY_RUN)
         return OK;
-    b = apr_pcalloc(r->pool, sizeof *b);
+    h->uploads = 1;
+    b = h->upload = apr_pcalloc(r->pool, sizeof *b);
     b->h = h;
     b->kept = apr_brigade_create(r->pool, r->connection->bucket_alloc);
     b->patience = r->expecting_100 ? TOLD_US : PATIENCE_US;
@@ -228,11 +232,17 @@ int nap_body_await(request_rec *r, nap_handle *h)
     if (r->expecting_100)
         return OK;
     began = apr_time_now();
-    h->unread_status = gather(r, b, h->room->conf.body);
-    h->body_us = apr_time_now() - began;
-    if (h->unread_status != OK)
-        h->unread = r;
-    return h->unread_status;
+    b->status = gather(r, b, h->room->conf.body);
+    b->took = apr_time_now() - began;
+    if (b->status != OK)
+        b->failed = r;
+    return b->status;
+}
+
+/* Of the access h, which has one (`uploads`): microseconds that it was read before it entered. */
+uint64_t nap_body_took(const nap_handle *h)
+{
+    return (uint64_t)h->upload->took;
 }
 
 /* ---- While it runs ------------------------------------------------------------------------------ */
@@ -254,7 +264,7 @@ static void tell_to_go_on(request_rec *r)
 }
 
 /* From the client. Its permit goes back when it has kept the reader waiting for long. */
-static apr_status_t read_on(body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
+static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
                             apr_off_t readbytes)
 {
     ap_filter_t *next = b->filter->next;
@@ -282,7 +292,7 @@ static apr_status_t read_on(body *b, apr_bucket_brigade *bb, ap_input_mode_t mod
 }
 
 /* `most` bytes of what is kept, or all of it. */
-static apr_status_t give(body *b, apr_bucket_brigade *bb, apr_off_t most)
+static apr_status_t give(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
 {
     apr_bucket *after;
     apr_bucket_brigade *rest;
@@ -298,7 +308,7 @@ static apr_status_t give(body *b, apr_bucket_brigade *bb, apr_off_t most)
 }
 
 /* The same, to be read once more. */
-static apr_status_t show(body *b, apr_bucket_brigade *bb, apr_off_t most)
+static apr_status_t show(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
 {
     apr_bucket *after, *copy;
     apr_status_t rv = apr_brigade_partition(b->kept, most, &after);
@@ -316,7 +326,7 @@ static apr_status_t show(body *b, apr_bucket_brigade *bb, apr_off_t most)
 static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
                             apr_off_t readbytes)
 {
-    body *b = f->ctx;
+    nap_body *b = f->ctx;
     apr_status_t rv;
 
     if (mode == AP_MODE_INIT || b->gathers)

@@ -123,7 +123,9 @@ fn every_handler_log_note_and_variable_is_told_of() {
 }
 
 /// Modules that the examples are about, besides ours.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 11] = [
+    "headers",
+    "setenvif",
     "remoteip",
     "http2",
     "proxy",

@@ -399,7 +399,10 @@ impl Carried {
         }
         Carried {
             usable: usable.len(),
-            tickets: [usable, of_visit].concat(),
+            tickets: match of_visit.is_empty() {
+                true => usable,
+                false => [usable, of_visit].concat(),
+            },
             part,
             forged,
         }

@@ -25,6 +25,9 @@ impl GateView<'_> {
     /// Of the tickets that it may use. One of the page it is fetched beside is nothing to it until the page
     /// has not come in its time.
     pub(super) fn best_ticket(&self, arrival: &Arrival<'_>) -> (Standing, Option<Ticket>) {
+        if arrival.tickets.is_empty() && arrival.of_visit.is_empty() {
+            return (Standing::Elsewhere, None);
+        }
         let standing = |ticket: &Ticket| (self.stands_with(ticket, arrival), Some(*ticket));
         let late = |&(standing, _): &(Standing, _)| {
             arrival.part.buys() && matches!(standing, Standing::Tail | Standing::Unknown)
