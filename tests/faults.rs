@@ -30,6 +30,7 @@ fn server() -> Builder {
         .expect_log("cgi daemon", "mod_cgid misses the killed")
         .expect_log("exit signal Broken pipe", "its daemon writes to the killed")
         .expect_log("AH01239:", "and another takes its place")
+        .expect_log("AH01258:", "but not at once")
         .expect_log("AH10393:", "one after the other, as httpd remarks")
 }
 
