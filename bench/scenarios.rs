@@ -198,13 +198,7 @@ const SCENARIOS: [Scenario; 8] = [
         what: "served/s",
         figure: throughput,
         wanted: Wanted::AtLeast(0.95),
-        besides: |pairs| {
-            let all = ["began", "refused", "errors"].map(|of| {
-                let pointer = format!("/slow_readers/{of}");
-                format!("{:.0} {of}", total(pairs, &pointer))
-            });
-            all.join(", ")
-        },
+        besides: |pairs| of_slow(pairs, "slow_readers"),
         must: |pairs| {
             let failed =
                 ["refused", "errors"].map(|of| total(pairs, &format!("/slow_readers/{of}")));
@@ -223,13 +217,7 @@ const SCENARIOS: [Scenario; 8] = [
         what: "served/s",
         figure: throughput,
         wanted: Wanted::AtLeast(0.95),
-        besides: |pairs| {
-            let all = ["began", "refused", "errors"].map(|of| {
-                let pointer = format!("/slow_senders/{of}");
-                format!("{:.0} {of}", total(pairs, &pointer))
-            });
-            all.join(", ")
-        },
+        besides: |pairs| of_slow(pairs, "slow_senders"),
         must: |pairs| total(pairs, "/slow_senders/began") == 50.0 * pairs.len() as f64,
     },
     Scenario {
@@ -327,6 +315,13 @@ fn of_hammering(pairs: &[Pair]) -> String {
         "their response x {response}, served/s of each x {each}, of all x {all}; \
          tickets shown again {shown:.0} times; permits, places and tickets at most {held:.0}"
     )
+}
+
+/// What became of the slow readers, or senders.
+fn of_slow(pairs: &[Pair], who: &str) -> String {
+    let told = ["began", "refused", "errors"]
+        .map(|of| format!("{:.0} {of}", total(pairs, &format!("/{who}/{of}"))));
+    told.join(", ")
 }
 
 /// The sum over the measured runs.

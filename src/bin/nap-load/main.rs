@@ -44,7 +44,7 @@ use crate::client::{World, visit};
 use crate::clock::{Clock, span};
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::report::Report;
-use crate::slow::{SlowBook, all_begun, read_slowly, send_slowly};
+use crate::slow::{Manner, SlowBook, all_begun, come_slowly};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
@@ -142,16 +142,14 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
 async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<World> {
     const PATIENCE: Micros = Micros::from_secs(5);
     let plan = &world.plan;
-    for (at, (slow, book)) in plan.slow.iter().zip(books).enumerate() {
+    let manners = [Manner::Reads, Manner::Sends];
+    for ((slow, book), manner) in plan.slow.iter().zip(books).zip(manners) {
         let Some((slow, target)) = slow else { continue };
         book.borrow_mut().visitors = slow.visitors;
         for i in 0..slow.visitors {
+            let (source, retry) = (plan.slow_address(i, target), plan.retry);
             let (book, target) = (book.clone(), target.clone());
-            let (source, retry) = (plan.slow_address(i, &target), plan.retry);
-            match at {
-                0 => spawn_local(read_slowly(book, target, slow.rate, source, retry)),
-                _ => spawn_local(send_slowly(book, target, slow.rate, source, retry)),
-            };
+            spawn_local(come_slowly(manner, book, target, slow.rate, source, retry));
         }
         all_begun(book, PATIENCE).await;
     }

@@ -36,32 +36,18 @@ const RECEIVE_BUFFER: u32 = 16 << 10;
 /// Bytes of a form that is sent slowly.
 const FORM: usize = 1_000_000;
 
-/// One reader of `target`, at `rate` bytes a second, until the run ends.
-pub async fn read_slowly(
-    book: Rc<RefCell<SlowBook>>,
-    target: Target,
-    rate: u32,
-    source: Option<Ipv4Addr>,
-    retry: Micros,
-) {
-    let mut began = false;
-    loop {
-        match read_once(&book, &target, source, rate, &mut began).await {
-            Ok(true) => book.borrow_mut().whole += 1,
-            Ok(false) => {
-                book.borrow_mut().refused += 1;
-                tokio::time::sleep(span(retry)).await;
-            }
-            Err(_) => {
-                book.borrow_mut().errors += 1;
-                tokio::time::sleep(span(retry)).await;
-            }
-        }
-    }
+/// What a slow visitor does.
+#[derive(Clone, Copy)]
+pub enum Manner {
+    /// Reads a long answer.
+    Reads,
+    /// Sends a form.
+    Sends,
 }
 
-/// One sender of a form to `target`, at `rate` bytes a second, until the run ends.
-pub async fn send_slowly(
+/// One visitor of `target`, at `rate` bytes a second, over and over until the run ends.
+pub async fn come_slowly(
+    manner: Manner,
     book: Rc<RefCell<SlowBook>>,
     target: Target,
     rate: u32,
@@ -70,17 +56,19 @@ pub async fn send_slowly(
 ) {
     let mut began = false;
     loop {
-        match send_once(&book, &target, source, rate, &mut began).await {
-            Ok(true) => book.borrow_mut().whole += 1,
-            Ok(false) => {
-                book.borrow_mut().refused += 1;
-                tokio::time::sleep(span(retry)).await;
+        let whole = match manner {
+            Manner::Reads => read_once(&book, &target, source, rate, &mut began).await,
+            Manner::Sends => send_once(&book, &target, source, rate, &mut began).await,
+        };
+        match whole {
+            Ok(true) => {
+                book.borrow_mut().whole += 1;
+                continue;
             }
-            Err(_) => {
-                book.borrow_mut().errors += 1;
-                tokio::time::sleep(span(retry)).await;
-            }
+            Ok(false) => book.borrow_mut().refused += 1,
+            Err(_) => book.borrow_mut().errors += 1,
         }
+        tokio::time::sleep(span(retry)).await;
     }
 }
 
