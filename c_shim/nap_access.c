@@ -586,8 +586,8 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
 }
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for, or its reader is. 1: see watch_long. *now: see
- * leave(). */
+ * here (bodies have been read by now), or is not to be waited for, or its reader is. 1: see watch_long.
+ * *now: see leave(). */
 static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end, uint64_t *now)
 {
     nap_handle *h = line->now;
@@ -605,7 +605,8 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
         h->stalled_ms = 0;
         nap_the_core->first_byte(&h->access);
     }
-    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0 && (unsigned)(h->sent >> 15) != h->looked && stalls(h)) {
+    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0 &&
+             (unsigned)(h->sent >> 15) != h->looked && stalls(h)) {
         return watch_long(line, 0);
     }
     return 0;

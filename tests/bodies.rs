@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than `NapBody` by default, and no multiple of anything.
+/// More than `NapBody` is here, and no multiple of anything.
 const LARGE: usize = 300_007;
 
 /// Tells what it was sent: a checksum, and how many bytes.

@@ -12,12 +12,11 @@
 use crate::nap::ticket::Ticket;
 
 /// What a request is to the visit; the greater may use what the smaller was sold, not the other way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// A part of a page, or fetched ahead of time: it is sold no ticket.
     Beside,
     /// An API call, or a script's request; also a HEAD of whatever.
-    #[default]
     Call,
     /// A page within another.
     Frame,
