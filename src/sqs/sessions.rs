@@ -403,8 +403,22 @@ impl Sessions<'_> {
         lives: impl Fn(u64) -> bool,
         mut over: impl FnMut(&Session),
     ) {
-        let ways = part.start.saturating_mul(WAYS)..part.end.min(self.sets.len()) * WAYS;
-        for at in ways.filter_map(|at| u32::try_from(at).ok()) {
+        for set in part.start..part.end.min(self.sets.len()) {
+            // Mostly a set is empty: where no room has sessions all of them are.
+            if self.sets[set].keys != [0; WAYS] {
+                self.reap_set(set, now, &lives, &mut over);
+            }
+        }
+    }
+
+    fn reap_set(
+        &mut self,
+        set: usize,
+        now: Micros,
+        lives: impl Fn(u64) -> bool,
+        mut over: impl FnMut(&Session),
+    ) {
+        for at in (set * WAYS..(set + 1) * WAYS).filter_map(|at| u32::try_from(at).ok()) {
             let key = self.key(at);
             let Some(session) = self.session_mut(at).filter(|_| key != 0) else {
                 continue;
