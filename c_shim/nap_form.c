@@ -82,7 +82,8 @@ static const char *read_body(request_rec *r, apr_size_t want)
 }
 
 /* What the page is told of the form of the access h, whose page r is. */
-void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
+/* A form that is kept: one of the site's own, as a POST, and as long as NapKeepForm allows. */
+static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
     apr_int64_t limit = h->room->conf.keep_form, length = length_of(h);
@@ -96,8 +97,6 @@ void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
     };
     const char *body;
 
-    if (strcmp(h->method, "POST") || limit < 0)
-        return;
     q->form_state = NAP_FORM_LOST;
     if (length < 0 || length > limit || !nap_the_core->form_wanted(&form))
         return;
@@ -108,4 +107,10 @@ void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
     q->form_type = form.content_type;
     q->form_body.ptr = body;
     q->form_body.len = (apr_size_t)length;
+}
+
+void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
+{
+    if (!strcmp(h->method, "POST") && h->room->conf.keep_form >= 0)
+        read_form(q, h, r);
 }
