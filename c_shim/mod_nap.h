@@ -93,6 +93,7 @@ typedef struct nap_room {
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
     const nap_own_page *own_page;    /* NapTicketPage inside the room, or NULL */
     int index;                       /* in the segment; -1: not scheduled */
+    int asks;                        /* whether a request enters: NapExempt or NapBody is there */
 } nap_room;
 
 /* What holds for the whole server; made anew with every reading of the configuration. */

@@ -387,7 +387,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     nap_access *a = &h->access;
     nap_verdict verdict;
 
-    h->entered = 1;
+    h->made = h->entered = 1;
     h->owner = h->room;
     a->room = (uint32_t)h->room->index;
     if (h->room->pages)
@@ -403,13 +403,19 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
-/* The same once its body is there. */
-static NAP_SELDOM int enter_behind_body(request_rec *r, nap_handle *h)
+/* The same where the room has NapExempt or NapBody: unless it is exempt, and once its body is there. */
+static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
 {
-    int status;
+    int status = OK;
 
-    h->owner = h->room;
-    status = nap_body_await(r, h);
+    h->made = 1;
+    /* a front controller's request is known by what was asked for, too */
+    if (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room)))
+        return DECLINED;
+    if (h->room->conf.body >= 0) {
+        h->owner = h->room;
+        status = nap_body_await(r, h);
+    }
     return status ? status : enter(r, h);
 }
 
@@ -430,7 +436,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
     if (never(r))
         return DECLINED;
     h = nap_handle_make(nap_first(r));
-    if (h->entered | h->in_debt)
+    if (h->entered || h->in_debt)
         return again(r, h);
     if (!h->room) {
         h->room = dir->room;
@@ -442,12 +448,7 @@ static int admit(request_rec *r, const nap_dir *dir, int early)
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
-    h->made = 1;
-    /* a front controller's request is known by what was asked for, too */
-    if (h->room->exempt &&
-        (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room))))
-        return DECLINED;
-    return h->room->conf.body >= 0 ? enter_behind_body(r, h) : enter(r, h);
+    return h->room->asks ? enter_if_due(r, h) : enter(r, h);
 }
 
 /* Also says that the core is there: without it no room has an index. */

@@ -61,8 +61,6 @@ pub struct Here<'a> {
     pub process: &'static Process,
     pub setup: &'static Setup,
     pub room: &'static RoomSetup,
-    /// The room itself, if it has sessions.
-    pub home: Option<&'static RoomSetup>,
     pub alive: &'static Alive,
     pub a: &'a mut nap_access,
 }
@@ -79,10 +77,6 @@ impl<'a> Here<'a> {
             process: process::process()?,
             setup,
             room: setup.rooms.get(a.room as usize)?,
-            home: match a.home {
-                0 => None,
-                home => setup.rooms.get(home as usize - 1),
-            },
             alive: process::alive()?,
             a,
         })
@@ -94,16 +88,22 @@ impl<'a> Here<'a> {
 
     /// Pages of a room with sessions are its members', and nobody is refused by a dry run.
     fn minds_those_outside(&self) -> bool {
-        self.home.is_none() && self.room.sessions.is_none() && !self.has(NAP_FLAG_DRY_RUN)
+        self.a.home == 0 && self.room.sessions.is_none() && !self.has(NAP_FLAG_DRY_RUN)
     }
 
     pub(super) fn is_secondary(&self) -> bool {
         self.has(NAP_FLAG_SECONDARY)
     }
 
+    /// The room itself, if it has sessions.
+    pub(super) fn home(&self) -> Option<&'static RoomSetup> {
+        let home = self.a.home.checked_sub(1)?;
+        self.setup.rooms.get(home as usize)
+    }
+
     /// The sessions of its room, and that room.
     pub(super) fn sessions(&self) -> Option<(&'static RoomSetup, &'static SessionSetup)> {
-        let home = self.home?;
+        let home = self.home()?;
         Some((home, home.sessions.as_ref()?))
     }
 
@@ -872,7 +872,7 @@ fn note_answer(here: &Here<'_>, now: Micros) {
 fn give_back_locked(here: &Here<'_>) {
     let a = &*here.a;
     // A ticket of the session gate is none of the page's.
-    let ticket = ticket_of(a).0.filter(|_| here.home.is_none());
+    let ticket = ticket_of(a).0.filter(|_| here.home().is_none());
     let leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),

@@ -126,7 +126,7 @@ pub unsafe extern "C" fn try_member(
         let Some(mut here) = here else {
             return NAP_PASS;
         };
-        let (Some(home), owner) = (here.home, here.alive.next_owner()) else {
+        let (Some(home), owner) = (here.home(), here.alive.next_owner()) else {
             return NAP_PASS;
         };
         let Some(sessions) = &home.sessions else {

@@ -85,11 +85,12 @@ const PARTS: [&[u8]; 5] = [b"image/", b"text/css", b"font/", b"audio/", b"video/
 
 /// A prefetch, prerender or preview: nobody looks at it yet, perhaps nobody ever will.
 fn ahead_of_time(purpose: &[u8]) -> bool {
-    purpose.split(|b| b";, ".contains(b)).any(|word| {
+    let is_early = |word: &[u8]| {
         [&b"prefetch"[..], b"prerender", b"preview"]
             .into_iter()
             .any(|early| word.eq_ignore_ascii_case(early))
-    })
+    };
+    !purpose.is_empty() && purpose.split(|b| b";, ".contains(b)).any(is_early)
 }
 
 /// Is the first thing that Accept names one of these?
