@@ -16,25 +16,44 @@ pub struct Wall {
     pub unix: Micros,
     /// Local time minus UTC, in minutes.
     pub offset_min: i32,
+    /// When that changes next (summer time begins or ends), where it does so soon.
+    pub change: Option<Change>,
+}
+
+/// The clocks are put forward or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Since 1970 in UTC.
+    pub at: Micros,
+    /// Local time minus UTC from then on, in minutes.
+    pub offset_min: i32,
 }
 
 impl Wall {
     /// This much later.
     pub fn after(self, span: Micros) -> Wall {
-        let unix = self.unix + span;
-        Wall { unix, ..self }
+        self.moved_to(self.unix + span)
+    }
+
+    fn moved_to(self, unix: Micros) -> Wall {
+        match self.change {
+            Some(Change { at, offset_min }) if unix >= at => Wall {
+                unix,
+                offset_min,
+                change: None,
+            },
+            _ => Wall { unix, ..self },
+        }
     }
 
     /// What the wall's clock says at the inside time `time` when it says `self` at `now`.
     pub fn at(self, time: Micros, now: Micros) -> Wall {
-        let unix = self.unix + (time - now) - (now - time);
-        Wall { unix, ..self }
+        self.moved_to(self.unix + (time - now) - (now - time))
     }
 
     /// The next whole second.
     pub fn ceil(self) -> Wall {
-        let unix = Micros::from_secs(self.unix.secs_ceil());
-        Wall { unix, ..self }
+        self.moved_to(Micros::from_secs(self.unix.secs_ceil()))
     }
 
     /// `12:03:15`.
@@ -278,7 +297,51 @@ mod tests {
 
     fn wall(unix_s: u64, offset_min: i32) -> Wall {
         let unix = Micros::from_secs(unix_s);
-        Wall { unix, offset_min }
+        Wall {
+            unix,
+            offset_min,
+            change: None,
+        }
+    }
+
+    #[test]
+    fn a_time_behind_a_change_of_the_clocks_is_told_by_the_clock_of_then() {
+        // Europe, the night of 29 March 2026: there is no 02:00:00 to 02:59:59.
+        let at = 1_774_746_000;
+        let spring = |unix_s| Wall {
+            change: Some(Change {
+                at: Micros::from_secs(at),
+                offset_min: 120,
+            }),
+            ..wall(unix_s, 60)
+        };
+        let before = spring(at - 61);
+        assert_eq!(before.stamp().to_string(), "2026-03-29T01:58:59+01:00");
+        let cases = [
+            (60, "2026-03-29T01:59:59+01:00"),
+            (61, "2026-03-29T03:00:00+02:00"),
+            (961, "2026-03-29T03:15:00+02:00"),
+        ];
+        for (later, expected) in cases {
+            let span = Micros::from_secs(later);
+            assert_eq!(before.after(span).stamp().to_string(), expected);
+            let now = Micros::from_secs(1);
+            assert_eq!(before.at(now + span, now), before.after(span));
+        }
+        let half = before.after(Micros::from_secs(60) + Micros(500_000));
+        assert_eq!(half.ceil().stamp().to_string(), "2026-03-29T03:00:00+02:00");
+        // In autumn an hour is there twice, and its two are told apart.
+        let at = 1_792_890_000;
+        let autumn = Wall {
+            change: Some(Change {
+                at: Micros::from_secs(at),
+                offset_min: 60,
+            }),
+            ..wall(at - 1800, 120)
+        };
+        assert_eq!(autumn.stamp().to_string(), "2026-10-25T02:30:00+02:00");
+        let later = autumn.after(Micros::from_secs(3600));
+        assert_eq!(later.stamp().to_string(), "2026-10-25T02:30:00+01:00");
     }
 
     #[test]
@@ -301,6 +364,7 @@ mod tests {
         let wild = Wall {
             unix: Micros::MAX,
             offset_min: i32::MIN,
+            change: None,
         };
         assert!(wild.ceil().stamp().to_string().starts_with("9999-12-3"));
     }

@@ -462,6 +462,7 @@ impl Server {
         let wall = Wall {
             unix: Micros(clock::wall()),
             offset_min: 0,
+            change: None,
         };
         let event = &self.segment.events()[0];
         snapshot.take_events(vec![("score".to_owned(), event)]);

@@ -88,6 +88,7 @@ fn wall() -> Wall {
     Wall {
         unix: Micros(1_769_828_400_250_000),
         offset_min: 540,
+        change: None,
     }
 }
 

@@ -27,12 +27,17 @@ use crate::room::history::Fate;
 use crate::room::stay::Membership;
 use crate::room::verdict::Reason;
 use crate::shm::clock;
-use crate::wall::{Wall, hex};
+use crate::wall::{Change, Wall, hex};
 
 pub(super) fn wall_now() -> Wall {
+    let (offset_min, change) = clock::utc_offset();
     Wall {
         unix: Micros(clock::wall()),
-        offset_min: clock::utc_offset_min(),
+        offset_min,
+        change: change.map(|(at, offset_min)| Change {
+            at: Micros(at),
+            offset_min,
+        }),
     }
 }
 

@@ -560,6 +560,7 @@ mod tests {
     const WALL: Wall = Wall {
         unix: Micros(1_769_828_400_000_000),
         offset_min: 540,
+        change: None,
     };
 
     fn limits() -> Vec<LimitLine> {

@@ -404,6 +404,7 @@ mod tests {
         Wall {
             unix: Micros(1_769_828_400_250_000),
             offset_min: 540,
+            change: None,
         }
     }
 

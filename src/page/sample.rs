@@ -153,6 +153,7 @@ impl Sample {
             wall: self.wall.unwrap_or(Wall {
                 unix: Micros(1_769_828_400_000_000),
                 offset_min: 540,
+                change: None,
             }),
             room: "site",
             path,

@@ -155,6 +155,7 @@ mod tests {
             wall: Wall {
                 unix: Micros(1_769_828_400_250_000),
                 offset_min: 540,
+                change: None,
             },
             method: "GET",
             path: "/nap-ticket",

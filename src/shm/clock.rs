@@ -2,7 +2,8 @@
 //! ticket's times outlive restarts and no clock step moves them. Wall time is read once, when a
 //! segment is made or taken over from a file.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::micros::Micros;
 
@@ -44,19 +45,47 @@ pub fn now(offset: u64) -> Micros {
     Micros(since_boot().wrapping_add(offset))
 }
 
-/// Minutes the server's local time is ahead of UTC. It changes at a full quarter of an hour, if at
-/// all, so it is asked for once in each.
-pub fn utc_offset_min() -> i32 {
-    /// The quarter since 1970 and its offset, in 32 bits each.
+/// Minutes the server's local time is ahead of UTC, and its next change within a day: since 1970, in
+/// microseconds, and the minutes from then on. It changes at a full quarter of an hour, if at all, so
+/// it is asked for once in each.
+pub fn utc_offset() -> (i32, Option<(u64, i32)>) {
+    /// A quarter since 1970 and an offset, in 32 bits each: of now, and of the next change (or its quarter is 0).
     static KNOWN: AtomicU64 = AtomicU64::new(u64::MAX);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     let seconds = wall() / 1_000_000;
-    let (quarter, known) = (seconds / 900, KNOWN.load(Relaxed));
-    if known >> 32 == quarter {
-        return known as u32 as i32;
+    let (quarter, known) = (seconds / QUARTER_S, KNOWN.load(Acquire));
+    if known >> 32 != quarter {
+        let at = |quarter: u64| offset_min_at((quarter * QUARTER_S) as libc::time_t);
+        let packed = |quarter: u64, offset: i32| quarter << 32 | u64::from(offset as u32);
+        let offset = offset_min_at(seconds as libc::time_t);
+        let next = first_change(quarter, offset, at);
+        NEXT.store(next.map_or(0, |(at, offset)| packed(at, offset)), Relaxed);
+        KNOWN.store(packed(quarter, offset), Release);
     }
-    let offset = offset_min_at(seconds as libc::time_t);
-    KNOWN.store(quarter << 32 | u64::from(offset as u32), Relaxed);
-    offset
+    let (known, next) = (KNOWN.load(Acquire), NEXT.load(Relaxed));
+    let change = (next >> 32 > quarter).then_some((next >> 32) * QUARTER_S * 1_000_000);
+    (
+        known as u32 as i32,
+        change.map(|at| (at, next as u32 as i32)),
+    )
+}
+
+const QUARTER_S: u64 = 900;
+
+/// The first quarter of an hour behind this one, and within a day, that has another offset, and which.
+fn first_change(quarter: u64, offset: i32, at: impl Fn(u64) -> i32) -> Option<(u64, i32)> {
+    let (mut before, mut behind) = (quarter, quarter + 86_400 / QUARTER_S);
+    if at(behind) == offset {
+        return None;
+    }
+    while behind - before > 1 {
+        let middle = before.midpoint(behind);
+        match at(middle) == offset {
+            true => before = middle,
+            false => behind = middle,
+        }
+    }
+    Some((behind, at(behind)))
 }
 
 fn offset_min_at(seconds: libc::time_t) -> i32 {
@@ -74,6 +103,16 @@ fn offset_min_at(seconds: libc::time_t) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_change_of_the_clocks_is_found_within_a_day() {
+        for (at, found) in [(101, true), (150, true), (196, true), (197, false)] {
+            let offset = |quarter| if quarter < at { 60 } else { 120 };
+            let expected = found.then_some((at, 120));
+            assert_eq!(first_change(100, 60, offset), expected, "{at}");
+        }
+        assert_eq!(first_change(100, 0, |_| 0), None);
+    }
 
     #[test]
     fn inside_time_begins_at_wall_time_and_never_goes_back_behind_a_state_file() {
