@@ -429,7 +429,7 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
 }
 
 /* Whether r enters, and as what; early: before its handler is known. */
-static int admit(request_rec *r, const nap_dir *dir, int early)
+static inline __attribute__((always_inline)) int admit(request_rec *r, const nap_dir *dir, int early)
 {
     nap_handle *h;
 
@@ -478,6 +478,14 @@ void nap_access_hook_early(void)
     ap_hook_check_access(nap_access_early, NULL, NULL, APR_HOOK_LAST, AP_AUTH_INTERNAL_PER_CONF);
 }
 
+/* A redirect out of the room it began in. */
+static NAP_SELDOM int admit_redirected(request_rec *r)
+{
+    const nap_handle *h = nap_handle_at(nap_first(r));
+
+    return h && h->room && !h->entered ? admit(r, h->dir, 0) : DECLINED;
+}
+
 /* The last fixup. */
 int nap_access_late(request_rec *r)
 {
@@ -489,11 +497,7 @@ int nap_access_late(request_rec *r)
         return nap_bwshare_status(h);
     if (lies_in_room(dir))
         return admit(r, dir, 0);
-    if (!r->prev)
-        return DECLINED;
-    /* a redirect out of the room it began in */
-    h = nap_handle_at(nap_first(r));
-    return h && h->room && !h->entered ? admit(r, h->dir, 0) : DECLINED;
+    return r->prev ? admit_redirected(r) : DECLINED;
 }
 
 /* ---- The answer ------------------------------------------------------------------------------- */

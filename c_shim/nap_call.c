@@ -56,15 +56,18 @@ static int tickets_out(void)
     return 0;
 }
 
-static void call(request_rec *r)
+static __attribute__((noinline)) void tell_holder(request_rec *r)
 {
-    const char *cookie;
+    const char *cookie = apr_table_get(r->headers_in, "Cookie");
 
-    if (!tickets_out() || r->main)
-        return;
-    cookie = apr_table_get(r->headers_in, "Cookie");
     if (((cookie && is_in(cookie)) || apr_table_get(r->headers_in, "Nap-Ticket")) && !is_status(r))
         tell(r);
+}
+
+static void call(request_rec *r)
+{
+    if (tickets_out() && !r->main)
+        tell_holder(r);
 }
 
 /* A child: whoever sells tickets is known. */

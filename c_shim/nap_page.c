@@ -402,18 +402,22 @@ static int is_ours(const char *handler)
            (handler[0] == 'b' && !strncmp(handler, "bwshare-", 8));
 }
 
+static NAP_SELDOM int answer_ours(request_rec *r)
+{
+    int status = insert_filters(r);
+
+    if (status == OK)
+        status = nap_page_handler(r);
+    return status == OK ? DONE : status == DECLINED ? HTTP_NOT_FOUND : status;
+}
+
 /* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front
  * controller's rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
 int nap_page_fixup(request_rec *r)
 {
-    int status;
-
     if (!r->handler || r->proxyreq || !is_ours(r->handler) || r->main || !nap_the_core)
         return DECLINED;
-    status = insert_filters(r);
-    if (status == OK)
-        status = nap_page_handler(r);
-    return status == OK ? DONE : status == DECLINED ? HTTP_NOT_FOUND : status;
+    return answer_ours(r);
 }
 
 /* translate_name: before all other modules, of an internal redirect too. */

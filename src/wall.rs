@@ -139,11 +139,9 @@ pub fn countdown(span: Micros) -> Written {
 
 /// A number in 16 hexadecimal digits.
 pub fn hex(n: u64) -> Written {
-    Written::by(|to| {
-        for nibble in (0..16).rev().map(|at| (n >> (4 * at)) as u8 & 15) {
-            to.sign(if nibble < 10 { b'0' } else { b'a' - 10 } + nibble);
-        }
-    })
+    let digits: [u8; 16] =
+        std::array::from_fn(|at| b"0123456789abcdef"[(n >> (60 - 4 * at)) as usize & 15]);
+    Written::by(|to| to.signs(&digits))
 }
 
 /// A number.
