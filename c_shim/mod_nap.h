@@ -154,7 +154,7 @@ typedef struct nap_handle {
     request_rec *first;              /* the chain's first request */
     request_rec *refused;            /* the request that got the 503; NULL: none */
     nap_room *room;                  /* the room of the chain's first request that lies in one */
-    const request_rec *named;        /* that request: by what it asks for the page is told */
+    const request_rec *named;        /* that request */
     const nap_dir *dir;              /* the settings that go with it */
     const nap_page *scheduled;       /* the page it asks for; NULL: none of those with a name */
     const nap_room *owner;           /* whose gate and tickets: `room`, or who shares the page */
@@ -278,9 +278,9 @@ int nap_server_stopping(void);
 nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const char *regex,
                         const char *option, const char **err);
 nap_page *nap_page_named(const nap_room *room, const char *name);
-const nap_page *nap_page_asked(const nap_room *room, const request_rec *r);
+const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, const request_rec *r);
 const char *nap_page_regex(cmd_parms *cmd, nap_page *page, const char *title, const char *text);
-int nap_page_matches(const nap_page *page, const request_rec *r);
+int nap_page_matches(const nap_page *page, const request_rec *first, const request_rec *r);
 int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p);
 size_t nap_pages_gates(const nap_room *room);
 

@@ -340,7 +340,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
  * room's, whosesoever the page is. */
 static __attribute__((noinline)) void name_page(nap_handle *h)
 {
-    const nap_page *page = nap_page_asked(h->room, h->named);
+    const nap_page *page = nap_page_asked(h->room, h->first, h->named);
 
     if (!page || page->index < 0)
         return;

@@ -582,7 +582,7 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
     const nap_room *room = nap_dir_of(r)->room;
-    const nap_page *page = room && room->pages ? nap_page_asked(room, r) : NULL;
+    const nap_page *page = room && room->pages ? nap_page_asked(room, h->first, r) : NULL;
     nap_request q;
     nap_str why;
     int passes;

@@ -194,8 +194,8 @@ static inline int matches(const nap_page *page, const char *path, size_t len)
     return !page->regex || (page->exact && len == n) || matches_regex(page, path, len);
 }
 
-/* Does r ask for this one? As it was asked for: see nap_page_asked. */
-int nap_page_matches(const nap_page *page, const request_rec *r)
+/* Does r ask for this one? */
+static int asks_for(const nap_page *page, const request_rec *r)
 {
     const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri;
 
@@ -206,7 +206,7 @@ int nap_page_matches(const nap_page *page, const request_rec *r)
 
 /* The room's page that r asks for, NULL: none of those with a name. As it was asked for: mod_dir and
  * mod_rewrite change r->uri, not what was parsed. */
-const nap_page *nap_page_asked(const nap_room *room, const request_rec *r)
+static const nap_page *asked(const nap_room *room, const request_rec *r)
 {
     const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri, *whole = NULL;
     size_t len = strlen(path);
@@ -220,4 +220,19 @@ const nap_page *nap_page_asked(const nap_room *room, const request_rec *r)
             return page;
     }
     return NULL;
+}
+
+/* The page that an access is to: by what the visitor asked for first; where no name is for that, by r, which
+ * brought him into the room (a script that a rule of his directory sends him to, in a room of <Files>). */
+const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, const request_rec *r)
+{
+    const nap_page *page = asked(room, first);
+
+    return page || r == first ? page : asked(room, r);
+}
+
+/* The same for one page. */
+int nap_page_matches(const nap_page *page, const request_rec *first, const request_rec *r)
+{
+    return asks_for(page, first) || (r != first && asks_for(page, r));
 }

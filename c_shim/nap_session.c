@@ -98,7 +98,7 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
 int nap_session_starts(const nap_handle *h)
 {
-    return !h->room->starts || nap_page_matches(h->room->starts, h->named);
+    return !h->room->starts || nap_page_matches(h->room->starts, h->first, h->named);
 }
 
 static int add(void *sets, const char *key, const char *value)
@@ -124,7 +124,7 @@ static int is_over(request_rec *r, const nap_handle *h)
         apr_table_unset(r->err_headers_out, "Nap-Session");
     }
     return over || (h->access.session && h->room->ends && r->status < HTTP_BAD_REQUEST &&
-                    nap_page_matches(h->room->ends, h->named));
+                    nap_page_matches(h->room->ends, h->first, h->named));
 }
 
 static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_header_t *sets, int over)

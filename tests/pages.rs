@@ -117,6 +117,33 @@ fn a_page_is_told_by_what_was_asked_for_whoever_answers() {
     assert_eq!(gate(&httpd, "page never")["counts"]["passed"], 0);
 }
 
+/// What is asked for is no file of the room: only the script is, to which a rule sends it.
+#[test]
+fn a_page_of_a_room_of_files_is_told_by_what_was_asked_for() {
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .modules(&["rewrite"])
+        .config(&format!(
+            "<NapRoom site>\n{SETTINGS}\nNapPage cart ^/cart\nNapPage script ^/index\\.cgi$\n</NapRoom>\n\
+             <FilesMatch \"\\.cgi$\">\nSetHandler cgi-script\nNapUse site\n</FilesMatch>\n\
+             <Directory {{root}}/htdocs>\nOptions +ExecCGI\nRewriteEngine On\n\
+             RewriteCond %{{REQUEST_FILENAME}} !-f\nRewriteRule ^(cart|item) /index.cgi\n</Directory>"
+        ))
+        .program("htdocs/index.cgi", APP)
+        .start();
+    for (path, page) in [
+        ("/cart/7", "page cart"),
+        ("/item/7", "page script"),
+        ("/index.cgi", "page script"),
+    ] {
+        let passed = |httpd: &Httpd| gate(httpd, page)["counts"]["passed"].as_u64();
+        let before = passed(&httpd);
+        assert_eq!(httpd.get(path).status, 200, "{path}");
+        assert_eq!(passed(&httpd), before.map(|n| n + 1), "{path}");
+    }
+}
+
 #[test]
 fn a_page_may_be_shared_between_rooms() {
     let httpd = site("NapPage hold /hold")
