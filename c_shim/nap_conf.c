@@ -636,7 +636,7 @@ static int state_check(server_rec *s, apr_pool_t *p)
     return OK;
 }
 
-/* A server that runs goes on with a random key (nap_server_start): a restart must not end it. */
+/* A server that runs goes on with the keys it has (nap_server.c): a restart must not end it. */
 static int keys_check(server_rec *s, apr_pool_t *p)
 {
     const char *why = NULL;

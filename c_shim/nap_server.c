@@ -127,19 +127,42 @@ const char *nap_keys_check(const char *path, apr_pool_t *p)
     return why;
 }
 
-/* With no good file the site is still protected: by a random key, as without NapTicketKey. */
+/* Outlives the module, which each restart loads anew: the text of the keys in force. */
+#define KEYS_BEFORE "mod_nap: keys"
+
+static const char *keys_before(apr_pool_t *process)
+{
+    void *text = NULL;
+
+    apr_pool_userdata_get(&text, KEYS_BEFORE, process);
+    return text;
+}
+
+static void keys_remember(const char *text, apr_pool_t *process)
+{
+    const char *before = keys_before(process);
+
+    if (!before || strcmp(before, text))
+        apr_pool_userdata_set(apr_pstrdup(process, text), KEYS_BEFORE, NULL, process);
+}
+
+/* With no good file the site is still protected: at a restart by the keys of before, which tickets in hand are
+ * signed with, and at a start by a random key, as without NapTicketKey. */
 static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
-    const char *why = NULL, *text = path ? keys_read(path, p, &why) : "";
+    const char *why = NULL, *text = path ? keys_read(path, p, &why) : "", *before;
 
     if (!why && nap_the_core->ticket_keys(nap_str_of(text), err))
         why = err;
-    if (!why)
+    if (!why) {
+        keys_remember(text, s->process->pool);
         return;
-    ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed "
-                 "with a random key", path ? path : "", why);
-    nap_the_core->ticket_keys(nap_str_of(""), err);
+    }
+    before = keys_before(s->process->pool);
+    ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed with %s",
+                 path ? path : "", why, before ? "the keys of before this restart" : "a random key");
+    nap_the_core->ticket_keys(nap_str_of(before ? before : ""), err);
 }
 
 /* The file may have been spoilt since configtest, or this is a restart: not worth a site's protection. */

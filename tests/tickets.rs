@@ -595,6 +595,39 @@ fn a_ticket_of_another_epoch_is_booked_again_and_of_another_key_is_none() {
 }
 
 #[test]
+fn a_key_file_that_is_spoilt_under_a_running_server_breaks_no_ticket() {
+    let keys = "1 00112233445566778899aabbccddeeff\n";
+    let mut httpd = site()
+        .config("NapTicketKey {root}/key")
+        .secret("key", keys)
+        .expect_log("the keys of before this restart", "the file is spoilt")
+        .start();
+    let key = httpd.root().join("key");
+    let held = httpd.hold("full", 1);
+    let ticket = buy(&httpd);
+    drop(held);
+    for spoilt in [Some("1 0011\n"), None] {
+        match spoilt {
+            Some(text) => std::fs::write(&key, text).expect("our own file"),
+            None => std::fs::remove_file(&key).expect("our own file"),
+        }
+        httpd.graceful();
+    }
+    let log = httpd.error_log();
+    let said = |line: &&str| line.contains("signed with the keys of before this restart");
+    assert_eq!(log.lines().filter(said).count(), 2, "{log}");
+    let held = httpd.hold("again", 1);
+    ticket.until_prime();
+    let answer = admitted(
+        &httpd,
+        held,
+        "/cgi-bin/app",
+        &[("Cookie", &ticket.cookie())],
+    );
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
 fn the_ticket_log_tells_how_each_ticket_ended() {
     let httpd = site_with("NapTicketLifetime 5s\n")
         .config("NapTicketLog {root}/tickets")
