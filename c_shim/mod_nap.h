@@ -110,6 +110,7 @@ typedef struct nap_site {
     const char *control_path;        /* NapControl; NULL: Off */
     module *headers;                 /* mod_headers; NULL: not loaded */
     int admits_early;                /* the hook of NapAdmit early is there */
+    int admits_filtered;             /* that for files which filters make programs of */
     int has_sessions;                /* those of NapSession are */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
@@ -290,6 +291,7 @@ nap_handle *nap_handle_make(request_rec *r);
 int nap_carries_ticket(request_rec *r, const nap_handle *h);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
+void nap_access_hook_filtered(void);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);

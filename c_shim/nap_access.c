@@ -13,6 +13,7 @@
 #include <mod_core.h>
 #include <scoreboard.h>
 #include <util_filter.h>
+#include <dlfcn.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -196,7 +197,8 @@ static NAP_SELDOM int has_includes(const request_rec *r)
 }
 
 /* A file that httpd itself reads and sends. Seen in the last fixup: handler NULL, unless its type
- * is one that a module takes for a handler, or a filter makes it a program. */
+ * is one that a module takes for a handler, or a filter makes it a program; those that come later see
+ * enter_filtered. */
 static int is_static(const request_rec *r)
 {
     if (r->proxyreq || (r->handler && strcmp(r->handler, "default-handler")))
@@ -498,6 +500,56 @@ int nap_access_late(request_rec *r)
     if (lies_in_room(dir))
         return admit(r, dir, 0);
     return r->prev ? admit_redirected(r) : DECLINED;
+}
+
+/* ---- Files that filters make programs of ------------------------------------------------------ */
+
+/* What module a function is of; NULL: httpd's own, or nobody can tell. */
+static const void *module_at(const void *address)
+{
+    Dl_info at, httpd;
+
+    if (!dladdr(address, &at) || !dladdr(&core_module, &httpd) || at.dli_fbase == httpd.dli_fbase)
+        return NULL;
+    return at.dli_fbase;
+}
+
+/* mod_ext_filter starts a program for each answer; its filters have the administrator's names. */
+static int is_external(const ap_filter_t *f)
+{
+    const module *external = ap_find_linked_module("mod_ext_filter.c");
+    const void *base = external ? module_at(external) : NULL;
+
+    return base && module_at((const void *)f->frec->filter_func.out_func) == base;
+}
+
+/* Of AddOutputFilterByType: mod_filter decides on its first brigade. Perhaps it is of another type, then. */
+static int is_includes(const ap_filter_t *f)
+{
+    return !ap_cstr_casecmp(f->frec->name, "includes") || !ap_cstr_casecmp(f->frec->name, "bytype:includes");
+}
+
+/* The first handler of all: what the last fixup took for a file is known by its filters now. */
+static int enter_filtered(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(nap_first(r));
+
+    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r))
+        return DECLINED;
+    for (const ap_filter_t *f = r->output_filters; f; f = f->next)
+        if (f->frec->ftype < AP_FTYPE_PROTOCOL && (is_includes(f) || is_external(f)))
+            return h->room->asks ? enter_if_due(r, h) : enter(r, h);
+    return DECLINED;
+}
+
+/* While the configuration is read; only where there can be such filters. */
+void nap_access_hook_filtered(void)
+{
+    if (nap_the_site->admits_filtered ||
+        !(ap_find_linked_module("mod_include.c") || ap_find_linked_module("mod_ext_filter.c")))
+        return;
+    nap_the_site->admits_filtered = 1;
+    ap_hook_handler(enter_filtered, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }
 
 /* ---- The answer ------------------------------------------------------------------------------- */

@@ -401,6 +401,7 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
                            name, room_open->section->filename, room_open->section->line_num);
     room_open->section = cmd->directive;
     nap_call_hook();
+    nap_access_hook_filtered();
     if (!err)
         err = only_ours(cmd, name);
     if (!err)

@@ -42,7 +42,7 @@ struct Chain {
     full: u16,
 }
 
-const CHAINS: [Chain; 12] = [
+const CHAINS: [Chain; 15] = [
     Chain {
         name: "front controller in a directory",
         modules: &["rewrite"],
@@ -131,6 +131,40 @@ const CHAINS: [Chain; 12] = [
             <Files *.shtml>\nSetOutputFilter INCLUDES\n</Files>
             </Directory>",
         path: "/page.shtml",
+        status: 200,
+        full: 503,
+    },
+    Chain {
+        name: "SSI by its type",
+        modules: &["include", "filter", "mime"],
+        config: "TypesConfig /dev/null\nAddType text/x-parsed .shtml
+            <Directory {root}/htdocs>
+            Options +Includes +ExecCGI
+            AddOutputFilterByType INCLUDES text/x-parsed
+            </Directory>",
+        path: "/page.shtml",
+        status: 200,
+        full: 503,
+    },
+    Chain {
+        name: "SSI by its type, where a rule leads to it",
+        modules: &["include", "filter", "mime", "rewrite"],
+        config: "TypesConfig /dev/null\nAddType text/x-parsed .shtml
+            <Directory {root}/htdocs>
+            Options +Includes +ExecCGI
+            AddOutputFilterByType INCLUDES text/x-parsed
+            RewriteEngine On\nRewriteRule ^any /page.shtml
+            </Directory>",
+        path: "/any",
+        status: 200,
+        full: 503,
+    },
+    Chain {
+        name: "a file through a program",
+        modules: &["ext_filter"],
+        config: "ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
+            <Files text.txt>\nSetOutputFilter say\n</Files>",
+        path: "/text.txt",
         status: 200,
         full: 503,
     },
