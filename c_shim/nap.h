@@ -517,6 +517,12 @@ typedef struct nap_core {
     /* -- an access -- */
     /* before it enters: one body more (1) or less (-1) is read in this child, or none (0); how many are */
     nap_readers (*reading)(int more);
+    /* it runs, and cannot go on before more of its body has come: permit back, nothing learnt */
+    void (*step_out)(nap_access *a);
+    /* it can go on: up to timeout_us, NAP_WAIT = still waiting; NAP_PASS: let it go on without a permit */
+    nap_verdict (*step_in)(nap_access *a, uint64_t timeout_us);
+    /* it waits no longer, and goes on without one */
+    void (*stay_out)(nap_access *a);
     nap_verdict (*try_enter)(nap_access *a);
     /* the same in a room with sessions, with the first Cookie header. last: of this connection, or NULL.
      * NAP_MORE with `session` set: a member, who has to wait; without: none that this header tells */

@@ -161,6 +161,24 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
     return verdict;
 }
 
+/* Its permit went back while its body came, and now the body is there: until it is its turn again. Nobody is
+ * refused who has begun: where there is nothing to wait for it goes on without one. */
+void nap_access_again(nap_handle *h)
+{
+    request_rec *r = h->first;
+    nap_verdict verdict;
+    int shown = show(r, SERVER_BUSY_LOG);
+
+    while ((verdict = nap_the_core->step_in(&h->access, SLICE_US)) == NAP_WAIT) {
+        if (client_gone(r->connection) || nap_server_stopping()) {
+            nap_the_core->stay_out(&h->access);
+            break;
+        }
+    }
+    h->detached = verdict != NAP_RUN;
+    show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
+}
+
 /* ---- The end ---------------------------------------------------------------------------------- */
 
 static apr_status_t leave_late(void *access)

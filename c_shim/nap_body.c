@@ -3,11 +3,12 @@
  * A permit is for making an answer, not for receiving a request. So the first NapBody bytes of a body are
  * read before its access enters its room, and given to whoever reads it by a filter in front of httpd's
  * own. Beyond MEMORY they lie in a temporary file. What is not there when the access runs is read as ever;
- * once the reader has stood PATIENCE without anything to read the permit goes back, and the access goes
- * on without one, as a long answer does.
+ * once the reader has stood PATIENCE without anything to read the permit goes back, and when all is there the
+ * access waits for its turn again, before the reader is given the end.
  *
  * With `Expect: 100-continue` nothing is read before: the client is told to go on when the handler
- * reads, which is when its access runs. Nor with NapAdmit early: he is nobody yet.
+ * reads, which is when its access runs. Nor with NapAdmit early: he is nobody yet. Nor of a stream of HTTP/2
+ * that does not say how long it is: he may want to hear of its beginning before he sends its end (gRPC).
  *
  * Who reads a body holds a worker. While many do in this child, those who have sent nothing much of late
  * are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them, hold for all.
@@ -37,6 +38,7 @@ typedef struct nap_body {
     int ended;                          /* all of it has been read */
     int reads;                          /* it is counted among those that are read */
     int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
+    int outside;                        /* the access has given its permit back until the rest is there */
     apr_time_t heard;                   /* when something came last */
     apr_time_t window;                  /* where the pace is looked at: since then `length` was `then` */
     apr_off_t then;
@@ -48,9 +50,14 @@ typedef struct nap_body {
 
 static ap_filter_rec_t *body_filter;
 
+static const char *length_of(const request_rec *r)
+{
+    return apr_table_get(r->headers_in, "Content-Length");
+}
+
 static int has_body(const request_rec *r)
 {
-    const char *length = apr_table_get(r->headers_in, "Content-Length");
+    const char *length = length_of(r);
 
     return (length && strcmp(length, "0")) || apr_table_get(r->headers_in, "Transfer-Encoding");
 }
@@ -229,7 +236,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
     /* one of the protocol's own: it stays where a request becomes another of its chain */
     if (b->filter->next == r->proto_input_filters)
         r->proto_input_filters = b->filter;
-    if (r->expecting_100)
+    if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !length_of(r)))
         return OK;
     began = apr_time_now();
     b->status = gather(r, b, h->room->conf.body);
@@ -263,32 +270,45 @@ static void tell_to_go_on(request_rec *r)
     r->status_line = line;
 }
 
+static int is_last(const apr_bucket_brigade *bb)
+{
+    return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
+}
+
 /* From the client. Its permit goes back when it has kept the reader waiting for long. */
 static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
                             apr_off_t readbytes)
 {
     ap_filter_t *next = b->filter->next;
     nap_handle *h = b->h;
+    apr_status_t rv;
 
     if (block == APR_BLOCK_READ)
         tell_to_go_on(b->filter->r);
     while (mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && h->holds && !h->detached &&
            !b->filter->r->expecting_100) {
-        apr_status_t rv = ap_get_brigade(next, bb, mode, APR_NONBLOCK_READ, readbytes);
         apr_time_t began;
 
+        rv = ap_get_brigade(next, bb, mode, APR_NONBLOCK_READ, readbytes);
         if (!is_nothing(rv, bb))
             return rv;
         if (b->patience <= 0) {
-            h->detached = 1;
-            nap_the_core->detach(&h->access);
+            h->detached = b->outside = 1;
+            nap_the_core->step_out(&h->access);
             break;
         }
         began = apr_time_now();
         pause_reading(h->first->connection, b->patience);
         b->patience -= apr_time_now() - began;
     }
-    return ap_get_brigade(next, bb, mode, block, readbytes);
+    rv = ap_get_brigade(next, bb, mode, block, readbytes);
+    if (b->outside && !rv && mode == AP_MODE_READBYTES && is_last(bb)) {
+        b->outside = 0;
+        /* who answers before he has heard all needs no permit any more */
+        if (h->holds && !h->passes)
+            nap_access_again(h);
+    }
+    return rv;
 }
 
 /* `most` bytes of what is kept, or all of it. */

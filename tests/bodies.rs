@@ -267,6 +267,52 @@ fn who_wants_to_be_told_to_go_on_is_told_when_he_may_run() {
     });
 }
 
+/// The workers that run something in the room, with a permit or without.
+fn at_work(httpd: &Httpd) -> u64 {
+    let info = httpd.get("/nap-info?json").json();
+    let children = info["children"].as_array().expect("a list").iter();
+    children.filter_map(|child| child["running"].as_u64()).sum()
+}
+
+/// His permit went to others while he sent; when all of it is there he waits for another.
+#[test]
+fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
+    for_each_mpm(|mpm| {
+        let httpd = site("NapBody 64K\n").mpm(mpm).workers(4, 16).start();
+        let body = body(LARGE);
+        let expected = httpd.request("POST", "/free/sum", &[], &body).text();
+        let stalled = || {
+            let slow = begin(&httpd, &of_length(LARGE), &body[..100_000]);
+            wait_until("he runs without a permit", PATIENCE, || {
+                (at_work(&httpd), httpd.room().running) == (1, 0)
+            });
+            slow
+        };
+        let mut slow = stalled();
+        let held = httpd.hold("full", 1);
+        slow.write_all(&body[100_000..]).expect("httpd reads");
+        wait_until("he waits", PATIENCE, || {
+            let room = httpd.room();
+            (room.waiting, room.running) == (1, 1)
+        });
+        // Nobody overtakes him.
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 503);
+        held.release();
+        assert!(read_all(slow).contains(&expected), "{mpm}");
+        until(&httpd, (0, 0));
+        // One who goes while he waits leaves nothing behind.
+        let mut gone = stalled();
+        let held = httpd.hold("again", 1);
+        gone.write_all(&body[100_000..]).expect("httpd reads");
+        wait_until("he waits", PATIENCE, || httpd.room().waiting == 1);
+        drop(gone);
+        wait_until("his place is free", PATIENCE, || httpd.room().waiting == 0);
+        held.release();
+        wait_until("and his worker", PATIENCE, || at_work(&httpd) == 0);
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+    });
+}
+
 /// What is beyond `NapBody` is read while the access runs.
 #[test]
 fn who_stalls_while_he_is_read_gives_his_permit_back() {

@@ -46,6 +46,8 @@ pub mod state {
     pub const LEFT: u32 = 5;
     /// Let pass, and an access of its session's all the same.
     pub const PASSED: u32 = 6;
+    /// Gave its permit back as it could not go on, and has a place for another.
+    pub const RETURNING: u32 = 7;
 }
 
 /// The paper's access groups, in `nap_access.group`.
@@ -122,7 +124,7 @@ impl<'a> Here<'a> {
 
     /// Out of line: the ways without the lock shall not set up a stack for it.
     #[inline(never)]
-    fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
+    pub(super) fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
         self.process
             .segment
             .locked(|tables, now, wakes| {
@@ -256,7 +258,7 @@ fn pay_session(here: &mut Here<'_>, now: Micros) {
 fn leave_it(here: &mut Here<'_>, ended: Micros) {
     let (owner, segment) = (here.owner(), &here.process.segment);
     let granted = match here.a.state {
-        state::DETACHED => 0, // paid
+        state::DETACHED | state::RETURNING => 0, // paid
         _ => here.a.granted_us,
     };
     if !here.has(NAP_FLAG_BEGUN) {
@@ -809,6 +811,11 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
             state::PASSED => leave_session(&mut here, now),
             // The request ended under its wait (a panic, a killed thread): nobody else would.
             state::WAITING => leave_place(&mut here),
+            state::RETURNING => {
+                super::reading::leave_queue(&mut here);
+                leave_session(&mut here, now);
+                here.alive.child.running.fetch_sub(1, Relaxed);
+            }
             _ => {}
         }
         here.a.state = state::LEFT;

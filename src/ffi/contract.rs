@@ -1025,6 +1025,11 @@ pub struct nap_core {
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub reading:
         ::std::option::Option<unsafe extern "C" fn(more: ::std::os::raw::c_int) -> nap_readers>,
+    pub step_out: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub step_in: ::std::option::Option<
+        unsafe extern "C" fn(a: *mut nap_access, timeout_us: u64) -> nap_verdict,
+    >,
+    pub stay_out: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub try_enter: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> nap_verdict>,
     pub try_member: ::std::option::Option<
         unsafe extern "C" fn(
@@ -1228,7 +1233,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 600usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 624usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1267,83 +1272,86 @@ const _: () = {
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 160usize];
     ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 168usize];
+    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 176usize];
+    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 184usize];
+    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 192usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 176usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 200usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 184usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 192usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 200usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 208usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 208usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 216usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 224usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 232usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 216usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 224usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 232usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 240usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 248usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 256usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 264usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 240usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 248usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 256usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 264usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 272usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 280usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 288usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 272usize];
+        [::std::mem::offset_of!(nap_core, variables) - 296usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 280usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 288usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 296usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 304usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 312usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 320usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 304usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 312usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 328usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 336usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 320usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 344usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 328usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 336usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 344usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 352usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 360usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 352usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 360usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 368usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 376usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 384usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 368usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 392usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 376usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 384usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 400usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 408usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 392usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 416usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 400usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 424usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 408usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 416usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 424usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 432usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 440usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 448usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 432usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 440usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 456usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 464usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 448usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 472usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 456usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 480usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 464usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 472usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 488usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 496usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 480usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 488usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 496usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 504usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 512usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 520usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 504usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 528usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 512usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 520usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 528usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 536usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 544usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 552usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 536usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 544usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 560usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 568usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 552usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 560usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 576usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 584usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 568usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 576usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 584usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 592usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 600usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 608usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 592usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 616usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -1,12 +1,21 @@
-//! Who reads the body of a request before its access enters.
+//! Bodies of requests: who reads one before its access enters, and whose permit goes back while the rest of
+//! it is still on its way.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use super::contract::{NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, nap_readers};
+use super::access::{Here, state};
+use super::contract::{
+    NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT,
+    nap_access, nap_readers, nap_verdict,
+};
 use super::guard::guard;
 use super::process;
 use crate::room::children::Readers;
+use crate::room::places::wake;
+use crate::room::verdict::Verdict;
+use crate::shm::futex;
 
 pub unsafe extern "C" fn reading(more: c_int) -> nap_readers {
     guard(NAP_READERS_FEW, || {
@@ -27,4 +36,105 @@ pub unsafe extern "C" fn reading(more: c_int) -> nap_readers {
             Readers::TooMany => NAP_READERS_TOO_MANY,
         }
     })
+}
+
+pub unsafe extern "C" fn step_out(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(here) = unsafe { Here::new(a) }
+            && here.a.state == state::RUNNING
+        {
+            let (permit, owner) = (here.a.permit, here.owner());
+            here.gate(|view| view.step_out(permit, owner));
+            here.a.state = state::DETACHED;
+        }
+    });
+}
+
+pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_verdict {
+    guard(NAP_PASS, || {
+        // SAFETY: nap.h's promise.
+        let Some(mut here) = (unsafe { Here::new(a) }) else {
+            return NAP_PASS;
+        };
+        match here.a.state {
+            state::DETACHED => join_queue(&mut here),
+            state::RETURNING => wait_in_queue(&mut here, timeout_us),
+            _ => NAP_PASS,
+        }
+    })
+}
+
+pub unsafe extern "C" fn stay_out(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(mut here) = unsafe { Here::new(a) }
+            && here.a.state == state::RETURNING
+        {
+            leave_queue(&mut here);
+        }
+    });
+}
+
+fn join_queue(here: &mut Here<'_>) -> nap_verdict {
+    let (owner, kind) = (here.owner(), here.a.kind);
+    match here.gate(|view| view.step_in(owner, kind)).flatten() {
+        Some(Verdict::Run(permit)) => runs_again(here, permit),
+        Some(Verdict::Wait(seat)) => {
+            here.a.state = state::RETURNING;
+            here.a.place = seat.place;
+            here.waiters().fetch_add(1, Relaxed);
+            here.alive.child.running.fetch_sub(1, Relaxed);
+            NAP_WAIT
+        }
+        _ => NAP_PASS,
+    }
+}
+
+fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> nap_verdict {
+    let (segment, place, owner) = (&here.process.segment, here.a.place, here.owner());
+    let Some(word) = segment.wake_word(place) else {
+        leave_queue(here);
+        return NAP_PASS;
+    };
+    if word.load(Relaxed) == wake::WAITING {
+        futex::wait(word, wake::WAITING, Duration::from_micros(timeout_us));
+    }
+    segment.tick_if_due();
+    if word.load(Relaxed) == wake::WAITING {
+        return NAP_WAIT;
+    }
+    match here.gate(|view| view.granted(place, owner)) {
+        // No lock to be had: once more.
+        None => NAP_WAIT,
+        Some(Some(permit)) => {
+            out_of_queue(here);
+            runs_again(here, permit)
+        }
+        // The place is another's, in a table that was torn.
+        Some(None) => {
+            out_of_queue(here);
+            NAP_PASS
+        }
+    }
+}
+
+/// Without a permit again.
+pub(super) fn leave_queue(here: &mut Here<'_>) {
+    let (place, owner) = (here.a.place, here.owner());
+    here.gate(|view| view.gone(place, owner));
+    out_of_queue(here);
+}
+
+fn out_of_queue(here: &mut Here<'_>) {
+    here.a.state = state::DETACHED;
+    here.waiters().fetch_sub(1, Relaxed);
+    here.alive.child.running.fetch_add(1, Relaxed);
+}
+
+fn runs_again(here: &mut Here<'_>, permit: u32) -> nap_verdict {
+    here.a.state = state::RUNNING;
+    here.a.permit = permit;
+    here.a.granted_us = here.process.segment.now().0;
+    NAP_RUN
 }

@@ -455,9 +455,10 @@ impl Tables<'_> {
         };
         // The page may be another room's, with a session gate of its own or none.
         let start = start.map(|start| (stay.lobby, start));
-        let verdict = self
-            .gate(stay.page, now, wakes)
-            .and_then(|mut page| page.enter_member(arrival, stay.session, priority, start));
+        let verdict = self.gate(stay.page, now, wakes).and_then(|mut page| {
+            let access = (arrival.owner, arrival.kind);
+            page.enter_member(access, stay.session, priority, start)
+        });
         if verdict.is_none()
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
         {

@@ -89,26 +89,26 @@ impl GateView<'_> {
     /// gate and what he had there. None: no place is left to wait on, let him pass.
     pub fn enter_member(
         &mut self,
-        arrival: &Arrival<'_>,
+        (owner, kind): (Owner, u32),
         session: u32,
         priority: u32,
         start: Option<(u32, &Place)>,
     ) -> Option<Verdict> {
         self.tick();
         if self.gate.queue.is_empty()
-            && let Some(permit) = self.permits.claim_in_turn(arrival.owner)
+            && let Some(permit) = self.permits.claim_in_turn(owner)
         {
             self.permits.passed.fetch_add(1, Relaxed);
             return Some(Verdict::Run(permit));
         }
         self.refresh_limit();
         let others = self.gate.queue.len();
-        let queue = self.met(arrival.kind);
+        let queue = self.met(kind);
         let deadline = self.now + FOR_EVER;
         // His turn is that of anybody who came when he did.
         let turn = self.now + self.gate.terms.bound;
         let place = Place {
-            owner: arrival.owner,
+            owner,
             gate: self.at,
             line: Line::Wait as u32,
             entered: self.now,
@@ -126,7 +126,7 @@ impl GateView<'_> {
                 Micros::ZERO => turn,
                 due => due,
             },
-            work: self.work_of(arrival.kind),
+            work: self.work_of(kind),
             ..Place::default()
         };
         let place = match start {
@@ -158,6 +158,30 @@ impl GateView<'_> {
             redeemed: None,
             re_access: false,
         }))
+    }
+
+    /// One who runs cannot go on: his permit goes to the next. Nothing is learnt of how long he ran.
+    pub fn step_out(&mut self, permit: u32, owner: Owner) {
+        if self.permits.release(permit, owner) {
+            self.serve();
+        }
+    }
+
+    /// He can go on, and waits for his turn behind who has come meanwhile: what has begun is not refused, and
+    /// has no bound. None: no place is left to wait on, let him pass.
+    pub fn step_in(&mut self, owner: Owner, kind: u32) -> Option<Verdict> {
+        self.enter_member((owner, kind), 0, 0, None)
+    }
+
+    /// The permit of who waits at `place` without a bound, if he has been granted one.
+    pub fn granted(&mut self, place: u32, owner: Owner) -> Option<u32> {
+        let entry = self.places.place(place).copied();
+        let permit = entry.filter(|entry| entry.owner == owner)?.permit;
+        let granted = self.places.wake_word(place) == wake::GRANTED;
+        granted.then(|| {
+            self.places.free(place);
+            permit
+        })
     }
 
     /// The turn that `start` had is another's: nothing has run, and the ticket is good again.
