@@ -81,7 +81,6 @@ static const char *read_body(request_rec *r, apr_size_t want)
     return have == want ? buf : NULL;
 }
 
-/* What the page is told of the form of the access h, whose page r is. */
 /* A form that is kept: one of the site's own, as a POST, and as long as NapKeepForm allows. */
 static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 {
@@ -109,6 +108,7 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
     q->form_body.len = (apr_size_t)length;
 }
 
+/* What the page is told of the form of the access h, whose page r is. */
 void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
 {
     if (!strcmp(h->method, "POST") && h->room->conf.keep_form >= 0)

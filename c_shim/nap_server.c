@@ -79,8 +79,7 @@ static apr_status_t parent_end(void *data)
     return APR_SUCCESS;
 }
 
-/* The text of a key file, or NULL with *why. Read as root: the children have the keys from the
- * segment only. */
+/* The text of a key file, or NULL with *why. Read as root, before there are children. */
 static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
 {
     apr_file_t *file;
