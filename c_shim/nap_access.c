@@ -448,6 +448,12 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
     return h->entered && h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
 }
 
+/* mod_rewrite in a directory: what it makes of the request comes by here again. */
+static inline int is_redirect(const request_rec *r)
+{
+    return r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler");
+}
+
 /* Whether r enters, and as what; early: before its handler is known. */
 static inline __attribute__((always_inline)) int admit(request_rec *r, const nap_dir *dir, int early)
 {
@@ -463,8 +469,7 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, const nap
         h->named = r;
         h->dir = dir;
     }
-    /* mod_rewrite in a directory: what it makes of the request comes by here again */
-    if (r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler"))
+    if (is_redirect(r))
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
@@ -522,6 +527,10 @@ int nap_access_late(request_rec *r)
 
 /* ---- Files that filters make programs of ------------------------------------------------------ */
 
+/* Where mod_ext_filter is, which starts a program for each answer: its filters have the administrator's names.
+ * NULL: it is not loaded. */
+static const void *external;
+
 /* What module a function is of; NULL: httpd's own, or nobody can tell. */
 static const void *module_at(const void *address)
 {
@@ -532,19 +541,21 @@ static const void *module_at(const void *address)
     return at.dli_fbase;
 }
 
-/* mod_ext_filter starts a program for each answer; its filters have the administrator's names. */
 static int is_external(const ap_filter_t *f)
 {
-    const module *external = ap_find_linked_module("mod_ext_filter.c");
-    const void *base = external ? module_at(external) : NULL;
-
-    return base && module_at((const void *)f->frec->filter_func.out_func) == base;
+    return external && module_at((const void *)f->frec->filter_func.out_func) == external;
 }
 
-/* Of AddOutputFilterByType: mod_filter decides on its first brigade. Perhaps it is of another type, then. */
+/* SSI. That of AddOutputFilterByType stands before everything; mod_filter looks at the type on the first
+ * brigade, and for which it was meant is not told: it will be pages. */
 static int is_includes(const ap_filter_t *f)
 {
-    return !ap_cstr_casecmp(f->frec->name, "includes") || !ap_cstr_casecmp(f->frec->name, "bytype:includes");
+    const char *type = f->r->content_type;
+
+    if (!ap_cstr_casecmp(f->frec->name, "includes"))
+        return 1;
+    return type && (ap_strcasestr(type, "html") || ap_strcasestr(type, "xml")) &&
+           !ap_cstr_casecmp(f->frec->name, "bytype:includes");
 }
 
 /* The first handler of all: what the last fixup took for a file is known by its filters now. */
@@ -552,7 +563,7 @@ static int enter_filtered(request_rec *r)
 {
     nap_handle *h = nap_handle_at(nap_first(r));
 
-    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r))
+    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || is_redirect(r))
         return DECLINED;
     for (const ap_filter_t *f = r->output_filters; f; f = f->next)
         if (f->frec->ftype < AP_FTYPE_PROTOCOL && (is_includes(f) || is_external(f)))
@@ -563,9 +574,11 @@ static int enter_filtered(request_rec *r)
 /* While the configuration is read; only where there can be such filters. */
 void nap_access_hook_filtered(void)
 {
-    if (nap_the_site->admits_filtered ||
-        !(ap_find_linked_module("mod_include.c") || ap_find_linked_module("mod_ext_filter.c")))
+    const module *ext_filter = ap_find_linked_module("mod_ext_filter.c");
+
+    if (nap_the_site->admits_filtered || !(ext_filter || ap_find_linked_module("mod_include.c")))
         return;
+    external = ext_filter ? module_at(ext_filter) : NULL;
     nap_the_site->admits_filtered = 1;
     ap_hook_handler(enter_filtered, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

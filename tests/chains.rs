@@ -137,10 +137,10 @@ const CHAINS: [Chain; 15] = [
     Chain {
         name: "SSI by its type",
         modules: &["include", "filter", "mime"],
-        config: "TypesConfig /dev/null\nAddType text/x-parsed .shtml
+        config: "TypesConfig /dev/null\nAddType text/html .shtml
             <Directory {root}/htdocs>
             Options +Includes +ExecCGI
-            AddOutputFilterByType INCLUDES text/x-parsed
+            AddOutputFilterByType INCLUDES text/html
             </Directory>",
         path: "/page.shtml",
         status: 200,
@@ -149,10 +149,10 @@ const CHAINS: [Chain; 15] = [
     Chain {
         name: "SSI by its type, where a rule leads to it",
         modules: &["include", "filter", "mime", "rewrite"],
-        config: "TypesConfig /dev/null\nAddType text/x-parsed .shtml
+        config: "TypesConfig /dev/null\nAddType text/html .shtml
             <Directory {root}/htdocs>
             Options +Includes +ExecCGI
-            AddOutputFilterByType INCLUDES text/x-parsed
+            AddOutputFilterByType INCLUDES text/html
             RewriteEngine On\nRewriteRule ^any /page.shtml
             </Directory>",
         path: "/any",
