@@ -292,7 +292,7 @@ int nap_carries_ticket(request_rec *r, const nap_handle *h);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 void nap_access_hook_filtered(void);
-void nap_access_again(nap_handle *h);
+int nap_access_again(nap_handle *h);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);

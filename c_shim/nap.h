@@ -237,6 +237,7 @@ typedef enum nap_give_up {
 #define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
 #define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
+#define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
 
 /* Bodies that this child reads now of accesses that have not entered, by what its workers bear. */
 typedef enum nap_readers {

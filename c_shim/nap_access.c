@@ -162,21 +162,24 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
 }
 
 /* Its permit went back while its body came, and now the body is there: until it is its turn again. Nobody is
- * refused who has begun: where there is nothing to wait for it goes on without one. */
-void nap_access_again(nap_handle *h)
+ * refused who has begun: where there is nothing to wait for it goes on without one. 0: the client has gone. */
+int nap_access_again(nap_handle *h)
 {
     request_rec *r = h->first;
     nap_verdict verdict;
     int shown = show(r, SERVER_BUSY_LOG);
 
     while ((verdict = nap_the_core->step_in(&h->access, SLICE_US)) == NAP_WAIT) {
-        if (client_gone(r->connection) || nap_server_stopping()) {
+        if (client_gone(r->connection))
+            r->connection->aborted = 1;
+        if (r->connection->aborted || nap_server_stopping()) {
             nap_the_core->stay_out(&h->access);
             break;
         }
     }
     h->detached = verdict != NAP_RUN;
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
+    return !r->connection->aborted;
 }
 
 /* ---- The end ---------------------------------------------------------------------------------- */
@@ -664,6 +667,8 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
     nap_handle *h = line->now;
     int alone = sends_alone(h->first->connection);
 
+    if (!h->passes)
+        h->passes = 1;
     if (!h->detached) {
         h->detached = 1;
         nap_the_core->detach(&h->access);

@@ -255,10 +255,11 @@ uint64_t nap_body_took(const nap_handle *h)
 /* ---- While it runs ------------------------------------------------------------------------------ */
 
 /* httpd's filter tells him when it is read and may wait; here nobody waits for long. */
-static void tell_to_go_on(request_rec *r)
+static void tell_to_go_on(nap_handle *h, request_rec *r)
 {
     const char *line = r->status_line;
     int status = r->status;
+    unsigned passes = h->passes;
 
     if (!r->expecting_100 || r->proto_num < HTTP_VERSION(1, 1) || r->eos_sent || r->bytes_sent ||
         !ap_is_HTTP_SUCCESS(status))
@@ -268,6 +269,15 @@ static void tell_to_go_on(request_rec *r)
     ap_send_interim_response(r, 0);
     r->status = status;
     r->status_line = line;
+    h->passes = passes;             /* that was none of the answer */
+}
+
+/* Who answers before he has heard all needs no permit any more. */
+static int is_unanswered(const nap_handle *h)
+{
+    const nap_line *line = nap_line_of(h->first->connection);
+
+    return h->holds && !h->passes && line && line->now == h;
 }
 
 static int is_last(const apr_bucket_brigade *bb)
@@ -284,7 +294,7 @@ static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t
     apr_status_t rv;
 
     if (block == APR_BLOCK_READ)
-        tell_to_go_on(b->filter->r);
+        tell_to_go_on(h, b->filter->r);
     while (mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && h->holds && !h->detached &&
            !b->filter->r->expecting_100) {
         apr_time_t began;
@@ -304,9 +314,8 @@ static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t
     rv = ap_get_brigade(next, bb, mode, block, readbytes);
     if (b->outside && !rv && mode == AP_MODE_READBYTES && is_last(bb)) {
         b->outside = 0;
-        /* who answers before he has heard all needs no permit any more */
-        if (h->holds && !h->passes)
-            nap_access_again(h);
+        if (is_unanswered(h) && !nap_access_again(h))
+            return APR_ECONNABORTED;
     }
     return rv;
 }

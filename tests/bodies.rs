@@ -278,30 +278,37 @@ fn at_work(httpd: &Httpd) -> u64 {
 #[test]
 fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n").mpm(mpm).workers(4, 16).start();
+        let httpd = site("NapBody 64K\n")
+            .mpm(mpm)
+            .workers(4, 16)
+            .expect_log("Error reading request entity data", "one has gone")
+            .start();
         let body = body(LARGE);
         let expected = httpd.request("POST", "/free/sum", &[], &body).text();
-        let stalled = || {
-            let slow = begin(&httpd, &of_length(LARGE), &body[..100_000]);
+        let stalled = |told: &str| {
+            let headers = of_length(LARGE) + told;
+            let slow = begin(&httpd, &headers, &body[..100_000]);
             wait_until("he runs without a permit", PATIENCE, || {
                 (at_work(&httpd), httpd.room().running) == (1, 0)
             });
             slow
         };
-        let mut slow = stalled();
-        let held = httpd.hold("full", 1);
-        slow.write_all(&body[100_000..]).expect("httpd reads");
-        wait_until("he waits", PATIENCE, || {
-            let room = httpd.room();
-            (room.waiting, room.running) == (1, 1)
-        });
-        // Nobody overtakes him.
-        assert_eq!(httpd.get("/cgi-bin/sum").status, 503);
-        held.release();
-        assert!(read_all(slow).contains(&expected), "{mpm}");
-        until(&httpd, (0, 0));
+        for (name, told) in [("one", ""), ("two", "Expect: 100-continue\r\n")] {
+            let mut slow = stalled(told);
+            let held = httpd.hold(name, 1);
+            slow.write_all(&body[100_000..]).expect("httpd reads");
+            wait_until("he waits", PATIENCE, || {
+                let room = httpd.room();
+                (room.waiting, room.running) == (1, 1)
+            });
+            // Nobody overtakes him.
+            assert_eq!(httpd.get("/cgi-bin/sum").status, 503);
+            held.release();
+            assert!(read_all(slow).contains(&expected), "{mpm}");
+            until(&httpd, (0, 0));
+        }
         // One who goes while he waits leaves nothing behind.
-        let mut gone = stalled();
+        let mut gone = stalled("");
         let held = httpd.hold("again", 1);
         gone.write_all(&body[100_000..]).expect("httpd reads");
         wait_until("he waits", PATIENCE, || httpd.room().waiting == 1);

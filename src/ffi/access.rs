@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::contract::{
-    NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS,
-    NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up, nap_request, nap_verdict,
+    NAP_FLAG_AGAIN, NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS,
+    NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up,
+    nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::outside::{outside, outside_now};
@@ -245,7 +246,7 @@ fn leave_session(here: &mut Here<'_>, now: Micros) {
 
 /// Its permit is back, its answer still on its way: the work is the session's already.
 #[cold]
-fn pay_session(here: &mut Here<'_>, now: Micros) {
+pub(super) fn pay_session(here: &mut Here<'_>, now: Micros) {
     let Some(at) = here.a.session.checked_sub(1) else {
         return;
     };
@@ -880,12 +881,15 @@ fn give_back_locked(here: &Here<'_>) {
     let a = &*here.a;
     // A ticket of the session gate is none of the page's.
     let ticket = ticket_of(a).0.filter(|_| here.home().is_none());
+    // What he sent meanwhile is neither a response nor a holder's wait.
+    let again = here.has(NAP_FLAG_AGAIN);
+    let ticket = ticket.filter(|_| !again);
     let leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),
         entered: Micros(a.entered_us),
         granted: Micros(a.granted_us),
-        waited: a.group != group::RUN,
+        waited: a.group != group::RUN && !again,
         kind: a.kind,
         queue: a.queue,
         predicted: Micros(a.predicted_us),

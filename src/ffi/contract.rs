@@ -16,6 +16,7 @@ pub const NAP_FLAG_DRY_RUN: u32 = 2;
 pub const NAP_FLAG_TICKETS: u32 = 4;
 pub const NAP_FLAG_STARTS: u32 = 8;
 pub const NAP_FLAG_BEGUN: u32 = 16;
+pub const NAP_FLAG_AGAIN: u32 = 32;
 pub const NAP_BW_DRY: u32 = 1;
 pub const NAP_BW_EXCUSED: u32 = 2;
 pub const NAP_KNOWN_MAX: u32 = 1000;

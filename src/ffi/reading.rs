@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::access::{Here, state};
+use super::access::{Here, pay_session, state};
 use super::contract::{
-    NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT,
-    nap_access, nap_readers, nap_verdict,
+    NAP_FLAG_AGAIN, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, NAP_RUN,
+    NAP_WAIT, nap_access, nap_readers, nap_verdict,
 };
 use super::guard::guard;
 use super::process;
@@ -41,11 +41,16 @@ pub unsafe extern "C" fn reading(more: c_int) -> nap_readers {
 pub unsafe extern "C" fn step_out(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let Some(here) = unsafe { Here::new(a) }
+        if let Some(mut here) = unsafe { Here::new(a) }
             && here.a.state == state::RUNNING
         {
             let (permit, owner) = (here.a.permit, here.owner());
-            here.gate(|view| view.step_out(permit, owner));
+            if here.gate(|view| view.step_out(permit, owner)).is_none() {
+                // No lock to be had: the permit at least, and whoever waits is served at the next tick.
+                here.room.permits.release(permit, owner);
+            }
+            let now = here.process.segment.now();
+            pay_session(&mut here, now);
             here.a.state = state::DETACHED;
         }
     });
@@ -82,7 +87,7 @@ fn join_queue(here: &mut Here<'_>) -> nap_verdict {
         Some(Verdict::Run(permit)) => runs_again(here, permit),
         Some(Verdict::Wait(seat)) => {
             here.a.state = state::RETURNING;
-            here.a.place = seat.place;
+            (here.a.place, here.a.until_us) = (seat.place, seat.until.0);
             here.waiters().fetch_add(1, Relaxed);
             here.alive.child.running.fetch_sub(1, Relaxed);
             NAP_WAIT
@@ -105,8 +110,9 @@ fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> nap_verdict {
         return NAP_WAIT;
     }
     match here.gate(|view| view.granted(place, owner)) {
-        // No lock to be had: once more.
-        None => NAP_WAIT,
+        // No lock to be had. In the end he goes on, and `leave` gives his place back.
+        None if segment.now().0 < here.a.until_us => NAP_WAIT,
+        None => NAP_PASS,
         Some(Some(permit)) => {
             out_of_queue(here);
             runs_again(here, permit)
@@ -136,5 +142,7 @@ fn runs_again(here: &mut Here<'_>, permit: u32) -> nap_verdict {
     here.a.state = state::RUNNING;
     here.a.permit = permit;
     here.a.granted_us = here.process.segment.now().0;
+    here.a.entered_us = here.a.granted_us;
+    here.a.flags |= NAP_FLAG_AGAIN;
     NAP_RUN
 }

@@ -597,6 +597,41 @@ fn a_permit_collected_for_one_who_has_gone_goes_to_the_next() {
     assert_eq!(story.state.gate().counts.presented, 1);
 }
 
+#[test]
+fn who_cannot_go_on_steps_out_and_waits_for_his_turn_again() {
+    let mut story = Story::new(terms(fixed(5)));
+    let running = story.runs(1, &[]);
+    let next = story.waits(2, &[]);
+    let owners = [Story::owner(1), Story::owner(2)];
+    let (permit, seat) = story
+        .state
+        .at_gate(story.now, |view| {
+            view.step_out(running.permit, owners[0]);
+            assert_eq!(view.permits.residence.mean_s(), None, "nothing is learnt");
+            let permit = view.granted(next.place, owners[1]);
+            assert_eq!(permit, Some(running.permit), "the next runs");
+            let Some(Verdict::Wait(seat)) = view.step_in(owners[0], 0) else {
+                panic!("there is one permit");
+            };
+            // He has none: twice is harmless.
+            view.step_out(running.permit, owners[0]);
+            assert!(view.permits.holds(running.permit, owners[1]));
+            (running.permit, seat)
+        })
+        .0;
+    // He has begun: no bound sends him away.
+    story.pass(60_000);
+    story.state.at_gate(story.now, |view| {
+        view.tick();
+        assert_eq!(view.places.wake_word(seat.place), wake::WAITING);
+        assert_eq!(view.granted(seat.place, owners[0]), None);
+        view.step_out(permit, owners[1]);
+        assert_eq!(view.granted(seat.place, owners[1]), None, "another's place");
+        assert_eq!(view.granted(seat.place, owners[0]), Some(permit));
+        assert!(view.gate.queue.is_empty());
+    });
+}
+
 /// Ten departures, 0.1 s apart, and residences of 0.1 s: X = 10, S = 0.1.
 fn learn_the_speed(view: &mut GateView<'_>) {
     view.gate.departures.begin(Micros::from_millis(1), 0);

@@ -89,10 +89,33 @@ impl GateView<'_> {
     /// gate and what he had there. None: no place is left to wait on, let him pass.
     pub fn enter_member(
         &mut self,
-        (owner, kind): (Owner, u32),
+        access: (Owner, u32),
         session: u32,
         priority: u32,
         start: Option<(u32, &Place)>,
+    ) -> Option<Verdict> {
+        let place = Place {
+            entered: self.now,
+            deadline: self.now + FOR_EVER,
+            session: match session {
+                0 => u32::MAX,
+                session => session,
+            },
+            ..Place::default()
+        };
+        let place = match start {
+            Some((lobby, start)) => place.beginning(lobby, start),
+            None => place,
+        };
+        self.enter_unbounded(access, priority, place)
+    }
+
+    /// Nothing refuses him, and the deadline of his place is for the order alone.
+    fn enter_unbounded(
+        &mut self,
+        (owner, kind): (Owner, u32),
+        priority: u32,
+        place: Place,
     ) -> Option<Verdict> {
         self.tick();
         if self.gate.queue.is_empty()
@@ -104,34 +127,23 @@ impl GateView<'_> {
         self.refresh_limit();
         let others = self.gate.queue.len();
         let queue = self.met(kind);
-        let deadline = self.now + FOR_EVER;
         // His turn is that of anybody who came when he did.
         let turn = self.now + self.gate.terms.bound;
         let place = Place {
             owner,
             gate: self.at,
             line: Line::Wait as u32,
-            entered: self.now,
-            deadline,
             queue,
             predicted: match self.gate.decided {
                 0 => Micros::ZERO,
                 _ => self.predict(queue),
-            },
-            session: match session {
-                0 => u32::MAX,
-                session => session,
             },
             due: match self.due(turn, priority) {
                 Micros::ZERO => turn,
                 due => due,
             },
             work: self.work_of(kind),
-            ..Place::default()
-        };
-        let place = match start {
-            Some((lobby, start)) => place.beginning(lobby, start),
-            None => place,
+            ..place
         };
         // As in seat(): raised before the permits are looked at again.
         self.permits.set_waiting(others.saturating_add(1));
@@ -152,7 +164,7 @@ impl GateView<'_> {
         }
         Some(Verdict::Wait(Seat {
             place: at,
-            until: deadline,
+            until: place.deadline,
             queue,
             predicted: place.predicted,
             redeemed: None,
@@ -167,10 +179,16 @@ impl GateView<'_> {
         }
     }
 
-    /// He can go on, and waits for his turn behind who has come meanwhile: what has begun is not refused, and
-    /// has no bound. None: no place is left to wait on, let him pass.
+    /// He can go on, and waits for his turn behind who has come meanwhile, in the order of all; what has begun is
+    /// not refused. None: no place is left to wait on, let him pass.
     pub fn step_in(&mut self, owner: Owner, kind: u32) -> Option<Verdict> {
-        self.enter_member((owner, kind), 0, 0, None)
+        let place = Place {
+            entered: self.now,
+            deadline: self.now + self.gate.terms.bound,
+            session: u32::MAX,
+            ..Place::default()
+        };
+        self.enter_unbounded((owner, kind), 0, place)
     }
 
     /// The permit of who waits at `place` without a bound, if he has been granted one.
