@@ -1,7 +1,7 @@
 /* nap_access.c: an access from its admission to its end.
  *
  * An access is a chain of internal redirects; its handle hangs on the chain's first request. The
- * core decides; here the request waits (nap_wait_turn is the only place), gets its 503, or runs.
+ * core decides; here the request waits (nap_wait_turn and nap_access_again), gets its 503, or runs.
  * The permit comes back from the connection's filter when the answer is made, and at the latest in
  * log_transaction, where every request ends. That is too early only for an aborted client, whose
  * script may still run then: his permit comes back when his connection's pool goes.
@@ -136,8 +136,8 @@ static int show(request_rec *r, int status)
            ? ap_update_child_status(r->connection->sbh, status, r) : 0;
 }
 
-/* Until the access may run or is refused. This blocks its thread; to park it without one only this
- * function has to change. */
+/* Until the access may run or is refused. This blocks its thread; to park it without one this
+ * function has to change (nap_access_again stands in the middle of a handler). */
 static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_request *q)
 {
     nap_verdict verdict = NAP_WAIT;
