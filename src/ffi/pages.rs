@@ -58,8 +58,25 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
     }
 }
 
-/// The refusal `here` got, as a page. `token` may be empty where only words are wanted, and `wall`
-/// unset where only spans are.
+/// The refusal `here` got, as far as its headers go: without names and times of the day.
+fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
+    let (ticket, retry_after) = ticket_of(here.a);
+    let now = here.process.segment.now();
+    Page {
+        reason: Reason::of(here.a.reason),
+        ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
+        retry_after,
+        status: q.ticket_status as u16,
+        wall: Wall::default(),
+        room: "",
+        path: "",
+        sent: Sent::Nothing,
+        notice: "",
+        ask: None,
+    }
+}
+
+/// The same as a page.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -68,22 +85,14 @@ unsafe fn page_of<'a>(
     token: &'a str,
     notice: &'a str,
     q: &nap_request,
-    wall: Wall,
 ) -> Page<'a> {
-    let (ticket, retry_after) = ticket_of(here.a);
-    let now = here.process.segment.now();
     Page {
-        reason: Reason::of(here.a.reason),
-        ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
-        retry_after,
-        status: q.ticket_status as u16,
-        wall,
+        wall: wall_now(),
         room: here.room.conf.name.as_str(),
         // SAFETY: the caller's promise.
         path: unsafe { text(q.ticket_path) },
-        sent: Sent::Nothing,
         notice,
-        ask: None,
+        ..headers_of(here, token, q)
     }
 }
 
@@ -106,8 +115,7 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
             return;
         };
         let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
-        // SAFETY: nap.h's promise.
-        let page = unsafe { page_of(&here, &token, "", q, Wall::default()) };
+        let page = headers_of(&here, &token, q);
         let answer = here.process.host.answer(q.r);
         let room = ticketing(&here);
         headers(&page, &cookie(room, q), q.origin.len != 0, |h| {
@@ -165,7 +173,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
         // SAFETY: nap.h's promises.
         let (mut page, form) = unsafe {
             (
-                page_of(&here, text(q.issued), &notice, q, wall_now()),
+                page_of(&here, text(q.issued), &notice, q),
                 form_of(here.room, q),
             )
         };
@@ -237,7 +245,7 @@ pub unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
         let notice = notice(here.room);
         // SAFETY: nap.h's promises.
         let (mut page, (_, language), method) = unsafe {
-            let page = page_of(&here, &token, &notice, q, wall_now());
+            let page = page_of(&here, &token, &notice, q);
             (page, wishes(q), bytes(q.method))
         };
         if method == b"POST" {
