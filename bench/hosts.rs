@@ -64,6 +64,14 @@ impl Host {
         })
     }
 
+    /// The MPM as Debian ships it.
+    pub fn stock(mpm: Mpm) -> &'static Host {
+        let stock = HOSTS
+            .iter()
+            .find(|host| host.mpm == mpm && host.sizes.is_none());
+        stock.expect("there is one for each")
+    }
+
     /// A server with its MPM and its workers.
     pub fn on(&self, server: Builder) -> Builder {
         // Without sizes those of the builder are overridden by the stock lines behind them.

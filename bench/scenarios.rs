@@ -6,15 +6,20 @@
 //! One Markdown row a scenario; nap-load's reports stay in target/bench. Options:
 //!
 //! ```text
-//! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6]
+//! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6] [stock=yes]
 //! ```
+//!
+//! With `stock=yes` the MPM has its settings of Debian, without it workers for everybody.
 
 mod board;
+#[allow(dead_code, reason = "hosts are told by their MPM")]
+mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;
 mod tries;
 
-use board::{LIMIT, figure, median, with_nap};
+use board::{LIMIT, figure, median};
+use hosts::Host;
 use httpd::{Builder, Httpd, Mpm, made};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -90,7 +95,7 @@ const FLOOD: &[&str] = &[
     "30s",
 ];
 
-const SCENARIOS: [Scenario; 8] = [
+const SCENARIOS: [Scenario; 10] = [
     Scenario {
         name: "30 % no-shows",
         measured: Side {
@@ -206,20 +211,18 @@ const SCENARIOS: [Scenario; 8] = [
             failed == [0.0; 2] && total(pairs, "/slow_readers/began") == all
         },
     },
-    Scenario {
-        name: "50 slow senders",
-        measured: Side {
-            server: |mpm| with_nap(mpm, WORK, &format!("{BOUND}\nNapBody 64k")),
-            options: &["--slow-send", "50@600:http://127.0.0.1:{port}/board"],
-            beside: &[],
-        },
-        reference: OBEDIENT,
-        what: "served/s",
-        figure: throughput,
-        wanted: Wanted::AtLeast(0.95),
-        besides: |pairs| of_slow(pairs, "slow_senders"),
-        must: |pairs| total(pairs, "/slow_senders/began") == 50.0 * pairs.len() as f64,
-    },
+    slow_senders(
+        "10 slow senders",
+        &["--slow-send", "10@600:http://127.0.0.1:{port}/board"],
+    ),
+    slow_senders(
+        "50 slow senders",
+        &["--slow-send", "50@600:http://127.0.0.1:{port}/board"],
+    ),
+    slow_senders(
+        "200 slow senders",
+        &["--slow-send", "200@600:http://127.0.0.1:{port}/board"],
+    ),
     Scenario {
         name: "MaxRequestWorkers 10",
         measured: OBEDIENT,
@@ -241,8 +244,54 @@ const SCENARIOS: [Scenario; 8] = [
     },
 ];
 
+/// Some at 600 bytes a second (above mod_reqtimeout's usual 500), some a byte a second, some with a burst and
+/// then nothing, some in chunks, and some over HTTP/2 where there is that.
+const fn slow_senders(name: &'static str, options: &'static [&'static str]) -> Scenario {
+    Scenario {
+        name,
+        measured: Side {
+            server: with_streams,
+            options,
+            beside: &[],
+        },
+        reference: Side {
+            server: with_streams,
+            options: &[],
+            beside: &[],
+        },
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.95),
+        besides: |pairs| of_slow(pairs, "slow_senders"),
+        must: |pairs| {
+            let of = |what| total(pairs, &format!("/slow_senders/{what}"));
+            of("visitors") > 0.0 && of("began") == of("visitors")
+        },
+    }
+}
+
 fn room(mpm: Mpm) -> Builder {
-    with_nap(mpm, WORK, BOUND)
+    let server = match board::option("stock=", "no").as_str() {
+        "yes" => Host::stock(mpm).on(board::server(WORK)),
+        _ => board::plenty(mpm, WORK),
+    };
+    board::with_room(server, BOUND)
+}
+
+/// The same with HTTP/2, which prefork has not.
+fn with_streams(mpm: Mpm) -> Builder {
+    match mpm {
+        Mpm::Prefork => room(mpm),
+        _ => (room(mpm).modules(&["http2"])).config("Protocols h2c http/1.1"),
+    }
+}
+
+/// How slow senders send.
+fn ways(mpm: Mpm) -> &'static str {
+    match mpm {
+        Mpm::Prefork => "steady,trickle,burst,chunked",
+        _ => "steady,trickle,burst,chunked,h2",
+    }
 }
 
 /// Served posts a second while the crowd was all there.
@@ -425,7 +474,10 @@ impl Scenario {
         let own: Vec<String> = (side.options.iter())
             .map(|option| option.replace("{port}", &port))
             .collect();
-        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        let mut own: Vec<&str> = own.iter().map(String::as_str).collect();
+        if own.contains(&"--slow-send") {
+            own.extend(["--slow-way", ways(mpm)]);
+        }
         let options = [all.concat(), own].concat();
         let beside = (!side.beside.is_empty()).then(|| Beside::start(&httpd, side.beside));
         let mut report = board::send(httpd.port(), has_room.then_some(&httpd), &options);

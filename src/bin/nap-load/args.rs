@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Parser, ValueEnum};
 use mod_nap::micros::Micros;
 
+use crate::slow::Way;
+
 /// Visitors for a site behind mod_nap: a closed crowd or a stream of newcomers, obeying their
 /// tickets or not, and the numbers of the NAP-Web paper's Tables 1 and 2.
 ///
@@ -74,9 +76,23 @@ pub struct Args {
     /// N more visitors who read a long answer slowly, over and over
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_read, help_heading = "Visitors")]
     pub slow_read: Option<Slow>,
-    /// N more visitors who send a form of a megabyte slowly, over and over
+    /// N more visitors who send a form slowly, over and over
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_send, help_heading = "Visitors")]
     pub slow_send: Option<Slow>,
+    /// How they do, in turn where there are several
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "steady",
+        help_heading = "Visitors",
+        requires = "slow_send"
+    )]
+    pub slow_way: Vec<Way>,
+    /// Bytes of such a form
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, help_heading = "Visitors",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    pub slow_bytes: u32,
 
     /// GET instead of POST
     #[arg(long, help_heading = "HTTP", conflicts_with_all = ["post_bytes", "form"])]

@@ -142,11 +142,12 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
 async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<World> {
     const PATIENCE: Micros = Micros::from_secs(5);
     let plan = &world.plan;
-    let manners = [Manner::Reads, Manner::Sends];
-    for ((slow, book), manner) in plan.slow.iter().zip(books).zip(manners) {
+    let senders = plan.slow_forms.iter().map(|form| Manner::Sends(*form));
+    let manners = [vec![Manner::Reads], senders.collect()];
+    for ((slow, book), manners) in plan.slow.iter().zip(books).zip(manners) {
         let Some((slow, target)) = slow else { continue };
         book.borrow_mut().visitors = slow.visitors;
-        for i in 0..slow.visitors {
+        for (i, manner) in (0..slow.visitors).zip(manners.into_iter().cycle()) {
             let (source, retry) = (plan.slow_address(i, target), plan.retry);
             let (book, target) = (book.clone(), target.clone());
             spawn_local(come_slowly(manner, book, target, slow.rate, source, retry));

@@ -12,6 +12,7 @@ use hyper::{Method, Uri};
 use mod_nap::micros::Micros;
 
 use crate::args::{Accept, Args, Arrivals, Common, Manner, Present, Slow, Source};
+use crate::slow::Form;
 use crate::ticket::{Group, Ticket};
 use mod_nap::sim::rng::Rng;
 
@@ -293,6 +294,8 @@ pub struct Plan {
     pub source: Source,
     /// Slow readers and senders.
     pub slow: [Option<(Slow, Target)>; 2],
+    /// How the senders send, in turn.
+    pub slow_forms: Vec<Form>,
     pub retry: Micros,
     pub method: Method,
     pub headers: HeaderMap,
@@ -337,6 +340,8 @@ impl Plan {
             None => Ok::<_, String>(None),
         };
         let slow = [slow(&args.slow_read)?, slow(&args.slow_send)?];
+        let bytes = args.slow_bytes as usize;
+        let slow_forms = args.slow_way.iter().map(|&way| Form { way, bytes });
         let body = match args.get {
             true => Bytes::new(),
             false => form(&args.form, args.post_bytes as usize)?,
@@ -371,6 +376,7 @@ impl Plan {
             seed,
             source,
             slow,
+            slow_forms: slow_forms.collect(),
             body,
         })
     }
