@@ -24,6 +24,11 @@
 #define STALL_MS 100        /* so long a reader keeps what is written waiting, in all, with a permit */
 #define SHORT 16384         /* bytes that the kernel takes at once: tcp_wmem begins with them */
 
+#define CLEARED offsetof(nap_handle, access.ticket[1])  /* bytes of a handle that must be zero */
+#define PIECE 88            /* they are cleared so many at a time */
+
+_Static_assert((CLEARED + PIECE - 1) / PIECE * PIECE <= sizeof(nap_handle), "PIECE");
+
 static ap_filter_rec_t *watch_filter;
 
 /* ---- Handle ----------------------------------------------------------------------------------- */
@@ -36,7 +41,10 @@ nap_handle *nap_handle_make(request_rec *r)
     if (h)
         return h;
     h = apr_palloc(r->pool, sizeof *h);
-    memset(h, 0, offsetof(nap_handle, access.ticket[1]));
+    /* in pieces for which no function is called */
+    #pragma GCC unroll 4
+    for (size_t at = 0; at < CLEARED; at += PIECE)
+        memset((char *)h + at, 0, PIECE);
     h->first = r;
     h->method = r->method;
     ap_set_module_config(r->request_config, &nap_module, h);
@@ -261,7 +269,7 @@ static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
 }
 
 /* Requests that are no accesses, room or not. */
-static int never(const request_rec *r)
+static inline __attribute__((always_inline)) int never(const request_rec *r)
 {
     int m = r->method_number;
 
@@ -321,7 +329,7 @@ static void hold(nap_handle *h)
     h->holds = 1;
 }
 
-static int run(nap_handle *h)
+static inline int run(nap_handle *h)
 {
     nap_line *line = nap_line_of(h->first->connection);
 

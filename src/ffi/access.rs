@@ -74,7 +74,11 @@ impl<'a> Here<'a> {
     #[inline]
     pub unsafe fn new(a: *mut nap_access) -> Option<Here<'a>> {
         // SAFETY: the caller's promise.
-        let a = unsafe { a.as_mut() }?;
+        Here::of(unsafe { a.as_mut() }?)
+    }
+
+    #[inline]
+    fn of(a: &'a mut nap_access) -> Option<Here<'a>> {
         let setup = process::setup()?;
         Some(Here {
             process: process::process()?,
@@ -240,7 +244,7 @@ pub(super) fn put_stay(a: &mut nap_access, stay: &Stay) {
 #[inline]
 fn leave_session(here: &mut Here<'_>, now: Micros) {
     if here.a.session != 0 {
-        leave_it(here, now);
+        leave_it(here.a, now);
     }
 }
 
@@ -256,7 +260,11 @@ pub(super) fn pay_session(here: &mut Here<'_>, now: Micros) {
 }
 
 #[inline(never)]
-fn leave_it(here: &mut Here<'_>, ended: Micros) {
+/// Out of line, and without a `Here` of the caller's, who then needs none in memory.
+fn leave_it(a: &mut nap_access, ended: Micros) {
+    let Some(here) = &mut Here::of(a) else {
+        return;
+    };
     let (owner, segment) = (here.owner(), &here.process.segment);
     let granted = match here.a.state {
         state::DETACHED | state::RETURNING => 0, // paid
@@ -777,7 +785,7 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
         if let Some(mut here) = unsafe { Here::new(a) }
             && here.a.state == state::RUNNING
         {
-            let now = give_back_seldom(&here);
+            let now = give_back(&here);
             // His session has it in hand until its answer has gone: it is not idle meanwhile, and a cookie
             // that many share has no more streams than one session.
             pay_session(&mut here, now);
@@ -786,41 +794,16 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
     });
 }
 
-/// Answers that are long are not many; the short ones have [`leave`] to themselves.
-#[inline(never)]
-fn give_back_seldom(here: &Here<'_>) -> Micros {
-    give_back(here)
-}
-
 pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     guard(0, || {
         // SAFETY: nap.h's promise.
-        let Some(mut here) = (unsafe { Here::new(a) }) else {
+        let Some(a) = (unsafe { a.as_mut() }) else {
             return 0;
         };
-        let mut now = Micros::ZERO;
-        match here.a.state {
-            state::RUNNING => {
-                now = give_back(&here);
-                leave_session(&mut here, now);
-                here.alive.child.running.fetch_sub(1, Relaxed);
-            }
-            state::DETACHED => {
-                leave_session(&mut here, now);
-                here.alive.child.running.fetch_sub(1, Relaxed);
-            }
-            state::PASSED => leave_session(&mut here, now),
-            // The request ended under its wait (a panic, a killed thread): nobody else would.
-            state::WAITING => leave_place(&mut here),
-            state::RETURNING => {
-                super::reading::leave_queue(&mut here);
-                leave_session(&mut here, now);
-                here.alive.child.running.fetch_sub(1, Relaxed);
-            }
-            _ => {}
+        match leave_at_once(a) {
+            Some(now) => now.0,
+            None => leave_otherwise(a).0,
         }
-        here.a.state = state::LEFT;
-        now.0
     })
 }
 
@@ -842,12 +825,70 @@ fn leave_place(here: &mut Here<'_>) {
 }
 
 /// The permit goes to the head of the queue; without a queue and a sample to record, lock-free. When it
-/// was; zero: somebody else has looked.
+/// Without a lock, unless somebody has come in the meantime: who runs, got in at once, and has no sample to
+/// record. When it was; None: it is another.
 #[inline(always)]
+fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
+    let mut here = Here::of(a)?;
+    let permits = here.room.permits;
+    if here.a.state != state::RUNNING || !is_plain(here.a) || permits.is_wanted() {
+        return None;
+    }
+    let now = here.process.segment.now();
+    note_answer(&here, now);
+    let residence = now - Micros(here.a.granted_us);
+    if permits.leave(here.a.permit, here.owner(), residence) {
+        serve(here.a);
+    }
+    leave_session(&mut here, now);
+    here.alive.child.running.fetch_sub(1, Relaxed);
+    here.a.state = state::LEFT;
+    Some(now)
+}
+
+/// Somebody waits by now.
+#[cold]
+fn serve(a: &mut nap_access) {
+    if let Some(here) = Here::of(a) {
+        here.gate(|view| view.serve());
+    }
+}
+
+/// When it was; zero: somebody else has looked.
+#[inline(never)]
+fn leave_otherwise(a: &mut nap_access) -> Micros {
+    let Some(here) = &mut Here::of(a) else {
+        return Micros::ZERO;
+    };
+    let mut now = Micros::ZERO;
+    match here.a.state {
+        state::RUNNING => {
+            now = give_back(here);
+            leave_session(here, now);
+            here.alive.child.running.fetch_sub(1, Relaxed);
+        }
+        state::DETACHED => {
+            leave_session(here, now);
+            here.alive.child.running.fetch_sub(1, Relaxed);
+        }
+        state::PASSED => leave_session(here, now),
+        // The request ended under its wait (a panic, a killed thread): nobody else would.
+        state::WAITING => leave_place(here),
+        state::RETURNING => {
+            super::reading::leave_queue(here);
+            leave_session(here, now);
+            here.alive.child.running.fetch_sub(1, Relaxed);
+        }
+        _ => {}
+    }
+    here.a.state = state::LEFT;
+    now
+}
+
+/// was; zero: somebody else has looked.
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
-    let plain = a.group == group::RUN && !has_ticket(a);
-    if !plain || permits.waiting() != 0 || permits.outside() != 0 {
+    if !is_plain(a) || permits.is_wanted() {
         give_back_locked(here);
         return Micros::ZERO;
     }
@@ -859,8 +900,14 @@ fn give_back(here: &Here<'_>) -> Micros {
     now
 }
 
-/// One that got in at once is over, for the charts.
+/// It got in at once, without a ticket.
 #[inline]
+fn is_plain(a: &nap_access) -> bool {
+    a.group == group::RUN && !has_ticket(a)
+}
+
+/// One that got in at once is over, for the charts.
+#[inline(always)]
 fn note_answer(here: &Here<'_>, now: Micros) {
     let Some(recent) = here.room.recent else {
         return;

@@ -85,6 +85,11 @@ impl Permits {
         let many = if n < FEW { 0 } else { n };
         self.outside.store(many, Relaxed);
     }
+    /// Somebody waits for a permit, or stands outside.
+    pub fn is_wanted(&self) -> bool {
+        self.waiting() != 0 || self.outside() != 0
+    }
+
 
     /// Tickets sold and still good.
     pub fn outstanding(&self) -> u32 {
