@@ -93,7 +93,6 @@ typedef struct nap_room {
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
     const nap_own_page *own_page;    /* NapTicketPage inside the room, or NULL */
     int index;                       /* in the segment; -1: not scheduled */
-    int asks;                        /* whether a request enters: NapExempt or NapBody is there */
 } nap_room;
 
 /* What holds for the whole server; made anew with every reading of the configuration. */
@@ -249,6 +248,14 @@ static inline const request_rec *nap_last(const request_rec *r)
     while (r->next)
         r = r->next;
     return r;
+}
+
+/* Something is sent with it. */
+static inline int nap_has_body(const request_rec *r)
+{
+    const char *length = apr_table_get(r->headers_in, "Content-Length");
+
+    return (length && strcmp(length, "0")) || apr_table_get(r->headers_in, "Transfer-Encoding");
 }
 
 static inline nap_str nap_str_of(const char *s)

@@ -516,8 +516,9 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    /* before it enters: one body more (1) or less (-1) is read in this child, or none (0); how many are */
-    nap_readers (*reading)(int more);
+    /* one body more (1) or less (-1) is read without a permit in this child, or none (0); entered: of an access
+     * that counts as running otherwise; how many are */
+    nap_readers (*reading)(int more, int entered);
     /* it runs, and cannot go on before more of its body has come: permit back, nothing learnt */
     void (*step_out)(nap_access *a);
     /* it can go on: up to timeout_us, NAP_WAIT = still waiting; NAP_PASS: let it go on without a permit */

@@ -434,7 +434,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
-/* The same where the room has NapExempt or NapBody: unless it is exempt, and once its body is there. */
+/* The same unless the room exempts it, and once its body is there. */
 static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
 {
     int status = OK;
@@ -443,11 +443,17 @@ static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
     /* a front controller's request is known by what was asked for, too */
     if (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room)))
         return DECLINED;
-    if (h->room->conf.body >= 0) {
-        h->owner = h->room;
-        status = nap_body_await(r, h);
-    }
+    h->owner = h->room;
+    status = nap_body_await(r, h);
     return status ? status : enter(r, h);
+}
+
+/* The access enters its room, at once where nothing is to be asked or read before. */
+static inline __attribute__((always_inline)) int enter_now_or_later(request_rec *r, nap_handle *h)
+{
+    const nap_room *room = h->room;
+
+    return room->exempt || (room->conf.body >= 0 && nap_has_body(r)) ? enter_if_due(r, h) : enter(r, h);
 }
 
 /* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
@@ -484,7 +490,7 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, const nap
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
-    return h->room->asks ? enter_if_due(r, h) : enter(r, h);
+    return enter_now_or_later(r, h);
 }
 
 /* Also says that the core is there: without it no room has an index. */
@@ -578,7 +584,7 @@ static int enter_filtered(request_rec *r)
         return DECLINED;
     for (const ap_filter_t *f = r->output_filters; f; f = f->next)
         if (f->frec->ftype < AP_FTYPE_PROTOCOL && (is_includes(f) || is_external(f)))
-            return h->room->asks ? enter_if_due(r, h) : enter(r, h);
+            return enter_now_or_later(r, h);
     return DECLINED;
 }
 

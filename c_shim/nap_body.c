@@ -6,13 +6,14 @@
  * once the reader has stood PATIENCE without anything to read the permit goes back, and when all is there the
  * access waits for its turn again, before the reader is given the end.
  *
- * With `Expect: 100-continue` nothing is read before: the client is told to go on when the handler
- * reads, which is when its access runs. Nor with NapAdmit early: he is nobody yet. Nor of a stream of HTTP/2
- * that does not say how long it is: he may want to hear of its beginning before he sends its end (gRPC).
+ * Who does not say how long his body is may want to hear of its beginning before he sends its end (gRPC): a
+ * stream of HTTP/2 is not read before, and in chunks no more is once nothing has come for PAUSE. With
+ * `Expect: 100-continue` nothing is read before: the client is told to go on when the handler reads, which is
+ * when its access runs. Nor with NapAdmit early: he is nobody yet.
  *
- * Who reads a body holds a worker. While many do in this child, those who have sent nothing much of late
- * are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them, hold for all.
- * Streams of HTTP/2 have threads of their own, and are not counted.
+ * Who reads a body without a permit holds a worker. While many do in this child, those who have sent nothing
+ * much of late are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them,
+ * hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
 #include <apr_file_io.h>
 #include <poll.h>
@@ -26,6 +27,7 @@
 #define STREAM_US 5000                  /* the same for a stream of HTTP/2, which has no socket */
 #define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
 #define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
+#define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at; a quarter where very many read */
 #define SLOW 4096                       /* bytes a second: less is slow */
 
@@ -36,11 +38,12 @@ typedef struct nap_body {
     apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
     apr_off_t length;                   /* read so far */
     int ended;                          /* all of it has been read */
-    int reads;                          /* it is counted among those that are read */
+    int reads;                          /* it is counted among those that are read without a permit */
+    int paused;                         /* the client may be waiting for an answer: no more is read before */
     int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
     int outside;                        /* the access has given its permit back until the rest is there */
     apr_time_t heard;                   /* when something came last */
-    apr_time_t window;                  /* where the pace is looked at: since then `length` was `then` */
+    apr_time_t window;                  /* where the pace is looked at: since then `length` was `then`; or 0 */
     apr_off_t then;
     apr_time_t patience;                /* left of it, once the access runs */
     apr_time_t took;                    /* so long it was read before the access entered */
@@ -50,16 +53,9 @@ typedef struct nap_body {
 
 static ap_filter_rec_t *body_filter;
 
-static const char *length_of(const request_rec *r)
+static int has_length(const request_rec *r)
 {
-    return apr_table_get(r->headers_in, "Content-Length");
-}
-
-static int has_body(const request_rec *r)
-{
-    const char *length = length_of(r);
-
-    return (length && strcmp(length, "0")) || apr_table_get(r->headers_in, "Transfer-Encoding");
+    return apr_table_get(r->headers_in, "Content-Length") != NULL;
 }
 
 static int is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
@@ -81,12 +77,12 @@ static void pause_reading(conn_rec *c, apr_time_t at_most)
     poll(&pfd, 1, (int)(at_most / 1000));
 }
 
-/* ---- Before the access enters ------------------------------------------------------------------ */
+/* ---- Without a permit -------------------------------------------------------------------------- */
 
 /* 1: he has sent next to nothing for as long as can be waited, while so many others are read. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
-    nap_readers many = nap_the_core->reading(0);
+    nap_readers many = nap_the_core->reading(0, 0);
     int slow;
 
     if (now - b->window < (many == NAP_READERS_TOO_MANY ? WINDOW_US / 4 : WINDOW_US))
@@ -97,20 +93,37 @@ static int is_slow(nap_body *b, apr_time_t now)
     return slow;
 }
 
+/* A worker waits for the client from now on. */
+static void count(nap_body *b, const conn_rec *c)
+{
+    b->reads = 1;
+    b->heard = apr_time_now();
+    if (!b->window) {
+        b->window = b->heard;
+        b->then = b->length;
+    }
+    if (!c->master)
+        nap_the_core->reading(1, b->outside);
+}
+
+/* It does not any more. */
+static void uncount(nap_body *b, const conn_rec *c)
+{
+    if (b->reads && !c->master)
+        nap_the_core->reading(-1, b->outside);
+    b->reads = 0;
+}
+
 /* Nothing has come yet: OK to look again, or the status he is told. */
 static int wait_for_more(request_rec *r, nap_body *b)
 {
     apr_time_t now;
 
-    if (!b->reads) {
-        b->reads = 1;
-        b->heard = b->window = apr_time_now();
-        b->then = b->length;
-        if (!r->connection->master)
-            nap_the_core->reading(1);
-    }
+    if (!b->reads)
+        count(b, r->connection);
     pause_reading(r->connection, SLICE_MS * 1000);
     now = apr_time_now();
+    b->paused = now - b->heard >= PAUSE_US && !has_length(r);
     if (now - b->heard <= r->server->timeout &&
         (r->connection->master || !is_slow(b, now) || nap_carries_ticket(r, b->h)))
         return OK;
@@ -189,7 +202,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     int status = OK;
 
     b->gathers = 1;
-    while (status == OK && !b->ended && b->length < most) {
+    while (status == OK && !b->ended && !b->paused && b->length < most) {
         apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
 
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
@@ -207,9 +220,8 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
             status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
         }
     }
-    if (b->reads && !r->connection->master)
-        nap_the_core->reading(-1);
-    b->reads = b->gathers = 0;
+    uncount(b, r->connection);
+    b->gathers = 0;
     apr_brigade_destroy(bb);
     if (status == OK && (rv = join_file(b)))
         status = cannot_keep(r, rv);
@@ -225,7 +237,8 @@ int nap_body_await(request_rec *r, nap_handle *h)
 
     if (b)                          /* an error's document, or `Satisfy Any` thought nothing of it */
         return b->failed == r ? b->status : OK;
-    if (!has_body(r) || h->room->conf.admit_early == 1 || h->dir->engine == NAP_ENGINE_DRY_RUN)
+    if (h->room->conf.body < 0 || !nap_has_body(r) || h->room->conf.admit_early == 1 ||
+        h->dir->engine == NAP_ENGINE_DRY_RUN)
         return OK;
     h->uploads = 1;
     b = h->upload = apr_pcalloc(r->pool, sizeof *b);
@@ -236,7 +249,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
     /* one of the protocol's own: it stays where a request becomes another of its chain */
     if (b->filter->next == r->proto_input_filters)
         r->proto_input_filters = b->filter;
-    if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !length_of(r)))
+    if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !has_length(r)))
         return OK;
     began = apr_time_now();
     b->status = gather(r, b, h->room->conf.body);
@@ -285,6 +298,24 @@ static int is_last(const apr_bucket_brigade *bb)
     return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
 }
 
+/* Its permit is back, and the reader waits as others do for a body before their access enters. */
+static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
+{
+    request_rec *r = b->h->first;
+    apr_off_t length = 0;
+    apr_status_t rv;
+
+    do {
+        rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes);
+    } while (is_nothing(rv, bb) && wait_for_more(r, b) == OK);
+    uncount(b, r->connection);
+    if (is_nothing(rv, bb))
+        return APR_TIMEUP;
+    if (!rv && !apr_brigade_length(bb, 0, &length))
+        b->length += length;
+    return rv;
+}
+
 /* From the client. Its permit goes back when it has kept the reader waiting for long. */
 static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
                             apr_off_t readbytes)
@@ -304,6 +335,7 @@ static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t
             return rv;
         if (b->patience <= 0) {
             h->detached = b->outside = 1;
+            b->window = 0;
             nap_the_core->step_out(&h->access);
             break;
         }
@@ -311,7 +343,10 @@ static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t
         pause_reading(h->first->connection, b->patience);
         b->patience -= apr_time_now() - began;
     }
-    rv = ap_get_brigade(next, bb, mode, block, readbytes);
+    if (b->outside && mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && !h->first->connection->master)
+        rv = read_outside(b, bb, readbytes);
+    else
+        rv = ap_get_brigade(next, bb, mode, block, readbytes);
     if (b->outside && !rv && mode == AP_MODE_READBYTES && is_last(bb)) {
         b->outside = 0;
         if (is_unanswered(h) && !nap_access_again(h))

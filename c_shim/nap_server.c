@@ -248,7 +248,6 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
         if (room->remark)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
         room->index = gate_enter(&room->conf, s, p);
-        room->asks = room->exempt || room->conf.body >= 0;
     }
     EACH_ROOM(site, room)
         EACH_PAGE(room, page)

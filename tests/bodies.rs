@@ -80,7 +80,7 @@ fn whoever_reads_a_body_sees_what_was_sent() {
         false => &[1, 65_535, 65_536, 65_537, LARGE],
     };
     for_each_mpm(|mpm| {
-        for kept in ["NapBody 64K\n", "NapBody 1K\n", "NapBody 1G\n", ""] {
+        for kept in ["", "NapBody 1K\n", "NapBody 1G\n", "NapBody Off\n"] {
             let fcgi = Responder::start(Some("Content-Type: text/plain\r\n\r\nread\n"));
             let mut site = site(kept)
                 .mpm(mpm)
@@ -133,7 +133,7 @@ fn whoever_reads_a_body_sees_what_was_sent() {
 #[test]
 fn what_comes_behind_a_body_is_the_next_request() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n")
+        let httpd = site("")
             .mpm(mpm)
             .config(
                 "<Location /cgi-bin/small>\nLimitRequestBody 1000\n</Location>\n\
@@ -198,8 +198,7 @@ fn what_comes_behind_a_body_is_the_next_request() {
 /// He was there in time, though his form was not.
 #[test]
 fn a_holder_whose_body_comes_slowly_is_in_time() {
-    let httpd =
-        site("NapBody 64K\nNapSlotPeriod 1s\nNapTicketPrime 2s\nNapTicketLifetime 5min\n").start();
+    let httpd = site("NapSlotPeriod 1s\nNapTicketPrime 2s\nNapTicketLifetime 5min\n").start();
     let held = httpd.hold("full", 1);
     let ticket = Ticket::of(&httpd.request("POST", "/cgi-bin/sum", &[], b"x"));
     ticket.until_prime();
@@ -221,7 +220,7 @@ fn a_holder_whose_body_comes_slowly_is_in_time() {
 #[test]
 fn who_sends_slowly_holds_no_permit() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n").mpm(mpm).workers(4, 16).start();
+        let httpd = site("").mpm(mpm).workers(4, 16).start();
         let slow = ["Content-Length: 1000\r\n", "Transfer-Encoding: chunked\r\n"]
             .map(|headers| begin(&httpd, headers, b"3e8\r\n"));
         until(&httpd, (2, 0));
@@ -244,7 +243,7 @@ fn who_sends_slowly_holds_no_permit() {
 #[test]
 fn who_wants_to_be_told_to_go_on_is_told_when_he_may_run() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n").mpm(mpm).start();
+        let httpd = site("").mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let refused = begin(
             &httpd,
@@ -271,14 +270,17 @@ fn who_wants_to_be_told_to_go_on_is_told_when_he_may_run() {
 fn at_work(httpd: &Httpd) -> u64 {
     let info = httpd.get("/nap-info?json").json();
     let children = info["children"].as_array().expect("a list").iter();
-    children.filter_map(|child| child["running"].as_u64()).sum()
+    let busy = |child: &serde_json::Value| {
+        ["running", "reading"].map(|what| child[what].as_u64().expect("a number"))
+    };
+    children.flat_map(busy).sum()
 }
 
 /// His permit went to others while he sent; when all of it is there he waits for another.
 #[test]
 fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n")
+        let httpd = site("")
             .mpm(mpm)
             .workers(4, 16)
             .expect_log("Error reading request entity data", "one has gone")
@@ -324,19 +326,14 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
 #[test]
 fn who_stalls_while_he_is_read_gives_his_permit_back() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n").mpm(mpm).workers(4, 16).start();
+        let httpd = site("").mpm(mpm).workers(4, 16).start();
         let body = body(LARGE);
         let expected = httpd.request("POST", "/free/sum", &[], &body).text();
         let mut slow = begin(&httpd, &of_length(LARGE), &body[..100_000]);
         wait_until(
             "he has entered, and runs without a permit",
             PATIENCE,
-            || {
-                let info = httpd.get("/nap-info?json").json();
-                let children = info["children"].as_array().expect("a list").iter();
-                let taken: u64 = children.filter_map(|child| child["running"].as_u64()).sum();
-                (taken, reading(&httpd)) == (1, (0, 0))
-            },
+            || (at_work(&httpd), reading(&httpd)) == (1, (1, 0)),
         );
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
         slow.write_all(&body[100_000..]).expect("httpd reads");
@@ -350,7 +347,7 @@ fn who_stalls_while_he_is_read_gives_his_permit_back() {
 #[test]
 fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n")
+        let httpd = site("")
             .mpm(mpm)
             .workers(1, 8)
             .access_log_format("%>s")
@@ -377,12 +374,62 @@ fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
     });
 }
 
+/// Those who have begun are those who read as well.
+#[test]
+fn of_too_many_who_stall_in_the_middle_those_beyond_a_quarter_make_way() {
+    for_each_mpm(|mpm| {
+        let httpd = site("NapRunReady 6\n")
+            .mpm(mpm)
+            .workers(1, 8)
+            .access_log_format("%>s")
+            .expect_log("Error reading request entity data", "they make way")
+            .expect_log(
+                "MaxRequestWorkers 8 lets at most 1 wait",
+                "few workers are meant",
+            )
+            .start();
+        let stalled: Vec<TcpStream> = (0..6)
+            .map(|_| begin(&httpd, &of_length(LARGE), &body(100_000)))
+            .collect();
+        wait_until("those beyond have made way", PATIENCE, || {
+            httpd.access_log().matches("408").count() >= 4
+        });
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+        drop(stalled);
+        until(&httpd, (0, 0));
+        wait_until("their workers are free", PATIENCE, || at_work(&httpd) == 0);
+    });
+}
+
+/// Who sends in chunks and pauses may be waiting for us.
+#[test]
+fn who_pauses_between_chunks_is_let_in_with_what_is_there() {
+    for_each_mpm(|mpm| {
+        let httpd = site("").mpm(mpm).start();
+        let mut stream = httpd.connect();
+        write!(
+            stream,
+            "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+             Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        )
+        .expect("httpd listens");
+        wait_until("he has entered", PATIENCE, || {
+            httpd.gate()["counts"]["passed"] == 1
+        });
+        wait_until("he holds no permit", PATIENCE, || reading(&httpd) == (1, 0));
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+        write!(stream, "3\r\ndef\r\n0\r\n\r\n").expect("httpd reads");
+        let answer = read_all(stream);
+        assert!(answer.contains(" 6\n"), "{mpm}: {answer}");
+    });
+}
+
 /// Less than `NapDownload`, and more than the kernel takes for a client that does not read.
 #[test]
 fn who_does_not_read_his_answer_gives_his_permit_back() {
     const LONG: usize = 900_000;
     for_each_mpm(|mpm| {
-        let httpd = site("NapBody 64K\n")
+        let httpd = site("")
             .mpm(mpm)
             .config("<Location /counter>\nNapUse site\n</Location>\nSendBufferSize 16384")
             .start();

@@ -1024,8 +1024,12 @@ pub struct nap_core {
     pub tick: ::std::option::Option<unsafe extern "C" fn()>,
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
-    pub reading:
-        ::std::option::Option<unsafe extern "C" fn(more: ::std::os::raw::c_int) -> nap_readers>,
+    pub reading: ::std::option::Option<
+        unsafe extern "C" fn(
+            more: ::std::os::raw::c_int,
+            entered: ::std::os::raw::c_int,
+        ) -> nap_readers,
+    >,
     pub step_out: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub step_in: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, timeout_us: u64) -> nap_verdict,

@@ -1,5 +1,5 @@
-//! Bodies of requests: who reads one before its access enters, and whose permit goes back while the rest of
-//! it is still on its way.
+//! Bodies of requests: who reads one without a permit, before its access enters or since it has given its own
+//! back while the rest was still on its way.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,16 +17,19 @@ use crate::room::places::wake;
 use crate::room::verdict::Verdict;
 use crate::shm::futex;
 
-pub unsafe extern "C" fn reading(more: c_int) -> nap_readers {
+pub unsafe extern "C" fn reading(more: c_int, entered: c_int) -> nap_readers {
     guard(NAP_READERS_FEW, || {
         let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
             return NAP_READERS_FEW;
         };
-        let count = &alive.child.reading;
-        match more {
-            1 => _ = count.fetch_add(1, Relaxed),
-            -1 => _ = count.fetch_sub(1, Relaxed),
-            _ => {}
+        let child = alive.child;
+        let running = u32::from(entered != 0);
+        if more > 0 {
+            child.running.fetch_sub(running, Relaxed);
+            child.reading.fetch_add(1, Relaxed);
+        } else if more < 0 {
+            child.reading.fetch_sub(1, Relaxed);
+            child.running.fetch_add(running, Relaxed);
         }
         let (segment, life) = (&process.segment, alive.life());
         let workers = segment.workers();

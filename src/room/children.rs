@@ -25,7 +25,7 @@ pub struct Child {
     /// Generation of the configuration it serves. One of an older generation than another takes no
     /// connections any more. Written when it starts.
     pub generation: AtomicU32,
-    /// Workers that read a body before its access enters.
+    /// Workers that read a body without a permit: before their access enters, or as it stalled.
     pub reading: AtomicU32,
     _pad: [u32; 9],
 }
@@ -57,7 +57,7 @@ pub enum Parking {
     Nobody,
 }
 
-/// Workers that read a request's body before its access enters, by what their pool bears.
+/// Workers that read a request's body without a permit, by what their pool bears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readers {
     /// They may read as long as httpd lets them.
