@@ -272,6 +272,7 @@ typedef struct nap_access {
     uint64_t waited_us;   /* shim reads (log note) */
     uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form; the first word zero: none,
                            * and only that word is zeroed by the shim */
+    uint64_t first_us;    /* from first_byte on: when that was */
 } nap_access;
 
 #define NAP_BW_DRY 1u           /* shim sets: DryRun */
@@ -535,6 +536,8 @@ typedef struct nap_core {
     nap_verdict (*give_up)(nap_access *a, nap_give_up why, const nap_request *q);
     /* the answer's first byte is out: long answers are detached 60 s later */
     void (*first_byte)(nap_access *a);
+    /* what is written now may wait for its reader (1), or has not (0): where that takes long the permit goes */
+    void (*writes)(nap_access *a, int begins);
     /* the answer is made (or long): permit back, the worker stays in use */
     void (*detach)(nap_access *a);
     /* the end, however it came; always once after NAP_RUN; safe to repeat. When it was, as bw_bytes

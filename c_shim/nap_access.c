@@ -643,8 +643,7 @@ static inline int lasts(const nap_handle *h)
            (h->passes == 1 && is_event_stream(last));
 }
 
-/* The client does not take what has been written, so what comes now would wait for him. Of a stream that
- * cannot be told. */
+/* The client does not take what has been written, so what comes now would wait for him. */
 static NAP_SELDOM int stalls(nap_handle *h)
 {
     conn_rec *c = h->first->connection;
@@ -655,7 +654,7 @@ static NAP_SELDOM int stalls(nap_handle *h)
     int taken;
 
     h->looked = (unsigned)(h->sent >> 15);      /* once for 32 KB: it is a system call */
-    if (c->master || !socket || apr_os_sock_get(&fd, socket) || fd < 0)
+    if (!socket || apr_os_sock_get(&fd, socket) || fd < 0)
         return 0;
     pfd.fd = fd;
     if (poll(&pfd, 1, 0))
@@ -675,7 +674,10 @@ static int sends_alone(const conn_rec *c)
            !ap_mpm_query(AP_MPMQ_IS_ASYNC, &async) && async;
 }
 
-/* A long answer: 1: its end is here, and once that has passed its worker is free. */
+/* What becomes of a brigade of an answer. */
+enum { PASSES, PASSES_LAST, MAY_WAIT };
+
+/* A long answer. PASSES_LAST: its end is here, and once that has passed its worker is free. */
 static NAP_SELDOM int watch_long(nap_line *line, int end)
 {
     nap_handle *h = line->now;
@@ -689,12 +691,21 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
     }
     if (end || !alone)
         line->now = NULL;
-    return end && alone;
+    return end && alone ? PASSES_LAST : PASSES;
+}
+
+/* One that goes on beyond what the kernel takes at once. */
+static NAP_SELDOM int watch_reader(nap_line *line)
+{
+    nap_handle *h = line->now;
+
+    if (h->first->connection->master)
+        return MAY_WAIT;
+    return (unsigned)(h->sent >> 15) != h->looked && stalls(h) ? watch_long(line, 0) : PASSES;
 }
 
 /* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for, or its reader is. 1: see watch_long.
- * *now: see leave(). */
+ * here (bodies have been read by now), or is not to be waited for, or its reader is. *now: see leave(). */
 static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end, uint64_t *now)
 {
     nap_handle *h = line->now;
@@ -712,16 +723,15 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
         h->stalled_ms = 0;
         nap_the_core->first_byte(&h->access);
     }
-    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0 &&
-             (unsigned)(h->sent >> 15) != h->looked && stalls(h)) {
-        return watch_long(line, 0);
+    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0) {
+        return watch_reader(line);
     }
-    return 0;
+    return PASSES;
 }
 
 /* The core has sent as much as it blocks for. The request and its handle last until its EOR, which
  * httpd sends behind all this; should somebody have put it in here, its end comes by that. */
-static NAP_SELDOM apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
+static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
 {
     int goes = AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     apr_status_t rv = ap_pass_brigade(f->next, bb);
@@ -733,15 +743,31 @@ static NAP_SELDOM apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb,
     return rv;
 }
 
+/* Of a stream nobody can tell whether its reader takes it, but by how long this lasts. */
+static apr_status_t pass_stream(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
+{
+    apr_status_t rv;
+
+    nap_the_core->writes(&h->access, 1);
+    rv = ap_pass_brigade(f->next, bb);
+    nap_the_core->writes(&h->access, 0);
+    return rv;
+}
+
+static NAP_SELDOM apr_status_t pass_otherwise(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h, int what)
+{
+    return what == PASSES_LAST ? pass_last(f, bb, h) : pass_stream(f, bb, h);
+}
+
 /* Out of line: much of what passes is nobody's. */
 static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
     nap_handle *h = line->now;
     uint64_t now;
+    int what = watch_permit(line, ends(h, bb), &now);
 
-    return watch_permit(line, ends(h, bb), &now) ? pass_last(f, bb, h)
-                                                 : ap_pass_brigade(f->next, bb);
+    return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, h, what);
 }
 
 /* A stream of HTTP/2 takes a file whole and sends it long after the request is over. Given piece by
@@ -793,13 +819,13 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
     nap_handle *h = line->charged, *now = line->now;
     apr_off_t before = h->sent;
     uint64_t left = 0;
-    int end = ends(h, bb), last = now && watch_permit(line, end, &left);
+    int end = ends(h, bb), what = now ? watch_permit(line, end, &left) : PASSES;
 
     if (charge_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
     if (nap_bwshare_cuts(h->charge, h->sent - before))
         return pass_pieces(f, bb, h, before);
-    return last ? pass_last(f, bb, now) : ap_pass_brigade(f->next, bb);
+    return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, now, what);
 }
 
 /* A connection's filter, behind chunking, in front of TLS. */

@@ -448,3 +448,29 @@ fn who_does_not_read_his_answer_gives_his_permit_back() {
         assert!(answer.len() > LONG, "{}", answer.len());
     });
 }
+
+/// Of a stream nobody can tell what its reader takes: it is known by how long it keeps the writer.
+#[test]
+fn who_does_not_read_his_stream_gives_his_permit_back() {
+    // More than the client's window takes, and less than `NapDownload`.
+    const LONG: usize = 10_000_000;
+    for mpm in [Mpm::Worker, Mpm::Event] {
+        let httpd = site("NapDownload 50M\n")
+            .mpm(mpm)
+            .modules(&["http2"])
+            .config("Protocols h2c http/1.1\n<Location /counter>\nNapUse site\n</Location>")
+            .start();
+        let connection = Http2::open(&httpd);
+        let unread = connection.ask_unread(&format!("/counter?bytes={LONG}"));
+        wait_until("he has given it back, and is not through", PATIENCE, || {
+            httpd.counter().running == 1 && reading(&httpd) == (0, 0)
+        });
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+        drop(unread);
+        wait_until("nothing is left", PATIENCE, || {
+            httpd.counter().running == 0 && at_work(&httpd) == 0
+        });
+        let read = connection.get(&format!("/counter?bytes={LONG}"));
+        assert!(read.body.len() >= LONG, "{mpm}: {}", read.body.len());
+    }
+}

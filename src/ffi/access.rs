@@ -1,6 +1,7 @@
 //! An access: in, waiting, out. The lock-free way is [`try_enter`] and [`leave`]; everything else
 //! goes through the room under the lock.
 
+use std::ffi::c_int;
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -259,8 +260,8 @@ pub(super) fn pay_session(here: &mut Here<'_>, now: Micros) {
     segment.sessions(|sessions| sessions.pay(at, owner.0, work(granted, now), now));
 }
 
-#[inline(never)]
 /// Out of line, and without a `Here` of the caller's, who then needs none in memory.
+#[inline(never)]
 fn leave_it(a: &mut nap_access, ended: Micros) {
     let Some(here) = &mut Here::of(a) else {
         return;
@@ -772,9 +773,26 @@ pub unsafe extern "C" fn first_byte(a: *mut nap_access) {
             && here.a.state == state::RUNNING
         {
             let now = here.process.segment.now();
+            here.a.first_us = now.0;
             here.room
                 .permits
                 .first_byte(here.a.permit, here.owner(), now);
+        }
+    });
+}
+
+pub unsafe extern "C" fn writes(a: *mut nap_access, begins: c_int) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(here) = unsafe { Here::new(a) }
+            && here.a.state == state::RUNNING
+        {
+            let (permit, owner) = (here.a.permit, here.owner());
+            let permits = here.room.permits;
+            match begins {
+                0 => permits.first_byte(permit, owner, Micros(here.a.first_us)),
+                _ => permits.writes(permit, owner, here.process.segment.now()),
+            }
         }
     });
 }
@@ -807,24 +825,6 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     })
 }
 
-#[cold]
-fn leave_place(here: &mut Here<'_>) {
-    let (place, owner) = (here.a.place, here.owner());
-    match stay_of(here) {
-        Some(mut stay) => {
-            here.process.segment.locked(|tables, now, wakes| {
-                tables.leave_place(&mut stay, place, owner, now, wakes);
-            });
-            put_stay(here.a, &stay);
-        }
-        None => {
-            here.gate(|view| view.gone(place, owner));
-        }
-    }
-    here.waiters().fetch_sub(1, Relaxed);
-}
-
-/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free. When it
 /// Without a lock, unless somebody has come in the meantime: who runs, got in at once, and has no sample to
 /// record. When it was; None: it is another.
 #[inline(always)]
@@ -885,6 +885,30 @@ fn leave_otherwise(a: &mut nap_access) -> Micros {
     now
 }
 
+#[cold]
+fn leave_place(here: &mut Here<'_>) {
+    let (place, owner) = (here.a.place, here.owner());
+    match stay_of(here) {
+        Some(mut stay) => {
+            here.process.segment.locked(|tables, now, wakes| {
+                tables.leave_place(&mut stay, place, owner, now, wakes);
+            });
+            put_stay(here.a, &stay);
+        }
+        None => {
+            here.gate(|view| view.gone(place, owner));
+        }
+    }
+    here.waiters().fetch_sub(1, Relaxed);
+}
+
+/// It got in at once, without a ticket.
+#[inline]
+fn is_plain(a: &nap_access) -> bool {
+    a.group == group::RUN && !has_ticket(a)
+}
+
+/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free. When it
 /// was; zero: somebody else has looked.
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
@@ -898,12 +922,6 @@ fn give_back(here: &Here<'_>) -> Micros {
         here.gate(|view| view.serve());
     }
     now
-}
-
-/// It got in at once, without a ticket.
-#[inline]
-fn is_plain(a: &nap_access) -> bool {
-    a.group == group::RUN && !has_ticket(a)
 }
 
 /// One that got in at once is over, for the charts.

@@ -487,10 +487,11 @@ pub struct nap_access {
     pub alarm_us: u64,
     pub waited_us: u64,
     pub ticket: [u64; 16usize],
+    pub first_us: u64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 240usize];
+    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 248usize];
     ["Alignment of nap_access"][::std::mem::align_of::<nap_access>() - 8usize];
     ["Offset of field: nap_access::room"][::std::mem::offset_of!(nap_access, room) - 0usize];
     ["Offset of field: nap_access::gate"][::std::mem::offset_of!(nap_access, gate) - 4usize];
@@ -520,6 +521,8 @@ const _: () = {
     ["Offset of field: nap_access::waited_us"]
         [::std::mem::offset_of!(nap_access, waited_us) - 104usize];
     ["Offset of field: nap_access::ticket"][::std::mem::offset_of!(nap_access, ticket) - 112usize];
+    ["Offset of field: nap_access::first_us"]
+        [::std::mem::offset_of!(nap_access, first_us) - 240usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1061,6 +1064,9 @@ pub struct nap_core {
         ) -> nap_verdict,
     >,
     pub first_byte: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub writes: ::std::option::Option<
+        unsafe extern "C" fn(a: *mut nap_access, begins: ::std::os::raw::c_int),
+    >,
     pub detach: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
     pub leave: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> u64>,
     pub refusal:
@@ -1238,7 +1244,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 624usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 632usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1289,74 +1295,75 @@ const _: () = {
     ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 232usize];
     ["Offset of field: nap_core::first_byte"]
         [::std::mem::offset_of!(nap_core, first_byte) - 240usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 248usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 256usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 264usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 272usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 280usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 288usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 248usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 256usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 264usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 272usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 280usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 288usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 296usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 296usize];
+        [::std::mem::offset_of!(nap_core, variables) - 304usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 304usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 312usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 320usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 312usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 320usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 328usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 328usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 336usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 336usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 344usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 344usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 352usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 352usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 360usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 368usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 376usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 384usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 360usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 368usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 376usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 384usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 392usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 392usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 400usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 400usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 408usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 408usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 416usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 416usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 424usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 424usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 432usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 432usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 440usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 448usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 440usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 448usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 456usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 456usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 464usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 464usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 472usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 472usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 480usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 480usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 488usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 488usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 496usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 496usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 504usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 504usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 512usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 520usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 512usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 520usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 528usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 528usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 536usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 536usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 544usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 552usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 544usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 552usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 560usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 560usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 568usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 568usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 576usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 576usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 584usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 584usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 592usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 592usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 600usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 608usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 600usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 608usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 616usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 616usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 624usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -86,6 +86,7 @@ static CORE: nap_core = nap_core {
     wait: Some(access::wait),
     give_up: Some(access::give_up),
     first_byte: Some(access::first_byte),
+    writes: Some(access::writes),
     detach: Some(access::detach),
     leave: Some(access::leave),
     refusal: Some(pages::refusal),

@@ -60,8 +60,6 @@ use crate::nap::wait_limit::{Conformal, WaitHistory};
 use crate::nap::work::KindWork;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// An answer that runs this long past its first byte is long.
-const LONG_ANSWER: Micros = Micros::from_secs(60);
 /// Unknown tickets (another epoch) remembered as re-booked.
 const UNKNOWN: usize = 1024;
 
@@ -295,7 +293,7 @@ impl GateView<'_> {
     pub fn tick_slowly(&mut self) {
         self.tick();
         self.fix_limit();
-        let freed = self.permits.free_long(self.now - LONG_ANSWER);
+        let freed = self.permits.free_long(self.now);
         self.gate.counts.long += u64::from(freed);
         self.serve();
         self.look_round();

@@ -24,6 +24,11 @@ pub const PERMITS: usize = if cfg!(all(test, feature = "models")) {
     1024
 };
 
+/// An answer that runs this long past its first byte is long.
+pub const LONG_ANSWER: Micros = Micros::from_secs(60);
+/// And so is one whose reader has kept it waiting this long.
+pub const STALL: Micros = Micros::from_secs(1);
+
 /// Fewer than these outside are no sign that workers are short: they came this moment.
 pub const FEW: u32 = 8;
 
@@ -80,16 +85,16 @@ impl Permits {
         self.outside.load(Relaxed)
     }
 
-    /// Under the lock: so many have been seen.
-    pub fn set_outside(&self, n: u32) {
-        let many = if n < FEW { 0 } else { n };
-        self.outside.store(many, Relaxed);
-    }
     /// Somebody waits for a permit, or stands outside.
     pub fn is_wanted(&self) -> bool {
         self.waiting() != 0 || self.outside() != 0
     }
 
+    /// Under the lock: so many have been seen.
+    pub fn set_outside(&self, n: u32) {
+        let many = if n < FEW { 0 } else { n };
+        self.outside.store(many, Relaxed);
+    }
 
     /// Tickets sold and still good.
     pub fn outstanding(&self) -> u32 {
@@ -238,9 +243,16 @@ impl Permits {
         }
     }
 
-    /// Under the lock: free the permits of answers whose first byte went out before `before`;
-    /// how many. Their owners' later releases find a foreign entry and do nothing.
-    pub fn free_long(&self, before: Micros) -> u32 {
+    /// Its owner writes, and may stand there until its reader takes it: after [`STALL`] it is as long as one
+    /// that has been sent for [`LONG_ANSWER`]. Over with the next [`Permits::first_byte`].
+    pub fn writes(&self, permit: u32, owner: Owner, now: Micros) {
+        self.first_byte(permit, owner, now + STALL - LONG_ANSWER);
+    }
+
+    /// Under the lock: free the permits of long answers; how many. Their owners' later releases find a foreign
+    /// entry and do nothing.
+    pub fn free_long(&self, now: Micros) -> u32 {
+        let before = now - LONG_ANSWER;
         let long = |e: &Permit| {
             let first = e.first_byte.load(Relaxed);
             first != 0 && first < before.0
@@ -412,12 +424,36 @@ mod tests {
         let permits = Permits::default();
         permits.set_limit(1);
         let permit = permits.claim(owner(1)).expect("free");
-        permits.first_byte(permit, owner(1), Micros::from_secs(5));
-        assert_eq!(permits.free_long(Micros::from_secs(5)), 0);
-        assert_eq!(permits.free_long(Micros::from_secs(6)), 1);
+        let first = Micros::from_secs(105);
+        permits.first_byte(permit, owner(1), first);
+        assert_eq!(permits.free_long(first + LONG_ANSWER), 0);
+        permits.writes(permit, owner(1), first + STALL);
+        assert_eq!(
+            permits.free_long(first + STALL + STALL),
+            0,
+            "it has written"
+        );
+        permits.first_byte(permit, owner(1), first);
+        assert_eq!(permits.free_long(first + LONG_ANSWER), 0);
+        assert_eq!(permits.free_long(first + LONG_ANSWER + Micros(1)), 1);
         assert_eq!(permits.claim(owner(2)), Some(permit));
         assert!(!permits.release(permit, owner(1)));
         assert!(permits.holds(permit, owner(2)));
+    }
+
+    #[test]
+    fn one_whose_reader_takes_nothing_loses_its_permit_sooner() {
+        let permits = Permits::default();
+        permits.set_limit(1);
+        let permit = permits.claim(owner(1)).expect("free");
+        let now = Micros::from_secs(105);
+        permits.writes(permit, owner(1), now);
+        assert_eq!(permits.free_long(now + STALL), 0);
+        assert_eq!(permits.free_long(now + STALL + Micros(1)), 1);
+        permits.first_byte(permit, owner(1), now);
+        assert_eq!(permits.claim(owner(2)), Some(permit));
+        permits.writes(permit, owner(1), now);
+        assert_eq!(permits.free_long(now + LONG_ANSWER), 0, "it is another's");
     }
 
     /// Somebody claims a permit that a long answer had: a tick between the claim and what follows it
@@ -436,7 +472,7 @@ mod tests {
             let entry = &permits.entries[permit as usize];
             let claimed = entry.owner.compare_exchange(0, owner(2).0, SeqCst, Relaxed);
             assert!(claimed.is_ok());
-            assert_eq!(permits.free_long(Micros::from_secs(6)), 0, "{freed_by}");
+            assert_eq!(permits.free_long(Micros::from_secs(100)), 0, "{freed_by}");
             assert!(permits.holds(permit, owner(2)), "{freed_by}");
         }
     }
