@@ -2,6 +2,7 @@
  *
  *   mod_nap.c     table of contents: module record, hooks
  *   nap_conf.c    directives, <NapRoom>, check_config
+ *   nap_use.c     NapUse in <Proxy>, and what goes past it
  *   nap_server.c  parent and child: segment, keys, logs
  *   nap_pages.c   NapPage: which of a room's pages an access asks for
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
@@ -272,6 +273,10 @@ nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp);
 int nap_complain(server_rec *s, apr_pool_t *p, const ap_directive_t *where, const char *what);
 int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
+
+/* nap_use.c */
+const char *nap_section_word(const ap_directive_t *section, const char *name, apr_pool_t *p);
+void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p);
 
 /* nap_server.c */
 int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);

@@ -52,18 +52,9 @@ const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char
 /* The path of the <Location> that a NapUse stands in; NULL: it cannot be told what lies there. */
 static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
 {
-    const ap_directive_t *section = use->parent;
-    const char *args;
-    char *path, *end;
+    const char *path = nap_section_word(use->parent, "<Location", p);
 
-    if (!section || ap_cstr_casecmp(section->directive, "<Location"))
-        return NULL;
-    args = section->args;
-    path = ap_getword_conf(p, &args);
-    end = strrchr(path, '>');
-    if (end && !end[1])
-        *end = '\0';
-    return path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
+    return path && path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
 }
 
 /* Can a URL that begins like this lie in the room? */

@@ -1,4 +1,4 @@
-//! What a room schedules and what it lets pass: static files, exemptions, NapEngine, NapAdmit;
+//! What a room schedules and what it lets pass: static files, exemptions, NapEngine, NapAdmit, <Proxy>;
 //! and what the log is told of it.
 //!
 //! The room has one permit, which a held access has, and nobody may wait: 503 is scheduled, 200
@@ -6,6 +6,7 @@
 
 mod httpd;
 
+use httpd::fcgi::Responder;
 use httpd::{Builder, Httpd, for_each_mpm, wait_until};
 use std::io::Write as _;
 use std::time::Duration;
@@ -19,16 +20,15 @@ NapSlotPeriod 1s
 NapTicketsPerClient 1000
 ";
 
+const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n";
+
 fn site(in_room: &str, config: &str) -> Builder {
     Httpd::builder()
         .nap()
         .holding()
         .config(&format!("<NapRoom site>\n{TERMS}{in_room}\n</NapRoom>"))
         .config("<Location />\nNapUse site\n</Location>")
-        .cgi(
-            "app",
-            "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n",
-        )
+        .cgi("app", APP)
         .file("htdocs/a.txt", "a text\n")
         .config(config)
 }
@@ -127,6 +127,144 @@ fn napengine_off_and_dryrun_let_all_pass_and_dryrun_counts() {
             ("GET", "/cgi-bin/app/on", 200),
         ],
     );
+}
+
+/// What becomes of a NapUse in `<Proxy>`.
+#[derive(PartialEq)]
+enum Use {
+    Holds,
+    /// Without effect, and a warning says so.
+    Passed,
+    /// As it should be.
+    NotMeant,
+}
+use Use::{Holds, NotMeant, Passed};
+
+/// With an address in `<Proxy>`, a way to a backend. {http} and {fcgi} are backends, {n} is the way's own name.
+const WAYS: [(Use, &str, &str); 19] = [
+    (Holds, "{http}/{n}", "ProxyPass /{n} {http}/{n}"),
+    (Holds, "{http}/{n}", "ProxyPassMatch ^/({n}) {http}/$1"),
+    (
+        Holds,
+        "{http}/{n}",
+        "<Location /{n}>\nProxyPass {http}/{n}\n</Location>",
+    ),
+    (Holds, "{http}/{n}", "RewriteRule ^/{n} {http}/{n} [P]"),
+    (
+        Holds,
+        "{http}/{n}",
+        "<IfModule mod_rewrite.c>\nRewriteRule ^/{n} {http}/{n} [P]\n</IfModule>",
+    ),
+    (Holds, "{fcgi}/{n}", "ProxyPass /{n} {fcgi}/{n}"),
+    (Holds, "balancer://{n}", "ProxyPass /{n} balancer://{n}"),
+    (
+        Holds,
+        "balancer://{n}",
+        "RewriteRule ^/{n} balancer://{n}/ [P]",
+    ),
+    (Holds, "fcgi://{n}", "ProxyPass /{n} unix:/none|fcgi://{n}/"),
+    (
+        Holds,
+        "unix:/none|fcgi://{n}",
+        "RewriteRule ^/{n} unix:/none|fcgi://{n}/ [P]",
+    ),
+    (
+        Passed,
+        "unix:/none|fcgi://{n}",
+        "ProxyPass /{n} unix:/none|fcgi://{n}/ ttl=1",
+    ),
+    (
+        Passed,
+        "{fcgi}/{n}/",
+        "<Location /{n}>\nSetHandler proxy:{fcgi}/{n}\n</Location>",
+    ),
+    (
+        Passed,
+        "balancer://{n}",
+        "<Location /{n}>\nSetHandler proxy:balancer://{n}\n</Location>",
+    ),
+    (
+        Passed,
+        "fcgi://{n}",
+        "<Location /{n}>\nSetHandler proxy:unix:/none|fcgi://{n}\n</Location>",
+    ),
+    (
+        Passed,
+        "{http}/{n}",
+        "<Location /{n}>\nRewriteEngine On\nRewriteRule ^ {http}/{n} [QSA,P]\n</Location>",
+    ),
+    (
+        Passed,
+        "{http}/{n}",
+        "<LocationMatch {n}>\n<IfModule mod_rewrite.c>\nRewriteEngine On\n\
+         RewriteRule ^ {http}/{n} [P]\n</IfModule>\n</LocationMatch>",
+    ),
+    (NotMeant, "{http}/other", "ProxyPass /{n} {http}/{n}"),
+    // <Location> comes after <Proxy>.
+    (
+        NotMeant,
+        "{http}/{n}",
+        "<Location /{n}>\nProxyPass {http}/{n}\nNapUse None\n</Location>",
+    ),
+    // As the warning would have it.
+    (
+        Holds,
+        "{fcgi}/{n}",
+        "<Location /{n}>\nNapUse site\nSetHandler proxy:{fcgi}/{n}\n</Location>",
+    ),
+];
+
+/// Each way in a file of its own: a warning names it.
+fn with_ways(http: &str, fcgi: &str) -> Builder {
+    let mut site = Httpd::builder()
+        .nap()
+        .holding()
+        .modules(&["rewrite", "proxy", "proxy_http", "proxy_fcgi"])
+        .modules(&["proxy_balancer", "slotmem_shm", "lbmethod_byrequests"])
+        .config(&format!("<NapRoom site>\n{TERMS}</NapRoom>"))
+        .config("<Location /cgi-bin>\nNapUse site\n</Location>\nRewriteEngine On")
+        .expect_log("mod_nap: NapUse site in <Proxy>", "some go past it")
+        .expect_log("/none", "nobody is behind that socket")
+        .expect_log("AH01079:", "the same");
+    for (name, (_, proxy, config)) in named_ways() {
+        let member = match proxy.starts_with("balancer") {
+            true => "BalancerMember {http}\n",
+            false => "",
+        };
+        let lines = format!("<Proxy \"{proxy}\">\n{member}NapUse site\n</Proxy>\n{config}\n")
+            .replace("{http}", http)
+            .replace("{fcgi}", fcgi)
+            .replace("{n}", &name);
+        site = site.file(&name, lines);
+        site = site.config(&format!("Include {{root}}/{name}"));
+    }
+    site
+}
+
+fn named_ways() -> impl Iterator<Item = (String, &'static (Use, &'static str, &'static str))> {
+    (10..).map(|n| format!("way{n}")).zip(&WAYS)
+}
+
+#[test]
+fn napuse_in_proxy_holds_where_mod_proxy_looks_there_and_else_the_log_says_so() {
+    let fcgi = Responder::start(Some("Content-Type: text/plain\r\n\r\nthe application\n"));
+    let http = Httpd::builder().config("ScriptAliasMatch ^ {root}/cgi-bin/app");
+    let http = http.cgi("app", APP).start();
+    let httpd = with_ways(&http.url(), &fcgi.url()).start();
+    for (name, (_, _, way)) in named_ways() {
+        let answer = httpd.get(&format!("/{name}"));
+        let reached = answer.text().contains("the application");
+        assert_eq!(reached, !way.contains("unix:"), "{way}: {answer:?}");
+    }
+    let _held = httpd.hold("full", 1);
+    let log = httpd.error_log();
+    for (name, (becomes, _, way)) in named_ways() {
+        let answer = httpd.get(&format!("/{name}"));
+        let ours = answer.header("nap-ticket").is_some();
+        assert_eq!(ours, *becomes == Holds, "{way}: {answer:?}");
+        let told = log.contains(&format!("/{name} line"));
+        assert_eq!(told, *becomes == Passed, "{way}: {log}");
+    }
 }
 
 #[test]

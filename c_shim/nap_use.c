@@ -1,0 +1,131 @@
+/* nap_use.c: NapUse in <Proxy>, and what goes past it.
+ *
+ * mod_proxy looks for the <Proxy> of a request when its URL is translated, by the backend's address. What a SetHandler
+ * or a RewriteRule in a directory hands over later has none, and of ProxyPass to a Unix socket the address
+ * begins behind the "|". Nobody can tell from the configuration which requests will come; but where a line
+ * hands over to the very address of a <Proxy> with NapUse, and has none beside it, that is told at start.
+ */
+#include <apr_fnmatch.h>
+
+#include "mod_nap.h"
+
+/* What a section of this name is for, its first word; NULL: it is another. */
+const char *nap_section_word(const ap_directive_t *section, const char *name, apr_pool_t *p)
+{
+    const char *args;
+    char *word, *end;
+
+    if (!section || ap_cstr_casecmp(section->directive, name))
+        return NULL;
+    args = section->args;
+    word = ap_getword_conf(p, &args);
+    end = strrchr(word, '>');
+    if (end && !end[1])
+        *end = '\0';
+    return word;
+}
+
+/* Is it anywhere but in the main configuration or a virtual host? */
+static int is_in_directory(const ap_directive_t *d)
+{
+    const ap_directive_t *section = d->parent;
+
+    while (section && !ap_cstr_casecmp(section->directive, "<VirtualHost"))
+        section = section->parent;
+    return section != NULL;
+}
+
+/* "[QSA,P]" */
+static int hands_over(char *flags)
+{
+    char *last, *flag = apr_strtok(flags, "[], ", &last);
+
+    while (flag && ap_cstr_casecmp(flag, "P") && ap_cstr_casecmp(flag, "proxy"))
+        flag = apr_strtok(NULL, "[], ", &last);
+    return flag != NULL;
+}
+
+/* Where a SetHandler or a RewriteRule in a directory hands over to; NULL: nowhere. */
+static const char *handed_late(const ap_directive_t *d, apr_pool_t *p)
+{
+    const char *args = d->args, *to;
+
+    if (!ap_cstr_casecmp(d->directive, "SetHandler")) {
+        to = ap_getword_conf(p, &args);
+        return strncmp(to, "proxy:", 6) ? NULL : to + 6;
+    }
+    if (ap_cstr_casecmp(d->directive, "RewriteRule") || !is_in_directory(d))
+        return NULL;
+    ap_getword_conf(p, &args);
+    to = ap_getword_conf(p, &args);
+    return hands_over(ap_getword_conf(p, &args)) ? to : NULL;
+}
+
+/* The Unix socket of a ProxyPass or ProxyPassMatch, and what is behind it; NULL: there is none. */
+static const char *passed_to_socket(const ap_directive_t *d, apr_pool_t *p)
+{
+    int passes = !ap_cstr_casecmp(d->directive, "ProxyPass") ||
+                 !ap_cstr_casecmp(d->directive, "ProxyPassMatch");
+    const char *to = passes ? ap_strstr_c(d->args, "unix:") : NULL;
+
+    return to ? ap_getword_conf(p, &to) : NULL;
+}
+
+/* Would mod_proxy find the section at `address` for what goes `to` there? A "/" may still come. */
+static int is_for(const char *address, const char *to)
+{
+    size_t len = strlen(address);
+
+    if (apr_fnmatch_test(address))
+        return apr_fnmatch(address, to, 0) == APR_SUCCESS;
+    while (len && address[len - 1] == '/')
+        len--;
+    return len && !strncmp(address, to, len);
+}
+
+/* Does this line hand over to `address`, past the <Proxy> of it? */
+static int goes_past(const ap_directive_t *d, const char *address, apr_pool_t *p)
+{
+    const char *to = handed_late(d, p), *behind = to ? ap_strchr_c(to, '|') : NULL;
+
+    if (!to && !ap_cstr_casecmpn(address, "unix:", 5))
+        to = passed_to_socket(d, p);
+    return to && (is_for(address, to) || (behind && is_for(address, behind + 1)));
+}
+
+static int has_use_beside(const ap_directive_t *d)
+{
+    const ap_directive_t *beside = d->parent ? d->parent->first_child : ap_conftree;
+
+    while (beside && ap_cstr_casecmp(beside->directive, "NapUse"))
+        beside = beside->next;
+    return beside != NULL;
+}
+
+/* The first such line from d on, in sections too; NULL: there is none. */
+static const ap_directive_t *first_past(const ap_directive_t *d, const char *address, apr_pool_t *p)
+{
+    const ap_directive_t *found = NULL;
+
+    for (; d && !found; d = d->next)
+        found = goes_past(d, address, p) && !has_use_beside(d) ? d
+              : first_past(d->first_child, address, p);
+    return found;
+}
+
+/* post_config: a warning for each NapUse in <Proxy> that something goes past. */
+void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p)
+{
+    for (int i = 0; room->uses && i < room->uses->nelts; i++) {
+        const ap_directive_t *use = APR_ARRAY_IDX(room->uses, i, const ap_directive_t *);
+        const char *address = nap_section_word(use->parent, "<Proxy", p);
+        const ap_directive_t *past = address ? first_past(ap_conftree, address, p) : NULL;
+
+        if (past)
+            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapUse %s in <Proxy> (%s line %d) "
+                         "does not hold for what %s line %d hands over, as httpd does not look there "
+                         "for it; put NapUse into the <Location>, <Directory> or <Files> of these URLs",
+                         room->conf.name, use->filename, use->line_num, past->filename,
+                         past->line_num);
+    }
+}
