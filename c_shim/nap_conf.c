@@ -610,6 +610,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     /* the default name and its __Host- form both contain this */
     room->cookie = room->conf.cookie[0] ? room->conf.cookie
                                         : apr_pstrcat(p, "nap-", room->conf.name, NULL);
+    nap_use_tell(s, room, p);
     return rc ? nap_complain(s, p, room->section, err) : nap_session_check(s, room, p);
 }
 

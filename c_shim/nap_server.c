@@ -247,7 +247,6 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
     EACH_ROOM(site, room) {
         if (room->remark)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
-        nap_use_tell(s, room, p);
         room->index = gate_enter(&room->conf, s, p);
     }
     EACH_ROOM(site, room)

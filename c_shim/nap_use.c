@@ -3,7 +3,7 @@
  * mod_proxy looks for the <Proxy> of a request when its URL is translated, by the backend's address. What a SetHandler
  * or a RewriteRule in a directory hands over later has none, and of ProxyPass to a Unix socket the address
  * begins behind the "|". Nobody can tell from the configuration which requests will come; but where a line
- * hands over to the very address of a <Proxy> with NapUse, and has none beside it, that is told at start.
+ * hands over to the very address of a <Proxy> with NapUse, and has none beside it, that is told, by configtest too.
  */
 #include <apr_fnmatch.h>
 
@@ -113,7 +113,7 @@ static const ap_directive_t *first_past(const ap_directive_t *d, const char *add
     return found;
 }
 
-/* post_config: a warning for each NapUse in <Proxy> that something goes past. */
+/* check_config: a warning for each NapUse in <Proxy> that something goes past. */
 void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p)
 {
     for (int i = 0; room->uses && i < room->uses->nelts; i++) {

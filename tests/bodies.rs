@@ -9,6 +9,7 @@ use httpd::ticket::Ticket;
 use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -446,6 +447,62 @@ fn who_does_not_read_his_answer_gives_his_permit_back() {
         let mut answer = Vec::new();
         slow.read_to_end(&mut answer).expect("all of it");
         assert!(answer.len() > LONG, "{}", answer.len());
+    });
+}
+
+/// What a program is sent by curl, at so many bytes a second.
+fn sum_by_curl(url: &str, options: &[&str], body: &[u8]) -> String {
+    let mut curl = Command::new("curl")
+        .args(["-sk", "--data-binary", "@-", "-H", "Expect:"])
+        .args(options)
+        .arg(url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("curl runs");
+    let mut stdin = curl.stdin.take().expect("it is piped");
+    stdin.write_all(body).expect("curl reads");
+    drop(stdin);
+    let output = curl.wait_with_output().expect("curl ends");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn under_tls_a_body_arrives_whole_however_slowly_it_comes() {
+    for_each_mpm(|mpm| {
+        let tls = httpd::free_port();
+        let httpd = site("").mpm(mpm).tls(tls).start();
+        let body = body(LARGE);
+        let expected = httpd.request("POST", "/free/sum", &[], &body).text();
+        let url = format!("https://127.0.0.1:{tls}/cgi-bin/sum");
+        for version in ["--http1.1", "--http2"] {
+            for rate in ["1G", "200K"] {
+                let told = sum_by_curl(&url, &[version, "--limit-rate", rate], &body);
+                assert_eq!(told, expected, "{mpm} {version} {rate}");
+            }
+        }
+        until(&httpd, (0, 0));
+    });
+}
+
+#[test]
+fn mod_reqtimeouts_limits_hold_before_an_access_enters_and_after_it_stalled() {
+    for_each_mpm(|mpm| {
+        let httpd = site("NapRunReady 2\n")
+            .mpm(mpm)
+            .modules(&["reqtimeout"])
+            .config("RequestReadTimeout body=1")
+            .expect_log("Error reading request entity data", "that is its limit")
+            .start();
+        for sent in [10, 100_000] {
+            let slow = begin(&httpd, &of_length(LARGE), &body(sent));
+            let answer = read_all(slow);
+            assert!(
+                answer.starts_with("HTTP/1.1 408 "),
+                "{mpm} {sent}: {answer}"
+            );
+        }
+        until(&httpd, (0, 0));
     });
 }
 
