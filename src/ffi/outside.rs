@@ -17,7 +17,7 @@ static LOOKED: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// How many stand outside, as this process saw it a moment ago; none: it cannot see them.
-#[inline]
+#[inline(always)]
 pub fn outside(process: &Process, now: Micros) -> Option<u32> {
     let seen = SEEN.load(Relaxed);
     let every = if seen == 0 { LOOK_ROUND } else { LOOK };
