@@ -7,6 +7,7 @@
  *   nap_pages.c   NapPage: which of a room's pages an access asks for
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission, waiting, detaching, the end of an access
+ *   nap_filter.c  files that filters make programs of
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
  *   nap_body.c    the body of a request before its access enters
@@ -308,6 +309,11 @@ int nap_access_again(nap_handle *h);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);
+
+/* nap_filter.c */
+void nap_filter_read(apr_pool_t *p);
+int nap_filter_can_run(void);
+int nap_filters_run(const request_rec *r);
 
 /* nap_body.c */
 void nap_body_register(apr_pool_t *p);

@@ -13,7 +13,6 @@
 #include <mod_core.h>
 #include <scoreboard.h>
 #include <util_filter.h>
-#include <dlfcn.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -542,39 +541,6 @@ int nap_access_late(request_rec *r)
     return r->prev ? admit_redirected(r) : DECLINED;
 }
 
-/* ---- Files that filters make programs of ------------------------------------------------------ */
-
-/* Where mod_ext_filter is, which starts a program for each answer: its filters have the administrator's names.
- * NULL: it is not loaded. */
-static const void *external;
-
-/* What module a function is of; NULL: httpd's own, or nobody can tell. */
-static const void *module_at(const void *address)
-{
-    Dl_info at, httpd;
-
-    if (!dladdr(address, &at) || !dladdr(&core_module, &httpd) || at.dli_fbase == httpd.dli_fbase)
-        return NULL;
-    return at.dli_fbase;
-}
-
-static int is_external(const ap_filter_t *f)
-{
-    return external && module_at((const void *)f->frec->filter_func.out_func) == external;
-}
-
-/* SSI. That of AddOutputFilterByType stands before everything; mod_filter looks at the type on the first
- * brigade, and for which it was meant is not told: it will be pages. */
-static int is_includes(const ap_filter_t *f)
-{
-    const char *type = f->r->content_type;
-
-    if (!ap_cstr_casecmp(f->frec->name, "includes"))
-        return 1;
-    return type && (ap_strcasestr(type, "html") || ap_strcasestr(type, "xml")) &&
-           !ap_cstr_casecmp(f->frec->name, "bytype:includes");
-}
-
 /* The first handler of all: what the last fixup took for a file is known by its filters now. */
 static int enter_filtered(request_rec *r)
 {
@@ -582,20 +548,14 @@ static int enter_filtered(request_rec *r)
 
     if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || is_redirect(r))
         return DECLINED;
-    for (const ap_filter_t *f = r->output_filters; f; f = f->next)
-        if (f->frec->ftype < AP_FTYPE_PROTOCOL && (is_includes(f) || is_external(f)))
-            return enter_now_or_later(r, h);
-    return DECLINED;
+    return nap_filters_run(r) ? enter_now_or_later(r, h) : DECLINED;
 }
 
 /* While the configuration is read; only where there can be such filters. */
 void nap_access_hook_filtered(void)
 {
-    const module *ext_filter = ap_find_linked_module("mod_ext_filter.c");
-
-    if (nap_the_site->admits_filtered || !(ext_filter || ap_find_linked_module("mod_include.c")))
+    if (nap_the_site->admits_filtered || !nap_filter_can_run())
         return;
-    external = ext_filter ? module_at(ext_filter) : NULL;
     nap_the_site->admits_filtered = 1;
     ap_hook_handler(enter_filtered, NULL, NULL, APR_HOOK_REALLY_FIRST);
 }

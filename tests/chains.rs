@@ -169,6 +169,55 @@ const CHAINS: [Chain; 15] = [
         full: 503,
     },
     Chain {
+        name: "a file through a program, by its type",
+        modules: &["ext_filter", "filter", "mime"],
+        config: "TypesConfig /dev/null\nAddType text/x-made .txt
+            ExtFilterDefine as-it-is mode=output cmd=/bin/cat
+            ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
+            <Directory {root}/htdocs>
+            AddOutputFilterByType as-it-is;say text/x-other text/x-made
+            </Directory>",
+        path: "/text.txt",
+        status: 200,
+        full: 503,
+    },
+    Chain {
+        name: "a file of another type",
+        modules: &["ext_filter", "filter", "mime"],
+        config: "TypesConfig /dev/null\nAddType text/x-made .txt
+            ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
+            <Directory {root}/htdocs>
+            AddOutputFilterByType say text/x-made-not
+            </Directory>",
+        path: "/text.txt",
+        status: 200,
+        full: 200,
+    },
+    Chain {
+        name: "SSI by a chain of another name",
+        modules: &["include", "filter", "mime"],
+        config: "TypesConfig /dev/null\nAddType text/html .shtml
+            FilterDeclare parts
+            FilterProvider parts INCLUDES \"%{CONTENT_TYPE} =~ m#^text/html#\"
+            <Directory {root}/htdocs>
+            Options +Includes +ExecCGI
+            FilterChain parts
+            </Directory>",
+        path: "/page.shtml",
+        status: 200,
+        full: 503,
+    },
+    Chain {
+        name: "a file through a program, by a chain",
+        modules: &["ext_filter", "filter"],
+        config: "ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
+            FilterProvider said say \"true\"
+            <Files text.txt>\nFilterChain said\n</Files>",
+        path: "/text.txt",
+        status: 200,
+        full: 503,
+    },
+    Chain {
         name: "ErrorDocument 404 that is a program",
         modules: &[],
         config: "ErrorDocument 404 /cgi-bin/app",
