@@ -10,7 +10,7 @@
  *   nap_filter.c  files that filters make programs of
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
- *   nap_body.c    the body of a request before its access enters
+ *   nap_body.c    the body of a request: before its access enters, and slow senders
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
  *   nap_control.c nap-control: an administrator's form

@@ -239,7 +239,7 @@ typedef enum nap_give_up {
 #define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
 #define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
 
-/* Bodies that this child reads now of accesses that have not entered, by what its workers bear. */
+/* Bodies that this child reads now without a permit, by what its workers bear. */
 typedef enum nap_readers {
     NAP_READERS_FEW = 0,
     NAP_READERS_MANY = 1,
@@ -517,11 +517,13 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    /* one body more (1) or less (-1) is read without a permit in this child, or none (0); entered: of an access
-     * that counts as running otherwise; how many are */
-    nap_readers (*reading)(int more, int entered);
-    /* it runs, and cannot go on before more of its body has come: permit back, nothing learnt */
-    void (*step_out)(nap_access *a);
+    /* one body more (1) or less (-1), the access's, is read without a permit in this child, or none (0): how many
+     * are. One that has given its permit back counts as running otherwise */
+    nap_readers (*reading)(int more, const nap_access *a);
+    /* 1: the request brings a ticket of this room that nobody has used */
+    int (*holds)(uint32_t room, const nap_request *q);
+    /* it cannot go on before more of its body has come: permit back, nothing learnt. 1: it ran with one */
+    int (*step_out)(nap_access *a);
     /* it can go on: up to timeout_us, NAP_WAIT = still waiting; NAP_PASS: let it go on without a permit */
     nap_verdict (*step_in)(nap_access *a, uint64_t timeout_us);
     /* it waits no longer, and goes on without one */

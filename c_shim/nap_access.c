@@ -703,14 +703,17 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle
     return rv;
 }
 
-/* Of a stream nobody can tell whether its reader takes it, but by how long this lasts. */
+/* Of a stream nobody can tell whether its reader takes it, but by how long this lasts. Should the request end
+ * behind us meanwhile, it is the line's no more. */
 static apr_status_t pass_stream(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
 {
+    const nap_line *line = f->ctx;
     apr_status_t rv;
 
     nap_the_core->writes(&h->access, 1);
     rv = ap_pass_brigade(f->next, bb);
-    nap_the_core->writes(&h->access, 0);
+    if (line->now == h)
+        nap_the_core->writes(&h->access, 0);
     return rv;
 }
 
@@ -733,7 +736,7 @@ static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_b
 /* A stream of HTTP/2 takes a file whole and sends it long after the request is over. Given piece by
  * piece it takes no more than its client reads, and what was sent is known when he breaks off. */
 static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h,
-                                           apr_off_t before)
+                                           apr_off_t before, int what)
 {
     apr_bucket_brigade *rest = apr_brigade_create(f->c->pool, f->c->bucket_alloc);
     apr_status_t rv;
@@ -743,7 +746,7 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
         apr_off_t piece = nap_bwshare_cut(bb, rest);
 
         h->sent += piece;       /* what is under way when it is broken off counts as sent */
-        rv = ap_pass_brigade(f->next, bb);
+        rv = what == MAY_WAIT ? pass_stream(f, bb, h) : ap_pass_brigade(f->next, bb);
         apr_brigade_cleanup(bb);
         APR_BRIGADE_CONCAT(bb, rest);
     } while (rv == APR_SUCCESS && !APR_BRIGADE_EMPTY(bb));
@@ -784,7 +787,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
     if (charge_passes(h, bb, h->sent - before, end, left))
         line->charged = NULL;
     if (nap_bwshare_cuts(h->charge, h->sent - before))
-        return pass_pieces(f, bb, h, before);
+        return pass_pieces(f, bb, h, before, what);
     return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, now, what);
 }
 

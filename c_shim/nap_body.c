@@ -24,11 +24,11 @@
 #define MEMORY 65536                    /* bytes kept in memory */
 #define PIECE 8192
 #define SLICE_MS 250                    /* between two looks at the client's pace */
-#define STREAM_US 5000                  /* the same for a stream of HTTP/2, which has no socket */
+#define STREAM_US 20000                 /* the same for a stream of HTTP/2, which has no socket */
 #define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
 #define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
 #define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
-#define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at; a quarter where very many read */
+#define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at */
 #define SLOW 4096                       /* bytes a second: less is slow */
 
 typedef struct nap_body {
@@ -38,12 +38,15 @@ typedef struct nap_body {
     apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
     apr_off_t length;                   /* read so far */
     int ended;                          /* all of it has been read */
-    int reads;                          /* it is counted among those that are read without a permit */
-    int paused;                         /* the client may be waiting for an answer: no more is read before */
+    int counted;                        /* among those that are read without a permit */
+    int may_wait_for_us;                /* the client, for an answer: no more is read before */
     int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
     int outside;                        /* the access has given its permit back until the rest is there */
+    int holder;                         /* he brings a ticket: 1, or -1: he does not; 0: not looked at */
+    apr_time_t began;                   /* when we began to wait for him, if `counted` */
+    apr_time_t waited;                  /* so long in all before that */
     apr_time_t heard;                   /* when something came last */
-    apr_time_t window;                  /* where the pace is looked at: since then `length` was `then`; or 0 */
+    apr_time_t window;                  /* where the pace is looked at: after so long a wait `length` was `then` */
     apr_off_t then;
     apr_time_t patience;                /* left of it, once the access runs */
     apr_time_t took;                    /* so long it was read before the access entered */
@@ -64,7 +67,7 @@ static int is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
 }
 
 /* Until there is something to read, or so long. A stream's connection has no socket of its own. */
-static void pause_reading(conn_rec *c, apr_time_t at_most)
+static void poll_client(conn_rec *c, apr_time_t at_most)
 {
     apr_os_sock_t fd = -1;
     struct pollfd pfd = { .events = POLLIN };
@@ -79,39 +82,68 @@ static void pause_reading(conn_rec *c, apr_time_t at_most)
 
 /* ---- Without a permit -------------------------------------------------------------------------- */
 
-/* 1: he has sent next to nothing for as long as can be waited, while so many others are read. */
+/* How long we have waited for him. What others did meanwhile, the handler too, is none of his. */
+static apr_time_t waited(const nap_body *b, apr_time_t now)
+{
+    return b->waited + (b->counted ? now - b->began : 0);
+}
+
+/* A worker waits for the client from now on. */
+static void begin_waiting(nap_body *b)
+{
+    conn_rec *c = b->h->first->connection;
+
+    b->counted = 1;
+    b->began = b->heard = apr_time_now();
+    if (!c->master)
+        nap_the_core->reading(1, &b->h->access);
+}
+
+static void end_waiting(nap_body *b)
+{
+    if (!b->counted)
+        return;
+    b->waited = waited(b, apr_time_now());
+    b->counted = 0;
+    if (!b->h->first->connection->master)
+        nap_the_core->reading(-1, &b->h->access);
+}
+
+/* He has sent less than `SLOW` bytes a second, over a while of waiting. */
+static int is_less(apr_off_t bytes, apr_time_t span)
+{
+    return bytes * APR_USEC_PER_SEC < SLOW * span;
+}
+
+/* 1: he has sent next to nothing for as long as can be waited, while so many others are read. Where very many
+ * are, and he has been slow from the beginning, that is a quarter as long. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
-    nap_readers many = nap_the_core->reading(0, 0);
+    nap_readers many = nap_the_core->reading(0, &b->h->access);
+    apr_time_t all = waited(b, now), since = all - b->window;
     int slow;
 
-    if (now - b->window < (many == NAP_READERS_TOO_MANY ? WINDOW_US / 4 : WINDOW_US))
+    if (since < (many == NAP_READERS_TOO_MANY && is_less(b->length, all) ? WINDOW_US / 4 : WINDOW_US))
         return 0;
-    slow = many != NAP_READERS_FEW && (b->length - b->then) * APR_USEC_PER_SEC < SLOW * (now - b->window);
-    b->window = now;
+    slow = many != NAP_READERS_FEW && is_less(b->length - b->then, since);
+    b->window = all;
     b->then = b->length;
     return slow;
 }
 
-/* A worker waits for the client from now on. */
-static void count(nap_body *b, const conn_rec *c)
+/* He was told to come, so he is waited for. */
+static int is_holder(request_rec *r, nap_body *b)
 {
-    b->reads = 1;
-    b->heard = apr_time_now();
-    if (!b->window) {
-        b->window = b->heard;
-        b->then = b->length;
-    }
-    if (!c->master)
-        nap_the_core->reading(1, b->outside);
-}
+    nap_request q;
 
-/* It does not any more. */
-static void uncount(nap_body *b, const conn_rec *c)
-{
-    if (b->reads && !c->master)
-        nap_the_core->reading(-1, b->outside);
-    b->reads = 0;
+    if (!b->holder) {
+        b->holder = -1;
+        if (nap_carries_ticket(r, b->h)) {
+            nap_request_fill(&q, b->h, r);
+            b->holder = nap_the_core->holds((uint32_t)b->h->owner->index, &q) ? 1 : -1;
+        }
+    }
+    return b->holder > 0;
 }
 
 /* Nothing has come yet: OK to look again, or the status he is told. */
@@ -119,13 +151,13 @@ static int wait_for_more(request_rec *r, nap_body *b)
 {
     apr_time_t now;
 
-    if (!b->reads)
-        count(b, r->connection);
-    pause_reading(r->connection, SLICE_MS * 1000);
+    if (!b->counted)
+        begin_waiting(b);
+    poll_client(r->connection, SLICE_MS * 1000);
     now = apr_time_now();
-    b->paused = now - b->heard >= PAUSE_US && !has_length(r);
+    b->may_wait_for_us = waited(b, now) >= PAUSE_US && !has_length(r);
     if (now - b->heard <= r->server->timeout &&
-        (r->connection->master || !is_slow(b, now) || nap_carries_ticket(r, b->h)))
+        (r->connection->master || !is_slow(b, now) || is_holder(r, b)))
         return OK;
     ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "mod_nap: the body comes too slowly: %" APR_OFF_T_FMT
                   " bytes of it are there", b->length);
@@ -202,7 +234,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     int status = OK;
 
     b->gathers = 1;
-    while (status == OK && !b->ended && !b->paused && b->length < most) {
+    while (status == OK && !b->ended && !b->may_wait_for_us && b->length < most) {
         apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
 
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
@@ -210,7 +242,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
             status = wait_for_more(r, b);
             continue;
         }
-        b->heard = b->reads ? apr_time_now() : 0;
+        b->heard = b->counted ? apr_time_now() : 0;
         if (!rv) {
             if ((rv = keep(b, bb)))
                 status = cannot_keep(r, rv);
@@ -220,11 +252,24 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
             status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
         }
     }
-    uncount(b, r->connection);
+    end_waiting(b);
     b->gathers = 0;
     apr_brigade_destroy(bb);
     if (status == OK && (rv = join_file(b)))
         status = cannot_keep(r, rv);
+    return status;
+}
+
+/* LimitRequestBody, which httpd's filter asks for when it is read first, is none of a backend's; what a handler
+ * hands over is no request for a proxy yet. */
+static int gather_as_handled(request_rec *r, nap_body *b, apr_off_t most)
+{
+    int proxied = r->proxyreq, status;
+
+    if (!proxied && r->handler && !strncmp(r->handler, "proxy:", 6))
+        r->proxyreq = PROXYREQ_REVERSE;
+    status = gather(r, b, most);
+    r->proxyreq = proxied;
     return status;
 }
 
@@ -252,7 +297,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
     if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !has_length(r)))
         return OK;
     began = apr_time_now();
-    b->status = gather(r, b, h->room->conf.body);
+    b->status = gather_as_handled(r, b, h->room->conf.body);
     b->took = apr_time_now() - began;
     if (b->status != OK)
         b->failed = r;
@@ -290,7 +335,7 @@ static int is_unanswered(const nap_handle *h)
 {
     const nap_line *line = nap_line_of(h->first->connection);
 
-    return h->holds && !h->passes && line && line->now == h;
+    return h->holds && !h->passes && !nap_last(h->first)->sent_bodyct && line && line->now == h;
 }
 
 static int is_last(const apr_bucket_brigade *bb)
@@ -308,7 +353,7 @@ static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     do {
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes);
     } while (is_nothing(rv, bb) && wait_for_more(r, b) == OK);
-    uncount(b, r->connection);
+    end_waiting(b);
     if (is_nothing(rv, bb))
         return APR_TIMEUP;
     if (!rv && !apr_brigade_length(bb, 0, &length))
@@ -316,42 +361,49 @@ static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     return rv;
 }
 
-/* From the client. Its permit goes back when it has kept the reader waiting for long. */
-static apr_status_t read_on(nap_body *b, apr_bucket_brigade *bb, ap_input_mode_t mode, apr_read_type_e block,
-                            apr_off_t readbytes)
+/* With a permit, for a while. Nothing has come by then: it goes back. */
+static apr_status_t read_inside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
-    ap_filter_t *next = b->filter->next;
     nap_handle *h = b->h;
     apr_status_t rv;
 
-    if (block == APR_BLOCK_READ)
-        tell_to_go_on(h, b->filter->r);
-    while (mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && h->holds && !h->detached &&
-           !b->filter->r->expecting_100) {
-        apr_time_t began;
+    while (is_nothing(rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, readbytes),
+                      bb) && b->patience > 0) {
+        apr_time_t began = apr_time_now();
 
-        rv = ap_get_brigade(next, bb, mode, APR_NONBLOCK_READ, readbytes);
-        if (!is_nothing(rv, bb))
-            return rv;
-        if (b->patience <= 0) {
-            h->detached = b->outside = 1;
-            b->window = 0;
-            nap_the_core->step_out(&h->access);
-            break;
-        }
-        began = apr_time_now();
-        pause_reading(h->first->connection, b->patience);
+        poll_client(h->first->connection, b->patience);
         b->patience -= apr_time_now() - began;
     }
-    if (b->outside && mode == AP_MODE_READBYTES && block == APR_BLOCK_READ && !h->first->connection->master)
-        rv = read_outside(b, bb, readbytes);
-    else
-        rv = ap_get_brigade(next, bb, mode, block, readbytes);
-    if (b->outside && !rv && mode == AP_MODE_READBYTES && is_last(bb)) {
-        b->outside = 0;
-        if (is_unanswered(h) && !nap_access_again(h))
-            return APR_ECONNABORTED;
+    if (is_nothing(rv, bb)) {
+        h->detached = 1;
+        b->outside = nap_the_core->step_out(&h->access);
     }
+    return rv;
+}
+
+/* All is there. 0: the client has gone while the access waited for its turn again. */
+static int come_in_again(nap_body *b)
+{
+    b->outside = 0;
+    return !is_unanswered(b->h) || nap_access_again(b->h);
+}
+
+/* From the client, by a reader that waits. */
+static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
+{
+    nap_handle *h = b->h;
+    apr_status_t rv;
+
+    if (h->holds && !h->detached && !b->filter->r->expecting_100) {
+        rv = read_inside(b, bb, readbytes);
+        if (!is_nothing(rv, bb))
+            return rv;
+    }
+    rv = b->outside && !h->first->connection->master
+         ? read_outside(b, bb, readbytes)
+         : ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_BLOCK_READ, readbytes);
+    if (b->outside && !rv && is_last(bb) && !come_in_again(b))
+        return APR_ECONNABORTED;
     return rv;
 }
 
@@ -395,8 +447,12 @@ static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mod
 
     if (mode == AP_MODE_INIT || b->gathers)
         return ap_get_brigade(f->next, bb, mode, block, readbytes);
-    if (APR_BRIGADE_EMPTY(b->kept) && !b->ended)
-        return read_on(b, bb, mode, block, readbytes);
+    if (APR_BRIGADE_EMPTY(b->kept) && !b->ended) {
+        if (block == APR_BLOCK_READ)
+            tell_to_go_on(b->h, f->r);
+        return mode == AP_MODE_READBYTES && block == APR_BLOCK_READ
+               ? read_waiting(b, bb, readbytes) : ap_get_brigade(f->next, bb, mode, block, readbytes);
+    }
     switch (mode) {
     case AP_MODE_READBYTES:
         rv = give(b, bb, readbytes);

@@ -1,26 +1,25 @@
 /* nap_filter.c: files that filters make programs of.
  *
  * SSI and mod_ext_filter run programs for what would be a file else. Their filters stand in an answer's chain
- * by names of their own (SetOutputFilter, AddOutputFilter), or behind mod_filter's, which looks at the answer
- * only when it passes: which those are is read from the configuration. Of .htaccess, which is not read then, it
- * is known that "bytype:includes" is for pages.
+ * themselves (SetOutputFilter, AddOutputFilter), or, of SSI alone, behind those of mod_filter, which look at the
+ * answer only when it passes: which those are is read from the configuration. Of .htaccess, which is not read
+ * then, it is known that "bytype:includes" is for pages.
  */
 #include <util_filter.h>
 #include <dlfcn.h>
 
 #include "mod_nap.h"
 
-/* A filter of mod_filter's that leads to one of those. */
+/* A filter of mod_filter's that leads to SSI. */
 typedef struct {
     const char *name;
     const char *types;               /* for answers of these types, with a space at either end; NULL: not known */
-    int external;                    /* it leads to a filter of mod_ext_filter's: not to SSI */
 } leading;
+
+static apr_array_header_t *leads;       /* of leading */
 
 /* Where mod_ext_filter is; its filters have the administrator's names. NULL: it is not loaded. */
 static const void *external;
-static apr_array_header_t *defined;     /* of const char *: those names */
-static apr_array_header_t *leads;       /* of leading */
 
 /* What module a function is of; NULL: httpd's own, or nobody can tell. */
 static const void *module_at(const void *address)
@@ -34,39 +33,26 @@ static const void *module_at(const void *address)
 
 /* ---- The configuration ------------------------------------------------------------------------- */
 
-static int is_defined(const char *name)
+static int is_includes(const char *filter)
 {
-    for (int i = 0; i < defined->nelts; i++)
-        if (!ap_cstr_casecmp(name, APR_ARRAY_IDX(defined, i, const char *)))
-            return 1;
-    return 0;
-}
-
-/* `name` leads to the filter `to`, for these types. */
-static void lead(const char *name, const char *to, const char *types)
-{
-    int is_external = is_defined(to);
-
-    if (is_external || !ap_cstr_casecmp(to, "INCLUDES"))
-        APR_ARRAY_PUSH(leads, leading) = (leading) { name, types, is_external };
+    return !ap_cstr_casecmp(filter, "INCLUDES");
 }
 
 static void note(const ap_directive_t *d, apr_pool_t *p)
 {
     const char *args = d->args, *first;
+    char *last, *name;
 
-    if (!ap_cstr_casecmp(d->directive, "ExtFilterDefine")) {
-        APR_ARRAY_PUSH(defined, const char *) = ap_getword_conf(p, &args);
-    }
-    else if (!ap_cstr_casecmp(d->directive, "FilterProvider")) {
+    if (!ap_cstr_casecmp(d->directive, "FilterProvider")) {
         first = ap_getword_conf(p, &args);
-        lead(first, ap_getword_conf(p, &args), NULL);
+        if (is_includes(ap_getword_conf(p, &args)))
+            APR_ARRAY_PUSH(leads, leading) = (leading) { first, NULL };
     }
     else if (!ap_cstr_casecmp(d->directive, "AddOutputFilterByType")) {
-        char *last, *name = apr_strtok(ap_getword_conf(p, &args), ";", &last);
-
-        for (; name; name = apr_strtok(NULL, ";", &last))
-            lead(apr_pstrcat(p, "BYTYPE:", name, NULL), name, apr_pstrcat(p, " ", args, " ", NULL));
+        for (name = apr_strtok(ap_getword_conf(p, &args), ";", &last); name; name = apr_strtok(NULL, ";", &last))
+            if (is_includes(name))
+                APR_ARRAY_PUSH(leads, leading) = (leading) { "BYTYPE:INCLUDES",
+                                                             apr_pstrcat(p, " ", args, " ", NULL) };
     }
 }
 
@@ -78,10 +64,9 @@ static void note_all(const ap_directive_t *d, apr_pool_t *p)
     }
 }
 
-/* check_config. ExtFilterDefine stands before the names that it defines are used. */
+/* check_config */
 void nap_filter_read(apr_pool_t *p)
 {
-    defined = apr_array_make(p, 4, sizeof(const char *));
     leads = apr_array_make(p, 4, sizeof(leading));
     note_all(ap_conftree, p);
 }
@@ -109,24 +94,22 @@ static int is_one_of(const char *type, const char *types, apr_pool_t *p)
     return len && ap_strcasestr(types, apr_pstrcat(p, " ", apr_pstrmemdup(p, type, len), " ", NULL));
 }
 
-static int leads_to_program(const ap_filter_t *f, const leading *to)
+static int leads_to_includes(const ap_filter_t *f, const leading *to)
 {
     const char *type = f->r->content_type;
 
     if (ap_cstr_casecmp(f->frec->name, to->name))
         return 0;
-    if (to->types && is_one_of(type, to->types, f->r->pool))
-        return 1;
-    return to->external ? !to->types : is_page(type);
+    return is_page(type) || (to->types && is_one_of(type, to->types, f->r->pool));
 }
 
 static int is_program(const ap_filter_t *f)
 {
-    if (!ap_cstr_casecmp(f->frec->name, "includes") ||
+    if (is_includes(f->frec->name) ||
         (external && module_at((const void *)f->frec->filter_func.out_func) == external))
         return 1;
     for (int i = 0; i < leads->nelts; i++)
-        if (leads_to_program(f, &APR_ARRAY_IDX(leads, i, leading)))
+        if (leads_to_includes(f, &APR_ARRAY_IDX(leads, i, leading)))
             return 1;
     return !ap_cstr_casecmp(f->frec->name, "bytype:includes") && is_page(f->r->content_type);
 }

@@ -64,11 +64,14 @@ static const char *handed_late(const ap_directive_t *d, apr_pool_t *p)
 /* The Unix socket of a ProxyPass or ProxyPassMatch, and what is behind it; NULL: there is none. */
 static const char *passed_to_socket(const ap_directive_t *d, apr_pool_t *p)
 {
-    int passes = !ap_cstr_casecmp(d->directive, "ProxyPass") ||
-                 !ap_cstr_casecmp(d->directive, "ProxyPassMatch");
-    const char *to = passes ? ap_strstr_c(d->args, "unix:") : NULL;
+    const char *args = d->args, *to;
 
-    return to ? ap_getword_conf(p, &to) : NULL;
+    if (ap_cstr_casecmp(d->directive, "ProxyPass") && ap_cstr_casecmp(d->directive, "ProxyPassMatch"))
+        return NULL;
+    do {
+        to = ap_getword_conf(p, &args);
+    } while (*to && strncmp(to, "unix:", 5));
+    return *to ? to : NULL;
 }
 
 /* Would mod_proxy find the section at `address` for what goes `to` there? A "/" may still come. */

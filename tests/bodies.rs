@@ -353,8 +353,10 @@ fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
             .workers(1, 8)
             .access_log_format("%>s")
             .start();
+        // What somebody says is a ticket is none.
+        let head = format!("{}Nap-Ticket: mine\r\n", of_length(1000));
         let silent: Vec<TcpStream> = (0..6)
-            .map(|_| begin(&httpd, &of_length(1000), b"nothing much"))
+            .map(|_| begin(&httpd, &head, b"nothing much"))
             .collect();
         wait_until("those beyond have made way", PATIENCE, || {
             httpd.access_log().matches("408").count() >= 4
@@ -400,6 +402,66 @@ fn of_too_many_who_stall_in_the_middle_those_beyond_a_quarter_make_way() {
         until(&httpd, (0, 0));
         wait_until("their workers are free", PATIENCE, || at_work(&httpd) == 0);
     });
+}
+
+/// His access is over, and httpd reads on what he has not sent: no worker is counted twice.
+#[test]
+fn who_is_answered_early_and_stalls_is_counted_once() {
+    for_each_mpm(|mpm| {
+        let early = "Content-Type: text/plain\r\n\r\nrefused\n";
+        let fcgi = Responder::early(early, 70_000);
+        let httpd = site("")
+            .mpm(mpm)
+            .modules(&["proxy", "proxy_fcgi"])
+            .config(&format!(
+                "<Location /fcgi>\nNapUse site\nProxyPass {}/\n</Location>",
+                fcgi.url()
+            ))
+            .start();
+        let mut stream = httpd.connect();
+        let head = of_length(LARGE);
+        write!(
+            stream,
+            "POST /fcgi/ HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
+        )
+        .expect("httpd listens");
+        stream.write_all(&body(100_000)).expect("httpd reads");
+        wait_until("he has stalled", PATIENCE, || reading(&httpd) == (1, 0));
+        assert_eq!(fcgi.bodies().len(), 1, "it has its answer");
+        // While httpd hears him it hears that too; what it says itself it keeps until he has sent all.
+        for _ in 0..20 {
+            stream.write_all(b"x").expect("httpd reads");
+            wait_until("his rest is waited for", PATIENCE, || {
+                reading(&httpd) == (1, 0)
+            });
+            assert_eq!(at_work(&httpd), 1, "{mpm}");
+        }
+        assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+        drop(stream);
+        wait_until("nothing is left", PATIENCE, || at_work(&httpd) == 0);
+    });
+}
+
+/// To read a body before its access enters asks httpd's limits no sooner than the handler would.
+#[test]
+fn limits_of_bodies_hold_as_without() {
+    for kept in ["", "NapBody Off\n"] {
+        let fcgi = Responder::start(Some("Content-Type: text/plain\r\n\r\nread\n"));
+        let httpd = site(kept)
+            .modules(&["proxy", "proxy_fcgi"])
+            .config(&format!(
+                "<Location /cgi-bin/by-handler>\nSetHandler proxy:{}\n</Location>\n\
+                 <Location /fcgi>\nNapUse site\nProxyPass {}/\n</Location>\n\
+                 <Location />\nLimitRequestBody 1000\n</Location>",
+                fcgi.url(),
+                fcgi.url()
+            ))
+            .expect_log("Error reading request entity data", "that is a limit")
+            .start();
+        let told = ["/cgi-bin/sum", "/cgi-bin/by-handler", "/fcgi/"]
+            .map(|path| httpd.request("POST", path, &[], &body(2000)).status);
+        assert_eq!(told, [413, 200, 200], "{kept:?}");
+    }
 }
 
 /// Who sends in chunks and pauses may be waiting for us.

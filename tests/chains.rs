@@ -42,7 +42,7 @@ struct Chain {
     full: u16,
 }
 
-const CHAINS: [Chain; 15] = [
+const CHAINS: [Chain; 17] = [
     Chain {
         name: "front controller in a directory",
         modules: &["rewrite"],
@@ -160,6 +160,18 @@ const CHAINS: [Chain; 15] = [
         full: 503,
     },
     Chain {
+        name: "SSI by a type of its own",
+        modules: &["include", "filter", "mime"],
+        config: "TypesConfig /dev/null\nAddType text/x-parts .shtml
+            <Directory {root}/htdocs>
+            Options +Includes +ExecCGI
+            AddOutputFilterByType INCLUDES text/plain text/x-parts
+            </Directory>",
+        path: "/page.shtml",
+        status: 200,
+        full: 503,
+    },
+    Chain {
         name: "a file through a program",
         modules: &["ext_filter"],
         config: "ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
@@ -167,31 +179,6 @@ const CHAINS: [Chain; 15] = [
         path: "/text.txt",
         status: 200,
         full: 503,
-    },
-    Chain {
-        name: "a file through a program, by its type",
-        modules: &["ext_filter", "filter", "mime"],
-        config: "TypesConfig /dev/null\nAddType text/x-made .txt
-            ExtFilterDefine as-it-is mode=output cmd=/bin/cat
-            ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
-            <Directory {root}/htdocs>
-            AddOutputFilterByType as-it-is;say text/x-other text/x-made
-            </Directory>",
-        path: "/text.txt",
-        status: 200,
-        full: 503,
-    },
-    Chain {
-        name: "a file of another type",
-        modules: &["ext_filter", "filter", "mime"],
-        config: "TypesConfig /dev/null\nAddType text/x-made .txt
-            ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
-            <Directory {root}/htdocs>
-            AddOutputFilterByType say text/x-made-not
-            </Directory>",
-        path: "/text.txt",
-        status: 200,
-        full: 200,
     },
     Chain {
         name: "SSI by a chain of another name",
@@ -204,16 +191,6 @@ const CHAINS: [Chain; 15] = [
             FilterChain parts
             </Directory>",
         path: "/page.shtml",
-        status: 200,
-        full: 503,
-    },
-    Chain {
-        name: "a file through a program, by a chain",
-        modules: &["ext_filter", "filter"],
-        config: "ExtFilterDefine say mode=output cmd=\"/bin/sed 's/a text/the application/'\"
-            FilterProvider said say \"true\"
-            <Files text.txt>\nFilterChain said\n</Files>",
-        path: "/text.txt",
         status: 200,
         full: 503,
     },

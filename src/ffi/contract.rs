@@ -1028,12 +1028,13 @@ pub struct nap_core {
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub reading: ::std::option::Option<
-        unsafe extern "C" fn(
-            more: ::std::os::raw::c_int,
-            entered: ::std::os::raw::c_int,
-        ) -> nap_readers,
+        unsafe extern "C" fn(more: ::std::os::raw::c_int, a: *const nap_access) -> nap_readers,
     >,
-    pub step_out: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub holds: ::std::option::Option<
+        unsafe extern "C" fn(room: u32, q: *const nap_request) -> ::std::os::raw::c_int,
+    >,
+    pub step_out:
+        ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> ::std::os::raw::c_int>,
     pub step_in: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, timeout_us: u64) -> nap_verdict,
     >,
@@ -1244,7 +1245,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 632usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 640usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1283,87 +1284,88 @@ const _: () = {
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 160usize];
     ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 168usize];
-    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 176usize];
-    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 184usize];
-    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 192usize];
+    ["Offset of field: nap_core::holds"][::std::mem::offset_of!(nap_core, holds) - 176usize];
+    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 184usize];
+    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 192usize];
+    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 200usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 200usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 208usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 208usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 216usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 224usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 232usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 216usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 224usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 232usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 240usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 240usize];
-    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 248usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 256usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 264usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 272usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 280usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 288usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 296usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 248usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 256usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 264usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 272usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 280usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 288usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 296usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 304usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 304usize];
+        [::std::mem::offset_of!(nap_core, variables) - 312usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 312usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 320usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 328usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 320usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 328usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 336usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 336usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 344usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 344usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 352usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 352usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 360usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 360usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 368usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 376usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 384usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 392usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 368usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 376usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 384usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 392usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 400usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 400usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 408usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 408usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 416usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 416usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 424usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 424usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 432usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 432usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 440usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 440usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 448usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 456usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 448usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 456usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 464usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 464usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 472usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 472usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 480usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 480usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 488usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 488usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 496usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 496usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 504usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 504usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 512usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 512usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 520usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 528usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 520usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 528usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 536usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 536usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 544usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 544usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 552usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 560usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 552usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 560usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 568usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 568usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 576usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 576usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 584usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 584usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 592usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 592usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 600usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 600usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 608usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 616usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 608usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 616usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 624usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 624usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 632usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

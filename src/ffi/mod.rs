@@ -77,6 +77,7 @@ static CORE: nap_core = nap_core {
     segment_close: Some(setup::segment_close),
     child_init: Some(setup::child_init),
     reading: Some(reading::reading),
+    holds: Some(reading::holds),
     step_out: Some(reading::step_out),
     step_in: Some(reading::step_in),
     stay_out: Some(reading::stay_out),

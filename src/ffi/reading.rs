@@ -5,10 +5,10 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::access::{Here, pay_session, state};
+use super::access::{Here, pay_session, state, until_prime};
 use super::contract::{
     NAP_FLAG_AGAIN, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, NAP_RUN,
-    NAP_WAIT, nap_access, nap_readers, nap_verdict,
+    NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::process;
@@ -17,13 +17,15 @@ use crate::room::places::wake;
 use crate::room::verdict::Verdict;
 use crate::shm::futex;
 
-pub unsafe extern "C" fn reading(more: c_int, entered: c_int) -> nap_readers {
+pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_readers {
     guard(NAP_READERS_FEW, || {
         let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
             return NAP_READERS_FEW;
         };
+        // SAFETY: nap.h's promise.
+        let a = unsafe { a.as_ref() };
+        let running = u32::from(a.is_some_and(|a| a.state == state::DETACHED));
         let child = alive.child;
-        let running = u32::from(entered != 0);
         if more > 0 {
             child.running.fetch_sub(running, Relaxed);
             child.reading.fetch_add(1, Relaxed);
@@ -41,22 +43,39 @@ pub unsafe extern "C" fn reading(more: c_int, entered: c_int) -> nap_readers {
     })
 }
 
-pub unsafe extern "C" fn step_out(a: *mut nap_access) {
-    guard((), || {
+pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {
+    guard(0, || {
+        let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
+            return 0;
+        };
         // SAFETY: nap.h's promise.
-        if let Some(mut here) = unsafe { Here::new(a) }
-            && here.a.state == state::RUNNING
-        {
-            let (permit, owner) = (here.a.permit, here.owner());
-            if here.gate(|view| view.step_out(permit, owner)).is_none() {
-                // No lock to be had: the permit at least, and whoever waits is served at the next tick.
-                here.room.permits.release(permit, owner);
-            }
-            let now = here.process.segment.now();
-            pay_session(&mut here, now);
-            here.a.state = state::DETACHED;
+        let (Some(room), Some(q)) = (setup.rooms.get(room as usize), unsafe { q.as_ref() }) else {
+            return 0;
+        };
+        // SAFETY: nap.h's promise.
+        c_int::from(unsafe { until_prime(q, process, setup, room) }.is_some())
+    })
+}
+
+pub unsafe extern "C" fn step_out(a: *mut nap_access) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h's promise.
+        let Some(mut here) = (unsafe { Here::new(a) }) else {
+            return 0;
+        };
+        if here.a.state != state::RUNNING {
+            return 0;
         }
-    });
+        let (permit, owner) = (here.a.permit, here.owner());
+        if here.gate(|view| view.step_out(permit, owner)).is_none() {
+            // No lock to be had: the permit at least, and whoever waits is served at the next tick.
+            here.room.permits.release(permit, owner);
+        }
+        let now = here.process.segment.now();
+        pay_session(&mut here, now);
+        here.a.state = state::DETACHED;
+        1
+    })
 }
 
 pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_verdict {

@@ -16,7 +16,7 @@ pub struct Child {
     pub pid: AtomicU32,
     /// Number of its start among all children, 1..2^24.
     pub epoch: AtomicU32,
-    /// Workers with an access in hand: running or detached.
+    /// Workers with an access in hand: running or detached, but for those that wait for a body or for their turn again.
     pub running: AtomicU32,
     /// Workers with an access in Wait or Re Access.
     pub waiting: AtomicU32,

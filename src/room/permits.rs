@@ -239,7 +239,11 @@ impl Permits {
         if self.holds(permit, owner)
             && let Some(entry) = self.entries.get(permit as usize)
         {
-            entry.first_byte.store(now.0.max(1), Relaxed);
+            entry.first_byte.store(now.0.max(1), SeqCst);
+            // Taken from it this moment: that was none of the next one's.
+            if !self.holds(permit, owner) {
+                entry.first_byte.store(0, SeqCst);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! A FastCGI responder, in threads of the test: it reads all of a request, then answers or hangs up.
+//! A FastCGI responder, in threads of the test: it reads a request, or its beginning, then answers or hangs up.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -17,6 +17,15 @@ pub struct Responder {
 impl Responder {
     /// Whatever it is asked, it answers this, head and body as of a CGI program; None: it hangs up.
     pub fn start(answer: Option<&'static str>) -> Responder {
+        Responder::answering(answer, usize::MAX)
+    }
+
+    /// The same once it has read so many bytes of a body.
+    pub fn early(answer: &'static str, read: usize) -> Responder {
+        Responder::answering(Some(answer), read)
+    }
+
+    fn answering(answer: Option<&'static str>, enough: usize) -> Responder {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let responder = Responder {
             port: listener.local_addr().expect("bound").port(),
@@ -24,13 +33,18 @@ impl Responder {
         };
         let bodies = Arc::clone(&responder.bodies);
         std::thread::spawn(move || {
+            // What is not read must not reset the connection before the answer is.
+            let mut unread = Vec::new();
             for mut stream in listener.incoming().flatten() {
-                let Ok(body) = read_request(&mut stream) else {
+                let Ok(body) = read_request(&mut stream, enough) else {
                     continue;
                 };
                 bodies.lock().expect("no panic").push(body);
                 if let Some(answer) = answer {
                     let _ = say(&mut stream, answer);
+                }
+                if enough < usize::MAX {
+                    unread.push(stream);
                 }
             }
         });
@@ -47,9 +61,9 @@ impl Responder {
     }
 }
 
-fn read_request(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+fn read_request(stream: &mut TcpStream, enough: usize) -> io::Result<Vec<u8>> {
     let (mut body, mut head) = (Vec::new(), [0; 8]);
-    loop {
+    while body.len() < enough {
         stream.read_exact(&mut head)?;
         let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
         let mut content = vec![0; length + usize::from(head[6])];
@@ -60,6 +74,7 @@ fn read_request(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
             _ => {}
         }
     }
+    Ok(body)
 }
 
 fn say(stream: &mut TcpStream, answer: &str) -> io::Result<()> {
