@@ -280,9 +280,10 @@ fn room(mpm: Mpm) -> Builder {
 
 /// The same with HTTP/2, which prefork has not.
 fn with_streams(mpm: Mpm) -> Builder {
+    let room = room(mpm).expect_log("Error reading request entity data", "some make way");
     match mpm {
-        Mpm::Prefork => room(mpm),
-        _ => (room(mpm).modules(&["http2"])).config("Protocols h2c http/1.1"),
+        Mpm::Prefork => room,
+        _ => (room.modules(&["http2"])).config("Protocols h2c http/1.1"),
     }
 }
 
