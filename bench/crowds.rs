@@ -15,6 +15,7 @@
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
 mod haproxy;
+#[allow(dead_code, reason = "what is asked by MPM another bench asks")]
 mod hosts;
 #[path = "../tests/httpd/mod.rs"]
 mod httpd;

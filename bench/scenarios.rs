@@ -11,6 +11,7 @@
 //!
 //! With `stock=yes` the MPM has its settings of Debian, without it workers for everybody.
 
+#[allow(dead_code, reason = "rooms stand on hosts of all kinds here")]
 mod board;
 #[allow(dead_code, reason = "hosts are told by their MPM")]
 mod hosts;
