@@ -61,7 +61,8 @@ typedef enum nap_directive {
     NAP_SESSION_QUEUE,
     NAP_POLL,
     NAP_PRIORITY,       /* shim: keeps the expression of a number */
-    NAP_BODY
+    NAP_BODY,
+    NAP_PARK
 } nap_directive;
 
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
@@ -204,6 +205,7 @@ typedef struct nap_server_conf {
     int64_t table_clients;      /* 0: no debts are kept; likewise */
     int64_t table_trace;
     int64_t table_sessions;
+    int64_t park;               /* NapPark: 1 On, 0 Off, or NAP_UNSET */
     char ticket_path[256];      /* NapTicketPath; empty: /nap-ticket */
     uint32_t server_limit;      /* children the MPM may run at most */
     uint32_t thread_limit;      /* threads a child may have at most */
@@ -212,7 +214,7 @@ typedef struct nap_server_conf {
     uint32_t threaded;          /* 0 on prefork */
     uint32_t cores;             /* online */
     uint32_t members;           /* of balancers that OXTHAS chooses for; 0: none */
-    uint32_t spare;
+    uint32_t parked;            /* shim sets: accesses that may wait without a worker; 0: none */
 } nap_server_conf;
 
 /* ---- An access ---------------------------------------------------------------------------- */
@@ -237,6 +239,7 @@ typedef enum nap_give_up {
 #define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
 #define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
+#define NAP_FLAG_PARKS 64u      /* shim sets: it will wait without a worker, where it must */
 #define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
 
 /* Bodies that this child reads now without a permit, by what its workers bear. */
@@ -538,6 +541,18 @@ typedef struct nap_core {
     nap_verdict (*give_up)(nap_access *a, nap_give_up why, const nap_request *q);
     /* the answer's first byte is out: long answers are detached 60 s later */
     void (*first_byte)(nap_access *a);
+    /* -- one that waits without a worker (NAP_FLAG_PARKS) -- */
+    /* from now on its child's bell rings when it is to look up: its place, and in how many microseconds that
+     * is at the latest */
+    uint32_t (*park)(nap_access *a, uint64_t *due_us);
+    /* a worker has it in hand again */
+    void (*unpark)(nap_access *a);
+    /* it cannot be parked: 1: it waits on this worker; 0: too many do, and one that waits must give up */
+    int (*blocks)(nap_access *a);
+    /* sleeps until this child's bell has rung since `heard`, or so long; what to hear next */
+    uint32_t (*bell)(uint32_t heard, uint64_t timeout_us);
+    /* which of these places are to be looked at, by their numbers in the list; how many */
+    size_t (*woken)(const uint32_t *places, size_t n, uint32_t *which);
     /* what is written now may wait for its reader (1), or has not (0): where that takes long the permit goes */
     void (*writes)(nap_access *a, int begins);
     /* the answer is made (or long): permit back, the worker stays in use */

@@ -98,6 +98,7 @@ impl Server {
             reserve: 1,
             threaded: 1,
             pools: 3,
+            parked: 0,
         });
         let mut server = Server {
             segment,

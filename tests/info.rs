@@ -39,6 +39,7 @@ const PREFORK: Workers = Workers {
     reserve: 2,
     threaded: 0,
     pools: 1,
+    parked: 0,
 };
 const TERMS: Terms = Terms {
     bound: Micros::from_secs(4),
@@ -729,6 +730,7 @@ fn threaded_children_are_wanted_whole() {
         reserve: 5,
         threaded: 1,
         pools: 2,
+        parked: 0,
     };
     with_room("board", |tables, now| {
         tables.gates[0].terms.wait_limit = Choice {
@@ -894,6 +896,7 @@ fn any_bit_pattern_is_survived() {
             reserve: 1,
             threaded: 9,
             pools: u32::MAX,
+            parked: 0,
         };
         for kind in [1, 2] {
             tables.gates[0].kind = kind;

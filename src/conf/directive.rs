@@ -57,6 +57,7 @@ directives! {
     Poll = 26 "NapPoll",
     Priority = 27 "NapPriority",
     Body = 28 "NapBody",
+    Park = 29 "NapPark",
 }
 
 #[cfg(test)]

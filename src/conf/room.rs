@@ -230,7 +230,7 @@ impl RoomConf {
             SessionQueue => self.session_queue = value(Words::count(1..=100_000).auto())?,
             Priority => self.priority(args)?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
-            Reserve | TicketStatus | TicketPath | Tables => {
+            Reserve | TicketStatus | TicketPath | Tables | Park => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));
             }
         }
@@ -428,6 +428,9 @@ impl RoomConf {
         let wanted = self.workers_wanted(reserve);
         let beside = self.beside.max(0);
         let running = self.run_ready.saturating_add(beside);
+        if server.parked > 0 && running.saturating_add(reserve) <= workers {
+            return Ok(Vec::new());
+        }
         if known && running.saturating_add(reserve) >= workers {
             return Err(format!(
                 "{}: NapRunReady {}{}{} and {} leave nobody to wait under MaxRequestWorkers \

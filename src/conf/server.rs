@@ -20,6 +20,8 @@ pub struct ServerConf {
     pub table_trace: i64,
     /// Sessions remembered.
     pub table_sessions: i64,
+    /// `NapPark`: 1 On, 0 Off, [`UNSET`]: Off.
+    pub park: i64,
     /// Where the ticket page lives; empty: [`TICKET_PATH`].
     pub ticket_path: Text<256>,
     /// Children the MPM may ever run.
@@ -36,8 +38,8 @@ pub struct ServerConf {
     pub cores: u32,
     /// Members of balancers that OXTHAS chooses for.
     pub members: u32,
-    /// None.
-    pub spare: u32,
+    /// Accesses that may wait without a worker; 0: the server cannot, or is not to.
+    pub parked: u32,
 }
 
 /// Default of `NapTicketPath`.
@@ -53,6 +55,7 @@ impl ServerConf {
             table_clients: UNSET,
             table_trace: UNSET,
             table_sessions: UNSET,
+            park: UNSET,
             ticket_path: Text::EMPTY,
             server_limit: 0,
             thread_limit: 0,
@@ -61,7 +64,7 @@ impl ServerConf {
             threaded: 0,
             cores: 0,
             members: 0,
-            spare: 0,
+            parked: 0,
         }
     }
 
@@ -71,6 +74,10 @@ impl ServerConf {
             Reserve => self.keep_free(args),
             TicketPath => self.ticket_path(args),
             Tables => self.tables(args),
+            Park => {
+                self.park = one(Park, args, Words::choice(&["Off", "On"]))?;
+                Ok(())
+            }
             _ => Err(format!("{} belongs inside <NapRoom>", which.name())),
         }
     }

@@ -443,6 +443,7 @@ mod tests {
                     | TicketPath
                     | Tables
                     | Admit
+                    | Park
                     | Reserve
                     | Session
                     | Poll

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::contract::{
-    NAP_FLAG_AGAIN, NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_SECONDARY, NAP_FLAG_TICKETS,
-    NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access, nap_give_up,
-    nap_request, nap_verdict,
+    NAP_FLAG_AGAIN, NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_PARKS, NAP_FLAG_SECONDARY,
+    NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access,
+    nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::outside::{outside, outside_now};
@@ -31,6 +31,7 @@ use crate::room::recent::{Answer, How};
 use crate::room::stay::Stay;
 use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
+use crate::shm::segment::Segment;
 
 /// Where an access stands, in `nap_access.state`.
 pub mod state {
@@ -103,6 +104,14 @@ impl<'a> Here<'a> {
         self.has(NAP_FLAG_SECONDARY)
     }
 
+    pub(super) fn waits(&self) -> Waits {
+        match (self.has(NAP_FLAG_PARKS), self.is_secondary()) {
+            (true, _) => Waits::Parked,
+            (_, true) => Waits::OnStream,
+            _ => Waits::OnWorker,
+        }
+    }
+
     /// The room itself, if it has sessions.
     pub(super) fn home(&self) -> Option<&'static RoomSetup> {
         let home = self.a.home.checked_sub(1)?;
@@ -119,9 +128,11 @@ impl<'a> Here<'a> {
         Owner(self.a.token)
     }
 
-    /// Workers that wait: httpd's own, or mod_http2's.
+    /// Workers that wait: httpd's own, or mod_http2's; or accesses that wait without one.
     pub(super) fn waiters(&self) -> &'static AtomicU32 {
-        if self.has(NAP_FLAG_SECONDARY) {
+        if self.has(NAP_FLAG_PARKS) {
+            &self.alive.child.parked
+        } else if self.has(NAP_FLAG_SECONDARY) {
             &self.alive.child.secondary
         } else {
             &self.alive.child.waiting
@@ -217,6 +228,37 @@ impl<'a> Here<'a> {
                 NAP_WAIT
             }
         }
+    }
+}
+
+/// How an access waits, if it must.
+#[derive(Clone, Copy)]
+pub(super) enum Waits {
+    /// On one of httpd's workers.
+    OnWorker,
+    /// On one of mod_http2's.
+    OnStream,
+    /// On none.
+    Parked,
+}
+
+impl Waits {
+    /// Who may do so here, and how many more.
+    pub(super) fn look(self, segment: &Segment, arrival: &mut Arrival<'_>) {
+        let life = arrival.owner.life();
+        let (workers, children) = (segment.workers(), segment.children());
+        let of_workers = |secondary| {
+            let parking = workers.parking_in(children, life, secondary);
+            (parking, workers.left(children, life))
+        };
+        (arrival.parking, arrival.left) = match self {
+            Waits::OnWorker => of_workers(false),
+            Waits::OnStream => of_workers(true),
+            Waits::Parked => (
+                workers.parking_without(children),
+                workers.left_without(children),
+            ),
+        };
     }
 }
 
@@ -604,15 +646,11 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
             // SAFETY: nap.h's promise.
             return unsafe { session::enter(&mut here, q, stay, &mut arrival) };
         }
-        let (process, waiters) = (here.process, here.waiters());
-        let secondary = here.has(NAP_FLAG_SECONDARY);
+        let (process, waiters, waits) = (here.process, here.waiters(), here.waits());
         let answer = here.gate(|view| {
             // Counted under the lock, so that two threads of a child cannot both take the last
             // worker that may wait.
-            let (segment, life) = (&process.segment, arrival.owner.life());
-            let (workers, children) = (segment.workers(), segment.children());
-            arrival.parking = workers.parking_in(children, life, secondary);
-            arrival.left = workers.left(children, life);
+            waits.look(&process.segment, &mut arrival);
             if let Some(outside) = outside(process, view.now) {
                 view.note_outside(outside);
             }

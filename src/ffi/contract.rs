@@ -16,6 +16,7 @@ pub const NAP_FLAG_DRY_RUN: u32 = 2;
 pub const NAP_FLAG_TICKETS: u32 = 4;
 pub const NAP_FLAG_STARTS: u32 = 8;
 pub const NAP_FLAG_BEGUN: u32 = 16;
+pub const NAP_FLAG_PARKS: u32 = 64;
 pub const NAP_FLAG_AGAIN: u32 = 32;
 pub const NAP_BW_DRY: u32 = 1;
 pub const NAP_BW_EXCUSED: u32 = 2;
@@ -83,6 +84,7 @@ pub const NAP_SESSION_QUEUE: nap_directive = 25;
 pub const NAP_POLL: nap_directive = 26;
 pub const NAP_PRIORITY: nap_directive = 27;
 pub const NAP_BODY: nap_directive = 28;
+pub const NAP_PARK: nap_directive = 29;
 pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -396,6 +398,7 @@ pub struct nap_server_conf {
     pub table_clients: i64,
     pub table_trace: i64,
     pub table_sessions: i64,
+    pub park: i64,
     pub ticket_path: [::std::os::raw::c_char; 256usize],
     pub server_limit: u32,
     pub thread_limit: u32,
@@ -404,11 +407,11 @@ pub struct nap_server_conf {
     pub threaded: u32,
     pub cores: u32,
     pub members: u32,
-    pub spare: u32,
+    pub parked: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 336usize];
+    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 344usize];
     ["Alignment of nap_server_conf"][::std::mem::align_of::<nap_server_conf>() - 8usize];
     ["Offset of field: nap_server_conf::reserve"]
         [::std::mem::offset_of!(nap_server_conf, reserve) - 0usize];
@@ -422,24 +425,26 @@ const _: () = {
         [::std::mem::offset_of!(nap_server_conf, table_trace) - 32usize];
     ["Offset of field: nap_server_conf::table_sessions"]
         [::std::mem::offset_of!(nap_server_conf, table_sessions) - 40usize];
+    ["Offset of field: nap_server_conf::park"]
+        [::std::mem::offset_of!(nap_server_conf, park) - 48usize];
     ["Offset of field: nap_server_conf::ticket_path"]
-        [::std::mem::offset_of!(nap_server_conf, ticket_path) - 48usize];
+        [::std::mem::offset_of!(nap_server_conf, ticket_path) - 56usize];
     ["Offset of field: nap_server_conf::server_limit"]
-        [::std::mem::offset_of!(nap_server_conf, server_limit) - 304usize];
+        [::std::mem::offset_of!(nap_server_conf, server_limit) - 312usize];
     ["Offset of field: nap_server_conf::thread_limit"]
-        [::std::mem::offset_of!(nap_server_conf, thread_limit) - 308usize];
+        [::std::mem::offset_of!(nap_server_conf, thread_limit) - 316usize];
     ["Offset of field: nap_server_conf::threads_per_child"]
-        [::std::mem::offset_of!(nap_server_conf, threads_per_child) - 312usize];
+        [::std::mem::offset_of!(nap_server_conf, threads_per_child) - 320usize];
     ["Offset of field: nap_server_conf::max_workers"]
-        [::std::mem::offset_of!(nap_server_conf, max_workers) - 316usize];
+        [::std::mem::offset_of!(nap_server_conf, max_workers) - 324usize];
     ["Offset of field: nap_server_conf::threaded"]
-        [::std::mem::offset_of!(nap_server_conf, threaded) - 320usize];
+        [::std::mem::offset_of!(nap_server_conf, threaded) - 328usize];
     ["Offset of field: nap_server_conf::cores"]
-        [::std::mem::offset_of!(nap_server_conf, cores) - 324usize];
+        [::std::mem::offset_of!(nap_server_conf, cores) - 332usize];
     ["Offset of field: nap_server_conf::members"]
-        [::std::mem::offset_of!(nap_server_conf, members) - 328usize];
-    ["Offset of field: nap_server_conf::spare"]
-        [::std::mem::offset_of!(nap_server_conf, spare) - 332usize];
+        [::std::mem::offset_of!(nap_server_conf, members) - 336usize];
+    ["Offset of field: nap_server_conf::parked"]
+        [::std::mem::offset_of!(nap_server_conf, parked) - 340usize];
 };
 impl Default for nap_server_conf {
     fn default() -> Self {
@@ -1065,6 +1070,15 @@ pub struct nap_core {
         ) -> nap_verdict,
     >,
     pub first_byte: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub park:
+        ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access, due_us: *mut u64) -> u32>,
+    pub unpark: ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access)>,
+    pub blocks:
+        ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> ::std::os::raw::c_int>,
+    pub bell: ::std::option::Option<unsafe extern "C" fn(heard: u32, timeout_us: u64) -> u32>,
+    pub woken: ::std::option::Option<
+        unsafe extern "C" fn(places: *const u32, n: usize, which: *mut u32) -> usize,
+    >,
     pub writes: ::std::option::Option<
         unsafe extern "C" fn(a: *mut nap_access, begins: ::std::os::raw::c_int),
     >,
@@ -1245,7 +1259,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 640usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 680usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1297,75 +1311,80 @@ const _: () = {
     ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 240usize];
     ["Offset of field: nap_core::first_byte"]
         [::std::mem::offset_of!(nap_core, first_byte) - 248usize];
-    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 256usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 264usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 272usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 280usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 288usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 296usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 304usize];
+    ["Offset of field: nap_core::park"][::std::mem::offset_of!(nap_core, park) - 256usize];
+    ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 264usize];
+    ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 272usize];
+    ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 280usize];
+    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 288usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 296usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 304usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 312usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 320usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 328usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 336usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 344usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 312usize];
+        [::std::mem::offset_of!(nap_core, variables) - 352usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 320usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 328usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 336usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 360usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 368usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 376usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 344usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 352usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 384usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 392usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 360usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 400usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 368usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 376usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 384usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 392usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 400usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 408usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 416usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 424usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 432usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 440usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 408usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 448usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 416usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 424usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 456usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 464usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 432usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 472usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 440usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 480usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 448usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 456usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 464usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 488usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 496usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 504usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 472usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 480usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 512usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 520usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 488usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 528usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 496usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 536usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 504usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 512usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 544usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 552usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 520usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 528usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 536usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 560usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 568usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 576usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 544usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 584usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 552usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 560usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 568usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 592usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 600usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 608usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 576usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 584usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 616usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 624usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 592usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 600usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 632usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 640usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 608usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 616usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 624usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 648usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 656usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 664usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 632usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 672usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

@@ -34,6 +34,7 @@ mod outside;
 mod oxthas;
 mod pacing;
 mod pages;
+mod parking;
 mod preview;
 mod process;
 mod reading;
@@ -87,6 +88,11 @@ static CORE: nap_core = nap_core {
     wait: Some(access::wait),
     give_up: Some(access::give_up),
     first_byte: Some(access::first_byte),
+    park: Some(parking::park),
+    unpark: Some(parking::unpark),
+    blocks: Some(parking::blocks),
+    bell: Some(parking::bell),
+    woken: Some(parking::woken),
     writes: Some(access::writes),
     detach: Some(access::detach),
     leave: Some(access::leave),

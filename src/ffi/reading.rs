@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::access::{Here, pay_session, state, until_prime};
 use super::contract::{
-    NAP_FLAG_AGAIN, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY, NAP_READERS_TOO_MANY, NAP_RUN,
-    NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
+    NAP_FLAG_AGAIN, NAP_FLAG_PARKS, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY,
+    NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::process;
@@ -109,6 +109,7 @@ fn join_queue(here: &mut Here<'_>) -> nap_verdict {
         Some(Verdict::Run(permit)) => runs_again(here, permit),
         Some(Verdict::Wait(seat)) => {
             here.a.state = state::RETURNING;
+            here.a.flags &= !NAP_FLAG_PARKS;
             (here.a.place, here.a.until_us) = (seat.place, seat.until.0);
             here.waiters().fetch_add(1, Relaxed);
             here.alive.child.running.fetch_sub(1, Relaxed);

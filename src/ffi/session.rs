@@ -188,12 +188,9 @@ pub(super) unsafe fn enter(
         keys: keys.get(..n).unwrap_or_default(),
         starts: here.has(NAP_FLAG_STARTS),
     };
-    let (process, waiters, secondary) = (here.process, here.waiters(), here.is_secondary());
+    let (process, waiters, waits) = (here.process, here.waiters(), here.waits());
     let entered = process.segment.locked(|tables, now, wakes| {
-        let (segment, life) = (&process.segment, arrival.owner.life());
-        let (workers, children) = (segment.workers(), segment.children());
-        arrival.parking = workers.parking_in(children, life, secondary);
-        arrival.left = workers.left(children, life);
+        waits.look(&process.segment, arrival);
         let (verdict, redeemed) = tables.enter_stay(&mut stay, asks, arrival, now, wakes);
         let mut alarm = None;
         if let Some(Verdict::Wait(seat)) = &verdict {

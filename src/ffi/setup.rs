@@ -66,8 +66,8 @@ same_layout!(RoomConf as nap_room_conf:
     session_partitioned session_start
     session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us progress);
 same_layout!(ServerConf as nap_server_conf:
-    reserve reserve_percent table_waiters table_clients table_trace table_sessions ticket_path
-    server_limit thread_limit threads_per_child max_workers threaded cores members spare);
+    reserve reserve_percent table_waiters table_clients table_trace table_sessions park ticket_path
+    server_limit thread_limit threads_per_child max_workers threaded cores members parked);
 
 const _: () = assert!(PRIORITIES == crate::room::places::PRIORITIES as i64);
 #[cfg(not(all(test, feature = "models")))]
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn segment_open(
                     "the module was not unloaded; the former segment stays",
                 );
             }
-            segment.set_workers(workers(server));
+            segment.set_workers(workers(server, segment.places()));
             if let Some(remark) = server.headroom_remark() {
                 host.log(NAP_LOG_WARN, &remark);
             }
@@ -393,7 +393,7 @@ fn dims(server: &ServerConf, rooms: usize, gates: usize) -> Dims {
         .saturating_add(server.server_limit.max(1) * threads / 2);
     let waiters = match server.table_waiters {
         n if n > 0 => n.clamp(16, 1 << 20) as u32,
-        _ => from_mpm.clamp(64, 1 << 20),
+        _ => from_mpm.saturating_add(server.parked).clamp(64, 1 << 20),
     };
     let [stripes, trace_sets] = debt_dims(server);
     let sessions = match server.table_sessions {
@@ -438,13 +438,15 @@ fn debt_dims(server: &ServerConf) -> [u32; 2] {
     [stripes, sets.div_ceil(u64::from(stripes)) as u32]
 }
 
-fn workers(server: &ServerConf) -> Workers {
+/// `places`: so many can wait; a graceful restart makes no more.
+fn workers(server: &ServerConf, places: u32) -> Workers {
     let pool = server.pool();
     Workers {
         per_pool: pool,
         reserve: server.reserve_of_pool().min(pool),
         threaded: u32::from(server.threaded != 0),
         pools: server.pools(),
+        parked: server.parked.min(places),
     }
 }
 

@@ -88,6 +88,7 @@ pub(super) struct ChildLine {
     pub waiting: u32,
     pub waiting_h2: u32,
     pub reading: u32,
+    pub parked: u32,
     pub free: u32,
 }
 
@@ -318,6 +319,7 @@ impl Report {
                     waiting: child.waiting,
                     waiting_h2: child.secondary,
                     reading: child.reading,
+                    parked: child.parked,
                     free: match workers.threaded {
                         0 => 1_u32.saturating_sub(child.taken()),
                         _ => workers.per_pool.saturating_sub(child.taken()),

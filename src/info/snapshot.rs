@@ -136,6 +136,8 @@ pub(super) struct ChildShot {
     pub waiting: u32,
     pub secondary: u32,
     pub reading: u32,
+    /// Accesses that wait without a worker.
+    pub parked: u32,
 }
 
 impl Snapshot {
@@ -195,6 +197,7 @@ impl Snapshot {
             waiting: child.waiting.load(Relaxed),
             secondary: child.secondary.load(Relaxed),
             reading: child.reading.load(Relaxed),
+            parked: child.parked.load(Relaxed),
         });
         refill(&mut self.children, children.filter(|child| child.pid != 0));
     }

@@ -113,6 +113,8 @@ pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
         .fold(0, u32::saturating_add);
     let wait: Option<u32> = gates
         .iter()
+        // Who is parked wants none.
+        .filter(|_| workers.parked == 0)
         .map(|gate| {
             let on_top = match gate.terms.re_access.how {
                 how::FIXED => gate.terms.re_access.n,

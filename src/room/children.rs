@@ -1,8 +1,8 @@
 //! The children of the server: who lives, and how many workers of each are taken.
 //!
-//! Waiting holds a worker on every MPM, so a child may let an access wait only while enough of its
-//! workers stay free to answer everybody else (HTTPD-NOTES, "Protocol"). On prefork a child *is*
-//! one worker, so there the count runs over all children.
+//! Who waits holds a worker, so a child may let an access wait only while enough of its workers stay free
+//! to answer everybody else (HTTPD-NOTES, "Protocol"). On prefork a child *is* one worker, so there the count
+//! runs over all children. Who is parked holds none: there is a place for him wherever he is.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -27,7 +27,11 @@ pub struct Child {
     pub generation: AtomicU32,
     /// Workers that read a body without a permit: before their access enters, or as it stalled.
     pub reading: AtomicU32,
-    _pad: [u32; 9],
+    /// Accesses that wait without a worker.
+    pub parked: AtomicU32,
+    /// Goes on by one when one of those is to look up: a futex.
+    pub bell: AtomicU32,
+    _pad: [u32; 7],
 }
 
 /// How many workers there are, and how many must stay free. All zero = no waiting at all.
@@ -42,6 +46,8 @@ pub struct Workers {
     pub threaded: u32,
     /// Pools: children that may run at once, or 1.
     pub pools: u32,
+    /// Accesses that may wait without a worker, in all children; 0: nobody does.
+    pub parked: u32,
 }
 
 /// May this access wait here? From the most to the least that may.
@@ -69,10 +75,18 @@ pub enum Readers {
 }
 
 impl Workers {
-    /// Places that can be parked in all, with `running` workers making answers.
+    /// Accesses that can wait in all, with `running` workers making answers.
     pub fn places(&self, running: u32) -> u32 {
+        match self.parked {
+            0 => self.unused(running),
+            parked => parked,
+        }
+    }
+
+    /// Workers beside the reserve, with `taken` of all in use.
+    pub fn unused(&self, taken: u32) -> u32 {
         let pool = self.per_pool.saturating_sub(self.reserve);
-        pool.saturating_mul(self.pools).saturating_sub(running)
+        pool.saturating_mul(self.pools).saturating_sub(taken)
     }
 
     /// With `taken` workers of the pool in use: who may take one more to wait?
@@ -173,6 +187,26 @@ impl Workers {
     }
 }
 
+impl Workers {
+    /// Who may wait without a worker: a twentieth is for holders.
+    pub fn parking_without(&self, children: &[Child]) -> Parking {
+        match self.left_without(children) {
+            0 => Parking::Nobody,
+            left if left <= self.parked / 20 => Parking::Holders,
+            _ => Parking::Anybody,
+        }
+    }
+
+    /// Accesses that may still begin to wait without a worker.
+    pub fn left_without(&self, children: &[Child]) -> u32 {
+        let living = children.iter().filter(|child| child.lives());
+        let parked = living
+            .map(|child| child.parked.load(Relaxed))
+            .fold(0, u32::saturating_add);
+        self.parked.saturating_sub(parked)
+    }
+}
+
 impl Child {
     /// Workers in use by accesses. A stream of HTTP/2 waits on another thread, but httpd keeps a
     /// worker at its connection meanwhile; several streams of one connection count as several.
@@ -209,6 +243,7 @@ mod tests {
             reserve: 4,
             threaded: 1,
             pools: 2,
+            parked: 0,
         };
         let cases = [
             (0, Parking::Anybody),
@@ -232,12 +267,43 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_parked_takes_no_worker_and_a_place_in_any_child() {
+        let workers = Workers {
+            per_pool: 25,
+            reserve: 4,
+            threaded: 1,
+            pools: 2,
+            parked: 100,
+        };
+        assert_eq!(workers.places(10), 100);
+        let children = [(1, 60), (0, 90), (3, 0)].map(|(pid, parked)| Child {
+            pid: pid.into(),
+            parked: parked.into(),
+            ..Child::default()
+        });
+        assert_eq!(workers.left_without(&children), 40, "of the living");
+        assert_eq!(children[0].taken(), 0);
+        let cases = [
+            (0, Parking::Anybody),
+            (34, Parking::Anybody),
+            (35, Parking::Holders),
+            (39, Parking::Holders),
+            (40, Parking::Nobody),
+        ];
+        for (parked, expected) in cases {
+            children[2].parked.store(parked, Relaxed);
+            assert_eq!(workers.parking_without(&children), expected, "{parked}");
+        }
+    }
+
+    #[test]
     fn a_quarter_of_the_workers_may_read_slowly() {
         let threaded = Workers {
             per_pool: 25,
             reserve: 4,
             threaded: 1,
             pools: 2,
+            parked: 0,
         };
         let told = |workers: &Workers, n| workers.readers(n);
         let cases = [
@@ -274,6 +340,7 @@ mod tests {
             reserve: 4,
             threaded: 1,
             pools: 2,
+            parked: 0,
         };
         let children = [Child::default()];
         let own = Life { child: 0, epoch: 1 };
@@ -300,6 +367,7 @@ mod tests {
             reserve: 3,
             threaded: 1,
             pools: 3,
+            parked: 0,
         };
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (child, (pid, generation, waiting)) in
@@ -331,6 +399,7 @@ mod tests {
             reserve: 1,
             threaded: 0,
             pools: 1,
+            parked: 0,
         };
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (i, child) in children.iter().enumerate().take(3) {

@@ -115,10 +115,14 @@ impl Tables<'_> {
                 true => 0,
                 false => permits.limit(),
             };
-            sum.saturating_add(gate.places_taken(permits))
-                .saturating_add(fixed)
+            // Who is parked has none.
+            let waiting = match self.workers.parked {
+                0 => gate.places_taken(permits),
+                _ => 0,
+            };
+            sum.saturating_add(waiting).saturating_add(fixed)
         });
-        self.workers.places(taken)
+        self.workers.unused(taken)
     }
 
     /// Share out the places that workers allow.

@@ -28,7 +28,7 @@
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 
 use memmap2::{MmapOptions, MmapRaw};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -131,6 +131,8 @@ pub enum Kind {
     Sessions = 19,
     /// What is set by hand for each gate.
     Controls = 22,
+    /// In which child the access of a place waits without a worker, one-based.
+    Parked = 27,
 }
 
 /// One line of the directory. Written when the segment is made.
@@ -198,8 +200,7 @@ pub struct Head {
     /// This server's number among several front ends.
     pub node: AtomicU32,
     /// Workers of the server, packed: see [`Segment::workers`].
-    workers: [AtomicU32; 4],
-    _pad2: u32,
+    workers: [AtomicU32; 5],
     lock: Lock,
     directory: [Section; SECTIONS],
 }
@@ -310,6 +311,7 @@ impl Dims {
             (Kind::Starts, size_of::<Starts>(), self.rooms),
             (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
             (Kind::Controls, size_of::<Control>(), self.gates),
+            (Kind::Parked, size_of::<AtomicU32>(), self.places),
         ];
         for (kind, entry, count) in wanted {
             directory[kind as usize] = Section {
@@ -555,6 +557,11 @@ impl Segment {
         self.atomics(Kind::Wakes).get(place as usize)
     }
 
+    /// Places to wait, of all rooms.
+    pub fn places(&self) -> u32 {
+        self.atomics::<AtomicU32>(Kind::Wakes).len() as u32
+    }
+
     /// Now, in inside time.
     pub fn now(&self) -> Micros {
         clock::now(self.head().offset.load(Relaxed))
@@ -562,13 +569,14 @@ impl Segment {
 
     /// Workers of the server.
     pub fn workers(&self) -> Workers {
-        let [per_pool, reserve, threaded, pools] =
-            [0, 1, 2, 3].map(|i: usize| self.head().workers[i].load(Relaxed));
+        let [per_pool, reserve, threaded, pools, parked] =
+            [0, 1, 2, 3, 4].map(|i: usize| self.head().workers[i].load(Relaxed));
         Workers {
             per_pool,
             reserve,
             threaded,
             pools,
+            parked,
         }
     }
 
@@ -579,6 +587,7 @@ impl Segment {
             workers.reserve,
             workers.threaded,
             workers.pools,
+            workers.parked,
         ];
         for (word, value) in self.head().workers.iter().zip(fields) {
             word.store(value, Relaxed);
@@ -598,6 +607,7 @@ impl Segment {
             &child.waiting,
             &child.secondary,
             &child.reading,
+            &child.parked,
         ] {
             counter.store(0, Relaxed);
         }
@@ -761,13 +771,43 @@ impl Segment {
     }
 
     fn wake(&self, wakes: &Wakes) {
+        if wakes.is_empty() {
+            return;
+        }
+        // Their words are written: see parked_in().
+        fence(SeqCst);
         match wakes.listed() {
             Some(places) => {
                 for &place in places {
                     self.wake_word(place).into_iter().for_each(futex::wake);
+                    // What a child has left that is dead rings a bell too much, and nobody too little.
+                    match self.parked_in(place).map_or(0, |child| child.load(SeqCst)) {
+                        0 => {}
+                        child => self.ring(child - 1),
+                    }
                 }
             }
-            None => self.atomics(Kind::Wakes).iter().for_each(futex::wake),
+            None => {
+                self.atomics(Kind::Wakes).iter().for_each(futex::wake);
+                if self.workers().parked > 0 {
+                    (0..self.children().len() as u32).for_each(|child| self.ring(child));
+                }
+            }
+        }
+    }
+
+    /// Where stands in which child the access of a place waits without a worker, one-based; 0: it has one. Who
+    /// is to be parked is noted here before he looks at his word for the last time, and whoever wakes him writes
+    /// that before he looks here, so that one of them sees the other.
+    pub fn parked_in(&self, place: u32) -> Option<&'static AtomicU32> {
+        self.atomics(Kind::Parked).get(place as usize)
+    }
+
+    /// One who waits there without a worker is to look up.
+    fn ring(&self, child: u32) {
+        if let Some(child) = self.children().get(child as usize) {
+            child.bell.fetch_add(1, SeqCst);
+            futex::wake(&child.bell);
         }
     }
 

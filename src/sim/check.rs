@@ -203,6 +203,7 @@ fn workers(rng: &mut Rng, c: u32) -> Workers {
             reserve: per_pool.div_ceil(10),
             threaded: 0,
             pools: 1,
+            parked: 0,
         };
     }
     let pools = 1 + rng.below(6) as u32;
@@ -212,6 +213,7 @@ fn workers(rng: &mut Rng, c: u32) -> Workers {
         reserve: per_pool.div_ceil(10),
         threaded: 1,
         pools,
+        parked: 0,
     }
 }
 

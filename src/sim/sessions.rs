@@ -738,6 +738,7 @@ mod tests {
             reserve: per_pool.div_ceil(10),
             threaded: 1,
             pools: children,
+            parked: 0,
         });
         site
     }

@@ -143,6 +143,7 @@ impl Default for Setup {
                 reserve: 7,
                 threaded: 1,
                 pools: 10,
+                parked: 0,
             },
             cores: 1.0,
             curve: Curve::default(),

@@ -820,6 +820,7 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
         reserve: 15,
         threaded: 0,
         pools: 1,
+        parked: 0,
     };
     let pace = Pace {
         law: law::AUTO,

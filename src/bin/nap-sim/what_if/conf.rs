@@ -261,6 +261,7 @@ impl Reader {
             reserve: server.reserve_of_pool(),
             threaded: server.threaded,
             pools: server.pools(),
+            parked: 0,
         };
         let mut room = self.rooms.swap_remove(at);
         if let Some(remark) = room.finish(server)? {

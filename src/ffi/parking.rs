@@ -1,0 +1,122 @@
+//! Waiting without a worker: an access that is parked, and its child's bell.
+//!
+//! Who wakes a waiter writes the waiter's word, and looks then in which child he is parked
+//! ([`crate::shm::segment::Segment::parked_in`]). Who parks one notes the child first and looks at the word then.
+
+use std::ffi::c_int;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use super::access::{Here, state, stay_of};
+use super::contract::{NAP_FLAG_PARKS, nap_access};
+use super::guard::guard;
+use super::process;
+use crate::micros::Micros;
+use crate::room::children::Parking;
+use crate::room::places::wake;
+use crate::shm::futex;
+
+/// How often one looks whether he is the next to start a session.
+const LOBBY: Micros = Micros::from_millis(250);
+
+pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
+    guard(u32::MAX, || {
+        // SAFETY: nap.h's promises.
+        let (Some(here), Some(due)) = (unsafe { Here::new(a) }, unsafe { due_us.as_mut() }) else {
+            return u32::MAX;
+        };
+        let segment = &here.process.segment;
+        let child = u32::from(here.owner().life().child);
+        if let Some(parked_in) = segment.parked_in(here.a.place) {
+            parked_in.store(child + 1, SeqCst);
+        }
+        let until = Micros(here.a.until_us);
+        let look = match here.a.alarm_us {
+            0 => until,
+            alarm => until.min(Micros(alarm)),
+        };
+        // In the lobby he may have become the next without being woken.
+        let most = match stay_of(&here).is_some_and(|stay| stay.gate == stay.lobby) {
+            true => LOBBY,
+            false => Micros::MAX,
+        };
+        *due = (look - segment.now()).min(most).0;
+        here.a.place
+    })
+}
+
+pub unsafe extern "C" fn unpark(a: *mut nap_access) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(here) = unsafe { Here::new(a) }
+            && let Some(parked_in) = here.process.segment.parked_in(here.a.place)
+        {
+            parked_in.store(0, SeqCst);
+        }
+    });
+}
+
+pub unsafe extern "C" fn blocks(a: *mut nap_access) -> c_int {
+    guard(1, || {
+        // SAFETY: nap.h's promise.
+        let Some(here) = (unsafe { Here::new(a) }) else {
+            return 1;
+        };
+        if !here.has(NAP_FLAG_PARKS) {
+            return 1;
+        }
+        let waits = u32::from(here.a.state == state::WAITING);
+        here.waiters().fetch_sub(waits, Relaxed);
+        here.a.flags &= !NAP_FLAG_PARKS;
+        let segment = &here.process.segment;
+        let (workers, life) = (segment.workers(), here.owner().life());
+        let parking = workers.parking_in(segment.children(), life, here.is_secondary());
+        here.waiters().fetch_add(waits, Relaxed);
+        c_int::from(waits == 0 || parking <= Parking::Holders)
+    })
+}
+
+pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
+    guard(heard, || {
+        let timeout = Duration::from_micros(timeout_us);
+        let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
+            std::thread::sleep(timeout);
+            return heard;
+        };
+        let bell = &alive.child.bell;
+        if bell.load(SeqCst) == heard {
+            futex::wait(bell, heard, timeout);
+        }
+        process.segment.tick_if_due();
+        bell.load(SeqCst)
+    })
+}
+
+pub unsafe extern "C" fn woken(places: *const u32, n: usize, which: *mut u32) -> usize {
+    guard(0, || {
+        let Some(process) = process::process() else {
+            return 0;
+        };
+        if n == 0 || places.is_null() || which.is_null() {
+            return 0;
+        }
+        // SAFETY: nap.h's promise: n places, and room for as many.
+        let (places, which) = unsafe {
+            (
+                std::slice::from_raw_parts(places, n),
+                std::slice::from_raw_parts_mut(which, n),
+            )
+        };
+        let waits = |place: u32| {
+            let word = process.segment.wake_word(place);
+            word.is_some_and(|word| word.load(SeqCst) == wake::WAITING)
+        };
+        let found = (0_u32..).zip(places).filter(|(_, place)| !waits(**place));
+        let mut n = 0;
+        for (to, (at, _)) in which.iter_mut().zip(found) {
+            *to = at;
+            n += 1;
+        }
+        n
+    })
+}
