@@ -8,6 +8,7 @@
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_filter.c  files that filters make programs of
+ *   nap_park.c    waiting without a worker
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
  *   nap_body.c    the body of a request: before its access enters, and slow senders
@@ -113,6 +114,7 @@ typedef struct nap_site {
     int admits_early;                /* the hook of NapAdmit early is there */
     int admits_filtered;             /* that for files which filters make programs of */
     int has_sessions;                /* those of NapSession are */
+    int parks;                       /* those of NapPark are */
     int generation;                  /* of the server, when this child began */
     const char *pid_file;            /* as this child saw it; NULL: cannot */
     volatile uint32_t *pid_file_gone; /* shared with the children: it is gone, and the server runs */
@@ -181,6 +183,7 @@ typedef struct nap_handle {
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
     unsigned uploads : 1;            /* `upload` is there */
+    unsigned fixup : 1;              /* enters in its last fixup, where it can be parked */
     nap_access access;               /* cleared up to its ticket's first word, as what follows is not */
     nap_charge own_charge;
     struct nap_body *upload;         /* nap_body.c: what it was sent, with NapBody */
@@ -196,6 +199,8 @@ typedef struct nap_line {
     nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
     nap_client client;      /* who asked here last */
     nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
+    struct nap_parked *parked;  /* who waits here without a worker; NULL: nobody */
+    int around;             /* our process_connection is around the others' */
 } nap_line;
 
 /* As IPv6 has it; zeros: there is none. */
@@ -306,9 +311,20 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 void nap_access_hook_filtered(void);
 int nap_access_again(nap_handle *h);
+int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q);
+int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_late(request_rec *r);
 int nap_line_open(conn_rec *c, void *socket);
 int nap_access_end(request_rec *r);
+
+/* nap_park.c */
+typedef struct nap_parked nap_parked;
+void nap_park_hook(void);
+void nap_park_tell(server_rec *s, const nap_server_conf *conf);
+uint32_t nap_park_places(const nap_server_conf *conf);
+void nap_park_start(apr_pool_t *pchild, server_rec *s);
+int nap_park_may(const request_rec *r);
+int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
 
 /* nap_filter.c */
 void nap_filter_read(apr_pool_t *p);

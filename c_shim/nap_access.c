@@ -143,8 +143,17 @@ static int show(request_rec *r, int status)
            ? ap_update_child_status(r->connection->sbh, status, r) : 0;
 }
 
-/* Until the access may run or is refused. This blocks its thread; to park it without one this
- * function has to change (nap_access_again stands in the middle of a handler). */
+/* Its client has gone: place, or the permit just got, to the next. */
+static nap_verdict left(request_rec *r, nap_access *a, const nap_request *q)
+{
+    nap_the_core->give_up(a, NAP_GONE, q);
+    nap_the_core->leave(a);
+    r->connection->aborted = 1;
+    return NAP_WAIT;
+}
+
+/* Until the access may run or is refused, on its worker. (Without one: nap_park.c; nap_access_again stands
+ * in the middle of a handler.) */
 static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_request *q)
 {
     nap_verdict verdict = NAP_WAIT;
@@ -155,10 +164,7 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
         if (verdict != NAP_WAIT && verdict != NAP_RUN)
             break;
         if (client_gone(r->connection)) {
-            nap_the_core->give_up(a, NAP_GONE, q);  /* place, or the permit just got, to the next */
-            nap_the_core->leave(a);
-            r->connection->aborted = 1;
-            verdict = NAP_WAIT;
+            verdict = left(r, a, q);
             break;
         }
         if (verdict == NAP_WAIT && nap_server_stopping())
@@ -339,6 +345,52 @@ static inline int run(nap_handle *h)
     return DECLINED;
 }
 
+/* What becomes of it once that is known. */
+static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict, nap_request *q)
+{
+    nap_access *a = &h->access;
+
+    if (verdict == NAP_WAIT)
+        return gone(r, h);
+    /* a session whose page has no place left to wait on has begun all the same */
+    if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
+        nap_the_core->redeemed(a, q);
+    if (verdict == NAP_RUN)
+        return run(h);
+    if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
+        return refuse(r, h, q);
+    return DECLINED;
+}
+
+/* On this worker, until it may run or is refused. Who was to wait without one, and is one too many for those
+ * that there are, is told when to come as if the server stopped. */
+static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
+{
+    nap_access *a = &h->access;
+    nap_verdict verdict = nap_the_core->blocks(a) ? NAP_WAIT : nap_the_core->give_up(a, NAP_STOPPING, q);
+
+    return decided(r, h, verdict == NAP_WAIT ? nap_wait_turn(r, a, q) : verdict, q);
+}
+
+/* Who is parked looks up. SUSPENDED: he waits on. */
+int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
+{
+    nap_access *a = &h->access;
+    nap_verdict verdict = nap_the_core->wait(a, 0, q);
+
+    if ((verdict == NAP_WAIT || verdict == NAP_RUN) && client_gone(r->connection))
+        return decided(r, h, left(r, a, q), q);
+    if (verdict == NAP_WAIT && nap_server_stopping())
+        verdict = nap_the_core->give_up(a, NAP_STOPPING, q);
+    return verdict == NAP_WAIT ? SUSPENDED : decided(r, h, verdict, q);
+}
+
+/* The same for who finds no room to be parked again. */
+int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q)
+{
+    return wait_here(r, h, q);
+}
+
 /* With the request's details: whoever has to wait, may be refused or may carry a ticket. */
 static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verdict)
 {
@@ -348,22 +400,16 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     h->noted = 1;
     hold(h);                /* whatever becomes of it: leave() knows by its state what there is */
     nap_request_fill(&q, h, r);
-    if (verdict == NAP_MORE)
+    if (verdict == NAP_MORE) {
         a->priority = priority_of(r, h->room);
+        if (h->fixup && nap_park_may(r))
+            a->flags |= NAP_FLAG_PARKS;
+    }
     if (verdict == NAP_MORE || verdict == NAP_RUN)
         verdict = nap_the_core->enter(a, &q);
-    if (verdict == NAP_WAIT)
-        verdict = nap_wait_turn(r, a, &q);
-    if (verdict == NAP_WAIT)
-        return gone(r, h);
-    /* a session whose page has no place left to wait on has begun all the same */
-    if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
-        nap_the_core->redeemed(a, &q);
-    if (verdict == NAP_RUN)
-        return run(h);
-    if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
-        return refuse(r, h, &q);
-    return DECLINED;
+    if (verdict != NAP_WAIT)
+        return decided(r, h, verdict, &q);
+    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? SUSPENDED : wait_here(r, h, &q);
 }
 
 /* The access asks for a page that has a gate of its own. Where there are sessions tickets are the
@@ -489,6 +535,7 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, const nap
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
+    h->fixup = !early;
     return enter_now_or_later(r, h);
 }
 
@@ -548,6 +595,7 @@ static int enter_filtered(request_rec *r)
 
     if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || is_redirect(r))
         return DECLINED;
+    h->fixup = 0;
     return nap_filters_run(r) ? enter_now_or_later(r, h) : DECLINED;
 }
 

@@ -354,6 +354,17 @@ static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
     return err;
 }
 
+/* What is to be hooked is, while the configuration is read. */
+static const char *set_park(cmd_parms *cmd, void *conf, const char *arg)
+{
+    char *argv[] = { apr_pstrdup(cmd->pool, arg) };
+    const char *err = set_server(cmd, conf, 1, argv);
+
+    if (!err && nap_the_site->conf.park == 1)
+        nap_park_hook();
+    return err;
+}
+
 /* ---- <NapRoom name> ------------------------------------------------------------------------ */
 
 /* httpd would apply a stranger's directive in here to the whole server, without a word. */
@@ -531,6 +542,8 @@ const command_rec nap_directives[] = {
     SERVER("NapReserve", NAP_RESERVE,
            "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
            "may use them"),
+    AP_INIT_TAKE1("NapPark", set_park, (void *)(intptr_t)NAP_PARK, RSRC_CONF,
+                  "On: who waits holds no worker, where the MPM is event"),
     SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
     SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
     AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
@@ -678,6 +691,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     site->headers = ap_find_linked_module("mod_headers.c");
     nap_filter_read(pconf);
     nap_server_measure(&site->conf);
+    nap_park_tell(s, &site->conf);
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;
     if (site->in_order->nelts > NAP_ROOMS_MAX) {

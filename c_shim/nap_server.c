@@ -39,6 +39,7 @@ void nap_server_measure(nap_server_conf *conf)
     conf->threads_per_child = conf->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
     conf->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * conf->threads_per_child;
     conf->cores = cores > 0 ? (uint32_t)cores : 1;
+    conf->parked = nap_park_places(conf);
 }
 
 /* ---- The parent at start and restart -------------------------------------------------------- */
@@ -376,6 +377,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
     nap_the_site->pid_file = pid_file_seen(pchild);
     nap_the_core->child_init(getpid());
     nap_call_start();
+    nap_park_start(pchild, s);
 }
 
 /* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at

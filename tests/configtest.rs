@@ -98,6 +98,7 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
     }
     let server = [
         ("NapReserve 100%", "\"100%\""),
+        ("NapPark maybe", "\"maybe\""),
         ("NapTables size=3", "\"size=3\" is not an option"),
         ("NapTicketPath ticket", "\"ticket\" is not a path"),
         (

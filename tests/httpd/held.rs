@@ -69,20 +69,21 @@ impl Httpd {
             .count()
     }
 
-    /// Requests that wait in a room, those of HTTP/2 too.
+    /// Requests that wait in a room, those of HTTP/2 and those without a worker too.
     pub fn waiting(&self) -> usize {
-        self.accesses(&["waiting", "waiting_h2"])
+        self.accesses(&["waiting", "waiting_h2", "parked"])
     }
 
     /// Waits until nobody waits or runs. mod_cgid's daemon goes first when the server stops; a
     /// program that was to start just then keeps its child for ten seconds.
     pub fn until_idle(&self) {
         wait_until("the room is empty", PATIENCE, || {
-            self.accesses(&["running", "waiting", "waiting_h2"]) == 0
+            self.accesses(&["running", "waiting", "waiting_h2", "parked"]) == 0
         });
     }
 
-    fn accesses(&self, states: &[&str]) -> usize {
+    /// The sum of these counts of all children.
+    pub fn accesses(&self, states: &[&str]) -> usize {
         let info = self.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("the children");
         let count = |child: &serde_json::Value| -> u64 {

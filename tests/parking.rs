@@ -1,0 +1,348 @@
+//! Waiting without a worker, on event: more wait than there are workers, and nobody notices.
+
+mod httpd;
+
+use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n";
+const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cksum\n";
+
+/// One permit, and a bound that nobody comes to.
+fn site(park: &str) -> Builder {
+    Httpd::builder()
+        .nap()
+        .holding()
+        .mpm(Mpm::Event)
+        .config("<IfModule mpm_event_module>\nAsyncRequestWorkerFactor 400\n</IfModule>")
+        .expect_log("lets at most", "few workers are meant")
+        .config(&format!(
+            "NapPark {park}\n<NapRoom site>\nNapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 10000\n\
+             NapStatic On\n</NapRoom>"
+        ))
+        .config("<LocationMatch ^/(cgi-bin|file)>\nNapUse site\n</LocationMatch>")
+        .config("ScriptAlias /free/ {root}/cgi-bin/")
+        .cgi("app", APP)
+        .cgi("sum", SUM)
+        .file("htdocs/file.txt", "a file\n".repeat(3000))
+}
+
+fn ask(httpd: &Httpd, path: &str) -> TcpStream {
+    let mut stream = httpd.connect();
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .expect("httpd listens");
+    stream
+}
+
+fn read_all(stream: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("a whole answer");
+    answer
+}
+
+fn parked(httpd: &Httpd) -> usize {
+    httpd.accesses(&["parked"])
+}
+
+fn until_parked(httpd: &Httpd, n: usize) {
+    wait_until(&format!("{n} are parked"), PATIENCE, || parked(httpd) == n);
+}
+
+#[test]
+fn many_more_wait_than_there_are_workers_and_all_are_served_in_their_order() {
+    let waiters = if long() { 5000 } else { 500 };
+    let httpd = site("On").workers(2, 25).start();
+    let held = httpd.hold("one", 1);
+    let mut all: Vec<TcpStream> = (0..waiters)
+        .map(|n| {
+            let stream = ask(&httpd, &format!("/cgi-bin/app?{n}"));
+            // Whoever comes next comes later, wherever the kernel puts him.
+            if n % 50 == 49 {
+                until_parked(&httpd, n + 1);
+            }
+            stream
+        })
+        .collect();
+    assert_eq!(httpd.accesses(&["waiting"]), 0, "nobody holds a worker");
+    assert_eq!(httpd.get("/free/app").status, 200, "there are workers");
+    held.release();
+    for stream in &mut all {
+        let answer = read_all(stream);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        assert!(answer.contains("the application\n"), "{answer}");
+    }
+    httpd.until_idle();
+    let log = httpd.access_log();
+    let asked = log.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("/cgi-bin/app?")?;
+        rest.split(' ').next()?.parse::<usize>().ok()
+    });
+    // Those who came within the same fifty did so in any order.
+    let groups: Vec<usize> = asked.map(|n| n / 50).collect();
+    assert_eq!(groups.len(), waiters);
+    let overtaken = groups.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    assert!(overtaken * 100 <= waiters, "{overtaken} of {waiters}");
+}
+
+#[test]
+fn who_goes_while_parked_leaves_his_place_and_is_never_run() {
+    let httpd = site("On").workers(2, 25).start();
+    let held = httpd.hold("one", 1);
+    let gone: Vec<TcpStream> = (0..60).map(|_| ask(&httpd, "/cgi-bin/app")).collect();
+    until_parked(&httpd, 60);
+    let mut stays = ask(&httpd, "/cgi-bin/app");
+    until_parked(&httpd, 61);
+    drop(gone);
+    until_parked(&httpd, 1);
+    held.release();
+    assert!(read_all(&mut stays).contains("the application\n"));
+    httpd.until_idle();
+    assert_eq!(
+        httpd.gate()["counts"]["granted"],
+        1,
+        "{}",
+        httpd.gate()["counts"]
+    );
+}
+
+/// What is asked on a connection, the last with `Connection: close`.
+const EXCHANGES: [(&str, &str); 8] = [
+    ("a program", "GET /cgi-bin/app HTTP/1.1\r\n"),
+    ("HTTP/1.0", "GET /cgi-bin/app HTTP/1.0\r\n"),
+    ("HEAD", "HEAD /file.txt HTTP/1.1\r\n"),
+    ("a file", "GET /file.txt HTTP/1.1\r\n"),
+    (
+        "part of it",
+        "GET /file.txt HTTP/1.1\r\nRange: bytes=5-40\r\n",
+    ),
+    (
+        "one behind the other",
+        "GET /cgi-bin/app HTTP/1.1\r\nHost: localhost\r\n\r\nGET /file.txt HTTP/1.1\r\n",
+    ),
+    (
+        "a form, and another request",
+        "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n\
+         0123456789GET /cgi-bin/app HTTP/1.1\r\n",
+    ),
+    (
+        "a form in chunks, and another request",
+        "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
+         3\r\nabc\r\n0\r\n\r\nGET /cgi-bin/app HTTP/1.1\r\n",
+    ),
+];
+
+/// The answers, without what is of the moment, to requests that had to wait.
+fn answers(park: &str) -> Vec<String> {
+    let httpd = site(park).workers(2, 25).start();
+    let answer = |(n, (name, request)): (usize, &(&str, &str))| {
+        let held = httpd.hold(Box::leak(format!("held{n}").into_boxed_str()), 1);
+        let mut stream = httpd.connect();
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        write!(
+            stream,
+            "{request}Host: localhost\r\nConnection: close\r\n\r\n"
+        )
+        .expect("httpd reads");
+        httpd.until_waiting(1);
+        assert_eq!(parked(&httpd), usize::from(park == "On"), "{name}");
+        held.release();
+        let answer = read_all(&mut stream);
+        httpd.until_idle();
+        // Whether httpd knows how long a program's answer is, is chance.
+        let by_chance: &[&str] = match request.contains("/cgi-bin/") {
+            true => &["Content-Length:", "Transfer-Encoding:", "10", "d", "0"],
+            false => &[],
+        };
+        let now = ["Date:", "Last-Modified:", "ETag:"];
+        let of_now = |line: &&str| {
+            let is = |of: &&str| line.starts_with(of);
+            !line.is_empty() && !now.iter().any(is) && !by_chance.iter().any(is)
+        };
+        let kept: Vec<&str> = answer.lines().filter(of_now).collect();
+        format!("{name}: {}", kept.join("\n"))
+    };
+    EXCHANGES.iter().enumerate().map(answer).collect()
+}
+
+#[test]
+fn what_is_answered_is_the_same_to_the_byte() {
+    let [parked, blocked] = ["On", "Off"].map(answers);
+    for (parked, blocked) in parked.iter().zip(&blocked) {
+        assert_eq!(parked, blocked);
+        assert!(parked.contains("HTTP/1.1 2"), "{parked}");
+    }
+}
+
+#[test]
+fn large_bodies_come_whole_and_under_tls_too() {
+    let tls = httpd::free_port();
+    let httpd = site("On").workers(2, 25).tls(tls).start();
+    for (n, url) in [httpd.url(), format!("https://127.0.0.1:{tls}")]
+        .iter()
+        .enumerate()
+    {
+        for (m, length) in [100_000, 5_000_000].into_iter().enumerate() {
+            let body: Vec<u8> = (0..length).map(|n: usize| (n * 31 % 251) as u8).collect();
+            let sum = httpd.request("POST", "/free/sum", &[], &body).text();
+            let held = httpd.hold(Box::leak(format!("held{n}{m}").into_boxed_str()), 1);
+            let url = format!("{url}/cgi-bin/sum");
+            let path = httpd.root().join("data/body");
+            std::fs::write(&path, &body).expect("our own file");
+            let curl = std::process::Command::new("curl")
+                .args(["-sk", "--http1.1", "-H", "Expect:", "--data-binary"])
+                .arg(format!("@{}", path.display()))
+                .arg(&url)
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("curl runs");
+            until_parked(&httpd, 1);
+            held.release();
+            let output = curl.wait_with_output().expect("curl ends");
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                sum,
+                "{url} {length}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_graceful_restart_cuts_nobody() {
+    let mut httpd = site("On").workers(2, 25).start();
+    let mut first = ask(&httpd, "/cgi-bin/hold?one");
+    wait_until("it runs", PATIENCE, || httpd.holding("one") == 1);
+    let mut before: Vec<TcpStream> = (0..40).map(|_| ask(&httpd, "/cgi-bin/app")).collect();
+    until_parked(&httpd, 40);
+    httpd.graceful();
+    let mut behind: Vec<TcpStream> = (0..40).map(|_| ask(&httpd, "/cgi-bin/app")).collect();
+    until_parked(&httpd, 80);
+    std::fs::write(httpd.root().join("data/go-one"), "").expect("our own file");
+    assert!(read_all(&mut first).contains("held one\n"));
+    for stream in before.iter_mut().chain(&mut behind) {
+        let answer = read_all(stream);
+        assert!(answer.contains("the application\n"), "{answer}");
+    }
+    httpd.until_idle();
+}
+
+#[test]
+fn the_places_of_a_child_that_is_killed_are_free_again() {
+    let httpd = site("On")
+        .workers(2, 25)
+        .expect_log("exit signal Killed", "that is what is tried")
+        .start();
+    let held = httpd.hold("one", 1);
+    let waiters: Vec<TcpStream> = (0..40).map(|_| ask(&httpd, "/cgi-bin/app")).collect();
+    until_parked(&httpd, 40);
+    for child in httpd.children() {
+        httpd.kill9(child);
+    }
+    drop(waiters);
+    drop(held);
+    wait_until("nobody is left", PATIENCE, || {
+        httpd
+            .try_room()
+            .is_some_and(|room| (room.waiting, room.running) == (0, 0))
+    });
+    assert_eq!(httpd.get("/cgi-bin/app").status, 200);
+}
+
+#[test]
+fn who_cannot_be_served_within_the_bound_has_his_ticket_while_parked() {
+    let httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .mpm(Mpm::Event)
+        .workers(2, 25)
+        .config(
+            "NapPark On\n<NapRoom site>\nNapRunReady 1\nNapWaitMax 2s\nNapWaitLimit 100\n</NapRoom>\n\
+             <Location /cgi-bin>\nNapUse site\n</Location>",
+        )
+        .expect_log("MPM event takes at most", "it is said")
+        .start();
+    assert!(
+        httpd.error_log().contains(
+            "NapPark On: MPM event takes at most 150 connections (MaxRequestWorkers 50, \
+             AsyncRequestWorkerFactor 2); with AsyncRequestWorkerFactor 328 it takes the 16384 that may wait"
+        ),
+        "{}",
+        httpd.error_log()
+    );
+    let _held = httpd.hold("one", 1);
+    let mut waiters: Vec<TcpStream> = (0..10).map(|_| ask(&httpd, "/cgi-bin/hold?two")).collect();
+    for stream in &mut waiters {
+        let answer = read_all(stream);
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+        assert!(answer.contains("Nap-Ticket"), "{answer}");
+    }
+    wait_until("nobody waits", PATIENCE, || httpd.waiting() == 0);
+}
+
+#[test]
+fn where_nobody_can_be_parked_the_log_says_so_and_all_wait_on_workers() {
+    for_each_mpm(|mpm| {
+        if mpm == Mpm::Event {
+            return;
+        }
+        let httpd = site("On")
+            .mpm(mpm)
+            .workers(4, 8)
+            .expect_log("NapPark On:", "it cannot be")
+            .start();
+        assert!(
+            httpd.error_log().contains(
+                "NapPark On: this MPM cannot wait for a connection without a worker; event can; \
+                 who waits holds a worker"
+            ),
+            "{}",
+            httpd.error_log()
+        );
+        let held = httpd.hold("one", 1);
+        let mut waits = ask(&httpd, "/cgi-bin/app");
+        httpd.until_waiting(1);
+        assert_eq!(parked(&httpd), 0);
+        held.release();
+        assert!(read_all(&mut waits).contains("the application\n"));
+    });
+}
+
+/// Who is parked goes on where the last fixup stopped: before his authorization nobody may be.
+#[test]
+fn who_waits_before_he_has_logged_in_is_asked_to_when_his_turn_comes() {
+    // Nothing of mod_access_compat's is forbidden, so by any rule he may.
+    for (satisfy, told) in [("All", "HTTP/1.1 403 "), ("Any", "HTTP/1.1 200 ")] {
+        let httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .mpm(Mpm::Event)
+            .workers(2, 25)
+            .modules(&["access_compat"])
+            .config(&format!(
+                "NapPark On\nAsyncRequestWorkerFactor 400\n<NapRoom site>\nNapRunReady 1\nNapWaitMax 1min\n\
+                 NapWaitLimit 100\nNapAdmit early\n</NapRoom>\n\
+                 <Location /cgi-bin>\nNapUse site\n</Location>\n\
+                 <Location /cgi-bin/hold>\nNapUse site\nRequire all granted\n</Location>\n\
+                 <Location /cgi-bin/app>\nSatisfy {satisfy}\nRequire all denied\n</Location>"
+            ))
+            .cgi("app", APP)
+            .expect_log("client denied", "that is what is tried")
+            .start();
+        let held = httpd.hold("one", 1);
+        let mut waits = ask(&httpd, "/cgi-bin/app");
+        httpd.until_waiting(1);
+        assert_eq!(parked(&httpd), 0, "{satisfy}");
+        held.release();
+        let answer = read_all(&mut waits);
+        assert!(answer.starts_with(told), "{satisfy}: {answer}");
+        httpd.until_idle();
+    }
+}
