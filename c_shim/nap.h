@@ -553,6 +553,7 @@ typedef struct nap_core {
     uint32_t (*bell)(uint32_t heard, uint64_t timeout_us);
     /* which of these places are to be looked at, by their numbers in the list; how many */
     size_t (*woken)(const uint32_t *places, size_t n, uint32_t *which);
+    /* -- one that runs -- */
     /* what is written now may wait for its reader (1), or has not (0): where that takes long the permit goes */
     void (*writes)(nap_access *a, int begins);
     /* the answer is made (or long): permit back, the worker stays in use */

@@ -38,8 +38,8 @@ pub const FEW: u32 = 8;
 pub struct Permit {
     /// Who runs; 0 = free. Compare-and-swap by anybody.
     owner: AtomicU64,
-    /// When the answer's first byte went out, microseconds; 0 = not yet. Written by the owner, and
-    /// cleared before the permit is free: who claims it next must not be taken for a long answer.
+    /// When the answer's first byte went out, microseconds; 0 = not yet. While its owner writes, so early
+    /// that the answer is long once that has taken [`STALL`]. Written by the owner, and cleared before the permit is free: who claims it next must not be taken for a long answer.
     first_byte: AtomicU64,
 }
 
