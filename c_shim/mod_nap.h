@@ -311,6 +311,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
 void nap_access_hook_early(void);
 void nap_access_hook_filtered(void);
 int nap_access_again(nap_handle *h);
+int nap_access_refused(request_rec *r, nap_handle *h);
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_late(request_rec *r);

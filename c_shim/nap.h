@@ -525,6 +525,8 @@ typedef struct nap_core {
     nap_readers (*reading)(int more, const nap_access *a);
     /* 1: the request brings a ticket of this room that nobody has used */
     int (*holds)(uint32_t room, const nap_request *q);
+    /* 1: the access, which has not entered, would be refused now. Nothing is changed by that */
+    int (*refuses)(nap_access *a, const nap_request *q);
     /* it cannot go on before more of its body has come: permit back, nothing learnt. 1: it ran with one */
     int (*step_out)(nap_access *a);
     /* it can go on: up to timeout_us, NAP_WAIT = still waiting; NAP_PASS: let it go on without a permit */

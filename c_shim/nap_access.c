@@ -457,6 +457,31 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
     return NAP_MORE;
 }
 
+/* What the access is to the core before it enters. */
+static inline __attribute__((always_inline)) void introduce(const request_rec *r, nap_handle *h)
+{
+    h->owner = h->room;
+    h->access.room = (uint32_t)h->room->index;
+    if (h->room->pages)
+        name_page(h);
+    h->access.flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
+                      (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
+}
+
+/* Would the access, which has not entered, be refused now? Where there are sessions that is not asked. */
+int nap_access_refused(request_rec *r, nap_handle *h)
+{
+    nap_request q;
+
+    if (h->room->conf.session == 1)
+        return 0;
+    introduce(r, h);
+    if (h->fixup && nap_park_may(r))
+        h->access.flags |= NAP_FLAG_PARKS;
+    nap_request_fill(&q, h, r);
+    return nap_the_core->refuses(&h->access, &q);
+}
+
 /* The access enters its room: once. */
 static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handle *h)
 {
@@ -464,12 +489,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     nap_verdict verdict;
 
     h->made = h->entered = 1;
-    h->owner = h->room;
-    a->room = (uint32_t)h->room->index;
-    if (h->room->pages)
-        name_page(h);
-    a->flags = (r->connection->master ? NAP_FLAG_SECONDARY : 0) |
-               (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
+    introduce(r, h);
     if (h->room->conf.session == 1 && !(a->flags & NAP_FLAG_DRY_RUN))
         verdict = try_session(r, h);
     else

@@ -11,6 +11,8 @@
  * `Expect: 100-continue` nothing is read before: the client is told to go on when the handler reads, which is
  * when its access runs. Nor with NapAdmit early: he is nobody yet.
  *
+ * Who falls silent, and would be refused if he had sent all, is told so then.
+ *
  * Who reads a body without a permit holds a worker. While many do in this child, those who have sent nothing
  * much of late are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them,
  * hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
@@ -40,6 +42,8 @@ typedef struct nap_body {
     int ended;                          /* all of it has been read */
     int counted;                        /* among those that are read without a permit */
     int may_wait_for_us;                /* the client, for an answer: no more is read before */
+    int refused;                        /* he will be, and sends nothing: no more is read before */
+    apr_time_t asked;                   /* when we asked for that last */
     int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
     int outside;                        /* the access has given its permit back until the rest is there */
     int holder;                         /* he brings a ticket: 1, or -1: he does not; 0: not looked at */
@@ -146,6 +150,16 @@ static int is_holder(request_rec *r, nap_body *b)
     return b->holder > 0;
 }
 
+/* Nothing has come for PAUSE, nor have we asked. Of the form there will be no page; whom there is room for is
+ * waited for. */
+static int is_refused(request_rec *r, nap_body *b, apr_time_t now)
+{
+    if (b->outside || now - (b->asked > b->heard ? b->asked : b->heard) < PAUSE_US)
+        return 0;
+    b->asked = now;
+    return nap_access_refused(r, b->h);
+}
+
 /* Nothing has come yet: OK to look again, or the status he is told. */
 static int wait_for_more(request_rec *r, nap_body *b)
 {
@@ -156,6 +170,7 @@ static int wait_for_more(request_rec *r, nap_body *b)
     poll_client(r->connection, SLICE_MS * 1000);
     now = apr_time_now();
     b->may_wait_for_us = waited(b, now) >= PAUSE_US && !has_length(r);
+    b->refused = is_refused(r, b, now);
     if (now - b->heard <= r->server->timeout &&
         (r->connection->master || !is_slow(b, now) || is_holder(r, b)))
         return OK;
@@ -234,7 +249,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     int status = OK;
 
     b->gathers = 1;
-    while (status == OK && !b->ended && !b->may_wait_for_us && b->length < most) {
+    while (status == OK && !b->ended && !b->may_wait_for_us && !b->refused && b->length < most) {
         apr_off_t want = most - b->length < PIECE ? most - b->length : PIECE;
 
         rv = ap_get_brigade(b->filter->next, bb, AP_MODE_READBYTES, APR_NONBLOCK_READ, want);
@@ -299,6 +314,8 @@ int nap_body_await(request_rec *r, nap_handle *h)
     began = apr_time_now();
     b->status = gather_as_handled(r, b, h->room->conf.body);
     b->took = apr_time_now() - began;
+    if (b->may_wait_for_us)         /* he has been waited for enough */
+        b->patience = 0;
     if (b->status != OK)
         b->failed = r;
     return b->status;

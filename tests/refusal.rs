@@ -518,9 +518,7 @@ fn the_page_asked_for_directly_shows_ones_own_ticket_and_sells_none() {
 #[test]
 fn a_form_that_does_not_arrive_is_not_waited_for_and_the_page_says_so() {
     use std::io::{Read as _, Write as _};
-    // With it a form is read before anybody decides (docs/security.md, slow senders).
-    let room = ROOM.replace("</NapRoom>", "NapBody Off\n</NapRoom>");
-    let httpd = (Httpd::builder().nap().holding().config(&room))
+    let httpd = (Httpd::builder().nap().holding().config(ROOM))
         .config("<Location /cgi-bin>\nNapUse site\n</Location>")
         .start();
     let _held = full(&httpd);

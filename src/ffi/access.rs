@@ -559,7 +559,7 @@ fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
     }
 }
 
-fn arrival<'q>(
+pub(super) fn arrival<'q>(
     here: &Here<'_>,
     q: &'q nap_request,
     carried: &'q Carried,

@@ -79,6 +79,7 @@ static CORE: nap_core = nap_core {
     child_init: Some(setup::child_init),
     reading: Some(reading::reading),
     holds: Some(reading::holds),
+    refuses: Some(reading::refuses),
     step_out: Some(reading::step_out),
     step_in: Some(reading::step_in),
     stay_out: Some(reading::stay_out),

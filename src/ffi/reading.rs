@@ -5,14 +5,17 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use super::access::{Here, pay_session, state, until_prime};
+use super::access::{Here, arrival, pay_session, state, until_prime};
 use super::contract::{
     NAP_FLAG_AGAIN, NAP_FLAG_PARKS, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY,
     NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::process;
-use crate::room::children::Readers;
+use super::session::carried;
+use super::text::bytes;
+use crate::nap::work::kind_of;
+use crate::room::children::{Parking, Readers};
 use crate::room::places::wake;
 use crate::room::verdict::Verdict;
 use crate::shm::futex;
@@ -54,6 +57,27 @@ pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {
         };
         // SAFETY: nap.h's promise.
         c_int::from(unsafe { until_prime(q, process, setup, room) }.is_some())
+    })
+}
+
+pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c_int {
+    guard(0, || {
+        // SAFETY: nap.h's promises.
+        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
+            return 0;
+        };
+        here.a.gate = here.room.gate;
+        here.a.token = here.alive.next_owner().0;
+        // SAFETY: nap.h's promise.
+        here.a.kind = kind_of(unsafe { bytes(q.uri) });
+        // SAFETY: nap.h's promise.
+        let carried = unsafe { carried(&here, q) };
+        let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
+        let refused = here.gate(|view| {
+            here.waits().look(&here.process.segment, &mut arrival);
+            view.would_refuse(&arrival)
+        });
+        c_int::from(refused == Some(true))
     })
 }
 

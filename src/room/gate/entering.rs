@@ -75,6 +75,22 @@ impl GateView<'_> {
         }
     }
 
+    /// Would [`Self::enter`] send it away now? A holder is waited for, be he late or of an epoch that is gone.
+    pub fn would_refuse(&mut self, arrival: &Arrival<'_>) -> bool {
+        self.tick();
+        let (standing, _) = self.best_ticket(arrival);
+        match self.mode() {
+            Mode::Closed => return true,
+            Mode::Tickets if standing < Standing::Tail => return true,
+            _ if standing >= Standing::Unknown => return false,
+            _ => self.refresh_limit(),
+        }
+        let runs = self.gate.queue.is_empty()
+            && self.permits.running() < self.permits.limit()
+            && (standing == Standing::Early || !self.makes_way(arrival));
+        !runs && !self.fits_newcomer(arrival)
+    }
+
     /// An access that has its permit by the lock-free way turns out to carry tickets: redeem the
     /// best one.
     pub fn redeem_running(&mut self, arrival: &Arrival<'_>) -> Option<Ticket> {
