@@ -9,6 +9,7 @@
  *   nap_access.c  admission, waiting, detaching, the end of an access
  *   nap_filter.c  files that filters make programs of
  *   nap_park.c    waiting without a worker
+ *   nap_yard.c    those who do, and the thread that watches over them
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
  *   nap_body.c    the body of a request: before its access enters, and slow senders
@@ -201,6 +202,7 @@ typedef struct nap_line {
     nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
     struct nap_parked *parked;  /* who waits here without a worker; NULL: nobody */
     int around;             /* our process_connection is around the others' */
+    const request_rec *follows; /* mod_rewrite's handler redirects it, and ours is around that; or NULL */
 } nap_line;
 
 /* As IPv6 has it; zeros: there is none. */
@@ -230,6 +232,12 @@ static inline const nap_dir *nap_dir_of(const request_rec *r)
     const nap_dir *dir = ap_get_module_config(r->per_dir_config, &nap_module);
 
     return dir ? dir : &nap_dir_unset;
+}
+
+/* mod_rewrite in a directory: what it makes of the request is another request of its chain. */
+static inline int nap_is_redirect(const request_rec *r)
+{
+    return r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler");
 }
 
 /* The handle that hangs on this very request, or NULL. */
@@ -321,11 +329,14 @@ int nap_access_end(request_rec *r);
 /* nap_park.c */
 typedef struct nap_parked nap_parked;
 void nap_park_hook(void);
-void nap_park_tell(server_rec *s, const nap_server_conf *conf);
+void nap_park_check(server_rec *s, apr_pool_t *p, const nap_server_conf *conf);
 uint32_t nap_park_places(const nap_server_conf *conf);
-void nap_park_start(apr_pool_t *pchild, server_rec *s);
 int nap_park_may(const request_rec *r);
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
+int nap_park_status(const request_rec *r);
+
+/* nap_yard.c */
+void nap_yard_start(apr_pool_t *pchild, server_rec *s);
 
 /* nap_filter.c */
 void nap_filter_read(apr_pool_t *p);
@@ -381,6 +392,7 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *dir, int argc, char *const ar
 void nap_telepoll_begin(apr_pool_t *p);
 int nap_telepoll_used(void);
 void nap_telepoll_start(apr_pool_t *p);
+int nap_telepoll_access(request_rec *r);
 
 /* nap_balancer.c */
 struct nap_oxthas *nap_oxthas_merge(apr_pool_t *p, struct nap_oxthas *b, struct nap_oxthas *a);

@@ -409,7 +409,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
         verdict = nap_the_core->enter(a, &q);
     if (verdict != NAP_WAIT)
         return decided(r, h, verdict, &q);
-    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? SUSPENDED : wait_here(r, h, &q);
+    return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : wait_here(r, h, &q);
 }
 
 /* The access asks for a page that has a gate of its own. Where there are sessions tickets are the
@@ -530,12 +530,6 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
     return h->entered && h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
 }
 
-/* mod_rewrite in a directory: what it makes of the request comes by here again. */
-static inline int is_redirect(const request_rec *r)
-{
-    return r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler");
-}
-
 /* Whether r enters, and as what; early: before its handler is known. */
 static inline __attribute__((always_inline)) int admit(request_rec *r, const nap_dir *dir, int early)
 {
@@ -551,7 +545,7 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, const nap
         h->named = r;
         h->dir = dir;
     }
-    if (is_redirect(r))
+    if (nap_is_redirect(r))
         return DECLINED;
     if (!early && h->room->conf.schedule_static != 1 && is_static(r))
         return DECLINED;
@@ -613,7 +607,7 @@ static int enter_filtered(request_rec *r)
 {
     nap_handle *h = nap_handle_at(nap_first(r));
 
-    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || is_redirect(r))
+    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || nap_is_redirect(r))
         return DECLINED;
     h->fixup = 0;
     return nap_filters_run(r) ? enter_now_or_later(r, h) : DECLINED;

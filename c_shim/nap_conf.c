@@ -691,7 +691,7 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
     site->headers = ap_find_linked_module("mod_headers.c");
     nap_filter_read(pconf);
     nap_server_measure(&site->conf);
-    nap_park_tell(s, &site->conf);
+    nap_park_check(s, pconf, &site->conf);
     if (site->conf.ticket_path[0])
         site->ticket_path = site->conf.ticket_path;
     if (site->in_order->nelts > NAP_ROOMS_MAX) {

@@ -126,7 +126,7 @@ static void answer_anew(request_rec *r)
 }
 
 /* Behind the last fixup: of a chain of redirects the first request that lies in an event. */
-static int telepoll_access(request_rec *r)
+int nap_telepoll_access(request_rec *r)
 {
     const nap_event *event = nap_dir_of(r)->event;
     nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
@@ -212,7 +212,7 @@ static void telepoll_head(request_rec *r)
 
 static void hook_in(void)
 {
-    ap_hook_fixups(telepoll_access, NULL, NULL, NAP_LAST + 1);
+    ap_hook_fixups(nap_telepoll_access, NULL, NULL, NAP_LAST + 1);
     ap_hook_insert_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
     ap_hook_insert_error_filter(telepoll_head, NULL, NULL, APR_HOOK_LAST);
     head_filter = ap_register_output_filter("TELEPOLL", head_first, NULL, AP_FTYPE_RESOURCE);

@@ -1,0 +1,28 @@
+/* nap_park.h: one who waits without a worker, to nap_park.c and nap_yard.c. */
+#ifndef NAP_PARK_H
+#define NAP_PARK_H
+
+#include "mod_nap.h"
+
+#define NAP_YARD_OWN 1024       /* descriptors of a child that are for nobody who is parked */
+
+/* One who waits without a worker. */
+struct nap_parked {
+    request_rec *r;
+    nap_handle *h;
+    nap_request q;              /* what the core was told when it entered */
+    apr_socket_t *socket;
+    int bell;                   /* eventfd */
+    int client;                 /* the client's descriptor while the socket has the eventfd; else -1 */
+    size_t at;                  /* in the yard, one-based; 0: not there */
+    int no_room;                /* there was no room for him in it */
+    ap_conn_keepalive_e keepalive;  /* his connection's, of one who was redirected */
+};
+
+/* nap_yard.c */
+int nap_yard_in(nap_parked *p, int client);
+void nap_yard_out(nap_parked *p);
+int nap_yard_is_kept(void);
+int nap_yard_spares(int descriptor);
+
+#endif

@@ -1,0 +1,249 @@
+/* nap_yard.c: those who are parked in this child, and their keeper.
+ *
+ * The keeper is a thread that watches over all of them at once: it hears the child's bell, which the core rings
+ * for whoever is to look up, sees whose client has gone, and whose time has come. It only writes to their
+ * eventfds; what becomes of them a worker sees to (nap_park.c).
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nap_park.h"
+
+#define TICK_US 250000          /* between two looks at all who are parked */
+#define MANY 256                /* clients that have gone, seen at a time */
+#define SPARED 256              /* descriptors that nobody is parked with */
+
+/* Who is parked in this child: columns, as they are looked through often. */
+static struct {
+    pthread_mutex_t lock;
+    size_t n, size;
+    uint32_t *places;           /* of the core's */
+    apr_time_t *due;            /* when he must look up at the latest */
+    nap_parked **who;
+    unsigned char *told;        /* to look up */
+    uint32_t *which;            /* for the core's answer */
+} yard = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int clients = -1;        /* epoll: their clients */
+static int descriptors;          /* that this child may have */
+static pthread_t keeper;
+static int keeper_runs;
+static volatile int keeper_ends;
+
+/* Microseconds of a clock that nobody sets. */
+static apr_time_t ticks(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (apr_time_t)t.tv_sec * APR_USEC_PER_SEC + t.tv_nsec / 1000;
+}
+
+/* ---- In and out -------------------------------------------------------------------------------- */
+
+/* For one more. 0: there is no memory. */
+static int yard_grow(void)
+{
+    size_t size = yard.size ? 2 * yard.size : 256;
+    void *places, *due, *who, *told, *which;
+
+    if (yard.n < yard.size)
+        return 1;
+    /* each stands as it was where a later one fails */
+    if ((places = realloc(yard.places, size * sizeof *yard.places)))
+        yard.places = places;
+    if ((due = realloc(yard.due, size * sizeof *yard.due)))
+        yard.due = due;
+    if ((who = realloc(yard.who, size * sizeof *yard.who)))
+        yard.who = who;
+    if ((told = realloc(yard.told, size)))
+        yard.told = told;
+    if ((which = realloc(yard.which, size * sizeof *yard.which)))
+        yard.which = which;
+    if (!places || !due || !who || !told || !which)
+        return 0;
+    yard.size = size;
+    return 1;
+}
+
+/* Under the lock: he is to look up. */
+static void tell(size_t at)
+{
+    uint64_t one = 1;
+
+    if (yard.told[at])
+        return;
+    yard.told[at] = 1;
+    if (write(yard.who[at]->bell, &one, sizeof one) < 0)
+        yard.told[at] = 0;      /* at the next tick again */
+}
+
+/* How long he may stay in the yard, in microseconds: the MPM closes what has waited for Timeout. */
+static apr_time_t stay_of(const nap_parked *p, uint64_t due)
+{
+    apr_time_t ours = p->r->server->timeout, mpm = p->r->connection->base_server->timeout;
+    apr_time_t most = (ours < mpm ? ours : mpm) / 2;
+
+    return due < (uint64_t)most ? (apr_time_t)due : most;
+}
+
+/* 0: there is no room for him. */
+int nap_yard_in(nap_parked *p, int client)
+{
+    struct epoll_event e = { .events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = p };
+    uint64_t due = 0, rung;
+    uint32_t woken;
+    int is_in;
+
+    if (read(p->bell, &rung, sizeof rung) < 0)
+        rung = 0;               /* nobody has */
+    pthread_mutex_lock(&yard.lock);
+    is_in = yard_grow() && !epoll_ctl(clients, EPOLL_CTL_ADD, client, &e);
+    if (is_in) {
+        yard.places[yard.n] = nap_the_core->park(&p->h->access, &due);
+        yard.due[yard.n] = ticks() + stay_of(p, due);
+        yard.who[yard.n] = p;
+        yard.told[yard.n] = 0;
+        p->at = ++yard.n;
+        if (nap_the_core->woken(&yard.places[p->at - 1], 1, &woken))
+            tell(p->at - 1);
+    }
+    pthread_mutex_unlock(&yard.lock);
+    return is_in;
+}
+
+void nap_yard_out(nap_parked *p)
+{
+    pthread_mutex_lock(&yard.lock);
+    if (p->at) {
+        size_t at = p->at - 1, last = --yard.n;
+
+        epoll_ctl(clients, EPOLL_CTL_DEL, p->client, NULL);
+        yard.places[at] = yard.places[last];
+        yard.due[at] = yard.due[last];
+        yard.who[at] = yard.who[last];
+        yard.told[at] = yard.told[last];
+        yard.who[at]->at = at + 1;
+        p->at = 0;
+    }
+    pthread_mutex_unlock(&yard.lock);
+    nap_the_core->unpark(&p->h->access);
+}
+
+/* ---- The keeper -------------------------------------------------------------------------------- */
+
+static void tell_who_was_woken(void)
+{
+    size_t n = nap_the_core->woken(yard.places, yard.n, yard.which);
+
+    for (size_t i = 0; i < n; i++)
+        tell(yard.which[i]);
+}
+
+static void tell_whose_time_has_come(apr_time_t by)
+{
+    int all = nap_server_stopping();
+
+    for (size_t i = 0; i < yard.n; i++)
+        if (all || yard.due[i] <= by)
+            tell(i);
+}
+
+static void tell_whose_client_has_gone(void)
+{
+    struct epoll_event events[MANY];
+    int n;
+
+    do {
+        n = epoll_wait(clients, events, MANY, 0);
+        for (int i = 0; i < n; i++) {
+            const nap_parked *p = events[i].data.ptr;
+
+            tell(p->at - 1);
+        }
+    } while (n == MANY);
+}
+
+static void *keep(void *none)
+{
+    uint32_t heard = 0;
+    apr_time_t next = 0;
+
+    while (!keeper_ends) {
+        apr_time_t now = ticks();
+
+        heard = nap_the_core->bell(heard, now < next ? (uint64_t)(next - now) : 0);
+        now = ticks();
+        pthread_mutex_lock(&yard.lock);
+        tell_who_was_woken();
+        if (now >= next) {
+            next = now + TICK_US;
+            tell_whose_time_has_come(next);
+            tell_whose_client_has_gone();
+        }
+        pthread_mutex_unlock(&yard.lock);
+    }
+    return NULL;
+}
+
+static apr_status_t keeper_end(void *none)
+{
+    keeper_ends = 1;
+    if (keeper_runs)
+        pthread_join(keeper, NULL);
+    keeper_runs = 0;
+    return APR_SUCCESS;
+}
+
+/* Each who is parked has two descriptors: as many as are needed, if they may be had. */
+static void raise_descriptors(void)
+{
+    rlim_t wanted = 2 * (rlim_t)nap_the_site->conf.parked + nap_the_site->conf.threads_per_child + NAP_YARD_OWN;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return;
+    if (limit.rlim_cur < wanted) {
+        limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (!getrlimit(RLIMIT_NOFILE, &limit))
+        descriptors = limit.rlim_cur < INT_MAX ? (int)limit.rlim_cur : INT_MAX;
+}
+
+/* A child. Without a keeper everybody waits on his worker. */
+void nap_yard_start(apr_pool_t *pchild, server_rec *s)
+{
+    pthread_attr_t attr;
+
+    if (!nap_the_site->conf.parked || !nap_the_core)
+        return;
+    raise_descriptors();
+    clients = epoll_create1(EPOLL_CLOEXEC);
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 * 1024);
+    keeper_ends = 0;
+    keeper_runs = clients >= 0 && !pthread_create(&keeper, &attr, keep, NULL);
+    pthread_attr_destroy(&attr);
+    if (!keeper_runs)
+        ap_log_error(APLOG_MARK, APLOG_ERR, errno, s, "mod_nap: NapPark: no thread for those who are parked; "
+                     "they wait on workers");
+    apr_pool_pre_cleanup_register(pchild, NULL, keeper_end);
+}
+
+/* 0: whoever is to wait waits on his worker. */
+int nap_yard_is_kept(void)
+{
+    return keeper_runs;
+}
+
+/* Descriptors are given by the lowest number that is free: near the end the rest is for those who run. */
+int nap_yard_spares(int descriptor)
+{
+    return descriptor < descriptors - SPARED;
+}
