@@ -215,14 +215,16 @@ int nap_park_status(const request_rec *r)
     return r->prev ? DONE : SUSPENDED;
 }
 
-/* A handler around mod_rewrite's, which redirects r. */
+/* A handler around mod_rewrite's, which redirects r. Only where r is the first, or ours is around the redirect that
+ * led to it too: an error's document, or what a program redirects to, has to come back. */
 static int follow(request_rec *r)
 {
     nap_line *line = nap_line_of(r->connection);
     const request_rec *outer;
     int rc;
 
-    if (!line || !line->around || line->follows == r || r->main || !nap_is_redirect(r))
+    if (!line || !line->around || line->follows == r || r->main || !nap_is_redirect(r) ||
+        (r->prev && r->prev != line->follows))
         return DECLINED;
     outer = line->follows;
     line->follows = r;

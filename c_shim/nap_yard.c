@@ -6,6 +6,7 @@
  */
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -32,8 +33,7 @@ static struct {
 static int clients = -1;        /* epoll: their clients */
 static int descriptors;          /* that this child may have */
 static pthread_t keeper;
-static int keeper_runs;
-static volatile int keeper_ends;
+static atomic_int keeper_runs, keeper_ends;
 
 /* Microseconds of a clock that nobody sets. */
 static apr_time_t ticks(void)
@@ -200,10 +200,11 @@ static apr_status_t keeper_end(void *none)
     return APR_SUCCESS;
 }
 
-/* Each who is parked has two descriptors: as many as are needed, if they may be had. */
+/* Each who is parked has two descriptors, and event takes as many connections more (factor_for): as many as are
+ * needed, if they may be had. */
 static void raise_descriptors(void)
 {
-    rlim_t wanted = 2 * (rlim_t)nap_the_site->conf.parked + nap_the_site->conf.threads_per_child + NAP_YARD_OWN;
+    rlim_t wanted = 3 * (rlim_t)nap_the_site->conf.parked + nap_the_site->conf.threads_per_child + NAP_YARD_OWN;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit))

@@ -15,6 +15,7 @@ const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexe
 /// A front controller: what is asked for is no file, and redirected within httpd, or twice.
 const FRONT: &str = "RewriteEngine On\n\
      RewriteRule ^(app|sum)$ /cgi-bin/$1 [L]\n\
+     RewriteRule ^gone$ /front/nowhere [L]\n\
      RewriteRule ^twice$ /front/app [L]\n";
 
 /// One permit, and a bound that nobody comes to.
@@ -356,6 +357,40 @@ fn a_redirect_that_is_parked_leaves_its_place_when_its_client_goes() {
         (1, 2),
         "{log}"
     );
+}
+
+/// What an error or a program leads to has to come back to it, so behind its redirects he waits on a worker.
+#[test]
+fn behind_an_error_or_a_program_a_redirect_waits_on_a_worker_and_is_answered() {
+    let cases = [
+        ("/denied.txt", "HTTP/1.1 403 "),
+        ("/front/gone", "HTTP/1.1 404 "),
+        ("/free/leads", "HTTP/1.1 200 "),
+    ];
+    let httpd = site("On")
+        .workers(2, 25)
+        .config(
+            "ErrorDocument 403 /front/app\nErrorDocument 404 /front/twice\n\
+             <Location /denied.txt>\nRequire all denied\n</Location>",
+        )
+        .cgi(
+            "leads",
+            "#!/bin/sh\nprintf 'Location: /front/twice\\r\\n\\r\\n'\n",
+        )
+        .file("htdocs/denied.txt", "nobody's\n")
+        .expect_log("client denied", "that is what is tried")
+        .start();
+    for (n, (path, status)) in cases.into_iter().enumerate() {
+        let held = httpd.hold(Box::leak(format!("held{n}").into_boxed_str()), 1);
+        let mut waits = ask(&httpd, path);
+        httpd.until_waiting(1);
+        assert_eq!(parked(&httpd), 0, "{path}");
+        held.release();
+        let answer = read_all(&mut waits);
+        assert!(answer.starts_with(status), "{path}: {answer}");
+        assert!(answer.contains("the application\n"), "{path}: {answer}");
+        httpd.until_idle();
+    }
 }
 
 #[test]
