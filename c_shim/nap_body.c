@@ -314,7 +314,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
     began = apr_time_now();
     b->status = gather_as_handled(r, b, h->room->conf.body);
     b->took = apr_time_now() - began;
-    if (b->may_wait_for_us)         /* he has been waited for enough */
+    if (b->may_wait_for_us || b->refused)   /* he has been waited for enough */
         b->patience = 0;
     if (b->status != OK)
         b->failed = r;

@@ -11,6 +11,7 @@ use super::contract::{
     NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
 };
 use super::guard::guard;
+use super::outside::outside;
 use super::process;
 use super::session::carried;
 use super::text::bytes;
@@ -73,8 +74,12 @@ pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c
         // SAFETY: nap.h's promise.
         let carried = unsafe { carried(&here, q) };
         let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
+        // His own worker counts as one that reads. Where it is the last that would do, he is let in for nothing.
         let refused = here.gate(|view| {
             here.waits().look(&here.process.segment, &mut arrival);
+            if let Some(outside) = outside(here.process, view.now) {
+                view.note_outside(outside);
+            }
             view.would_refuse(&arrival)
         });
         c_int::from(refused == Some(true))

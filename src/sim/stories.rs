@@ -117,9 +117,17 @@ impl Story {
         self.state.at_gate(self.now, |view| act(view, &arrival)).0
     }
 
+    /// Of every newcomer it can be told beforehand whether he will be refused.
     fn enters(&mut self, visitor: u32, tickets: &[Ticket]) -> Verdict {
         self.ask(visitor, tickets, Parking::Anybody, |view, arrival| {
-            view.enter(arrival)
+            let told = view.would_refuse(arrival);
+            let verdict = view.enter(arrival);
+            let refused = matches!(verdict, Verdict::Refuse(_));
+            assert!(
+                !tickets.is_empty() || told == refused,
+                "{visitor}: {verdict:?}"
+            );
+            verdict
         })
     }
 

@@ -75,7 +75,8 @@ impl GateView<'_> {
         }
     }
 
-    /// Would [`Self::enter`] send it away now? A holder is waited for, be he late or of an epoch that is gone.
+    /// Would [`Self::enter`] send it away now? A holder is waited for, be he late, and where
+    /// newcomers come in be he of an epoch that is gone.
     pub fn would_refuse(&mut self, arrival: &Arrival<'_>) -> bool {
         self.tick();
         let (standing, _) = self.best_ticket(arrival);
@@ -83,8 +84,10 @@ impl GateView<'_> {
             Mode::Closed => return true,
             Mode::Tickets if standing < Standing::Tail => return true,
             _ if standing >= Standing::Unknown => return false,
-            _ => self.refresh_limit(),
+            _ => {}
         }
+        self.refresh_limit();
+        self.refill_wait();
         let runs = self.gate.queue.is_empty()
             && self.permits.running() < self.permits.limit()
             && (standing == Standing::Early || !self.makes_way(arrival));
