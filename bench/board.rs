@@ -85,7 +85,10 @@ pub fn with_nap(mpm: Mpm, work: &str, bound: &str) -> Builder {
 
 /// A server with a room around the board and the counter.
 pub fn with_room(server: Builder, bound: &str) -> Builder {
-    let room = format!("<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {bound}\n</NapRoom>");
+    let park = option("park=", "Off");
+    let room = format!(
+        "NapPark {park}\n<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {bound}\n</NapRoom>"
+    );
     server
         .nap()
         .config(&room)

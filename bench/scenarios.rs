@@ -96,7 +96,7 @@ const FLOOD: &[&str] = &[
     "30s",
 ];
 
-const SCENARIOS: [Scenario; 10] = [
+const SCENARIOS: [Scenario; 11] = [
     Scenario {
         name: "30 % no-shows",
         measured: Side {
@@ -224,6 +224,26 @@ const SCENARIOS: [Scenario; 10] = [
         "200 slow senders",
         &["--slow-send", "200@600:http://127.0.0.1:{port}/board"],
     ),
+    Scenario {
+        name: "waiting without a worker",
+        measured: Side {
+            server: |mpm| {
+                (room(mpm).config("NapPark On"))
+                    .expect_log("NapPark On: this MPM cannot", "they wait on workers there")
+            },
+            options: &[],
+            beside: &[],
+        },
+        reference: OBEDIENT,
+        what: "served/s",
+        figure: throughput,
+        wanted: Wanted::AtLeast(0.98),
+        besides: |pairs| {
+            let mean = ratio_of(pairs, |report| figure(report, "/total/mean"));
+            format!("mean total x {mean}")
+        },
+        must: |pairs| total(pairs, "/promises/presented") > 0.0,
+    },
     Scenario {
         name: "MaxRequestWorkers 10",
         measured: OBEDIENT,
