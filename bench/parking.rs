@@ -35,7 +35,7 @@ fn server(limit: u32, park: &str) -> Builder {
         .expect_log("[nap:warn]", "few workers are meant")
         .config(&format!(
             "NapPark {park}\nTimeout 600\nKeepAliveTimeout 600\nMaxKeepAliveRequests 0\n\
-             <NapRoom site>\nNapRunReady {limit}\nNapWaitMax 1h\nNapWaitLimit 100000\nNapStatic On\n</NapRoom>"
+             <NapRoom site>\nNapRunReady {limit}\nNapWaitMax 10min\nNapWaitLimit 100000\nNapStatic On\n</NapRoom>"
         ))
         .config("<LocationMatch ^/(cgi-bin|file)>\nNapUse site\n</LocationMatch>")
         .access_log_format("%{end:usec}t %U%q %>s")
