@@ -12,7 +12,7 @@ SANITIZED_TESTS := refusal tickets tickets_ends
 PREFIX ?= /usr/local
 LIBDIR  = $(shell apxs -q LIBEXECDIR)
 STRICT := -std=gnu11 -Wall -Wextra -Werror
-BENCHES := crowds changes compare scenarios mix instructions rates pollers debts balancer
+BENCHES := crowds changes compare scenarios parking mix instructions rates pollers debts balancer
 # The real servers mostly wait, so more of them than cores at a time.
 THREADS := 4
 

@@ -83,7 +83,7 @@ pub fn with_nap(mpm: Mpm, work: &str, bound: &str) -> Builder {
     with_room(plenty(mpm, work), bound)
 }
 
-/// A server with a room around the board and the counter.
+/// A server with a room around the board and the counter; `park=On`: they wait without a worker.
 pub fn with_room(server: Builder, bound: &str) -> Builder {
     let park = option("park=", "Off");
     let room = format!(

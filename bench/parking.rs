@@ -56,15 +56,15 @@ fn ask(httpd: &Httpd, path: &str, connection: &str) -> TcpStream {
 
 /// What the children of a server have in hand, all together.
 #[derive(Clone, Copy)]
-struct Held {
+struct Footprint {
     resident_kb: u64,
     descriptors: u64,
     threads: u64,
 }
 
-impl Held {
-    fn by(httpd: &Httpd) -> Held {
-        let none = Held {
+impl Footprint {
+    fn by(httpd: &Httpd) -> Footprint {
+        let none = Footprint {
             resident_kb: 0,
             descriptors: 0,
             threads: 0,
@@ -77,7 +77,7 @@ impl Held {
                 number.and_then(|n| n.parse().ok()).unwrap_or(0)
             };
             let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-            Held {
+            Footprint {
                 resident_kb: sum.resident_kb + of("RssAnon:"),
                 descriptors: sum.descriptors + files as u64,
                 threads: sum.threads + of("Threads:"),
@@ -86,9 +86,9 @@ impl Held {
     }
 }
 
-impl std::fmt::Display for Held {
+impl std::fmt::Display for Footprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Held {
+        let Footprint {
             resident_kb,
             descriptors,
             threads,
@@ -103,7 +103,7 @@ impl std::fmt::Display for Held {
 /// Kilobytes that each of so many connections takes which have asked for a file and stay.
 fn idle_connection(waiters: usize) -> f64 {
     let httpd = server(LIMIT, "On").workers(2, 25).start();
-    let before = Held::by(&httpd);
+    let before = Footprint::by(&httpd);
     let mut part = [0; 4096];
     let all: Vec<TcpStream> = (0..waiters)
         .map(|_| {
@@ -113,7 +113,7 @@ fn idle_connection(waiters: usize) -> f64 {
             stream
         })
         .collect();
-    let with = Held::by(&httpd);
+    let with = Footprint::by(&httpd);
     println!("- {waiters} idle connections: {with}; before: {before}");
     drop(all);
     (with.resident_kb as f64 - before.resident_kb as f64) / waiters as f64
@@ -129,7 +129,8 @@ fn beside(httpd: &Httpd) -> Vec<f64> {
     took.collect()
 }
 
-/// Of all, in the order of the log, those who came a whole batch too early.
+/// So many were answered, by the log, right before one who came two batches sooner: within a batch, and where
+/// one ends and the next begins, ten run at once.
 fn overtaken(log: &str) -> usize {
     let asked = log.lines().filter_map(|line| {
         let (_, rest) = line.split_once("/file.txt?")?;
@@ -151,7 +152,7 @@ fn wanted(what: &str, holds: bool) -> bool {
 fn crowd(waiters: usize) -> bool {
     let connection_kb = idle_connection(waiters);
     let httpd = server(LIMIT, "On").workers(2, 25).start();
-    let before = Held::by(&httpd);
+    let before = Footprint::by(&httpd);
     let held = httpd.hold("all", LIMIT as usize);
     let parked = |n: usize| {
         wait_until(&format!("{n} are parked"), PATIENCE, || {
@@ -165,7 +166,7 @@ fn crowd(waiters: usize) -> bool {
         all.extend((from..from + next).map(|n| ask(&httpd, &format!("/file.txt?{n}"), "close")));
         parked(all.len());
     }
-    let with = Held::by(&httpd);
+    let with = Footprint::by(&httpd);
     let each_kb = (with.resident_kb as f64 - before.resident_kb as f64) / waiters as f64;
     println!("- {waiters} parked: {with}; before: {before}");
     let mut took = beside(&httpd);
@@ -183,15 +184,15 @@ fn crowd(waiters: usize) -> bool {
     httpd.until_idle();
     // A connection that is closed lingers for two seconds.
     let most = before.descriptors + 8;
-    let back = comes_true(PATIENCE, || Held::by(&httpd).descriptors <= most);
-    let after = Held::by(&httpd);
+    let back = comes_true(PATIENCE, || Footprint::by(&httpd).descriptors <= most);
+    let after = Footprint::by(&httpd);
     println!("- all served in {took_all:.2?}; behind that: {after}");
     let slowest = took.last().copied().unwrap_or(f64::NAN);
     let late = overtaken(&httpd.access_log());
-    let one_thread = before.threads + 2; // a child that httpd has just started has fewer yet
+    let most_threads = before.threads + 2; // a child that httpd has just started has fewer yet
     [
         wanted(&format!("{served} of {waiters} served"), served == waiters),
-        wanted(&format!("{late} answered before others who came a batch sooner"), late == 0),
+        wanted(&format!("{late} answered before others who came two batches sooner"), late == 0),
         wanted(
             &format!(
                 "{each_kb:.2} kB each, {:.2} beyond an idle connection's {connection_kb:.2} (<= 8)",
@@ -211,7 +212,7 @@ fn crowd(waiters: usize) -> bool {
                 "descriptors {} to {}, threads {} to {}",
                 before.descriptors, after.descriptors, before.threads, after.threads
             ),
-            back && after.threads <= one_thread,
+            back && after.threads <= most_threads,
         ),
     ]
     .iter()
