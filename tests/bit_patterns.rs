@@ -412,6 +412,7 @@ impl Server {
                     predicted: Micros(self.rng.bits() >> self.rng.below(64)),
                     slot: self.rng.below(3) as u32,
                     index: self.rng.below(3) as u32,
+                    absent: self.rng.below(30) as u32,
                 };
                 self.at_gate(gate, |view| view.leave(&leaving));
             }

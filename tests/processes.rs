@@ -424,6 +424,7 @@ impl Process {
             predicted: Micros::from_millis(1),
             slot: redeemed.map_or(0, |t| t.slot),
             index: redeemed.map_or(0, |t| t.index),
+            absent: 0,
         };
         let dies = self.witness.dies_under(THE_LOCK);
         self.gate(|view| {

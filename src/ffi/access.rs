@@ -987,7 +987,7 @@ fn give_back_locked(here: &Here<'_>) {
     // What he sent meanwhile is neither a response nor a holder's wait.
     let again = here.has(NAP_FLAG_AGAIN);
     let ticket = ticket.filter(|_| !again);
-    let leaving = Leaving {
+    let mut leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),
         entered: Micros(a.entered_us),
@@ -998,12 +998,15 @@ fn give_back_locked(here: &Here<'_>) {
         predicted: Micros(a.predicted_us),
         slot: ticket.map_or(0, |t| t.slot),
         index: ticket.map_or(0, |t| t.index),
+        absent: 0,
     };
     let left = here.gate(|view| {
         if view.permits.outside() != 0
             && let Some(outside) = outside_now(here.process, view.now)
         {
             view.note_outside(outside);
+            let segment = &here.process.segment;
+            leaving.absent = segment.workers().absent(segment.children());
         }
         view.leave(&leaving);
     });

@@ -39,7 +39,7 @@ pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_reade
         }
         let (segment, life) = (&process.segment, alive.life());
         let workers = segment.workers();
-        match workers.readers(workers.reading_in(segment.children(), life)) {
+        match workers.readers(segment.children(), life) {
             Readers::Few => NAP_READERS_FEW,
             Readers::Many => NAP_READERS_MANY,
             Readers::TooMany => NAP_READERS_TOO_MANY,

@@ -52,10 +52,10 @@ impl Departures {
     pub fn begin(&mut self, now: Micros, running: u32) {
         self.end();
         self.busy_since = now.max(Micros(1));
-        if self.cold == 0 {
+        if self.cold == 0 && running != 0 {
             self.cold = running.saturating_add(1);
         }
-        if self.cold == 1 {
+        if self.cold <= 1 {
             self.mark(now);
         }
     }
@@ -81,6 +81,7 @@ impl Departures {
             }
             return false;
         }
+        self.cold = 1;
         self.mark(now);
         self.count = self.count.saturating_add(1);
         true
@@ -261,6 +262,18 @@ mod tests {
         x.begin(tick(5_990), 10);
         depart(&mut x, 6_000, 10, 11);
         assert_eq!(x.throughput(), Some(100.0), "warm by now");
+    }
+
+    #[test]
+    fn the_time_before_anybody_ran_tells_nothing() {
+        let mut x = Departures::EMPTY;
+        // Outside some stand for three seconds, and no worker takes them up.
+        x.begin(tick(1), 0);
+        x.begin(tick(3_000), 10);
+        depart(&mut x, 3_980, 0, 10);
+        assert_eq!(x.count(), 0, "those of a cold server");
+        depart(&mut x, 4_000, 20, 11);
+        assert_eq!(x.throughput(), Some(50.0));
     }
 
     #[test]

@@ -113,20 +113,39 @@ impl Workers {
         }
     }
 
-    /// Bodies that are read in the pool of the child `own`.
-    pub fn reading_in(&self, children: &[Child], own: Life) -> u32 {
-        let read = |child: &Child| child.reading.load(Relaxed);
-        match self.threaded {
-            0 => (children.iter().filter(|child| child.lives()))
-                .map(read)
-                .fold(0, u32::saturating_add),
-            _ => children.get(own.child as usize).map_or(0, read),
-        }
+    /// Workers of the living that read bodies, and how many of these there are.
+    fn readers_of(children: &[Child]) -> (u32, u32) {
+        (children.iter().filter(|child| child.lives())).fold((0, 0), |(reading, living), child| {
+            let more = child.reading.load(Relaxed);
+            (more.saturating_add(reading), living + 1)
+        })
     }
 
-    /// With so many workers that read: a quarter of the pool may take its time.
-    pub fn readers(&self, reading: u32) -> Readers {
-        let few = (self.per_pool / 4).max(1);
+    /// Workers that can take up nobody yet: they read bodies, or are still to be started.
+    pub fn absent(&self, children: &[Child]) -> u32 {
+        let (reading, living) = Self::readers_of(children);
+        let (all, started) = match self.threaded {
+            0 => (self.per_pool, living),
+            _ => (
+                self.per_pool.saturating_mul(self.pools),
+                self.per_pool.saturating_mul(living),
+            ),
+        };
+        all.saturating_sub(started).saturating_add(reading)
+    }
+
+    /// Those of the child `own` that read, on prefork those of the living children: a quarter may take its
+    /// time.
+    pub fn readers(&self, children: &[Child], own: Life) -> Readers {
+        let (reading, pool) = match self.threaded {
+            0 => Self::readers_of(children),
+            _ => {
+                let own = children.get(own.child as usize);
+                let reading = own.map_or(0, |child| child.reading.load(Relaxed));
+                (reading, self.per_pool)
+            }
+        };
+        let few = (pool / 4).max(1);
         if reading <= few {
             Readers::Few
         } else if reading <= few.saturating_mul(2) {
@@ -305,7 +324,12 @@ mod tests {
             pools: 2,
             parked: 0,
         };
-        let told = |workers: &Workers, n| workers.readers(n);
+        let own = Life { child: 0, epoch: 1 };
+        let children: Vec<Child> = (0..8).map(|_| Child::default()).collect();
+        let told = |workers: &Workers, n| {
+            children[0].reading.store(n, Relaxed);
+            workers.readers(&children, own)
+        };
         let cases = [
             (0, Readers::Few),
             (6, Readers::Few),
@@ -318,19 +342,25 @@ mod tests {
             assert_eq!(told(&threaded, n), expected, "{n}");
         }
         assert_eq!(told(&Workers::default(), 1), Readers::Few);
-        let children = [1, 0, 1].map(|pid| Child {
-            pid: pid.into(),
-            reading: 5.into(),
-            ..Child::default()
-        });
-        let own = Life { child: 0, epoch: 1 };
-        assert_eq!(threaded.reading_in(&children, own), 5);
-        assert_eq!(children[0].taken(), 5);
+        assert_eq!(children[0].taken(), 1);
+        // Eight of 150 children have been started, of which two read.
         let prefork = Workers {
+            per_pool: 150,
             threaded: 0,
+            pools: 1,
             ..threaded
         };
-        assert_eq!(prefork.reading_in(&children, own), 10, "of the living");
+        for (at, child) in children.iter().enumerate() {
+            child.pid.store(at as u32 + 1, Relaxed);
+            child.reading.store(u32::from(at < 2), Relaxed);
+        }
+        assert_eq!(prefork.readers(&children, own), Readers::Few);
+        assert_eq!(prefork.absent(&children), 142 + 2);
+        assert_eq!(told(&prefork, 2), Readers::Many);
+        children[7].pid.store(0, Relaxed);
+        assert_eq!(prefork.readers(&children, own), Readers::TooMany);
+        assert_eq!(prefork.absent(&children), 143 + 3);
+        assert_eq!(threaded.absent(&children[6..]), 25, "a child of two");
     }
 
     #[test]

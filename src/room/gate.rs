@@ -159,6 +159,10 @@ pub struct Leaving {
     pub slot: u32,
     /// The ticket's index in the slot.
     pub index: u32,
+    /// Workers that can take up nobody yet ([`Workers::absent`]); looked at where some stand outside.
+    ///
+    /// [`Workers::absent`]: super::children::Workers::absent
+    pub absent: u32,
 }
 
 /// A gate with everything one operation on it needs, borrowed under the lock.
@@ -199,7 +203,7 @@ impl GateView<'_> {
     /// Give back a permit: its sample to the estimators, the permit to the head of the queue.
     /// Twice is harmless.
     pub fn leave(&mut self, leaving: &Leaving) {
-        let few = self.runs_few();
+        let few = self.runs_few(leaving.absent);
         if !self.permits.release(leaving.permit, leaving.owner) {
             return;
         }

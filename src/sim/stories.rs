@@ -896,6 +896,53 @@ fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
 }
 
+/// Four of ten run, and some stand outside, for the other workers read bodies or are still to be started: that
+/// says nothing of the server. Once the queue inside begins, X is that of all ten.
+#[test]
+fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
+    let mut story = Story::new(Terms {
+        run_ready: 10,
+        prime: Micros::ZERO,
+        ..terms(AUTO)
+    });
+    let mut running: Vec<_> = (1..=4).map(|visitor| story.runs(visitor, &[])).collect();
+    let leaves = |story: &mut Story, running: &mut Vec<Leaving>, absent| {
+        let leaving = running.remove(0);
+        story.leaves(&Leaving { absent, ..leaving });
+    };
+    // One a second.
+    for visitor in 5..30 {
+        story
+            .state
+            .at_gate(story.now, |view| view.note_outside(300));
+        story.pass(1000);
+        leaves(&mut story, &mut running, 100);
+        running.push(story.runs(visitor, &[]));
+    }
+    assert_eq!(story.state.gate().departures.throughput(), None);
+    assert_eq!(story.state.gate().decided, 0, "nobody is told a time");
+    // The workers are there: ten run, forty wait, and a hundred leave a second.
+    running.extend((30..36).map(|visitor| story.runs(visitor, &[])));
+    let seats: Vec<_> = (40..80).map(|visitor| story.waits(visitor, &[])).collect();
+    for (visitor, seat) in (40..70).zip(seats) {
+        story.pass(10);
+        leaves(&mut story, &mut running, 0);
+        let owner = Story::owner(visitor);
+        let permit = story
+            .state
+            .at_gate(story.now, |view| view.granted(seat.place, owner));
+        running.push(Leaving {
+            permit: permit.0.expect("his turn"),
+            owner,
+            entered: story.now,
+            granted: story.now,
+            ..Leaving::default()
+        });
+    }
+    let x = story.state.gate().departures.throughput().expect("known");
+    assert!((99.0..101.0).contains(&x), "{x}");
+}
+
 /// Four workers for ten permits: nobody ever waits inside. Who stands outside is a queue all the same: X is
 /// learnt from it, and newcomers are told to come later while more stand there than are served in a quarter
 /// of the bound.

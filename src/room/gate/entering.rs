@@ -329,7 +329,8 @@ impl GateView<'_> {
         if self.gate.beyond != 0 && line == Line::Wait {
             self.gate.beyond = self.gate.beyond.saturating_add(1);
         }
-        if others == 0 && self.permits.outside() == 0 {
+        // Outside some may have waited before: for a worker, if nobody has left yet.
+        if others == 0 && (self.permits.outside() == 0 || self.gate.departures.count() == 0) {
             self.begin_to_wait(self.permits.limit());
         }
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);

@@ -57,10 +57,13 @@ impl GateView<'_> {
     }
 
     /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
-    /// another room's, or newcomers are being told to come later.
-    pub(super) fn runs_few(&self) -> bool {
+    /// another room's, or newcomers are being told to come later, or workers that would run more are
+    /// `absent` for a while.
+    pub(super) fn runs_few(&self, absent: u32) -> bool {
         let outside = self.gate.queue.is_empty() && self.permits.outside() != 0;
-        outside && self.permits.running() <= self.few_running()
+        let running = self.permits.running();
+        let could = running.saturating_add(absent).min(self.permits.limit());
+        outside && (running <= self.few_running() || running < could - could / 8)
     }
 
     /// So many run while newcomers are told to come later.

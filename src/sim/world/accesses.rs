@@ -286,6 +286,7 @@ impl World {
             predicted: access.predicted,
             slot: access.redeemed.map_or(0, |t| t.slot),
             index: access.redeemed.map_or(0, |t| t.index),
+            absent: self.setup.workers.absent(&self.state.children),
         };
         let outside = self.backlog.len() as u32;
         let ((), wakes) = self.state.at_gate(self.now, |view| {
