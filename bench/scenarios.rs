@@ -6,10 +6,12 @@
 //! One Markdown row a scenario; nap-load's reports stay in target/bench. Options:
 //!
 //! ```text
-//! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6] [stock=yes]
+//! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6] [stock=yes] \
+//!     [retry=1s]
 //! ```
 //!
-//! With `stock=yes` the MPM has its settings of Debian, without it workers for everybody.
+//! With `stock=yes` the MPM has its settings of Debian, without it workers for everybody. After `retry` those come
+//! back who were told no time: slow senders.
 
 #[allow(dead_code, reason = "rooms stand on hosts of all kinds here")]
 mod board;
@@ -481,13 +483,14 @@ impl Scenario {
         let server = (side.server)(mpm);
         let has_room = server.has_nap();
         let httpd = board::start(server)?;
-        let seed = (round + 1).to_string();
+        let (seed, retry) = ((round + 1).to_string(), board::option("retry=", "1s"));
         let csv = httpd.root().join("tries.csv").display().to_string();
         let all = [
             ["--label", &label],
             ["--clients", clients],
             ["--posts", posts],
             ["--bound", BOUND],
+            ["--retry", &retry],
             ["--timeout", "300s"],
             ["--seed", &seed],
             ["--csv", &csv],

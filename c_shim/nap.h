@@ -242,12 +242,11 @@ typedef enum nap_give_up {
 #define NAP_FLAG_PARKS 64u      /* shim sets: it will wait without a worker, where it must */
 #define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
 
-/* Bodies that this child reads now without a permit, by what its workers bear. */
-typedef enum nap_readers {
-    NAP_READERS_FEW = 0,
-    NAP_READERS_MANY = 1,
-    NAP_READERS_TOO_MANY = 2
-} nap_readers;
+/* How fast a body must come that is read without a permit, in the mean since it is read; 0 bytes: as it likes. */
+typedef struct nap_pace {
+    uint32_t bytes_per_s;
+    uint32_t after_ms;    /* once it has been waited for so long in all */
+} nap_pace;
 
 /* One access; lives on the pool of the chain's first request, zeroed by the shim.
  * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
@@ -520,9 +519,9 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    /* one body more (1) or less (-1), the access's, is read without a permit in this child, or none (0): how many
-     * are. One that has given its permit back counts as running otherwise */
-    nap_readers (*reading)(int more, const nap_access *a);
+    /* one body more (1) or less (-1), the access's, is read without a permit in this child, or none (0): how fast
+     * they must come. One that has given its permit back counts as running otherwise */
+    nap_pace (*reading)(int more, const nap_access *a);
     /* 1: the request brings a ticket of this room that nobody has used */
     int (*holds)(uint32_t room, const nap_request *q);
     /* 1: the access, which has not entered, would be refused now. Nothing is changed by that */

@@ -13,8 +13,8 @@
  *
  * Who falls silent, and would be refused if he had sent all, is told so then.
  *
- * Who reads a body without a permit holds a worker. While many do in this child, those who have sent nothing
- * much of late are told 408, unless they bring a ticket: httpd's own time-outs, mod_reqtimeout's among them,
+ * Who reads a body without a permit holds a worker. The more do in this child, the faster the bodies must come:
+ * slow ones are told 408, unless they bring a ticket. httpd's own time-outs, mod_reqtimeout's among them,
  * hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
 #include <apr_file_io.h>
@@ -25,13 +25,13 @@
 
 #define MEMORY 65536                    /* bytes kept in memory */
 #define PIECE 8192
-#define SLICE_MS 250                    /* between two looks at the client's pace */
+#define SLICE_MS 50                     /* between two looks at the client's pace */
 #define STREAM_US 20000                 /* the same for a stream of HTTP/2, which has no socket */
 #define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
 #define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
 #define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at */
-#define SLOW 4096                       /* bytes a second: less is slow */
+#define SLOW 4096                       /* bytes a second: less is slow where many are read */
 
 typedef struct nap_body {
     nap_handle *h;
@@ -113,23 +113,25 @@ static void end_waiting(nap_body *b)
         nap_the_core->reading(-1, &b->h->access);
 }
 
-/* He has sent less than `SLOW` bytes a second, over a while of waiting. */
-static int is_less(apr_off_t bytes, apr_time_t span)
+/* Fewer than so many a second. */
+static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
 {
-    return bytes * APR_USEC_PER_SEC < SLOW * span;
+    return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
 }
 
-/* 1: he has sent next to nothing for as long as can be waited, while so many others are read. Where very many
- * are, and he has been slow from the beginning, that is a quarter as long. */
+/* 1: so many others are read that he has been waited for long enough, and has not sent as much as they must; or
+ * next to nothing of late. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
-    nap_readers many = nap_the_core->reading(0, &b->h->access);
+    nap_pace pace = nap_the_core->reading(0, &b->h->access);
     apr_time_t all = waited(b, now), since = all - b->window;
     int slow;
 
-    if (since < (many == NAP_READERS_TOO_MANY && is_less(b->length, all) ? WINDOW_US / 4 : WINDOW_US))
+    if (pace.bytes_per_s && all >= apr_time_from_msec(pace.after_ms) && is_less(b->length, pace.bytes_per_s, all))
+        return 1;
+    if (since < WINDOW_US)
         return 0;
-    slow = many != NAP_READERS_FEW && is_less(b->length - b->then, since);
+    slow = pace.bytes_per_s && is_less(b->length - b->then, SLOW, since);
     b->window = all;
     b->then = b->length;
     return slow;

@@ -464,10 +464,20 @@ pub type nap_verdict = ::std::os::raw::c_uint;
 pub const NAP_GONE: nap_give_up = 1;
 pub const NAP_STOPPING: nap_give_up = 2;
 pub type nap_give_up = ::std::os::raw::c_uint;
-pub const NAP_READERS_FEW: nap_readers = 0;
-pub const NAP_READERS_MANY: nap_readers = 1;
-pub const NAP_READERS_TOO_MANY: nap_readers = 2;
-pub type nap_readers = ::std::os::raw::c_uint;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone)]
+pub struct nap_pace {
+    pub bytes_per_s: u32,
+    pub after_ms: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of nap_pace"][::std::mem::size_of::<nap_pace>() - 8usize];
+    ["Alignment of nap_pace"][::std::mem::align_of::<nap_pace>() - 4usize];
+    ["Offset of field: nap_pace::bytes_per_s"]
+        [::std::mem::offset_of!(nap_pace, bytes_per_s) - 0usize];
+    ["Offset of field: nap_pace::after_ms"][::std::mem::offset_of!(nap_pace, after_ms) - 4usize];
+};
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_access {
@@ -1033,7 +1043,7 @@ pub struct nap_core {
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub reading: ::std::option::Option<
-        unsafe extern "C" fn(more: ::std::os::raw::c_int, a: *const nap_access) -> nap_readers,
+        unsafe extern "C" fn(more: ::std::os::raw::c_int, a: *const nap_access) -> nap_pace,
     >,
     pub holds: ::std::option::Option<
         unsafe extern "C" fn(room: u32, q: *const nap_request) -> ::std::os::raw::c_int,

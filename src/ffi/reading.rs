@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::access::{Here, arrival, pay_session, state, until_prime};
 use super::contract::{
-    NAP_FLAG_AGAIN, NAP_FLAG_PARKS, NAP_PASS, NAP_READERS_FEW, NAP_READERS_MANY,
-    NAP_READERS_TOO_MANY, NAP_RUN, NAP_WAIT, nap_access, nap_readers, nap_request, nap_verdict,
+    NAP_FLAG_AGAIN, NAP_FLAG_PARKS, NAP_PASS, NAP_RUN, NAP_WAIT, nap_access, nap_pace, nap_request,
+    nap_verdict,
 };
 use super::guard::guard;
 use super::outside::outside;
@@ -16,15 +16,15 @@ use super::process;
 use super::session::carried;
 use super::text::bytes;
 use crate::nap::work::kind_of;
-use crate::room::children::{Parking, Readers};
+use crate::room::children::{Pace, Parking};
 use crate::room::places::wake;
 use crate::room::verdict::Verdict;
 use crate::shm::futex;
 
-pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_readers {
-    guard(NAP_READERS_FEW, || {
+pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_pace {
+    guard(pace(Pace::ANY), || {
         let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
-            return NAP_READERS_FEW;
+            return pace(Pace::ANY);
         };
         // SAFETY: nap.h's promise.
         let a = unsafe { a.as_ref() };
@@ -39,12 +39,15 @@ pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_reade
         }
         let (segment, life) = (&process.segment, alive.life());
         let workers = segment.workers();
-        match workers.readers(segment.children(), life) {
-            Readers::Few => NAP_READERS_FEW,
-            Readers::Many => NAP_READERS_MANY,
-            Readers::TooMany => NAP_READERS_TOO_MANY,
-        }
+        pace(workers.pace(segment.children(), life))
     })
+}
+
+fn pace(pace: Pace) -> nap_pace {
+    nap_pace {
+        bytes_per_s: pace.bytes_per_s,
+        after_ms: u32::try_from(pace.after.0 / 1000).unwrap_or(u32::MAX),
+    }
 }
 
 pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {

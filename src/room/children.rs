@@ -7,6 +7,14 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::owner::Life;
+use crate::micros::Micros;
+
+/// Who sends less, in bytes a second, is slow where many are read,
+const SLOW: u32 = 4096;
+/// once he has been waited for so long.
+const PATIENCE: Micros = Micros::from_secs(2);
+/// A way there and back: so long whoever has sent his head is waited for.
+const LEAST: Micros = Micros::from_millis(100);
 
 /// One child. All zero = never started. Its own counters are written by itself alone.
 #[repr(C)]
@@ -63,15 +71,22 @@ pub enum Parking {
     Nobody,
 }
 
-/// Workers that read a request's body without a permit, by what their pool bears.
+/// How fast a body must come that is read without a permit: the more of the workers read, the faster, and the
+/// sooner it is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Readers {
-    /// They may read as long as httpd lets them.
-    Few,
-    /// Who sends next to nothing makes way.
-    Many,
-    /// The same, at once.
-    TooMany,
+pub struct Pace {
+    /// In the mean since its reading began, bytes a second; 0: as httpd lets them.
+    pub bytes_per_s: u32,
+    /// Once it has been waited for so long in all.
+    pub after: Micros,
+}
+
+impl Pace {
+    /// As httpd lets them.
+    pub const ANY: Pace = Pace {
+        bytes_per_s: 0,
+        after: PATIENCE,
+    };
 }
 
 impl Workers {
@@ -134,9 +149,11 @@ impl Workers {
         all.saturating_sub(started).saturating_add(reading)
     }
 
-    /// Those of the child `own` that read, on prefork those of the living children: a quarter may take its
-    /// time.
-    pub fn readers(&self, children: &[Child], own: Life) -> Readers {
+    /// How fast those must send whose bodies the child `own` reads, on prefork all children together. A
+    /// quarter of the workers may take its time. With `n` times as many the [`SLOW`] bytes a second of
+    /// [`PATIENCE`] become n^2 times as many, in 1/n^4 of the time: at half of the workers, 16 KB a second, an
+    /// eighth of a second. It is never less than [`LEAST`].
+    pub fn pace(&self, children: &[Child], own: Life) -> Pace {
         let (reading, pool) = match self.threaded {
             0 => Self::readers_of(children),
             _ => {
@@ -147,11 +164,12 @@ impl Workers {
         };
         let few = (pool / 4).max(1);
         if reading <= few {
-            Readers::Few
-        } else if reading <= few.saturating_mul(2) {
-            Readers::Many
-        } else {
-            Readers::TooMany
+            return Pace::ANY;
+        }
+        let times = (f64::from(reading) / f64::from(few)).powi(2);
+        Pace {
+            bytes_per_s: (f64::from(SLOW) * times) as u32,
+            after: LEAST.max(Micros((PATIENCE.0 as f64 / times.powi(2)) as u64)),
         }
     }
 
@@ -326,22 +344,24 @@ mod tests {
         };
         let own = Life { child: 0, epoch: 1 };
         let children: Vec<Child> = (0..8).map(|_| Child::default()).collect();
-        let told = |workers: &Workers, n| {
+        let pace = |workers: &Workers, n| {
             children[0].reading.store(n, Relaxed);
-            workers.readers(&children, own)
+            let pace = workers.pace(&children, own);
+            (pace.bytes_per_s, pace.after.0 / 1000)
         };
         let cases = [
-            (0, Readers::Few),
-            (6, Readers::Few),
-            (7, Readers::Many),
-            (12, Readers::Many),
-            (13, Readers::TooMany),
-            (u32::MAX, Readers::TooMany),
+            (0, (0, 2000)),
+            (6, (0, 2000)),
+            (7, (5575, 1079)),
+            (9, (9216, 395)),
+            (12, (16384, 125)),
+            (25, (71111, 100)),
+            (u32::MAX, (u32::MAX, 100)),
         ];
         for (n, expected) in cases {
-            assert_eq!(told(&threaded, n), expected, "{n}");
+            assert_eq!(pace(&threaded, n), expected, "{n}");
         }
-        assert_eq!(told(&Workers::default(), 1), Readers::Few);
+        assert_eq!(pace(&Workers::default(), 1), (0, 2000));
         assert_eq!(children[0].taken(), 1);
         // Eight of 150 children have been started, of which two read.
         let prefork = Workers {
@@ -354,12 +374,12 @@ mod tests {
             child.pid.store(at as u32 + 1, Relaxed);
             child.reading.store(u32::from(at < 2), Relaxed);
         }
-        assert_eq!(prefork.readers(&children, own), Readers::Few);
+        assert_eq!(pace(&prefork, 1), (0, 2000));
         assert_eq!(prefork.absent(&children), 142 + 2);
-        assert_eq!(told(&prefork, 2), Readers::Many);
+        assert_eq!(pace(&prefork, 3), (16384, 125));
         children[7].pid.store(0, Relaxed);
-        assert_eq!(prefork.readers(&children, own), Readers::TooMany);
-        assert_eq!(prefork.absent(&children), 143 + 3);
+        assert_eq!(pace(&prefork, 1).0, 16384, "two of seven");
+        assert_eq!(prefork.absent(&children), 143 + 2);
         assert_eq!(threaded.absent(&children[6..]), 25, "a child of two");
     }
 
