@@ -242,9 +242,10 @@ typedef enum nap_give_up {
 #define NAP_FLAG_PARKS 64u      /* shim sets: it will wait without a worker, where it must */
 #define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
 
-/* How fast a body must come that is read without a permit, in the mean since it is read; 0 bytes: as it likes. */
+/* How fast a body must come that is read without a permit, in bytes a second; 0: as it likes. */
 typedef struct nap_pace {
-    uint32_t bytes_per_s;
+    uint32_t lately;
+    uint32_t in_all;      /* in the mean since it is read, */
     uint32_t after_ms;    /* once it has been waited for so long in all */
 } nap_pace;
 
@@ -519,9 +520,11 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    /* one body more (1) or less (-1), the access's, is read without a permit in this child, or none (0): how fast
-     * they must come. One that has given its permit back counts as running otherwise */
-    nap_pace (*reading)(int more, const nap_access *a);
+    /* one body more (1) or less (-1), the access's, is read without a permit in this child. One that has given its
+     * permit back counts as running otherwise */
+    void (*reading)(int more, const nap_access *a);
+    /* how fast those bodies must come */
+    nap_pace (*pace)(void);
     /* 1: the request brings a ticket of this room that nobody has used */
     int (*holds)(uint32_t room, const nap_request *q);
     /* 1: the access, which has not entered, would be refused now. Nothing is changed by that */

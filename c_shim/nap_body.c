@@ -13,9 +13,9 @@
  *
  * Who falls silent, and would be refused if he had sent all, is told so then.
  *
- * Who reads a body without a permit holds a worker. The more do in this child, the faster the bodies must come:
- * slow ones are told 408, unless they bring a ticket. httpd's own time-outs, mod_reqtimeout's among them,
- * hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
+ * Who reads a body without a permit holds a worker. The more do, while others stand outside for want of one, the
+ * faster the bodies must come: slow ones are told 408, unless they bring a ticket. httpd's own time-outs,
+ * mod_reqtimeout's among them, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
 #include <apr_file_io.h>
 #include <poll.h>
@@ -25,20 +25,21 @@
 
 #define MEMORY 65536                    /* bytes kept in memory */
 #define PIECE 8192
-#define SLICE_MS 50                     /* between two looks at the client's pace */
+#define SLICE_US 50000                  /* between two looks at the client's pace */
 #define STREAM_US 20000                 /* the same for a stream of HTTP/2, which has no socket */
 #define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
 #define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
 #define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at */
-#define SLOW 4096                       /* bytes a second: less is slow where many are read */
+#define FIRST_US (APR_USEC_PER_SEC / 2) /* so long his first byte may take */
+#define RECORD 16384                    /* of TLS: what has come of one is seen when all of it is there */
 
 typedef struct nap_body {
     nap_handle *h;
     ap_filter_t *filter;
     apr_bucket_brigade *kept;           /* read, and not yet given on */
     apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
-    apr_off_t length;                   /* read so far */
+    apr_off_t length;                   /* read so far, and so much is known to have come */
     int ended;                          /* all of it has been read */
     int counted;                        /* among those that are read without a permit */
     int may_wait_for_us;                /* the client, for an answer: no more is read before */
@@ -52,6 +53,7 @@ typedef struct nap_body {
     apr_time_t heard;                   /* when something came last */
     apr_time_t window;                  /* where the pace is looked at: after so long a wait `length` was `then` */
     apr_off_t then;
+    apr_time_t looked;                  /* at it, last */
     apr_time_t patience;                /* left of it, once the access runs */
     apr_time_t took;                    /* so long it was read before the access entered */
     request_rec *failed;                /* whose body did not come, and what it was told; NULL: it did */
@@ -119,19 +121,36 @@ static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
     return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
 }
 
-/* 1: so many others are read that he has been waited for long enough, and has not sent as much as they must; or
- * next to nothing of late. */
+/* Bytes of his that are there, or may be. */
+static apr_off_t sent(const nap_body *b)
+{
+    return b->length + (strcmp(ap_http_scheme(b->h->first), "https") ? 0 : RECORD);
+}
+
+/* How long he is waited for, at least: the first of it may be a way there and back behind the head. */
+static apr_time_t at_least(const nap_body *b, const nap_pace *pace)
+{
+    apr_time_t after = apr_time_from_msec(pace->after_ms);
+
+    return b->length || after > FIRST_US ? after : FIRST_US;
+}
+
+/* 1: so many others are read that he would have to send more than he does: in all, or of late. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
-    nap_pace pace = nap_the_core->reading(0, &b->h->access);
     apr_time_t all = waited(b, now), since = all - b->window;
+    nap_pace pace;
     int slow;
 
-    if (pace.bytes_per_s && all >= apr_time_from_msec(pace.after_ms) && is_less(b->length, pace.bytes_per_s, all))
+    if (!b->counted || now - b->looked < SLICE_US)
+        return 0;
+    b->looked = now;
+    pace = nap_the_core->pace();
+    if (pace.in_all && all >= at_least(b, &pace) && is_less(sent(b), pace.in_all, all))
         return 1;
     if (since < WINDOW_US)
         return 0;
-    slow = pace.bytes_per_s && is_less(b->length - b->then, SLOW, since);
+    slow = pace.lately && is_less(b->length - b->then, pace.lately, since);
     b->window = all;
     b->then = b->length;
     return slow;
@@ -169,13 +188,15 @@ static int wait_for_more(request_rec *r, nap_body *b)
 
     if (!b->counted)
         begin_waiting(b);
-    poll_client(r->connection, SLICE_MS * 1000);
     now = apr_time_now();
-    b->may_wait_for_us = waited(b, now) >= PAUSE_US && !has_length(r);
-    b->refused = is_refused(r, b, now);
     if (now - b->heard <= r->server->timeout &&
-        (r->connection->master || !is_slow(b, now) || is_holder(r, b)))
+        (r->connection->master || !is_slow(b, now) || is_holder(r, b))) {
+        poll_client(r->connection, SLICE_US);
+        now = apr_time_now();
+        b->may_wait_for_us = waited(b, now) >= PAUSE_US && !has_length(r);
+        b->refused = is_refused(r, b, now);
         return OK;
+    }
     ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "mod_nap: the body comes too slowly: %" APR_OFF_T_FMT
                   " bytes of it are there", b->length);
     r->connection->keepalive = AP_CONN_CLOSE;
@@ -366,7 +387,6 @@ static int is_last(const apr_bucket_brigade *bb)
 static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     request_rec *r = b->h->first;
-    apr_off_t length = 0;
     apr_status_t rv;
 
     do {
@@ -375,8 +395,6 @@ static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     end_waiting(b);
     if (is_nothing(rv, bb))
         return APR_TIMEUP;
-    if (!rv && !apr_brigade_length(bb, 0, &length))
-        b->length += length;
     return rv;
 }
 
@@ -462,6 +480,7 @@ static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mod
                             apr_off_t readbytes)
 {
     nap_body *b = f->ctx;
+    apr_off_t length = 0;
     apr_status_t rv;
 
     if (mode == AP_MODE_INIT || b->gathers)
@@ -469,8 +488,11 @@ static apr_status_t body_in(ap_filter_t *f, apr_bucket_brigade *bb, ap_input_mod
     if (APR_BRIGADE_EMPTY(b->kept) && !b->ended) {
         if (block == APR_BLOCK_READ)
             tell_to_go_on(b->h, f->r);
-        return mode == AP_MODE_READBYTES && block == APR_BLOCK_READ
-               ? read_waiting(b, bb, readbytes) : ap_get_brigade(f->next, bb, mode, block, readbytes);
+        rv = mode == AP_MODE_READBYTES && block == APR_BLOCK_READ
+             ? read_waiting(b, bb, readbytes) : ap_get_brigade(f->next, bb, mode, block, readbytes);
+        if (!rv && mode == AP_MODE_READBYTES && !apr_brigade_length(bb, 0, &length))
+            b->length += length;
+        return rv;
     }
     switch (mode) {
     case AP_MODE_READBYTES:

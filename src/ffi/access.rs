@@ -1006,7 +1006,8 @@ fn give_back_locked(here: &Here<'_>) {
         {
             view.note_outside(outside);
             let segment = &here.process.segment;
-            leaving.absent = segment.workers().absent(segment.children());
+            let (workers, life) = (segment.workers(), here.alive.life());
+            leaving.absent = workers.absent(segment.children(), life);
         }
         view.leave(&leaving);
     });

@@ -467,16 +467,17 @@ pub type nap_give_up = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_pace {
-    pub bytes_per_s: u32,
+    pub lately: u32,
+    pub in_all: u32,
     pub after_ms: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_pace"][::std::mem::size_of::<nap_pace>() - 8usize];
+    ["Size of nap_pace"][::std::mem::size_of::<nap_pace>() - 12usize];
     ["Alignment of nap_pace"][::std::mem::align_of::<nap_pace>() - 4usize];
-    ["Offset of field: nap_pace::bytes_per_s"]
-        [::std::mem::offset_of!(nap_pace, bytes_per_s) - 0usize];
-    ["Offset of field: nap_pace::after_ms"][::std::mem::offset_of!(nap_pace, after_ms) - 4usize];
+    ["Offset of field: nap_pace::lately"][::std::mem::offset_of!(nap_pace, lately) - 0usize];
+    ["Offset of field: nap_pace::in_all"][::std::mem::offset_of!(nap_pace, in_all) - 4usize];
+    ["Offset of field: nap_pace::after_ms"][::std::mem::offset_of!(nap_pace, after_ms) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
@@ -1043,8 +1044,9 @@ pub struct nap_core {
     pub segment_close: ::std::option::Option<unsafe extern "C" fn()>,
     pub child_init: ::std::option::Option<unsafe extern "C" fn(pid: ::std::os::raw::c_int)>,
     pub reading: ::std::option::Option<
-        unsafe extern "C" fn(more: ::std::os::raw::c_int, a: *const nap_access) -> nap_pace,
+        unsafe extern "C" fn(more: ::std::os::raw::c_int, a: *const nap_access),
     >,
+    pub pace: ::std::option::Option<unsafe extern "C" fn() -> nap_pace>,
     pub holds: ::std::option::Option<
         unsafe extern "C" fn(room: u32, q: *const nap_request) -> ::std::os::raw::c_int,
     >,
@@ -1272,7 +1274,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 688usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 696usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1311,94 +1313,95 @@ const _: () = {
     ["Offset of field: nap_core::child_init"]
         [::std::mem::offset_of!(nap_core, child_init) - 160usize];
     ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 168usize];
-    ["Offset of field: nap_core::holds"][::std::mem::offset_of!(nap_core, holds) - 176usize];
-    ["Offset of field: nap_core::refuses"][::std::mem::offset_of!(nap_core, refuses) - 184usize];
-    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 192usize];
-    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 200usize];
-    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 208usize];
+    ["Offset of field: nap_core::pace"][::std::mem::offset_of!(nap_core, pace) - 176usize];
+    ["Offset of field: nap_core::holds"][::std::mem::offset_of!(nap_core, holds) - 184usize];
+    ["Offset of field: nap_core::refuses"][::std::mem::offset_of!(nap_core, refuses) - 192usize];
+    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 200usize];
+    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 208usize];
+    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 216usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 216usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 224usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 224usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 232usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 240usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 248usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 232usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 240usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 248usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 256usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 256usize];
-    ["Offset of field: nap_core::park"][::std::mem::offset_of!(nap_core, park) - 264usize];
-    ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 272usize];
-    ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 280usize];
-    ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 288usize];
-    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 296usize];
-    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 304usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 312usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 320usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 328usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 336usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 344usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 352usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 264usize];
+    ["Offset of field: nap_core::park"][::std::mem::offset_of!(nap_core, park) - 272usize];
+    ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 280usize];
+    ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 288usize];
+    ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 296usize];
+    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 304usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 312usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 320usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 328usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 336usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 344usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 352usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 360usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 360usize];
+        [::std::mem::offset_of!(nap_core, variables) - 368usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 368usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 376usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 384usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 376usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 384usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 392usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 392usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 400usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 400usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 408usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 408usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 416usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 416usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 424usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 432usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 440usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 448usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 424usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 432usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 440usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 448usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 456usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 456usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 464usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 464usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 472usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 472usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 480usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 480usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 488usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 488usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 496usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 496usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 504usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 512usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 504usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 512usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 520usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 520usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 528usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 528usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 536usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 536usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 544usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 544usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 552usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 552usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 560usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 560usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 568usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 568usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 576usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 584usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 576usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 584usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 592usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 592usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 600usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 600usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 608usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 616usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 608usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 616usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 624usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 624usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 632usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 632usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 640usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 640usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 648usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 648usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 656usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 656usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 664usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 672usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 664usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 672usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 680usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 680usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 688usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

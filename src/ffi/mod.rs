@@ -78,6 +78,7 @@ static CORE: nap_core = nap_core {
     segment_close: Some(setup::segment_close),
     child_init: Some(setup::child_init),
     reading: Some(reading::reading),
+    pace: Some(reading::pace),
     holds: Some(reading::holds),
     refuses: Some(reading::refuses),
     step_out: Some(reading::step_out),

@@ -16,15 +16,16 @@ use super::process;
 use super::session::carried;
 use super::text::bytes;
 use crate::nap::work::kind_of;
-use crate::room::children::{Pace, Parking};
+use crate::room::children::Parking;
+use crate::room::permits::FEW;
 use crate::room::places::wake;
 use crate::room::verdict::Verdict;
 use crate::shm::futex;
 
-pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_pace {
-    guard(pace(Pace::ANY), || {
-        let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
-            return pace(Pace::ANY);
+pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) {
+    guard((), || {
+        let Some(alive) = process::alive() else {
+            return;
         };
         // SAFETY: nap.h's promise.
         let a = unsafe { a.as_ref() };
@@ -37,17 +38,25 @@ pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) -> nap_pace 
             child.reading.fetch_sub(1, Relaxed);
             child.running.fetch_add(running, Relaxed);
         }
-        let (segment, life) = (&process.segment, alive.life());
-        let workers = segment.workers();
-        pace(workers.pace(segment.children(), life))
     })
 }
 
-fn pace(pace: Pace) -> nap_pace {
-    nap_pace {
-        bytes_per_s: pace.bytes_per_s,
-        after_ms: u32::try_from(pace.after.0 / 1000).unwrap_or(u32::MAX),
-    }
+pub unsafe extern "C" fn pace() -> nap_pace {
+    guard(nap_pace::default(), || {
+        let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
+            return nap_pace::default();
+        };
+        let segment = &process.segment;
+        let outside = outside(process, segment.now()).is_some_and(|outside| outside >= FEW);
+        let pace = segment
+            .workers()
+            .pace(segment.children(), alive.life(), outside);
+        nap_pace {
+            lately: pace.lately,
+            in_all: pace.in_all,
+            after_ms: (pace.after.0 / 1000) as u32,
+        }
+    })
 }
 
 pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {

@@ -32,7 +32,7 @@ pub struct Departures {
     times: [Micros; RING],
     /// Departures ever recorded, modulo 2^32.
     next: u32,
-    /// Departures of the cold server still to be left out, and one; zero: nobody has run yet.
+    /// Departures of the cold server still to be left out, and one; zero: no queue has begun while all ran.
     cold: u32,
 }
 

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use super::owner::Life;
 use crate::micros::Micros;
 
-/// Who sends less, in bytes a second, is slow where many are read,
+/// Who sends less of late, in bytes a second, is slow where many are read.
 const SLOW: u32 = 4096;
-/// once he has been waited for so long.
+/// So long he is waited for, where no more than a quarter of the workers read,
 const PATIENCE: Micros = Micros::from_secs(2);
-/// A way there and back: so long whoever has sent his head is waited for.
+/// and this where all do.
 const LEAST: Micros = Micros::from_millis(100);
 
 /// One child. All zero = never started. Its own counters are written by itself alone.
@@ -71,22 +71,15 @@ pub enum Parking {
     Nobody,
 }
 
-/// How fast a body must come that is read without a permit: the more of the workers read, the faster, and the
-/// sooner it is looked at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How fast a body must come that is read without a permit, in bytes a second; 0: as httpd lets it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// In the mean since its reading began, bytes a second; 0: as httpd lets them.
-    pub bytes_per_s: u32,
-    /// Once it has been waited for so long in all.
+    /// Of late.
+    pub lately: u32,
+    /// In the mean since its reading began,
+    pub in_all: u32,
+    /// once it has been waited for so long in all.
     pub after: Micros,
-}
-
-impl Pace {
-    /// As httpd lets them.
-    pub const ANY: Pace = Pace {
-        bytes_per_s: 0,
-        after: PATIENCE,
-    };
 }
 
 impl Workers {
@@ -128,17 +121,28 @@ impl Workers {
         }
     }
 
-    /// Workers of the living that read bodies, and how many of these there are.
-    fn readers_of(children: &[Child]) -> (u32, u32) {
-        (children.iter().filter(|child| child.lives())).fold((0, 0), |(reading, living), child| {
+    /// Workers that read bodies in these children, and how many live of these.
+    fn readers_of<'a>(children: impl Iterator<Item = &'a Child>) -> (u32, u32) {
+        (children.filter(|child| child.lives())).fold((0, 0), |(reading, living), child| {
             let more = child.reading.load(Relaxed);
             (more.saturating_add(reading), living + 1)
         })
     }
 
-    /// Workers that can take up nobody yet: they read bodies, or are still to be started.
-    pub fn absent(&self, children: &[Child]) -> u32 {
-        let (reading, living) = Self::readers_of(children);
+    /// Of so many workers a quarter may read bodies as long as httpd lets them.
+    fn few(workers: u32) -> u32 {
+        (workers / 4).max(1)
+    }
+
+    /// Workers that can take up nobody for a while: more of them read bodies than may take their time, or they
+    /// are still to be started. `own` tells the generation of the configuration that takes connections.
+    pub fn absent(&self, children: &[Child], own: Life) -> u32 {
+        let own = children.get(own.child as usize);
+        let generation = own.map(|child| child.generation.load(Relaxed));
+        let present = |child: &&Child| {
+            self.threaded == 0 || Some(child.generation.load(Relaxed)) == generation
+        };
+        let (reading, living) = Self::readers_of(children.iter().filter(present));
         let (all, started) = match self.threaded {
             0 => (self.per_pool, living),
             _ => (
@@ -146,31 +150,50 @@ impl Workers {
                 self.per_pool.saturating_mul(living),
             ),
         };
-        all.saturating_sub(started).saturating_add(reading)
+        let slow = reading.saturating_sub(Self::few(started));
+        all.saturating_sub(started).saturating_add(slow)
     }
 
-    /// How fast those must send whose bodies the child `own` reads, on prefork all children together. A
-    /// quarter of the workers may take its time. With `n` times as many the [`SLOW`] bytes a second of
-    /// [`PATIENCE`] become n^2 times as many, in 1/n^4 of the time: at half of the workers, 16 KB a second, an
-    /// eighth of a second. It is never less than [`LEAST`].
-    pub fn pace(&self, children: &[Child], own: Life) -> Pace {
-        let (reading, pool) = match self.threaded {
-            0 => Self::readers_of(children),
-            _ => {
-                let own = children.get(own.child as usize);
-                let reading = own.map_or(0, |child| child.reading.load(Relaxed));
-                (reading, self.per_pool)
-            }
+    /// How fast those must send whose bodies are read in the child `own`, on prefork in all children, where
+    /// more than a quarter of the workers read: [`SLOW`] bytes a second of late.
+    ///
+    /// Where workers are wanted, half of all being taken, with `n` times a quarter they must send n^2 times
+    /// [`SLOW`] in all, looked at after [`PATIENCE`] / n^4: at half of the workers 16 KB a second, after an
+    /// eighth of a second. While others stand `outside` it is a quarter of the workers that there are. (mod_qos
+    /// has a rate that rises with the connections, too: QS_SrvMinDataRate.)
+    pub fn pace(&self, children: &[Child], own: Life, outside: bool) -> Pace {
+        let (reading, living) = match self.threaded {
+            0 => Self::readers_of(children.iter()),
+            _ => Self::readers_of(children.iter().skip(own.child as usize).take(1)),
         };
-        let few = (pool / 4).max(1);
+        let workers = match self.threaded {
+            0 if outside => living,
+            _ => self.per_pool,
+        };
+        let few = Self::few(workers);
         if reading <= few {
-            return Pace::ANY;
+            return Pace::default();
+        }
+        let lately = SLOW;
+        if !outside && !self.half_are_taken(children) {
+            return Pace {
+                lately,
+                ..Pace::default()
+            };
         }
         let times = (f64::from(reading) / f64::from(few)).powi(2);
         Pace {
-            bytes_per_s: (f64::from(SLOW) * times) as u32,
+            lately,
+            in_all: (f64::from(SLOW) * times) as u32,
             after: LEAST.max(Micros((PATIENCE.0 as f64 / times.powi(2)) as u64)),
         }
+    }
+
+    fn half_are_taken(&self, children: &[Child]) -> bool {
+        let taken = (children.iter().filter(|child| child.lives()))
+            .map(Child::taken)
+            .fold(0, u32::saturating_add);
+        taken >= self.per_pool.saturating_mul(self.pools) / 2
     }
 
     /// The same for mod_http2's own threads: half of ThreadsPerChild may wait there.
@@ -344,26 +367,34 @@ mod tests {
         };
         let own = Life { child: 0, epoch: 1 };
         let children: Vec<Child> = (0..8).map(|_| Child::default()).collect();
-        let pace = |workers: &Workers, n| {
+        children[0].pid.store(1, Relaxed);
+        children[1].pid.store(2, Relaxed);
+        let pace = |workers: &Workers, n, outside| {
             children[0].reading.store(n, Relaxed);
-            let pace = workers.pace(&children, own);
-            (pace.bytes_per_s, pace.after.0 / 1000)
+            let pace = workers.pace(&children, own, outside);
+            (pace.lately, pace.in_all, pace.after.0 / 1000)
         };
         let cases = [
-            (0, (0, 2000)),
-            (6, (0, 2000)),
-            (7, (5575, 1079)),
-            (9, (9216, 395)),
-            (12, (16384, 125)),
-            (25, (71111, 100)),
-            (u32::MAX, (u32::MAX, 100)),
+            (0, (0, 0, 0)),
+            (6, (0, 0, 0)),
+            (7, (4096, 5575, 1079)),
+            (9, (4096, 9216, 395)),
+            (12, (4096, 16384, 125)),
+            (25, (4096, 71111, 100)),
+            (u32::MAX, (4096, u32::MAX, 100)),
         ];
         for (n, expected) in cases {
-            assert_eq!(pace(&threaded, n), expected, "{n}");
+            assert_eq!(pace(&threaded, n, true), expected, "{n}");
+            let most = if n < 25 { (expected.0, 0, 0) } else { expected };
+            assert_eq!(pace(&threaded, n, false), most, "{n}, nobody outside");
         }
-        assert_eq!(pace(&Workers::default(), 1), (0, 2000));
+        // Of another child's workers so many are taken that half of all are.
+        children[1].waiting.store(14, Relaxed);
+        assert_eq!(pace(&threaded, 12, false), (4096, 16384, 125));
+        children[1].waiting.store(0, Relaxed);
+        assert_eq!(pace(&Workers::default(), 1, true), (0, 0, 0));
         assert_eq!(children[0].taken(), 1);
-        // Eight of 150 children have been started, of which two read.
+        // Eight of 150 children have been started, of which three read.
         let prefork = Workers {
             per_pool: 150,
             threaded: 0,
@@ -372,15 +403,51 @@ mod tests {
         };
         for (at, child) in children.iter().enumerate() {
             child.pid.store(at as u32 + 1, Relaxed);
-            child.reading.store(u32::from(at < 2), Relaxed);
+            child.reading.store(u32::from(at < 3), Relaxed);
         }
-        assert_eq!(pace(&prefork, 1), (0, 2000));
-        assert_eq!(prefork.absent(&children), 142 + 2);
-        assert_eq!(pace(&prefork, 3), (16384, 125));
-        children[7].pid.store(0, Relaxed);
-        assert_eq!(pace(&prefork, 1).0, 16384, "two of seven");
-        assert_eq!(prefork.absent(&children), 143 + 2);
-        assert_eq!(threaded.absent(&children[6..]), 25, "a child of two");
+        assert_eq!(pace(&prefork, 1, true), (4096, 9216, 395));
+        assert_eq!(pace(&prefork, 1, false), (0, 0, 0), "of 150");
+        assert_eq!(pace(&prefork, 36, false), (4096, 0, 0));
+        assert_eq!(
+            pace(&prefork, 72, false),
+            (4096, 0, 0),
+            "74 of 150 are taken"
+        );
+        assert_eq!(pace(&prefork, 73, false), (4096, 16829, 118));
+    }
+
+    #[test]
+    fn workers_are_absent_while_too_many_read_or_are_to_be_started() {
+        let workers = Workers {
+            per_pool: 24,
+            reserve: 4,
+            threaded: 1,
+            pools: 3,
+            parked: 0,
+        };
+        let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
+        for (child, (pid, generation, reading)) in
+            children
+                .iter()
+                .zip([(1, 1, 9), (2, 2, 6), (3, 2, 8), (0, 2, 5)])
+        {
+            child.pid.store(pid, Relaxed);
+            child.generation.store(generation, Relaxed);
+            child.reading.store(reading, Relaxed);
+        }
+        let own = |child| Life { child, epoch: 1 };
+        assert_eq!(workers.absent(&children, own(1)), 24 + 14 - 12);
+        assert_eq!(workers.absent(&children, own(0)), 48 + 9 - 6);
+        let prefork = Workers {
+            per_pool: 72,
+            threaded: 0,
+            pools: 1,
+            ..workers
+        };
+        children
+            .iter()
+            .for_each(|child| child.reading.store(1, Relaxed));
+        assert_eq!(prefork.absent(&children, own(0)), 69 + 3 - 1, "of three");
     }
 
     #[test]

@@ -245,6 +245,16 @@ impl GateView<'_> {
         }
     }
 
+    /// One takes a place behind so many others.
+    pub(super) fn queue_begins(&mut self, others: u32) {
+        // Outside some may have waited before him: for a worker, if nothing is known yet.
+        let departures = &self.gate.departures;
+        let nothing = departures.count() == 0 && departures.throughput().is_none();
+        if others == 0 && (self.permits.outside() == 0 || nothing) {
+            self.begin_to_wait(self.permits.limit());
+        }
+    }
+
     /// Somebody begins to wait while so many run.
     pub(super) fn begin_to_wait(&mut self, running: u32) {
         self.gate.departures.begin(self.now, running);

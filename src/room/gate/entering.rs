@@ -329,10 +329,7 @@ impl GateView<'_> {
         if self.gate.beyond != 0 && line == Line::Wait {
             self.gate.beyond = self.gate.beyond.saturating_add(1);
         }
-        // Outside some may have waited before: for a worker, if nobody has left yet.
-        if others == 0 && (self.permits.outside() == 0 || self.gate.departures.count() == 0) {
-            self.begin_to_wait(self.permits.limit());
-        }
+        self.queue_begins(others);
         let redeemed = self.redeem(ticket, standing, To::Wait, arrival.client_hash);
         let re_access = line != Line::Wait;
         let counts = &mut self.gate.counts;

@@ -151,9 +151,7 @@ impl GateView<'_> {
             self.publish_waiting();
             return None;
         };
-        if others == 0 {
-            self.begin_to_wait(self.permits.limit());
-        }
+        self.queue_begins(others);
         self.gate.counts.waited += 1;
         self.serve();
         if self.places.wake_word(at) == wake::GRANTED

@@ -50,7 +50,12 @@ impl GateView<'_> {
         self.permits
             .set_outside(if self.gate.sells() { n } else { 0 });
         match (before, self.permits.outside()) {
-            (0, 1..) if !queued => self.begin_to_wait(self.permits.running()),
+            (0, 1..) if !queued => {
+                // Where not all run it is no cold server's first round yet.
+                let running = self.permits.running();
+                let all = running >= self.permits.limit();
+                self.begin_to_wait(if all { running } else { 0 });
+            }
             (1.., 0) if !queued => self.publish_waiting(),
             _ => {}
         }
@@ -58,12 +63,12 @@ impl GateView<'_> {
 
     /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
     /// another room's, or newcomers are being told to come later, or workers that would run more are
-    /// `absent` for a while.
+    /// `absent`.
     pub(super) fn runs_few(&self, absent: u32) -> bool {
         let outside = self.gate.queue.is_empty() && self.permits.outside() != 0;
         let running = self.permits.running();
         let could = running.saturating_add(absent).min(self.permits.limit());
-        outside && (running <= self.few_running() || running < could - could / 8)
+        outside && (running <= self.few_running() || running < could - could.div_ceil(8))
     }
 
     /// So many run while newcomers are told to come later.

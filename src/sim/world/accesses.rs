@@ -286,7 +286,10 @@ impl World {
             predicted: access.predicted,
             slot: access.redeemed.map_or(0, |t| t.slot),
             index: access.redeemed.map_or(0, |t| t.index),
-            absent: self.setup.workers.absent(&self.state.children),
+            absent: self
+                .setup
+                .workers
+                .absent(&self.state.children, access.owner.life()),
         };
         let outside = self.backlog.len() as u32;
         let ((), wakes) = self.state.at_gate(self.now, |view| {
