@@ -348,7 +348,8 @@ fn who_stalls_while_he_is_read_gives_his_permit_back() {
 #[test]
 fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
     for_each_mpm(|mpm| {
-        let httpd = site("")
+        // With one permit who is silent for a second is refused while the other visitor has it.
+        let httpd = site("NapRunReady 2\n")
             .mpm(mpm)
             .workers(1, 8)
             .access_log_format("%>s")
