@@ -55,6 +55,11 @@ pub struct SaleLaw {
     pub order: Micros,
     /// Before the speed is known nobody is told anything for this share of the bound.
     pub hold: f64,
+    /// A cold server becomes faster, and those who are told first are told by what it was: of the first X so
+    /// much more is sold, at most, ...
+    pub warming: f64,
+    /// ... and no more than makes the last of them wait for this share of the bound longer where it does not.
+    pub warming_wait: f64,
     /// Both windows together are no shorter than this: clients count in whole seconds.
     pub window_min: Micros,
 }
@@ -128,6 +133,8 @@ impl Laws {
             soon: Micros::from_millis(500),
             order: Micros::from_millis(500),
             hold: 0.25,
+            warming: 0.06,
+            warming_wait: 0.25,
             window_min: Micros::from_millis(1200),
         },
         call: CallLaw {

@@ -164,10 +164,11 @@ impl SaleRate {
 
     /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
     /// the phase of a round has told more than the server: a tenth too much at its end. (Where some are refused
-    /// already, what was seen counts for less, and stays.)
-    pub fn first_known(&mut self, departures: u32, span: Micros) {
+    /// already, what was seen counts for less, and stays.) `more` of it is sold, as a share: a cold server becomes
+    /// faster.
+    pub fn first_known(&mut self, departures: u32, span: Micros, more: f64) {
         if self.seen < FEW && self.refusals.is_over() {
-            self.departures = f64::from(departures).to_bits();
+            self.departures = (f64::from(departures) * (1.0 + more)).to_bits();
             self.busy_s = span.as_secs_f64().to_bits();
         }
     }

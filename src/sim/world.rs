@@ -349,6 +349,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nap::laws::Laws;
     use crate::room::terms::{Choice, how};
     use crate::sim::crowd::Manners;
     use crate::sim::server::Law;
@@ -447,6 +448,41 @@ mod tests {
         });
         assert_eq!(world.figures.tickets, 0);
         assert!(world.figures.served.max() < 4.0);
+    }
+
+    /// All of a crowd that comes once are told within a second of its beginning, by the first X. A cold server is
+    /// 15 % faster from then on; one that is warm, or slower, bears what is sold too much.
+    #[test]
+    fn who_is_told_by_a_cold_server_does_not_leave_a_warm_one_idle() {
+        let over = |mean_s, speed, warming| {
+            let mut rates = [0.0; 6];
+            for (seed, rate) in (1..).zip(&mut rates) {
+                let mut setup = Setup {
+                    seed,
+                    clients: 1000,
+                    posts: 1,
+                    arrivals: Arrivals::Within(Micros::from_millis(200)),
+                    shift: Some((Micros::from_secs(1), speed)),
+                    ..Setup::default()
+                };
+                setup.service.mean_s = mean_s;
+                setup.service.law = Law::Lognormal(0.1);
+                setup.workers.pools = 40;
+                setup.laws.sale.warming = warming;
+                let figures = run(setup).figures;
+                assert_eq!((figures.broken, figures.deferred), (0, 0), "{seed}");
+                assert!(figures.served.max() < 4.1, "{}", figures.served.max());
+                *rate = figures.throughput() * mean_s / speed;
+            }
+            rates.iter().sum::<f64>() / rates.len() as f64
+        };
+        let warming = Laws::CHOSEN.sale.warming;
+        let warms_up = [0.0, warming].map(|warming| over(0.0122, 1.15, warming));
+        let others =
+            [(0.0106, 1.0), (0.0095, 0.9)].map(|(mean_s, speed)| over(mean_s, speed, warming));
+        println!("{warms_up:?} without and with; {others:?}");
+        assert!(warms_up[1] > warms_up[0] + 0.04, "{warms_up:?}");
+        assert!(others.iter().all(|of_x| *of_x > 0.98), "{others:?}");
     }
 
     #[test]

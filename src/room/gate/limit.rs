@@ -83,10 +83,11 @@ impl GateView<'_> {
                 .gate
                 .departures
                 .rounds(self.permits.limit(), FIRST_ROUNDS);
-            if let Some((departures, span)) = rounds {
-                self.gate.sale_rate.first_known(departures, span);
-            }
             self.gate.beyond = self.met(0).saturating_sub(self.gate.limit);
+            if let Some((departures, span)) = rounds {
+                let more = self.warming(f64::from(departures) / span.as_secs_f64());
+                self.gate.sale_rate.first_known(departures, span, more);
+            }
             self.shed();
         }
     }
@@ -102,6 +103,15 @@ impl GateView<'_> {
         let enough = self.permits.limit().saturating_mul(rounds);
         let enough = enough.max(10);
         departures.count() >= enough && departures.throughput().is_some()
+    }
+
+    /// What is sold beyond the first X, as a share of it: all who are told now are told by it.
+    fn warming(&self, x: f64) -> f64 {
+        let law = &self.laws.sale;
+        let told = self.gate.beyond.saturating_add(self.permits.outside());
+        let until_s = f64::from(told.max(1)) / x;
+        let wait_s = law.warming_wait * self.gate.terms.bound.as_secs_f64();
+        law.warming.min(wait_s / until_s)
     }
 
     /// X for L. The first that is known is of few departures, and whoever waits behind too many waits the

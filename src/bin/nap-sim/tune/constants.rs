@@ -160,7 +160,7 @@ fn sale(lab: &Lab) -> Table {
         "worst total, s",
     ];
     let title = "The sale: how much of the bound holders come before the server has time, the workers that may wait for it, \
-                 the queue that newcomers keep up, how much of the bound a decision is held";
+                 the queue that newcomers keep up, how much of the bound a decision is held, what is sold beyond the first X";
     let mut table = Table::new(title, &lab.command, &columns);
     let put = |sale| Laws { sale, ..CHOSEN };
     let of = CHOSEN.sale;
@@ -188,6 +188,12 @@ fn sale(lab: &Lab) -> Table {
             [0.0, 0.1, 0.25, 0.5],
             |n| number(n, 2),
             |hold| put(SaleLaw { hold, ..of }),
+        ),
+        tried(
+            "warming",
+            [0.0, 0.03, 0.06, 0.12],
+            |n| number(n, 2),
+            |warming| put(SaleLaw { warming, ..of }),
         ),
     ];
     rows(&mut table, all, |laws| {
