@@ -13,7 +13,7 @@
  *
  * Who falls silent, and would be refused if he had sent all, is told so then.
  *
- * Who reads a body without a permit holds a worker. The more do, while others stand outside for want of one, the
+ * Who reads a body without a permit holds a worker. The more do, where workers are wanted for others, the
  * faster the bodies must come: slow ones are told 408, unless they bring a ticket. httpd's own time-outs,
  * mod_reqtimeout's among them, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
@@ -32,7 +32,8 @@
 #define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at */
 #define FIRST_US (APR_USEC_PER_SEC / 2) /* so long his first byte may take */
-#define RECORD 16384                    /* of TLS: what has come of one is seen when all of it is there */
+#define RECORD 16384                    /* of TLS, at most */
+#define TLS_WINDOW_US (6 * APR_USEC_PER_SEC)  /* some of these at a pace that is not slow */
 
 typedef struct nap_body {
     nap_handle *h;
@@ -121,10 +122,10 @@ static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
     return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
 }
 
-/* Bytes of his that are there, or may be. */
-static apr_off_t sent(const nap_body *b)
+/* He sends records, which are seen when they are whole. */
+static int is_tls(const nap_body *b)
 {
-    return b->length + (strcmp(ap_http_scheme(b->h->first), "https") ? 0 : RECORD);
+    return strcmp(ap_http_scheme(b->h->first), "https") == 0;
 }
 
 /* How long he is waited for, at least: the first of it may be a way there and back behind the head. */
@@ -146,11 +147,11 @@ static int is_slow(nap_body *b, apr_time_t now)
         return 0;
     b->looked = now;
     pace = nap_the_core->pace();
-    if (pace.in_all && all >= at_least(b, &pace) && is_less(sent(b), pace.in_all, all))
+    if (pace.in_all && all >= at_least(b, &pace) && is_less(b->length + (is_tls(b) ? RECORD : 0), pace.in_all, all))
         return 1;
-    if (since < WINDOW_US)
+    if (since < (is_tls(b) ? TLS_WINDOW_US : WINDOW_US))
         return 0;
-    slow = pace.lately && is_less(b->length - b->then, pace.lately, since);
+    slow = pace.lately && is_less(b->length - b->then, pace.in_all > pace.lately ? pace.in_all : pace.lately, since);
     b->window = all;
     b->then = b->length;
     return slow;

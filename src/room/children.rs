@@ -15,6 +15,10 @@ const SLOW: u32 = 4096;
 const PATIENCE: Micros = Micros::from_secs(2);
 /// and this where all do.
 const LEAST: Micros = Micros::from_millis(100);
+/// So many may take their time, however few children of prefork live.
+const FEWEST: f64 = 8.0;
+/// With more times a quarter than these nobody has to be faster: 36 KB a second.
+const MOST: f64 = 3.0;
 
 /// One child. All zero = never started. Its own counters are written by itself alone.
 #[repr(C)]
@@ -159,7 +163,8 @@ impl Workers {
     ///
     /// Where workers are wanted, half of all being taken, with `n` times a quarter they must send n^2 times
     /// [`SLOW`] in all, looked at after [`PATIENCE`] / n^4: at half of the workers 16 KB a second, after an
-    /// eighth of a second. While others stand `outside` it is a quarter of the workers that there are. (mod_qos
+    /// eighth of a second. While others stand `outside` it is a quarter of the workers that there are, and [`FEWEST`]
+    /// at least; nobody has to be faster than with [`MOST`] times as many. (mod_qos
     /// has a rate that rises with the connections, too: QS_SrvMinDataRate.)
     pub fn pace(&self, children: &[Child], own: Life, outside: bool) -> Pace {
         let (reading, living) = match self.threaded {
@@ -170,8 +175,9 @@ impl Workers {
             0 if outside => living,
             _ => self.per_pool,
         };
-        let few = Self::few(workers);
-        if reading <= few {
+        let least = f64::from(self.per_pool) / 4.0;
+        let few = (f64::from(workers) / 4.0).max(least.min(FEWEST)).max(1.0);
+        if f64::from(reading) <= few {
             return Pace::default();
         }
         let lately = SLOW;
@@ -181,7 +187,7 @@ impl Workers {
                 ..Pace::default()
             };
         }
-        let times = (f64::from(reading) / f64::from(few)).powi(2);
+        let times = (f64::from(reading) / few).min(MOST).powi(2);
         Pace {
             lately,
             in_all: (f64::from(SLOW) * times) as u32,
@@ -377,11 +383,11 @@ mod tests {
         let cases = [
             (0, (0, 0, 0)),
             (6, (0, 0, 0)),
-            (7, (4096, 5575, 1079)),
-            (9, (4096, 9216, 395)),
-            (12, (4096, 16384, 125)),
-            (25, (4096, 71111, 100)),
-            (u32::MAX, (4096, u32::MAX, 100)),
+            (7, (4096, 5138, 1271)),
+            (9, (4096, 8493, 465)),
+            (12, (4096, 15099, 147)),
+            (25, (4096, 36864, 100)),
+            (u32::MAX, (4096, 36864, 100)),
         ];
         for (n, expected) in cases {
             assert_eq!(pace(&threaded, n, true), expected, "{n}");
@@ -390,7 +396,7 @@ mod tests {
         }
         // Of another child's workers so many are taken that half of all are.
         children[1].waiting.store(14, Relaxed);
-        assert_eq!(pace(&threaded, 12, false), (4096, 16384, 125));
+        assert_eq!(pace(&threaded, 12, false), (4096, 15099, 147));
         children[1].waiting.store(0, Relaxed);
         assert_eq!(pace(&Workers::default(), 1, true), (0, 0, 0));
         assert_eq!(children[0].taken(), 1);
@@ -405,7 +411,8 @@ mod tests {
             child.pid.store(at as u32 + 1, Relaxed);
             child.reading.store(u32::from(at < 3), Relaxed);
         }
-        assert_eq!(pace(&prefork, 1, true), (4096, 9216, 395));
+        assert_eq!(pace(&prefork, 6, true), (0, 0, 0), "eight may");
+        assert_eq!(pace(&prefork, 10, true), (4096, 9216, 395));
         assert_eq!(pace(&prefork, 1, false), (0, 0, 0), "of 150");
         assert_eq!(pace(&prefork, 36, false), (4096, 0, 0));
         assert_eq!(
@@ -413,7 +420,7 @@ mod tests {
             (4096, 0, 0),
             "74 of 150 are taken"
         );
-        assert_eq!(pace(&prefork, 73, false), (4096, 16829, 118));
+        assert_eq!(pace(&prefork, 73, false), (4096, 16384, 125));
     }
 
     #[test]
