@@ -987,7 +987,8 @@ fn give_back_locked(here: &Here<'_>) {
     // What he sent meanwhile is neither a response nor a holder's wait.
     let again = here.has(NAP_FLAG_AGAIN);
     let ticket = ticket.filter(|_| !again);
-    let mut leaving = Leaving {
+    let segment = &here.process.segment;
+    let leaving = Leaving {
         permit: a.permit,
         owner: here.owner(),
         entered: Micros(a.entered_us),
@@ -998,22 +999,22 @@ fn give_back_locked(here: &Here<'_>) {
         predicted: Micros(a.predicted_us),
         slot: ticket.map_or(0, |t| t.slot),
         index: ticket.map_or(0, |t| t.index),
-        absent: 0,
+        absent: match here.room.permits.outside() {
+            0 => 0,
+            _ => (segment.workers()).absent(segment.children(), here.alive.life()),
+        },
     };
     let left = here.gate(|view| {
         if view.permits.outside() != 0
             && let Some(outside) = outside_now(here.process, view.now)
         {
             view.note_outside(outside);
-            let segment = &here.process.segment;
-            let (workers, life) = (segment.workers(), here.alive.life());
-            leaving.absent = workers.absent(segment.children(), life);
         }
         view.leave(&leaving);
     });
     if left.is_none() {
         // No lock to be had: the permit at least, and whoever waits is served at the next tick.
-        let residence = here.process.segment.now() - leaving.granted;
+        let residence = segment.now() - leaving.granted;
         here.room
             .permits
             .leave(leaving.permit, leaving.owner, residence);

@@ -134,8 +134,8 @@ impl Workers {
     }
 
     /// Of so many workers a quarter may read bodies as long as httpd lets them.
-    fn few(workers: u32) -> u32 {
-        (workers / 4).max(1)
+    fn few(workers: u32) -> f64 {
+        (f64::from(workers) / 4.0).max(1.0)
     }
 
     /// Workers that can take up nobody for a while: more of them read bodies than may take their time, or they
@@ -154,7 +154,7 @@ impl Workers {
                 self.per_pool.saturating_mul(living),
             ),
         };
-        let slow = reading.saturating_sub(Self::few(started));
+        let slow = reading.saturating_sub(Self::few(started) as u32);
         all.saturating_sub(started).saturating_add(slow)
     }
 
@@ -175,8 +175,7 @@ impl Workers {
             0 if outside => living,
             _ => self.per_pool,
         };
-        let least = f64::from(self.per_pool) / 4.0;
-        let few = (f64::from(workers) / 4.0).max(least.min(FEWEST)).max(1.0);
+        let few = Self::few(workers).max(Self::few(self.per_pool).min(FEWEST));
         if f64::from(reading) <= few {
             return Pace::default();
         }

@@ -250,7 +250,7 @@ impl GateView<'_> {
         // Outside some may have waited before him: for a worker, if nothing is known yet.
         let departures = &self.gate.departures;
         let nothing = departures.count() == 0 && departures.throughput().is_none();
-        if others == 0 && (self.permits.outside() == 0 || nothing) {
+        if others == 0 && (!self.are_outside() || nothing) {
             self.begin_to_wait(self.permits.limit());
         }
     }

@@ -943,6 +943,37 @@ fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
     assert!((99.0..101.0).contains(&x), "{x}");
 }
 
+/// Some stood outside a minute ago, and nobody has looked since: who waits now is the first of a new queue.
+#[test]
+fn whom_nobody_has_seen_for_long_is_no_queue_that_lasts() {
+    let mut story = Story::new(Terms {
+        run_ready: 4,
+        prime: Micros::ZERO,
+        ..terms(AUTO)
+    });
+    let mut running: Vec<_> = (1..5).map(|visitor| story.runs(visitor, &[])).collect();
+    for visitor in 5..35 {
+        story.state.at_gate(story.now, |view| view.note_outside(9));
+        story.pass(100);
+        story.leaves(&running.remove(0));
+        running.push(story.runs(visitor, &[]));
+    }
+    let busy_for = |story: &Story| {
+        let departures = &story.state.gate().departures;
+        departures.busy_for(story.now).0 / 1000
+    };
+    assert_eq!(busy_for(&story), 3000);
+    story.pass(500);
+    let seat = story.waits(40, &[]);
+    assert_eq!(busy_for(&story), 3500, "behind those outside");
+    story.state.at_gate(story.now, |view| {
+        view.gone(seat.place, Story::owner(40));
+    });
+    story.pass(60_000);
+    story.waits(41, &[]);
+    assert_eq!(busy_for(&story), 0);
+}
+
 /// Four workers for ten permits: nobody ever waits inside. Who stands outside is a queue all the same: X is
 /// learnt from it, and newcomers are told to come later while more stand there than are served in a quarter
 /// of the bound.

@@ -39,9 +39,8 @@ impl GateView<'_> {
     /// So many stand outside now: that is a queue as well, from which X is learnt.
     pub fn note_outside(&mut self, n: u32) {
         // What was seen long ago is no queue that has lasted since then.
-        let stale = self.now - self.gate.looked_outside > STALE;
         let queued = !self.gate.queue.is_empty();
-        if stale && !queued && self.permits.outside() != 0 {
+        if self.permits.outside() != 0 && !self.are_outside() && !queued {
             self.permits.set_outside(0);
             self.publish_waiting();
         }
@@ -59,6 +58,11 @@ impl GateView<'_> {
             (1.., 0) if !queued => self.publish_waiting(),
             _ => {}
         }
+    }
+
+    /// Some stand outside, as was seen lately.
+    pub(super) fn are_outside(&self) -> bool {
+        self.permits.outside() != 0 && self.now - self.gate.looked_outside <= STALE
     }
 
     /// Those outside are a queue, but what departs while few run tells nothing of the server: they are
