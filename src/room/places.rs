@@ -313,16 +313,18 @@ impl Places<'_> {
         }
     }
 
-    /// The `most` newest in Wait who are no members and did not come with a ticket in its prime window;
-    /// the oldest of them first.
-    pub fn newest_newcomers(&self, queue: &Queue, most: u32) -> Vec<u32> {
+    /// Those in Wait who are no members and did not come with a ticket in its prime window, the newest first.
+    pub fn newcomers<'a>(&'a self, queue: &Queue) -> impl Iterator<Item = (u32, &'a Place)> {
         let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
-        let newest = std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
+        std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
             .take(self.entries.len())
-            .filter(|&at| {
-                self.place(at)
-                    .is_some_and(|p| p.prime == 0 && p.session == 0 && p.linked == 1)
-            });
+            .filter_map(|at| Some((at, self.place(at)?)))
+            .filter(|(_, place)| place.prime == 0 && place.session == 0 && place.linked == 1)
+    }
+
+    /// The `most` newest of these; the oldest of them first.
+    pub fn newest_newcomers(&self, queue: &Queue, most: u32) -> Vec<u32> {
+        let newest = self.newcomers(queue).map(|(at, _)| at);
         let mut newest: Vec<u32> = newest.take(most as usize).collect();
         newest.reverse();
         newest

@@ -6,7 +6,7 @@ use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
 use crate::nap::whole;
-use crate::room::places::wake;
+use crate::room::places::{Place, wake};
 use crate::room::terms::how;
 
 /// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
@@ -44,7 +44,7 @@ impl GateView<'_> {
                 }
             }
             _ if self.gate.decided == 0 && !self.speed_is_known() => {
-                // Nothing is known of the server's speed: whoever finds a worker to wait on may
+                // Nothing is known of the server's speed: whoever finds a place to wait may
                 // wait for the first ten departures to tell. The deadline guard keeps the bound.
                 self.gate.limit = parked;
                 self.gate.wanted = parked;
@@ -83,7 +83,7 @@ impl GateView<'_> {
                 .gate
                 .departures
                 .rounds(self.permits.limit(), FIRST_ROUNDS);
-            self.gate.beyond = self.met(0).saturating_sub(self.gate.limit);
+            self.gate.beyond = self.beyond_the_bound();
             if let Some((departures, span)) = rounds {
                 let more = self.warming(f64::from(departures) / span.as_secs_f64());
                 self.gate.sale_rate.first_known(departures, span, more);
@@ -123,6 +123,34 @@ impl GateView<'_> {
             0 => Some(seen * (1.0 - 1.0 / f64::from(departures.count().max(2)).sqrt())),
             _ => Some(seen),
         }
+    }
+
+    /// So many newcomers, the newest, would be served too late, one of them at least. As many as the law wants fit the
+    /// bound of one who comes now; of the bound of these a part is over.
+    fn beyond_the_bound(&self) -> u32 {
+        let bound_s = self.gate.terms.bound.as_secs_f64();
+        let fit = f64::from(self.gate.wanted);
+        let mean_s = match self.gate.terms.wait_limit.how {
+            how::WORK => self.permits.residence.mean_s(),
+            _ => None,
+        };
+        // Where no kind was known yet each is one.
+        let share = |place: &Place| match (mean_s, place.work) {
+            (Some(mean_s), work) if mean_s > 0.0 && work > Micros::ZERO => {
+                work.as_secs_f64() / mean_s
+            }
+            _ => 1.0,
+        };
+        let newcomers = || self.places.newcomers(&self.gate.queue).zip(1..);
+        let others = (self.gate.queue.len()).saturating_sub(newcomers().count() as u32);
+        let all: f64 = newcomers().map(|((_, place), _)| share(place)).sum();
+        let mut ahead = f64::from(others) + all;
+        let too_late = newcomers().filter(|((_, place), _)| {
+            ahead -= share(place);
+            let left_s = (place.deadline - self.now).as_secs_f64();
+            ahead >= fit * (left_s / bound_s).min(1.0)
+        });
+        too_late.last().map_or(0, |(_, newest)| newest)
     }
 
     /// The first rate is known: newcomers beyond what fits the bound are told. The oldest first, for
