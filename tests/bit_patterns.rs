@@ -345,6 +345,7 @@ impl Server {
             },
             left: self.rng.below(99) as u32,
             waited: Micros(self.rng.bits()),
+            stood: Micros(self.rng.bits()),
             secondary: false,
             tickets,
             forged: false,

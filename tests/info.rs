@@ -256,6 +256,7 @@ fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a>
         parking: Parking::Anybody,
         left: u32::MAX,
         waited: Micros::ZERO,
+        stood: Micros::ZERO,
         secondary: false,
         tickets,
         forged: false,

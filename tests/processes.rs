@@ -309,6 +309,7 @@ impl Process {
             parking: Parking::Anybody,
             left: u32::MAX,
             waited: Micros::ZERO,
+            stood: Micros::ZERO,
             secondary: false,
             tickets,
             forged: false,

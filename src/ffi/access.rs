@@ -574,6 +574,7 @@ pub(super) fn arrival<'q>(
         parking,
         left: 0,
         waited: waited(here, q, carried),
+        stood: Micros::ZERO,
         secondary: here.is_secondary(),
         tickets,
         of_visit,
@@ -642,6 +643,9 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
         // SAFETY: nap.h's promise.
         here.a.kind = kind_of(unsafe { bytes(q.uri) });
         let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
+        if here.has(NAP_FLAG_PARKS) {
+            arrival.stood = here.process.host.received(q.r);
+        }
         if let Some(stay) = stay_of(&here) {
             // SAFETY: nap.h's promise.
             return unsafe { session::enter(&mut here, q, stay, &mut arrival) };

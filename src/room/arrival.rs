@@ -20,6 +20,9 @@ pub struct Arrival<'a> {
     /// So long it had been there when a worker took it up, as far as is known: the kernel has an access for
     /// whom no worker is free.
     pub waited: Micros,
+    /// So long it stood in the kernel, where that counts to his bound: of who is to wait without a worker,
+    /// and so is taken up at once but for a crowd that comes all together. Zero for all others.
+    pub stood: Micros,
     /// It is on one of mod_http2's own threads.
     pub secondary: bool,
     /// Genuine tickets it carries (signature good) and may use, in any order.

@@ -82,7 +82,9 @@ pub struct Place {
     pub permit: u32,
     /// Arrival.
     pub entered: Micros,
-    /// Entry + bound: the earliest goes first.
+    /// Entry + bound, less what he stood in the kernel before ([`Arrival::stood`]): the earliest goes first.
+    ///
+    /// [`Arrival::stood`]: super::arrival::Arrival::stood
     pub deadline: Micros,
     /// q on entering, for the estimators.
     pub queue: u32,

@@ -971,6 +971,7 @@ mod tests {
                 parking: Parking::Anybody,
                 left: u32::MAX,
                 waited: Micros::ZERO,
+                stood: Micros::ZERO,
                 secondary: false,
                 tickets: &[],
                 forged: false,

@@ -87,6 +87,7 @@ impl Site {
             parking: Parking::Anybody,
             left: u32::MAX,
             waited: Micros::ZERO,
+            stood: Micros::ZERO,
             secondary: false,
             tickets: &[],
             forged: false,

@@ -468,6 +468,7 @@ fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
         parking: Parking::Anybody,
         left: u32::MAX,
         waited: Micros::ZERO,
+        stood: Micros::ZERO,
         secondary: false,
         tickets,
         forged: false,

@@ -62,6 +62,8 @@ struct Story {
     left: u32,
     /// How long whoever comes had been in the kernel.
     waited: Micros,
+    /// What of that counts to his bound.
+    stood: Micros,
 }
 
 impl Story {
@@ -72,6 +74,7 @@ impl Story {
             now,
             left: u32::MAX,
             waited: Micros::ZERO,
+            stood: Micros::ZERO,
         }
     }
 
@@ -100,6 +103,7 @@ impl Story {
             parking,
             left: self.left,
             waited: self.waited,
+            stood: self.stood,
             secondary: false,
             tickets,
             forged: false,
@@ -972,6 +976,42 @@ fn whom_nobody_has_seen_for_long_is_no_queue_that_lasts() {
     story.pass(60_000);
     story.waits(41, &[]);
     assert_eq!(busy_for(&story), 0);
+}
+
+/// Who stood in the kernel has less of his bound left, three quarters at least.
+#[test]
+fn his_bound_began_when_the_kernel_had_his_request() {
+    let mut story = Story::new(Terms {
+        run_ready: 1,
+        prime: Micros::from_secs(60),
+        ..terms(fixed(4))
+    });
+    let bound = story.state.gate().terms.bound;
+    story.runs(1, &[]);
+    let left = |story: &mut Story, visitor, tickets: &[Ticket]| {
+        let place = story.waits(visitor, tickets).place;
+        story
+            .state
+            .at_gate(story.now, |view| {
+                view.places.place(place).map(|p| p.deadline)
+            })
+            .0
+            .expect("he has a place")
+            - story.now
+    };
+    let tenth = Micros(bound.0 / 10);
+    story.stood = tenth;
+    assert_eq!(left(&mut story, 2, &[]), bound - tenth);
+    story.stood = bound + bound;
+    assert_eq!(left(&mut story, 3, &[]), bound - Micros(bound.0 / 4));
+    story.stood = Micros::ZERO;
+    for visitor in [5, 6] {
+        story.waits(visitor, &[]);
+    }
+    let ticket = story.refused(4, &[]).ticket.expect("sold");
+    story.now = ticket.start;
+    story.stood = tenth;
+    assert_eq!(left(&mut story, 4, &[ticket]), bound - tenth);
 }
 
 /// Four workers for ten permits: nobody ever waits inside. Who stands outside is a queue all the same: X is

@@ -12,6 +12,7 @@ use super::{GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::departures;
 use crate::nap::ticket::Ticket;
+use crate::nap::whole;
 use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::control::Mode;
@@ -142,6 +143,12 @@ impl GateView<'_> {
         if self.is_beyond(arrival) {
             return false;
         }
+        // Part of his bound is over. A limit that is set by hand counts heads.
+        let passed_s = match gate.is_by_law() {
+            true => self.passed(arrival).as_secs_f64(),
+            false => 0.0,
+        };
+        let met = met.saturating_add(whole(gate.rate(self.permits) * passed_s));
         let all = met.saturating_add(self.permits.outside());
         let nobody_before = gate.is_before_all(now, all, self.permits, &self.laws.sale);
         let parked = match arrival.parking {
@@ -169,6 +176,11 @@ impl GateView<'_> {
                         && gate.ledger.admits(now, bound, met, limit, gate.drain())
                 }
             }
+    }
+
+    /// Of his bound so much is over, a quarter at most: nobody is put off as he comes.
+    fn passed(&self, arrival: &Arrival<'_>) -> Micros {
+        arrival.stood.min(Micros(self.gate.terms.bound.0 / 4))
     }
 
     /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him
@@ -288,7 +300,7 @@ impl GateView<'_> {
             (1.., 0) => self.predict(queue),
             _ => Micros::ZERO,
         };
-        let mut deadline = self.now + self.gate.terms.bound;
+        let mut deadline = self.now + (self.gate.terms.bound - self.passed(arrival));
         if line != Line::Wait
             && let Some(ticket) = ticket
         {

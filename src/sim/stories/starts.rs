@@ -25,6 +25,7 @@ fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
         parking: Parking::Anybody,
         left: u32::MAX,
         waited: Micros::ZERO,
+        stood: Micros::ZERO,
         secondary: false,
         tickets,
         forged: false,

@@ -317,6 +317,7 @@ impl World {
                 .workers
                 .left(&self.state.children, access.owner.life()),
             waited: Micros::ZERO,
+            stood: Micros::ZERO,
             secondary: false,
             tickets: &request.tickets,
             forged: request.forged,
