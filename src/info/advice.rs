@@ -41,8 +41,11 @@ impl Report {
             for gate in room.gates.iter().filter(|gate| gate.name != "session") {
                 let advice = Advice::of(gate);
                 workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
-                    let busy = one.run_ready.saturating_add(one.places);
-                    sum.saturating_add(busy)
+                    let waiting = match self.workers.parked_at_most {
+                        0 => one.places,
+                        _ => 0,
+                    };
+                    sum.saturating_add(one.run_ready).saturating_add(waiting)
                 });
                 // Writing to a string does not fail.
                 tell(&mut text, &room.name, gate, advice.as_ref()).ok();

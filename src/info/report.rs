@@ -71,6 +71,7 @@ pub(super) struct WorkersLine {
     pub running: u32,
     pub waiting: u32,
     pub free: u32,
+    pub parked_at_most: u32,
     pub wanted: Wanted,
 }
 
@@ -145,6 +146,15 @@ pub(super) struct Wait {
     pub guard: u32,
     pub claimed: u32,
     pub expected_s: Option<f64>,
+    #[serde(skip)]
+    pub means: Means,
+}
+
+/// How many may wait, and what makes that more, in words.
+#[derive(Clone, Debug)]
+pub(super) struct Means {
+    pub allowed: String,
+    pub raise: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -292,7 +302,14 @@ impl Report {
                     .and_then(Option::as_ref)
                     .map(SessionsLine::of),
                 gates: gates_of(room, snapshot)
-                    .map(|(gate, name)| GateLine::of(gate, name, snapshot, &wanted, clock))
+                    .map(|(gate, name)| {
+                        let allowed = why::allowed(gate.terms.parked, workers);
+                        let means = Means {
+                            allowed,
+                            raise: why::raise(&wanted, workers),
+                        };
+                        GateLine::of(gate, name, snapshot, means, clock)
+                    })
                     .collect(),
             })
             .collect();
@@ -381,7 +398,7 @@ impl Report {
                 // Writing to a string does not fail.
                 write!(
                     line,
-                    " room {}{} (run ready {}, bound {} s, wait limit {}: workers allow {});",
+                    " room {}{} (run ready {}, bound {} s, wait limit {}: {});",
                     room.name,
                     if gate.name.is_empty() {
                         String::new()
@@ -391,7 +408,7 @@ impl Report {
                     gate.run_ready.limit,
                     gate.settings.bound_s,
                     gate.settings.wait_limit,
-                    gate.wait.workers_allow
+                    gate.wait.means.allowed
                 )
                 .ok();
             }
@@ -463,6 +480,7 @@ impl WorkersLine {
             running,
             waiting,
             free: max_request_workers.saturating_sub(sum(ChildShot::taken)),
+            parked_at_most: workers.parked,
             wanted,
         }
     }
@@ -473,7 +491,7 @@ impl GateLine {
         gate: &GateShot,
         name: String,
         snapshot: &Snapshot,
-        wanted: &Wanted,
+        means: Means,
         clock: Clock,
     ) -> GateLine {
         let [wait, re_access, guard] = gate.lines;
@@ -498,7 +516,8 @@ impl GateLine {
                 wanted: gate.wanted,
                 workers_allow: gate.terms.parked,
                 source: gate.source,
-                why: why::wait_limit(gate, wanted),
+                why: why::wait_limit(gate, &means.allowed, &means.raise),
+                means,
                 re_access_why: why::re_access(gate),
                 queue,
                 wait,

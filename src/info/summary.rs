@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::minutes::Minutes;
-use super::report::{GateLine, Report};
+use super::report::{GateLine, Means, Report};
 
 /// Seconds without anything for a room to be quiet.
 const QUIET: usize = 60;
@@ -129,11 +129,7 @@ pub(super) fn attention(report: &Report) -> Vec<String> {
                 "" => format!("Room {}", room.name),
                 gate => format!("Room {}, {gate}", room.name),
             };
-            found.extend(of_gate(
-                &name,
-                gate,
-                report.workers.wanted.max_request_workers,
-            ));
+            found.extend(of_gate(&name, gate));
         }
     }
     let full = |child: &&super::report::ChildLine| child.free == 0;
@@ -150,7 +146,7 @@ pub(super) fn attention(report: &Report) -> Vec<String> {
     found
 }
 
-fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
+fn of_gate(name: &str, gate: &GateLine) -> Vec<String> {
     let mut found = Vec::new();
     let (wait, promise, counts) = (&gate.wait, &gate.promise, &gate.counts);
     match gate.by_hand.admits {
@@ -183,10 +179,9 @@ fn of_gate(name: &str, gate: &GateLine, workers: Option<u32>) -> Vec<String> {
         found.push(format!("{name}: {why}"));
     }
     if let Some(wanted) = wait.wanted.filter(|&wanted| wanted > wait.workers_allow) {
-        let raise = workers.map_or(String::new(), |n| format!(" to {n}"));
+        let Means { allowed, raise } = &wait.means;
         found.push(format!(
-            "{name}: {wanted} could wait, but workers allow only {}. Raise MaxRequestWorkers{raise}.",
-            wait.workers_allow
+            "{name}: {wanted} could wait, but {allowed}: {raise}."
         ));
     }
     if counts.mended > 0 {

@@ -7,26 +7,41 @@ use crate::nap::wait_limit::Line;
 use crate::room::children::Workers;
 use crate::room::terms::how;
 
-/// Where the wait limit comes from.
-pub(super) fn wait_limit(gate: &GateShot, wanted: &Wanted) -> String {
+/// How many may wait, all rooms together.
+pub(super) fn allowed(places: u32, workers: &Workers) -> String {
+    match workers.hold_who_waits() {
+        true => format!("workers allow {places}"),
+        false => format!("there are places for {places}"),
+    }
+}
+
+/// What makes that more.
+pub(super) fn raise(wanted: &Wanted, workers: &Workers) -> String {
+    match wanted.max_request_workers {
+        _ if !workers.hold_who_waits() => {
+            "raise NapTables waiters=, with a full restart".to_owned()
+        }
+        Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
+        None => "raise MaxRequestWorkers".to_owned(),
+    }
+}
+
+/// Where the wait limit comes from; `allowed`, `raise`: see there.
+pub(super) fn wait_limit(gate: &GateShot, allowed: &str, raise: &str) -> String {
     let parked = gate.terms.parked;
     let Some(limit) = gate.wanted else {
         return format!(
             "wait limit {parked}: how fast the server is will be known once a queue has lasted for \
-             a dozen departures (more with many permits); until then whoever finds a worker to \
-             wait on may wait, and workers allow {parked}."
+             a dozen departures (more with many permits); until then everybody may wait while there \
+             are places, and {allowed}."
         );
     };
     let rule = rule(gate, limit);
     let used = gate.limit;
     if limit <= parked {
-        return format!("wait limit {used}: {rule}; workers allow {parked}.");
+        return format!("wait limit {used}: {rule}; {allowed}.");
     }
-    let raise = match wanted.max_request_workers {
-        Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
-        None => "raise MaxRequestWorkers".to_owned(),
-    };
-    format!("wait limit {used}: {rule}; workers allow {parked}, so {used} are used: {raise}.")
+    format!("wait limit {used}: {rule}; {allowed}, so {used} are used: {raise}.")
 }
 
 fn rule(gate: &GateShot, limit: u32) -> String {
@@ -113,8 +128,7 @@ pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
         .fold(0, u32::saturating_add);
     let wait: Option<u32> = gates
         .iter()
-        // Who is parked wants none.
-        .filter(|_| workers.parked == 0)
+        .filter(|_| workers.hold_who_waits())
         .map(|gate| {
             let on_top = match gate.terms.re_access.how {
                 how::FIXED => gate.terms.re_access.n,

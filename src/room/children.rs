@@ -95,6 +95,11 @@ impl Workers {
         }
     }
 
+    /// Does who waits take a worker? Who is parked takes none.
+    pub fn hold_who_waits(&self) -> bool {
+        self.parked == 0
+    }
+
     /// Workers beside the reserve, with `taken` of all in use.
     pub fn unused(&self, taken: u32) -> u32 {
         let pool = self.per_pool.saturating_sub(self.reserve);

@@ -115,10 +115,9 @@ impl Tables<'_> {
                 true => 0,
                 false => permits.limit(),
             };
-            // Who is parked has none.
-            let waiting = match self.workers.parked {
-                0 => gate.places_taken(permits),
-                _ => 0,
+            let waiting = match self.workers.hold_who_waits() {
+                true => gate.places_taken(permits),
+                false => 0,
             };
             sum.saturating_add(waiting).saturating_add(fixed)
         });
