@@ -57,18 +57,22 @@ static const char *cannot_park(void)
 /* Accesses that may wait without a worker. */
 uint32_t nap_park_places(const nap_server_conf *conf)
 {
-    if (conf->park != 1 || cannot_park())
+    if (conf->park != 1 || !nap_the_site->parks)
         return 0;
     return conf->table_waiters > 0 ? (uint32_t)conf->table_waiters : PLACES;
 }
 
-/* The value of a directive that stands once for the server; NULL: it is not there. */
+/* The value of a directive of the whole server, where it stands last; NULL: it is not there. */
 static const char *value_of(const ap_directive_t *d, const char *name)
 {
     const char *found = NULL;
 
-    for (; d && !found; d = d->next)
-        found = !ap_cstr_casecmp(d->directive, name) ? d->args : value_of(d->first_child, name);
+    for (; d; d = d->next) {
+        const char *here = !ap_cstr_casecmp(d->directive, name) ? d->args : value_of(d->first_child, name);
+
+        if (here)
+            found = here;
+    }
     return found;
 }
 
@@ -111,15 +115,14 @@ static unsigned factor_for(const nap_server_conf *conf)
 void nap_park_check(server_rec *s, apr_pool_t *p, const nap_server_conf *conf)
 {
     const char *why = cannot_park(), *given;
-    unsigned factor = factor_for(conf);
+    unsigned factor;
     double connections;
 
-    if (conf->park != 1)
-        return;
-    if (why) {
+    if (why && conf->park == 1)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark On: %s; who waits holds a worker", why);
+    if (!conf->parked)
         return;
-    }
+    factor = factor_for(conf);
     given = value_of(ap_conftree, FACTOR);
     if (!given) {
         why = give_factor(s, p, apr_psprintf(p, "%u", factor));
@@ -339,6 +342,24 @@ static int look_up(conn_rec *c, nap_line *line)
     return OK;
 }
 
+int nap_park_process(conn_rec *c);
+
+/* What the hooks behind ours make of it: not by another round of all, which every connection would pay for. */
+static int process_behind(conn_rec *c)
+{
+    const apr_array_header_t *links = ap_hook_get_process_connection();
+    int rc = DECLINED, behind = 0;
+
+    for (int i = 0; links && i < links->nelts && rc == DECLINED; i++) {
+        ap_HOOK_process_connection_t *process = APR_ARRAY_IDX(links, i, ap_LINK_process_connection_t).pFunc;
+
+        if (behind)
+            rc = process(c);
+        behind |= process == nap_park_process;
+    }
+    return rc;
+}
+
 /* process_connection, around everybody else's. */
 int nap_park_process(conn_rec *c)
 {
@@ -352,7 +373,7 @@ int nap_park_process(conn_rec *c)
     if (!nap_yard_is_kept())
         return DECLINED;
     line->around = 1;
-    rc = ap_run_process_connection(c);
+    rc = process_behind(c);
     line->around = 0;
     if (line->parked && c->cs->state == CONN_STATE_SUSPENDED)
         wait_on(c);
@@ -360,10 +381,10 @@ int nap_park_process(conn_rec *c)
 }
 #endif
 
-/* While the configuration is read: who does not want it does not pay for it. */
+/* While the configuration is read: who cannot or does not want it does not pay for it. */
 void nap_park_hook(void)
 {
-    if (nap_the_site->parks)
+    if (nap_the_site->parks || cannot_park())
         return;
     nap_the_site->parks = 1;
 #ifdef AP_MPMQ_CAN_WAITIO

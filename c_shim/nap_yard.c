@@ -6,6 +6,7 @@
  */
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -221,18 +222,30 @@ static void raise_descriptors(void)
 void nap_yard_start(apr_pool_t *pchild, server_rec *s)
 {
     pthread_attr_t attr;
+    static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT };
+    sigset_t all, before;
+    int rc;
 
     if (!nap_the_site->conf.parked || !nap_the_core)
         return;
     raise_descriptors();
     clients = epoll_create1(EPOLL_CLOEXEC);
+    rc = clients < 0 ? errno : 0;
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 * 1024);
     keeper_ends = 0;
-    keeper_runs = clients >= 0 && !pthread_create(&keeper, &attr, keep, NULL);
+    /* signals are for the MPM's threads, but for its own faults */
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        sigdelset(&all, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (!rc)
+        rc = pthread_create(&keeper, &attr, keep, NULL);
+    keeper_runs = !rc;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (!keeper_runs)
-        ap_log_error(APLOG_MARK, APLOG_ERR, errno, s, "mod_nap: NapPark: no thread for those who are parked; "
+        ap_log_error(APLOG_MARK, APLOG_ERR, rc, s, "mod_nap: NapPark: no thread for those who are parked; "
                      "they wait on workers");
     apr_pool_pre_cleanup_register(pchild, NULL, keeper_end);
 }
