@@ -6,7 +6,9 @@
 
 mod httpd;
 
+use httpd::held::{runs_in, waits_in};
 use httpd::{Builder, Httpd, Visitors, for_each_mpm, long, made, wait_until};
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const LIMIT: u64 = 4;
@@ -68,7 +70,7 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
     let tries = visitors.leave();
     let is_empty = || {
         let room = httpd.room();
-        (room.running, room.waiting, room.workers) == (0, 0, 0) && httpd.counter().running == 0
+        (room.running, room.waiting, room.accesses) == (0, 0, 0) && httpd.counter().running == 0
     };
     wait_until("nothing is held any more", PATIENCE, is_empty);
     // Programs of killed children have ended: now the maximum means something.
@@ -97,15 +99,13 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
 }
 
 /// The child in which most are `doing` that.
-fn child_with(httpd: &Httpd, doing: &str) -> i32 {
+fn child_with(httpd: &Httpd, doing: fn(&Value) -> u64) -> i32 {
     let mut victim = None;
     wait_until("somebody does", PATIENCE, || {
         let info = httpd.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("a list");
-        let child = children.iter().max_by_key(|child| child[doing].as_u64());
-        victim = child
-            .filter(|child| child[doing].as_u64() > Some(0))
-            .cloned();
+        let child = children.iter().max_by_key(|child| doing(child));
+        victim = child.filter(|child| doing(child) > 0).cloned();
         victim.is_some()
     });
     let pid = victim.and_then(|child| child["pid"].as_i64());
@@ -116,7 +116,7 @@ fn child_with(httpd: &Httpd, doing: &str) -> i32 {
 fn what_a_killed_child_held_comes_back() {
     for_each_mpm(|mpm| {
         let httpd = server().mpm(mpm).start();
-        let mut by_turns = ["running", "waiting"].into_iter().cycle();
+        let mut by_turns = [runs_in, waits_in].into_iter().cycle();
         fills_up_after_each(&httpd, || {
             let victim = child_with(&httpd, by_turns.next().expect("they come again"));
             httpd.kill9(victim);

@@ -3,6 +3,7 @@
 
 mod httpd;
 
+use httpd::held::waits_in;
 use httpd::{
     Answer, Builder, Httpd, Mpm, NOT_OURS, Tries, Visitors, for_each_mpm, long, wait_until,
 };
@@ -129,7 +130,7 @@ fn graceful_restarts_under_load_fail_no_request() {
         );
         wait_until("nothing is held any more", PATIENCE, || {
             let room = httpd.room();
-            (room.running, room.waiting, room.workers) == (0, 0, 0)
+            (room.running, room.waiting, room.accesses) == (0, 0, 0)
         });
     });
 }
@@ -201,8 +202,8 @@ fn child_of_waiters(httpd: &Httpd) -> Option<(i32, u64)> {
     let idle = children
         .iter()
         .filter(|child| number(child, "running") == 0);
-    let child = idle.max_by_key(|child| number(child, "waiting"))?;
-    let waiting = number(child, "waiting");
+    let child = idle.max_by_key(|child| waits_in(child))?;
+    let waiting = waits_in(child);
     (waiting > 0).then(|| (number(child, "pid") as i32, waiting))
 }
 
@@ -499,7 +500,7 @@ fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
         }
         wait_until("nothing is held any more", PATIENCE, || {
             let room = httpd.room();
-            (room.running, room.waiting, room.workers) == (0, 0, 0)
+            (room.running, room.waiting, room.accesses) == (0, 0, 0)
         });
         assert_eq!(came(&httpd), [0], "no waiter was let in on the way");
         std::fs::remove_file(httpd.root().join("data/ends")).expect("it was there");

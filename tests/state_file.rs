@@ -85,7 +85,7 @@ fn a_ticket_outlives_the_child_that_sold_it() {
         wait_until("nothing is the dead's", PATIENCE, || {
             httpd.try_room().is_some_and(|room| {
                 let is_known = room.children.iter().any(|child| dead.contains(child));
-                !is_known && (room.running, room.waiting, room.workers) == (0, 0, 0)
+                !is_known && (room.running, room.waiting, room.accesses) == (0, 0, 0)
             })
         });
     });
@@ -105,7 +105,7 @@ fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
         restart(&mut httpd);
         let before = httpd.room();
         assert!(before.sold > 0, "statistics live on");
-        assert_eq!((before.running, before.waiting, before.workers), (0, 0, 0));
+        assert_eq!((before.running, before.waiting, before.accesses), (0, 0, 0));
         let crowd = httpd::Visitors::come(&httpd, 14, "/counter?ms=100");
         std::thread::sleep(from.saturating_duration_since(Instant::now()));
         // A room that has not learnt its speed yet lets too many wait for its bound to hold.

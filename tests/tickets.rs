@@ -5,7 +5,7 @@
 
 mod httpd;
 
-use httpd::held::admitted;
+use httpd::held::{admitted, waits_in};
 use httpd::ticket::Ticket;
 use httpd::{Builder, Httpd, Mpm, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
@@ -366,7 +366,7 @@ fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
         httpd.until_waiting(1);
         let info = httpd.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("a list");
-        let his = children.iter().find(|child| child["waiting"] == 1);
+        let his = children.iter().find(|child| waits_in(child) == 1);
         let victim = his.and_then(|child| child["pid"].as_i64()).expect("a pid") as i32;
         httpd.kill9(victim);
         wait_until("its place is free", PATIENCE, || {

@@ -59,8 +59,8 @@ fn backtrace(core: &Path) -> Vec<String> {
 }
 
 /// Of all threads' frames the crashed one's. httpd's handler sends its process the signal once more, and the
-/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other,
-/// and where several crashed all their frames count.
+/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other, if it
+/// has not come back yet, and where several crashed all their frames count. Who is in a system call has not crashed.
 fn crashed(said: &str) -> Vec<String> {
     let frames = |thread: &str| -> Vec<String> {
         let frames = thread.lines().filter(|line| line.starts_with('#'));
@@ -71,8 +71,21 @@ fn crashed(said: &str) -> Vec<String> {
         |frames: &&Vec<String>| frames.iter().any(|f| f.contains("<signal handler called>"));
     let handled: Vec<_> = threads.iter().filter(handler).flatten().cloned().collect();
     match handled.is_empty() {
-        // The first stands there twice: gdb shows it when it has read the core.
-        true => threads.into_iter().next().unwrap_or_default(),
+        true => {
+            let at =
+                |frames: &[String], part: &str| frames.first().is_some_and(|f| f.contains(part));
+            let calls = |frames: &[String]| {
+                ["syscall ()", "futex", "munmap"]
+                    .into_iter()
+                    .any(|name| at(frames, name))
+            };
+            // gdb shows the one it takes when it has read the core.
+            let taken = threads.first().cloned().unwrap_or_default();
+            let back = threads
+                .into_iter()
+                .find(|frames| at(frames, "apr_os_sock_get"));
+            back.filter(|_| calls(&taken)).unwrap_or(taken)
+        }
         false => handled,
     }
 }
@@ -102,6 +115,11 @@ fn the_thread_whose_signal_was_handled_is_the_one_that_crashed() {
     );
     let (alone, _) = said.split_once("\nThread").expect("threads");
     assert!(!is_race(&crashed(alone)), "a wait of mod_http2's");
+    let back = "\nThread 4 (x):\n#0  0x00007f in apr_os_sock_get () from /lib/libapr-1.so.0\n\
+                #1  0x00007f in ?? () from /usr/lib/apache2/modules/mod_mpm_event.so\n";
+    let ours = |innermost: &str| format!("{innermost}\n#1  0x00007f in nap_yard_in ()\n{back}");
+    assert!(is_race(&crashed(&ours("#0  syscall () at syscall.S:38"))));
+    assert!(!is_race(&crashed(&ours("#0  0x00007f in nap_yard_out ()"))));
 }
 
 #[test]

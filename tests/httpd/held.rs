@@ -33,6 +33,23 @@ pub struct Held<'a> {
     streams: Vec<TcpStream>,
 }
 
+/// Accesses that run in a child of `/nap-info`.
+pub fn runs_in(child: &serde_json::Value) -> u64 {
+    sum(child, &["running"])
+}
+
+/// Those that wait in it, with a worker or without.
+pub fn waits_in(child: &serde_json::Value) -> u64 {
+    sum(child, &WAITING)
+}
+
+const WAITING: [&str; 3] = ["waiting", "waiting_h2", "parked"];
+
+fn sum(child: &serde_json::Value, states: &[&str]) -> u64 {
+    let number = |state: &&str| child[*state].as_u64().expect("a number");
+    states.iter().map(number).sum()
+}
+
 impl Httpd {
     /// Sends so many accesses of this name that hold on, and returns when all of them run.
     pub fn hold(&self, name: &'static str, accesses: usize) -> Held<'_> {
@@ -71,7 +88,7 @@ impl Httpd {
 
     /// Requests that wait in a room, those of HTTP/2 and those without a worker too.
     pub fn waiting(&self) -> usize {
-        self.accesses(&["waiting", "waiting_h2", "parked"])
+        self.accesses(&WAITING)
     }
 
     /// Waits until nobody waits or runs. mod_cgid's daemon goes first when the server stops; a
@@ -86,10 +103,7 @@ impl Httpd {
     pub fn accesses(&self, states: &[&str]) -> usize {
         let info = self.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("the children");
-        let count = |child: &serde_json::Value| -> u64 {
-            let number = |state: &&str| child[*state].as_u64().expect("a number");
-            states.iter().map(number).sum()
-        };
+        let count = |child| sum(child, states);
         children.iter().map(count).sum::<u64>() as usize
     }
 

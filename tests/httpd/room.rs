@@ -1,6 +1,7 @@
 //! What the module says of a room, of its JSON the part that tests of faults ask for.
 
 use super::Httpd;
+use super::held::{runs_in, waits_in};
 use serde_json::Value;
 
 /// A room of one gate, and the children.
@@ -18,8 +19,8 @@ pub struct Room {
     pub mended: u64,
     /// The children it knows.
     pub children: Vec<i32>,
-    /// Workers it counts as taken, in all children.
-    pub workers: u64,
+    /// Accesses it counts, in all children.
+    pub accesses: u64,
 }
 
 impl Room {
@@ -37,9 +38,9 @@ impl Room {
                 .iter()
                 .map(|child| number(&child["pid"]) as i32)
                 .collect(),
-            workers: children
+            accesses: children
                 .iter()
-                .map(|child| number(&child["running"]) + number(&child["waiting"]))
+                .map(|child| runs_in(child) + waits_in(child))
                 .sum(),
         }
     }
