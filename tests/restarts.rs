@@ -453,7 +453,7 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
 #[test]
 fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
     for mpm in [Mpm::Event, Mpm::Worker] {
-        let retiring = format!("{}\nMaxConnectionsPerChild 40", room(1, "NapWaitLimit 10"));
+        let retiring = format!("{}\nMaxConnectionsPerChild 200", room(1, "NapWaitLimit 10"));
         let httpd = server(&retiring)
             .mpm(mpm)
             .workers(1, 16)
@@ -468,6 +468,7 @@ fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
         let running = httpd.get_later("/cgi-bin/hold?0");
         wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
         let waiters = queue_up(&httpd, 1, 2);
+        // To look whether they wait takes a connection each time, but not two hundred.
         let before = httpd.children();
         wait_until("their child retires", PATIENCE, || {
             httpd.get("/nap-ticket");
