@@ -20,7 +20,9 @@
 //! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
 //!   on a connection of its own, as polls are;
 //! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size; and the
-//!   same with Debian's modules.
+//!   same with Debian's modules;
+//! - parking: with the module on event, an admitted access that does not wait, where who waits holds no
+//!   worker against where who waits does.
 //!
 //! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a word given.
 
@@ -93,7 +95,7 @@ BrowserMatch "^gvfs" redirect-carefully
 /// been reached and is held.
 type Row = (&'static str, fn() -> [f64; 2], f64, f64);
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 14] = [
     ("admitted", || admitted(FILE), 1.015, 1.030),
     (
         "admitted, Debian",
@@ -127,6 +129,7 @@ const ROWS: [Row; 13] = [
     ("a poll", polled, 1.15, 1.16),
     ("refused", refused, 1.10, 1.85),
     ("refused, Debian", refused_by_debian, 1.10, 1.62),
+    ("parking", parking, 1.0, 1.004),
 ];
 
 fn main() {
@@ -253,6 +256,22 @@ impl Base {
 fn admitted(base: Base) -> [f64; 2] {
     base.is_scheduled();
     plain("admitted", base, &room("NapRunReady 2"))
+}
+
+/// Admitted on event, where who waits holds a worker and where none.
+fn parking() -> [f64; 2] {
+    let ask = |httpd: &Httpd, requests: u32| {
+        let mut stream = httpd.connect();
+        for n in 0..requests {
+            let answer = exchange_with(&mut stream, FILE.page, &shifted(n));
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        }
+    };
+    ["Off", "On"].map(|park| {
+        let config = format!("NapPark {park}\n{}", room("NapRunReady 2"));
+        let server = || FILE.server(&config)(true).mpm(Mpm::Event).workers(1, 8);
+        per_request(&format!("park-{park}"), true, server, ask)
+    })
 }
 
 /// The same with debts for each client as well.
