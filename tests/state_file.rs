@@ -5,7 +5,7 @@ mod httpd;
 
 use httpd::held::admitted;
 use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
+use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn server(state_file: &str) -> Builder {
         .workers(2, 16)
         .config(&format!(
             "<NapRoom site>\nNapRunReady 1\nNapWaitMax 1s\nNapSlotPeriod 1s\nNapTicketPrime 30s\n\
-         NapTicketsPerClient 10000\n\
+         NapWaitLimit 2\nNapTicketsPerClient 10000\n\
          </NapRoom>\n<Location /counter>\nNapUse site\n</Location>\nNapStateFile {state_file}"
         ))
         .expect_log(
@@ -44,17 +44,22 @@ fn serves_and_says(httpd: &Httpd, why: &str) {
     assert!(remarks[0].contains(why), "{why}: {}", remarks[0]);
 }
 
-/// A ticket, from a room that is full.
+/// A ticket, from a room that is full: the first that is sold. Two of these windows may be open at a time, so the next
+/// starts a quarter of a minute later.
 fn refused(httpd: &Httpd) -> (String, Instant) {
-    let crowd = httpd::Visitors::come(httpd, 14, "/counter?ms=300");
-    let mut refusal: Option<Answer> = None;
-    wait_until("somebody is sold a ticket", PATIENCE, || {
+    let ask = |_: u32| {
+        let crowd = [(); 3].map(|()| httpd.get_later("/counter?ms=500"));
+        wait_until("the room is full", PATIENCE, || {
+            let room = httpd.room();
+            (room.running, room.waiting) == (1, 2) || crowd.iter().all(|one| one.is_finished())
+        });
         let answer = httpd.get("/counter");
-        refusal = Some(answer).filter(|a| a.header("nap-ticket").is_some());
-        refusal.is_some()
-    });
-    crowd.leave();
-    let refusal = refusal.expect("it is there");
+        for one in crowd {
+            one.join().expect("an answer");
+        }
+        Some(answer).filter(|answer| answer.header("nap-ticket").is_some())
+    };
+    let refusal = (0..10).find_map(ask).expect("a ticket is sold");
     let window = refusal.header("nap-ticket-window").expect("a window");
     let from = window
         .strip_prefix("from=")
@@ -108,7 +113,6 @@ fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
         assert_eq!((before.running, before.waiting, before.accesses), (0, 0, 0));
         let crowd = httpd::Visitors::come(&httpd, 14, "/counter?ms=100");
         std::thread::sleep(from.saturating_duration_since(Instant::now()));
-        // A room that has not learnt its speed yet lets too many wait for its bound to hold.
         let ended = httpd.counter().ended;
         wait_until("it knows how fast it is", PATIENCE, || {
             httpd.counter().ended >= ended + 24
