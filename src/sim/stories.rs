@@ -978,6 +978,41 @@ fn whom_nobody_has_seen_for_long_is_no_queue_that_lasts() {
     assert_eq!(busy_for(&story), 0);
 }
 
+/// One at a time, and three in a second: the speed is known when more than half of the bound of all who wait is over.
+/// Whoever can still be served within it stays, and the permit does not stand empty.
+#[test]
+fn whom_a_cold_server_can_still_serve_is_not_told_to_go() {
+    let mut story = Story::new(Terms {
+        run_ready: 1,
+        parked: 60,
+        ..terms(AUTO)
+    });
+    let mut running = story.runs(1, &[]);
+    let seats: Vec<_> = (2..27).map(|visitor| story.waits(visitor, &[])).collect();
+    for (visitor, seat) in (2..).zip(seats) {
+        story.pass(250);
+        story.leaves(&running);
+        if story.state.gate().decided != 0 {
+            break;
+        }
+        let owner = Story::owner(visitor);
+        let permit = story
+            .state
+            .at_gate(story.now, |view| view.granted(seat.place, owner));
+        running = Leaving {
+            permit: permit.0.expect("his turn"),
+            owner,
+            granted: story.now,
+            entered: story.now,
+            ..Leaving::default()
+        };
+    }
+    assert_eq!(story.state.gate().decided, 1);
+    let kept = story.state.gate().queue.len();
+    println!("{kept} stay");
+    assert!((2..=5).contains(&kept), "{kept}");
+}
+
 /// Who stood in the kernel has less of his bound left, three quarters at least.
 #[test]
 fn his_bound_began_when_the_kernel_had_his_request() {

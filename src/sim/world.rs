@@ -390,7 +390,7 @@ mod tests {
     /// long as there are tickets, the mean of all seeds, the first ones first.
     #[test]
     fn what_becomes_free_early_is_used_by_those_who_are_called_in_order() {
-        const SEEDS: u64 = 5;
+        const SEEDS: u64 = 10;
         let mut sum = 0.0;
         for seed in 1..=SEEDS {
             let mut setup = Setup {
@@ -439,7 +439,7 @@ mod tests {
             assert!(f.calls.len() > 2000 && most <= round, "{seed}: {most}");
         }
         let mean = sum / SEEDS as f64;
-        assert!(mean >= 0.9, "{mean:.3}");
+        assert!(mean >= 0.92, "{mean:.3}");
     }
 
     /// All come at once, and all may wait: by the time that the speed is known a part of their bound is over. Next to
