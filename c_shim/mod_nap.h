@@ -329,8 +329,7 @@ int nap_access_end(request_rec *r);
 /* nap_park.c */
 typedef struct nap_parked nap_parked;
 void nap_park_hook(void);
-void nap_park_check(server_rec *s, apr_pool_t *p, const nap_server_conf *conf);
-uint32_t nap_park_places(const nap_server_conf *conf);
+void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf);
 int nap_park_may(const request_rec *r);
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
 int nap_park_status(const request_rec *r);

@@ -205,7 +205,7 @@ typedef struct nap_server_conf {
     int64_t table_clients;      /* 0: no debts are kept; likewise */
     int64_t table_trace;
     int64_t table_sessions;
-    int64_t park;               /* NapPark: 1 On, 0 Off, or NAP_UNSET */
+    int64_t park;               /* NapPark: 1 On, 0 Off, or NAP_UNSET: On where it can be */
     char ticket_path[256];      /* NapTicketPath; empty: /nap-ticket */
     uint32_t server_limit;      /* children the MPM may run at most */
     uint32_t thread_limit;      /* threads a child may have at most */
@@ -215,6 +215,7 @@ typedef struct nap_server_conf {
     uint32_t cores;             /* online */
     uint32_t members;           /* of balancers that OXTHAS chooses for; 0: none */
     uint32_t parked;            /* shim sets: accesses that may wait without a worker; 0: none */
+    uint32_t on_workers;        /* 1: some wait on workers all the same */
 } nap_server_conf;
 
 /* ---- An access ---------------------------------------------------------------------------- */

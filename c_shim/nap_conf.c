@@ -354,17 +354,6 @@ static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
     return err;
 }
 
-/* What is to be hooked is, while the configuration is read. */
-static const char *set_park(cmd_parms *cmd, void *conf, const char *arg)
-{
-    char *argv[] = { apr_pstrdup(cmd->pool, arg) };
-    const char *err = set_server(cmd, conf, 1, argv);
-
-    if (!err && nap_the_site->conf.park == 1)
-        nap_park_hook();
-    return err;
-}
-
 /* ---- <NapRoom name> ------------------------------------------------------------------------ */
 
 /* httpd would apply a stranger's directive in here to the whole server, without a word. */
@@ -413,6 +402,7 @@ static const char *section_room(cmd_parms *cmd, void *conf, const char *arg)
     room_open->section = cmd->directive;
     nap_call_hook();
     nap_access_hook_filtered();
+    nap_park_hook();
     if (!err)
         err = only_ours(cmd, name);
     if (!err)
@@ -542,8 +532,7 @@ const command_rec nap_directives[] = {
     SERVER("NapReserve", NAP_RESERVE,
            "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
            "may use them"),
-    AP_INIT_TAKE1("NapPark", set_park, (void *)(intptr_t)NAP_PARK, RSRC_CONF,
-                  "On: who waits holds no worker, where the MPM is event"),
+    SERVER("NapPark", NAP_PARK, "On: who waits holds no worker, where the MPM is event; or Off"),
     SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
     SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
     AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,

@@ -54,14 +54,6 @@ static const char *cannot_park(void)
 #endif
 }
 
-/* Accesses that may wait without a worker. */
-uint32_t nap_park_places(const nap_server_conf *conf)
-{
-    if (conf->park != 1 || !nap_the_site->parks)
-        return 0;
-    return conf->table_waiters > 0 ? (uint32_t)conf->table_waiters : PLACES;
-}
-
 /* The value of a directive of the whole server, where it stands last; NULL: it is not there. */
 static const char *value_of(const ap_directive_t *d, const char *name)
 {
@@ -111,33 +103,59 @@ static unsigned factor_for(const nap_server_conf *conf)
     return factor < 2 ? 2 : (unsigned)factor;
 }
 
-/* check_config: what is to be said, and seen to, before anybody is parked. */
-void nap_park_check(server_rec *s, apr_pool_t *p, const nap_server_conf *conf)
+/* Streams of HTTP/2 wait on workers: may there be any? */
+static int speaks_http2(const server_rec *s)
 {
-    const char *why = cannot_park(), *given;
-    unsigned factor;
-    double connections;
+    if (!ap_find_linked_module("mod_http2.c"))
+        return 0;
+    for (; s; s = s->next) {
+        const core_server_config *core = ap_get_core_module_config(s->module_config);
 
-    if (why && conf->park == 1)
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark On: %s; who waits holds a worker", why);
-    if (!conf->parked)
-        return;
-    factor = factor_for(conf);
-    given = value_of(ap_conftree, FACTOR);
-    if (!given) {
-        why = give_factor(s, p, apr_psprintf(p, "%u", factor));
-        if (why)
-            ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark On: " FACTOR " %u: %s", factor, why);
-        else
-            ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, "mod_nap: NapPark On: " FACTOR " %u is in force, as none is "
-                         "given: event takes connections for all who may wait", factor);
-        return;
+        if (ap_array_str_contains(core->protocols, "h2") || ap_array_str_contains(core->protocols, "h2c"))
+            return 1;
     }
-    connections = conf->max_workers * (1 + atof(given));
-    if (conf->max_workers && connections < conf->parked)
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark On: event takes at most %.0f connections "
-                     "(MaxRequestWorkers %u, " FACTOR " %s), and %u may wait; without " FACTOR " mod_nap sets it to %u",
-                     connections, conf->max_workers, given, conf->parked, factor);
+    return 0;
+}
+
+/* Accesses that may wait without a worker: as many as there are places, connections (with this factor, if one is
+ * given) and descriptors for in two children, which stand there on an idle server too. 0 where that is no more than can
+ * wait on workers; `why` then. */
+static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const char *given, const char **why)
+{
+    double places = conf->table_waiters > 0 ? (double)conf->table_waiters : PLACES;
+    double children = conf->max_workers < 2 * conf->threads_per_child ? 1 : 2;
+    double by_files = children * (files_of_child() - NAP_YARD_OWN) / 3;
+    double by_factor = given ? children * conf->threads_per_child * atof(given) / 2 : places;
+    double most = by_files < by_factor ? by_files : by_factor;
+
+    if (places <= most || conf->max_workers < most)
+        return (uint32_t)(places < most ? places : most);
+    *why = by_files < by_factor
+         ? apr_psprintf(p, "a child may open %.0f files at most (ulimit -Hn)", files_of_child())
+         : apr_psprintf(p, "with " FACTOR " %s event takes too few connections (mod_nap sets it where it is not given)",
+                        given);
+    return 0;
+}
+
+/* check_config: what is to be seen to before anybody is parked. */
+void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
+{
+    const char *given = value_of(ap_conftree, FACTOR), *why = cannot_park();
+
+    conf->parked = !why && nap_the_site->parks && conf->park ? places_for(conf, p, given, &why) : 0;
+    conf->on_workers = nap_the_site->admits_early || speaks_http2(s);
+    if (why && conf->park)
+        ap_log_error(APLOG_MARK, conf->park == 1 ? APLOG_WARNING : APLOG_INFO, 0, s,
+                     "mod_nap: NapPark: %s; who waits holds a worker", why);
+    if (!conf->parked || given)
+        return;
+    given = apr_psprintf(p, "%u", factor_for(conf));
+    why = give_factor(s, p, given);
+    if (why)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: " FACTOR " %s: %s", given, why);
+    else
+        ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, "mod_nap: NapPark: " FACTOR " %s is in force, as none is given: "
+                     "event takes connections for all who may wait", given);
 }
 
 /* ---- A connection ------------------------------------------------------------------------------ */
@@ -384,7 +402,7 @@ int nap_park_process(conn_rec *c)
 /* While the configuration is read: who cannot or does not want it does not pay for it. */
 void nap_park_hook(void)
 {
-    if (nap_the_site->parks || cannot_park())
+    if (nap_the_site->parks || !nap_the_site->conf.park || cannot_park())
         return;
     nap_the_site->parks = 1;
 #ifdef AP_MPMQ_CAN_WAITIO

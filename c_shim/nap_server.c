@@ -39,7 +39,6 @@ void nap_server_measure(nap_server_conf *conf)
     conf->threads_per_child = conf->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
     conf->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * conf->threads_per_child;
     conf->cores = cores > 0 ? (uint32_t)cores : 1;
-    conf->parked = nap_park_places(conf);
 }
 
 /* ---- The parent at start and restart -------------------------------------------------------- */

@@ -99,6 +99,7 @@ impl Server {
             threaded: 1,
             pools: 3,
             parked: 0,
+            on_workers: 0,
         });
         let mut server = Server {
             segment,

@@ -192,13 +192,18 @@ fn what_does_not_fit_together_is_told() {
             "NapTicketPrime 10min is longer than NapTicketLifetime 5min",
         ),
         (
-            "<NapRoom a>\nNapRunReady 16\n</NapRoom>",
+            "NapPark Off\n<NapRoom a>\nNapRunReady 16\n</NapRoom>",
             "leave nobody to wait under MaxRequestWorkers 16",
         ),
         (
-            "NapReserve 5\n<NapRoom a>\nNapRunReady 6\n</NapRoom>",
+            "NapPark Off\nNapReserve 5\n<NapRoom a>\nNapRunReady 6\n</NapRoom>",
             "NapRunReady 6 and 10 workers in reserve (NapReserve: 5 in each of 2 children) leave \
              nobody to wait under MaxRequestWorkers 16",
+        ),
+        (
+            "NapReserve 5\n<NapRoom a>\nNapRunReady 7\n</NapRoom>",
+            "NapRunReady 7 and 10 workers in reserve (NapReserve: 5 in each of 2 children) are more \
+             than MaxRequestWorkers 16; this room wants MaxRequestWorkers 17",
         ),
         (
             "NapTicketKey {root}/none\n<NapRoom a>\n</NapRoom>",
@@ -291,7 +296,7 @@ fn too_many_pages_are_told_with_their_number() {
     let room = |n| {
         let pages = (0..n).map(|n| format!("NapPage p{n} ^/{n}\nNapRunReady 1\n"));
         format!(
-            "NapReserve 0\n<NapRoom a>\n{}</NapRoom>",
+            "NapPark Off\nNapReserve 0\n<NapRoom a>\n{}</NapRoom>",
             pages.collect::<String>()
         )
     };

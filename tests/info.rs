@@ -40,6 +40,7 @@ const PREFORK: Workers = Workers {
     threaded: 0,
     pools: 1,
     parked: 0,
+    on_workers: 0,
 };
 const TERMS: Terms = Terms {
     bound: Micros::from_secs(4),
@@ -732,6 +733,7 @@ fn threaded_children_are_wanted_whole() {
         threaded: 1,
         pools: 2,
         parked: 0,
+        on_workers: 0,
     };
     with_room("board", |tables, now| {
         tables.gates[0].terms.wait_limit = Choice {
@@ -898,6 +900,7 @@ fn any_bit_pattern_is_survived() {
             threaded: 9,
             pools: u32::MAX,
             parked: 0,
+            on_workers: 0,
         };
         for kind in [1, 2] {
             tables.gates[0].kind = kind;

@@ -298,27 +298,69 @@ fn who_cannot_be_served_within_the_bound_has_his_ticket_while_parked() {
     wait_until("nobody waits", PATIENCE, || httpd.waiting() == 0);
 }
 
-/// What is given for event holds, and is told of where it is too little; else there is enough.
+/// What is given for event holds: where it is too little nobody is parked.
 #[test]
 fn event_takes_connections_for_all_who_may_wait() {
     let cases = [
         (
             "",
             "AsyncRequestWorkerFactor 40 is in force, as none is given",
+            500,
         ),
+        ("AsyncRequestWorkerFactor 10", "", 250),
         (
-            "AsyncRequestWorkerFactor 2.5",
-            "event takes at most 175 connections (MaxRequestWorkers 50, AsyncRequestWorkerFactor 2.5), and 500 may \
-             wait; without AsyncRequestWorkerFactor mod_nap sets it to 40",
+            "AsyncRequestWorkerFactor 1.5",
+            "NapPark: with AsyncRequestWorkerFactor 1.5 event takes too few connections (mod_nap sets it where it is \
+             not given); who waits holds a worker",
+            0,
         ),
     ];
-    for (given, said) in cases {
+    for (given, said, places) in cases {
         let httpd = site("On")
             .workers(2, 25)
             .config(&format!("{given}\nNapTables waiters=500\nLogLevel info"))
-            .expect_log("event takes at most", "it is said")
+            .expect_log("event takes too few connections", "it is said")
             .start();
         assert!(httpd.error_log().contains(said), "{}", httpd.error_log());
+        let info = httpd.get("/nap-info?json").json();
+        assert_eq!(info["workers"]["parked_at_most"], places, "{given}");
+    }
+}
+
+/// Nobody has to ask for it; but streams of HTTP/2, and who waits before his login, hold workers all the same.
+#[test]
+fn places_are_no_matter_of_workers_unless_somebody_waits_on_one() {
+    let cases = [
+        ("", "there are places for "),
+        ("Protocols h2c http/1.1", "workers allow 43"),
+        (
+            "<NapRoom other>\nNapRunReady 1\nNapAdmit early\n</NapRoom>",
+            "workers allow ",
+        ),
+        ("NapPark Off", "workers allow 43"),
+    ];
+    for (config, said) in cases {
+        let httpd = Httpd::builder()
+            .nap()
+            .holding()
+            .mpm(Mpm::Event)
+            .workers(2, 25)
+            .modules(&["http2"])
+            .config("<NapRoom site>\nNapRunReady 1\nNapWaitMax 1min\n</NapRoom>")
+            .config("<Location /cgi-bin>\nNapUse site\n</Location>")
+            .config(config)
+            .expect_log("wants MaxRequestWorkers", "few workers are meant")
+            .start();
+        let told = httpd.error_log();
+        assert!(told.contains(said), "{config}: {told}");
+        let held = httpd.hold("one", 1);
+        let mut waits = ask(&httpd, "/cgi-bin/hold?one");
+        httpd.until_waiting(1);
+        let expected = usize::from(config != "NapPark Off");
+        assert_eq!(parked(&httpd), expected, "{config}");
+        held.release();
+        assert!(read_all(&mut waits).starts_with("HTTP/1.1 200 "));
+        httpd.until_idle();
     }
 }
 
@@ -402,11 +444,11 @@ fn where_nobody_can_be_parked_the_log_says_so_and_all_wait_on_workers() {
         let httpd = site("On")
             .mpm(mpm)
             .workers(4, 8)
-            .expect_log("NapPark On:", "it cannot be")
+            .expect_log("NapPark:", "it cannot be")
             .start();
         assert!(
             httpd.error_log().contains(
-                "NapPark On: this MPM cannot wait for a connection without a worker; event can; \
+                "NapPark: this MPM cannot wait for a connection without a worker; event can; \
                  who waits holds a worker"
             ),
             "{}",
@@ -441,6 +483,7 @@ fn who_waits_before_he_has_logged_in_is_asked_to_when_his_turn_comes() {
             ))
             .cgi("app", APP)
             .expect_log("client denied", "that is what is tried")
+            .expect_log("wants MaxRequestWorkers", "few workers are meant")
             .start();
         let held = httpd.hold("one", 1);
         let mut waits = ask(&httpd, "/cgi-bin/app");

@@ -79,6 +79,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
     for (limit, heavy_waits) in [("work", false), ("auto", true)] {
         let httpd = site(&format!("NapWaitLimit {limit}"))
             .mpm(Mpm::Event)
+            .config("NapPark Off")
             .workers(1, 15)
             .cgi("heavy", HEAVY)
             .start();

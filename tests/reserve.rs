@@ -93,7 +93,7 @@ fn latencies(times: usize, ask: impl Fn(&mut Slowest)) -> Vec<Duration> {
 }
 
 fn everybody_else_is_answered_over_http1(mpm: Mpm, times: usize) -> Vec<Duration> {
-    let httpd = site().mpm(mpm).start();
+    let httpd = site().mpm(mpm).config("NapPark Off").start();
     let held = httpd.hold("full", 1);
     let waiting_ends = httpd.ask_to_hold("wait", 0);
     // 25 threads less a reserve of 3 in each child, less the one that runs.

@@ -283,7 +283,7 @@ fn tickets_from_before_a_graceful_restart_are_honoured() {
 fn what_is_too_small_is_said_at_start_and_sizes_change_at_a_full_restart() {
     let settings = |waiters| {
         format!(
-            "ServerLimit 2\nNapTables waiters={waiters}\n<NapRoom site>\nNapRunReady 10\n\
+            "NapPark Off\nServerLimit 2\nNapTables waiters={waiters}\n<NapRoom site>\nNapRunReady 10\n\
              NapWaitMax 1min\n</NapRoom>\n<Location /counter>\nNapUse site\n</Location>\n\
              <Location /nap-info>\nSetHandler nap-info\n</Location>"
         )

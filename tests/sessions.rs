@@ -185,7 +185,7 @@ fn a_session_that_begins_where_nobody_can_wait_any_more_is_one_like_all() {
         " parallel=16\nNapSessionStart 1ms",
     );
     let httpd = site(&own)
-        .config(&format!("NapTables waiters={places}"))
+        .config(&format!("NapPark Off\nNapTables waiters={places}"))
         .workers(1, 48)
         .start();
     let members = [sign_in(&httpd), sign_in(&httpd)];
@@ -583,7 +583,9 @@ fn a_page_that_stalls_leaves_workers_to_others() {
             .nap()
             .holding()
             .workers(1, 16)
-            .config(&format!("<NapRoom site>\n{settings}\n</NapRoom>"))
+            .config(&format!(
+                "NapPark Off\n<NapRoom site>\n{settings}\n</NapRoom>"
+            ))
             .expect_log(
                 "NapWaitMax 1s: tickets are sold for at most",
                 "the bound is short",

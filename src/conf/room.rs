@@ -418,23 +418,31 @@ impl RoomConf {
         Ok(())
     }
 
-    /// The permits, so that beside them and the reserve somebody can still wait: waiting takes a
+    /// The permits, so that beside them and the reserve somebody can still wait, where waiting takes a
     /// worker too.
     fn fit_run_ready(&mut self, server: &ServerConf) -> Result<Vec<String>, String> {
         let reserve = server.reserve();
         let workers = i64::from(server.max_workers);
         let known = workers > 0;
         let auto = self.begin_run_ready(workers, reserve, server.cores);
-        let wanted = self.workers_wanted(reserve);
         let beside = self.beside.max(0);
         let running = self.run_ready.saturating_add(beside);
-        if server.parked > 0 && running.saturating_add(reserve) <= workers {
-            return Ok(Vec::new());
-        }
-        if known && running.saturating_add(reserve) >= workers {
+        let (enough, too_many, wanted) = match server.hold_who_waits() {
+            true => (
+                running.saturating_add(reserve) < workers,
+                "leave nobody to wait under",
+                self.workers_wanted(reserve),
+            ),
+            false => (
+                running.saturating_add(reserve) <= workers,
+                "are more than",
+                running.saturating_add(reserve),
+            ),
+        };
+        if known && !enough {
             return Err(format!(
-                "{}: NapRunReady {}{}{} and {} leave nobody to wait under MaxRequestWorkers \
-                 {workers}; this room wants MaxRequestWorkers {wanted}",
+                "{}: NapRunReady {}{}{} and {} {too_many} MaxRequestWorkers {workers}; this room wants \
+                 MaxRequestWorkers {wanted}",
                 self.title(),
                 self.run_ready,
                 auto,
@@ -444,6 +452,9 @@ impl RoomConf {
                 },
                 server.reserve_in_words(),
             ));
+        }
+        if !server.hold_who_waits() {
+            return Ok(Vec::new());
         }
         let of_all = (known && wanted > workers).then(|| {
             let waiting = workers - reserve - running;

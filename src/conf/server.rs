@@ -20,7 +20,7 @@ pub struct ServerConf {
     pub table_trace: i64,
     /// Sessions remembered.
     pub table_sessions: i64,
-    /// `NapPark`: 1 On, 0 Off, [`UNSET`]: Off.
+    /// `NapPark`: 1 On, 0 Off, [`UNSET`]: On where it can be.
     pub park: i64,
     /// Where the ticket page lives; empty: [`TICKET_PATH`].
     pub ticket_path: Text<256>,
@@ -40,6 +40,8 @@ pub struct ServerConf {
     pub members: u32,
     /// Accesses that may wait without a worker; 0: the server cannot, or is not to.
     pub parked: u32,
+    /// 1: some wait on workers all the same.
+    pub on_workers: u32,
 }
 
 /// Default of `NapTicketPath`.
@@ -65,6 +67,7 @@ impl ServerConf {
             cores: 0,
             members: 0,
             parked: 0,
+            on_workers: 0,
         }
     }
 
@@ -96,6 +99,11 @@ impl ServerConf {
             (value, UNSET)
         };
         Ok(())
+    }
+
+    /// Can it be that who waits takes a worker?
+    pub fn hold_who_waits(&self) -> bool {
+        self.parked == 0 || self.on_workers != 0
     }
 
     /// Workers among which a request finds one: those of a child, on prefork those of the server.

@@ -408,10 +408,11 @@ pub struct nap_server_conf {
     pub cores: u32,
     pub members: u32,
     pub parked: u32,
+    pub on_workers: u32,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 344usize];
+    ["Size of nap_server_conf"][::std::mem::size_of::<nap_server_conf>() - 352usize];
     ["Alignment of nap_server_conf"][::std::mem::align_of::<nap_server_conf>() - 8usize];
     ["Offset of field: nap_server_conf::reserve"]
         [::std::mem::offset_of!(nap_server_conf, reserve) - 0usize];
@@ -445,6 +446,8 @@ const _: () = {
         [::std::mem::offset_of!(nap_server_conf, members) - 336usize];
     ["Offset of field: nap_server_conf::parked"]
         [::std::mem::offset_of!(nap_server_conf, parked) - 340usize];
+    ["Offset of field: nap_server_conf::on_workers"]
+        [::std::mem::offset_of!(nap_server_conf, on_workers) - 344usize];
 };
 impl Default for nap_server_conf {
     fn default() -> Self {

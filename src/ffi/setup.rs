@@ -67,7 +67,7 @@ same_layout!(RoomConf as nap_room_conf:
     session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us progress);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions park ticket_path
-    server_limit thread_limit threads_per_child max_workers threaded cores members parked);
+    server_limit thread_limit threads_per_child max_workers threaded cores members parked on_workers);
 
 const _: () = assert!(PRIORITIES == crate::room::places::PRIORITIES as i64);
 #[cfg(not(all(test, feature = "models")))]
@@ -447,6 +447,7 @@ fn workers(server: &ServerConf, places: u32) -> Workers {
         threaded: u32::from(server.threaded != 0),
         pools: server.pools(),
         parked: server.parked.min(places),
+        on_workers: server.on_workers,
     }
 }
 

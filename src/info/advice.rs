@@ -41,9 +41,9 @@ impl Report {
             for gate in room.gates.iter().filter(|gate| gate.name != "session") {
                 let advice = Advice::of(gate);
                 workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
-                    let waiting = match self.workers.parked_at_most {
-                        0 => one.places,
-                        _ => 0,
+                    let waiting = match self.workers.hold_who_waits {
+                        true => one.places,
+                        false => 0,
                     };
                     sum.saturating_add(one.run_ready).saturating_add(waiting)
                 });
@@ -67,9 +67,12 @@ impl Report {
         };
         let words = match wanted <= max {
             true => format!("{wanted} workers at least are wanted; MaxRequestWorkers is {max}."),
-            false => format!(
+            false if own.hold_who_waits => format!(
                 "{wanted} workers at least are wanted: raise MaxRequestWorkers from {max}, or fewer may \
                  wait and more are given tickets."
+            ),
+            false => format!(
+                "{wanted} workers at least are wanted: raise MaxRequestWorkers from {max}, or fewer run."
             ),
         };
         let end = "# Tickets outlive a full restart with NapStateFile.\nNapEngine On";

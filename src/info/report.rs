@@ -71,7 +71,11 @@ pub(super) struct WorkersLine {
     pub running: u32,
     pub waiting: u32,
     pub free: u32,
+    pub parked: u32,
     pub parked_at_most: u32,
+    /// Can it be that who waits takes a worker?
+    #[serde(skip)]
+    pub hold_who_waits: bool,
     pub wanted: Wanted,
 }
 
@@ -480,7 +484,9 @@ impl WorkersLine {
             running,
             waiting,
             free: max_request_workers.saturating_sub(sum(ChildShot::taken)),
+            parked: sum(|child| child.parked),
             parked_at_most: workers.parked,
+            hold_who_waits: workers.hold_who_waits(),
             wanted,
         }
     }

@@ -60,6 +60,8 @@ pub struct Workers {
     pub pools: u32,
     /// Accesses that may wait without a worker, in all children; 0: nobody does.
     pub parked: u32,
+    /// 1: some wait on workers all the same (streams of HTTP/2), so places are as many as workers allow.
+    pub on_workers: u32,
 }
 
 /// May this access wait here? From the most to the least that may.
@@ -89,15 +91,15 @@ pub struct Pace {
 impl Workers {
     /// Accesses that can wait in all, with `running` workers making answers.
     pub fn places(&self, running: u32) -> u32 {
-        match self.parked {
-            0 => self.unused(running),
-            parked => parked,
+        match self.hold_who_waits() {
+            true => self.unused(running),
+            false => self.parked,
         }
     }
 
-    /// Does who waits take a worker? Who is parked takes none.
+    /// Can it be that who waits takes a worker? Who is parked takes none.
     pub fn hold_who_waits(&self) -> bool {
-        self.parked == 0
+        self.parked == 0 || self.on_workers != 0
     }
 
     /// Workers beside the reserve, with `taken` of all in use.
@@ -314,6 +316,7 @@ mod tests {
             threaded: 1,
             pools: 2,
             parked: 0,
+            on_workers: 0,
         };
         let cases = [
             (0, Parking::Anybody),
@@ -344,6 +347,7 @@ mod tests {
             threaded: 1,
             pools: 2,
             parked: 100,
+            on_workers: 0,
         };
         assert_eq!(workers.places(10), 100);
         let children = [(1, 60), (0, 90), (3, 0)].map(|(pid, parked)| Child {
@@ -374,6 +378,7 @@ mod tests {
             threaded: 1,
             pools: 2,
             parked: 0,
+            on_workers: 0,
         };
         let own = Life { child: 0, epoch: 1 };
         let children: Vec<Child> = (0..8).map(|_| Child::default()).collect();
@@ -435,6 +440,7 @@ mod tests {
             threaded: 1,
             pools: 3,
             parked: 0,
+            on_workers: 0,
         };
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (child, (pid, generation, reading)) in
@@ -469,6 +475,7 @@ mod tests {
             threaded: 1,
             pools: 2,
             parked: 0,
+            on_workers: 0,
         };
         let children = [Child::default()];
         let own = Life { child: 0, epoch: 1 };
@@ -496,6 +503,7 @@ mod tests {
             threaded: 1,
             pools: 3,
             parked: 0,
+            on_workers: 0,
         };
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (child, (pid, generation, waiting)) in
@@ -528,6 +536,7 @@ mod tests {
             threaded: 0,
             pools: 1,
             parked: 0,
+            on_workers: 0,
         };
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (i, child) in children.iter().enumerate().take(3) {

@@ -200,7 +200,7 @@ pub struct Head {
     /// This server's number among several front ends.
     pub node: AtomicU32,
     /// Workers of the server, packed: see [`Segment::workers`].
-    workers: [AtomicU32; 5],
+    workers: [AtomicU32; 6],
     lock: Lock,
     directory: [Section; SECTIONS],
 }
@@ -569,14 +569,15 @@ impl Segment {
 
     /// Workers of the server.
     pub fn workers(&self) -> Workers {
-        let [per_pool, reserve, threaded, pools, parked] =
-            [0, 1, 2, 3, 4].map(|i: usize| self.head().workers[i].load(Relaxed));
+        let [per_pool, reserve, threaded, pools, parked, on_workers] =
+            [0, 1, 2, 3, 4, 5].map(|i: usize| self.head().workers[i].load(Relaxed));
         Workers {
             per_pool,
             reserve,
             threaded,
             pools,
             parked,
+            on_workers,
         }
     }
 
@@ -588,6 +589,7 @@ impl Segment {
             workers.threaded,
             workers.pools,
             workers.parked,
+            workers.on_workers,
         ];
         for (word, value) in self.head().workers.iter().zip(fields) {
             word.store(value, Relaxed);

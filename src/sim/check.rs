@@ -204,6 +204,7 @@ fn workers(rng: &mut Rng, c: u32) -> Workers {
             threaded: 0,
             pools: 1,
             parked: 0,
+            on_workers: 0,
         };
     }
     let pools = 1 + rng.below(6) as u32;
@@ -213,7 +214,12 @@ fn workers(rng: &mut Rng, c: u32) -> Workers {
         reserve: per_pool.div_ceil(10),
         threaded: 1,
         pools,
-        parked: 0,
+        // One server in three can park.
+        parked: match per_pool % 3 {
+            0 => 4 * per_pool * pools,
+            _ => 0,
+        },
+        on_workers: 0,
     }
 }
 

@@ -740,6 +740,7 @@ mod tests {
             threaded: 1,
             pools: children,
             parked: 0,
+            on_workers: 0,
         });
         site
     }

@@ -144,6 +144,7 @@ impl Default for Setup {
                 threaded: 1,
                 pools: 10,
                 parked: 0,
+                on_workers: 0,
             },
             cores: 1.0,
             curve: Curve::default(),

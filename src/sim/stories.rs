@@ -833,6 +833,7 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
         threaded: 0,
         pools: 1,
         parked: 0,
+        on_workers: 0,
     };
     let pace = Pace {
         law: law::AUTO,

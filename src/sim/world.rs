@@ -137,7 +137,7 @@ impl World {
         } else {
             workers.per_pool
         };
-        let places = (workers.per_pool * workers.pools * 3 / 2).max(64) as usize;
+        let places = (workers.per_pool * workers.pools * 3 / 2 + workers.parked).max(64) as usize;
         let mut state = State::new(setup.terms, places, 2 * pools as usize, setup.seed | 1);
         state.laws = setup.laws;
         let oracle = watched.then(|| {

@@ -44,6 +44,18 @@ pub const SERVER: &[Row<Report>] = &[
         |r| count(r.workers.waiting),
     ),
     (
+        "nap_parked",
+        GAUGE,
+        "Accesses that wait without a worker.",
+        |r| count(r.workers.parked),
+    ),
+    (
+        "nap_parked_max",
+        GAUGE,
+        "Accesses that may wait without a worker; 0: who waits holds one.",
+        |r| count(r.workers.parked_at_most),
+    ),
+    (
         "nap_workers_free",
         GAUGE,
         "Workers without an access of a room.",
@@ -83,7 +95,7 @@ pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_wait_limit",
         GAUGE,
-        "Wait limit in force: what is wanted, as far as workers allow.",
+        "Wait limit in force: what is wanted, as far as there are places.",
         |g| count(g.wait.limit),
     ),
     (

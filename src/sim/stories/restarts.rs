@@ -145,6 +145,7 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
         threaded: 1,
         pools: 1,
         parked: 0,
+        on_workers: 0,
     };
     let pace = |start| Pace {
         law: law::AUTO,

@@ -612,6 +612,7 @@ fn of_the_places_the_session_gate_has_what_members_do_not_need() {
         threaded: 1,
         pools: 6,
         parked: 0,
+        on_workers: 0,
     };
     let pages = [terms(AUTO); 4];
     let sessions = Some((terms(AUTO), StartTerms::EMPTY, 12));

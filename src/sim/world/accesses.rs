@@ -1,6 +1,6 @@
 //! Accesses of a world: what `ffi` does for them in httpd, in the same order.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::{Access, PAGE, Request, SECRET, World};
 use crate::micros::Micros;
@@ -81,7 +81,10 @@ impl World {
             return self.runs(id, access);
         }
         let workers = self.setup.workers;
-        let parking = workers.parking_in(&self.state.children, life, false);
+        let parking = match workers.parked {
+            0 => workers.parking_in(&self.state.children, life, false),
+            _ => workers.parking_without(&self.state.children),
+        };
         let ((verdict, redeemed), wakes) = self.ask(&access, parking, |view, arrival| {
             view.note_outside(outside);
             let verdict = view.enter(arrival);
@@ -96,7 +99,7 @@ impl World {
                 self.runs(id, access);
             }
             Verdict::Wait(seat) => {
-                self.child(child).waiting.fetch_add(1, Relaxed);
+                self.waiters(child).fetch_add(1, Relaxed);
                 access.waited = true;
                 (access.place, access.until) = (seat.place, seat.until);
                 (access.queue, access.predicted) = (seat.queue, seat.predicted);
@@ -169,6 +172,15 @@ impl World {
         }
     }
 
+    /// Those who wait in this child: on a worker, or parked.
+    fn waiters(&self, child: u16) -> &AtomicU32 {
+        let child = self.child(child);
+        match self.setup.workers.parked {
+            0 => &child.waiting,
+            _ => &child.parked,
+        }
+    }
+
     fn waits(&mut self, id: u32, access: Access) {
         let manners = &self.setup.manners;
         let rng = &mut self.manners;
@@ -223,7 +235,7 @@ impl World {
                 oracle.looked_up(id, &access.request.tickets, &verdict, self.now);
             }
             self.accesses.remove(&id);
-            self.child(access.child).waiting.fetch_sub(1, Relaxed);
+            self.waiters(access.child).fetch_sub(1, Relaxed);
             match verdict {
                 Verdict::Run(permit) => self.runs(id, Access { permit, ..access }),
                 Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
@@ -242,7 +254,7 @@ impl World {
         let ((), wakes) = self
             .state
             .at_gate(now, |view| view.gone(access.place, access.owner));
-        self.child(access.child).waiting.fetch_sub(1, Relaxed);
+        self.waiters(access.child).fetch_sub(1, Relaxed);
         if let Some(oracle) = &mut self.oracle {
             oracle.left_queue(id, &self.state);
         }
@@ -309,13 +321,14 @@ impl World {
     ) -> (R, Wakes) {
         let request = &access.request;
         let client = &self.visitors[request.client as usize].client;
+        let (workers, children) = (&self.setup.workers, &self.state.children);
         let arrival = Arrival {
             owner: access.owner,
             parking,
-            left: self
-                .setup
-                .workers
-                .left(&self.state.children, access.owner.life()),
+            left: match workers.parked {
+                0 => workers.left(children, access.owner.life()),
+                _ => workers.left_without(children),
+            },
             waited: Micros::ZERO,
             stood: Micros::ZERO,
             secondary: false,

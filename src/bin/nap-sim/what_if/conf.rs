@@ -67,6 +67,13 @@ const UNSEEN: [Directive; 6] = [
 /// Sessions that the table has room for where `NapTables` says nothing.
 const SESSIONS: u64 = 16 << 10;
 
+/// Accesses that may wait without a worker where `NapTables` says nothing.
+const PLACES: u32 = 16384;
+
+fn is_http2(protocol: &&str) -> bool {
+    ["h2", "h2c"].contains(&protocol.to_ascii_lowercase().as_str())
+}
+
 /// A room while its file is read.
 struct Draft {
     conf: RoomConf,
@@ -158,6 +165,10 @@ impl Reader {
                     .push(format!("{name} {file} is not looked into"));
             }
             "loadmodule" if args.first() == Some(&"mpm_prefork_module") => self.server.threaded = 0,
+            "loadmodule" if args.first() == Some(&"mpm_event_module") => {
+                self.server.parked = PLACES
+            }
+            "protocols" if args.iter().any(is_http2) => self.server.on_workers = 1,
             "threadsperchild" => self.server.threads_per_child = words::count(one(name, &args)?)?,
             "maxrequestworkers" | "maxclients" => {
                 self.server.max_workers = words::count(one(name, &args)?)?;
@@ -256,12 +267,19 @@ impl Reader {
         if server.threaded != 0 && server.threads_per_child == 0 {
             server.threads_per_child = 25;
         }
+        server.parked = match (server.park, server.table_waiters) {
+            (0, _) => 0,
+            (1, _) if server.parked == 0 => PLACES,
+            (_, n) if n > 0 => server.parked.min(n as u32),
+            _ => server.parked,
+        };
         let workers = Workers {
             per_pool: server.pool(),
             reserve: server.reserve_of_pool(),
             threaded: server.threaded,
             pools: server.pools(),
-            parked: 0,
+            parked: server.parked,
+            on_workers: server.on_workers,
         };
         let mut room = self.rooms.swap_remove(at);
         if let Some(remark) = room.finish(server)? {
