@@ -556,6 +556,8 @@ typedef struct nap_core {
     int (*blocks)(nap_access *a);
     /* sleeps until this child's bell has rung since `heard`, or so long; what to hear next */
     uint32_t (*bell)(uint32_t heard, uint64_t timeout_us);
+    /* rings it: the child ends */
+    void (*ring)(void);
     /* which of these places are to be looked at, by their numbers in the list; how many */
     size_t (*woken)(const uint32_t *places, size_t n, uint32_t *which);
     /* -- one that runs -- */

@@ -236,6 +236,7 @@ int nap_park_status(const request_rec *r)
     return r->prev ? DONE : SUSPENDED;
 }
 
+#ifdef AP_MPMQ_CAN_WAITIO
 /* A handler around mod_rewrite's, which redirects r. Only where r is the first, or ours is around the redirect that
  * led to it too: an error's document, or what a program redirects to, has to come back. */
 static int follow(request_rec *r)
@@ -263,7 +264,6 @@ static int follow(request_rec *r)
     return SUSPENDED;
 }
 
-#ifdef AP_MPMQ_CAN_WAITIO
 static void wait_on(conn_rec *c)
 {
     c->cs->state = CONN_STATE_ASYNC_WAITIO;

@@ -195,6 +195,8 @@ static void *keep(void *none)
 static apr_status_t keeper_end(void *none)
 {
     keeper_ends = 1;
+    if (nap_the_core)
+        nap_the_core->ring();   /* he would sleep for a tick, and the child with him */
     if (keeper_runs)
         pthread_join(keeper, NULL);
     keeper_runs = 0;

@@ -1094,6 +1094,7 @@ pub struct nap_core {
     pub blocks:
         ::std::option::Option<unsafe extern "C" fn(a: *mut nap_access) -> ::std::os::raw::c_int>,
     pub bell: ::std::option::Option<unsafe extern "C" fn(heard: u32, timeout_us: u64) -> u32>,
+    pub ring: ::std::option::Option<unsafe extern "C" fn()>,
     pub woken: ::std::option::Option<
         unsafe extern "C" fn(places: *const u32, n: usize, which: *mut u32) -> usize,
     >,
@@ -1277,7 +1278,7 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 696usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 704usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
     ["Offset of field: nap_core::conf_room_init"]
@@ -1335,76 +1336,77 @@ const _: () = {
     ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 280usize];
     ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 288usize];
     ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 296usize];
-    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 304usize];
-    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 312usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 320usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 328usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 336usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 344usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 352usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 360usize];
+    ["Offset of field: nap_core::ring"][::std::mem::offset_of!(nap_core, ring) - 304usize];
+    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 312usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 320usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 328usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 336usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 344usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 352usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 360usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 368usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 368usize];
+        [::std::mem::offset_of!(nap_core, variables) - 376usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 376usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 384usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 392usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 384usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 392usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 400usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 400usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 408usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 408usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 416usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 416usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 424usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 424usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 432usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 440usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 448usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 456usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 432usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 440usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 448usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 456usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 464usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 464usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 472usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 472usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 480usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 480usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 488usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 488usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 496usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 496usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 504usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 504usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 512usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 520usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 512usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 520usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 528usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 528usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 536usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 536usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 544usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 544usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 552usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 552usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 560usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 560usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 568usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 568usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 576usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 576usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 584usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 592usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 584usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 592usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 600usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 600usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 608usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 608usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 616usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 624usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 616usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 624usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 632usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 632usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 640usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 640usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 648usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 648usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 656usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 656usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 664usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 664usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 672usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 680usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 672usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 680usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 688usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 688usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 696usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

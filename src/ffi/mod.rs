@@ -94,6 +94,7 @@ static CORE: nap_core = nap_core {
     unpark: Some(parking::unpark),
     blocks: Some(parking::blocks),
     bell: Some(parking::bell),
+    ring: Some(parking::ring),
     woken: Some(parking::woken),
     writes: Some(access::writes),
     detach: Some(access::detach),

@@ -92,6 +92,15 @@ pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
     })
 }
 
+pub unsafe extern "C" fn ring() {
+    guard((), || {
+        if let Some(alive) = process::alive() {
+            alive.child.bell.fetch_add(1, SeqCst);
+            futex::wake(&alive.child.bell);
+        }
+    });
+}
+
 pub unsafe extern "C" fn woken(places: *const u32, n: usize, which: *mut u32) -> usize {
     guard(0, || {
         let Some(process) = process::process() else {
