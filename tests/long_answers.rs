@@ -7,7 +7,7 @@ mod httpd;
 
 use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -213,43 +213,9 @@ fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
     }
 }
 
-/// A backend that speaks another protocol after 101: it says back what it is told.
-fn echoing_backend() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    let port = listener.local_addr().expect("bound").port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || echo(stream));
-        }
-    });
-    port
-}
-
-fn echo(mut stream: TcpStream) {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return,
-        }
-    }
-    let switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
-                      Connection: Upgrade\r\n\r\n";
-    if stream.write_all(switching).is_err() {
-        return;
-    }
-    let mut block = [0; 64];
-    while let Ok(length @ 1..) = stream.read(&mut block) {
-        if stream.write_all(&block[..length]).is_err() {
-            return;
-        }
-    }
-}
-
 #[test]
 fn an_upgraded_connection_is_detached() {
-    let backend = echoing_backend();
+    let backend = httpd::backends::echoing();
     // mod_proxy_wstunnel passes the backend's bytes on, 101 and all, as those of a tunnel.
     let ways = [
         (

@@ -2,14 +2,17 @@
 
 mod httpd;
 
+use httpd::fcgi::Responder;
 use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe application\\n'\n";
+const WHO: &str =
+    "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s\\n' \"$REMOTE_ADDR\"\n";
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cksum\n";
 
 /// A front controller: what is asked for is no file, and redirected within httpd, or twice.
@@ -51,9 +54,9 @@ fn ask(httpd: &Httpd, path: &str) -> TcpStream {
 }
 
 fn read_all(stream: &mut TcpStream) -> String {
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("a whole answer");
-    answer
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("a whole answer");
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 fn parked(httpd: &Httpd) -> usize {
@@ -122,7 +125,7 @@ fn who_goes_while_parked_leaves_his_place_and_is_never_run() {
 }
 
 /// What is asked on a connection, the last with `Connection: close`.
-const EXCHANGES: [(&str, &str); 12] = [
+const EXCHANGES: [(&str, &str); 21] = [
     ("a program", "GET /cgi-bin/app HTTP/1.1\r\n"),
     ("HTTP/1.0", "GET /cgi-bin/app HTTP/1.0\r\n"),
     ("HEAD", "HEAD /file.txt HTTP/1.1\r\n"),
@@ -153,11 +156,88 @@ const EXCHANGES: [(&str, &str); 12] = [
         "POST /front/sum HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n\
          0123456789GET /front/twice HTTP/1.1\r\n",
     ),
+    (
+        "deflated",
+        "GET /file.txt HTTP/1.1\r\nAccept-Encoding: gzip\r\n",
+    ),
+    (
+        "a form that is announced",
+        "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n\
+         0123456789GET /cgi-bin/app HTTP/1.1\r\n",
+    ),
+    (
+        "an address that a proxy tells",
+        "GET /cgi-bin/who HTTP/1.1\r\nX-Forwarded-For: 192.0.2.7\r\n",
+    ),
+    ("what is not found", "GET /cgi-bin/none HTTP/1.1\r\n"),
+    ("proxied", "GET /proxied/app HTTP/1.1\r\n"),
+    (
+        "a form, proxied",
+        "POST /proxied/sum HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n\
+         0123456789GET /proxied/app HTTP/1.1\r\n",
+    ),
+    ("FastCGI", "GET /fcgi/ HTTP/1.1\r\n"),
+    (
+        "a form to FastCGI",
+        "POST /fcgi/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n\
+         0123456789GET /file.txt HTTP/1.1\r\n",
+    ),
+    (
+        "what mod_security forbids behind a form",
+        "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n\
+         0123456789POST /cgi-bin/sum HTTP/1.1\r\nX-Evil: yes\r\nContent-Length: 0\r\n",
+    ),
 ];
+
+/// What is in the answers of some, so that both are not wrong alike.
+const SAID: [(&str, &str); 6] = [
+    ("deflated", "Content-Encoding: gzip"),
+    ("an address that a proxy tells", "192.0.2.7"),
+    ("a form that is announced", "HTTP/1.1 100 Continue"),
+    ("proxied", "the application"),
+    ("a form to FastCGI", "read\nHTTP/1.1 200 OK"),
+    ("what mod_security forbids behind a form", "HTTP/1.1 403 "),
+];
+
+const MODULES: [&str; 10] = [
+    "deflate",
+    "filter",
+    "proxy",
+    "proxy_fcgi",
+    "proxy_http",
+    "remoteip",
+    "reqtimeout",
+    "security2",
+    "status",
+    "unique_id",
+];
+
+/// With the modules that look at requests, and ways to applications.
+fn among_modules(park: &str, fcgi: &Responder) -> Builder {
+    site(park)
+        .workers(2, 25)
+        .modules(&MODULES)
+        .cgi("who", WHO)
+        .config(&format!(
+            "<Location /fcgi>\nNapUse site\nProxyPass {}/\n</Location>\n\
+             <Location /proxied>\nNapUse site\nProxyPass http://127.0.0.1:{{port}}/free\n</Location>",
+            fcgi.url()
+        ))
+        .config(
+            "RequestReadTimeout header=20-40,MinRate=500 body=20,MinRate=500\nRemoteIPHeader X-Forwarded-For\n\
+             RemoteIPInternalProxy 127.0.0.1\n<Location /file.txt>\nSetOutputFilter DEFLATE\n</Location>\n\
+             <Location /server-status>\nSetHandler server-status\n</Location>\nExtendedStatus On\n\
+             SecRuleEngine On\nSecRequestBodyAccess On\nSecAuditEngine Off\n\
+             SecRule REQUEST_HEADERS:X-Evil yes \"phase:2,id:1,deny,status:403\"",
+        )
+        .expect_log("ModSecurity", "it says that it is there, and what it forbids")
+        .expect_log("AH01264:", "a program is asked for that is not there")
+}
 
 /// The answers, without what is of the moment, to requests that had to wait.
 fn answers(park: &str) -> Vec<String> {
-    let httpd = site(park).workers(2, 25).start();
+    let fcgi = Responder::start(Some("Content-Type: text/plain\r\n\r\nread\n"));
+    let httpd = among_modules(park, &fcgi).start();
     let answer = |(n, (name, request)): (usize, &(&str, &str))| {
         let held = httpd.hold(Box::leak(format!("held{n}").into_boxed_str()), 1);
         let mut stream = httpd.connect();
@@ -169,11 +249,13 @@ fn answers(park: &str) -> Vec<String> {
         .expect("httpd reads");
         httpd.until_waiting(1);
         assert_eq!(parked(&httpd), usize::from(park == "On"), "{name}");
+        assert_eq!(httpd.get("/server-status").status, 200);
         held.release();
         let answer = read_all(&mut stream);
         httpd.until_idle();
         // Whether httpd knows how long a program's answer is, is chance: then no chunks tell it.
-        let by_program = request.contains("/cgi-bin/") || request.contains("/front/");
+        let programs = ["/cgi-bin/", "/front/", "/proxied/", "/fcgi/"];
+        let by_program = programs.iter().any(|path| request.contains(path));
         let by_chance = |line: &&str| {
             let is_length = line.len() < 3 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
             is_length
@@ -197,8 +279,77 @@ fn what_is_answered_is_the_same_to_the_byte() {
     let [parked, blocked] = ["On", "Off"].map(answers);
     for (parked, blocked) in parked.iter().zip(&blocked) {
         assert_eq!(parked, blocked);
-        assert!(parked.contains("HTTP/1.1 2"), "{parked}");
+        let right =
+            parked.contains("HTTP/1.1 2") || parked.starts_with("what is not found: HTTP/1.1 404 ");
+        assert!(right, "{parked}");
+        for (name, said) in SAID {
+            assert!(
+                !parked.starts_with(&format!("{name}: ")) || parked.contains(said),
+                "{parked}"
+            );
+        }
     }
+}
+
+/// `%D` is the time since the request came.
+#[test]
+fn the_access_log_counts_the_time_that_was_waited() {
+    let httpd = site("On").workers(2, 25).access_log_format("%U %D").start();
+    let held = httpd.hold("one", 1);
+    let mut waits = ask(&httpd, "/cgi-bin/app");
+    until_parked(&httpd, 1);
+    let since = Instant::now();
+    assert_eq!(httpd.get("/free/app").status, 200);
+    let waited = since.elapsed();
+    held.release();
+    assert!(read_all(&mut waits).contains("the application\n"));
+    httpd.until_idle();
+    let log = httpd.access_log();
+    let took = log
+        .lines()
+        .find_map(|line| line.strip_prefix("/cgi-bin/app "));
+    let took: u64 = took.expect("a line").parse().expect("microseconds");
+    assert!(
+        Duration::from_micros(took) >= waited,
+        "{took} us, {waited:?}"
+    );
+}
+
+/// A tunnel that had to wait is one as any other.
+#[test]
+fn a_web_socket_that_was_parked_is_open_both_ways() {
+    let backend = httpd::backends::echoing();
+    let httpd = site("On")
+        .workers(2, 25)
+        .modules(&["proxy", "proxy_http"])
+        .config(&format!(
+            "<Location /ws>\nNapUse site\n</Location>\nProxyPass /ws http://127.0.0.1:{backend}/ws upgrade=websocket"
+        ))
+        .start();
+    let held = httpd.hold("one", 1);
+    let mut socket = httpd.connect();
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let upgrade =
+        "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n";
+    socket.write_all(upgrade.as_bytes()).expect("httpd reads");
+    until_parked(&httpd, 1);
+    held.release();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{head:?}");
+    let mut told = [0; 5];
+    for said in [b"hello", b"again"] {
+        socket.write_all(said).expect("it is open");
+        socket.read_exact(&mut told).expect("it is echoed");
+        assert_eq!(&told, said);
+    }
+    // httpd that is stopped before it has seen that a tunnel ends waits for it, parked or not.
+    socket.shutdown(Shutdown::Write).expect("it is open");
+    assert_eq!(socket.read_to_end(&mut head).expect("its end"), 0);
 }
 
 #[test]

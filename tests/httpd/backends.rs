@@ -5,7 +5,7 @@ use super::{free_port, made, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -122,6 +122,40 @@ fn launch(name: &str, port: u16, rate: u32) -> Child {
         .args([name, &port.to_string(), &rate.to_string()])
         .spawn()
         .expect("the backend starts")
+}
+
+/// A backend that speaks another protocol after 101: it says back what it is told.
+pub fn echoing() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || echo(stream));
+        }
+    });
+    port
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return,
+        }
+    }
+    let switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+                      Connection: Upgrade\r\n\r\n";
+    if stream.write_all(switching).is_err() {
+        return;
+    }
+    let mut block = [0; 64];
+    while let Ok(length @ 1..) = stream.read(&mut block) {
+        if stream.write_all(&block[..length]).is_err() {
+            return;
+        }
+    }
 }
 
 /// A balancer of these members, each with its name as its route, and with lines of its own.
