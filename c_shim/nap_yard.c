@@ -17,6 +17,7 @@
 #include "nap_park.h"
 
 #define TICK_US 250000          /* between two looks at all who are parked */
+#define GRAIN_US 2000           /* between two at whose time has come */
 #define MANY 256                /* clients that have gone, seen at a time */
 #define SPARED 256              /* descriptors that nobody is parked with */
 
@@ -28,6 +29,7 @@ static struct {
     apr_time_t *due;            /* when he must look up at the latest */
     nap_parked **who;
     unsigned char *told;        /* to look up */
+    apr_time_t next;            /* the keeper looks whose time has come */
     uint32_t *which;            /* for the core's answer */
 } yard = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -99,7 +101,7 @@ int nap_yard_in(nap_parked *p, int client)
     struct epoll_event e = { .events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = p };
     uint64_t due = 0, rung;
     uint32_t woken;
-    int is_in;
+    int is_in, sooner = 0;
 
     if (read(p->bell, &rung, sizeof rung) < 0)
         rung = 0;               /* nobody has */
@@ -111,10 +113,15 @@ int nap_yard_in(nap_parked *p, int client)
         yard.who[yard.n] = p;
         yard.told[yard.n] = 0;
         p->at = ++yard.n;
+        sooner = yard.due[p->at - 1] < yard.next;
+        if (sooner)
+            yard.next = yard.due[p->at - 1];
         if (nap_the_core->woken(&yard.places[p->at - 1], 1, &woken))
             tell(p->at - 1);
     }
     pthread_mutex_unlock(&yard.lock);
+    if (sooner)
+        nap_the_core->ring();
     return is_in;
 }
 
@@ -146,13 +153,24 @@ static void tell_who_was_woken(void)
         tell(yard.which[i]);
 }
 
-static void tell_whose_time_has_come(apr_time_t by)
+/* The earliest time of those whose time has not come. */
+static apr_time_t tell_whose_time_has_come(apr_time_t by)
 {
-    int all = nap_server_stopping();
+    apr_time_t earliest = APR_INT64_MAX;
 
-    for (size_t i = 0; i < yard.n; i++)
-        if (all || yard.due[i] <= by)
+    for (size_t i = 0; i < yard.n; i++) {
+        if (yard.due[i] <= by)
             tell(i);
+        if (!yard.told[i] && yard.due[i] < earliest)
+            earliest = yard.due[i];
+    }
+    return earliest;
+}
+
+static void tell_all(void)
+{
+    for (size_t i = 0; i < yard.n; i++)
+        tell(i);
 }
 
 static void tell_whose_client_has_gone(void)
@@ -170,23 +188,37 @@ static void tell_whose_client_has_gone(void)
     } while (n == MANY);
 }
 
+/* Under the lock. */
+static void look(apr_time_t now, apr_time_t *tick)
+{
+    tell_who_was_woken();
+    if (now < yard.next)
+        return;
+    if (now >= *tick) {
+        *tick = now + TICK_US;
+        if (nap_server_stopping())
+            tell_all();
+        tell_whose_client_has_gone();
+    }
+    yard.next = tell_whose_time_has_come(now + GRAIN_US);
+    if (yard.next < now + GRAIN_US)
+        yard.next = now + GRAIN_US;     /* who could not be told */
+    if (yard.next > *tick)
+        yard.next = *tick;
+}
+
 static void *keep(void *none)
 {
     uint32_t heard = 0;
-    apr_time_t next = 0;
+    apr_time_t tick = 0, next = 0;
 
     while (!keeper_ends) {
         apr_time_t now = ticks();
 
         heard = nap_the_core->bell(heard, now < next ? (uint64_t)(next - now) : 0);
-        now = ticks();
         pthread_mutex_lock(&yard.lock);
-        tell_who_was_woken();
-        if (now >= next) {
-            next = now + TICK_US;
-            tell_whose_time_has_come(next);
-            tell_whose_client_has_gone();
-        }
+        look(ticks(), &tick);
+        next = yard.next;
         pthread_mutex_unlock(&yard.lock);
     }
     return NULL;

@@ -15,6 +15,7 @@ use crate::micros::Micros;
 use crate::room::children::Parking;
 use crate::room::places::wake;
 use crate::shm::futex;
+use crate::shm::segment::LOOK;
 
 /// How often one looks whether he is the next to start a session.
 const LOBBY: Micros = Micros::from_millis(250);
@@ -116,9 +117,12 @@ pub unsafe extern "C" fn woken(places: *const u32, n: usize, which: *mut u32) ->
                 std::slice::from_raw_parts_mut(which, n),
             )
         };
+        let segment = &process.segment;
         let waits = |place: u32| {
-            let word = process.segment.wake_word(place);
+            let word = segment.wake_word(place);
+            let told = segment.parked_in(place);
             word.is_some_and(|word| word.load(SeqCst) == wake::WAITING)
+                && told.is_some_and(|child| child.load(SeqCst) & LOOK == 0)
         };
         let found = (0_u32..).zip(places).filter(|(_, place)| !waits(**place));
         let mut n = 0;

@@ -71,6 +71,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 const LAYOUT: u32 = 2;
 /// Version of every section: raised when a type in it changes its meaning but not its size.
 const VERSION: u32 = 2;
+/// See [`Segment::parked_in`].
+pub const LOOK: u32 = 1 << 31;
 /// Sections the directory has room for.
 const SECTIONS: usize = 32;
 /// The layout before, which is taken over: its directory, in the same place, had fewer.
@@ -783,9 +785,12 @@ impl Segment {
                 for &place in places {
                     self.wake_word(place).into_iter().for_each(futex::wake);
                     // What a child has left that is dead rings a bell too much, and nobody too little.
-                    match self.parked_in(place).map_or(0, |child| child.load(SeqCst)) {
-                        0 => {}
-                        child => self.ring(child - 1),
+                    let parked = |child: u32| (child != 0).then_some(child | LOOK);
+                    let told = self
+                        .parked_in(place)
+                        .map(|child| child.fetch_update(SeqCst, SeqCst, parked));
+                    if let Some(Ok(child)) = told {
+                        self.ring((child & !LOOK) - 1);
                     }
                 }
             }
@@ -798,7 +803,8 @@ impl Segment {
         }
     }
 
-    /// Where stands in which child the access of a place waits without a worker, one-based; 0: it has one. Who
+    /// Where stands in which child the access of a place waits without a worker, one-based; 0: it has one. With
+    /// [`LOOK`] it was woken, whatever its word says: who is next where sessions start is to look when it is time. Who
     /// is to be parked is noted here before he looks at his word for the last time, and whoever wakes him writes
     /// that before he looks here, so that one of them sees the other.
     pub fn parked_in(&self, place: u32) -> Option<&'static AtomicU32> {
