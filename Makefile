@@ -180,6 +180,21 @@ test-httpd: module programs cgi ## the tests on a real httpd
 test-hidden: module programs cgi
 	$(CARGO) test --locked --test browser_return -- hidden_for_six_minutes
 
+# On a second httpd, where nobody can be parked: it has a module and a target of its own.
+.PHONY: test-older
+OLDER_TESTS := scheduled tickets restarts refusal
+OLDER_PARKING := where_nobody what_is_answered who_cannot behind_an_error who_waits
+test-older: ## the tests on an httpd older than 2.4.63: NAP_OLDER_APXS names its apxs
+ifeq ($(NAP_OLDER_APXS),)
+	@echo 'test-older: NAP_OLDER_APXS names no apxs, so nothing was tested on an httpd older than 2.4.63'
+else
+	@$(MAKE) --no-print-directory test-older-httpd APXS=$(NAP_OLDER_APXS) CARGO_TARGET_DIR=$(abspath $(TARGET)/older)
+
+test-older-httpd: module programs cgi
+	$(CARGO) test --locked --no-fail-fast $(OLDER_TESTS:%=--test %) -- --test-threads=$(THREADS)
+	$(CARGO) test --locked --no-fail-fast --test parking -- --test-threads=$(THREADS) $(OLDER_PARKING)
+endif
+
 check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	@cp src/ffi/contract.rs $(TARGET)/contract.committed
 	$(CARGO) check --locked --lib --features bindings

@@ -3,11 +3,12 @@
 //! and without. Exits 1 where what is wanted does not hold.
 //!
 //! ```text
-//! cargo bench --bench parking -- [waiters=10000] [chain=300] [rounds=5]
+//! cargo bench --bench parking -- [waiters=10000] [blocked=1000] [chain=300] [rounds=5]
 //! ```
 //!
 //! `waiters=`: on 2 children of 25 threads, with 10 permits. `chain=`: so many wait for one permit, each for the
-//! answer of the one before; `rounds=` of that with, and without.
+//! answer of the one before; `rounds=` of that with, and without. `blocked=`: so many wait on workers, as where nobody
+//! can be parked, and streams of HTTP/2 with two sizes of mod_http2's own pool.
 
 #[allow(dead_code, reason = "the board itself is another bench's")]
 mod board;
@@ -15,6 +16,7 @@ mod board;
 mod httpd;
 
 use board::{median, number_option};
+use httpd::http2::Http2;
 use httpd::{Builder, Httpd, Mpm, comes_true, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -219,6 +221,93 @@ fn crowd(waiters: usize) -> bool {
     .all(|holds| *holds)
 }
 
+/// Children that hold so many who wait on their workers, by the ready settings of docs/sizing.md.
+const CHILDREN: usize = 4;
+/// Beside those who wait: who runs, the reserve, and holders' share of a child.
+const ROOM: f64 = 1.25;
+
+/// What each takes who waits on a worker.
+fn blocked(waiters: usize) -> bool {
+    let threads = (waiters as f64 * ROOM / CHILDREN as f64).ceil() as u32;
+    let httpd = server(LIMIT, "Off")
+        .workers(CHILDREN as u32, threads)
+        .start();
+    wait_until("all children are there", PATIENCE, || {
+        httpd.children().len() == CHILDREN
+    });
+    let before = Footprint::by(&httpd);
+    let held = httpd.hold("all", LIMIT as usize);
+    let mut all: Vec<TcpStream> = Vec::new();
+    while all.len() < waiters {
+        let next = AT_ONCE.min(waiters - all.len());
+        let from = all.len();
+        all.extend((from..from + next).map(|n| ask(&httpd, &format!("/file.txt?{n}"), "close")));
+        // Where the kernel puts too many into one child some are refused.
+        wait_until("they wait, or are told", PATIENCE, || {
+            let gate = httpd.gate();
+            let refused = gate["counts"]["refused_in_all"].as_u64().unwrap_or(0);
+            httpd.waiting() + refused as usize == all.len()
+        });
+    }
+    let waiting = httpd.waiting();
+    let with = Footprint::by(&httpd);
+    let each_kb = (with.resident_kb as f64 - before.resident_kb as f64) / waiting.max(1) as f64;
+    println!(
+        "- {waiting} of {waiters} wait on {CHILDREN} children of {threads} threads: {with}; before: {before}"
+    );
+    let mut took = beside(&httpd);
+    took.sort_by(f64::total_cmp);
+    held.release();
+    drop(all);
+    httpd.until_idle();
+    let slowest = took.last().copied().unwrap_or(f64::NAN);
+    println!(
+        "- {each_kb:.1} kB each; {BESIDE} unscheduled answers meanwhile: slowest {slowest:.2} ms"
+    );
+    wanted(
+        "all wait whom the threads hold",
+        waiting * 100 >= waiters * 95,
+    )
+}
+
+/// Streams of HTTP/2 that wait in one child of 400 threads, on connections of eight, with so many workers of
+/// mod_http2's own.
+fn streams(pool: u32) {
+    const THREADS: u32 = 400;
+    let httpd = server(LIMIT, "On")
+        .workers(1, THREADS)
+        .modules(&["http2"])
+        .config(&format!(
+            "Protocols h2c http/1.1\nH2Direct on\nH2MaxWorkers {pool}"
+        ))
+        .start();
+    let before = Footprint::by(&httpd);
+    let held = httpd.hold("all", LIMIT as usize);
+    let connections: Vec<Http2> = (0..50).map(|_| Http2::open(&httpd)).collect();
+    let all: Vec<_> = (connections
+        .iter()
+        .flat_map(|connection| (0..8).map(|n| connection.ask(&format!("/file.txt?{n}")))))
+    .collect();
+    wait_until("they wait, or are told", PATIENCE, || {
+        let before = httpd.waiting();
+        std::thread::sleep(Duration::from_millis(500));
+        before > 0 && httpd.waiting() == before
+    });
+    let waiting = httpd.waiting();
+    let with = Footprint::by(&httpd);
+    let each_kb = (with.resident_kb as f64 - before.resident_kb as f64) / waiting.max(1) as f64;
+    let mut took = beside(&httpd);
+    took.sort_by(f64::total_cmp);
+    held.release();
+    let statuses = all.into_iter().map(|stream| stream.answer().status);
+    let served = statuses.filter(|status| *status == 200).count();
+    println!(
+        "- H2MaxWorkers {pool}: {waiting} of 400 streams wait, {each_kb:.1} kB each; slowest unscheduled answer \
+         meanwhile {:.2} ms; {served} served, the others told when to come",
+        took.last().copied().unwrap_or(f64::NAN)
+    );
+}
+
 /// Milliseconds between the ends of answers that wait for each other, sorted: a permit is free, the next one is
 /// told, runs, and is answered.
 fn chain(waiters: usize, park: &str) -> Vec<f64> {
@@ -265,6 +354,14 @@ fn main() {
     );
     println!("{waiters} who wait, {LIMIT} permits, 2 children of 25 threads:\n");
     let mut all_hold = crowd(waiters);
+    let on_workers = number_option("blocked=", "1000") as usize;
+    if on_workers > 0 {
+        println!("\n{on_workers} who wait on workers, {LIMIT} permits:\n");
+        all_hold &= blocked(on_workers);
+        println!("\n400 streams of HTTP/2, {LIMIT} permits, one child of 400 threads:\n");
+        streams(64);
+        streams(400);
+    }
     println!(
         "\n{links} wait for one permit, from an answer's end to the next one's, milliseconds:\n"
     );

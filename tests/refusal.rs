@@ -405,6 +405,10 @@ fn a_front_controller_does_not_take_the_page() {
         assert_eq!(httpd.get("/any/thing").text(), "the application\n");
         let _held = full(&httpd);
         for path in ["/any/thing", "/", "/cgi-bin/app"] {
+            // mod_dir before 2.4.69 crashes there by itself (PR68527).
+            if path == "/" && config == directory && httpd::version() < (2, 4, 69) {
+                continue;
+            }
             let answer = httpd.get(path);
             assert_eq!(answer.status, 503, "{path}");
             assert_page(&answer);

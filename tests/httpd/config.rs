@@ -99,11 +99,28 @@ DocumentRoot {{root}}/htdocs
         .replace("{port}", &port.to_string())
 }
 
-/// The answer of `apxs -q NAME`, asked once.
+/// The answer of `apxs -q NAME`, asked once, from the httpd that is tested: the one that `APXS` names, as
+/// for build.rs, or the distribution's.
 fn apxs(name: &'static str) -> String {
-    let output = Command::new("apxs").args(["-q", name]).output();
-    let output = output.unwrap_or_else(|e| panic!("apxs: {e}; `make setup` installs it"));
+    let apxs = std::env::var("APXS").unwrap_or_else(|_| "apxs".into());
+    let output = Command::new(&apxs).args(["-q", name]).output();
+    let output = output.unwrap_or_else(|e| panic!("{apxs}: {e}; `make setup` installs it"));
     String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+/// The version of the httpd that is tested; (2, 4, 0) where its apxs does not say.
+pub fn version() -> (u32, u32, u32) {
+    let said = apxs("HTTPD_VERSION");
+    let mut numbers = said.split('.').map(|n| n.parse().unwrap_or(0));
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(major), Some(minor), Some(patch)) => (major, minor, patch),
+        _ => (2, 4, 0),
+    }
+}
+
+/// Can anybody be parked there, on event?
+pub fn parks() -> bool {
+    version() >= (2, 4, 63)
 }
 
 /// The server's program: apache2 on Debian, httpd elsewhere.
@@ -112,13 +129,21 @@ pub fn binary() -> &'static Path {
     BINARY.get_or_init(|| Path::new(&apxs("SBINDIR")).join(apxs("PROGNAME")))
 }
 
+fn file_of(name: &str) -> PathBuf {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| apxs("LIBEXECDIR").into())
+        .join(format!("mod_{name}.so"))
+}
+
+/// Is this module, which nobody compiles into httpd, beside it?
+pub fn has_module(name: &str) -> bool {
+    file_of(name).exists()
+}
+
 /// The LoadModule line of a module; nothing for one that is compiled into httpd.
 fn load(name: &str) -> String {
-    static DIR: OnceLock<PathBuf> = OnceLock::new();
     static BUILT_IN: OnceLock<String> = OnceLock::new();
-    let file = DIR
-        .get_or_init(|| apxs("LIBEXECDIR").into())
-        .join(format!("mod_{name}.so"));
+    let file = file_of(name);
     if file.exists() {
         return format!("LoadModule {name}_module {}\n", file.display());
     }

@@ -36,7 +36,7 @@ mod work;
 
 pub use answer::{Answer, ask};
 pub use builder::Builder;
-pub use config::Mpm;
+pub use config::{Mpm, has_module, parks, version};
 pub use counter::Counter;
 pub use exchange::{exchange, read_answer};
 pub use long::long;
