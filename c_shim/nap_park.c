@@ -28,6 +28,7 @@
 #include <http_request.h>
 #include <scoreboard.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -35,8 +36,12 @@
 
 #include "nap_park.h"
 
-#define PLACES 16384            /* that there are unless NapTables says how many */
+#define PLACES 16384            /* unless NapTables says how many; fewer where there is little memory */
+#define EACH_TAKES (32 * 1024)  /* bytes of one who is parked, with the connection */
+#define OF_MEMORY 8             /* all of them together take so many parts of it, or one less */
 #define FACTOR "AsyncRequestWorkerFactor"
+#define FACTOR_OF_EVENT "2"
+#define FACTOR_IS_OURS "mod_nap-" FACTOR
 
 /* ---- The server -------------------------------------------------------------------------------- */
 
@@ -117,45 +122,82 @@ static int speaks_http2(const server_rec *s)
     return 0;
 }
 
-/* Accesses that may wait without a worker: as many as there are places, connections (with this factor, if one is
- * given) and descriptors for in two children, which stand there on an idle server too. 0 where that is no more than can
- * wait on workers; `why` then. */
+/* The places that there are unless somebody says how many. A container has less memory than its machine. */
+static double places_by_memory(void)
+{
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), limit, places;
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+
+    if (file) {
+        if (fscanf(file, "%lf", &limit) == 1 && limit < memory)
+            memory = limit;
+        fclose(file);
+    }
+    places = memory / OF_MEMORY / EACH_TAKES;
+    return places > PLACES || places < 1 ? PLACES : places;
+}
+
+/* Accesses that may wait without a worker, and in `why` what makes them fewer than there are places: the connections
+ * that event takes with the factor that is given, or the descriptors, of two children, which stand there on an idle
+ * server too. 0 where that is no more than can wait on workers. */
 static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const char *given, const char **why)
 {
-    double places = conf->table_waiters > 0 ? (double)conf->table_waiters : PLACES;
+    double places = conf->table_waiters > 0 ? (double)conf->table_waiters : places_by_memory();
     double children = conf->max_workers < 2 * conf->threads_per_child ? 1 : 2;
     double by_files = children * (files_of_child() - NAP_YARD_OWN) / 3;
     double by_factor = given ? children * conf->threads_per_child * atof(given) / 2 : places;
     double most = by_files < by_factor ? by_files : by_factor;
 
-    if (places <= most || conf->max_workers < most)
-        return (uint32_t)(places < most ? places : most);
+    if (places <= most)
+        return (uint32_t)places;
     *why = by_files < by_factor
          ? apr_psprintf(p, "a child may open %.0f files at most (ulimit -Hn)", files_of_child())
-         : apr_psprintf(p, "with " FACTOR " %s event takes too few connections (mod_nap sets it where it is not given)",
+         : apr_psprintf(p, "with " FACTOR " %s event takes few connections (mod_nap sets it where it is not given)",
                         given);
-    return 0;
+    return most > conf->max_workers ? (uint32_t)most : 0;
+}
+
+/* event keeps its factor over a graceful restart: what was given for it by us must not stay. */
+static void set_factor(server_rec *s, apr_pool_t *p, const nap_server_conf *conf, const char *given)
+{
+    apr_pool_t *process = s->process->pool;
+    const char *value = apr_psprintf(p, "%u", factor_for(conf)), *why;
+    void *ours = NULL;
+
+    apr_pool_userdata_get(&ours, FACTOR_IS_OURS, process);
+    if (given || (!conf->parked && !ours))
+        return;
+    if (!conf->parked)
+        value = FACTOR_OF_EVENT;
+    why = give_factor(s, p, value);
+    apr_pool_userdata_set(conf->parked && !why ? process : NULL, FACTOR_IS_OURS, NULL, process);
+    if (why)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: " FACTOR " %s: %s", value, why);
+    else if (conf->parked)
+        ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, "mod_nap: NapPark: " FACTOR " %s is in force, as none is given: "
+                     "event takes connections for all who may wait", value);
 }
 
 /* check_config: what is to be seen to before anybody is parked. */
 void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
 {
-    const char *given = value_of(ap_conftree, FACTOR), *why = cannot_park();
+    const char *given = value_of(ap_conftree, FACTOR), *cannot = cannot_park(), *few = NULL;
+    int wanted = conf->park == 1;
 
-    conf->parked = !why && nap_the_site->parks && conf->park ? places_for(conf, p, given, &why) : 0;
+    if (given)
+        given = ap_getword_conf(p, &given);
+    conf->parked = !cannot && nap_the_site->parks && conf->park ? places_for(conf, p, given, &few) : 0;
     conf->on_workers = nap_the_site->admits_early || speaks_http2(s);
-    if (why && conf->park)
-        ap_log_error(APLOG_MARK, conf->park == 1 ? APLOG_WARNING : APLOG_INFO, 0, s,
-                     "mod_nap: NapPark: %s; who waits holds a worker", why);
-    if (!conf->parked || given)
-        return;
-    given = apr_psprintf(p, "%u", factor_for(conf));
-    why = give_factor(s, p, given);
-    if (why)
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: " FACTOR " %s: %s", given, why);
-    else
-        ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, "mod_nap: NapPark: " FACTOR " %s is in force, as none is given: "
-                     "event takes connections for all who may wait", given);
+    if (conf->on_workers && conf->parked > conf->max_workers)
+        conf->parked = conf->max_workers;       /* there are no more places */
+    if (cannot && wanted)
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: %s; who waits holds a worker", cannot);
+    else if (few && !conf->parked)
+        ap_log_error(APLOG_MARK, wanted ? APLOG_WARNING : APLOG_NOTICE, 0, s,
+                     "mod_nap: NapPark: %s; who waits holds a worker", few);
+    else if (few)
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, s, "mod_nap: NapPark: %s; so %u may wait", few, conf->parked);
+    set_factor(s, p, conf, given);
 }
 
 /* ---- A connection ------------------------------------------------------------------------------ */

@@ -310,18 +310,22 @@ fn answers(park: &str) -> Vec<String> {
 #[test]
 fn what_is_answered_is_the_same_to_the_byte() {
     let [parked, blocked] = ["On", "Off"].map(answers);
+    let mut told = 0;
     for (parked, blocked) in parked.iter().zip(&blocked) {
         assert_eq!(parked, blocked);
         let right =
             parked.contains("HTTP/1.1 2") || parked.starts_with("what is not found: HTTP/1.1 404 ");
         assert!(right, "{parked}");
         for (name, said) in SAID {
+            told += usize::from(parked.starts_with(&format!("{name}: ")));
             assert!(
                 !parked.starts_with(&format!("{name}: ")) || parked.contains(said),
                 "{parked}"
             );
         }
     }
+    let forbids = usize::from(has_module(FORBIDS));
+    assert_eq!(told, SAID.len() - 1 + forbids, "each of these was asked");
 }
 
 /// `%D` is the time since the request came.
@@ -524,7 +528,7 @@ fn event_takes_connections_for_all_who_may_wait() {
         ("AsyncRequestWorkerFactor 10", "", 250),
         (
             "AsyncRequestWorkerFactor 1.5",
-            "NapPark: with AsyncRequestWorkerFactor 1.5 event takes too few connections (mod_nap sets it where it is \
+            "NapPark: with AsyncRequestWorkerFactor 1.5 event takes few connections (mod_nap sets it where it is \
              not given); who waits holds a worker",
             0,
         ),
@@ -533,11 +537,82 @@ fn event_takes_connections_for_all_who_may_wait() {
         let httpd = site("On")
             .workers(2, 25)
             .config(&format!("{given}\nNapTables waiters=500\nLogLevel info"))
-            .expect_log("event takes too few connections", "it is said")
+            .expect_log("event takes few connections", "it is said")
             .start();
         assert!(httpd.error_log().contains(said), "{}", httpd.error_log());
         let info = httpd.get("/nap-info?json").json();
         assert_eq!(info["workers"]["parked_at_most"], places, "{given}");
+    }
+}
+
+/// Each who is parked has two descriptors: where a child may have few the log says how many may be.
+#[test]
+fn descriptors_say_how_many_may_be_parked() {
+    let cases = [
+        (
+            4096,
+            "NapPark: a child may open 4096 files at most (ulimit -Hn); so 2048 may wait",
+            2048,
+        ),
+        (
+            1060,
+            "NapPark: a child may open 1060 files at most (ulimit -Hn); who waits holds a worker",
+            0,
+        ),
+    ];
+    for (files, said, places) in cases {
+        let httpd = Httpd::builder()
+            .nap()
+            .info()
+            .mpm(Mpm::Event)
+            .workers(2, 25)
+            .under(&["prlimit", &format!("--nofile={files}:{files}")])
+            .config("<NapRoom site>\nNapRunReady 1\n</NapRoom>")
+            .start();
+        assert!(httpd.error_log().contains(said), "{}", httpd.error_log());
+        let info = httpd.get("/nap-info?json").json();
+        assert_eq!(info["workers"]["parked_at_most"], places);
+    }
+}
+
+/// Who waits in a child of before is served there, whatever the new one says; and what event was given is taken back.
+#[test]
+fn it_can_be_turned_off_and_on_by_a_graceful_restart() {
+    let settings = |park: &str| {
+        format!(
+            "NapPark {park}\n<NapRoom site>\nNapRunReady 1\nNapWaitMax 10min\nNapWaitLimit 100\n</NapRoom>\n\
+             <Location /cgi-bin>\nNapUse site\n</Location>\n\
+             <Location /nap-info>\nSetHandler nap-info\n</Location>"
+        )
+    };
+    let mut httpd = Httpd::builder()
+        .nap()
+        .holding()
+        .mpm(Mpm::Event)
+        .workers(2, 25)
+        .cgi("app", APP)
+        .config("LogLevel info")
+        .config(&settings("On"))
+        .expect_log("lets at most", "few workers are meant")
+        .expect_log("AH10246:", "a program of before the restart")
+        .start();
+    for (park, next) in [("On", "Off"), ("Off", "On")] {
+        let mut first = ask(&httpd, &format!("/cgi-bin/hold?{park}"));
+        wait_until("it runs", PATIENCE, || httpd.holding(park) == 1);
+        let mut before = ask(&httpd, "/cgi-bin/app");
+        httpd.until_waiting(1);
+        assert_eq!(parked(&httpd), usize::from(park == "On"));
+        httpd.reconfigure(&settings(next));
+        httpd.graceful();
+        let mut behind = ask(&httpd, "/cgi-bin/app");
+        httpd.until_waiting(2);
+        assert_eq!(parked(&httpd), 1, "from {park} to {next}");
+        std::fs::write(httpd.root().join(format!("data/go-{park}")), "").expect("our own file");
+        for waits in [&mut first, &mut before, &mut behind] {
+            let answer = read_all(waits);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{park}: {answer}");
+        }
+        httpd.until_idle();
     }
 }
 

@@ -362,7 +362,10 @@ fn deaths_while_no_room_is_configured_take_nothing_with_them() {
             httpd.graceful();
         };
         let cut = httpd.get_later("/cgi-bin/hold?0");
-        wait_until("it runs", PATIENCE, || httpd.room().running == 1);
+        // Its program too: a restart may end mod_cgid's daemon before that has begun.
+        wait_until("it runs", PATIENCE, || {
+            came(&httpd) == [0] && httpd.room().running == 1
+        });
         let info = httpd.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("a list").iter();
         let runs = |child: &&serde_json::Value| child["running"].as_u64() == Some(1);

@@ -19,7 +19,7 @@ pub(super) fn allowed(places: u32, workers: &Workers) -> String {
 pub(super) fn raise(wanted: &Wanted, workers: &Workers) -> String {
     match wanted.max_request_workers {
         _ if !workers.hold_who_waits() => {
-            "raise NapTables waiters=, with a full restart".to_owned()
+            "raise NapTables waiters=, with a full restart (or what the log's line on NapPark names)".to_owned()
         }
         Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
         None => "raise MaxRequestWorkers".to_owned(),

@@ -71,6 +71,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 const LAYOUT: u32 = 2;
 /// Version of every section: raised when a type in it changes its meaning but not its size.
 const VERSION: u32 = 2;
+/// In the word of the head that says how many may be parked: some wait on workers all the same.
+const ON_WORKERS: u32 = 1 << 31;
 /// See [`Segment::parked_in`].
 pub const LOOK: u32 = 1 << 31;
 /// Sections the directory has room for.
@@ -202,10 +204,13 @@ pub struct Head {
     /// This server's number among several front ends.
     pub node: AtomicU32,
     /// Workers of the server, packed: see [`Segment::workers`].
-    workers: [AtomicU32; 6],
+    workers: [AtomicU32; 5],
     lock: Lock,
     directory: [Section; SECTIONS],
 }
+
+// State files of earlier versions have it there.
+const _: () = assert!(std::mem::offset_of!(Head, directory) == 176);
 
 impl Head {
     fn directory(&self) -> &[Section] {
@@ -571,15 +576,15 @@ impl Segment {
 
     /// Workers of the server.
     pub fn workers(&self) -> Workers {
-        let [per_pool, reserve, threaded, pools, parked, on_workers] =
-            [0, 1, 2, 3, 4, 5].map(|i: usize| self.head().workers[i].load(Relaxed));
+        let [per_pool, reserve, threaded, pools, parked] =
+            [0, 1, 2, 3, 4].map(|i: usize| self.head().workers[i].load(Relaxed));
         Workers {
             per_pool,
             reserve,
             threaded,
             pools,
-            parked,
-            on_workers,
+            parked: parked & !ON_WORKERS,
+            on_workers: u32::from(parked & ON_WORKERS != 0),
         }
     }
 
@@ -590,8 +595,12 @@ impl Segment {
             workers.reserve,
             workers.threaded,
             workers.pools,
-            workers.parked,
-            workers.on_workers,
+            workers.parked.min(!ON_WORKERS)
+                | if workers.on_workers != 0 {
+                    ON_WORKERS
+                } else {
+                    0
+                },
         ];
         for (word, value) in self.head().workers.iter().zip(fields) {
             word.store(value, Relaxed);
@@ -796,9 +805,7 @@ impl Segment {
             }
             None => {
                 self.atomics(Kind::Wakes).iter().for_each(futex::wake);
-                if self.workers().parked > 0 {
-                    (0..self.children().len() as u32).for_each(|child| self.ring(child));
-                }
+                (0..self.children().len() as u32).for_each(|child| self.ring(child));
             }
         }
     }

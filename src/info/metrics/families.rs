@@ -28,7 +28,7 @@ pub const SERVER: &[Row<Report>] = &[
     (
         "nap_workers_wanted",
         GAUGE,
-        "Workers wanted: run ready + wait limit + reserve of all rooms, in whole children.",
+        "Workers wanted: run ready + reserve of all rooms, and the wait limit where visitors wait on workers, in whole children.",
         |r| r.workers.wanted.max_request_workers.map(f64::from),
     ),
     (

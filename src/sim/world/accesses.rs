@@ -81,9 +81,9 @@ impl World {
             return self.runs(id, access);
         }
         let workers = self.setup.workers;
-        let parking = match workers.parked {
-            0 => workers.parking_in(&self.state.children, life, false),
-            _ => workers.parking_without(&self.state.children),
+        let parking = match workers.hold_who_waits() {
+            true => workers.parking_in(&self.state.children, life, false),
+            false => workers.parking_without(&self.state.children),
         };
         let ((verdict, redeemed), wakes) = self.ask(&access, parking, |view, arrival| {
             view.note_outside(outside);
@@ -175,9 +175,9 @@ impl World {
     /// Those who wait in this child: on a worker, or parked.
     fn waiters(&self, child: u16) -> &AtomicU32 {
         let child = self.child(child);
-        match self.setup.workers.parked {
-            0 => &child.waiting,
-            _ => &child.parked,
+        match self.setup.workers.hold_who_waits() {
+            true => &child.waiting,
+            false => &child.parked,
         }
     }
 
@@ -325,9 +325,9 @@ impl World {
         let arrival = Arrival {
             owner: access.owner,
             parking,
-            left: match workers.parked {
-                0 => workers.left(children, access.owner.life()),
-                _ => workers.left_without(children),
+            left: match workers.hold_who_waits() {
+                true => workers.left(children, access.owner.life()),
+                false => workers.left_without(children),
             },
             waited: Micros::ZERO,
             stood: Micros::ZERO,

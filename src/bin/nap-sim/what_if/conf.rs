@@ -87,6 +87,8 @@ struct Draft {
 struct Reader {
     rooms: Vec<Draft>,
     server: ServerConf,
+    /// The MPM is event; None: it is not loaded here.
+    event: Option<bool>,
     /// Inside `<NapRoom>`.
     inside: bool,
     /// Inside `<NapPage>`.
@@ -104,6 +106,7 @@ pub fn read(file: &Path, name: Option<&str>, cores: u32) -> Result<Configured, S
             cores,
             ..ServerConf::new()
         },
+        event: None,
         inside: false,
         page: false,
         remarks: Vec::new(),
@@ -164,10 +167,14 @@ impl Reader {
                 self.remarks
                     .push(format!("{name} {file} is not looked into"));
             }
-            "loadmodule" if args.first() == Some(&"mpm_prefork_module") => self.server.threaded = 0,
-            "loadmodule" if args.first() == Some(&"mpm_event_module") => {
-                self.server.parked = PLACES
-            }
+            "loadmodule" => match args.first() {
+                Some(&"mpm_prefork_module") => {
+                    (self.server.threaded, self.event) = (0, Some(false));
+                }
+                Some(&"mpm_worker_module") => self.event = Some(false),
+                Some(&"mpm_event_module") => self.event = Some(true),
+                _ => {}
+            },
             "protocols" if args.iter().any(is_http2) => self.server.on_workers = 1,
             "threadsperchild" => self.server.threads_per_child = words::count(one(name, &args)?)?,
             "maxrequestworkers" | "maxclients" => {
@@ -256,6 +263,8 @@ impl Reader {
             }
             (Some(name), _) => names.iter().position(|known| *known == name),
         };
+        let early = self.rooms.iter().any(|room| room.conf.admit_early == 1);
+        self.server.on_workers |= u32::from(early);
         let Some(at) = at else {
             return Err(format!("no such room; its rooms: {}", names.join(", ")));
         };
@@ -267,11 +276,11 @@ impl Reader {
         if server.threaded != 0 && server.threads_per_child == 0 {
             server.threads_per_child = 25;
         }
-        server.parked = match (server.park, server.table_waiters) {
-            (0, _) => 0,
-            (1, _) if server.parked == 0 => PLACES,
-            (_, n) if n > 0 => server.parked.min(n as u32),
-            _ => server.parked,
+        let parks = self.event.unwrap_or(server.park == 1) && server.park != 0;
+        server.parked = match server.table_waiters {
+            _ if !parks => 0,
+            n if n > 0 => n as u32,
+            _ => PLACES,
         };
         let workers = Workers {
             per_pool: server.pool(),
