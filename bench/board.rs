@@ -83,12 +83,14 @@ pub fn with_nap(mpm: Mpm, work: &str, bound: &str) -> Builder {
     with_room(plenty(mpm, work), bound)
 }
 
-/// A server with a room around the board and the counter; `park=On`: they wait without a worker.
+/// A server with a room around the board and the counter; `park=Off`: they wait on workers on event too.
 pub fn with_room(server: Builder, bound: &str) -> Builder {
-    let park = option("park=", "Off");
-    let room = format!(
-        "NapPark {park}\n<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {bound}\n</NapRoom>"
-    );
+    let park = match option("park=", "").as_str() {
+        "" => String::new(),
+        told => format!("NapPark {told}\n"),
+    };
+    let room =
+        format!("{park}<NapRoom board>\nNapRunReady {LIMIT}\nNapWaitMax {bound}\n</NapRoom>");
     server
         .nap()
         .config(&room)

@@ -7,11 +7,11 @@
 //!
 //! ```text
 //! cargo bench --bench crowds -- mpm=event-stock,event-roomy[,worker-stock,prefork-stock] crowds=1000,open \
-//!     source=distinct,one visitors=ticket,retry-after,asks warm=once|all|no rounds=1 seconds=20 work=20 only= park=Off
+//!     source=distinct,one visitors=ticket,retry-after,asks warm=once|all|no rounds=1 seconds=20 work=20 only= park=On|Off
 //! ```
 //!
 //! `warm=once` is those who come at once; `seconds=` is how long newcomers come, `work=` milliseconds of processor,
-//! `park=` NapPark.
+//! `park=` NapPark; without it the module's own default.
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;

@@ -231,12 +231,16 @@ const SCENARIOS: [Scenario; 11] = [
         measured: Side {
             server: |mpm| {
                 (room(mpm).config("NapPark On"))
-                    .expect_log("NapPark On: this MPM cannot", "they wait on workers there")
+                    .expect_log("NapPark: this MPM cannot", "they wait on workers there")
             },
             options: &[],
             beside: &[],
         },
-        reference: OBEDIENT,
+        reference: Side {
+            server: |mpm| room(mpm).config("NapPark Off"),
+            options: &[],
+            beside: &[],
+        },
         what: "served/s",
         figure: throughput,
         wanted: Wanted::AtLeast(0.98),

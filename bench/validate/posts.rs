@@ -116,7 +116,7 @@ fn started(server: crate::httpd::Builder) -> Httpd {
 
 impl Crowd {
     fn meet(&self, service: &Service, round: u32, folder: &Path) -> (Value, Value) {
-        let httpd = started(board::with_nap(Mpm::Event, WORK, BOUND));
+        let httpd = started(board::with_nap(Mpm::Event, WORK, BOUND).config("NapPark Off"));
         let seed = round.to_string();
         let rows = folder.join("rows.csv");
         let rows_name = rows.display().to_string();

@@ -155,7 +155,7 @@ fn server(shop: &Shop, starts: Option<Starts>) -> Builder {
     server
         .nap()
         .config(&format!(
-            "<NapRoom shop>\nNapRunReady {light}\n{lines}\
+            "NapPark Off\n<NapRoom shop>\nNapRunReady {light}\n{lines}\
              <NapPage search ^/shop/search$>\nNapRunReady {search}\n</NapPage>\n</NapRoom>"
         ))
         .config("<Location /shop>\nNapUse shop\n</Location>")
