@@ -222,9 +222,9 @@ fn crowd(waiters: usize) -> bool {
 }
 
 /// Children that hold so many who wait on their workers, by the ready settings of docs/sizing.md.
-const CHILDREN: usize = 4;
+const CHILDREN: usize = 2;
 /// Beside those who wait: who runs, the reserve, and holders' share of a child.
-const ROOM: f64 = 1.25;
+const ROOM: f64 = 1.4;
 
 /// What each takes who waits on a worker.
 fn blocked(waiters: usize) -> bool {
@@ -278,7 +278,7 @@ fn streams(pool: u32) {
         .workers(1, THREADS)
         .modules(&["http2"])
         .config(&format!(
-            "Protocols h2c http/1.1\nH2Direct on\nH2MaxWorkers {pool}"
+            "Protocols h2c http/1.1\nH2Direct on\nH2MinWorkers 25\nH2MaxWorkers {pool}"
         ))
         .start();
     let before = Footprint::by(&httpd);
