@@ -215,7 +215,7 @@ typedef struct nap_server_conf {
     uint32_t cores;             /* online */
     uint32_t members;           /* of balancers that OXTHAS chooses for; 0: none */
     uint32_t parked;            /* shim sets: accesses that may wait without a worker; 0: none */
-    uint32_t on_workers;        /* 1: some wait on workers all the same */
+    uint32_t on_workers;        /* shim sets: 1: some wait on workers all the same */
 } nap_server_conf;
 
 /* ---- An access ---------------------------------------------------------------------------- */

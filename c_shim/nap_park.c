@@ -38,7 +38,7 @@
 
 #define PLACES 16384            /* unless NapTables says how many; fewer where there is little memory */
 #define EACH_TAKES (32 * 1024)  /* bytes of one who is parked, with the connection */
-#define OF_MEMORY 8             /* all of them together take so many parts of it, or one less */
+#define OF_MEMORY 8             /* all of them together take an eighth of it at most */
 #define FACTOR "AsyncRequestWorkerFactor"
 #define FACTOR_OF_EVENT "2"
 #define FACTOR_IS_OURS "mod_nap-" FACTOR
