@@ -88,7 +88,10 @@ pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
         if bell.load(SeqCst) == heard {
             futex::wait(bell, heard, timeout);
         }
-        process.segment.tick_if_due();
+        // As whoever waits on a worker does: an idle child leaves it to the parent.
+        if alive.child.parked.load(Relaxed) > 0 {
+            process.segment.tick_if_due();
+        }
         bell.load(SeqCst)
     })
 }
