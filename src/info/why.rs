@@ -165,6 +165,10 @@ pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
             format!("{reserve} in reserve"),
         )
     };
+    let waiting = match workers.hold_who_waits() {
+        true => format!(" + {wait} to wait"),
+        false => String::new(),
+    };
     let enough = if needed <= configured {
         ", which is enough"
     } else {
@@ -173,8 +177,8 @@ pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
     Wanted {
         max_request_workers: Some(needed),
         why: format!(
-            "MaxRequestWorkers wanted: {needed} = {run_ready} run ready + {wait} to wait + \
-             {reserve}; it is {configured}{enough}."
+            "MaxRequestWorkers wanted: {needed} = {run_ready} run ready{waiting} + {reserve}; it \
+             is {configured}{enough}."
         ),
     }
 }
