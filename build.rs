@@ -87,6 +87,8 @@ fn compile(apxs: &Apxs) {
         .flag("-Wno-unused-parameter")
         // gcc would clear an access and a request byte by byte, or nearly so
         .flag_if_supported("-mmemset-strategy=unrolled_loop:64:noalign,libcall:-1:noalign")
+        // the .so is linked with -z now: there is nothing to be found at a first call
+        .flag_if_supported("-fno-plt")
         .force_frame_pointer(false)
         .compile("nap_shim");
 }

@@ -201,7 +201,8 @@ typedef struct nap_line {
     nap_client client;      /* who asked here last */
     nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
     struct nap_parked *parked;  /* who waits here without a worker; NULL: nobody */
-    int around;             /* our process_connection is around the others' */
+    enum { NAP_NEVER_AROUND = -1, NAP_AROUND = 1 } around;  /* our process_connection is around the others';
+                             * 0: it is not now */
     const request_rec *follows; /* mod_rewrite's handler redirects it, and ours is around that; or NULL */
 } nap_line;
 
@@ -330,12 +331,12 @@ int nap_access_end(request_rec *r);
 typedef struct nap_parked nap_parked;
 void nap_park_hook(void);
 void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf);
+int nap_park_around(const conn_rec *c);
 int nap_park_may(const request_rec *r);
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
 int nap_park_status(const request_rec *r);
-
-/* nap_yard.c */
-void nap_yard_start(apr_pool_t *pchild, server_rec *s);
+int nap_park_handler(request_rec *r);
+void nap_park_start(apr_pool_t *pchild, server_rec *s);
 
 /* nap_filter.c */
 void nap_filter_read(apr_pool_t *p);
@@ -409,7 +410,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
 void nap_page_register(void);
-int nap_page_fixup(request_rec *r);
+void nap_page_begin(void);
 int nap_server_status(request_rec *r, int flags);
 
 #endif

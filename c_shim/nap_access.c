@@ -32,14 +32,11 @@ static ap_filter_rec_t *watch_filter;
 
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
-/* The handle at r; one is made if there is none. */
-nap_handle *nap_handle_make(request_rec *r)
+/* There is none at r. */
+static nap_handle *handle_new(request_rec *r)
 {
-    nap_handle *h = nap_handle_at(r);
+    nap_handle *h = apr_palloc(r->pool, sizeof *h);
 
-    if (h)
-        return h;
-    h = apr_palloc(r->pool, sizeof *h);
     /* in pieces for which no function is called */
     #pragma GCC unroll 4
     for (size_t at = 0; at < CLEARED; at += PIECE)
@@ -48,6 +45,14 @@ nap_handle *nap_handle_make(request_rec *r)
     h->method = r->method;
     ap_set_module_config(r->request_config, &nap_module, h);
     return h;
+}
+
+/* The handle at r; one is made if there is none. */
+nap_handle *nap_handle_make(request_rec *r)
+{
+    nap_handle *h = nap_handle_at(r);
+
+    return h ? h : handle_new(r);
 }
 
 static int cookie_add(void *rec, const char *key, const char *value)
@@ -530,14 +535,15 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
     return h->entered && h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
 }
 
-/* Whether r enters, and as what; early: before its handler is known. */
-static inline __attribute__((always_inline)) int admit(request_rec *r, const nap_dir *dir, int early)
+/* Whether r enters, whose own handle is h, and as what; early: before its handler is known. */
+static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handle *h, const nap_dir *dir, int early)
 {
-    nap_handle *h;
-
     if (never(r))
         return DECLINED;
-    h = nap_handle_make(nap_first(r));
+    if (r->prev)
+        h = nap_handle_make(nap_first(r));
+    else if (!h)
+        h = handle_new(r);
     if (h->entered || h->in_debt)
         return again(r, h);
     if (!h->room) {
@@ -564,11 +570,11 @@ static int lies_in_room(const nap_dir *dir)
 static int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h = nap_handle_at(r);
+    nap_handle *h = nap_handle_at(r);
 
     if (!lies_in_room(dir) || dir->room->conf.admit_early != 1 || (h && h->page))
         return DECLINED;
-    return admit(r, dir, 1);
+    return admit(r, h, dir, 1);
 }
 
 /* While the configuration is read: httpd takes all hooks away before it reads the next. */
@@ -585,20 +591,20 @@ static NAP_SELDOM int admit_redirected(request_rec *r)
 {
     const nap_handle *h = nap_handle_at(nap_first(r));
 
-    return h && h->room && !h->entered ? admit(r, h->dir, 0) : DECLINED;
+    return h && h->room && !h->entered ? admit(r, NULL, h->dir, 0) : DECLINED;
 }
 
 /* The last fixup. */
 int nap_access_late(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
-    const nap_handle *h = nap_handle_at(r);
+    nap_handle *h = nap_handle_at(r);
 
     /* `Satisfy Any` thought nothing of that refusal; what other modules make of the request now stands */
     if (h && h->in_debt && !r->prev)
         return nap_bwshare_status(h);
     if (lies_in_room(dir))
-        return admit(r, dir, 0);
+        return admit(r, h, dir, 0);
     return r->prev ? admit_redirected(r) : DECLINED;
 }
 
@@ -659,10 +665,11 @@ static inline int lasts(const nap_handle *h)
 {
     const request_rec *last = nap_last(h->first);
 
-    /* of an answer the headers come first */
-    return (h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
-           last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last) ||
-           (h->passes == 1 && is_event_stream(last));
+    if (last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last))
+        return 1;
+    /* the headers come first */
+    return h->passes && ((h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
+                         (h->passes == 1 && is_event_stream(last)));
 }
 
 /* The client does not take what has been written, so what comes now would wait for him. */
@@ -872,6 +879,7 @@ int nap_line_open(conn_rec *c, void *socket)
     if (!nap_the_core)
         return DECLINED;
     line = apr_pcalloc(c->pool, sizeof *line);
+    line->around = nap_park_around(c);
     ap_set_module_config(c->conn_config, &nap_module, line);
     ap_add_output_filter_handle(watch_filter, line, NULL, c);
     return OK;

@@ -89,16 +89,23 @@ static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
                        without_ticket(r->pool, referer, query + 1, NULL));
 }
 
+static __attribute__((noinline)) int take_from(request_rec *r, const char *referer)
+{
+    if (!nap_the_core)
+        return DECLINED;
+    if (referer && ap_strstr_c(referer, PARAMETER))
+        take_referer(r, referer);
+    if (r->args && ap_strstr_c(r->args, PARAMETER))
+        take(r);
+    return DECLINED;
+}
+
 /* post_read_request: nobody else shall see, forward, cache or log it. */
 int nap_query_take(request_rec *r)
 {
     const char *referer = apr_table_get(r->headers_in, "Referer");
 
-    if (referer && nap_the_core && ap_strstr_c(referer, PARAMETER))
-        take_referer(r, referer);
-    if (r->args && nap_the_core && ap_strstr_c(r->args, PARAMETER))
-        take(r);
-    return DECLINED;
+    return referer || r->args ? take_from(r, referer) : DECLINED;
 }
 
 /* ---- The way there ---------------------------------------------------------------------------- */
@@ -413,7 +420,7 @@ static NAP_SELDOM int answer_ours(request_rec *r)
 
 /* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front
  * controller's rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
-int nap_page_fixup(request_rec *r)
+static int answer_before_rewrite(request_rec *r)
 {
     if (!r->handler || r->proxyreq || !is_ours(r->handler) || r->main || !nap_the_core)
         return DECLINED;
@@ -534,9 +541,25 @@ void nap_page_register(void)
     cache_filter = ap_register_output_filter("NAP-CACHE", set_cache, NULL, AP_FTYPE_PROTOCOL - 1);
 }
 
+/* While the configuration is read, every module loaded. */
+void nap_page_begin(void)
+{
+    static const char *const before_rewrite[] = { "mod_rewrite.c", NULL };
+
+    if (ap_find_linked_module("mod_rewrite.c"))
+        ap_hook_fixups(answer_before_rewrite, NULL, before_rewrite, APR_HOOK_FIRST);
+}
+
+/* Before mod_rewrite's, which redirects. */
 int nap_page_handler(request_rec *r)
 {
-    if (!r->handler || (r->handler[0] != 'n' && r->handler[0] != 'b'))
-        return DECLINED;
-    return r->handler[0] == 'n' ? own_handler(r) : nap_bwshare_handler(r);
+    switch (r->handler ? r->handler[0] : 0) {
+    case 'n':
+        return own_handler(r);
+    case 'b':
+        return nap_bwshare_handler(r);
+    case 'r':
+        return nap_park_handler(r);
+    }
+    return DECLINED;
 }

@@ -3,16 +3,15 @@
  * The life of a parked connection:
  *
  * 1. The last fixup has a place for its access and returns SUSPENDED (nap_park). httpd's process_connection
- *    ends in CONN_STATE_SUSPENDED; ours is around it, and makes of that a state in which the MPM waits until
- *    the connection's socket can be read (wait_on).
- * 2. The MPM lets go of the connection (suspend_connection). From here on its socket has an eventfd for a
- *    descriptor, so that what it polls is not the client. The access stands in the child's yard
- *    (nap_yard.c).
+ *    ends in CONN_STATE_SUSPENDED; ours is around it.
+ * 2. It makes of that a state in which the MPM waits until the connection's socket can be read (let_go). From
+ *    here on the socket has an eventfd for a descriptor, so that what is polled is not the client. The access
+ *    stands in the child's yard (nap_yard.c).
  * 3. A thread of each child, the keeper, hears the child's bell when one of them is woken. It watches for
  *    clients who have gone, too, and for the time at which each must look up at the latest, which is before
  *    httpd's Timeout is over. Whoever is to look up has his eventfd written to.
- * 4. A worker takes the connection up (resume_connection): the socket has its own descriptor again, the access
- *    has left the yard. Our process_connection asks the core, and waits on, refuses, or goes on where the last
+ * 4. A worker calls process_connection: the socket has its own descriptor again, the access has left the yard
+ *    (take_up). Ours asks the core, and waits on, refuses, or goes on where the last
  *    fixup had stopped: with the handler.
  *
  * What mod_rewrite redirects within httpd (a front controller in .htaccess) enters inside of its handler, which
@@ -202,16 +201,22 @@ void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
 
 /* ---- A connection ------------------------------------------------------------------------------ */
 
+/* May any who come over c wait without a worker? What its line has for `around`. */
+int nap_park_around(const conn_rec *c)
+{
+    return nap_yard_is_kept() && !c->master && c->cs ? 0 : NAP_NEVER_AROUND;
+}
+
 /* May r wait without a worker? Asked in its last fixup. */
 int nap_park_may(const request_rec *r)
 {
     const conn_rec *c = r->connection;
     const nap_line *line;
 
-    if (!nap_yard_is_kept() || r->main || c->master || !c->cs || c->clogging_input_filters)
+    if (r->main || c->clogging_input_filters)
         return 0;
     line = nap_line_of(c);
-    return line && line->around && (!r->prev || r->prev == line->follows);
+    return line && line->around == NAP_AROUND && (!r->prev || r->prev == line->follows);
 }
 
 static void bell_close(nap_parked *p)
@@ -221,6 +226,25 @@ static void bell_close(nap_parked *p)
     p->bell = -1;
 }
 
+/* Out of the yard; his socket has its own descriptor again. */
+static void take_up(nap_parked *p)
+{
+    apr_os_sock_t has = -1;
+
+    if (p->client < 0)
+        return;
+    nap_yard_out(p);
+    apr_os_sock_get(&has, p->socket);
+    if (has == p->bell) {
+        apr_os_sock_put(&p->socket, &p->client, p->r->connection->pool);
+    }
+    else {                      /* the MPM has closed what it took for the client */
+        close(p->client);
+        p->bell = -1;
+    }
+    p->client = -1;
+}
+
 /* The request's pool goes. Where he is parked still the MPM has closed his connection, and no log_transaction
  * comes. */
 static apr_status_t end(void *parked)
@@ -228,6 +252,7 @@ static apr_status_t end(void *parked)
     nap_parked *p = parked;
     nap_line *line = nap_line_of(p->r->connection);
 
+    take_up(p);
     bell_close(p);
     if (line->parked == p) {
         ap_log_error(APLOG_MARK, APLOG_INFO, 0, p->r->server, "mod_nap: the connection of one who was parked has "
@@ -279,7 +304,9 @@ int nap_park_status(const request_rec *r)
 }
 
 #ifdef AP_MPMQ_CAN_WAITIO
-/* A handler around mod_rewrite's, which redirects r. Only where r is the first, or ours is around the redirect that
+static ap_HOOK_process_connection_t **behind;   /* a child's, from its start; NULL ends them */
+
+/* Around mod_rewrite's handler, which redirects r. Only where r is the first, or ours is around the redirect that
  * led to it too: an error's document, or what a program redirects to, has to come back. */
 static int follow(request_rec *r)
 {
@@ -287,7 +314,7 @@ static int follow(request_rec *r)
     const request_rec *outer;
     int rc;
 
-    if (!line || !line->around || line->follows == r || r->main || !nap_is_redirect(r) ||
+    if (!line || line->around != NAP_AROUND || line->follows == r || r->main ||
         (r->prev && r->prev != line->follows))
         return DECLINED;
     outer = line->follows;
@@ -306,24 +333,17 @@ static int follow(request_rec *r)
     return SUSPENDED;
 }
 
-static void wait_on(conn_rec *c)
-{
-    c->cs->state = CONN_STATE_ASYNC_WAITIO;
-    c->cs->sense = CONN_SENSE_WANT_READ;
-}
-
-/* suspend_connection. Where he finds no room in the yard the eventfd is readable at once: a worker takes him up,
+/* The MPM's from here on. Where he finds no room in the yard the eventfd is readable at once: a worker takes him up,
  * and waits. */
-void nap_park_suspend(conn_rec *c, request_rec *r)
+static NAP_SELDOM void let_go(conn_rec *c, nap_parked *p)
 {
-    nap_line *line = nap_line_of(c);
-    nap_parked *p = line ? line->parked : NULL;
     apr_os_sock_t client = -1;
     uint64_t one = 1;
 
-    if (!p || c->master || p->client >= 0 || c->cs->state != CONN_STATE_ASYNC_WAITIO ||
-        apr_os_sock_get(&client, p->socket) || client < 0)
-        return;
+    c->cs->state = CONN_STATE_ASYNC_WAITIO;
+    c->cs->sense = CONN_SENSE_WANT_READ;
+    if (c->aborted || apr_os_sock_get(&client, p->socket) || client < 0)
+        return;                 /* the MPM closes it */
     p->no_room = !nap_yard_in(p, client);
     if (p->no_room && write(p->bell, &one, sizeof one) < 0)
         return;                 /* the client's next byte, or Timeout */
@@ -331,25 +351,11 @@ void nap_park_suspend(conn_rec *c, request_rec *r)
     apr_os_sock_put(&p->socket, &p->bell, c->pool);
 }
 
-/* resume_connection */
-void nap_park_resume(conn_rec *c, request_rec *r)
+/* Whoever has just been parked: by his last fixup. */
+static NAP_SELDOM void wait_on(conn_rec *c, nap_parked *p)
 {
-    nap_line *line = nap_line_of(c);
-    nap_parked *p = line ? line->parked : NULL;
-    apr_os_sock_t has = -1;
-
-    if (!p || p->client < 0)
-        return;
-    nap_yard_out(p);
-    apr_os_sock_get(&has, p->socket);
-    if (has == p->bell) {
-        apr_os_sock_put(&p->socket, &p->client, c->pool);
-    }
-    else {                      /* the MPM has closed what it took for the client */
-        close(p->client);
-        p->bell = -1;
-    }
-    p->client = -1;
+    if (c->cs->state == CONN_STATE_SUSPENDED)
+        let_go(c, p);
 }
 
 /* He has looked up, and the request goes on as it does in ap_process_async_request(), behind the redirects that
@@ -381,19 +387,20 @@ static void go_on(request_rec *r, int status)
         c->cs->state = CONN_STATE_LINGER;
 }
 
-static int look_up(conn_rec *c, nap_line *line)
+static NAP_SELDOM int look_up(conn_rec *c, nap_line *line)
 {
     nap_parked *p = line->parked;
     request_rec *r = p->r;
     int status;
 
+    take_up(p);
     c->cs->state = CONN_STATE_HANDLER;
     ap_update_child_status(c->sbh, SERVER_BUSY_WRITE, r);   /* the MPM counts idle workers by that */
     apr_thread_mutex_lock(r->invoke_mtx);
     status = p->no_room ? nap_access_wait_here(r, p->h, &p->q) : nap_access_look_up(r, p->h, &p->q);
     if (status == SUSPENDED) {
         apr_thread_mutex_unlock(r->invoke_mtx);
-        wait_on(c);
+        let_go(c, p);
         return OK;
     }
     line->parked = NULL;
@@ -402,44 +409,73 @@ static int look_up(conn_rec *c, nap_line *line)
     return OK;
 }
 
-int nap_park_process(conn_rec *c);
-
-/* What the hooks behind ours make of it: not by another round of all, which every connection would pay for. */
-static int process_behind(conn_rec *c)
-{
-    const apr_array_header_t *links = ap_hook_get_process_connection();
-    int rc = DECLINED, behind = 0;
-
-    for (int i = 0; links && i < links->nelts && rc == DECLINED; i++) {
-        ap_HOOK_process_connection_t *process = APR_ARRAY_IDX(links, i, ap_LINK_process_connection_t).pFunc;
-
-        if (behind)
-            rc = process(c);
-        behind |= process == nap_park_process;
-    }
-    return rc;
-}
-
 /* process_connection, around everybody else's. */
-int nap_park_process(conn_rec *c)
+static int process(conn_rec *c)
 {
     nap_line *line = nap_line_of(c);
-    int rc;
+    int rc = DECLINED;
 
-    if (!line || line->around || c->master || !c->cs)
+    if (!line || line->around)
         return DECLINED;
     if (line->parked)
         return look_up(c, line);
-    if (!nap_yard_is_kept())
-        return DECLINED;
-    line->around = 1;
-    rc = process_behind(c);
+    line->around = NAP_AROUND;
+    for (ap_HOOK_process_connection_t **hook = behind; *hook && rc == DECLINED; hook++)
+        rc = (*hook)(c);
     line->around = 0;
-    if (line->parked && c->cs->state == CONN_STATE_SUSPENDED)
-        wait_on(c);
+    if (line->parked)
+        wait_on(c, line->parked);
     return rc;
 }
+
+/* pre_close_connection: of one who is parked, where Timeout is over or the server stops. */
+static int close_parked(conn_rec *c)
+{
+    nap_line *line = nap_line_of(c);
+
+    if (line && line->parked)
+        take_up(line->parked);
+    return OK;
+}
+
+/* The hooks behind ours: not by another round of all, which every request would pay for. */
+static void find_behind(apr_pool_t *p)
+{
+    const apr_array_header_t *links = ap_hook_get_process_connection();
+    size_t n = 0, found = 0;
+
+    behind = apr_pcalloc(p, ((links ? (size_t)links->nelts : 0) + 1) * sizeof *behind);
+    for (int i = 0; links && i < links->nelts; i++) {
+        ap_HOOK_process_connection_t *hook = APR_ARRAY_IDX(links, i, ap_LINK_process_connection_t).pFunc;
+
+        if (found)
+            behind[n++] = hook;
+        found |= hook == process;
+    }
+}
+#else
+static int follow(request_rec *r)
+{
+    return DECLINED;
+}
+
+static void find_behind(apr_pool_t *p)
+{
+}
 #endif
+
+/* A child. */
+void nap_park_start(apr_pool_t *pchild, server_rec *s)
+{
+    nap_yard_start(pchild, s);
+    find_behind(pchild);
+}
+
+/* A handler around mod_rewrite's. */
+int nap_park_handler(request_rec *r)
+{
+    return nap_the_site->parks && nap_is_redirect(r) ? follow(r) : DECLINED;
+}
 
 /* While the configuration is read: who cannot or does not want it does not pay for it. */
 void nap_park_hook(void)
@@ -448,9 +484,7 @@ void nap_park_hook(void)
         return;
     nap_the_site->parks = 1;
 #ifdef AP_MPMQ_CAN_WAITIO
-    ap_hook_process_connection(nap_park_process, NULL, NULL, NAP_FIRST);
-    ap_hook_suspend_connection(nap_park_suspend, NULL, NULL, NAP_LAST);
-    ap_hook_resume_connection(nap_park_resume, NULL, NULL, NAP_FIRST);
-    ap_hook_handler(follow, NULL, NULL, NAP_FIRST);
+    ap_hook_process_connection(process, NULL, NULL, NAP_FIRST);
+    ap_hook_pre_close_connection(close_parked, NULL, NULL, NAP_FIRST);
 #endif
 }

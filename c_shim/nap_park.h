@@ -20,6 +20,7 @@ struct nap_parked {
 };
 
 /* nap_yard.c */
+void nap_yard_start(apr_pool_t *pchild, server_rec *s);
 int nap_yard_in(nap_parked *p, int client);
 void nap_yard_out(nap_parked *p);
 int nap_yard_is_kept(void);

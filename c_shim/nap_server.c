@@ -376,7 +376,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
     nap_the_site->pid_file = pid_file_seen(pchild);
     nap_the_core->child_init(getpid());
     nap_call_start();
-    nap_yard_start(pchild, s);
+    nap_park_start(pchild, s);
 }
 
 /* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at
