@@ -15,7 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telepoll", &["micros"]),
     ("sqs", &["micros"]),
     ("room", &["micros", "nap", "sqs", "telepoll"]),
-    ("conf", &["charset", "micros", "nap"]),
+    (
+        "conf",
+        &[
+            "charset", "micros", "nap", "oxthas", "room", "sqs", "telepoll",
+        ],
+    ),
     (
         "shm",
         &[

@@ -19,6 +19,7 @@
 //! | [`bwshare`] | the same for `BwShare...` |
 //! | [`telepoll`] | the same for `TelePoll` |
 //! | [`oxthas`] | and for `Oxthas...` |
+//! | `terms` | what all that is to the gates and the laws |
 //! | `cookie` | what may stand in `NapTicketCookie` |
 
 pub mod bwshare;
@@ -33,6 +34,7 @@ mod samples;
 pub mod server;
 mod session;
 pub mod telepoll;
+mod terms;
 pub mod text;
 pub mod values;
 

@@ -51,8 +51,6 @@ mod contract;
 
 use contract::{NAP_ABI, nap_core};
 
-pub use setup::{lobby_terms, pace, start_terms, terms};
-
 /// The functions, in the order of nap.h. A signature that differs from the header's does not
 /// compile.
 static CORE: nap_core = nap_core {

@@ -14,11 +14,9 @@ use super::setup::{arguments, told};
 use super::text::text;
 use crate::conf::{OxthasConf, OxthasDirective};
 use crate::micros::Micros;
-use crate::oxthas::bands::Split;
 use crate::oxthas::choice::{Ask, Member};
 use crate::oxthas::engine::{End, Engine, Law, Terms};
 use crate::oxthas::executor::name_hash;
-use crate::oxthas::history::Span;
 use crate::oxthas::penalty::Failure;
 use crate::oxthas::{MEMBERS, flight};
 use crate::shm::balancing::Balancing;
@@ -110,25 +108,6 @@ pub unsafe extern "C" fn ox_start() -> c_int {
         process.host.log(NAP_LOG_NOTICE, &line);
         1
     })
-}
-
-/// Settings as the law wants them.
-fn terms(conf: &OxthasConf, own_timeout_us: u64) -> Terms {
-    let conf = conf.with_defaults(i64::try_from(own_timeout_us).unwrap_or(i64::MAX));
-    let micros = |us: i64| Micros(us.max(0) as u64);
-    Terms {
-        bands: conf.bands.clamp(1, 64) as u32,
-        split: Split::from_number(conf.split),
-        span: Span {
-            window: conf.history.clamp(1, 100) as u32,
-            ..Terms::ours(Micros::ZERO).span
-        },
-        alpha: conf.alpha.max(0) as f64 / 1e6,
-        step: micros(conf.step_us),
-        min: micros(conf.min_us),
-        pause: micros(conf.backoff_us).max(Micros(1)),
-        ..Terms::ours(micros(conf.timeout_us))
-    }
 }
 
 /// Random bits, good enough for ties: Weyl's sequence, mixed, from where this process began.
@@ -230,7 +209,7 @@ pub unsafe extern "C" fn ox_choose(
         // SAFETY: nap.h's promises: n members, ours for the call.
         let (members, activity) =
             unsafe { (std::slice::from_raw_parts_mut(members, n), text(activity)) };
-        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let terms = work.conf.terms(work.t.own_timeout_us);
         let tables = work.tables;
         let chosen = tables.with(|engine| {
             let ask = work.ask(engine, activity, &terms);
@@ -271,7 +250,7 @@ pub unsafe extern "C" fn ox_go(
         };
         // SAFETY: nap.h's promise.
         let activity = unsafe { text(activity) };
-        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let terms = work.conf.terms(work.t.own_timeout_us);
         let tables = work.tables;
         let gone = tables.with(|engine| {
             let ask = work.ask(engine, activity, &terms);
@@ -310,7 +289,7 @@ pub unsafe extern "C" fn ox_end(
             NAP_OX_STATUS => End::Failed(Failure::Status, took),
             _ => End::GivenUp,
         };
-        let terms = terms(&work.conf, work.t.own_timeout_us);
+        let terms = work.conf.terms(work.t.own_timeout_us);
         let (flight, owner) = (work.t.flight, work.t.owner);
         work.tables
             .with(|engine| engine.end(flight, owner, end, &terms, now));

@@ -21,24 +21,16 @@ use super::ticket_log;
 use crate::bwshare::table::stripes_for;
 use crate::bwshare::trace::ROWS;
 use crate::conf::bwshare::{CLIENTS, TRACE};
-use crate::conf::{
-    AUTO, Directive, OFF, PAPER, PRIORITIES, RoomConf, ServerConf, WORK, ticket_status,
-};
-use crate::micros::Micros;
+use crate::conf::{Directive, PRIORITIES, RoomConf, ServerConf, ticket_status};
 use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
 use crate::room::atomic;
 use crate::room::children::Workers;
 use crate::room::naming::{Entered, LOBBY, LetGo};
 use crate::room::permits::PERMITS;
-use crate::room::starts::StartTerms;
-use crate::room::terms::{Choice, Terms, how};
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
-use crate::sqs::in_hand::PARALLEL;
-use crate::sqs::page_scheduler::{Pace, law};
 use crate::sqs::sessions::sets_for;
-use crate::telepoll::{self, Form, Mode};
 
 /// Holds two structs to the same size and each of the fields, which are all of them, to the same
 /// place.
@@ -493,8 +485,8 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
     let segment = &process.segment;
     let running = conf.run_ready_max.saturating_add(conf.beside.max(0));
     let running = running.clamp(1, i64::from(u32::MAX)) as u32;
-    let terms = terms(conf, segment.workers().places(running));
-    let settings = (terms, pace(conf));
+    let terms = conf.terms(segment.workers().places(running));
+    let settings = (terms, conf.pace());
     let (name, page) = (conf.name.as_str(), conf.page.as_str());
     let generation = next_generation(segment);
     let entered = segment.locked(|tables, now, wakes| match page {
@@ -529,7 +521,7 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
         .rooms
         .iter()
         .position(|room| room.conf.name == conf.name);
-    permits.calls.asks.event.set(&poll_terms(conf));
+    permits.calls.asks.event.set(&conf.poll_terms());
     draft.rooms.push(RoomSetup {
         conf: *conf,
         room: own.unwrap_or(draft.rooms.len()),
@@ -543,24 +535,6 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
         sessions: None,
     });
     Ok(draft.rooms.len() - 1)
-}
-
-/// How those are spread who ask where they stand.
-fn poll_terms(conf: &RoomConf) -> telepoll::Terms {
-    let base = Micros(u64::try_from(conf.poll_base_us).unwrap_or(0));
-    telepoll::Terms {
-        mode: match conf.poll_mode {
-            1 => Mode::Relevel,
-            2 => Mode::Concentrate,
-            _ => Mode::Level,
-        },
-        form: match conf.poll_form {
-            1 => Form::Paper,
-            _ => Form::Smooth,
-        },
-        k: conf.poll_k.clamp(1, 100) as u16,
-        ..telepoll::Terms::new(base, conf.poll_rate.max(1) as f64)
-    }
 }
 
 /// The ticket cookie's name without and with TLS. Tickets of two pages live side by side; `~` is in no
@@ -577,71 +551,6 @@ fn cookies(conf: &RoomConf) -> [String; 2] {
             format!("__Host-nap-{name}{page}"),
         ],
         own => [format!("{own}{page}"), format!("{own}{page}")],
-    }
-}
-
-fn micros(us: i64) -> Micros {
-    Micros(us.max(0) as u64)
-}
-
-fn choice(value: i64) -> Choice {
-    let of = |how, n| Choice { how, n };
-    match value {
-        AUTO => of(how::AUTO, 0),
-        PAPER => of(how::PAPER, 0),
-        OFF => of(how::OFF, 0),
-        WORK => of(how::WORK, 0),
-        n => of(how::FIXED, n.clamp(0, i64::from(u32::MAX)) as u32),
-    }
-}
-
-/// A room's settings as its gate wants them.
-pub fn terms(conf: &RoomConf, parked: u32) -> Terms {
-    Terms {
-        bound: micros(conf.wait_max_us),
-        run_ready: conf.run_ready.clamp(1, PERMITS as i64) as u32,
-        history: conf.history.clamp(2, 1024) as u32,
-        wait_limit: choice(conf.wait_limit),
-        re_access: choice(conf.re_access),
-        slot_period: micros(conf.slot_period_us),
-        slot_tickets: choice(conf.slot_tickets),
-        lifetime: micros(conf.ticket_lifetime_us),
-        prime: micros(conf.ticket_prime_us),
-        horizon: micros(conf.ticket_horizon_us),
-        poll: micros(conf.poll_base_us),
-        share: choice(conf.ticket_share_ppm),
-        overbook: choice(conf.overbook_ppm),
-        per_client: choice(conf.tickets_per_client),
-        bind: u32::from(conf.ticket_bind > 0),
-        parked,
-        progress: u32::from(conf.progress == 1),
-        ..Terms::EMPTY
-    }
-}
-
-/// The same as its session gate wants them.
-pub fn lobby_terms(conf: &RoomConf, parked: u32) -> Terms {
-    Terms {
-        wait_limit: choice(conf.session_queue),
-        re_access: choice(AUTO),
-        ..terms(conf, parked)
-    }
-}
-
-/// How a room's permits are found.
-pub fn pace(conf: &RoomConf) -> Pace {
-    let permits = |n: i64| n.clamp(1, PERMITS as i64) as u32;
-    Pace {
-        law: match conf.run_ready_law {
-            1 => law::AUTO,
-            2 => law::PAPER,
-            _ => law::FIXED,
-        },
-        own: u32::from(conf.run_ready_own == 1),
-        start: permits(conf.run_ready),
-        lo: permits(conf.run_ready_min),
-        hi: permits(conf.run_ready_max),
-        history: conf.run_ready_history.clamp(1, 50) as u32,
     }
 }
 
@@ -769,8 +678,8 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
         }
         let running = conf.run_ready.saturating_add(conf.beside.max(0));
         let running = running.clamp(1, i64::from(u32::MAX)) as u32;
-        let terms = lobby_terms(conf, segment.workers().places(running));
-        let starts = start_terms(conf, cores);
+        let terms = conf.lobby_terms(segment.workers().places(running));
+        let starts = conf.start_terms(cores);
         let entered = segment
             .locked(|tables, now, _| tables.enter_lobby(name, generation, terms, starts, now));
         let entered = entered.flatten();
@@ -782,7 +691,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
             process.host.log(NAP_LOG_ERROR, &line);
             continue;
         };
-        permits.calls.asks.event.set(&poll_terms(conf));
+        permits.calls.asks.event.set(&conf.poll_terms());
         room.hashes = [name_hash(name), name_hash(LOBBY)];
         let cookie = conf.session_cookie.as_str();
         room.sessions = Some(SessionSetup {
@@ -798,24 +707,6 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
             attributes: [false, true].map(|tls| conf.session_attributes(tls)),
             keys: keys_of_room(&segment.head().secret, name),
         });
-    }
-}
-
-/// How its sessions start.
-pub fn start_terms(conf: &RoomConf, cores: u32) -> StartTerms {
-    let Choice { how, .. } = choice(conf.session_start);
-    StartTerms {
-        on: 1,
-        how,
-        parallel: conf.session_parallel.clamp(1, PARALLEL as i64) as u32,
-        cores,
-        idle: micros(conf.session_idle_us),
-        interval: micros(conf.session_start),
-        threshold: conf.start_threshold.max(0) as u64,
-        inc: micros(conf.start_inc_us),
-        dec: micros(conf.start_dec_us),
-        min: micros(conf.start_min_us),
-        max: micros(conf.start_max_us),
     }
 }
 

@@ -11,7 +11,7 @@ use super::setup::{arguments, same_layout, told};
 use crate::conf::EventConf;
 use crate::micros::Micros;
 use crate::shm::segment::Segment;
-use crate::telepoll::{Event, Form, Mode, Phase, Terms, owner};
+use crate::telepoll::{Event, Phase, owner};
 
 same_layout!(EventConf as nap_event_conf: name base_us rate mode form k m of index);
 
@@ -42,26 +42,6 @@ pub unsafe extern "C" fn conf_event(
         // SAFETY: nap.h's promise.
         unsafe { told(result, err) }
     })
-}
-
-/// An event's settings as the law wants them.
-pub fn terms(conf: &EventConf) -> Terms {
-    let small = |n: i64| u16::try_from(n).unwrap_or(1);
-    Terms {
-        mode: match conf.mode {
-            1 => Mode::Relevel,
-            2 => Mode::Concentrate,
-            _ => Mode::Level,
-        },
-        form: match conf.form {
-            1 => Form::Paper,
-            _ => Form::Smooth,
-        },
-        k: small(conf.k),
-        m: small(conf.m),
-        of: small(conf.of),
-        ..Terms::new(Micros(conf.base_us.max(0) as u64), conf.rate as f64 / 1e6)
-    }
 }
 
 pub unsafe extern "C" fn events_start(events: *const *mut nap_event_conf, n: usize) {
@@ -118,7 +98,7 @@ fn put_in_force(segment: &Segment, confs: Vec<&mut EventConf>) -> Vec<(String, O
         conf.index = index.map_or(-1, |index| index as i64);
         if let Some(event) = index.and_then(|index| table.get(index)) {
             event.owner.store(owner, Relaxed);
-            event.set(&terms(conf));
+            event.set(&conf.terms());
         }
         names.push((conf.name.as_str().to_owned(), index));
     }

@@ -8,7 +8,6 @@
 use std::path::Path;
 
 use mod_nap::conf::{Directive, Remark, RoomConf, ServerConf};
-use mod_nap::ffi;
 use mod_nap::room::children::Workers;
 use mod_nap::room::terms::Terms;
 use mod_nap::sim::sessions::SessionTerms;
@@ -332,8 +331,8 @@ impl Draft {
     fn gates(&self) -> Vec<GateConf> {
         let gate = |name: &str, conf: &RoomConf| GateConf {
             name: name.to_owned(),
-            terms: ffi::terms(conf, 0),
-            pace: ffi::pace(conf),
+            terms: conf.terms(0),
+            pace: conf.pace(),
         };
         let own = gate(self.conf.name.as_str(), &self.conf);
         let pages = self.pages.iter().map(|page| gate(page.page.as_str(), page));
@@ -343,8 +342,8 @@ impl Draft {
     fn sessions(&self, server: &ServerConf) -> Option<SessionTerms> {
         let most = u64::try_from(server.table_sessions).unwrap_or(0);
         (self.conf.session == 1).then(|| SessionTerms {
-            lobby: ffi::lobby_terms(&self.conf, 0),
-            starts: ffi::start_terms(&self.conf, server.cores),
+            lobby: self.conf.lobby_terms(0),
+            starts: self.conf.start_terms(server.cores),
             anywhere: !self.starts,
             ends: self.ends,
             most: if most == 0 { SESSIONS } else { most },
