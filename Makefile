@@ -48,7 +48,7 @@ module: ## build target/release/mod_nap.so
 	  [ "$$seen" = 'nap_module ' ] || { echo "$(SO) must export nap_module alone, not: $$seen"; exit 1; }
 
 programs: # nap-sim and nap-load
-	$(CARGO) build --release --locked --bins
+	$(CARGO) build --release --locked -p nap-sim -p nap-load
 
 cgi: $(CGI) $(PRELOAD) # the CGI programs of the demo and of the tests
 
@@ -120,11 +120,11 @@ check-papers: programs
 test: setup check-format test-pure test-room check-papers module check-bindings test-httpd ## everything that must hold, under ten minutes warm
 
 check-format:
-	$(CARGO) fmt --check
-	$(CARGO) clippy --all-targets --locked -- -D warnings
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 test-pure: ## the tests that need no server
-	$(CARGO) test --locked --lib --bins
+	$(CARGO) test --locked --workspace --lib --bins
 
 # A million events, optimised: `cargo test` has only time for some thousands.
 test-room: programs ## random worlds with faults in virtual time: every promise kept
@@ -132,7 +132,7 @@ test-room: programs ## random worlds with faults in virtual time: every promise 
 
 # The permits under loom: every interleaving, and every value the memory model lets a thread read.
 test-models: ## models of the lock-free permits
-	$(CARGO) test --locked --lib --features models models::
+	$(CARGO) test --locked -p nap-sim --lib --features models models::
 
 # The shim in the real httpd under AddressSanitizer and UBSan: its objects come before those of the
 # library, which then are not taken. What a child's sanitizer says fails the test that started it.
@@ -168,13 +168,13 @@ test-threads: $(THREADED) programs cgi ## the C shim under ThreadSanitizer
 # What is unsafe in Rust. Sanitizers and Miri want a nightly toolchain; helgrind and DRD take every
 # plain load of an atomic for a race, so threads are the models' business.
 test-valgrind: ## the segment, the room and what comes from outside under valgrind's memcheck
-	$(CARGO) test --locked --lib \
+	$(CARGO) test --locked -p mod_nap -p nap-core --lib \
 	  --config 'target."cfg(unix)".runner = ["valgrind", "-q", "--error-exitcode=9"]' \
 	  -- shm:: room:: page:: nap::ticket::tests
 
 # Needs the module and the CGI programs; stops when the module is not built.
 test-httpd: module programs cgi ## the tests on a real httpd
-	$(CARGO) test --locked --no-fail-fast --test '*' -- --test-threads=$(THREADS) $(ELSEWHERE)
+	$(CARGO) test --locked --workspace --no-fail-fast --test '*' -- --test-threads=$(THREADS) $(ELSEWHERE)
 
 # Six minutes of waiting, which in test-all pass beside everything else.
 test-hidden: module programs cgi

@@ -10,17 +10,14 @@
 //! cargo bench --bench balancer -- [requests=900] [load=0.7] [seed=1]
 //! ```
 
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
-use httpd::Httpd;
-use httpd::backends::{Backend, MODULES, balancer};
-use mod_nap::micros::Micros;
-use mod_nap::oxthas::choice::{Ask, Member};
-use mod_nap::oxthas::engine::{End, Engine, Head, Law, Terms};
-use mod_nap::oxthas::executor::Executor;
-use mod_nap::oxthas::flight::Flight;
-use mod_nap::sim::rng::Rng;
+use nap_core::micros::Micros;
+use nap_core::oxthas::choice::{Ask, Member};
+use nap_core::oxthas::engine::{End, Engine, Head, Law, Terms};
+use nap_core::oxthas::executor::Executor;
+use nap_core::oxthas::flight::Flight;
+use nap_core::rng::Rng;
+use nap_testkit::Httpd;
+use nap_testkit::backends::{Backend, MODULES, balancer};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -108,7 +105,7 @@ fn ask(stream: &mut Option<TcpStream>, port: u16, body: &[u8], repeatable: bool)
 
 /// Status, and whether the connection closes.
 fn answer(stream: &mut TcpStream) -> Option<(u16, bool)> {
-    let text = httpd::read_answer(stream).ok()?;
+    let text = nap_testkit::read_answer(stream).ok()?;
     let text = String::from_utf8_lossy(&text).to_lowercase();
     let (head, _) = text.split_once("\r\n\r\n")?;
     let status = head.get(9..12)?.parse().ok()?;

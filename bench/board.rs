@@ -1,7 +1,7 @@
 //! What the benches share: the board behind a server of a kind, a crowd sent to it, what the room
 //! says of itself meanwhile, and the figures of the reports.
 
-use crate::httpd::{self, Builder, Httpd, Mpm, made};
+use nap_testkit::{self, Builder, Httpd, Mpm, made};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -117,8 +117,8 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
         let watch = watched.map(|httpd| scope.spawn(|| watch(httpd, &over)));
         let mut report = {
             // However it ends, the watch ends with it.
-            let _over = httpd::SetOnDrop(&over);
-            httpd::crowd(&format!("http://127.0.0.1:{port}/board"), options)
+            let _over = nap_testkit::SetOnDrop(&over);
+            nap_testkit::crowd(&format!("http://127.0.0.1:{port}/board"), options)
         };
         if let Some(watch) = watch {
             report["room"] = watch.join().expect("looking does not fail");

@@ -15,15 +15,13 @@
 mod board;
 #[allow(dead_code, reason = "hosts that are slower have another bench")]
 mod hosts;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
 mod tries;
 #[allow(dead_code, reason = "what a visit may cost another bench judges")]
 mod visitors;
 
 use board::{LIMIT, figure, median, option};
 use hosts::Host;
-use httpd::{Httpd, made};
+use nap_testkit::{Httpd, made};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use visitors::Kind;

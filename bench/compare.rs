@@ -14,12 +14,9 @@
 
 mod board;
 mod haproxy;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
 use board::{LIMIT, figure, median};
 use haproxy::HaProxy;
-use httpd::{Builder, Mpm, made};
+use nap_testkit::{Builder, Mpm, made};
 use serde_json::Value;
 
 /// A figure of one run: heading, JSON pointer into nap-load's report, decimals.

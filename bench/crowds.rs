@@ -18,14 +18,12 @@ mod board;
 mod haproxy;
 #[allow(dead_code, reason = "what is asked by MPM another bench asks")]
 mod hosts;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
 mod visitors;
 
 use board::{LIMIT, figure, median, option};
 use haproxy::HaProxy;
 use hosts::{HOSTS, Host};
-use httpd::{Builder, Httpd, made};
+use nap_testkit::{Builder, Httpd, made};
 use serde_json::Value;
 use visitors::Kind;
 

@@ -26,13 +26,11 @@
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
 mod memory;
 
 use board::median;
-use httpd::{Builder, Httpd, SetOnDrop, made};
 use memory::Memory;
+use nap_testkit::{Builder, Httpd, SetOnDrop, made};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -9,12 +9,12 @@
 //! by valgrind's callgrind over this program itself, less those of drawing the clients; with the
 //! latch that comes with each they are within the bound as well. Exits 1 when a bound of DESIGN.md is passed.
 
-use mod_nap::bwshare::SECOND_NS;
-use mod_nap::bwshare::horizons::Horizons;
-use mod_nap::bwshare::limits::{Answer, Lane, Limits, Rule};
-use mod_nap::bwshare::table::{Stripe, stripe_of, stripes_for};
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::segment::{Dims, Segment};
+use nap_core::bwshare::SECOND_NS;
+use nap_core::bwshare::horizons::Horizons;
+use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::bwshare::table::{Stripe, stripe_of, stripes_for};
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;

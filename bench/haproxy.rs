@@ -1,6 +1,6 @@
 //! HAProxy in front of a server: a limit and a queue, as the peer of ours.
 
-use crate::httpd::{Httpd, free_port, wait_until};
+use nap_testkit::{Httpd, free_port, wait_until};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

@@ -1,7 +1,7 @@
 //! httpds that benches try: as distributions ship them, and roomy.
 
 use crate::board;
-use crate::httpd::{Builder, Mpm};
+use nap_testkit::{Builder, Mpm};
 
 /// Debian's mpm_event.conf and mpm_worker.conf; the limit of servers is httpd's own.
 const STOCK_THREADS: &str = "ServerLimit 16\nStartServers 2\nMinSpareThreads 25\nMaxSpareThreads 75\n\

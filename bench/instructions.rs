@@ -26,10 +26,7 @@
 //!
 //! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a word given.
 
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
-use httpd::{Builder, Httpd, Mpm};
+use nap_testkit::{Builder, Httpd, Mpm};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -508,7 +505,7 @@ fn per_request(
     server: impl Fn() -> Builder,
     ask: impl Fn(&Httpd, u32),
 ) -> f64 {
-    let kept = httpd::made::directory("bench");
+    let kept = nap_testkit::made::directory("bench");
     let which = if nap { "with" } else { "without" };
     let [few, many] = [FEW, MANY].map(|requests| {
         let mut httpd = server().start();
@@ -546,5 +543,5 @@ fn exchange(stream: &mut TcpStream, path: &str) -> String {
 
 /// The same with further headers, each with the end of its line.
 fn exchange_with(stream: &mut TcpStream, path: &str, headers: &str) -> String {
-    String::from_utf8_lossy(&httpd::exchange(stream, path, headers)).into_owned()
+    String::from_utf8_lossy(&nap_testkit::exchange(stream, path, headers)).into_owned()
 }

@@ -13,11 +13,8 @@
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
 use board::{LIMIT, figure, median, plenty};
-use httpd::{Httpd, Mpm, made};
+use nap_testkit::{Httpd, Mpm, made};
 use serde_json::Value;
 
 const BOUND_S: f64 = 4.0;
@@ -144,7 +141,7 @@ fn crowd(
     ];
     let url = format!("{}/{path}?ms={ms:.0}", httpd.url());
     let options = [&options.concat()[..], &["--get"]].concat();
-    let report = httpd::crowd(&url, &options);
+    let report = nap_testkit::crowd(&url, &options);
     board::keep(&made::directory("bench"), &label, &report);
     let tries = std::fs::read_to_string(&csv).expect("nap-load wrote it");
     seen(&report, &tries)

@@ -15,11 +15,8 @@
 //! ```
 
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
-use httpd::{Builder, Mpm, made};
-use mod_nap::sim::plot::{Figure, Panel, Point};
+use nap_sim::plot::{Figure, Panel, Point};
+use nap_testkit::{Builder, Mpm, made};
 use serde_json::Value;
 use std::path::Path;
 

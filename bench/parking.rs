@@ -12,12 +12,9 @@
 
 #[allow(dead_code, reason = "the board itself is another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
 use board::{median, number_option};
-use httpd::http2::Http2;
-use httpd::{Builder, Httpd, Mpm, comes_true, wait_until};
+use nap_testkit::http2::Http2;
+use nap_testkit::{Builder, Httpd, Mpm, comes_true, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -15,10 +15,7 @@
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
-use httpd::{Builder, Httpd, Mpm, SetOnDrop};
+use nap_testkit::{Builder, Httpd, Mpm, SetOnDrop};
 use serde_json::Value;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -123,7 +120,7 @@ fn poll(httpd: &Httpd, path: &str, clients: u32, for_s: f64, more: &[&str]) -> (
         more,
     ];
     let url = format!("http://127.0.0.1:{}{path}", httpd.port());
-    let report = httpd::crowd(&url, &options.concat());
+    let report = nap_testkit::crowd(&url, &options.concat());
     let rows = std::fs::read_to_string(&csv).expect("nap-load wrote it");
     (rows.lines().filter_map(row).collect(), report)
 }

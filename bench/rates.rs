@@ -17,11 +17,8 @@
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
-use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, Mpm};
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Builder, Httpd, Mpm};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -225,7 +222,7 @@ fn round(httpd: &Httpd, (path, status): (&str, u16), head: &[(&str, &str)], seco
 fn kept_round(httpd: &Httpd, stream: &mut TcpStream, ticket: &str, seconds: f64) -> Round {
     let header = format!("Nap-Ticket: {ticket}\r\n");
     measure(httpd, seconds, || {
-        let answer = httpd::exchange(stream, "/nap-ticket/status", &header);
+        let answer = nap_testkit::exchange(stream, "/nap-ticket/status", &header);
         assert!(answer.starts_with(b"HTTP/1.1 200 "));
     })
 }

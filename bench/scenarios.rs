@@ -17,13 +17,11 @@
 mod board;
 #[allow(dead_code, reason = "hosts are told by their MPM")]
 mod hosts;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
 mod tries;
 
 use board::{LIMIT, figure, median};
 use hosts::Host;
-use httpd::{Builder, Httpd, Mpm, made};
+use nap_testkit::{Builder, Httpd, Mpm, made};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;

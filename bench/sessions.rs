@@ -29,15 +29,12 @@ mod board;
 mod haproxy;
 #[allow(dead_code, reason = "another bench promises a rate on each")]
 mod hosts;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
-
 use board::figure;
 use haproxy::HaProxy;
 use hosts::Host;
-use httpd::shop::{PAGES, Shop};
-use httpd::{Builder, Httpd, Mpm, SetOnDrop, made};
-use mod_nap::sim::plot::{Figure, Panel, Point};
+use nap_sim::plot::{Figure, Panel, Point};
+use nap_testkit::shop::{PAGES, Shop};
+use nap_testkit::{Builder, Httpd, Mpm, SetOnDrop, made};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

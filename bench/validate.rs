@@ -16,15 +16,13 @@
 
 #[allow(dead_code, reason = "MPMs are another bench's")]
 mod board;
-#[path = "../tests/httpd/mod.rs"]
-mod httpd;
 #[path = "validate/posts.rs"]
 mod posts;
 #[path = "validate/visits.rs"]
 mod visits;
 
 use board::{figure, median};
-use httpd::{Httpd, made};
+use nap_testkit::{Httpd, made};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

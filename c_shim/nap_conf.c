@@ -1,6 +1,6 @@
 /* nap_conf.c: directives.
  *
- * Values are parsed by the core (src/conf/), which also has the defaults and ranges; here is
+ * Values are parsed by the core (crates/nap-core/src/conf/), which also has the defaults and ranges; here is
  * only what needs httpd: sections, expressions, flags, paths. A room is known by its name from
  * the first <NapRoom> or NapUse that mentions it, so the order in the file does not matter;
  * nap_site_check (configtest runs it too) finds the names that nobody defined.

@@ -4,31 +4,14 @@
 //! `tests/architecture.rs` holds them to it:
 //!
 //! ```text
-//!   micros, wall, charset        time as a newtype; the clock on the wall; what bytes stand for
-//!   nap, sqs, bwshare, oxthas,   the systems: pure, one folder or file a paper
-//!   telepoll
-//!   room                         composes them: enter, events, leave. Pure
-//!   shm, page, info, sim, conf   the segment; what people see; virtual time; directives
-//!   ffi, bin                     httpd's door; nap-sim, nap-load
+//!   crates/nap-core   what is decided: the five systems, the room, the configuration
+//!   shm, page, info   the segment; what visitors and administrators see
+//!   ffi               httpd's door: c_shim/nap.h
+//!   crates/nap-sim    the same core in virtual time; crates/nap-load: visitors
 //! ```
-//!
-//! An **access** is a state machine without blocking calls: [`room`] decides and returns a value;
-//! only the C shim waits. State is plain `repr(C)` data: httpd hands the room the locked segment,
-//! the simulator a box, a test its own value. Time and randomness are arguments.
 
-pub mod bwshare;
-pub mod charset;
-pub mod conf;
-pub mod control;
 pub mod ffi;
 pub mod info;
-pub mod micros;
-pub mod nap;
-pub mod oxthas;
 pub mod page;
-pub mod room;
 pub mod shm;
-pub mod sim;
-pub mod sqs;
-pub mod telepoll;
 pub mod wall;

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 const DAY_S: i64 = 86_400;
 

@@ -1,8 +1,6 @@
 //! `/nap-info?advise`: what DryRun has seen makes a configuration that httpd takes.
 
-mod httpd;
-
-use httpd::Httpd;
+use nap_testkit::Httpd;
 
 const SITE: &str = "<NapRoom site>
 NapRunReady 10

@@ -1,13 +1,19 @@
-//! Dependencies point one way (src/lib.rs), and only `shm` and `ffi` may be unsafe.
+//! Dependencies point one way (src/lib.rs, crates/nap-core/src/lib.rs), and only `shm` and `ffi` may be unsafe. What the
+//! manifests say cargo holds: nap-core knows nothing of httpd, nap-sim and nap-load nothing of the module.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// Each module with those of ours it may name.
-const MAY_USE: &[(&str, &[&str])] = &[
+/// A module, and what of ours it may name.
+type May = (&'static str, &'static [&'static str]);
+
+/// Each module of nap-core with those of it that it may name.
+const CORE: &[May] = &[
     ("charset", &[]),
     ("micros", &[]),
-    ("wall", &["micros"]),
+    ("rng", &["micros"]),
     ("control", &["nap", "room"]),
     ("nap", &["micros"]),
     ("bwshare", &["micros"]),
@@ -21,6 +27,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "charset", "micros", "nap", "oxthas", "room", "sqs", "telepoll",
         ],
     ),
+];
+
+/// Each module of mod_nap with those of it and of nap-core that it may name.
+const MODULE: &[May] = &[
+    ("wall", &["micros"]),
     (
         "shm",
         &[
@@ -35,12 +46,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "sim",
-        &[
-            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
-        ],
-    ),
-    (
         "ffi",
         &[
             "charset", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "shm",
@@ -49,8 +54,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-fn sources(of: &str) -> Vec<PathBuf> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// Packages that the module is built from, its own two among them, on Linux.
+const PACKAGES: usize = 45;
+
+/// The two with their folders.
+const PARTS: [(&[May], &str); 2] = [(CORE, "crates/nap-core/src"), (MODULE, "src")];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources(of: &str, folder: &str) -> Vec<PathBuf> {
+    let src = root().join(folder);
     let mut found = vec![src.join(format!("{of}.rs"))];
     let mut folders = vec![src.join(of)];
     while let Some(folder) = folders.pop() {
@@ -61,7 +76,9 @@ fn sources(of: &str) -> Vec<PathBuf> {
             }
         }
     }
-    found.retain(|path| path.is_file());
+    // Generated, and full of C's own nap_core.
+    found.retain(|path| path.is_file() && !path.ends_with("ffi/contract.rs"));
+    assert!(!found.is_empty(), "{of} is not in {folder}");
     found
 }
 
@@ -78,16 +95,14 @@ fn lines(path: &Path) -> Vec<(usize, String)> {
 #[test]
 fn dependencies_point_one_way() {
     let mut wrong = Vec::new();
-    for (module, may) in MAY_USE {
-        for path in sources(module) {
-            for (at, line) in lines(&path) {
-                for named in line.split("crate::").skip(1) {
-                    let named: String = named
-                        .chars()
-                        .take_while(|c| c.is_alphanumeric() || *c == '_')
-                        .collect();
-                    if named != *module && !may.contains(&named.as_str()) && !named.is_empty() {
-                        wrong.push(format!("{}:{at}: {module} names {named}", path.display()));
+    for (modules, folder) in PARTS {
+        for (module, may) in modules {
+            for path in sources(module, folder) {
+                for (at, line) in lines(&path) {
+                    for named in names_after(&line, &["crate::", "nap_core::"]) {
+                        if named != *module && !may.contains(&named.as_str()) {
+                            wrong.push(format!("{}:{at}: {module} names {named}", path.display()));
+                        }
                     }
                 }
             }
@@ -96,31 +111,39 @@ fn dependencies_point_one_way() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// What stands behind each of these in the line.
+fn names_after(line: &str, paths: &[&str]) -> Vec<String> {
+    let behind = paths.iter().flat_map(|path| line.split(path).skip(1));
+    let word = |text: &str| -> String {
+        let is_of_a_name = |c: &char| c.is_alphanumeric() || *c == '_';
+        text.chars().take_while(is_of_a_name).collect()
+    };
+    behind.map(word).filter(|name| !name.is_empty()).collect()
+}
+
 #[test]
 fn every_module_is_on_the_map() {
-    let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs"))
-        .expect("lib.rs");
-    for line in lib.lines() {
-        if let Some(module) = line
-            .strip_prefix("pub mod ")
-            .and_then(|l| l.strip_suffix(';'))
-        {
-            assert!(
-                MAY_USE.iter().any(|(known, _)| *known == module),
-                "{module} is not"
-            );
-        }
+    for (modules, folder) in PARTS {
+        let lib = fs::read_to_string(root().join(folder).join("lib.rs")).expect("lib.rs");
+        let declared = lib
+            .lines()
+            .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        let declared: BTreeSet<&str> = declared.collect();
+        let known: BTreeSet<&str> = modules.iter().map(|(name, _)| *name).collect();
+        assert_eq!(declared, known, "{folder}");
     }
 }
 
 #[test]
 fn only_shm_and_ffi_are_unsafe() {
+    let core = fs::read_to_string(root().join("crates/nap-core/src/lib.rs")).expect("lib.rs");
+    assert!(core.contains("\n#![forbid(unsafe_code)]\n"));
     let mut wrong = Vec::new();
-    for (module, _) in MAY_USE {
+    for (module, _) in MODULE {
         if ["shm", "ffi"].contains(module) {
             continue;
         }
-        for path in sources(module) {
+        for path in sources(module, "src") {
             for (at, line) in lines(&path) {
                 if line.contains("unsafe ") || line.contains("unsafe{") {
                     wrong.push(format!("{}:{at}: {line}", path.display()));
@@ -132,8 +155,26 @@ fn only_shm_and_ffi_are_unsafe() {
 }
 
 #[test]
+fn the_module_is_built_from_few_packages() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "mod_nap", "--edges", "normal,build"])
+        .args(["--prefix", "none", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let packages: BTreeSet<&str> = said
+        .lines()
+        .map(|line| line.trim_end_matches(" (*)"))
+        .collect();
+    assert!(output.status.success(), "{output:?}");
+    assert!(packages.len() > 10, "{said}");
+    assert!(packages.len() <= PACKAGES, "{}: {said}", packages.len());
+}
+
+#[test]
 fn each_directive_has_its_row_in_the_docs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let table = fs::read_to_string(root.join("c_shim/nap_conf.c")).expect("the directives");
     let docs = fs::read_to_string(root.join("docs/directives.md")).expect("their docs");
     let names: Vec<&str> = table

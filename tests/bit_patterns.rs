@@ -5,33 +5,30 @@
 //!
 //! `NAP_SEED` repeats one run. A loop ends as SIGXCPU: the process has some CPU time, not more.
 
-#[path = "httpd/long.rs"]
-mod long;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use long::long;
 use mod_nap::info::{Busiest, Files, Report, Snapshot};
-use mod_nap::micros::Micros;
-use mod_nap::nap::ticket::{Ticket, name_hash};
-use mod_nap::room::arrival::Arrival;
-use mod_nap::room::children::{Parking, Workers};
-use mod_nap::room::gate::{GateView, Leaving};
-use mod_nap::room::owner::{Life, Owner};
-use mod_nap::room::part::Part;
-use mod_nap::room::permits::PERMITS;
-use mod_nap::room::starts::{End, StartTerms};
-use mod_nap::room::stay::Stay;
-use mod_nap::room::terms::{Choice, Terms, how};
-use mod_nap::room::verdict::Verdict;
 use mod_nap::shm::segment::{Dims, Head, Segment};
 use mod_nap::shm::{clock, state_file};
-use mod_nap::sim::rng::Rng;
-use mod_nap::sqs::page_scheduler::{Pace, law};
-use mod_nap::telepoll::{Form, Mode, Terms as PollTerms};
 use mod_nap::wall::Wall;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::{Ticket, name_hash};
+use nap_core::rng::Rng;
+use nap_core::room::arrival::Arrival;
+use nap_core::room::children::{Parking, Workers};
+use nap_core::room::gate::{GateView, Leaving};
+use nap_core::room::owner::{Life, Owner};
+use nap_core::room::part::Part;
+use nap_core::room::permits::PERMITS;
+use nap_core::room::starts::{End, StartTerms};
+use nap_core::room::stay::Stay;
+use nap_core::room::terms::{Choice, Terms, how};
+use nap_core::room::verdict::Verdict;
+use nap_core::sqs::page_scheduler::{Pace, law};
+use nap_core::telepoll::{Form, Mode, Terms as PollTerms};
+use nap_testkit::long;
 use nix::sys::resource::{Resource, setrlimit};
 
 const DIMS: Dims = Dims {

@@ -1,12 +1,10 @@
 //! A permit is for making an answer, not for receiving a request: bodies, and who sends them slowly.
 
-mod httpd;
-
-use httpd::exchange::read_answer;
-use httpd::fcgi::Responder;
-use httpd::http2::Http2;
-use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use nap_testkit::exchange::read_answer;
+use nap_testkit::fcgi::Responder;
+use nap_testkit::http2::Http2;
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -534,7 +532,7 @@ fn sum_by_curl(url: &str, options: &[&str], body: &[u8]) -> String {
 #[test]
 fn under_tls_a_body_arrives_whole_however_slowly_it_comes() {
     for_each_mpm(|mpm| {
-        let tls = httpd::free_port();
+        let tls = nap_testkit::free_port();
         let httpd = site("").mpm(mpm).tls(tls).start();
         let body = body(LARGE);
         let expected = httpd.request("POST", "/free/sum", &[], &body).text();

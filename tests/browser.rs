@@ -1,11 +1,9 @@
 //! The ticket page in a real Chromium: with and without JavaScript or cookies, in several tabs, with
 //! hostile addresses. Only in `make test-all` (NAP_TEST=all).
 
-mod httpd;
-
-use httpd::app::hostile_addresses;
-use httpd::browser::Browser;
-use httpd::{Httpd, long, wait_until};
+use nap_testkit::app::hostile_addresses;
+use nap_testkit::browser::Browser;
+use nap_testkit::{Httpd, long, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +13,7 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
@@ -46,7 +44,7 @@ fn in_a_crowd_a_browser_is_refused_and_let_in_with_its_ticket() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder()
             .crowded_board()
             .config("NapTicketLog {root}/tickets")
@@ -84,7 +82,7 @@ fn without_javascript_the_page_returns_by_itself() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
@@ -103,7 +101,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let no_cookies = json!({"profile.default_content_setting_values.cookies": 2});
@@ -191,7 +189,7 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         // Time enough to open them all before the ticket's.
         let httpd = Httpd::builder()
             .app_with("NapWaitMax 20s")
@@ -247,7 +245,7 @@ fn a_reload_while_waiting_keeps_the_place() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));

@@ -1,9 +1,7 @@
 //! What mod_bwshare shows, in a real Chromium: to who owes too much, and to the administrator.
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::{Httpd, for_each_mpm, long, made, wait_until};
+use nap_testkit::browser::Browser;
+use nap_testkit::{Httpd, for_each_mpm, long, made, wait_until};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,11 +1,9 @@
 //! Forms that were refused, in a real Chromium: what a page keeps arrives as it was sent, once. Only in
 //! `make test-all` (NAP_TEST=all).
 
-mod httpd;
-
-use httpd::app::hostile_addresses;
-use httpd::browser::Browser;
-use httpd::{Httpd, Mpm, long, wait_until};
+use nap_testkit::app::hostile_addresses;
+use nap_testkit::browser::Browser;
+use nap_testkit::{Httpd, Mpm, long, wait_until};
 use serde_json::json;
 use std::time::Duration;
 
@@ -93,7 +91,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
             )
         ],
     ]);
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         // Each encoding somewhere: it is the same to every MPM.
         let kind = if mpm == Mpm::Worker {
             MULTIPART
@@ -245,7 +243,7 @@ fn a_form_from_another_site_is_not_sent_on_from_our_page() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
@@ -273,7 +271,7 @@ fn without_javascript_a_button_sends_the_form_and_nothing_is_lost_by_itself() {
     if !long() {
         return;
     }
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = Httpd::builder().app().mpm(mpm).form(BUTTON).start();
         let held = httpd.hold("full", 1);
         let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
@@ -328,7 +326,7 @@ fn a_form_under_tls_and_http2_arrives_once() {
     if !long() {
         return;
     }
-    let tls = httpd::free_port();
+    let tls = nap_testkit::free_port();
     let httpd = Httpd::builder().app().form(SENDER).tls(tls).start();
     let held = httpd.hold("full", 1);
     let browser = Browser::start(&[], &json!({}));

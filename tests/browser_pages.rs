@@ -1,10 +1,8 @@
 //! How the ticket page looks and reads, in a real Chromium: each state in each language, narrow and
 //! wide, light and dark. Only in `make test-all` (NAP_TEST=all). Pictures go to target/pages.
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::{Httpd, long};
+use nap_testkit::browser::Browser;
+use nap_testkit::{Httpd, long};
 use serde_json::json;
 
 const PREVIEW: &str = "<Location /nap-preview>
@@ -132,7 +130,7 @@ fn pictures_of_the_page() {
     }
     let httpd = Httpd::builder().app().config(PREVIEW).start();
     let browser = Browser::start(&["--hide-scrollbars"], &json!({}));
-    let folder = httpd::made::directory("pages");
+    let folder = nap_testkit::made::directory("pages");
     for (name, query, width, height, dark) in PICTURES {
         browser.look_like(*width, *height, *dark);
         browser.open(&format!("{}/nap-preview?{query}", httpd.url()));
@@ -181,7 +179,7 @@ fn a_static_page_learns_its_time_from_the_ticket_page() {
     if !long() {
         return;
     }
-    let example = |start| httpd::example_of("docs/own-page.md", start);
+    let example = |start| nap_testkit::example_of("docs/own-page.md", start);
     let (page, script) = (example("<p>We are busy"), example("fetch(\"/nap-ticket\""));
     let httpd = Httpd::builder()
         .app()

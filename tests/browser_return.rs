@@ -2,10 +2,8 @@
 //! after a sleep, without a network, and used up by another tab. Only in `make test-all`
 //! (NAP_TEST=all): under each MPM, all three at a time.
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::{Builder, Httpd, Mpm, example_of, long, wait_until};
+use nap_testkit::browser::Browser;
+use nap_testkit::{Builder, Httpd, Mpm, example_of, long, wait_until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

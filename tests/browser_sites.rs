@@ -1,10 +1,8 @@
 //! Who comes back from another site, in a real Chromium: a buyer signs in at a shop, pays at another site and is sent
 //! back from there by a form's POST, while the shop is full. Only in `make test-all` (NAP_TEST=all).
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::{Builder, Httpd, example_of, free_port, long, wait_until};
+use nap_testkit::browser::Browser;
+use nap_testkit::{Builder, Httpd, example_of, free_port, long, wait_until};
 use serde_json::json;
 use std::time::Duration;
 

@@ -4,9 +4,7 @@
 //! Clients are told apart by X-Forwarded-For behind mod_remoteip, which trusts the loopback here.
 //! The harness's own knocking is exempt. Rates are so low that no credit comes in while a test runs, unless it is about credit.
 
-mod httpd;
-
-use httpd::{Answer, Builder, Httpd, Mpm, exchange, for_each_mpm, long, wait_until};
+use nap_testkit::{Answer, Builder, Httpd, Mpm, exchange, for_each_mpm, long, wait_until};
 use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -163,7 +161,7 @@ fn bytes_charged_are_bytes_sent_whether_their_length_was_known_or_not() {
             let mut all = Vec::new();
             stream.read_to_end(&mut all).expect("an answer");
             assert_eq!(all.get(9..12), Some(status.as_bytes()), "{request}");
-            httpd::wait_until("it is over", Duration::from_secs(10), || {
+            nap_testkit::wait_until("it is over", Duration::from_secs(10), || {
                 trace(&httpd, client)["bytes"] == all.len()
             });
         }
@@ -196,7 +194,7 @@ fn a_form_that_waits_to_be_sent_is_charged_like_any() {
         stream.write_all(b"hello").expect("sent");
         stream.read_to_end(&mut all).expect("an answer");
         assert!(all.len() > 30_000, "{mpm}");
-        httpd::wait_until("it is over", Duration::from_secs(10), || {
+        nap_testkit::wait_until("it is over", Duration::from_secs(10), || {
             trace(&httpd, "192.0.2.1")["bytes"] == all.len()
         });
         assert_eq!(trace(&httpd, "192.0.2.1")["files"], 1);
@@ -235,7 +233,7 @@ fn clients_who_share_a_connection_are_each_charged_what_is_sent_to_them() {
             ("192.0.2.2", page - head),
             ("192.0.2.3", all.len() - program),
         ] {
-            httpd::wait_until("it is over", Duration::from_secs(10), || {
+            nap_testkit::wait_until("it is over", Duration::from_secs(10), || {
                 trace(&httpd, client)["bytes"] == bytes
             });
         }
@@ -267,7 +265,7 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
             }
             drop(stream);
             // What the kernel had taken is sent: some megabytes on a loopback.
-            httpd::wait_until("it is over", Duration::from_secs(20), || {
+            nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
                 (300_000..24 << 20).contains(&charged())
             });
             // A byte a second is paid off.
@@ -284,7 +282,7 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
             .map(|(n, v)| n.len() + v.len() + 4)
             .sum();
         let all = HUGE + headers + "HTTP/1.1 200 OK\r\n\r\n".len();
-        httpd::wait_until("it is settled", Duration::from_secs(20), || {
+        nap_testkit::wait_until("it is settled", Duration::from_secs(20), || {
             trace(&httpd, "192.0.2.3")["bytes"] == all
         });
     });
@@ -314,7 +312,7 @@ fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
             assert_eq!(part.expect("its beginning"), READ);
             assert!(charged() >= HUGE, "all of it, while it is sent");
             drop(stream);
-            httpd::wait_until("it is over", Duration::from_secs(20), || charged() < HUGE);
+            nap_testkit::wait_until("it is over", Duration::from_secs(20), || charged() < HUGE);
             // An eighth more at most, and what the kernel had taken: some megabytes on a loopback.
             let (least, most) = (parts * READ, parts * (READ * 9 / 8 + (16 << 20)));
             assert!(
@@ -362,7 +360,7 @@ fn an_answer_shorter_than_it_said_is_charged_as_far_as_it_came() {
                 }
                 drop(stream);
                 // What the kernel had taken is sent: some megabytes on a loopback.
-                httpd::wait_until("it is over", Duration::from_secs(20), || {
+                nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
                     (times * 300_000..times * (16 << 20)).contains(&charged())
                 });
             }
@@ -793,7 +791,7 @@ fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
         let whole = debt(&httpd).expect("a number");
         assert!(whole > 1.5 * HUGE as f64, "{whole}");
         drop(stream);
-        httpd::wait_until("it is over", Duration::from_secs(20), || {
+        nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
             debt(&httpd).is_some_and(|debt| debt < 1.5 * HUGE as f64)
         });
         // What is paid off by the second meanwhile, at the higher of the rates.
@@ -966,7 +964,7 @@ fn horizons_limit_and_their_service_is_shown() {
         "{html}"
     );
     // A test of the line takes ten seconds: a megabyte is enough for the one client that came.
-    httpd::wait_until("a test is over", Duration::from_secs(30), || {
+    nap_testkit::wait_until("a test is over", Duration::from_secs(30), || {
         let info = httpd.get("/bwshare-info?json").json();
         let achieved = &info["limits"][0]["horizons"];
         (0..3).all(|i| achieved[i]["achieved_share"] == 1.0)
@@ -1073,7 +1071,7 @@ fn curl(client: &str, url: &str, version: &str) -> (u16, usize) {
 #[test]
 fn under_tls_what_is_charged_is_what_was_encrypted() {
     for_each_mpm(|mpm| {
-        let tls = httpd::free_port();
+        let tls = nap_testkit::free_port();
         let httpd = site("BwShareFiles 2 0.0001").mpm(mpm).tls(tls).start();
         let bases = [httpd.url(), format!("https://127.0.0.1:{tls}")];
         for (n, path) in ["/large.bin", "/cgi-bin/slowly"].iter().enumerate() {
@@ -1083,7 +1081,7 @@ fn under_tls_what_is_charged_is_what_was_encrypted() {
                 let (status, bytes) = ask();
                 assert_eq!(status, 200);
                 let charged = || trace(&httpd, &client)["bytes"].as_u64().unwrap_or(0) as usize;
-                let equal = httpd::comes_true(Duration::from_secs(5), || charged() == bytes);
+                let equal = nap_testkit::comes_true(Duration::from_secs(5), || charged() == bytes);
                 assert!(equal, "{mpm} {base}{path}: {} of {bytes}", charged());
                 assert_eq!([ask().0, ask().0], [200, 429], "{mpm}: {base}{path}");
             }

@@ -5,10 +5,8 @@
 //! known, only that it was between the request and its answer: a decision is right if it is right
 //! for some times in between, and on this scale a credit comes in every fifty milliseconds.
 
-mod httpd;
-
-use httpd::robot::{Robot, Try};
-use httpd::{Httpd, Mpm, exchange, for_each_mpm};
+use nap_testkit::robot::{Robot, Try};
+use nap_testkit::{Httpd, Mpm, exchange, for_each_mpm};
 use std::collections::HashSet;
 use std::sync::Barrier;
 use std::thread::scope;
@@ -78,7 +76,7 @@ const PROGRAM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n';
 
 /// With eight threads a child, more than there are robots: a child of event without an idle one closes
 /// what is kept alive.
-fn site(limits: &str) -> httpd::Builder {
+fn site(limits: &str) -> nap_testkit::Builder {
     Httpd::builder()
         .nap()
         .file("htdocs/page.html", "a page\n".repeat(1000))

@@ -6,16 +6,14 @@
 //! and when, taken from its access log. `NAP_RECORD=1 cargo test --test bwshare_people -- record_a` makes
 //! them anew.
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::robot::Robot;
-use httpd::{Builder, Httpd, Mpm, exchange, for_each_mpm, long};
-use mod_nap::bwshare::SECOND_NS;
-use mod_nap::bwshare::account::Account;
-use mod_nap::bwshare::horizons::Horizons;
-use mod_nap::bwshare::limits::{Answer, Lane, Limits, Rule};
-use mod_nap::conf::{BwDirective, BwShareConf};
+use nap_core::bwshare::SECOND_NS;
+use nap_core::bwshare::account::Account;
+use nap_core::bwshare::horizons::Horizons;
+use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::conf::{BwDirective, BwShareConf};
+use nap_testkit::browser::Browser;
+use nap_testkit::robot::Robot;
+use nap_testkit::{Builder, Httpd, Mpm, exchange, for_each_mpm, long};
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

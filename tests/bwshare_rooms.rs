@@ -1,11 +1,9 @@
 //! Debts beside rooms: who owes too much is refused before he can ask for a place, but a ticket is
 //! kept.
 
-mod httpd;
-
-use httpd::http2::Http2;
-use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use nap_testkit::http2::Http2;
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);

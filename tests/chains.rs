@@ -4,9 +4,7 @@
 //! itself, one that left a permit behind would refuse all that come after it, and one that took
 //! none would pass while a held access has the only one. And the room counts one access for each.
 
-mod httpd;
-
-use httpd::{Builder, Httpd, Mpm, long, wait_until};
+use nap_testkit::{Builder, Httpd, Mpm, long, wait_until};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);

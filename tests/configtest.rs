@@ -1,8 +1,6 @@
 //! Wrong configurations stop configtest, and the words say what was wrong: directive, value, range.
 
-mod httpd;
-
-use httpd::Httpd;
+use nap_testkit::Httpd;
 use nix::unistd::geteuid;
 
 /// What configtest says of these lines.

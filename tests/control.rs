@@ -1,9 +1,7 @@
 //! `nap-control` on a real httpd: who is listened to, and what each order does to visitors.
 
-mod httpd;
-
-use httpd::browser::Browser;
-use httpd::{Answer, Builder, Httpd, wait_until};
+use nap_testkit::browser::Browser;
+use nap_testkit::{Answer, Builder, Httpd, wait_until};
 use std::time::Duration;
 
 const SITE: &str = r#"
@@ -248,7 +246,9 @@ fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
     let held = httpd.hold("a", 2);
     let member = {
         let url = format!("{}/counter", httpd.url());
-        std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", "SID=a")], b"").status)
+        std::thread::spawn(move || {
+            nap_testkit::ask("GET", &url, &[("Cookie", "SID=a")], b"").status
+        })
     };
     httpd.until_waiting(1);
     // One by its cookie, one by its id: of the two that are left.
@@ -388,7 +388,7 @@ fn a_browser_is_sent_back_to_the_page_it_came_from() {
 /// The buttons of /nap-info, in a real Chromium: `make test-all` (NAP_TEST=all).
 #[test]
 fn the_page_s_own_buttons_close_open_fix_and_tell() {
-    if !httpd::long() {
+    if !nap_testkit::long() {
         return;
     }
     let httpd = site().start();

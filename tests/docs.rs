@@ -1,9 +1,7 @@
 //! The docs say what there is, and what they show works: every directive, handler, log note and page
 //! variable is told of, every configuration in them passes configtest, every link leads somewhere.
 
-mod httpd;
-
-use httpd::Httpd;
+use nap_testkit::Httpd;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

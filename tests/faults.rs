@@ -4,10 +4,8 @@
 //! As many visitors as the room holds ask again and again, those whose child died too. So a
 //! permit or a place that leaked shows: the room is never full again.
 
-mod httpd;
-
-use httpd::held::{runs_in, waits_in};
-use httpd::{Builder, Httpd, Visitors, for_each_mpm, long, made, wait_until};
+use nap_testkit::held::{runs_in, waits_in};
+use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, long, made, wait_until};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

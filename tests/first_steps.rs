@@ -1,9 +1,7 @@
 //! What a new user does first: loads our configuration, with the line in it that loads the module, and points
 //! ab at the server.
 
-mod httpd;
-
-use httpd::{Httpd, for_each_mpm, made, wait_until};
+use nap_testkit::{Httpd, for_each_mpm, made, wait_until};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;

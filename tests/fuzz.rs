@@ -2,13 +2,11 @@
 //! it, and over so many seeded mutations. `NAP_SEED` repeats a run; `NAP_TEST=all` takes 50 times as
 //! many. What a fuzzer finds is added to the corpus and stays.
 
-#[path = "httpd/long.rs"]
-mod long;
 #[path = "fuzz/targets.rs"]
 mod targets;
 
-use long::long;
-use mod_nap::sim::rng::Rng;
+use nap_core::rng::Rng;
+use nap_testkit::long;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 

@@ -1,8 +1,6 @@
 //! The harness's own tests: what every other test on a real server rests on.
 
-mod httpd;
-
-use httpd::{Httpd, Mpm, for_each_mpm, wait_until};
+use nap_testkit::{Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::{Read as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -139,7 +137,7 @@ fn a_wrong_configuration_is_told_in_httpds_words() {
 #[test]
 fn an_error_log_line_nobody_expected_fails_the_test() {
     let left_over = std::cell::RefCell::new(None);
-    let provoke = |builder: httpd::Builder| {
+    let provoke = |builder: nap_testkit::Builder| {
         let httpd = builder.cgi("dies", "#!/bin/sh\nexit 1\n").start();
         *left_over.borrow_mut() = Some(httpd.root().to_path_buf());
         assert_eq!(httpd.get("/cgi-bin/dies").status, 500);

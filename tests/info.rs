@@ -4,23 +4,23 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use mod_nap::info::{Busiest, Door, Files, Report, Snapshot};
-use mod_nap::micros::Micros;
-use mod_nap::nap::ticket::{Ticket, name_hash};
-use mod_nap::room::arrival::Arrival;
-use mod_nap::room::children::{Parking, Workers};
-use mod_nap::room::control::{Mode, Order};
-use mod_nap::room::gate::Leaving;
-use mod_nap::room::owner::{Life, Owner};
-use mod_nap::room::part::Part;
-use mod_nap::room::starts::StartTerms;
-use mod_nap::room::terms::{Choice, Terms, how};
-use mod_nap::room::verdict::{Reason, Verdict};
-use mod_nap::room::wakes::Wakes;
-use mod_nap::room::{Room, Tables};
 use mod_nap::shm::segment::{Dims, Segment};
-use mod_nap::sqs::page_scheduler::{Pace, law};
-use mod_nap::telepoll::{Event, Terms as PollTerms};
 use mod_nap::wall::Wall;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::{Ticket, name_hash};
+use nap_core::room::arrival::Arrival;
+use nap_core::room::children::{Parking, Workers};
+use nap_core::room::control::{Mode, Order};
+use nap_core::room::gate::Leaving;
+use nap_core::room::owner::{Life, Owner};
+use nap_core::room::part::Part;
+use nap_core::room::starts::StartTerms;
+use nap_core::room::terms::{Choice, Terms, how};
+use nap_core::room::verdict::{Reason, Verdict};
+use nap_core::room::wakes::Wakes;
+use nap_core::room::{Room, Tables};
+use nap_core::sqs::page_scheduler::{Pace, law};
+use nap_core::telepoll::{Event, Terms as PollTerms};
 use serde_json::Value;
 
 const DIMS: Dims = Dims {
@@ -760,7 +760,7 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
         let mut crowd = Crowd::new(now, HOSTILE);
         crowd.run(tables, Micros::from_secs(3));
         let serial = tables.history.next_serial();
-        let record = mod_nap::room::history::Record {
+        let record = nap_core::room::history::Record {
             serial,
             ..Default::default()
         };

@@ -1,11 +1,9 @@
 //! `/nap-info` of a real httpd: the page is whole, says what the JSON form says, and works under a
 //! strict policy; in a Chromium it refreshes itself (NAP_TEST=all).
 
-mod httpd;
-
-use httpd::backends::Backend;
-use httpd::browser::Browser;
-use httpd::{Builder, Httpd, long, wait_until};
+use nap_testkit::backends::Backend;
+use nap_testkit::browser::Browser;
+use nap_testkit::{Builder, Httpd, long, wait_until};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -340,7 +338,7 @@ fn the_page_refreshes_itself_where_it_stands_and_pauses() {
 /// axe-core, and it is no wider than the screen. Pictures go to target/pages.
 fn look_at(httpd: &Httpd, state: &str) {
     let browser = Browser::start(&["--hide-scrollbars"], &json!({}));
-    let folder = httpd::made::directory("pages");
+    let folder = nap_testkit::made::directory("pages");
     for (width, height, dark) in [
         (1000, 960, false),
         (1000, 960, true),

@@ -1,9 +1,7 @@
 //! `NapRunReady` is exact: never one more, whatever clients do, and never one less while anybody
 //! waits. A CGI program counts for itself, over all children.
 
-mod httpd;
-
-use httpd::{Builder, Httpd, Visitors, for_each_mpm, long, wait_until};
+use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, long, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -55,7 +53,7 @@ fn turnaround_while(httpd: &Httpd, busy: impl FnOnce()) -> f64 {
             }
             start.elapsed().as_secs_f64() / f64::from(rounds)
         });
-        let ends = httpd::SetOnDrop(&over);
+        let ends = nap_testkit::SetOnDrop(&over);
         busy();
         drop(ends);
         rounds.join().expect("all are answered")

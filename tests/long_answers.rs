@@ -3,9 +3,7 @@
 //! The room has one permit and nobody may wait, so that another access is served exactly while
 //! the permit is free.
 
-mod httpd;
-
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -215,7 +213,7 @@ fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
 
 #[test]
 fn an_upgraded_connection_is_detached() {
-    let backend = httpd::backends::echoing();
+    let backend = nap_testkit::backends::echoing();
     // mod_proxy_wstunnel passes the backend's bytes on, 101 and all, as those of a tunnel.
     let ways = [
         (

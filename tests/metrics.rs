@@ -1,16 +1,14 @@
 //! `nap-metrics` and our section of `/server-status` on a real httpd: a parser that is not ours reads
 //! them, they say what `/nap-info` says, and the docs and the dashboard name what there is.
 
-mod httpd;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use httpd::backends::Backend;
-use httpd::{Builder, Httpd};
+use nap_testkit::backends::Backend;
+use nap_testkit::{Builder, Httpd};
 use serde::Deserialize;
 
 const SITE: &str = r#"
@@ -123,7 +121,7 @@ fn sample(families: &[Family], name: &str, labels: &[(&str, &str)]) -> f64 {
 }
 
 /// One runs, one waits, one is refused with a ticket.
-fn fill(httpd: &Httpd) -> [httpd::held::Held<'_>; 2] {
+fn fill(httpd: &Httpd) -> [nap_testkit::held::Held<'_>; 2] {
     let runs = httpd.hold("a", 1);
     let waits = httpd.ask_to_hold("a", 1);
     httpd.until_waiting(1);

@@ -1,9 +1,7 @@
 //! A ticket page of the administrator's own, on a real httpd: the examples of docs/own-page.md, a
 //! template that is or becomes wrong, and the preview.
 
-mod httpd;
-
-use httpd::{Answer, Httpd, example_of};
+use nap_testkit::{Answer, Httpd, example_of};
 
 fn example(part: &str) -> String {
     example_of("docs/own-page.md", part)

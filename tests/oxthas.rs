@@ -1,10 +1,8 @@
 //! lbmethod oxthas and nap on a real mod_proxy_balancer: who gets the work, and what becomes of it
 //! when a member is killed, stopped, slow, or quick to fail.
 
-mod httpd;
-
-use httpd::backends::{Backend, MODULES, balancer};
-use httpd::{Answer, Builder, Httpd, Mpm, long, wait_until};
+use nap_testkit::backends::{Backend, MODULES, balancer};
+use nap_testkit::{Answer, Builder, Httpd, Mpm, long, wait_until};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

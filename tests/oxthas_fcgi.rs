@@ -1,14 +1,12 @@
 //! lbmethod=nap with FastCGI members: what mod_proxy_fcgi has answered or sent is not done again.
 
-mod httpd;
-
-use httpd::fcgi::Responder;
-use httpd::{Httpd, backends, for_each_mpm, free_port};
+use nap_testkit::fcgi::Responder;
+use nap_testkit::{Httpd, backends, for_each_mpm, free_port};
 use std::io::{Read as _, Write as _};
 
 const HELLO: &str = "Content-Type: text/plain\r\n\r\nhello\n";
 
-fn balancer(urls: &[String]) -> httpd::Builder {
+fn balancer(urls: &[String]) -> nap_testkit::Builder {
     let members: String = (urls.iter())
         .map(|url| format!("BalancerMember {url}\n"))
         .collect();

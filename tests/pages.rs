@@ -1,8 +1,6 @@
 //! Pages of a room: each has a gate of its own, found by what the visitor asked for.
 
-mod httpd;
-
-use httpd::{Builder, Httpd, Visitors, for_each_mpm, wait_until};
+use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::io::Write as _;
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Waiting without a worker, on event: more wait than there are workers, and nobody notices.
 
-mod httpd;
-
-use httpd::fcgi::Responder;
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, has_module, long, parks, wait_until};
+use nap_testkit::fcgi::Responder;
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, has_module, long, parks, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
@@ -386,7 +384,7 @@ fn sessions_start_as_fast_as_where_they_wait_on_workers() {
 /// A tunnel that had to wait is one as any other.
 #[test]
 fn a_web_socket_that_was_parked_is_open_both_ways() {
-    let backend = httpd::backends::echoing();
+    let backend = nap_testkit::backends::echoing();
     let httpd = site("On")
         .workers(2, 25)
         .modules(&["proxy", "proxy_http"])
@@ -422,7 +420,7 @@ fn a_web_socket_that_was_parked_is_open_both_ways() {
 
 #[test]
 fn large_bodies_come_whole_and_under_tls_too() {
-    let tls = httpd::free_port();
+    let tls = nap_testkit::free_port();
     let httpd = site("On").workers(2, 25).tls(tls).start();
     for (n, url) in [httpd.url(), format!("https://127.0.0.1:{tls}")]
         .iter()

@@ -1,8 +1,6 @@
 //! `NapPriority` on a real httpd: who is served sooner, and that the queue can be counted in work.
 
-mod httpd;
-
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::Write;
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ printf 'Content-Type: text/plain\r\n\r\nnoted\n'
 "#;
 
 fn site(lines: &str) -> Builder {
-    httpd::Httpd::builder()
+    nap_testkit::Httpd::builder()
         .nap()
         .holding()
         .config(&format!(
@@ -123,8 +121,9 @@ fn a_members_wait_counts_against_a_strangers_priority() {
     let cookie = sign_in(&httpd);
     let held = httpd.hold("first", 1);
     let url = format!("{}/cgi-bin/note?member", httpd.url());
-    let member =
-        std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status);
+    let member = std::thread::spawn(move || {
+        nap_testkit::ask("GET", &url, &[("Cookie", &cookie)], b"").status
+    });
     httpd.until_waiting(1);
     // An eighth of the bound.
     std::thread::sleep(Duration::from_millis(1100));
@@ -189,7 +188,9 @@ fn who_is_nearest_the_end_of_a_session_runs_first() {
             let held = httpd.hold("first", 1);
             let later = |cookie: String, who: &str| {
                 let url = format!("{}/cgi-bin/note?{who}", httpd.url());
-                std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b""))
+                std::thread::spawn(move || {
+                    nap_testkit::ask("GET", &url, &[("Cookie", &cookie)], b"")
+                })
             };
             let far = later(far, "far");
             httpd.until_waiting(1);

@@ -8,33 +8,30 @@
 //! tickets let in, everything free at the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
 //! choices; how the threads meet is the machine's.
 
-#[path = "httpd/long.rs"]
-mod long;
-
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use long::long;
 use memmap2::MmapOptions;
-use mod_nap::micros::Micros;
-use mod_nap::nap::ticket::Ticket;
-use mod_nap::room::arrival::Arrival;
-use mod_nap::room::children::Parking;
-use mod_nap::room::gate::{GateView, Leaving};
-use mod_nap::room::owner::{Life, Owner};
-use mod_nap::room::part::Part;
-use mod_nap::room::permits::Permits;
-use mod_nap::room::places::wake;
-use mod_nap::room::terms::{Choice, Terms, how};
-use mod_nap::room::verdict::{Reason, Verdict};
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::futex;
 use mod_nap::shm::latch;
 use mod_nap::shm::segment::{Dims, Segment};
-use mod_nap::sim::rng::Rng;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::Ticket;
+use nap_core::rng::Rng;
+use nap_core::room::arrival::Arrival;
+use nap_core::room::children::Parking;
+use nap_core::room::gate::{GateView, Leaving};
+use nap_core::room::owner::{Life, Owner};
+use nap_core::room::part::Part;
+use nap_core::room::permits::Permits;
+use nap_core::room::places::wake;
+use nap_core::room::terms::{Choice, Terms, how};
+use nap_core::room::verdict::{Reason, Verdict};
+use nap_testkit::long;
 
 const THE_LOCK: u32 = 1;
 const A_LATCH: u32 = 2;

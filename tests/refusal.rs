@@ -3,11 +3,9 @@
 //! The room here has one permit, which a held access has, and nobody may wait: every other access
 //! is refused with a ticket (the paper's static form, NapReAccess n).
 
-mod httpd;
-
-use httpd::app::ROOM;
-use httpd::held::Held;
-use httpd::{Answer, Builder, Httpd};
+use nap_testkit::app::ROOM;
+use nap_testkit::held::Held;
+use nap_testkit::{Answer, Builder, Httpd};
 
 fn site(config: &str) -> Builder {
     Httpd::builder()
@@ -382,7 +380,7 @@ fn a_proxy_of_everything_does_not_take_the_page() {
             "nobody asked the backend"
         );
     }
-    httpd::wait_until(
+    nap_testkit::wait_until(
         "the room is free",
         std::time::Duration::from_secs(10),
         || httpd.get("/anything").header("nap-ticket").is_none(),
@@ -406,7 +404,7 @@ fn a_front_controller_does_not_take_the_page() {
         let _held = full(&httpd);
         for path in ["/any/thing", "/", "/cgi-bin/app"] {
             // mod_dir before 2.4.69 crashes there by itself (PR68527).
-            if path == "/" && config == directory && httpd::version() < (2, 4, 69) {
+            if path == "/" && config == directory && nap_testkit::version() < (2, 4, 69) {
                 continue;
             }
             let answer = httpd.get(path);
@@ -587,7 +585,7 @@ fn mod_cache_never_stores_a_ticket_page() {
         assert_eq!(httpd.get("/nap-ticket").status, 404);
         held.release();
         let fresh = || httpd.get("/cgi-bin/fresh").text();
-        httpd::wait_until(
+        nap_testkit::wait_until(
             "the room is free",
             std::time::Duration::from_secs(10),
             || fresh().starts_with("fresh"),

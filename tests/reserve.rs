@@ -4,10 +4,8 @@
 //! Two children with 25 threads each. One access holds the room's permit, and as many as may wait
 //! do: the bound is long, so none of them leaves by itself.
 
-mod httpd;
-
-use httpd::http2::Http2;
-use httpd::{Builder, Httpd, Mpm, long, wait_until};
+use nap_testkit::http2::Http2;
+use nap_testkit::{Builder, Httpd, Mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -254,7 +252,7 @@ fn a_reset_stream_gives_its_permit_back_though_its_connection_idles() {
 
 #[test]
 fn a_client_that_hangs_up_while_it_waits_leaves_its_place() {
-    httpd::for_each_mpm(|mpm| {
+    nap_testkit::for_each_mpm(|mpm| {
         let httpd = site().mpm(mpm).workers(2, 8).start();
         let held = httpd.hold("full", 1);
         let ask = || {

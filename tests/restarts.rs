@@ -1,10 +1,8 @@
 //! Graceful restarts and stops with a room full of visitors: nobody is dropped, the order of
 //! arrival holds over generations of children, limits change in place, and tickets stay good.
 
-mod httpd;
-
-use httpd::held::waits_in;
-use httpd::{
+use nap_testkit::held::waits_in;
+use nap_testkit::{
     Answer, Builder, Httpd, Mpm, NOT_OURS, Tries, Visitors, for_each_mpm, long, wait_until,
 };
 use std::thread::JoinHandle;
@@ -257,7 +255,7 @@ fn tickets_from_before_a_graceful_restart_are_honoured() {
         let mut httpd = server.mpm(mpm).start();
         let url = httpd.url() + "/counter?ms=60";
         let options = ["-c", "80", "-n", "6", "--bound", "1s", "--get"];
-        let crowd = std::thread::spawn(move || httpd::crowd(&url, &options));
+        let crowd = std::thread::spawn(move || nap_testkit::crowd(&url, &options));
         for _ in 0..2 {
             let (sold, ended) = (httpd.room().sold, httpd.counter().ended);
             wait_until("tickets are in hand", PATIENCE, || {
@@ -322,7 +320,7 @@ fn a_room_with_a_new_name_at_each_restart_is_protected_after_the_twelfth() {
         room.replace("site", &format!("site{n}"))
     };
     let mut httpd = server(&named(0))
-        .mpm(httpd::Mpm::Prefork)
+        .mpm(nap_testkit::Mpm::Prefork)
         .workers(1, 8)
         .start();
     for n in 1..=12 {
@@ -379,8 +377,9 @@ fn deaths_while_no_room_is_configured_take_nothing_with_them() {
             });
         });
         cut.join().ok();
-        let room =
-            |httpd: &Httpd, is: &dyn Fn(httpd::Room) -> bool| httpd.try_room().is_some_and(is);
+        let room = |httpd: &Httpd, is: &dyn Fn(nap_testkit::Room) -> bool| {
+            httpd.try_room().is_some_and(is)
+        };
         wait_until("nothing is held", PATIENCE, || {
             room(&httpd, &|room| room.running == 0)
         });

@@ -4,10 +4,8 @@
 //! The room has one permit, which a held access has, and nobody may wait: 503 is scheduled, 200
 //! has passed.
 
-mod httpd;
-
-use httpd::fcgi::Responder;
-use httpd::{Builder, Httpd, for_each_mpm, wait_until};
+use nap_testkit::fcgi::Responder;
+use nap_testkit::{Builder, Httpd, for_each_mpm, wait_until};
 use std::io::Write as _;
 use std::time::Duration;
 

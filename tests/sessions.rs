@@ -1,11 +1,9 @@
 //! Sessions on a real httpd: who is in one is never refused, who starts one waits for his turn, and
 //! a cookie that nobody was given is worth nothing.
 
-mod httpd;
-
-use httpd::http2::{Http2, Stream};
-use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
+use nap_testkit::http2::{Http2, Stream};
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Answer, Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -93,7 +91,7 @@ fn starts_shown(httpd: &Httpd) -> u64 {
 
 fn get_later(httpd: &Httpd, path: &str, cookie: &str) -> std::thread::JoinHandle<u16> {
     let (url, cookie) = (format!("{}{path}", httpd.url()), cookie.to_owned());
-    std::thread::spawn(move || httpd::ask("GET", &url, &[("Cookie", &cookie)], b"").status)
+    std::thread::spawn(move || nap_testkit::ask("GET", &url, &[("Cookie", &cookie)], b"").status)
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! The demo's shop, with PHP and PostgreSQL behind a real httpd. Long: `make setup-all` installs both.
 
-mod httpd;
-
-use httpd::shop::{PAGES, Shop};
-use httpd::{Answer, Httpd, long, made};
+use nap_testkit::shop::{PAGES, Shop};
+use nap_testkit::{Answer, Httpd, long, made};
 use serde_json::Value;
 use std::process::Command;
 

@@ -2,10 +2,8 @@
 //! in, starts a session, is refused with a ticket, asks where he stands, or owes too much leaves nothing
 //! behind in a child: no memory, no open file.
 
-mod httpd;
-
-use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::process::Command;
 use std::time::Duration;
 

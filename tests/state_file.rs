@@ -1,11 +1,9 @@
 //! `NapStateFile`: tickets outlive a full restart, and whatever is wrong with the file, the site
 //! serves and the log says so in one line.
 
-mod httpd;
-
-use httpd::held::admitted;
-use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
+use nap_testkit::held::admitted;
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -111,7 +109,7 @@ fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
         let before = httpd.room();
         assert!(before.sold > 0, "statistics live on");
         assert_eq!((before.running, before.waiting, before.accesses), (0, 0, 0));
-        let crowd = httpd::Visitors::come(&httpd, 14, "/counter?ms=100");
+        let crowd = nap_testkit::Visitors::come(&httpd, 14, "/counter?ms=100");
         std::thread::sleep(from.saturating_duration_since(Instant::now()));
         let ended = httpd.counter().ended;
         wait_until("it knows how fast it is", PATIENCE, || {

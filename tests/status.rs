@@ -1,10 +1,8 @@
 //! Where a ticket's holder stands, asked of a real server: his own time, the early call when the
 //! load stops early, and what is no ticket.
 
-mod httpd;
-
-use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);

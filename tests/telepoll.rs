@@ -1,9 +1,7 @@
 //! TelePolling of a site's own URLs on a real httpd: what each answer says, what the application is
 //! told, and that nothing else is touched.
 
-mod httpd;
-
-use httpd::{Answer, Builder, Httpd, for_each_mpm, wait_until};
+use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

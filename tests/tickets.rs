@@ -3,11 +3,11 @@
 //! The room has one permit. Unless a test says otherwise a held access has it and only ticket
 //! holders may wait, so who waits at all was let in by his ticket.
 
-mod httpd;
-
-use httpd::held::{admitted, waits_in};
-use httpd::ticket::Ticket;
-use httpd::{Builder, Httpd, Mpm, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until};
+use nap_testkit::held::{admitted, waits_in};
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{
+    Builder, Httpd, Mpm, crowd, for_each_mpm, for_event_or_each_mpm, long, wait_until,
+};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::thread::sleep;

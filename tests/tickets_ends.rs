@@ -3,11 +3,9 @@
 //!
 //! The room has one permit, which a held access has; newcomers do not wait unless a test says so.
 
-mod httpd;
-
-use httpd::held::admitted;
-use httpd::ticket::Ticket;
-use httpd::{Answer, Builder, Httpd, for_each_mpm, long, wait_until};
+use nap_testkit::held::admitted;
+use nap_testkit::ticket::Ticket;
+use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, long, wait_until};
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 

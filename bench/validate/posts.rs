@@ -3,7 +3,7 @@
 
 use super::{Column, Part};
 use crate::board::{self, figure};
-use crate::httpd::{Httpd, Mpm};
+use nap_testkit::{Httpd, Mpm};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -110,7 +110,7 @@ impl Service {
     }
 }
 
-fn started(server: crate::httpd::Builder) -> Httpd {
+fn started(server: nap_testkit::Builder) -> Httpd {
     board::start(server).unwrap_or_else(|| board::stop("there is nothing to compare with"))
 }
 

@@ -3,9 +3,9 @@
 
 use super::{Column, Part};
 use crate::board::{self, figure};
-use crate::httpd::shop::{PAGES, Shop};
-use crate::httpd::{Builder, Httpd, Mpm, made};
-use mod_nap::sim::sessions::HEAVY;
+use nap_sim::sessions::HEAVY;
+use nap_testkit::shop::{PAGES, Shop};
+use nap_testkit::{Builder, Httpd, Mpm, made};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 

@@ -16,22 +16,22 @@ use super::outside::{outside, outside_now};
 use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
 use super::session::{self, carried};
 use super::text::bytes;
-use crate::micros::Micros;
-use crate::nap::cookie::cookies;
-use crate::nap::ticket::Ticket;
-use crate::nap::work::kind_of;
-use crate::room::arrival::{Arrival, bind_of};
-use crate::room::children::Parking;
-use crate::room::gate::{GateView, Leaving};
-use crate::room::owner::Owner;
-use crate::room::part::Part;
-use crate::room::permits::FEW;
-use crate::room::places::wake;
-use crate::room::recent::{Answer, How};
-use crate::room::stay::Stay;
-use crate::room::verdict::{Reason, Refusal, Verdict};
 use crate::shm::futex;
 use crate::shm::segment::Segment;
+use nap_core::micros::Micros;
+use nap_core::nap::cookie::cookies;
+use nap_core::nap::ticket::Ticket;
+use nap_core::nap::work::kind_of;
+use nap_core::room::arrival::{Arrival, bind_of};
+use nap_core::room::children::Parking;
+use nap_core::room::gate::{GateView, Leaving};
+use nap_core::room::owner::Owner;
+use nap_core::room::part::Part;
+use nap_core::room::permits::FEW;
+use nap_core::room::places::wake;
+use nap_core::room::recent::{Answer, How};
+use nap_core::room::stay::Stay;
+use nap_core::room::verdict::{Reason, Refusal, Verdict};
 
 /// Where an access stands, in `nap_access.state`.
 pub mod state {

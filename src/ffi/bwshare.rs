@@ -16,16 +16,16 @@ use super::guard::guard;
 use super::process::{self, Process};
 use super::setup::{arguments, told};
 use super::text::text;
-use crate::bwshare::SECOND_NS;
-use crate::bwshare::account::LONGEST_NS;
-use crate::bwshare::client::{Prefixes, WIDE, tag};
-use crate::bwshare::horizons::Horizons;
-use crate::bwshare::limits::{Answer, Lane, Limits, Rule, Units};
-use crate::bwshare::service::{Steering, Terms};
-use crate::bwshare::table::{CLIENTS, Stripe};
-use crate::bwshare::visit::Visit;
-use crate::conf::{BwDirective, BwShareConf, YEARS_S};
 use crate::shm::debts::{Debts, nanoseconds};
+use nap_core::bwshare::SECOND_NS;
+use nap_core::bwshare::account::LONGEST_NS;
+use nap_core::bwshare::client::{Prefixes, WIDE, tag};
+use nap_core::bwshare::horizons::Horizons;
+use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule, Units};
+use nap_core::bwshare::service::{Steering, Terms};
+use nap_core::bwshare::table::{CLIENTS, Stripe};
+use nap_core::bwshare::visit::Visit;
+use nap_core::conf::{BwDirective, BwShareConf, YEARS_S};
 
 pub use charge::{bw_bytes, bw_enter, bw_excuse, bw_reserve, bw_return};
 pub use pages::{bw_debt_name, bw_info, bw_mine, bw_page, bw_refusal, debt_report, forgive};
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         let scope = match host {
             "" => 0,
-            host => crate::nap::ticket::name_hash(host).max(1),
+            host => nap_core::nap::ticket::name_hash(host).max(1),
         };
         draft.push(Limit {
             limits: [limits, limits.times(WIDE)],

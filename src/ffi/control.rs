@@ -9,8 +9,8 @@ use super::pages::wall_now;
 use super::process::{self, Process};
 use super::session;
 use super::text::{bytes, put_error};
-use crate::control::{Command, Sent, Which, is_good};
 use crate::page::form::{Encoding, Source};
+use nap_core::control::{Command, Sent, Which, is_good};
 
 /// A status and what is to be said.
 type Outcome = (c_int, String);

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use super::contract::NAP_LOG_NOTICE;
 use super::process::Process;
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// Short times that come together within so long are told together; and nothing is told oftener.
 const MINUTE: Micros = Micros::from_secs(60);

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::contract::{nap_host, nap_str};
 use super::text::lend;
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// The host's functions, copied: the shim's table is static, but the shim may be loaded anew.
 #[derive(Clone, Copy)]

@@ -21,7 +21,7 @@
 //! | `control` | what an administrator's form asks for |
 //! | `metrics` | figures for Prometheus and for `/server-status` |
 //!
-//! There is no logic here: what is decided is decided in [`crate::room`].
+//! There is no logic here: what is decided is decided in [`nap_core::room`].
 
 mod access;
 mod bwshare;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::process::Process;
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// Each look costs a system call. While somebody stands there it is looked at so often, at most,
 const LOOK: Micros = Micros::from_millis(1);

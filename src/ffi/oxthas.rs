@@ -12,14 +12,14 @@ use super::guard::guard;
 use super::process::{self, Process};
 use super::setup::{arguments, told};
 use super::text::text;
-use crate::conf::{OxthasConf, OxthasDirective};
-use crate::micros::Micros;
-use crate::oxthas::choice::{Ask, Member};
-use crate::oxthas::engine::{End, Engine, Law, Terms};
-use crate::oxthas::executor::name_hash;
-use crate::oxthas::penalty::Failure;
-use crate::oxthas::{MEMBERS, flight};
 use crate::shm::balancing::Balancing;
+use nap_core::conf::{OxthasConf, OxthasDirective};
+use nap_core::micros::Micros;
+use nap_core::oxthas::choice::{Ask, Member};
+use nap_core::oxthas::engine::{End, Engine, Law, Terms};
+use nap_core::oxthas::executor::name_hash;
+use nap_core::oxthas::penalty::Failure;
+use nap_core::oxthas::{MEMBERS, flight};
 
 const _: () = {
     assert!(size_of::<OxthasConf>() == size_of::<nap_ox_conf>());

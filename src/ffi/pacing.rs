@@ -3,7 +3,7 @@
 
 use super::contract::NAP_LOG_DEBUG;
 use super::process::Process;
-use crate::sqs::page_scheduler::{Move, Why};
+use nap_core::sqs::page_scheduler::{Move, Why};
 
 /// Moves told at a time; of more the rest is told the next time.
 const BATCH: usize = 64;

@@ -11,11 +11,11 @@ use super::access::{Here, state, stay_of};
 use super::contract::{NAP_FLAG_PARKS, nap_access};
 use super::guard::guard;
 use super::process;
-use crate::micros::Micros;
-use crate::room::children::Parking;
-use crate::room::places::wake;
 use crate::shm::futex;
 use crate::shm::segment::LOOK;
+use nap_core::micros::Micros;
+use nap_core::room::children::Parking;
+use nap_core::room::places::wake;
 
 /// How often one looks whether he is the next to start a session.
 const LOBBY: Micros = Micros::from_millis(250);

@@ -8,20 +8,20 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use once_cell::sync::OnceCell;
+use std::sync::OnceLock;
 
 use super::host::Host;
-use crate::conf::RoomConf;
-use crate::nap::ticket::{Keys, Ticket};
 use crate::page::own::Own;
-use crate::room::atomic;
-use crate::room::children::Child;
-use crate::room::control::Control;
-use crate::room::owner::{Life, Owner};
-use crate::room::permits::Permits;
-use crate::room::recent::Recent;
 use crate::shm::latch;
 use crate::shm::segment::Segment;
+use nap_core::conf::RoomConf;
+use nap_core::nap::ticket::{Keys, Ticket};
+use nap_core::room::atomic;
+use nap_core::room::children::Child;
+use nap_core::room::control::Control;
+use nap_core::room::owner::{Life, Owner};
+use nap_core::room::permits::Permits;
+use nap_core::room::recent::Recent;
 
 /// The segment and who to call.
 pub struct Process {
@@ -113,8 +113,8 @@ pub struct Alive {
     first: Owner,
 }
 
-static PROCESS: OnceCell<Process> = OnceCell::new();
-static ALIVE: OnceCell<Alive> = OnceCell::new();
+static PROCESS: OnceLock<Process> = OnceLock::new();
+static ALIVE: OnceLock<Alive> = OnceLock::new();
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 /// Replaced, never freed: an access of another thread may still read the old one.
 static SETUP: AtomicPtr<Setup> = AtomicPtr::new(std::ptr::null_mut());

@@ -15,12 +15,12 @@ use super::outside::outside;
 use super::process;
 use super::session::carried;
 use super::text::bytes;
-use crate::nap::work::kind_of;
-use crate::room::children::Parking;
-use crate::room::permits::FEW;
-use crate::room::places::wake;
-use crate::room::verdict::Verdict;
 use crate::shm::futex;
+use nap_core::nap::work::kind_of;
+use nap_core::room::children::Parking;
+use nap_core::room::permits::FEW;
+use nap_core::room::places::wake;
+use nap_core::room::verdict::Verdict;
 
 pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) {
     guard((), || {

@@ -14,15 +14,15 @@ use super::guard::guard;
 use super::pages::not_for_all;
 use super::process::{self, Process, RoomSetup, SessionSetup};
 use super::text::bytes;
-use crate::micros::Micros;
-use crate::nap::cookie::{cookies_of, given};
-use crate::nap::ticket::name_hash;
 use crate::page::headers::session_cookie;
-use crate::room::Tables;
-use crate::room::arrival::Arrival;
-use crate::room::starts::End;
-use crate::room::stay::{Asks, Stay};
-use crate::room::verdict::Verdict;
+use nap_core::micros::Micros;
+use nap_core::nap::cookie::{cookies_of, given};
+use nap_core::nap::ticket::name_hash;
+use nap_core::room::Tables;
+use nap_core::room::arrival::Arrival;
+use nap_core::room::starts::End;
+use nap_core::room::stay::{Asks, Stay};
+use nap_core::room::verdict::Verdict;
 
 /// Cookies of the session's name that are looked at: one of an upper path may come along.
 const LOOKED_AT: usize = 4;

@@ -18,19 +18,19 @@ use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::session::{self, keys_of_room};
 use super::text::{put_error, text};
 use super::ticket_log;
-use crate::bwshare::table::stripes_for;
-use crate::bwshare::trace::ROWS;
-use crate::conf::bwshare::{CLIENTS, TRACE};
-use crate::conf::{Directive, PRIORITIES, RoomConf, ServerConf, ticket_status};
-use crate::nap::ticket::{Key, Keys, name_hash};
 use crate::page::own::{self, Own};
-use crate::room::atomic;
-use crate::room::children::Workers;
-use crate::room::naming::{Entered, LOBBY, LetGo};
-use crate::room::permits::PERMITS;
 use crate::shm::segment::{Dims, Segment};
 use crate::shm::state_file;
-use crate::sqs::sessions::sets_for;
+use nap_core::bwshare::table::stripes_for;
+use nap_core::bwshare::trace::ROWS;
+use nap_core::conf::bwshare::{CLIENTS, TRACE};
+use nap_core::conf::{Directive, PRIORITIES, RoomConf, ServerConf, ticket_status};
+use nap_core::nap::ticket::{Key, Keys, name_hash};
+use nap_core::room::atomic;
+use nap_core::room::children::Workers;
+use nap_core::room::naming::{Entered, LOBBY, LetGo};
+use nap_core::room::permits::PERMITS;
+use nap_core::sqs::sessions::sets_for;
 
 /// Holds two structs to the same size and each of the fields, which are all of them, to the same
 /// place.
@@ -61,9 +61,8 @@ same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions park ticket_path
     server_limit thread_limit threads_per_child max_workers threaded cores members parked on_workers);
 
-const _: () = assert!(PRIORITIES == crate::room::places::PRIORITIES as i64);
-#[cfg(not(all(test, feature = "models")))]
-const _: () = assert!(crate::conf::run_ready::PERMITS == PERMITS as i64);
+const _: () = assert!(PRIORITIES == nap_core::room::places::PRIORITIES as i64);
+const _: () = assert!(nap_core::conf::run_ready::PERMITS == PERMITS as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {

@@ -9,13 +9,13 @@ use super::contract::nap_request;
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::bytes;
-use crate::micros::Micros;
-use crate::nap::ticket::Ticket;
 use crate::page::status::Status;
-use crate::room::arrival::bind_of;
-use crate::room::atomic;
-use crate::room::verdict::Turn;
 use crate::wall::decimal;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::Ticket;
+use nap_core::room::arrival::bind_of;
+use nap_core::room::atomic;
+use nap_core::room::verdict::Turn;
 
 pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
     guard(-1, || {

@@ -8,10 +8,10 @@ use super::contract::{NAP_LOG_ERROR, nap_event_conf, nap_poll, nap_str};
 use super::guard::guard;
 use super::process;
 use super::setup::{arguments, same_layout, told};
-use crate::conf::EventConf;
-use crate::micros::Micros;
 use crate::shm::segment::Segment;
-use crate::telepoll::{Event, Phase, owner};
+use nap_core::conf::EventConf;
+use nap_core::micros::Micros;
+use nap_core::telepoll::{Event, Phase, owner};
 
 same_layout!(EventConf as nap_event_conf: name base_us rate mode form k m of index);
 

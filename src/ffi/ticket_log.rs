@@ -9,11 +9,11 @@ use super::contract::nap_request;
 use super::process::{Process, RoomSetup, Setup};
 use super::session::ticketing;
 use super::text::bytes;
-use crate::micros::Micros;
-use crate::nap::ticket::Ticket;
-use crate::room::history;
-use crate::room::verdict::Reason;
 use crate::shm::clock;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket::Ticket;
+use nap_core::room::history;
+use nap_core::room::verdict::Reason;
 
 #[derive(Serialize)]
 struct Record<'a> {

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::micros::Micros;
-use crate::oxthas::engine::Engine;
-use crate::oxthas::executor::{Cell, Executor, Name};
-use crate::oxthas::penalty::Failure;
+use nap_core::micros::Micros;
+use nap_core::oxthas::engine::Engine;
+use nap_core::oxthas::executor::{Cell, Executor, Name};
+use nap_core::oxthas::penalty::Failure;
 
 /// Activities of a member that are shown, the first that it had work of.
 const ROWS: usize = 8;
@@ -227,8 +227,8 @@ fn entry<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oxthas::engine::Head;
-    use crate::oxthas::flight::Flight;
+    use nap_core::oxthas::engine::Head;
+    use nap_core::oxthas::flight::Flight;
 
     #[test]
     fn a_member_s_work_is_told_by_balancer_and_activity() {

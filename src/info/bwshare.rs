@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use askama::Template;
 use serde::Serialize;
 
-use crate::bwshare::SECOND_NS;
-use crate::bwshare::limits::{Limits, Rule, as_set};
-use crate::bwshare::service::Service;
-use crate::bwshare::table::Counts;
-use crate::bwshare::trace::Row;
-use crate::bwshare::visit::Reason;
-use crate::micros::Micros;
 use crate::wall::Wall;
+use nap_core::bwshare::SECOND_NS;
+use nap_core::bwshare::limits::{Limits, Rule, as_set};
+use nap_core::bwshare::service::Service;
+use nap_core::bwshare::table::Counts;
+use nap_core::bwshare::trace::Row;
+use nap_core::bwshare::visit::Reason;
+use nap_core::micros::Micros;
 
 /// Rows of a page of the trace.
 const PAGE: usize = 100;
@@ -554,8 +554,8 @@ fn rounded(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bwshare::horizons::Horizons;
-    use crate::bwshare::limits::Lane;
+    use nap_core::bwshare::horizons::Horizons;
+    use nap_core::bwshare::limits::Lane;
 
     const WALL: Wall = Wall {
         unix: Micros(1_769_828_400_000_000),

@@ -6,7 +6,7 @@ use super::minutes::Minutes;
 use super::report::{GateLine, SlotLine};
 use super::sessions::SessionsLine;
 use super::time_of_day;
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// Slots drawn: this many that have begun,
 const SLOTS_BEGUN: usize = 18;

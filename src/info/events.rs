@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::telepoll::event::Level;
-use crate::telepoll::{Form, Mode};
+use nap_core::telepoll::event::Level;
+use nap_core::telepoll::{Form, Mode};
 
 /// An event.
 #[derive(Clone, Debug, Serialize)]

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::report::{Report, rounded};
-use crate::micros::Micros;
-use crate::sqs::sessions::{Session, Sessions};
 use crate::wall::{Wall, hex};
+use nap_core::micros::Micros;
+use nap_core::sqs::sessions::{Session, Sessions};
 
 /// Sessions shown.
 const SHOWN: usize = 20;
@@ -91,7 +91,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqs::sessions::SessionSet;
+    use nap_core::sqs::sessions::SessionSet;
 
     #[test]
     fn those_with_most_work_are_shown() {

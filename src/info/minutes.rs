@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::report::{Clock, rounded};
 use super::snapshot::{GateShot, RecentShot, SECONDS};
-use crate::micros::Micros;
 use crate::wall::Wall;
+use nap_core::micros::Micros;
 
 /// Seconds that count as "now" where a rate is told.
 const NOW: usize = 10;

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::report::{Clock, rounded};
 use super::snapshot::{GateShot, SECONDS};
-use crate::micros::Micros;
-use crate::sqs::page_scheduler::{Move, PageScheduler, Why, law};
+use nap_core::micros::Micros;
+use nap_core::sqs::page_scheduler::{Move, PageScheduler, Why, law};
 
 /// Moves shown one by one, the newest.
 const MOVES: usize = 40;

@@ -16,15 +16,15 @@ use super::sessions::SessionsLine;
 use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
 use super::summary::{self, State};
 use super::why;
-use crate::micros::Micros;
-use crate::nap::returns;
-use crate::nap::slots::Slot;
-use crate::room::Room;
-use crate::room::children::Workers;
-use crate::room::history::{Fate, Record};
-use crate::room::terms::{Choice, Terms, how};
-use crate::room::verdict::Reason;
 use crate::wall::Wall;
+use nap_core::micros::Micros;
+use nap_core::nap::returns;
+use nap_core::nap::slots::Slot;
+use nap_core::room::Room;
+use nap_core::room::children::Workers;
+use nap_core::room::history::{Fate, Record};
+use nap_core::room::terms::{Choice, Terms, how};
+use nap_core::room::verdict::Reason;
 
 /// Tickets closed before the next-access rate says anything (ALGORITHMS.md 2.4).
 const CLOSED_MIN: u32 = 100;
@@ -460,7 +460,7 @@ fn gates_of<'a>(
 }
 
 impl ChildShot {
-    /// See [`crate::room::children::Child::taken`].
+    /// See [`nap_core::room::children::Child::taken`].
     fn taken(&self) -> u32 {
         [self.running, self.waiting, self.secondary, self.reading]
             .into_iter()

@@ -9,11 +9,11 @@ use serde::Serialize;
 use super::report::{Clock, rounded};
 use super::snapshot::GateShot;
 use super::why::seconds;
-use crate::micros::Micros;
-use crate::nap::ledger::{claimed, early, sellable};
-use crate::room::control::Mode;
-use crate::room::gate::Empty;
-use crate::room::terms::how;
+use nap_core::micros::Micros;
+use nap_core::nap::ledger::{claimed, early, sellable};
+use nap_core::room::control::Mode;
+use nap_core::room::gate::Empty;
+use nap_core::room::terms::how;
 
 /// Less than this share of the server's rate is too little.
 const ALL: f64 = 0.9;

@@ -5,10 +5,10 @@ use serde::Serialize;
 
 use super::report::rounded;
 use super::snapshot::SECONDS;
-use crate::micros::Micros;
-use crate::room::recent::Meter;
-use crate::room::starts::{StartCounts, StartTerms, Starts};
-use crate::room::terms::how;
+use nap_core::micros::Micros;
+use nap_core::room::recent::Meter;
+use nap_core::room::starts::{StartCounts, StartTerms, Starts};
+use nap_core::room::terms::how;
 
 /// What is copied under the lock.
 #[derive(Clone, Copy, Debug)]

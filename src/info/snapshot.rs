@@ -6,24 +6,24 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::sessions::SessionShot;
-use crate::micros::Micros;
-use crate::nap::laws::Laws;
-use crate::nap::slots::Slot;
-use crate::nap::wait_limit::Line as Regression;
-use crate::room::calls::Called;
-use crate::room::control::{Control, Mode};
-use crate::room::counts::Counts;
-use crate::room::gate::{Empty, Gate, Offer, SESSION};
-use crate::room::history::Record;
-use crate::room::page::Page;
-use crate::room::permits::Permits;
-use crate::room::places::Line;
-use crate::room::recent::{ANSWERS, Answer, Meter, Recent};
-use crate::room::terms::Terms;
-use crate::room::{Room, Tables};
-use crate::sqs::page_scheduler::PageScheduler;
-use crate::telepoll::Event;
-use crate::telepoll::event::Level;
+use nap_core::micros::Micros;
+use nap_core::nap::laws::Laws;
+use nap_core::nap::slots::Slot;
+use nap_core::nap::wait_limit::Line as Regression;
+use nap_core::room::calls::Called;
+use nap_core::room::control::{Control, Mode};
+use nap_core::room::counts::Counts;
+use nap_core::room::gate::{Empty, Gate, Offer, SESSION};
+use nap_core::room::history::Record;
+use nap_core::room::page::Page;
+use nap_core::room::permits::Permits;
+use nap_core::room::places::Line;
+use nap_core::room::recent::{ANSWERS, Answer, Meter, Recent};
+use nap_core::room::terms::Terms;
+use nap_core::room::{Room, Tables};
+use nap_core::sqs::page_scheduler::PageScheduler;
+use nap_core::telepoll::Event;
+use nap_core::telepoll::event::Level;
 
 /// Open slots shown of a gate, the oldest first.
 const SLOTS: usize = 200;
@@ -84,7 +84,7 @@ pub(super) struct GateShot {
     pub offer: Offer,
     /// Permits that stand empty while tickets are out.
     pub empty: Option<Empty>,
-    /// Of a session gate: how its interval is found ([`how`](crate::room::terms::how)), and the interval
+    /// Of a session gate: how its interval is found ([`how`](nap_core::room::terms::how)), and the interval
     /// in seconds.
     pub starts: Option<(u32, f64)>,
     /// Tickets presented, and closed, among the last thousand closed.

@@ -2,10 +2,10 @@
 
 use super::report::Wanted;
 use super::snapshot::GateShot;
-use crate::micros::Micros;
-use crate::nap::wait_limit::Line;
-use crate::room::children::Workers;
-use crate::room::terms::how;
+use nap_core::micros::Micros;
+use nap_core::nap::wait_limit::Line;
+use nap_core::room::children::Workers;
+use nap_core::room::terms::how;
 
 /// How many may wait, all rooms together.
 pub(super) fn allowed(places: u32, workers: &Workers) -> String {

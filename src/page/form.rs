@@ -5,7 +5,7 @@
 //! written as HTML fields so that a browser sends the same again (files, control characters, a
 //! charset that is neither UTF-8 nor the configured one) is not. Urlencoded forms follow WHATWG URL 5.1, multipart ones RFC 7578.
 
-use crate::charset::Charset;
+use nap_core::charset::Charset;
 
 /// Fields a kept form may have.
 const FIELDS: usize = 1000;

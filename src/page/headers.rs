@@ -6,8 +6,8 @@
 use std::ffi::CStr;
 
 use super::{Page, Seconds, Ticket};
-use crate::micros::Micros;
 use crate::wall::decimal;
+use nap_core::micros::Micros;
 
 /// One header of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,8 +149,8 @@ impl Cookie<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::verdict::Reason;
     use crate::wall::Wall;
+    use nap_core::room::verdict::Reason;
 
     const COOKIE: Cookie<'_> = Cookie {
         name: "nap-board",

@@ -35,13 +35,13 @@ pub mod status;
 use askama::Template;
 use serde::{Serialize, Serializer};
 
-use crate::micros::Micros;
-use crate::nap::ticket;
-use crate::room::verdict::Reason;
 use crate::wall::{Wall, Written, countdown, hex, thousandths};
 use accept::{Format, Language};
 use assets::{ICON, SCRIPT, STYLE, WORKER};
 use form::Sent;
+use nap_core::micros::Micros;
+use nap_core::nap::ticket;
+use nap_core::room::verdict::Reason;
 
 /// The Content-Security-Policy a page is sent with.
 pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'";

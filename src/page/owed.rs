@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::accept::{Format, Language};
 use super::filled;
 use super::slow_down::Much;
-use crate::micros::Micros;
 use crate::wall::{Written, countdown};
+use nap_core::micros::Micros;
 
 /// What a client owes.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -220,7 +220,7 @@ fn line_of(text: &str, word: &str) -> usize {
 mod tests {
     use super::*;
     use crate::page::form::Form;
-    use crate::room::verdict::Reason;
+    use nap_core::room::verdict::Reason;
 
     fn sample(promise: &str, language: Language) -> Sample {
         Sample {

@@ -70,8 +70,8 @@ mod tests {
     use super::super::render;
     use super::super::sample::Sample;
     use super::*;
-    use crate::micros::Micros;
-    use crate::room::verdict::Reason;
+    use nap_core::micros::Micros;
+    use nap_core::room::verdict::Reason;
 
     fn told(page: &Page<'_>, language: Language) -> serde_json::Value {
         let rendered = render(page, Format::Json, language);

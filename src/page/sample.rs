@@ -4,10 +4,10 @@
 use super::accept::Language;
 use super::form::{Encoding, Field, Form, Sent};
 use super::{Page, Promise, Ticket};
-use crate::charset::Charset;
-use crate::micros::Micros;
-use crate::room::verdict::Reason;
 use crate::wall::Wall;
+use nap_core::charset::Charset;
+use nap_core::micros::Micros;
+use nap_core::room::verdict::Reason;
 
 /// One state.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::accept::{Format, Language};
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::{Rendered, filled};
-use crate::micros::Micros;
 use crate::wall::{Wall, Written, countdown};
+use nap_core::micros::Micros;
 
 /// A refusal for debts.
 #[derive(Clone, Copy, Debug)]

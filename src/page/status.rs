@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::Seconds;
-use crate::micros::Micros;
-use crate::room::verdict::Turn;
 use crate::wall::hex;
+use nap_core::micros::Micros;
+use nap_core::room::verdict::Turn;
 
 /// Where a holder stands. Spans are from now; zero where that time has passed.
 #[derive(Clone, Copy, Debug)]

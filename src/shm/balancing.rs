@@ -8,10 +8,10 @@ use std::cell::UnsafeCell;
 
 use super::lock::{Lock, Taken};
 use super::segment::{Kind, Segment, SegmentError};
-use crate::oxthas::engine::{Engine, Head};
-use crate::oxthas::executor::Executor;
-use crate::oxthas::flight::Flight;
-use crate::room::owner::{Life, Owner};
+use nap_core::oxthas::engine::{Engine, Head};
+use nap_core::oxthas::executor::Executor;
+use nap_core::oxthas::flight::Flight;
+use nap_core::room::owner::{Life, Owner};
 
 /// What is not in a table.
 #[repr(C)]

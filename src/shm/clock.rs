@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::micros::Micros;
+use nap_core::micros::Micros;
 
 /// In microseconds.
 const CENTURY: u64 = 100 * 365 * 24 * 3600 * 1_000_000;

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use super::latch::Latch;
 use super::lock::{Lock, Taken};
 use super::segment::{Kind, Segment, SegmentError};
-use crate::bwshare::SECOND_NS;
-use crate::bwshare::horizons::HORIZONS;
-use crate::bwshare::limits::Units;
-use crate::bwshare::service::{Service, Terms};
-use crate::bwshare::table::{Counts, Stripe, stripe_of};
-use crate::bwshare::trace::{TraceSet, set_of};
-use crate::micros::Micros;
-use crate::room::children::Child;
+use nap_core::bwshare::SECOND_NS;
+use nap_core::bwshare::horizons::HORIZONS;
+use nap_core::bwshare::limits::Units;
+use nap_core::bwshare::service::{Service, Terms};
+use nap_core::bwshare::table::{Counts, Stripe, stripe_of};
+use nap_core::bwshare::trace::{TraceSet, set_of};
+use nap_core::micros::Micros;
+use nap_core::room::children::Child;
 
 /// Where the tables lie. Copies are the same tables.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Services {
     lock: Lock,
     /// Whose an entry is: a limit's scope + 1; 0: nobody's.
     owners: [AtomicU32; SERVICES],
-    /// The bits of [`Limits::units`](crate::bwshare::limits::Limits::units) that the debts of each
+    /// The bits of [`Limits::units`](nap_core::bwshare::limits::Limits::units) that the debts of each
     /// key's tag are kept by; 0: not known. The parent's alone.
     units: [[AtomicU64; UNITS]; TAGS],
     /// By how much each rate is lowered, in millionths.
@@ -105,7 +105,7 @@ impl Debts {
 
     /// Trace rows there are.
     pub fn rows(&self) -> usize {
-        self.stripes() * self.sets * crate::bwshare::trace::ROWS
+        self.stripes() * self.sets * nap_core::bwshare::trace::ROWS
     }
 
     /// Bytes that debts and trace take.

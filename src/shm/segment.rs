@@ -41,29 +41,29 @@ use super::latch::Latch;
 use super::lock::{Held, Lock, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
-use crate::bwshare::table::Stripe;
-use crate::bwshare::trace::TraceSet;
-use crate::micros::Micros;
-use crate::nap::client_caps::ClientCaps;
-use crate::nap::laws::Laws;
-use crate::oxthas::executor::Executor;
-use crate::oxthas::flight::Flight;
-use crate::room::children::{Child, Workers};
-use crate::room::control::Control;
-use crate::room::gate::Gate;
-use crate::room::history::History;
-use crate::room::owner::Life;
-use crate::room::page::Page;
-use crate::room::permits::Permits;
-use crate::room::places::{Place, Places, PlacesHead};
-use crate::room::recent::Recent;
-use crate::room::starts::Starts;
-use crate::room::stay::Membership;
-use crate::room::wakes::Wakes;
-use crate::room::{Room, Tables};
-use crate::sqs::page_scheduler::{Pacer, PageScheduler};
-use crate::sqs::sessions::{SessionSet, Sessions};
-use crate::telepoll::Event;
+use nap_core::bwshare::table::Stripe;
+use nap_core::bwshare::trace::TraceSet;
+use nap_core::micros::Micros;
+use nap_core::nap::client_caps::ClientCaps;
+use nap_core::nap::laws::Laws;
+use nap_core::oxthas::executor::Executor;
+use nap_core::oxthas::flight::Flight;
+use nap_core::room::children::{Child, Workers};
+use nap_core::room::control::Control;
+use nap_core::room::gate::Gate;
+use nap_core::room::history::History;
+use nap_core::room::owner::Life;
+use nap_core::room::page::Page;
+use nap_core::room::permits::Permits;
+use nap_core::room::places::{Place, Places, PlacesHead};
+use nap_core::room::recent::Recent;
+use nap_core::room::starts::Starts;
+use nap_core::room::stay::Membership;
+use nap_core::room::wakes::Wakes;
+use nap_core::room::{Room, Tables};
+use nap_core::sqs::page_scheduler::{Pacer, PageScheduler};
+use nap_core::sqs::sessions::{SessionSet, Sessions};
+use nap_core::telepoll::Event;
 
 /// First word of a segment: "mod_nap" and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
@@ -943,13 +943,13 @@ impl Drop for Mend<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::arrival::Arrival;
-    use crate::room::children::Parking;
-    use crate::room::owner::Owner;
-    use crate::room::part::Part;
-    use crate::room::places::wake;
-    use crate::room::terms::{Choice, Terms, how};
-    use crate::room::verdict::Verdict;
+    use nap_core::room::arrival::Arrival;
+    use nap_core::room::children::Parking;
+    use nap_core::room::owner::Owner;
+    use nap_core::room::part::Part;
+    use nap_core::room::places::wake;
+    use nap_core::room::terms::{Choice, Terms, how};
+    use nap_core::room::verdict::Verdict;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]

@@ -1,19 +1,19 @@
 //! [`Shared`]: the marker of types that may live in the segment.
 
-use crate::nap::client_caps::ClientCaps;
-use crate::room::Room;
-use crate::room::children::Child;
-use crate::room::control::Control;
-use crate::room::gate::Gate;
-use crate::room::history::History;
-use crate::room::page::Page;
-use crate::room::permits::Permits;
-use crate::room::places::{Place, PlacesHead};
-use crate::room::recent::Recent;
-use crate::room::starts::Starts;
-use crate::sqs::page_scheduler::{Pacer, PageScheduler};
-use crate::sqs::sessions::SessionSet;
-use crate::telepoll::Event;
+use nap_core::nap::client_caps::ClientCaps;
+use nap_core::room::Room;
+use nap_core::room::children::Child;
+use nap_core::room::control::Control;
+use nap_core::room::gate::Gate;
+use nap_core::room::history::History;
+use nap_core::room::page::Page;
+use nap_core::room::permits::Permits;
+use nap_core::room::places::{Place, PlacesHead};
+use nap_core::room::recent::Recent;
+use nap_core::room::starts::Starts;
+use nap_core::sqs::page_scheduler::{Pacer, PageScheduler};
+use nap_core::sqs::sessions::SessionSet;
+use nap_core::telepoll::Event;
 use std::sync::atomic::AtomicU32;
 
 /// Types that may be put over shared memory another process, or an older server, has written.

@@ -201,8 +201,8 @@ pub fn raw(file: &OwnedFd) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::micros::Micros;
-    use crate::room::owner::Owner;
+    use nap_core::micros::Micros;
+    use nap_core::room::owner::Owner;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
@@ -306,7 +306,7 @@ mod tests {
             (tables.rooms[1].used, tables.rooms[1].pages[0]) = (1, 2);
             tables.gates[1].kind = 1;
             let slots = &mut tables.gates[1].slots;
-            let terms = crate::nap::slots::Terms {
+            let terms = nap_core::nap::slots::Terms {
                 period: Micros::from_secs(10),
                 capacity: 10,
                 issue_limit: 10,

@@ -1,17 +1,17 @@
 //! What anybody outside may send, or an administrator mistype: one plain function each, which takes
 //! any bytes and panics where something that must hold does not. cargo-fuzz can call them as they are.
 
-use mod_nap::charset::Charset;
-use mod_nap::conf::{Directive, RoomConf, ServerConf, ticket_status};
-use mod_nap::control::{Command, Sent, Which, is_good, nonce};
-use mod_nap::micros::Micros;
-use mod_nap::nap::cookie::{cookies, given};
-use mod_nap::nap::ticket::{Key, Keys, Ticket, query_parameter};
 use mod_nap::page::accept::{Format, Language};
 use mod_nap::page::form::{Form, Source};
-use mod_nap::room::control::{Mode, Order};
 use mod_nap::shm::segment::Dims;
 use mod_nap::shm::state_file;
+use nap_core::charset::Charset;
+use nap_core::conf::{Directive, RoomConf, ServerConf, ticket_status};
+use nap_core::control::{Command, Sent, Which, is_good, nonce};
+use nap_core::micros::Micros;
+use nap_core::nap::cookie::{cookies, given};
+use nap_core::nap::ticket::{Key, Keys, Ticket, query_parameter};
+use nap_core::room::control::{Mode, Order};
 
 /// A target; it panics where something does not hold.
 pub type Target = fn(&[u8]);

@@ -3,12 +3,6 @@
 use std::ffi::c_int;
 
 use super::{BwShare, Limit, in_force, now_ns};
-use crate::bwshare::account::Reserved;
-use crate::bwshare::client::{Client, tag};
-use crate::bwshare::horizons::HORIZONS;
-use crate::bwshare::limits::{Answer, Limits};
-use crate::bwshare::service::Service;
-use crate::bwshare::visit::{Reason, Visit, is_excused};
 use crate::ffi::access::until_prime;
 use crate::ffi::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_NONE, nap_client, nap_request, nap_reserved, nap_visit,
@@ -16,8 +10,14 @@ use crate::ffi::contract::{
 use crate::ffi::guard::guard;
 use crate::ffi::process::{self, RoomSetup};
 use crate::ffi::session::is_member;
-use crate::micros::Micros;
 use crate::shm::debts::nanoseconds;
+use nap_core::bwshare::account::Reserved;
+use nap_core::bwshare::client::{Client, tag};
+use nap_core::bwshare::horizons::HORIZONS;
+use nap_core::bwshare::limits::{Answer, Limits};
+use nap_core::bwshare::service::Service;
+use nap_core::bwshare::visit::{Reason, Visit, is_excused};
+use nap_core::micros::Micros;
 
 /// A request that is charged, and by what.
 pub(super) struct Charged<'a> {

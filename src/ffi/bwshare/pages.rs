@@ -5,21 +5,21 @@ use std::ffi::c_int;
 
 use super::charge::Charged;
 use super::{BwShare, Limit, entries_of, in_force, now_ns};
-use crate::bwshare::client::Client;
-use crate::bwshare::limits::{Answer, Debt, Lane, as_set};
-use crate::bwshare::table::{CLIENTS, Counts};
-use crate::bwshare::trace::Row;
-use crate::bwshare::visit::Reason;
 use crate::ffi::contract::{nap_request, nap_str, nap_visit};
 use crate::ffi::guard::guard;
 use crate::ffi::pages::{say_type, wall_now, wishes};
 use crate::ffi::process;
 use crate::ffi::text::{lend, text};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
-use crate::micros::Micros;
 use crate::page::accept::Format;
 use crate::page::owed::{Due, Owed, Why};
 use crate::page::slow_down::{Much, SlowDown};
+use nap_core::bwshare::client::Client;
+use nap_core::bwshare::limits::{Answer, Debt, Lane, as_set};
+use nap_core::bwshare::table::{CLIENTS, Counts};
+use nap_core::bwshare::trace::Row;
+use nap_core::bwshare::visit::Reason;
+use nap_core::micros::Micros;
 
 /// What a client had too much of.
 fn much(reason: Reason) -> Much {

@@ -1,0 +1,28 @@
+//! What mod_nap decides, without httpd: pure, and safe Rust alone.
+//!
+//! ```text
+//!   micros, charset              time as a newtype; what bytes stand for
+//!   nap, sqs, bwshare, oxthas,   the systems: one folder a paper
+//!   telepoll
+//!   room                         composes them: enter, events, leave
+//!   conf, control                directives; an administrator's orders
+//!   rng                          repeatable random numbers, for simulators and tests
+//! ```
+//!
+//! An **access** is a state machine without blocking calls: [`room`] decides and returns a value; only the C shim
+//! waits. State is plain `repr(C)` data: httpd hands the room the locked segment, the simulator a box, a test
+//! its own value. Time and randomness are arguments. `tests/architecture.rs` of the root holds who may name whom.
+
+#![forbid(unsafe_code)]
+
+pub mod bwshare;
+pub mod charset;
+pub mod conf;
+pub mod control;
+pub mod micros;
+pub mod nap;
+pub mod oxthas;
+pub mod rng;
+pub mod room;
+pub mod sqs;
+pub mod telepoll;

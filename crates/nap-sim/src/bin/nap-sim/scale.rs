@@ -1,0 +1,117 @@
+//! `nap-sim scale`: flash crowds of more and more visitors, to see how the work of the room and of the
+//! simulator grows, and what becomes of a crowd far beyond any machine.
+//!
+//! What is timed is this program: its times differ from run to run, all else does not.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use nap_core::micros::Micros;
+use nap_sim::report::{Report, Table, number, percent};
+use nap_sim::setup::{Arrivals, Setup};
+use nap_sim::world::World;
+
+/// The crowds.
+#[derive(Args)]
+pub struct Options {
+    /// Visitors of the largest crowd; the others have a tenth of the next
+    #[arg(long, default_value_t = 1_000_000)]
+    most: u32,
+    /// All come within so many seconds
+    #[arg(long, default_value_t = 1.0)]
+    within: f64,
+    /// Processor time of a page, milliseconds
+    #[arg(long, default_value_t = 14.8)]
+    service_ms: f64,
+    /// Everything random comes from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The least crowd.
+const LEAST: u32 = 1000;
+
+pub fn run(options: &Options) -> ExitCode {
+    let command = format!(
+        "nap-sim scale --most {} --within {} --service-ms {} --seed {}",
+        options.most, options.within, options.service_ms, options.seed
+    );
+    let columns = [
+        "events",
+        "events/s",
+        "seconds",
+        "most tickets out",
+        "refusals without a ticket",
+        "visitors told \"no ticket\"",
+        "mean wait, h",
+        "broken",
+    ];
+    let mut table = Table::new(
+        "A page for each of N visitors who come at once",
+        &command,
+        &columns,
+    );
+    let sizes = std::iter::successors(Some(options.most), |n| Some(n / 10).filter(|n| *n >= LEAST));
+    let mut sizes: Vec<u32> = sizes.collect();
+    sizes.reverse();
+    for clients in sizes {
+        table.row(&format!("{clients}"), crowd(clients, options));
+    }
+    let mut report = Report::new("Scale");
+    report.table(table);
+    print!("{}", report.markdown(None));
+    ExitCode::SUCCESS
+}
+
+fn crowd(clients: u32, options: &Options) -> [String; 8] {
+    let mut setup = Setup {
+        seed: options.seed,
+        clients,
+        posts: 1,
+        arrivals: Arrivals::Within(Micros::from_secs_f64(options.within)),
+        ..Setup::default()
+    };
+    setup.service.mean_s = options.service_ms / 1e3;
+    let begun = Instant::now();
+    let mut world = World::new(setup, false);
+    let mut most = 0;
+    while world.step() {
+        most = most.max(world.state().permits().outstanding());
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let f = &world.figures;
+    let told = world.told_no_ticket();
+    [
+        world.happened.to_string(),
+        number(world.happened as f64 / took, 0),
+        number(took, 2),
+        most.to_string(),
+        percent(f.without as f64 / f.tries.max(1) as f64),
+        percent(told as f64 / f64::from(clients)),
+        number(f.total.mean() / 3600.0, 2),
+        f.broken.to_string(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five hundred a second are what pages may ask, and the rate of those who hold no ticket.
+    #[test]
+    fn who_is_told_that_there_is_no_ticket_comes_no_oftener_than_pages_ask() {
+        let mut setup = Setup {
+            clients: 20_000,
+            posts: 1,
+            ..Setup::default()
+        };
+        setup.terms.horizon = Micros::from_secs(20);
+        let mut world = World::new(setup, false);
+        while world.step() {}
+        let f = &world.figures;
+        assert!(world.told_no_ticket() > 15_000 && f.served.n() == 20_000);
+        let most = 20_000.0 + 550.0 * f.span.as_secs_f64();
+        assert!((f.tries as f64) < most, "{} {most}", f.tries);
+    }
+}

@@ -1,0 +1,46 @@
+//! Virtual time: the very same code that httpd runs, driven by scripts and seeds instead of by
+//! requests and a clock.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`world`] | visitors, children, faults and the room, one event after the other |
+//! | [`pollers`] | clients that poll an event as they are told |
+//! | [`setup`] | what a world is made of |
+//! | [`crowd`] | visitors: what they do when told to wait |
+//! | [`debtors`] | what their addresses owe: mod_bwshare in front of the room |
+//! | [`server`] | stand-in for httpd: jobs that share processors |
+//! | [`sessions`] | visitors in sessions, as in the SQS paper's experiment |
+//! | [`state`] | the room's tables, in boxes |
+//! | [`oracle`] | what must hold, checked from outside after every event |
+//! | [`check`] | random worlds under the oracle |
+//! | [`figures`] | what a run came to: the paper's Tables 1 and 2 |
+//! | [`report`], [`plot`] | it as Markdown tables, and drawn |
+//! | [`events`] | the queue of what happens when |
+//! | [`workflow`] | the model of the oxthas paper: engines, executors, failures |
+//! | [`vectors`] | reference inputs and outputs |
+
+mod bwshare_vectors;
+pub mod check;
+pub mod crowd;
+pub mod debtors;
+pub mod events;
+pub mod figures;
+#[cfg(all(test, feature = "models"))]
+mod models;
+pub mod oracle;
+mod oxthas_vectors;
+pub mod plot;
+pub mod pollers;
+pub mod report;
+pub mod server;
+mod session_vectors;
+pub mod sessions;
+pub mod setup;
+mod sqs_vectors;
+pub mod state;
+#[cfg(test)]
+mod stories;
+mod telepoll_vectors;
+pub mod vectors;
+pub mod workflow;
+pub mod world;

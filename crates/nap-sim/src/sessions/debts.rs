@@ -1,0 +1,119 @@
+//! What a shop's visitors owe: mod_bwshare in front of the room, as `ffi` has it; and robots.
+
+use super::{Access, Client, Event, OPENS, Shop, hash_of};
+use nap_core::bwshare::visit::{BEYOND, is_excused};
+use nap_core::micros::Micros;
+use nap_core::room::arrival::bind_of;
+
+impl Shop {
+    pub(super) fn send_robots(&mut self) {
+        let Some(debts) = self.setup.debts else {
+            return;
+        };
+        for _ in 0..debts.robots {
+            self.clients.push(Client {
+                page: 0,
+                pages: self.setup.kinds.len(),
+                kind: 0,
+                key: 0,
+                ticket: None,
+                cut_off: false,
+                asks: false,
+                patience: Micros::MAX,
+                since: None,
+                due: Micros::ZERO,
+                came: None,
+                inside: false,
+                robot: true,
+            });
+            let first = Micros::from_secs_f64(debts.every.as_secs_f64() * self.rng.unit());
+            self.at(OPENS + first, Event::Ask(self.clients.len() - 1));
+        }
+    }
+
+    /// He asks for a page. True: not before he has paid what he owes.
+    pub(super) fn comes_later(&mut self, at: usize) -> bool {
+        let Some(debts) = self.setup.debts else {
+            return false;
+        };
+        let wait = self.slows_down(at);
+        let next = match (self.clients[at].robot, wait) {
+            (true, _) => Some(debts.every),
+            (false, Some(wait)) => {
+                let late = self.setup.reaction_s * self.rng.unit();
+                Some(wait + Micros::from_secs_f64(late))
+            }
+            (false, None) => None,
+        };
+        if let Some(next) = next {
+            self.at(self.now + next, Event::Ask(at));
+        }
+        wait.is_some()
+    }
+
+    /// One more request of this visitor. Some: he owes too much, for so long.
+    fn slows_down(&mut self, at: usize) -> Option<Micros> {
+        let (now, address) = (self.now, address(at));
+        let slow = self.debtors.as_mut()?.enters(address, now).err()?;
+        let moderate = self.debtors.as_mut()?.is_moderate(address, now);
+        let (prime, member) = (self.holds_prime(at), self.is_member(at));
+        let excused = is_excused(|| prime, || moderate, || member);
+        let debtors = self.debtors.as_mut()?;
+        if excused {
+            debtors.excused(address, now);
+            self.outcome.excused += 1;
+            return None;
+        }
+        // Told from amounts, where the rule goes by times: the last digits are not theirs.
+        let most = BEYOND as f64 - 1e-9;
+        let owes_little = debtors.owed(address, now).iter().all(|owed| *owed < most);
+        self.outcome.members_slowed += u64::from(member && owes_little);
+        self.outcome.slowed[usize::from(self.clients[at].robot)] += 1;
+        Some(slow.wait)
+    }
+
+    fn holds_prime(&mut self, at: usize) -> bool {
+        let client = &self.clients[at];
+        let (Some(ticket), door) = (client.ticket, self.door(client.kind)) else {
+            return false;
+        };
+        let (now, bind) = (self.now, bind_of(hash_of(at)[0]));
+        let (prime, _) = self.state.locked(|tables, wakes| {
+            let gate = tables.gate(door, now, wakes);
+            gate.is_some_and(|gate| gate.is_prime(&ticket, bind))
+        });
+        prime
+    }
+
+    fn is_member(&mut self, at: usize) -> bool {
+        let (now, key) = (self.now, self.clients[at].key);
+        let known =
+            (self.state).locked(|tables, _| tables.membership().sessions.knows(key, 0, now));
+        key != 0 && known.0
+    }
+
+    /// The page is sent, and who reads it asks for its parts.
+    pub(super) fn is_sent(&mut self, access: &Access) {
+        let (Some(debts), now) = (self.setup.debts, self.now) else {
+            return;
+        };
+        let parts = match access.orphan {
+            true => 0,
+            false => debts.parts,
+        };
+        for part in 0..=parts {
+            if part > 0 && self.slows_down(access.client).is_some() {
+                continue;
+            }
+            if let Some(debtors) = &mut self.debtors {
+                debtors.sent(address(access.client), debts.bytes, now);
+            }
+        }
+    }
+}
+
+/// 10.x.y.z, another for each.
+fn address(client: usize) -> [u8; 16] {
+    let [.., x, y, z] = (client as u32).to_be_bytes();
+    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, x, y, z]
+}

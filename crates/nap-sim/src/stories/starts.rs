@@ -1,0 +1,632 @@
+//! Starts: a ticket begins a session, which has to wait at its page and has not run.
+
+use super::*;
+use nap_core::room::part::Part;
+use nap_core::room::starts::{End, StartTerms};
+use nap_core::room::stay::{Asks, Stay};
+use nap_core::sqs::sessions::Session;
+
+const PAGE: u32 = 0;
+const OTHER: u32 = 1;
+const LOBBY: u32 = 2;
+
+/// Two pages of one permit each, on which only members wait; and a turn each millisecond.
+struct Site {
+    state: State,
+    now: Micros,
+    ticket: Ticket,
+    stay: Stay,
+    place: u32,
+}
+
+fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
+    Arrival {
+        owner: owner(visitor),
+        parking: Parking::Anybody,
+        left: u32::MAX,
+        waited: Micros::ZERO,
+        stood: Micros::ZERO,
+        secondary: false,
+        tickets,
+        forged: false,
+        of_visit: &[],
+        part: Part::Call,
+        client: [0; 16],
+        client_hash: [visitor.into(), (visitor | 1 << 20).into()],
+        method: b"GET",
+        uri: b"/",
+        kind: 0,
+        priority: 0,
+        secret: [0; 16],
+        random: 0,
+    }
+}
+
+fn owner(visitor: u32) -> Owner {
+    Owner::new(Life { child: 0, epoch: 1 }, visitor)
+}
+
+impl Site {
+    /// One has the page; another was given a ticket, has begun his session with it and waits there.
+    fn new() -> Site {
+        let starts = StartTerms {
+            on: 1,
+            how: how::FIXED,
+            parallel: 2,
+            cores: 2,
+            idle: Micros::from_secs(600),
+            interval: Micros::from_millis(1),
+            ..StartTerms::EMPTY
+        };
+        let (page, lobby) = (terms(fixed(0)), terms(fixed(4)));
+        let mut state = State::with_pages(&[page, page], Some((lobby, starts, 3072)), 64, 7);
+        state.child_starts();
+        for page in [PAGE, OTHER] {
+            let held = state.all_permits()[page as usize].claim(owner(1));
+            held.expect("nobody has it");
+        }
+        let mut site = Site {
+            state,
+            now: Micros::from_secs(1000),
+            ticket: Ticket::default(),
+            stay: Stay::default(),
+            place: 0,
+        };
+        let refused = site.comes(2, PAGE, &[]).1;
+        let Some(Verdict::Refuse(refusal)) = refused else {
+            panic!("a stranger finds no room: {refused:?}")
+        };
+        site.ticket = refusal.ticket.expect("the session gate sells");
+        site.now = site.ticket.start;
+        (site.stay, site.place) = site.begins(2, PAGE);
+        site
+    }
+
+    fn comes(&mut self, visitor: u32, page: u32, tickets: &[Ticket]) -> (Stay, Option<Verdict>) {
+        self.asks(arrival(visitor, tickets), page, &[])
+    }
+
+    fn asks(&mut self, arrival: Arrival<'_>, page: u32, keys: &[u64]) -> (Stay, Option<Verdict>) {
+        let (now, mut stay) = (self.now, Stay::default());
+        (stay.lobby, stay.page) = (LOBBY, page);
+        let starts = false;
+        let asks = Asks { keys, starts };
+        let (verdict, _) = self
+            .state
+            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival, now, wakes).0);
+        (stay, verdict)
+    }
+
+    /// He presents the ticket, and waits at his page.
+    fn begins(&mut self, visitor: u32, page: u32) -> (Stay, u32) {
+        let ticket = self.ticket;
+        let (stay, verdict) = self.comes(visitor, page, &[ticket]);
+        let Some(Verdict::Wait(seat)) = verdict else {
+            panic!("his session begins: {verdict:?}")
+        };
+        assert!(stay.begun && stay.gate == page, "{stay:?}");
+        (stay, seat.place)
+    }
+
+    /// What the session gate counts: presented, kept, broken, and tickets that are out.
+    fn counts(&self) -> [u64; 4] {
+        let counts = &self.state.gates()[LOBBY as usize].counts;
+        let out = self.state.all_permits()[LOBBY as usize].outstanding();
+        [counts.presented, counts.kept, counts.broken, out.into()]
+    }
+
+    fn is_out_again(&self) {
+        assert_eq!(self.counts(), [0, 0, 0, 1]);
+        assert_eq!(self.waiting(), 0);
+        self.nobody_is_under_way();
+    }
+
+    /// Of what was begun now nothing will come to the pages.
+    fn nobody_is_under_way(&self) {
+        assert_eq!(self.state.starts().begun.at(self.now), Some(0));
+    }
+
+    fn waiting(&self) -> u32 {
+        let gates = self.state.gates().iter();
+        gates.map(|gate| gate.queue.len()).sum()
+    }
+
+    /// The page is free: the one who waits there runs.
+    fn is_let_in(&mut self, mut stay: Stay, place: u32, visitor: u32) {
+        let (now, page) = (self.now, stay.page);
+        let (tickets, mut until) = ([self.ticket], Micros::MAX);
+        let arrival = arrival(visitor, &tickets);
+        let (verdict, _) = self.state.locked(|tables, wakes| {
+            tables.permits[page as usize].release(0, owner(1));
+            tables.gate(page, now, wakes).expect("a page").serve();
+            tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes)
+        });
+        assert!(matches!(verdict, Some(Verdict::Run(_))), "{verdict:?}");
+        assert_eq!(self.counts(), [1, 1, 0, 0]);
+    }
+}
+
+#[test]
+fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
+    let mut site = Site::new();
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    let (now, mut stay, place) = (site.now, site.stay, site.place);
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+    });
+    assert_eq!((stay.session, stay.begun), (0, false));
+    site.is_out_again();
+    let (stay, place) = site.begins(3, PAGE);
+    site.is_let_in(stay, place, 3);
+}
+
+/// Another's session gate has sold other tickets of the same slots and numbers.
+#[test]
+fn so_it_is_where_the_page_is_another_rooms() {
+    for lobby_of_the_page in [0, OTHER + 1] {
+        let mut site = Site::new();
+        let (now, mut stay, place) = (site.now, site.stay, site.place);
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+            tables.gates[PAGE as usize].lobby = lobby_of_the_page;
+        });
+        let (first, old) = site.begins(3, PAGE);
+        let (mut stay, place) = site.begins(4, PAGE);
+        assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER, "{first:?}");
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(4), now, wakes);
+        });
+        site.is_out_again();
+    }
+}
+
+#[test]
+fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
+    let mut site = Site::new();
+    let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
+    site.is_let_in(stay, place, 2);
+    site.state.locked(|tables, wakes| {
+        let came = (now, Some(ticket));
+        tables.turn_down(&mut stay, 0, owner(2), came, now, wakes);
+    });
+    site.is_out_again();
+    // The page is free: he runs at once.
+    let (stay, verdict) = site.comes(3, PAGE, &[ticket]);
+    assert!(stay.begun && matches!(verdict, Some(Verdict::Run(_))));
+}
+
+#[test]
+fn so_is_that_of_one_whose_child_died() {
+    let mut site = Site::new();
+    let now = site.now;
+    site.state.child_ends(0, now);
+    site.state.child_starts();
+    site.is_out_again();
+    // Nor does what he has not come to tell what sessions ask for.
+    let later = now + Micros::from_secs(20);
+    site.state
+        .locked(|tables, wakes| tables.tick_since(now, later, wakes));
+    let counts = site.state.starts().counts;
+    assert_eq!((counts.unnamed, counts.idle), (1, 0));
+}
+
+#[test]
+fn so_is_that_of_one_who_waited_when_the_server_went_down() {
+    let mut site = Site::new();
+    let now = site.now;
+    site.state
+        .locked(|tables, wakes| tables.begin_anew(now, wakes));
+    site.is_out_again();
+}
+
+#[test]
+fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
+    let mut site = Site::new();
+    let (now, mut stay, place, tickets) = (site.now, site.stay, site.place, [site.ticket]);
+    let arrival = arrival(2, &tickets);
+    let (verdict, _) = site
+        .state
+        .locked(|tables, wakes| tables.stop_stay(&mut stay, place, &arrival, now, wakes));
+    let Some(Verdict::Refuse(refusal)) = verdict else {
+        panic!("he cannot run: {verdict:?}")
+    };
+    assert_eq!(refusal.reason, Reason::Stopping);
+    let again = refusal.ticket.expect("a ticket to come back with");
+    assert!(again.has(Ticket::GUARD), "{again:?}");
+    site.nobody_is_under_way();
+    assert_eq!(site.state.starts().counts.failed, 0, "he was no member yet");
+}
+
+#[test]
+fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
+    let mut site = Site::new();
+    let (old, now) = (site.place, site.now);
+    let (stay, place) = site.begins(3, PAGE);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.counts(), [1, 1, 0, 0]);
+    // Who had it leaves: nothing of it is his any more.
+    let mut left = site.stay;
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut left, old, owner(2), now, wakes);
+    });
+    assert_eq!(site.waiting(), 1);
+    site.is_let_in(stay, place, 3);
+}
+
+/// Loaded anew in the queue of those who start, at a page that starts nothing.
+#[test]
+fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
+    let mut site = Site::new();
+    let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
+    site.state.locked(|tables, wakes| {
+        tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        tables.starts[0].due = now + Micros::from_secs(1);
+    });
+    let wait = |site: &mut Site, visitor| {
+        let (stay, verdict) = site.comes(visitor, PAGE, &[ticket]);
+        let Some(Verdict::Wait(seat)) = verdict else {
+            panic!("his turn is not yet: {verdict:?}")
+        };
+        assert_eq!((stay.gate, stay.session), (LOBBY, 0));
+        seat.place
+    };
+    let old = wait(&mut site, 3);
+    let new = wait(&mut site, 4);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.state.wake_word(new), wake::WAITING);
+    assert_eq!(site.waiting(), 1);
+}
+
+/// Nobody waits twice for one session there; but what is only being read does not wait.
+#[test]
+fn where_workers_are_few_a_session_waits_with_one_access() {
+    let member = 99;
+    let mut site = Site::new();
+    let (mut stay, place, now) = (site.stay, site.place, site.now);
+    site.is_let_in(stay, place, 2);
+    site.state.locked(|tables, _| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(2), member, now);
+        let at = stay.session - 1;
+        members.sessions.pay(at, owner(2).0, Micros::ZERO, now);
+    });
+    let mut comes = |visitor| {
+        let few = Arrival {
+            parking: Parking::Holders,
+            ..arrival(visitor, &[])
+        };
+        site.asks(few, PAGE, &[member])
+    };
+    let (stay, verdict) = comes(3);
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    assert_ne!(stay.session, 0);
+    let (stay, verdict) = comes(4);
+    assert!(matches!(verdict, Some(Verdict::Refuse(_))), "{verdict:?}");
+    assert_eq!(stay.session, 0);
+    let (known, _) = site.state.locked(|tables, _| {
+        let session = *tables.sessions.all().next().expect("it goes on");
+        (
+            session.in_hand(),
+            session.visits()[0] as u32,
+            session.accesses,
+        )
+    });
+    assert_eq!(known, (2, 2, 0), "as if the last had not come");
+    let counts = site.state.starts().counts;
+    assert_eq!((counts.members, counts.busy), (1, 1));
+}
+
+#[test]
+fn presented_to_a_child_that_is_full_it_is_his_again() {
+    for (starts, page) in [(false, PAGE), (true, PAGE), (false, OTHER)] {
+        let mut site = Site::new();
+        let (now, tickets) = (site.now, [site.ticket]);
+        let full = Arrival {
+            parking: Parking::Nobody,
+            ..arrival(3, &tickets)
+        };
+        let mut stay = Stay {
+            lobby: LOBBY,
+            page,
+            ..Stay::default()
+        };
+        let asks = Asks { keys: &[], starts };
+        let (verdict, _) = site
+            .state
+            .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &full, now, wakes).0);
+        let Some(Verdict::Refuse(refusal)) = verdict else {
+            panic!("no worker is left: {verdict:?}")
+        };
+        assert_eq!(
+            (refusal.reason, refusal.ticket),
+            (Reason::Full, Some(site.ticket)),
+            "{starts} {page}"
+        );
+        assert_eq!((stay.gate, stay.session), (LOBBY, 0));
+        assert_eq!(site.counts(), [1, 1, 0, 0], "no other was sold");
+        let (mut stay, place) = (site.stay, site.place);
+        site.state.locked(|tables, wakes| {
+            tables.leave_place(&mut stay, place, owner(2), now, wakes);
+        });
+        site.is_out_again();
+        site.begins(3, PAGE);
+    }
+}
+
+#[test]
+fn presented_at_another_page_it_begins_there() {
+    let mut site = Site::new();
+    let old = site.place;
+    let (stay, place) = site.begins(3, OTHER);
+    assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
+    assert_eq!(site.waiting(), 1);
+    site.is_let_in(stay, place, 3);
+}
+
+/// Who is let in next at a page: first the one with the earlier turn by his priority, member or not.
+#[test]
+fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() {
+    let member = 99;
+    for (waited_ms, priorities, member_first) in [
+        (0, [0, 1], false),
+        // An eighth of four seconds.
+        (400, [0, 1], false),
+        (600, [0, 1], true),
+        (3400, [0, 7], false),
+        (3600, [0, 7], true),
+        (0, [7, 7], true),
+        (400, [6, 7], false),
+        (600, [6, 7], true),
+    ] {
+        let mut site = Site::new();
+        let (stay, place, now) = (site.stay, site.place, site.now);
+        site.is_let_in(stay, place, 2);
+        let mut stay = stay;
+        site.state.locked(|tables, _| {
+            let mut members = tables.membership();
+            members.name(&mut stay, owner(2), member, now);
+            members.leave(&mut stay, owner(2), Micros::ZERO, now);
+        });
+        site.state
+            .locked(|tables, _| tables.gates[PAGE as usize].terms.wait_limit = fixed(9));
+        let come = |site: &mut Site, visitor, priority, keys: &[u64]| {
+            let arrival = Arrival {
+                priority,
+                ..arrival(visitor, &[])
+            };
+            let (_, verdict) = site.asks(arrival, PAGE, keys);
+            let Some(Verdict::Wait(seat)) = verdict else {
+                panic!("the page is taken: {verdict:?}")
+            };
+            seat.place
+        };
+        let his = come(&mut site, 3, priorities[0], &[member]);
+        site.now = site.now + Micros::from_millis(waited_ms);
+        let other = come(&mut site, 4, priorities[1], &[]);
+        let now = site.now;
+        site.state.locked(|tables, wakes| {
+            tables.permits[PAGE as usize].release(0, owner(2));
+            tables.gate(PAGE, now, wakes).expect("a page").serve();
+        });
+        let granted = [his, other].map(|place| site.state.wake_word(place) == wake::GRANTED);
+        assert_eq!(
+            granted,
+            [member_first, !member_first],
+            "{waited_ms} ms, {priorities:?}"
+        );
+    }
+}
+
+#[test]
+fn by_progress_the_session_nearest_its_end_is_let_in_first() {
+    for (progress, order) in [(0, [true, false]), (1, [false, true])] {
+        let mut site = Site::new();
+        let (stay, place, now) = (site.stay, site.place, site.now);
+        site.is_let_in(stay, place, 2);
+        site.state.locked(|tables, _| {
+            tables.gates[PAGE as usize].terms.progress = progress;
+            let mut finished = Session::default();
+            finished.accesses = 8;
+            tables.starts[0].note_end(&finished, End::Finished);
+            let mut members = tables.membership();
+            for (key, accesses) in [(98, 2), (99, 6)] {
+                let begins = owner(50);
+                let idle = Micros::from_secs(600);
+                let begun = (members.sessions).start(key | 1 << 63, (0, idle), 1, now, |_| ());
+                let session = (members.sessions).bind(begun.expect("room"), 1, key, now, |_| ());
+                (members.sessions).leave(session.expect("room"), 1, Micros::ZERO, now);
+                for _ in 1..accesses {
+                    let session = members.enter((0, OTHER), &[key], begins, now);
+                    (members.sessions).leave(session - 1, begins.0, Micros::ZERO, now);
+                }
+            }
+        });
+        let places = [(3, 98), (4, 99)].map(|(visitor, key)| {
+            let (_, verdict) = site.asks(arrival(visitor, &[]), PAGE, &[key]);
+            let Some(Verdict::Wait(seat)) = verdict else {
+                panic!("the page is taken: {verdict:?}")
+            };
+            seat.place
+        });
+        site.state.locked(|tables, wakes| {
+            tables.permits[PAGE as usize].release(0, owner(2));
+            tables.gate(PAGE, now, wakes).expect("a page").serve();
+        });
+        let granted = places.map(|place| site.state.wake_word(place) == wake::GRANTED);
+        assert_eq!(granted, order, "{progress}");
+    }
+}
+
+/// What a page passes is divided by what sessions ask of it: in quiet times they need not wait.
+#[test]
+fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
+    let member = 99;
+    let mut site = Site::new();
+    let (mut stay, place, now) = (site.stay, site.place, site.now);
+    site.is_let_in(stay, place, 2);
+    let visits = |site: &mut Site| {
+        let (visits, _) = (site.state).locked(|tables, _| {
+            let session = tables.sessions.all().next().expect("it goes on");
+            [PAGE, OTHER].map(|page| session.visits()[page as usize] as u32)
+        });
+        visits
+    };
+    site.state.locked(|tables, _| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(2), member, now);
+        members.leave(&mut stay, owner(2), Micros::ZERO, now);
+    });
+    assert_eq!(visits(&mut site), [1, 0], "which began it");
+    // Without the lock on the gates; then on to the queue there, for no permit is free.
+    let (mut stay, _) = site.state.locked(|tables, _| {
+        let session = (tables.membership()).enter((0, PAGE), &[member], owner(3), now);
+        Stay {
+            session,
+            lobby: LOBBY,
+            page: PAGE,
+            ..Stay::default()
+        }
+    });
+    assert_eq!(visits(&mut site), [2, 0]);
+    let asks = Asks {
+        keys: &[member],
+        starts: false,
+    };
+    let ((verdict, _), _) = site
+        .state
+        .locked(|tables, wakes| tables.enter_stay(&mut stay, asks, &arrival(3, &[]), now, wakes));
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    assert_eq!(visits(&mut site), [2, 0], "once");
+    site.asks(arrival(4, &[]), OTHER, &[member]);
+    assert_eq!(visits(&mut site), [2, 1]);
+}
+
+/// The heavy page may be another room's.
+#[test]
+fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
+    let mut site = Site::new();
+    let now = site.now;
+    let queued = |site: &mut Site| {
+        site.state.locked(|tables, wakes| tables.tick(now, wakes));
+        site.state.starts().queues.at(now)
+    };
+    // Two pages, and one member waits.
+    assert_eq!(queued(&mut site), Some(50));
+    let mut site = Site::new();
+    site.state.locked(|tables, _| {
+        // The same, and the page at which he waits is not the room's own.
+        (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
+    });
+    assert_eq!(queued(&mut site), Some(50), "his session has come there");
+    let (stay, _) = site.begins(3, PAGE);
+    let mut stay = stay;
+    site.state.locked(|tables, wakes| {
+        let mut members = tables.membership();
+        members.name(&mut stay, owner(3), 99, now);
+        tables.tick(now, wakes);
+    });
+    let (_, verdict) = site.asks(arrival(4, &[]), PAGE, &[99]);
+    assert!(matches!(verdict, Some(Verdict::Wait(_))), "{verdict:?}");
+    site.now = site.now + Micros::from_secs(1);
+    let now = site.now;
+    site.state.locked(|tables, wakes| tables.tick(now, wakes));
+    assert_eq!(
+        site.state.starts().queues.at(now),
+        Some(100),
+        "two of two pages"
+    );
+}
+
+#[test]
+fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten() {
+    let mut site = Site::new();
+    let now = site.now;
+    let known = |site: &State| site.starts().capacity.gates().flatten().count();
+    site.asks(arrival(3, &[]), OTHER, &[]);
+    site.state.locked(|tables, wakes| {
+        tables.starts[0].capacity.number(OTHER);
+        // The next configuration has one of the two.
+        tables.rooms[0].generation = 1;
+        tables.pages[PAGE as usize].generation = 1;
+        tables.tick(now, wakes);
+    });
+    assert_eq!(
+        site.state.starts().queues.at(now),
+        Some(100),
+        "one of one page"
+    );
+    assert_eq!(known(&site.state), 2);
+    let (lobby, starts) = (terms(fixed(4)), site.state.starts().terms);
+    site.state
+        .locked(|tables, _| tables.enter_lobby("", 1, lobby, starts, now));
+    let known: Vec<u32> = (site.state.starts().capacity.gates().flatten())
+        .map(|(gate, _)| gate)
+        .collect();
+    assert_eq!(known, [PAGE]);
+}
+
+#[test]
+fn idle_sessions_are_over_however_late_ticks_come() {
+    // Always in an even second: by these alone half of the table would never be looked at.
+    let mut site = Site::new();
+    let (begin, idle) = (site.now, Micros::from_secs(60));
+    site.state.locked(|tables, _| {
+        for n in 0..40 {
+            let (key, owner) = (7_919 * (n + 1), owner(3 + n as u32).0);
+            let at = tables
+                .sessions
+                .start(key | 1 << 63, (0, idle), owner, begin, |_| ());
+            let at = tables
+                .sessions
+                .bind(at.expect("room"), owner, key, begin, |_| ());
+            tables
+                .sessions
+                .leave(at.expect("room"), owner, Micros::ZERO, begin);
+        }
+    });
+    let known = site
+        .state
+        .locked(|tables, _| tables.sessions.all().count())
+        .0;
+    assert_eq!(known, 41, "and the story's own");
+    let mut since = begin + Micros::from_secs(24 * 3600);
+    for _ in 0..8 {
+        let now = since + Micros::from_secs(2);
+        site.state
+            .locked(|tables, wakes| tables.tick_since(since, now, wakes));
+        since = now;
+    }
+    let known = site
+        .state
+        .locked(|tables, _| tables.sessions.all().count())
+        .0;
+    assert_eq!(known, 1, "the story's own has an access in hand");
+}
+
+/// Pages of a room with sessions sell no tickets: places that stand by for them are no use there.
+#[test]
+fn of_the_places_the_session_gate_has_what_members_do_not_need() {
+    let workers = Workers {
+        per_pool: 25,
+        reserve: 3,
+        threaded: 1,
+        pools: 6,
+        parked: 0,
+        on_workers: 0,
+    };
+    let pages = [terms(AUTO); 4];
+    let sessions = Some((terms(AUTO), StartTerms::EMPTY, 12));
+    let mut state = State::with_pages(&pages, sessions, 64, 7);
+    state.pace_pages(&[crate::sessions::fixed(8); 4], Micros::ZERO);
+    let parked = |state: &State| -> Vec<u32> {
+        let gates = state.gates().iter();
+        gates.map(|gate| gate.terms.parked).collect()
+    };
+    // 32 of 132 run.
+    state.share_places(workers);
+    assert_eq!(parked(&state), [6, 6, 6, 6, 75]);
+    // Told to have a queue as long: nobody else's tickets are in its way.
+    state.locked(|tables, _| tables.gates[2].terms.wait_limit = fixed(40));
+    state.share_places(workers);
+    assert_eq!(parked(&state), [0, 0, 40, 0, 60]);
+}
