@@ -282,6 +282,7 @@ static inline nap_str nap_str_of(const char *s)
 
 /* nap_conf.c */
 extern const command_rec nap_directives[];
+nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[]);
 void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);

@@ -31,40 +31,6 @@ typedef struct nap_str {
 
 /* ---- Configuration -------------------------------------------------------------------- */
 
-/* Directives the core parses. Those that need httpd's own parsers (expressions, sections,
- * on/off flags by httpd's rules) are parsed by the shim. */
-typedef enum nap_directive {
-    NAP_RUN_READY = 1,
-    NAP_WAIT_MAX,
-    NAP_WAIT_LIMIT,
-    NAP_RE_ACCESS,
-    NAP_HISTORY,
-    NAP_RESERVE,
-    NAP_DOWNLOAD,
-    NAP_SLOT_PERIOD,
-    NAP_SLOT_TICKETS,
-    NAP_TICKET_LIFETIME,
-    NAP_TICKET_PRIME,
-    NAP_TICKET_HORIZON,
-    NAP_TICKET_SHARE,
-    NAP_OVERBOOK,
-    NAP_TICKETS_PER_CLIENT,
-    NAP_TICKET_COOKIE,
-    NAP_TICKET_BIND,
-    NAP_TICKET_STATUS,
-    NAP_TICKET_PATH,
-    NAP_TABLES,
-    NAP_ADMIT,
-    NAP_KEEP_FORM,
-    NAP_SESSION,            /* without start= and end=: regular expressions are the shim's */
-    NAP_SESSION_START,
-    NAP_SESSION_QUEUE,
-    NAP_POLL,
-    NAP_PRIORITY,       /* shim: keeps the expression of a number */
-    NAP_BODY,
-    NAP_PARK
-} nap_directive;
-
 /* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
 #define NAP_AUTO (-2)
 #define NAP_PAPER (-3)
@@ -125,21 +91,6 @@ typedef struct nap_room_conf {
     int64_t progress;                   /* 1: the session nearest its end is served first */
 } nap_room_conf;
 
-/* Directives of mod_bwshare that the core parses. */
-typedef enum nap_bw_directive {
-    NAP_BW_FILES = 1,
-    NAP_BW_BYTES,
-    NAP_BW_RULE,
-    NAP_BW_CLIENT,
-    NAP_BW_HORIZON,
-    NAP_BW_STATUS,
-    NAP_BW_TX1_RATE,
-    NAP_BW_TX1_MAX,
-    NAP_BW_TX2_RATE,
-    NAP_BW_TX2_MAX,
-    NAP_BW_LINK
-} nap_bw_directive;
-
 #define NAP_BW_HORIZONS 3
 
 /* What a client may owe, as configured: millionths unless said otherwise, NAP_UNSET until set. */
@@ -174,15 +125,6 @@ typedef struct nap_event_conf {
 } nap_event_conf;
 
 #define NAP_EVENTS_MAX 64
-
-/* Directives of OXTHAS that the core parses. */
-typedef enum nap_ox_directive {
-    NAP_OX_BANDS = 1,
-    NAP_OX_HISTORY,
-    NAP_OX_PENALTY,
-    NAP_OX_TIMEOUT,
-    NAP_OX_RETRY
-} nap_ox_directive;
 
 /* How a balancer chooses, as configured; NAP_UNSET until set. */
 typedef struct nap_ox_conf {
@@ -480,9 +422,9 @@ typedef struct nap_core {
     int (*conf_page_init)(nap_room_conf *page, const nap_room_conf *room, nap_str name, char *err);
     /* what the page leaves unset is its room's; before either is finished */
     void (*conf_page_over)(nap_room_conf *page, const nap_room_conf *room);
-    int (*conf_room)(nap_room_conf *room, nap_directive which, const nap_str *argv, size_t argc, char *err);
+    int (*conf_room)(nap_room_conf *room, nap_str name, const nap_str *argv, size_t argc, char *err);
     void (*conf_server_init)(nap_server_conf *server);
-    int (*conf_server)(nap_server_conf *server, nap_directive which, const nap_str *argv, size_t argc, char *err);
+    int (*conf_server)(nap_server_conf *server, nap_str name, const nap_str *argv, size_t argc, char *err);
     /* a status code for NapTicketStatus, or -1 with err */
     int (*conf_status)(nap_str arg, char *err);
     /* defaults in, ranges and combinations checked; may also leave a remark (return 1) */
@@ -611,7 +553,7 @@ typedef struct nap_core {
 
     /* -- mod_bwshare -- */
     void (*conf_bw_init)(nap_bw_conf *conf);
-    int (*conf_bw)(nap_bw_conf *conf, nap_bw_directive which, const nap_str *argv, size_t argc, char *err);
+    int (*conf_bw)(nap_bw_conf *conf, nap_str name, const nap_str *argv, size_t argc, char *err);
     /* *into: its own settings, below's where it has none */
     void (*conf_bw_over)(nap_bw_conf *into, const nap_bw_conf *below);
     /* once all has been read */
@@ -655,7 +597,7 @@ typedef struct nap_core {
 
     /* -- OXTHAS -- */
     void (*conf_ox_init)(nap_ox_conf *conf);
-    int (*conf_ox)(nap_ox_conf *conf, nap_ox_directive which, const nap_str *argv, size_t argc, char *err);
+    int (*conf_ox)(nap_ox_conf *conf, nap_str name, const nap_str *argv, size_t argc, char *err);
     /* *into: its own settings, below's where it has none */
     void (*conf_ox_over)(nap_ox_conf *into, const nap_ox_conf *below);
     /* the parent, before start: there are tables for so many members; says so. 0: there are none */

@@ -107,15 +107,12 @@ nap_oxthas *nap_oxthas_merge(apr_pool_t *p, nap_oxthas *b, nap_oxthas *a)
 
 const char *nap_oxthas_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
 {
-    nap_ox_directive which = (nap_ox_directive)(intptr_t)cmd->info;
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-    nap_str *words = apr_palloc(cmd->pool, (argc + 1) * sizeof *words);
 
     if (!nap_the_core)
         return NULL;
-    for (int i = 0; i < argc; i++)
-        words[i] = nap_str_of(argv[i]);
-    return nap_the_core->conf_ox(&settings_set(cmd, dir)->conf, which, words, argc, why) ? why : NULL;
+    return nap_the_core->conf_ox(&settings_set(cmd, dir)->conf, nap_str_of(cmd->cmd->name),
+                                 nap_words(cmd->pool, argc, argv), argc, why) ? why : NULL;
 }
 
 const char *nap_oxthas_activity(cmd_parms *cmd, void *dir, int argc, char *const argv[])

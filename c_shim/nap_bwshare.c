@@ -124,16 +124,15 @@ void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add)
 
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
 {
-    nap_bw_directive which = (nap_bw_directive)(intptr_t)cmd->info;
+    int is_status = !strcmp(cmd->cmd->name, "BwShareStatus");
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-    nap_str *words = apr_palloc(cmd->pool, (argc + 1) * sizeof *words);
     nap_bwshare *own;
     nap_bw_conf status, *conf = &status;
 
     if (!nap_the_core)
         return NULL;
     own = settings(cmd, dir);
-    if (which == NAP_BW_STATUS) {
+    if (is_status) {
         nap_the_core->conf_bw_init(conf);
     }
     else {
@@ -145,11 +144,9 @@ const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const arg
         conf = &own->limits->conf;
         own->limits->where = cmd->directive;
     }
-    for (int i = 0; i < argc; i++)
-        words[i] = nap_str_of(argv[i]);
-    if (nap_the_core->conf_bw(conf, which, words, argc, why))
+    if (nap_the_core->conf_bw(conf, nap_str_of(cmd->cmd->name), nap_words(cmd->pool, argc, argv), argc, why))
         return why;
-    if (which == NAP_BW_STATUS)
+    if (is_status)
         own->status = (int)status.status;
     return NULL;
 }

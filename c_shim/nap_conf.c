@@ -137,7 +137,8 @@ static const char *whole_server_only(cmd_parms *cmd)
     return err ? err : ap_check_cmd_context(cmd, GLOBAL_ONLY);
 }
 
-static nap_str *words(apr_pool_t *p, int argc, char *const argv[])
+/* A directive's words, as the core takes them. */
+nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[])
 {
     nap_str *strs = apr_palloc(p, (argc + 1) * sizeof *strs);
 
@@ -149,13 +150,12 @@ static nap_str *words(apr_pool_t *p, int argc, char *const argv[])
 static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     const char *err = inside_only(cmd);
-    nap_directive which = (nap_directive)(intptr_t)cmd->info;
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
     if (err || !nap_the_core)
         return err;
-    if (nap_the_core->conf_room(page_open ? &page_open->conf : &room_open->conf, which,
-                                words(cmd->pool, argc, argv), argc, why))
+    if (nap_the_core->conf_room(page_open ? &page_open->conf : &room_open->conf, nap_str_of(cmd->cmd->name),
+                                nap_words(cmd->pool, argc, argv), argc, why))
         return why;
     if (room_open->conf.admit_early == 1)
         nap_access_hook_early();
@@ -180,12 +180,11 @@ static const char *set_session(cmd_parms *cmd, void *conf, int argc, char *const
 static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     const char *err = whole_server_only(cmd);
-    nap_directive which = (nap_directive)(intptr_t)cmd->info;
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
     if (err || !nap_the_core)
         return err;
-    if (nap_the_core->conf_server(&nap_the_site->conf, which, words(cmd->pool, argc, argv), argc,
+    if (nap_the_core->conf_server(&nap_the_site->conf, nap_str_of(cmd->cmd->name), nap_words(cmd->pool, argc, argv), argc,
                                   why))
         return why;
     return NULL;
@@ -447,17 +446,17 @@ static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
 /* ---- The table ------------------------------------------------------------------------------ */
 
 #define ANYWHERE (RSRC_CONF | ACCESS_CONF)   /* not .htaccess */
-#define ROOM(name, which, help) \
-    AP_INIT_TAKE_ARGV(name, set_room, (void *)(intptr_t)which, RSRC_CONF, help)
-#define SERVER(name, which, help) \
-    AP_INIT_TAKE_ARGV(name, set_server, (void *)(intptr_t)which, RSRC_CONF, help)
+#define ROOM(name, help) \
+    AP_INIT_TAKE_ARGV(name, set_room, NULL, RSRC_CONF, help)
+#define SERVER(name, help) \
+    AP_INIT_TAKE_ARGV(name, set_server, NULL, RSRC_CONF, help)
 #define PATH(name, field, help) \
     AP_INIT_TAKE1(name, set_path, (void *)APR_OFFSETOF(nap_site, field), RSRC_CONF, help)
 
-#define BWSHARE(name, which, where, help) \
-    AP_INIT_TAKE_ARGV(name, nap_bwshare_set, (void *)(intptr_t)which, where, help)
-#define OXTHAS(name, which, help) \
-    AP_INIT_TAKE_ARGV(name, nap_oxthas_set, (void *)(intptr_t)which, ANYWHERE, help)
+#define BWSHARE(name, where, help) \
+    AP_INIT_TAKE_ARGV(name, nap_bwshare_set, NULL, where, help)
+#define OXTHAS(name, help) \
+    AP_INIT_TAKE_ARGV(name, nap_oxthas_set, NULL, ANYWHERE, help)
 
 const command_rec nap_directives[] = {
     AP_INIT_TAKE1("NapEngine", set_engine, NULL, ANYWHERE,
@@ -474,68 +473,68 @@ const command_rec nap_directives[] = {
                      "the same, with settings of its own"),
     AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
                   "requests for which this expression is true are never scheduled"),
-    AP_INIT_TAKE_ARGV("NapPriority", set_priority, (void *)(intptr_t)NAP_PRIORITY, RSRC_CONF,
+    AP_INIT_TAKE_ARGV("NapPriority", set_priority, NULL, RSRC_CONF,
                       "1 to 7 and an expression: where it is true, served so many eighths of the bound "
                       "sooner; or progress: the session nearest its end first"),
     AP_INIT_FLAG("NapStatic", set_static, NULL, RSRC_CONF,
                  "On: schedule files of the default handler too"),
-    ROOM("NapAdmit", NAP_ADMIT,
+    ROOM("NapAdmit",
          "late: admit when the handler is known; early: before a costly login"),
-    ROOM("NapRunReady", NAP_RUN_READY,
+    ROOM("NapRunReady",
          "how many accesses run at once: a number, or auto or paper, with min=, max= and such"),
-    ROOM("NapWaitMax", NAP_WAIT_MAX,
+    ROOM("NapWaitMax",
          "the bound: the longest acceptable time from arrival to answer, e.g. 4s"),
-    ROOM("NapWaitLimit", NAP_WAIT_LIMIT,
+    ROOM("NapWaitLimit",
          "how many may wait: auto (by what the bound allows), paper, work, or a number"),
-    ROOM("NapReAccess", NAP_RE_ACCESS,
+    ROOM("NapReAccess",
          "places kept for ticket holders: auto (by the tickets out), or a number"),
-    ROOM("NapHistory", NAP_HISTORY, "how many finished accesses the wait limit looks at"),
-    ROOM("NapDownload", NAP_DOWNLOAD,
+    ROOM("NapHistory", "how many finished accesses the wait limit looks at"),
+    ROOM("NapDownload",
          "an answer longer than this gives its permit back while it is read, e.g. 1M; or Off"),
-    ROOM("NapBody", NAP_BODY,
+    ROOM("NapBody",
          "so much of a request's body is read before its access enters, e.g. 64K; or Off"),
-    ROOM("NapSlotPeriod", NAP_SLOT_PERIOD,
+    ROOM("NapSlotPeriod",
          "tickets are sold in slots of this length; with NapSlotTickets auto slots are a quarter as long"),
-    ROOM("NapSlotTickets", NAP_SLOT_TICKETS,
+    ROOM("NapSlotTickets",
          "tickets a slot: auto (what the server finishes in it), paper, or a number"),
-    ROOM("NapTicketLifetime", NAP_TICKET_LIFETIME, "from a ticket's start to its end"),
-    ROOM("NapTicketPrime", NAP_TICKET_PRIME,
+    ROOM("NapTicketLifetime", "from a ticket's start to its end"),
+    ROOM("NapTicketPrime",
          "how long from its start a ticket lets in at once; auto: as long as the wait limit bears at "
          "full speed, up to three quarters of the bound"),
-    ROOM("NapTicketHorizon", NAP_TICKET_HORIZON, "how far ahead tickets are sold"),
-    ROOM("NapTicketShare", NAP_TICKET_SHARE,
+    ROOM("NapTicketHorizon", "how far ahead tickets are sold"),
+    ROOM("NapTicketShare",
          "share of the capacity that is sold as tickets: auto (all of it), or 0 to 1, which keeps the "
          "rest for newcomers"),
-    ROOM("NapOverbook", NAP_OVERBOOK,
+    ROOM("NapOverbook",
          "tickets sold for each place, as not everybody comes back: auto, off, or a factor"),
-    ROOM("NapTicketsPerClient", NAP_TICKETS_PER_CLIENT,
+    ROOM("NapTicketsPerClient",
          "live tickets that one address (IPv6: one /64) may hold; auto: no cap, but one whose tickets "
          "lapse more than they are used gets one place in fifty of each slot while others ask"),
-    ROOM("NapTicketCookie", NAP_TICKET_COOKIE, "the ticket cookie's name, then its attributes"),
-    ROOM("NapTicketBind", NAP_TICKET_BIND,
+    ROOM("NapTicketCookie", "the ticket cookie's name, then its attributes"),
+    ROOM("NapTicketBind",
          "none, or prefix: a ticket is good only from the network it was issued to"),
-    AP_INIT_TAKE_ARGV("NapSession", set_session, (void *)NAP_SESSION, RSRC_CONF,
+    AP_INIT_TAKE_ARGV("NapSession", set_session, NULL, RSRC_CONF,
                       "visitors come in sessions: cookie= the application's own, start= and end= "
                       "which URLs, idle= and parallel="),
-    ROOM("NapSessionStart", NAP_SESSION_START,
+    ROOM("NapSessionStart",
          "how often a session may start: auto, paper, or an interval; threshold= inc= dec= min= max="),
-    ROOM("NapSessionQueue", NAP_SESSION_QUEUE, "how many may wait to start one: auto, or a number"),
-    ROOM("NapKeepForm", NAP_KEEP_FORM,
+    ROOM("NapSessionQueue", "how many may wait to start one: auto, or a number"),
+    ROOM("NapKeepForm",
          "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off; and the "
          "charset of forms that are not UTF-8"),
-    ROOM("NapPoll", NAP_POLL,
+    ROOM("NapPoll",
          "how often holders ask where they stand: base=10s rate=500 mode=level k=2 form=smooth"),
     AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
                   "status of a refusal's page: 503, 429 or 200"),
     AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,
                   "a template for the page of a refusal, or None: the built-in page"),
 
-    SERVER("NapReserve", NAP_RESERVE,
+    SERVER("NapReserve",
            "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
            "may use them"),
-    SERVER("NapPark", NAP_PARK, "On: who waits holds no worker, where the MPM is event; or Off"),
-    SERVER("NapTables", NAP_TABLES, "sizes of tables: clients= trace= sessions= waiters="),
-    SERVER("NapTicketPath", NAP_TICKET_PATH, "where the ticket page lives"),
+    SERVER("NapPark", "On: who waits holds no worker, where the MPM is event; or Off"),
+    SERVER("NapTables", "sizes of tables: clients= trace= sessions= waiters="),
+    SERVER("NapTicketPath", "where the ticket page lives"),
     AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
                   "Off, or the path at which nap-control answers"),
     PATH("NapStateFile", state_file, "a file that keeps tickets over a full restart"),
@@ -544,25 +543,25 @@ const command_rec nap_directives[] = {
 
     AP_INIT_TAKE1("BwShare", nap_bwshare_engine, NULL, ANYWHERE,
                   "On, Off, or DryRun: whether clients who owe too much are asked to wait"),
-    BWSHARE("BwShareFiles", NAP_BW_FILES, RSRC_CONF,
+    BWSHARE("BwShareFiles", RSRC_CONF,
             "files a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareBytes", NAP_BW_BYTES, RSRC_CONF,
+    BWSHARE("BwShareBytes", RSRC_CONF,
             "bytes a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareRule", NAP_BW_RULE, RSRC_CONF,
+    BWSHARE("BwShareRule", RSRC_CONF,
             "exact, or literal as the note has it; refused= what a refused request is charged"),
-    BWSHARE("BwShareClient", NAP_BW_CLIENT, RSRC_CONF,
+    BWSHARE("BwShareClient", RSRC_CONF,
             "bits of an IPv4 and of an IPv6 address that make one client"),
-    BWSHARE("BwShareHorizon", NAP_BW_HORIZON, RSRC_CONF,
+    BWSHARE("BwShareHorizon", RSRC_CONF,
             "bytes a second that no client exceeds over a time, and the share to get them"),
-    BWSHARE("BwShareLink", NAP_BW_LINK, RSRC_CONF,
+    BWSHARE("BwShareLink", RSRC_CONF,
             "bytes a second that the site's line carries: the longer horizons are steered by it"),
-    BWSHARE("BwShareStatus", NAP_BW_STATUS, ANYWHERE, "status of a refusal: 429, 503 or 200"),
+    BWSHARE("BwShareStatus", ANYWHERE, "status of a refusal: 429, 503 or 200"),
     AP_INIT_TAKE1("BwShareExempt", nap_bwshare_exempt, NULL, ANYWHERE,
                   "requests for which this expression is true are not charged"),
-    BWSHARE("BW_tx1cred_rate", NAP_BW_TX1_RATE, RSRC_CONF, "the rate of BwShareFiles"),
-    BWSHARE("BW_tx1debt_max", NAP_BW_TX1_MAX, RSRC_CONF, "the maximum of BwShareFiles"),
-    BWSHARE("BW_tx2cred_rate", NAP_BW_TX2_RATE, RSRC_CONF, "the rate of BwShareBytes"),
-    BWSHARE("BW_tx2debt_max", NAP_BW_TX2_MAX, RSRC_CONF, "the maximum of BwShareBytes"),
+    BWSHARE("BW_tx1cred_rate", RSRC_CONF, "the rate of BwShareFiles"),
+    BWSHARE("BW_tx1debt_max", RSRC_CONF, "the maximum of BwShareFiles"),
+    BWSHARE("BW_tx2cred_rate", RSRC_CONF, "the rate of BwShareBytes"),
+    BWSHARE("BW_tx2debt_max", RSRC_CONF, "the maximum of BwShareBytes"),
     AP_INIT_TAKE_ARGV("BW_throttle_off", nap_bwshare_off, NULL, ANYWHERE,
                       "BwShare Off; with 0, BwShare On"),
 
@@ -570,17 +569,17 @@ const command_rec nap_directives[] = {
                       "an event's name, or None: who polls these URLs is told when to come again; "
                       "base= rate= mode= k= phase= form="),
 
-    OXTHAS("OxthasBands", NAP_OX_BANDS,
+    OXTHAS("OxthasBands",
            "so many of the best members share the work by its size; integer, equal or capacity"),
-    OXTHAS("OxthasHistory", NAP_OX_HISTORY, "observations that a member is judged by"),
+    OXTHAS("OxthasHistory", "observations that a member is judged by"),
     AP_INIT_TAKE_ARGV("OxthasActivity", nap_oxthas_activity, NULL, ANYWHERE,
                       "a kind of request: its name, a regular expression of paths, and members= "
                       "who alone may be given it"),
-    OXTHAS("OxthasPenalty", NAP_OX_PENALTY,
+    OXTHAS("OxthasPenalty",
            "alpha: a member's capacity counts as c / (1 + alpha R) after R failures"),
-    OXTHAS("OxthasTimeout", NAP_OX_TIMEOUT,
+    OXTHAS("OxthasTimeout",
            "how long to wait before a request goes to another member; step= min= after failures"),
-    OXTHAS("OxthasRetry", NAP_OX_RETRY,
+    OXTHAS("OxthasRetry",
            "how often a request goes to another member; backoff= before a failed one is probed"),
     { .name = NULL }
 };

@@ -53,7 +53,6 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-    nap_str *words = apr_palloc(cmd->pool, (argc + 1) * sizeof *words);
     nap_event *event, *known;
 
     if (!nap_the_core)
@@ -62,10 +61,8 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
         dir->event = &no_event;
         return NULL;
     }
-    for (int i = 0; i < argc; i++)
-        words[i] = nap_str_of(argv[i]);
     event = apr_pcalloc(cmd->pool, sizeof *event);
-    if (nap_the_core->conf_event(&event->conf, words, argc, why))
+    if (nap_the_core->conf_event(&event->conf, nap_words(cmd->pool, argc, argv), argc, why))
         return why;
     known = event_named(event->conf.name);
     if (known && memcmp(&known->conf, &event->conf, sizeof event->conf))

@@ -36,8 +36,7 @@ fn limits() -> Limits {
     let mut conf = BwShareConf::UNSET;
     for line in shipped() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let which = (1..=16).filter_map(BwDirective::from_number);
-        if let Some(which) = which.into_iter().find(|which| which.name() == words[0]) {
+        if let Some(which) = BwDirective::named(words[0]) {
             conf.directive(which, &words[1..]).expect("a good value");
         }
     }

@@ -9,9 +9,7 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use super::contract::{
-    NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf, nap_bw_directive, nap_str, nap_visit,
-};
+use super::contract::{NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf, nap_str, nap_visit};
 use super::guard::guard;
 use super::process::{self, Process};
 use super::setup::{arguments, told};
@@ -149,7 +147,7 @@ pub unsafe extern "C" fn conf_bw_init(conf: *mut nap_bw_conf) {
 
 pub unsafe extern "C" fn conf_bw(
     conf: *mut nap_bw_conf,
-    which: nap_bw_directive,
+    name: nap_str,
     argv: *const nap_str,
     argc: usize,
     err: *mut c_char,
@@ -157,7 +155,9 @@ pub unsafe extern "C" fn conf_bw(
     guard(-1, || {
         // SAFETY: nap.h's promises.
         let (conf, args) = unsafe { (bw_conf(conf), arguments(argv, argc)) };
-        let result = match (conf, BwDirective::from_number(which)) {
+        // SAFETY: nap.h\'s promise.
+        let which = BwDirective::named(unsafe { text(name) });
+        let result = match (conf, which) {
             (Some(conf), Some(which)) => conf.directive(which, &args),
             _ => Err("unknown directive".into()),
         };

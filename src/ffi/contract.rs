@@ -56,36 +56,6 @@ impl Default for nap_str {
         }
     }
 }
-pub const NAP_RUN_READY: nap_directive = 1;
-pub const NAP_WAIT_MAX: nap_directive = 2;
-pub const NAP_WAIT_LIMIT: nap_directive = 3;
-pub const NAP_RE_ACCESS: nap_directive = 4;
-pub const NAP_HISTORY: nap_directive = 5;
-pub const NAP_RESERVE: nap_directive = 6;
-pub const NAP_DOWNLOAD: nap_directive = 7;
-pub const NAP_SLOT_PERIOD: nap_directive = 8;
-pub const NAP_SLOT_TICKETS: nap_directive = 9;
-pub const NAP_TICKET_LIFETIME: nap_directive = 10;
-pub const NAP_TICKET_PRIME: nap_directive = 11;
-pub const NAP_TICKET_HORIZON: nap_directive = 12;
-pub const NAP_TICKET_SHARE: nap_directive = 13;
-pub const NAP_OVERBOOK: nap_directive = 14;
-pub const NAP_TICKETS_PER_CLIENT: nap_directive = 15;
-pub const NAP_TICKET_COOKIE: nap_directive = 16;
-pub const NAP_TICKET_BIND: nap_directive = 17;
-pub const NAP_TICKET_STATUS: nap_directive = 18;
-pub const NAP_TICKET_PATH: nap_directive = 19;
-pub const NAP_TABLES: nap_directive = 20;
-pub const NAP_ADMIT: nap_directive = 21;
-pub const NAP_KEEP_FORM: nap_directive = 22;
-pub const NAP_SESSION: nap_directive = 23;
-pub const NAP_SESSION_START: nap_directive = 24;
-pub const NAP_SESSION_QUEUE: nap_directive = 25;
-pub const NAP_POLL: nap_directive = 26;
-pub const NAP_PRIORITY: nap_directive = 27;
-pub const NAP_BODY: nap_directive = 28;
-pub const NAP_PARK: nap_directive = 29;
-pub type nap_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
 pub struct nap_room_conf {
@@ -249,18 +219,6 @@ impl Default for nap_room_conf {
         }
     }
 }
-pub const NAP_BW_FILES: nap_bw_directive = 1;
-pub const NAP_BW_BYTES: nap_bw_directive = 2;
-pub const NAP_BW_RULE: nap_bw_directive = 3;
-pub const NAP_BW_CLIENT: nap_bw_directive = 4;
-pub const NAP_BW_HORIZON: nap_bw_directive = 5;
-pub const NAP_BW_STATUS: nap_bw_directive = 6;
-pub const NAP_BW_TX1_RATE: nap_bw_directive = 7;
-pub const NAP_BW_TX1_MAX: nap_bw_directive = 8;
-pub const NAP_BW_TX2_RATE: nap_bw_directive = 9;
-pub const NAP_BW_TX2_MAX: nap_bw_directive = 10;
-pub const NAP_BW_LINK: nap_bw_directive = 11;
-pub type nap_bw_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_bw_conf {
@@ -352,12 +310,6 @@ impl Default for nap_event_conf {
         }
     }
 }
-pub const NAP_OX_BANDS: nap_ox_directive = 1;
-pub const NAP_OX_HISTORY: nap_ox_directive = 2;
-pub const NAP_OX_PENALTY: nap_ox_directive = 3;
-pub const NAP_OX_TIMEOUT: nap_ox_directive = 4;
-pub const NAP_OX_RETRY: nap_ox_directive = 5;
-pub type nap_ox_directive = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_ox_conf {
@@ -969,7 +921,7 @@ pub struct nap_core {
     pub conf_room: ::std::option::Option<
         unsafe extern "C" fn(
             room: *mut nap_room_conf,
-            which: nap_directive,
+            name: nap_str,
             argv: *const nap_str,
             argc: usize,
             err: *mut ::std::os::raw::c_char,
@@ -979,7 +931,7 @@ pub struct nap_core {
     pub conf_server: ::std::option::Option<
         unsafe extern "C" fn(
             server: *mut nap_server_conf,
-            which: nap_directive,
+            name: nap_str,
             argv: *const nap_str,
             argc: usize,
             err: *mut ::std::os::raw::c_char,
@@ -1163,7 +1115,7 @@ pub struct nap_core {
     pub conf_bw: ::std::option::Option<
         unsafe extern "C" fn(
             conf: *mut nap_bw_conf,
-            which: nap_bw_directive,
+            name: nap_str,
             argv: *const nap_str,
             argc: usize,
             err: *mut ::std::os::raw::c_char,
@@ -1238,7 +1190,7 @@ pub struct nap_core {
     pub conf_ox: ::std::option::Option<
         unsafe extern "C" fn(
             conf: *mut nap_ox_conf,
-            which: nap_ox_directive,
+            name: nap_str,
             argv: *const nap_str,
             argc: usize,
             err: *mut ::std::os::raw::c_char,

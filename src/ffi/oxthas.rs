@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::contract::{
     NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_OX_ANSWERED, NAP_OX_BROKEN, NAP_OX_CONNECT, NAP_OX_NAP,
-    NAP_OX_STATUS, NAP_OX_TIMED_OUT, nap_member, nap_ox_conf, nap_ox_directive, nap_ox_end,
-    nap_str, nap_task,
+    NAP_OX_STATUS, NAP_OX_TIMED_OUT, nap_member, nap_ox_conf, nap_ox_end, nap_str, nap_task,
 };
 use super::guard::guard;
 use super::process::{self, Process};
@@ -54,7 +53,7 @@ pub unsafe extern "C" fn conf_ox_init(conf: *mut nap_ox_conf) {
 
 pub unsafe extern "C" fn conf_ox(
     conf: *mut nap_ox_conf,
-    which: nap_ox_directive,
+    name: nap_str,
     argv: *const nap_str,
     argc: usize,
     err: *mut c_char,
@@ -62,7 +61,9 @@ pub unsafe extern "C" fn conf_ox(
     guard(-1, || {
         // SAFETY: nap.h's promises.
         let (conf, args) = unsafe { (ox_conf(conf), arguments(argv, argc)) };
-        let result = match (conf, OxthasDirective::from_number(which)) {
+        // SAFETY: nap.h\'s promise.
+        let which = OxthasDirective::named(unsafe { text(name) });
+        let result = match (conf, which) {
             (Some(conf), Some(which)) => conf.directive(which, &args),
             _ => Err("unknown directive".into()),
         };

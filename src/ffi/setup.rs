@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::bwshare;
 use super::contract::{
-    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_directive, nap_host, nap_room_conf,
-    nap_segment, nap_server_conf, nap_str,
+    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_host, nap_room_conf, nap_segment,
+    nap_server_conf, nap_str,
 };
 use super::empty_permits;
 use super::guard::guard;
@@ -161,13 +161,13 @@ pub unsafe extern "C" fn conf_page_over(page: *mut nap_room_conf, room: *const n
 
 pub unsafe extern "C" fn conf_room(
     room: *mut nap_room_conf,
-    which: nap_directive,
+    name: nap_str,
     argv: *const nap_str,
     argc: usize,
     err: *mut c_char,
 ) -> c_int {
     // SAFETY: nap.h's promises.
-    unsafe { directive(room_conf(room), RoomConf::directive, which, argv, argc, err) }
+    unsafe { directive(room_conf(room), RoomConf::directive, name, argv, argc, err) }
 }
 
 pub unsafe extern "C" fn conf_server_init(server: *mut nap_server_conf) {
@@ -181,7 +181,7 @@ pub unsafe extern "C" fn conf_server_init(server: *mut nap_server_conf) {
 
 pub unsafe extern "C" fn conf_server(
     server: *mut nap_server_conf,
-    which: nap_directive,
+    name: nap_str,
     argv: *const nap_str,
     argc: usize,
     err: *mut c_char,
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn conf_server(
         directive(
             server_conf(server),
             ServerConf::directive,
-            which,
+            name,
             argv,
             argc,
             err,
@@ -204,15 +204,15 @@ pub unsafe extern "C" fn conf_server(
 unsafe fn directive<Conf>(
     conf: Option<&mut Conf>,
     act: fn(&mut Conf, Directive, &[&str]) -> Result<(), String>,
-    which: nap_directive,
+    name: nap_str,
     argv: *const nap_str,
     argc: usize,
     err: *mut c_char,
 ) -> c_int {
     guard(-1, || {
         // SAFETY: the caller's promise.
-        let args = unsafe { arguments(argv, argc) };
-        let result = match (conf, Directive::from_number(which)) {
+        let (which, args) = unsafe { (Directive::named(text(name)), arguments(argv, argc)) };
+        let result = match (conf, which) {
             (Some(conf), Some(which)) => act(conf, which, &args),
             _ => Err("unknown directive".into()),
         };

@@ -183,14 +183,15 @@ pub fn accept(data: &[u8]) {
     assert!(!Language::by_accept_language(data).tag().is_empty());
 }
 
-/// A line of configuration, by the number of its directive: taken, or a message on one line.
+/// A line of configuration, by where its directive stands among all, from 1: taken, or a message on one line.
 pub fn conf(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
     let mut words = text.split_whitespace();
-    let number = words.next().and_then(|word| word.parse().ok());
-    let Some(which) = number.and_then(Directive::from_number) else {
+    let number = words.next().and_then(|word| word.parse::<usize>().ok());
+    let at = number.and_then(|number| number.checked_sub(1));
+    let Some(&which) = at.and_then(|at| Directive::ALL.get(at)) else {
         return;
     };
     let args: Vec<&str> = words.collect();

@@ -1,24 +1,23 @@
 //! [`BwShareConf`]: what `BwShare...` directives say, and the historic `BW_...` names.
 
+use super::directive::directives;
 use super::values::{HOUR, Words};
 use super::values::{M, SECOND, UNSET, decimal, shown};
 
-/// Directives of mod_bwshare; numbers as in `nap_bw_directive` of nap.h.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum BwDirective {
-    Files = 1,
-    Bytes,
-    Rule,
-    Client,
-    Horizon,
-    Status,
-    Tx1Rate,
-    Tx1Max,
-    Tx2Rate,
-    Tx2Max,
-    Link,
+directives! {
+    /// Directives of mod_bwshare.
+    BwDirective:
+    Files "BwShareFiles",
+    Bytes "BwShareBytes",
+    Rule "BwShareRule",
+    Client "BwShareClient",
+    Horizon "BwShareHorizon",
+    Status "BwShareStatus",
+    Tx1Rate "BW_tx1cred_rate",
+    Tx1Max "BW_tx1debt_max",
+    Tx2Rate "BW_tx2cred_rate",
+    Tx2Max "BW_tx2debt_max",
+    Link "BwShareLink",
 }
 
 use BwDirective::*;
@@ -67,33 +66,6 @@ pub struct BwShareConf {
 }
 
 const ONE: i64 = 1_000_000;
-
-impl BwDirective {
-    /// The directive with this number in `nap_bw_directive`.
-    pub fn from_number(number: u32) -> Option<BwDirective> {
-        let all = [
-            Files, Bytes, Rule, Client, Horizon, Status, Tx1Rate, Tx1Max, Tx2Rate, Tx2Max, Link,
-        ];
-        all.into_iter().find(|which| *which as u32 == number)
-    }
-
-    /// As the administrator writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Files => "BwShareFiles",
-            Bytes => "BwShareBytes",
-            Rule => "BwShareRule",
-            Client => "BwShareClient",
-            Horizon => "BwShareHorizon",
-            Status => "BwShareStatus",
-            Tx1Rate => "BW_tx1cred_rate",
-            Tx1Max => "BW_tx1debt_max",
-            Tx2Rate => "BW_tx2cred_rate",
-            Tx2Max => "BW_tx2debt_max",
-            Link => "BwShareLink",
-        }
-    }
-}
 
 /// What a number may be, in millionths.
 struct Range {
@@ -376,10 +348,7 @@ mod tests {
         for line in line.split("; ") {
             let mut words = line.split(' ');
             let name = words.next().expect("a name");
-            let which = (1..=11)
-                .filter_map(BwDirective::from_number)
-                .find(|which| which.name() == name)
-                .expect("a directive");
+            let which = BwDirective::named(name).expect("a directive");
             conf.directive(which, &words.collect::<Vec<_>>())?;
         }
         Ok(conf)

@@ -1,76 +1,62 @@
-//! [`Directive`]: what the core parses, by name and by number.
+//! [`Directive`]: what the core parses, by the names that administrators write.
 
-use Directive::*;
-
-/// Where the directives' names and numbers are kept in step with `nap_directive` of nap.h.
+/// An enum of directives, and their names.
 macro_rules! directives {
-    ($($variant:ident = $number:literal $name:literal,)*) => {
-        /// The directives the core parses; numbers as in `nap_directive`.
-        #[repr(u32)]
+    ($(#[$doc:meta])* $kind:ident: $($variant:ident $name:literal,)*) => {
+        $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)]
-        pub enum Directive { $($variant = $number,)* }
+        pub enum $kind { $($variant,)* }
 
-        impl Directive {
-            /// All of them, in the order of their numbers.
-            pub const ALL: &[Directive] = &[$($variant,)*];
+        impl $kind {
+            /// All of them.
+            pub const ALL: &[$kind] = &[$($kind::$variant,)*];
 
             /// As the administrator writes it.
             pub fn name(self) -> &'static str {
-                match self { $($variant => $name,)* }
+                match self { $($kind::$variant => $name,)* }
             }
 
-            /// The directive with this number in `nap_directive`.
-            pub fn from_number(number: u32) -> Option<Directive> {
-                match number { $($number => Some($variant),)* _ => None }
+            /// The directive of this name, as httpd's own table spells it.
+            pub fn named(name: &str) -> Option<$kind> {
+                $kind::ALL.iter().find(|which| which.name() == name).copied()
             }
         }
     };
 }
 
+pub(super) use directives;
+
 directives! {
-    RunReady = 1 "NapRunReady",
-    WaitMax = 2 "NapWaitMax",
-    WaitLimit = 3 "NapWaitLimit",
-    ReAccess = 4 "NapReAccess",
-    History = 5 "NapHistory",
-    Reserve = 6 "NapReserve",
-    Download = 7 "NapDownload",
-    SlotPeriod = 8 "NapSlotPeriod",
-    SlotTickets = 9 "NapSlotTickets",
-    TicketLifetime = 10 "NapTicketLifetime",
-    TicketPrime = 11 "NapTicketPrime",
-    TicketHorizon = 12 "NapTicketHorizon",
-    TicketShare = 13 "NapTicketShare",
-    Overbook = 14 "NapOverbook",
-    TicketsPerClient = 15 "NapTicketsPerClient",
-    TicketCookie = 16 "NapTicketCookie",
-    TicketBind = 17 "NapTicketBind",
-    TicketStatus = 18 "NapTicketStatus",
-    TicketPath = 19 "NapTicketPath",
-    Tables = 20 "NapTables",
-    Admit = 21 "NapAdmit",
-    KeepForm = 22 "NapKeepForm",
-    Session = 23 "NapSession",
-    SessionStart = 24 "NapSessionStart",
-    SessionQueue = 25 "NapSessionQueue",
-    Poll = 26 "NapPoll",
-    Priority = 27 "NapPriority",
-    Body = 28 "NapBody",
-    Park = 29 "NapPark",
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directives_keep_their_numbers() {
-        for (n, &which) in (1..).zip(Directive::ALL) {
-            assert_eq!(which as u32, n);
-            assert_eq!(Directive::from_number(n), Some(which));
-        }
-        assert_eq!(Directive::from_number(0), None);
-        assert_eq!(Directive::from_number(99), None);
-    }
+    /// The directives of rooms, and of the whole server.
+    Directive:
+    RunReady "NapRunReady",
+    WaitMax "NapWaitMax",
+    WaitLimit "NapWaitLimit",
+    ReAccess "NapReAccess",
+    History "NapHistory",
+    Reserve "NapReserve",
+    Download "NapDownload",
+    SlotPeriod "NapSlotPeriod",
+    SlotTickets "NapSlotTickets",
+    TicketLifetime "NapTicketLifetime",
+    TicketPrime "NapTicketPrime",
+    TicketHorizon "NapTicketHorizon",
+    TicketShare "NapTicketShare",
+    Overbook "NapOverbook",
+    TicketsPerClient "NapTicketsPerClient",
+    TicketCookie "NapTicketCookie",
+    TicketBind "NapTicketBind",
+    TicketStatus "NapTicketStatus",
+    TicketPath "NapTicketPath",
+    Tables "NapTables",
+    Admit "NapAdmit",
+    KeepForm "NapKeepForm",
+    Session "NapSession",
+    SessionStart "NapSessionStart",
+    SessionQueue "NapSessionQueue",
+    Poll "NapPoll",
+    Priority "NapPriority",
+    Body "NapBody",
+    Park "NapPark",
 }

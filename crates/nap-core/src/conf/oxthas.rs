@@ -1,18 +1,17 @@
 //! [`OxthasConf`]: what `Oxthas...` directives say. `OxthasActivity` is the shim's, as it needs
 //! httpd's regular expressions.
 
+use super::directive::directives;
 use super::values::{HOUR, MILLISECOND, MINUTE, SECOND, Time, UNSET, Words, shown};
 
-/// Directives of OXTHAS; numbers as in `nap_ox_directive` of nap.h.
-#[repr(u32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum OxthasDirective {
-    Bands = 1,
-    History,
-    Penalty,
-    Timeout,
-    Retry,
+directives! {
+    /// Directives of OXTHAS.
+    OxthasDirective:
+    Bands "OxthasBands",
+    History "OxthasHistory",
+    Penalty "OxthasPenalty",
+    Timeout "OxthasTimeout",
+    Retry "OxthasRetry",
 }
 
 use OxthasDirective::*;
@@ -42,23 +41,6 @@ pub struct OxthasConf {
 }
 
 impl OxthasDirective {
-    /// The directive with this number in `nap_ox_directive`.
-    pub fn from_number(number: u32) -> Option<OxthasDirective> {
-        let all = [Bands, History, Penalty, Timeout, Retry];
-        all.into_iter().find(|which| *which as u32 == number)
-    }
-
-    /// As the administrator writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bands => "OxthasBands",
-            History => "OxthasHistory",
-            Penalty => "OxthasPenalty",
-            Timeout => "OxthasTimeout",
-            Retry => "OxthasRetry",
-        }
-    }
-
     fn read(self, arg: &str, words: &Words) -> Result<i64, String> {
         let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
         words.read(arg).map_err(bad)
@@ -201,10 +183,7 @@ mod tests {
         let mut conf = OxthasConf::UNSET;
         let mut words = line.split(' ').filter(|word| !word.is_empty());
         let name = words.next().expect("a name");
-        let which = (1..=5)
-            .filter_map(OxthasDirective::from_number)
-            .find(|which| which.name() == name)
-            .expect("a directive");
+        let which = OxthasDirective::named(name).expect("a directive");
         conf.directive(which, &words.collect::<Vec<_>>())?;
         Ok(conf)
     }
