@@ -63,7 +63,8 @@ typedef struct nap_own_page {
 
 /* A page of a room: a class of accesses with a gate of its own. */
 typedef struct nap_page {
-    nap_room_conf conf;              /* what it leaves unset is its room's */
+    nap_room_conf *conf;             /* what it leaves unset is its room's */
+    nap_room_view view;
     const ap_directive_t *where;
     const ap_regex_t *regex;         /* NULL: `prefix` says it all */
     const char *prefix;              /* what a path must begin with to be worth a look */
@@ -83,7 +84,8 @@ typedef struct nap_priority {
 
 /* A room. NapUse may name it before its section is read: then `section` is still NULL. */
 typedef struct nap_room {
-    nap_room_conf conf;
+    nap_room_conf *conf;
+    nap_room_view view;
     const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
     const ap_directive_t *used;      /* the first NapUse that names it */
     apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
@@ -282,6 +284,8 @@ static inline nap_str nap_str_of(const char *s)
 
 /* nap_conf.c */
 extern const command_rec nap_directives[];
+nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view);
+void nap_room_look(const nap_room_conf *conf, nap_room_view *view);
 nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[]);
 void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);

@@ -37,59 +37,24 @@ typedef struct nap_str {
 #define NAP_OFF (-4)
 #define NAP_WORK (-5)
 
-/* A room as configured, or one of its pages. Every number is NAP_UNSET until a directive sets it;
- * conf_room_finish puts the defaults in. */
-typedef struct nap_room_conf {
-    char name[NAP_NAME_MAX + 1];
-    char page[NAP_NAME_MAX + 1];        /* empty: the room itself, and what matches none of its pages */
-    char cookie[NAP_NAME_MAX + 1];      /* empty: nap-<room>, under TLS __Host-nap-<room> */
-    char cookie_attributes[256];        /* further attributes, as written after "; " */
-    int64_t run_ready;                  /* n, NAP_AUTO or NAP_PAPER; after finish what it begins with */
-    int64_t beside;                     /* shim sets: permits of the room's other gates, together */
-    int64_t wait_max_us;                /* the bound */
-    int64_t wait_limit;                 /* n, NAP_AUTO, NAP_PAPER or NAP_WORK */
-    int64_t re_access;                  /* n or NAP_AUTO */
-    int64_t history;                    /* finished accesses the wait limit looks at */
+/* A room as configured, or one of its pages: the core's own, in conf_room_size() bytes of the shim's, zeroed. */
+typedef struct nap_room_conf nap_room_conf;
+
+/* What the shim looks at of it, as conf_room_view finds it. Numbers are NAP_UNSET until a directive sets them, and
+ * none is after conf_room_finish. Texts end with a zero, and are as long there as the conf. */
+typedef struct nap_room_view {
+    const char *name;
+    const char *page;                   /* empty: the room itself, and what matches none of its pages */
+    const char *cookie;                 /* empty: nap-<room>, under TLS __Host-nap-<room> */
+    const char *session_cookie;         /* the application's; empty: one of ours */
+    int64_t run_ready;                  /* permits that it begins with */
     int64_t download;                   /* bytes after which a body is a long answer, or NAP_OFF */
     int64_t body;                       /* bytes of a request's body that are read before, or NAP_OFF */
-    int64_t slot_period_us;
-    int64_t slot_tickets;               /* n, NAP_AUTO or NAP_PAPER */
-    int64_t ticket_lifetime_us;
-    int64_t ticket_prime_us;            /* or NAP_AUTO, after finish 0: what the wait limit bears */
-    int64_t ticket_horizon_us;
-    int64_t ticket_share_ppm;           /* 0..1000000 or NAP_AUTO: all */
-    int64_t overbook_ppm;               /* factor x 10^6, NAP_AUTO or NAP_OFF */
-    int64_t tickets_per_client;         /* n or NAP_AUTO: no cap, but fewer where they lapse */
-    int64_t ticket_bind;                /* 0 none, 1 client prefix */
-    int64_t admit_early;                /* 1: admission in access_checker */
-    int64_t schedule_static;            /* 1: files of the default handler too (shim: NapStatic) */
-    int64_t run_ready_law;              /* after finish: 0 fixed, 1 our law, 2 the paper's */
-    int64_t run_ready_own;              /* 1: the work is done elsewhere, so its own progress counts */
-    int64_t run_ready_min;              /* bounds for run_ready NAP_AUTO and NAP_PAPER */
-    int64_t run_ready_max;
-    int64_t run_ready_history;          /* intervals that the paper's law looks back */
     int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
-    int64_t poll_base_us;               /* holders ask no oftener where they stand */
-    int64_t poll_rate;                  /* all of them together, a second */
-    int64_t poll_mode;                  /* 0 level, 1 relevel, 2 concentrate */
-    int64_t poll_k;                     /* concentrate: into the first 1/k of the base interval */
-    int64_t poll_form;                  /* 0 smooth, 1 paper */
-    char form_charset[NAP_NAME_MAX + 1]; /* of forms that are not UTF-8; empty: none are kept */
-    char session_cookie[NAP_NAME_MAX + 1]; /* the application's; empty: one of ours */
+    int64_t admit_early;                /* 1: admission in access_checker */
+    int64_t schedule_static;            /* 1: files of the default handler too */
     int64_t session;                    /* 1: the room has sessions */
-    int64_t session_idle_us;            /* nothing has come for so long: it is over */
-    int64_t session_parallel;           /* accesses of one that wait or run at once */
-    int64_t session_same_site;          /* of our own cookie: 0 Lax, 1 Strict, 2 None */
-    int64_t session_partitioned;        /* 1: it is */
-    int64_t session_start;              /* the interval, NAP_AUTO or NAP_PAPER */
-    int64_t session_queue;              /* n or NAP_AUTO */
-    int64_t start_threshold;            /* mean page queue, millionths */
-    int64_t start_inc_us;
-    int64_t start_dec_us;
-    int64_t start_min_us;
-    int64_t start_max_us;
-    int64_t progress;                   /* 1: the session nearest its end is served first */
-} nap_room_conf;
+} nap_room_view;
 
 #define NAP_BW_HORIZONS 3
 
@@ -417,7 +382,11 @@ typedef struct nap_core {
     uint32_t abi;
 
     /* -- configuration; errors are sentences in err[NAP_ERR_MAX], return 0 = good -- */
+    size_t (*conf_room_size)(void);
     void (*conf_room_init)(nap_room_conf *room, nap_str name);
+    void (*conf_room_view)(const nap_room_conf *room, nap_room_view *view);
+    /* permits of its room's other gates, together */
+    void (*conf_room_beside)(nap_room_conf *room, int64_t permits);
     /* a page of `room`, which may still be read: its name is all it has */
     int (*conf_page_init)(nap_room_conf *page, const nap_room_conf *room, nap_str name, char *err);
     /* what the page leaves unset is its room's; before either is finished */

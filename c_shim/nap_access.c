@@ -426,7 +426,7 @@ static __attribute__((noinline)) void name_page(nap_handle *h)
     if (!page || page->index < 0)
         return;
     h->scheduled = page;
-    if (h->room->conf.session != 1)
+    if (h->room->view.session != 1)
         h->owner = page->owner;
     h->access.room = (uint32_t)page->index;
 }
@@ -478,7 +478,7 @@ int nap_access_refused(request_rec *r, nap_handle *h)
 {
     nap_request q;
 
-    if (h->room->conf.session == 1)
+    if (h->room->view.session == 1)
         return 0;
     introduce(r, h);
     if (h->fixup && nap_park_may(r))
@@ -495,7 +495,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
 
     h->made = h->entered = 1;
     introduce(r, h);
-    if (h->room->conf.session == 1 && !(a->flags & NAP_FLAG_DRY_RUN))
+    if (h->room->view.session == 1 && !(a->flags & NAP_FLAG_DRY_RUN))
         verdict = try_session(r, h);
     else
         verdict = nap_the_core->try_enter(a);
@@ -523,7 +523,7 @@ static inline __attribute__((always_inline)) int enter_now_or_later(request_rec 
 {
     const nap_room *room = h->room;
 
-    return room->exempt || (room->conf.body >= 0 && nap_has_body(r)) ? enter_if_due(r, h) : enter(r, h);
+    return room->exempt || (room->view.body >= 0 && nap_has_body(r)) ? enter_if_due(r, h) : enter(r, h);
 }
 
 /* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
@@ -553,7 +553,7 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handl
     }
     if (nap_is_redirect(r))
         return DECLINED;
-    if (!early && h->room->conf.schedule_static != 1 && is_static(r))
+    if (!early && h->room->view.schedule_static != 1 && is_static(r))
         return DECLINED;
     h->fixup = !early;
     return enter_now_or_later(r, h);
@@ -572,7 +572,7 @@ static int nap_access_early(request_rec *r)
     const nap_dir *dir = nap_dir_of(r);
     nap_handle *h = nap_handle_at(r);
 
-    if (!lies_in_room(dir) || dir->room->conf.admit_early != 1 || (h && h->page))
+    if (!lies_in_room(dir) || dir->room->view.admit_early != 1 || (h && h->page))
         return DECLINED;
     return admit(r, h, dir, 1);
 }
@@ -668,7 +668,7 @@ static inline int lasts(const nap_handle *h)
     if (last->status == HTTP_SWITCHING_PROTOCOLS || is_tunnel(last))
         return 1;
     /* the headers come first */
-    return h->passes && ((h->room->conf.download >= 0 && h->sent > h->room->conf.download) ||
+    return h->passes && ((h->room->view.download >= 0 && h->sent > h->room->view.download) ||
                          (h->passes == 1 && is_event_stream(last)));
 }
 
@@ -752,7 +752,7 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
         h->stalled_ms = 0;
         nap_the_core->first_byte(&h->access);
     }
-    else if (h->passes > 2 && h->sent > SHORT && h->room->conf.download >= 0) {
+    else if (h->passes > 2 && h->sent > SHORT && h->room->view.download >= 0) {
         return watch_reader(line);
     }
     return PASSES;
@@ -913,7 +913,7 @@ static void notes(request_rec *r, const nap_handle *h)
     size_t len;
 
     if (h->scheduled)
-        note(r, "nap-page", h->scheduled->conf.page);
+        note(r, "nap-page", h->scheduled->view.page);
     note(r, "nap-group", groups[a->group < 5 ? a->group : 0]);
     note(r, "nap-wait", a->waited_us < 1000 ? "0.000"
          : apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",

@@ -321,7 +321,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
 
     if (b)                          /* an error's document, or `Satisfy Any` thought nothing of it */
         return b->failed == r ? b->status : OK;
-    if (h->room->conf.body < 0 || !nap_has_body(r) || h->room->conf.admit_early == 1 ||
+    if (h->room->view.body < 0 || !nap_has_body(r) || h->room->view.admit_early == 1 ||
         h->dir->engine == NAP_ENGINE_DRY_RUN)
         return OK;
     h->uploads = 1;
@@ -336,7 +336,7 @@ int nap_body_await(request_rec *r, nap_handle *h)
     if (r->expecting_100 || (r->proto_num >= HTTP_VERSION(2, 0) && !has_length(r)))
         return OK;
     began = apr_time_now();
-    b->status = gather_as_handled(r, b, h->room->conf.body);
+    b->status = gather_as_handled(r, b, h->room->view.body);
     b->took = apr_time_now() - began;
     if (b->may_wait_for_us || b->refused)   /* he has been waited for enough */
         b->patience = 0;

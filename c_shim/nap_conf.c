@@ -84,6 +84,22 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     return OK;
 }
 
+/* Room for the configuration of a room or page; of one that nothing is known of there is nothing to see. */
+nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view)
+{
+    static const nap_room_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "" };
+
+    *view = nothing;
+    return nap_the_core ? apr_pcalloc(p, nap_the_core->conf_room_size()) : NULL;
+}
+
+/* It has changed. */
+void nap_room_look(const nap_room_conf *conf, nap_room_view *view)
+{
+    if (nap_the_core)
+        nap_the_core->conf_room_view(conf, view);
+}
+
 /* The room of that name, made on first mention; NULL with *err set: not a name. */
 static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
 {
@@ -100,8 +116,10 @@ static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
         return NULL;
     }
     room = apr_pcalloc(cmd->pool, sizeof *room);
+    room->conf = nap_room_conf_make(cmd->pool, &room->view);
     if (nap_the_core)
-        nap_the_core->conf_room_init(&room->conf, nap_str_of(name));
+        nap_the_core->conf_room_init(room->conf, nap_str_of(name));
+    nap_room_look(room->conf, &room->view);
     room->index = -1;
     room->ticket_status = NAP_UNSET;
     apr_hash_set(site->rooms, apr_pstrdup(cmd->pool, name), APR_HASH_KEY_STRING, room);
@@ -154,10 +172,11 @@ static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const ar
 
     if (err || !nap_the_core)
         return err;
-    if (nap_the_core->conf_room(page_open ? &page_open->conf : &room_open->conf, nap_str_of(cmd->cmd->name),
+    if (nap_the_core->conf_room(page_open ? page_open->conf : room_open->conf, nap_str_of(cmd->cmd->name),
                                 nap_words(cmd->pool, argc, argv), argc, why))
         return why;
-    if (room_open->conf.admit_early == 1)
+    nap_room_look(room_open->conf, &room_open->view);
+    if (room_open->view.admit_early == 1)
         nap_access_hook_early();
     return NULL;
 }
@@ -276,15 +295,6 @@ static const char *set_own_page(cmd_parms *cmd, void *conf, const char *arg)
     *(room_open ? &room_open->own_page : &nap_dir_set(cmd, conf)->own_page) =
         !strcasecmp(arg, "none") ? &built_in : own_page_at(cmd, path);
     return NULL;
-}
-
-static const char *set_static(cmd_parms *cmd, void *conf, int on)
-{
-    const char *err = room_only(cmd);
-
-    if (!err)
-        room_open->conf.schedule_static = on != 0;
-    return err;
 }
 
 static const char *set_exempt(cmd_parms *cmd, void *conf, const char *arg)
@@ -476,8 +486,7 @@ const command_rec nap_directives[] = {
     AP_INIT_TAKE_ARGV("NapPriority", set_priority, NULL, RSRC_CONF,
                       "1 to 7 and an expression: where it is true, served so many eighths of the bound "
                       "sooner; or progress: the session nearest its end first"),
-    AP_INIT_FLAG("NapStatic", set_static, NULL, RSRC_CONF,
-                 "On: schedule files of the default handler too"),
+    ROOM("NapStatic", "On: schedule files of the default handler too"),
     ROOM("NapAdmit",
          "late: admit when the handler is known; early: before a costly login"),
     ROOM("NapRunReady",
@@ -601,17 +610,18 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
 
     if (!room->section)
         return nap_complain(s, p, room->used,
-                        apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->conf.name));
+                        apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->view.name));
     if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: they take over from it */
         return !OK;
-    rc = nap_the_core->conf_room_finish(&room->conf, &nap_the_site->conf, err);
+    rc = nap_the_core->conf_room_finish(room->conf, &nap_the_site->conf, err);
+    nap_room_look(room->conf, &room->view);
     if (rc == 1) {
         room->remark = err;
         rc = 0;
     }
     /* the default name and its __Host- form both contain this */
-    room->cookie = room->conf.cookie[0] ? room->conf.cookie
-                                        : apr_pstrcat(p, "nap-", room->conf.name, NULL);
+    room->cookie = room->view.cookie[0] ? room->view.cookie
+                                        : apr_pstrcat(p, "nap-", room->view.name, NULL);
     nap_use_tell(s, room, p);
     return rc ? nap_complain(s, p, room->section, err) : nap_session_check(s, room, p);
 }

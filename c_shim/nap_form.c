@@ -85,7 +85,7 @@ static const char *read_body(request_rec *r, apr_size_t want)
 static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
-    apr_int64_t limit = h->room->conf.keep_form, length = length_of(h);
+    apr_int64_t limit = h->room->view.keep_form, length = length_of(h);
     nap_form form = {
         .fetch_site = nap_str_of(apr_table_get(first->headers_in, "Sec-Fetch-Site")),
         .origin = q->origin,
@@ -111,6 +111,6 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 /* What the page is told of the form of the access h, whose page r is. */
 void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
 {
-    if (!strcmp(h->method, "POST") && h->room->conf.keep_form >= 0)
+    if (!strcmp(h->method, "POST") && h->room->view.keep_form >= 0)
         read_form(q, h, r);
 }

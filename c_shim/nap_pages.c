@@ -15,7 +15,7 @@ nap_page *nap_page_named(const nap_room *room, const char *name)
     for (int i = 0; room->pages && i < room->pages->nelts; i++) {
         nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
 
-        if (!strcmp(page->conf.page, name))
+        if (!strcmp(page->view.page, name))
             return page;
     }
     return NULL;
@@ -72,17 +72,18 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
     nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
+    page->conf = nap_room_conf_make(cmd->pool, &page->view);
     if (nap_the_core &&
-        nap_the_core->conf_page_init(&page->conf, &room->conf, nap_str_of(name), why))
+        nap_the_core->conf_page_init(page->conf, room->conf, nap_str_of(name), why))
         *err = why;
     else if (nap_page_named(room, name))
         *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has a page of this name already, in %s "
-                            "line %d", name, room->conf.name,
+                            "line %d", name, room->view.name,
                             nap_page_named(room, name)->where->filename,
                             nap_page_named(room, name)->where->line_num);
     else if (room->pages && room->pages->nelts == NAP_PAGES_MAX - 1)
         *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has %d pages already; use at most %d",
-                            name, room->conf.name, NAP_PAGES_MAX - 1, NAP_PAGES_MAX - 1);
+                            name, room->view.name, NAP_PAGES_MAX - 1, NAP_PAGES_MAX - 1);
     else if (option && (ap_cstr_casecmpn(option, "room=", 5) || !option[5]))
         *err = apr_psprintf(cmd->pool, "NapPage %s: \"%.60s\" is not an option; there is room=",
                             name, option);
@@ -90,6 +91,7 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
         *err = nap_page_regex(cmd, page, apr_psprintf(cmd->pool, "NapPage %s", name), regex);
     if (*err)
         return NULL;
+    nap_room_look(page->conf, &page->view);
     page->where = cmd->directive;
     page->shared = option ? option + 5 : NULL;
     page->owner = room;
@@ -106,23 +108,23 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
 static const char *owner_find(nap_page *page, apr_pool_t *p)
 {
     nap_room *owner = apr_hash_get(nap_the_site->rooms, page->shared, APR_HASH_KEY_STRING);
-    const nap_page *own = owner ? nap_page_named(owner, page->conf.page) : NULL;
+    const nap_page *own = owner ? nap_page_named(owner, page->view.page) : NULL;
 
     if (!own || own->shared)
         return apr_psprintf(p, "NapPage %s: room=%s: that room has no page %s of its own",
-                            page->conf.page, page->shared, page->conf.page);
+                            page->view.page, page->shared, page->view.page);
     /* The page sells no tickets then, and here there is no session gate that would. */
-    if (owner->conf.session == 1 && page->owner->conf.session != 1)
+    if (owner->view.session == 1 && page->owner->view.session != 1)
         return apr_psprintf(p, "NapPage %s: room=%s: that room has sessions, and room %s has none: "
                             "who is refused there could be told nothing; give it NapSession too",
-                            page->conf.page, page->shared, page->owner->conf.name);
+                            page->view.page, page->shared, page->owner->view.name);
     /* It sells tickets of its own then, and members would stand behind those who hold them. */
-    if (owner->conf.session != 1 && page->owner->conf.session == 1)
+    if (owner->view.session != 1 && page->owner->view.session == 1)
         return apr_psprintf(p, "NapPage %s: room=%s: room %s has sessions, and that room has none: "
                             "its tickets would come before members; give it NapSession too, or define "
                             "the page in room %s and name it there",
-                            page->conf.page, page->shared, page->owner->conf.name,
-                            page->owner->conf.name);
+                            page->view.page, page->shared, page->owner->view.name,
+                            page->owner->view.name);
     page->owner = owner;
     return NULL;
 }
@@ -134,12 +136,12 @@ static void beside_set(nap_room *room)
 
     for (int i = 0; i < room->pages->nelts; i++)
         if (!APR_ARRAY_IDX(room->pages, i, nap_page *)->shared)
-            all += APR_ARRAY_IDX(room->pages, i, nap_page *)->conf.run_ready;
-    room->conf.beside = all;
+            all += APR_ARRAY_IDX(room->pages, i, nap_page *)->view.run_ready;
+    nap_the_core->conf_room_beside(room->conf, all);
     for (int i = 0; i < room->pages->nelts; i++) {
-        nap_page *page = APR_ARRAY_IDX(room->pages, i, nap_page *);
+        const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
 
-        page->conf.beside = all - page->conf.run_ready;
+        nap_the_core->conf_room_beside(page->conf, all - page->view.run_ready);
     }
 }
 
@@ -155,9 +157,10 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
             why = owner_find(page, p);
         }
         else {
-            nap_the_core->conf_page_over(&page->conf, &room->conf);
-            if (nap_the_core->conf_room_finish(&page->conf, &nap_the_site->conf, err) < 0)
+            nap_the_core->conf_page_over(page->conf, room->conf);
+            if (nap_the_core->conf_room_finish(page->conf, &nap_the_site->conf, err) < 0)
                 why = err;
+            nap_room_look(page->conf, &page->view);
         }
         if (why)
             return nap_complain(s, p, page->where, why);
@@ -170,7 +173,7 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
 /* Gates the room takes: its own, one for its sessions and one for each page that is not another room's. */
 size_t nap_pages_gates(const nap_room *room)
 {
-    size_t gates = 1 + (room->conf.session == 1);
+    size_t gates = 1 + (room->view.session == 1);
 
     for (int i = 0; room->pages && i < room->pages->nelts; i++)
         gates += !APR_ARRAY_IDX(room->pages, i, nap_page *)->shared;

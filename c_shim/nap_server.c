@@ -240,23 +240,23 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
     nap_page *page;
 
     EACH_ROOM(site, room) {
-        nap_the_core->room_keep(nap_str_of(room->conf.name), nap_str_of(""));
+        nap_the_core->room_keep(nap_str_of(room->view.name), nap_str_of(""));
         EACH_PAGE(room, page)
-            nap_the_core->room_keep(nap_str_of(room->conf.name), nap_str_of(page->conf.page));
+            nap_the_core->room_keep(nap_str_of(room->view.name), nap_str_of(page->view.page));
     }
     EACH_ROOM(site, room) {
         if (room->remark)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: %s", room->remark);
-        room->index = gate_enter(&room->conf, s, p);
+        room->index = gate_enter(room->conf, s, p);
     }
     EACH_ROOM(site, room)
         EACH_PAGE(room, page)
             if (page->owner == room && room->index >= 0)
-                page->index = gate_enter(&page->conf, s, p);
+                page->index = gate_enter(page->conf, s, p);
     EACH_ROOM(site, room)
         EACH_PAGE(room, page)
             if (page->owner != room)
-                page->index = nap_page_named(page->owner, page->conf.page)->index;
+                page->index = nap_page_named(page->owner, page->view.page)->index;
 }
 
 /* A word that children see as the parent writes it; zero. */

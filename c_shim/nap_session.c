@@ -76,13 +76,13 @@ int nap_session_check(server_rec *s, nap_room *room, apr_pool_t *p)
     const char *what = room->starts && !lies_there(room, room->starts, p) ? "start"
                      : room->ends && !lies_there(room, room->ends, p) ? "end" : NULL;
 
-    if (!what || room->conf.session != 1)
+    if (!what || room->view.session != 1)
         return OK;
     return nap_complain(s, p, room->section,
                         apr_psprintf(p, "room %s: NapSession: %s= matches nothing in the room: URLs "
                                      "that begin with %s lie in no <Location> with NapUse %s",
-                                     room->conf.name, what, what[0] == 's' ? room->starts->prefix
-                                     : room->ends->prefix, room->conf.name));
+                                     room->view.name, what, what[0] == 's' ? room->starts->prefix
+                                     : room->ends->prefix, room->view.name));
 }
 
 /* ---- An access --------------------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ static apr_status_t answer(ap_filter_t *f, apr_bucket_brigade *bb)
 
     ap_remove_output_filter(f);
     if (h->access.session) {
-        apr_array_header_t *sets = h->room->conf.session_cookie[0] ? set_cookies(r) : NULL;
+        apr_array_header_t *sets = h->room->view.session_cookie[0] ? set_cookies(r) : NULL;
 
         if (over || sets || (h->access.flags & NAP_FLAG_BEGUN))
             tell(r, h, sets, over);
@@ -161,7 +161,7 @@ static void insert(request_rec *r)
 {
     nap_handle *h = r->main ? NULL : nap_handle_at(nap_first(r));
 
-    if (h && h->made && h->room->conf.session == 1)
+    if (h && h->made && h->room->view.session == 1)
         ap_add_output_filter_handle(answer_filter, h, r, r->connection);
 }
 

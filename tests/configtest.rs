@@ -66,7 +66,7 @@ fn a_wrong_value_is_told_with_directive_value_and_range() {
             "NapPage a: room=site: that room has no page a of its own",
         ),
         ("NapAdmit never", "\"never\""),
-        ("NapStatic perhaps", "must be On or Off"),
+        ("NapStatic perhaps", "NapStatic: \"perhaps\""),
         ("NapExempt \"%{REQUEST_URI} =~\"", "is not an expression"),
         (
             "NapPriority 3 \"%{REQUEST_URI} =~\"",

@@ -57,160 +57,50 @@ impl Default for nap_str {
     }
 }
 #[repr(C)]
-#[derive(Debug, Copy, Clone)]
+#[derive(Debug)]
 pub struct nap_room_conf {
-    pub name: [::std::os::raw::c_char; 64usize],
-    pub page: [::std::os::raw::c_char; 64usize],
-    pub cookie: [::std::os::raw::c_char; 64usize],
-    pub cookie_attributes: [::std::os::raw::c_char; 256usize],
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct nap_room_view {
+    pub name: *const ::std::os::raw::c_char,
+    pub page: *const ::std::os::raw::c_char,
+    pub cookie: *const ::std::os::raw::c_char,
+    pub session_cookie: *const ::std::os::raw::c_char,
     pub run_ready: i64,
-    pub beside: i64,
-    pub wait_max_us: i64,
-    pub wait_limit: i64,
-    pub re_access: i64,
-    pub history: i64,
     pub download: i64,
     pub body: i64,
-    pub slot_period_us: i64,
-    pub slot_tickets: i64,
-    pub ticket_lifetime_us: i64,
-    pub ticket_prime_us: i64,
-    pub ticket_horizon_us: i64,
-    pub ticket_share_ppm: i64,
-    pub overbook_ppm: i64,
-    pub tickets_per_client: i64,
-    pub ticket_bind: i64,
+    pub keep_form: i64,
     pub admit_early: i64,
     pub schedule_static: i64,
-    pub run_ready_law: i64,
-    pub run_ready_own: i64,
-    pub run_ready_min: i64,
-    pub run_ready_max: i64,
-    pub run_ready_history: i64,
-    pub keep_form: i64,
-    pub poll_base_us: i64,
-    pub poll_rate: i64,
-    pub poll_mode: i64,
-    pub poll_k: i64,
-    pub poll_form: i64,
-    pub form_charset: [::std::os::raw::c_char; 64usize],
-    pub session_cookie: [::std::os::raw::c_char; 64usize],
     pub session: i64,
-    pub session_idle_us: i64,
-    pub session_parallel: i64,
-    pub session_same_site: i64,
-    pub session_partitioned: i64,
-    pub session_start: i64,
-    pub session_queue: i64,
-    pub start_threshold: i64,
-    pub start_inc_us: i64,
-    pub start_dec_us: i64,
-    pub start_min_us: i64,
-    pub start_max_us: i64,
-    pub progress: i64,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_room_conf"][::std::mem::size_of::<nap_room_conf>() - 920usize];
-    ["Alignment of nap_room_conf"][::std::mem::align_of::<nap_room_conf>() - 8usize];
-    ["Offset of field: nap_room_conf::name"][::std::mem::offset_of!(nap_room_conf, name) - 0usize];
-    ["Offset of field: nap_room_conf::page"][::std::mem::offset_of!(nap_room_conf, page) - 64usize];
-    ["Offset of field: nap_room_conf::cookie"]
-        [::std::mem::offset_of!(nap_room_conf, cookie) - 128usize];
-    ["Offset of field: nap_room_conf::cookie_attributes"]
-        [::std::mem::offset_of!(nap_room_conf, cookie_attributes) - 192usize];
-    ["Offset of field: nap_room_conf::run_ready"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready) - 448usize];
-    ["Offset of field: nap_room_conf::beside"]
-        [::std::mem::offset_of!(nap_room_conf, beside) - 456usize];
-    ["Offset of field: nap_room_conf::wait_max_us"]
-        [::std::mem::offset_of!(nap_room_conf, wait_max_us) - 464usize];
-    ["Offset of field: nap_room_conf::wait_limit"]
-        [::std::mem::offset_of!(nap_room_conf, wait_limit) - 472usize];
-    ["Offset of field: nap_room_conf::re_access"]
-        [::std::mem::offset_of!(nap_room_conf, re_access) - 480usize];
-    ["Offset of field: nap_room_conf::history"]
-        [::std::mem::offset_of!(nap_room_conf, history) - 488usize];
-    ["Offset of field: nap_room_conf::download"]
-        [::std::mem::offset_of!(nap_room_conf, download) - 496usize];
-    ["Offset of field: nap_room_conf::body"]
-        [::std::mem::offset_of!(nap_room_conf, body) - 504usize];
-    ["Offset of field: nap_room_conf::slot_period_us"]
-        [::std::mem::offset_of!(nap_room_conf, slot_period_us) - 512usize];
-    ["Offset of field: nap_room_conf::slot_tickets"]
-        [::std::mem::offset_of!(nap_room_conf, slot_tickets) - 520usize];
-    ["Offset of field: nap_room_conf::ticket_lifetime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_lifetime_us) - 528usize];
-    ["Offset of field: nap_room_conf::ticket_prime_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_prime_us) - 536usize];
-    ["Offset of field: nap_room_conf::ticket_horizon_us"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_horizon_us) - 544usize];
-    ["Offset of field: nap_room_conf::ticket_share_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_share_ppm) - 552usize];
-    ["Offset of field: nap_room_conf::overbook_ppm"]
-        [::std::mem::offset_of!(nap_room_conf, overbook_ppm) - 560usize];
-    ["Offset of field: nap_room_conf::tickets_per_client"]
-        [::std::mem::offset_of!(nap_room_conf, tickets_per_client) - 568usize];
-    ["Offset of field: nap_room_conf::ticket_bind"]
-        [::std::mem::offset_of!(nap_room_conf, ticket_bind) - 576usize];
-    ["Offset of field: nap_room_conf::admit_early"]
-        [::std::mem::offset_of!(nap_room_conf, admit_early) - 584usize];
-    ["Offset of field: nap_room_conf::schedule_static"]
-        [::std::mem::offset_of!(nap_room_conf, schedule_static) - 592usize];
-    ["Offset of field: nap_room_conf::run_ready_law"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_law) - 600usize];
-    ["Offset of field: nap_room_conf::run_ready_own"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_own) - 608usize];
-    ["Offset of field: nap_room_conf::run_ready_min"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_min) - 616usize];
-    ["Offset of field: nap_room_conf::run_ready_max"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_max) - 624usize];
-    ["Offset of field: nap_room_conf::run_ready_history"]
-        [::std::mem::offset_of!(nap_room_conf, run_ready_history) - 632usize];
-    ["Offset of field: nap_room_conf::keep_form"]
-        [::std::mem::offset_of!(nap_room_conf, keep_form) - 640usize];
-    ["Offset of field: nap_room_conf::poll_base_us"]
-        [::std::mem::offset_of!(nap_room_conf, poll_base_us) - 648usize];
-    ["Offset of field: nap_room_conf::poll_rate"]
-        [::std::mem::offset_of!(nap_room_conf, poll_rate) - 656usize];
-    ["Offset of field: nap_room_conf::poll_mode"]
-        [::std::mem::offset_of!(nap_room_conf, poll_mode) - 664usize];
-    ["Offset of field: nap_room_conf::poll_k"]
-        [::std::mem::offset_of!(nap_room_conf, poll_k) - 672usize];
-    ["Offset of field: nap_room_conf::poll_form"]
-        [::std::mem::offset_of!(nap_room_conf, poll_form) - 680usize];
-    ["Offset of field: nap_room_conf::form_charset"]
-        [::std::mem::offset_of!(nap_room_conf, form_charset) - 688usize];
-    ["Offset of field: nap_room_conf::session_cookie"]
-        [::std::mem::offset_of!(nap_room_conf, session_cookie) - 752usize];
-    ["Offset of field: nap_room_conf::session"]
-        [::std::mem::offset_of!(nap_room_conf, session) - 816usize];
-    ["Offset of field: nap_room_conf::session_idle_us"]
-        [::std::mem::offset_of!(nap_room_conf, session_idle_us) - 824usize];
-    ["Offset of field: nap_room_conf::session_parallel"]
-        [::std::mem::offset_of!(nap_room_conf, session_parallel) - 832usize];
-    ["Offset of field: nap_room_conf::session_same_site"]
-        [::std::mem::offset_of!(nap_room_conf, session_same_site) - 840usize];
-    ["Offset of field: nap_room_conf::session_partitioned"]
-        [::std::mem::offset_of!(nap_room_conf, session_partitioned) - 848usize];
-    ["Offset of field: nap_room_conf::session_start"]
-        [::std::mem::offset_of!(nap_room_conf, session_start) - 856usize];
-    ["Offset of field: nap_room_conf::session_queue"]
-        [::std::mem::offset_of!(nap_room_conf, session_queue) - 864usize];
-    ["Offset of field: nap_room_conf::start_threshold"]
-        [::std::mem::offset_of!(nap_room_conf, start_threshold) - 872usize];
-    ["Offset of field: nap_room_conf::start_inc_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_inc_us) - 880usize];
-    ["Offset of field: nap_room_conf::start_dec_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_dec_us) - 888usize];
-    ["Offset of field: nap_room_conf::start_min_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_min_us) - 896usize];
-    ["Offset of field: nap_room_conf::start_max_us"]
-        [::std::mem::offset_of!(nap_room_conf, start_max_us) - 904usize];
-    ["Offset of field: nap_room_conf::progress"]
-        [::std::mem::offset_of!(nap_room_conf, progress) - 912usize];
+    ["Size of nap_room_view"][::std::mem::size_of::<nap_room_view>() - 88usize];
+    ["Alignment of nap_room_view"][::std::mem::align_of::<nap_room_view>() - 8usize];
+    ["Offset of field: nap_room_view::name"][::std::mem::offset_of!(nap_room_view, name) - 0usize];
+    ["Offset of field: nap_room_view::page"][::std::mem::offset_of!(nap_room_view, page) - 8usize];
+    ["Offset of field: nap_room_view::cookie"]
+        [::std::mem::offset_of!(nap_room_view, cookie) - 16usize];
+    ["Offset of field: nap_room_view::session_cookie"]
+        [::std::mem::offset_of!(nap_room_view, session_cookie) - 24usize];
+    ["Offset of field: nap_room_view::run_ready"]
+        [::std::mem::offset_of!(nap_room_view, run_ready) - 32usize];
+    ["Offset of field: nap_room_view::download"]
+        [::std::mem::offset_of!(nap_room_view, download) - 40usize];
+    ["Offset of field: nap_room_view::body"][::std::mem::offset_of!(nap_room_view, body) - 48usize];
+    ["Offset of field: nap_room_view::keep_form"]
+        [::std::mem::offset_of!(nap_room_view, keep_form) - 56usize];
+    ["Offset of field: nap_room_view::admit_early"]
+        [::std::mem::offset_of!(nap_room_view, admit_early) - 64usize];
+    ["Offset of field: nap_room_view::schedule_static"]
+        [::std::mem::offset_of!(nap_room_view, schedule_static) - 72usize];
+    ["Offset of field: nap_room_view::session"]
+        [::std::mem::offset_of!(nap_room_view, session) - 80usize];
 };
-impl Default for nap_room_conf {
+impl Default for nap_room_view {
     fn default() -> Self {
         let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -905,8 +795,14 @@ impl Default for nap_segment {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_core {
     pub abi: u32,
+    pub conf_room_size: ::std::option::Option<unsafe extern "C" fn() -> usize>,
     pub conf_room_init:
         ::std::option::Option<unsafe extern "C" fn(room: *mut nap_room_conf, name: nap_str)>,
+    pub conf_room_view: ::std::option::Option<
+        unsafe extern "C" fn(room: *const nap_room_conf, view: *mut nap_room_view),
+    >,
+    pub conf_room_beside:
+        ::std::option::Option<unsafe extern "C" fn(room: *mut nap_room_conf, permits: i64)>,
     pub conf_page_init: ::std::option::Option<
         unsafe extern "C" fn(
             page: *mut nap_room_conf,
@@ -1230,135 +1126,142 @@ pub struct nap_core {
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 704usize];
+    ["Size of nap_core"][::std::mem::size_of::<nap_core>() - 728usize];
     ["Alignment of nap_core"][::std::mem::align_of::<nap_core>() - 8usize];
     ["Offset of field: nap_core::abi"][::std::mem::offset_of!(nap_core, abi) - 0usize];
+    ["Offset of field: nap_core::conf_room_size"]
+        [::std::mem::offset_of!(nap_core, conf_room_size) - 8usize];
     ["Offset of field: nap_core::conf_room_init"]
-        [::std::mem::offset_of!(nap_core, conf_room_init) - 8usize];
+        [::std::mem::offset_of!(nap_core, conf_room_init) - 16usize];
+    ["Offset of field: nap_core::conf_room_view"]
+        [::std::mem::offset_of!(nap_core, conf_room_view) - 24usize];
+    ["Offset of field: nap_core::conf_room_beside"]
+        [::std::mem::offset_of!(nap_core, conf_room_beside) - 32usize];
     ["Offset of field: nap_core::conf_page_init"]
-        [::std::mem::offset_of!(nap_core, conf_page_init) - 16usize];
+        [::std::mem::offset_of!(nap_core, conf_page_init) - 40usize];
     ["Offset of field: nap_core::conf_page_over"]
-        [::std::mem::offset_of!(nap_core, conf_page_over) - 24usize];
-    ["Offset of field: nap_core::conf_room"][::std::mem::offset_of!(nap_core, conf_room) - 32usize];
+        [::std::mem::offset_of!(nap_core, conf_page_over) - 48usize];
+    ["Offset of field: nap_core::conf_room"][::std::mem::offset_of!(nap_core, conf_room) - 56usize];
     ["Offset of field: nap_core::conf_server_init"]
-        [::std::mem::offset_of!(nap_core, conf_server_init) - 40usize];
+        [::std::mem::offset_of!(nap_core, conf_server_init) - 64usize];
     ["Offset of field: nap_core::conf_server"]
-        [::std::mem::offset_of!(nap_core, conf_server) - 48usize];
+        [::std::mem::offset_of!(nap_core, conf_server) - 72usize];
     ["Offset of field: nap_core::conf_status"]
-        [::std::mem::offset_of!(nap_core, conf_status) - 56usize];
+        [::std::mem::offset_of!(nap_core, conf_status) - 80usize];
     ["Offset of field: nap_core::conf_room_finish"]
-        [::std::mem::offset_of!(nap_core, conf_room_finish) - 64usize];
+        [::std::mem::offset_of!(nap_core, conf_room_finish) - 88usize];
     ["Offset of field: nap_core::segment_open"]
-        [::std::mem::offset_of!(nap_core, segment_open) - 72usize];
-    ["Offset of field: nap_core::room_keep"][::std::mem::offset_of!(nap_core, room_keep) - 80usize];
+        [::std::mem::offset_of!(nap_core, segment_open) - 96usize];
+    ["Offset of field: nap_core::room_keep"]
+        [::std::mem::offset_of!(nap_core, room_keep) - 104usize];
     ["Offset of field: nap_core::room_index"]
-        [::std::mem::offset_of!(nap_core, room_index) - 88usize];
+        [::std::mem::offset_of!(nap_core, room_index) - 112usize];
     ["Offset of field: nap_core::ticket_keys_check"]
-        [::std::mem::offset_of!(nap_core, ticket_keys_check) - 96usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys_check) - 120usize];
     ["Offset of field: nap_core::ticket_keys"]
-        [::std::mem::offset_of!(nap_core, ticket_keys) - 104usize];
+        [::std::mem::offset_of!(nap_core, ticket_keys) - 128usize];
     ["Offset of field: nap_core::page_check"]
-        [::std::mem::offset_of!(nap_core, page_check) - 112usize];
-    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 120usize];
-    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 128usize];
+        [::std::mem::offset_of!(nap_core, page_check) - 136usize];
+    ["Offset of field: nap_core::page_own"][::std::mem::offset_of!(nap_core, page_own) - 144usize];
+    ["Offset of field: nap_core::start"][::std::mem::offset_of!(nap_core, start) - 152usize];
     ["Offset of field: nap_core::child_gone"]
-        [::std::mem::offset_of!(nap_core, child_gone) - 136usize];
-    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 144usize];
+        [::std::mem::offset_of!(nap_core, child_gone) - 160usize];
+    ["Offset of field: nap_core::tick"][::std::mem::offset_of!(nap_core, tick) - 168usize];
     ["Offset of field: nap_core::segment_close"]
-        [::std::mem::offset_of!(nap_core, segment_close) - 152usize];
+        [::std::mem::offset_of!(nap_core, segment_close) - 176usize];
     ["Offset of field: nap_core::child_init"]
-        [::std::mem::offset_of!(nap_core, child_init) - 160usize];
-    ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 168usize];
-    ["Offset of field: nap_core::pace"][::std::mem::offset_of!(nap_core, pace) - 176usize];
-    ["Offset of field: nap_core::holds"][::std::mem::offset_of!(nap_core, holds) - 184usize];
-    ["Offset of field: nap_core::refuses"][::std::mem::offset_of!(nap_core, refuses) - 192usize];
-    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 200usize];
-    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 208usize];
-    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 216usize];
+        [::std::mem::offset_of!(nap_core, child_init) - 184usize];
+    ["Offset of field: nap_core::reading"][::std::mem::offset_of!(nap_core, reading) - 192usize];
+    ["Offset of field: nap_core::pace"][::std::mem::offset_of!(nap_core, pace) - 200usize];
+    ["Offset of field: nap_core::holds"][::std::mem::offset_of!(nap_core, holds) - 208usize];
+    ["Offset of field: nap_core::refuses"][::std::mem::offset_of!(nap_core, refuses) - 216usize];
+    ["Offset of field: nap_core::step_out"][::std::mem::offset_of!(nap_core, step_out) - 224usize];
+    ["Offset of field: nap_core::step_in"][::std::mem::offset_of!(nap_core, step_in) - 232usize];
+    ["Offset of field: nap_core::stay_out"][::std::mem::offset_of!(nap_core, stay_out) - 240usize];
     ["Offset of field: nap_core::try_enter"]
-        [::std::mem::offset_of!(nap_core, try_enter) - 224usize];
+        [::std::mem::offset_of!(nap_core, try_enter) - 248usize];
     ["Offset of field: nap_core::try_member"]
-        [::std::mem::offset_of!(nap_core, try_member) - 232usize];
-    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 240usize];
-    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 248usize];
-    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 256usize];
+        [::std::mem::offset_of!(nap_core, try_member) - 256usize];
+    ["Offset of field: nap_core::enter"][::std::mem::offset_of!(nap_core, enter) - 264usize];
+    ["Offset of field: nap_core::wait"][::std::mem::offset_of!(nap_core, wait) - 272usize];
+    ["Offset of field: nap_core::give_up"][::std::mem::offset_of!(nap_core, give_up) - 280usize];
     ["Offset of field: nap_core::first_byte"]
-        [::std::mem::offset_of!(nap_core, first_byte) - 264usize];
-    ["Offset of field: nap_core::park"][::std::mem::offset_of!(nap_core, park) - 272usize];
-    ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 280usize];
-    ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 288usize];
-    ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 296usize];
-    ["Offset of field: nap_core::ring"][::std::mem::offset_of!(nap_core, ring) - 304usize];
-    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 312usize];
-    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 320usize];
-    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 328usize];
-    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 336usize];
-    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 344usize];
-    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 352usize];
-    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 360usize];
-    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 368usize];
+        [::std::mem::offset_of!(nap_core, first_byte) - 288usize];
+    ["Offset of field: nap_core::park"][::std::mem::offset_of!(nap_core, park) - 296usize];
+    ["Offset of field: nap_core::unpark"][::std::mem::offset_of!(nap_core, unpark) - 304usize];
+    ["Offset of field: nap_core::blocks"][::std::mem::offset_of!(nap_core, blocks) - 312usize];
+    ["Offset of field: nap_core::bell"][::std::mem::offset_of!(nap_core, bell) - 320usize];
+    ["Offset of field: nap_core::ring"][::std::mem::offset_of!(nap_core, ring) - 328usize];
+    ["Offset of field: nap_core::woken"][::std::mem::offset_of!(nap_core, woken) - 336usize];
+    ["Offset of field: nap_core::writes"][::std::mem::offset_of!(nap_core, writes) - 344usize];
+    ["Offset of field: nap_core::detach"][::std::mem::offset_of!(nap_core, detach) - 352usize];
+    ["Offset of field: nap_core::leave"][::std::mem::offset_of!(nap_core, leave) - 360usize];
+    ["Offset of field: nap_core::refusal"][::std::mem::offset_of!(nap_core, refusal) - 368usize];
+    ["Offset of field: nap_core::redeemed"][::std::mem::offset_of!(nap_core, redeemed) - 376usize];
+    ["Offset of field: nap_core::answered"][::std::mem::offset_of!(nap_core, answered) - 384usize];
+    ["Offset of field: nap_core::page"][::std::mem::offset_of!(nap_core, page) - 392usize];
     ["Offset of field: nap_core::variables"]
-        [::std::mem::offset_of!(nap_core, variables) - 376usize];
+        [::std::mem::offset_of!(nap_core, variables) - 400usize];
     ["Offset of field: nap_core::form_wanted"]
-        [::std::mem::offset_of!(nap_core, form_wanted) - 384usize];
-    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 392usize];
-    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 400usize];
+        [::std::mem::offset_of!(nap_core, form_wanted) - 408usize];
+    ["Offset of field: nap_core::asset"][::std::mem::offset_of!(nap_core, asset) - 416usize];
+    ["Offset of field: nap_core::status"][::std::mem::offset_of!(nap_core, status) - 424usize];
     ["Offset of field: nap_core::tickets_out"]
-        [::std::mem::offset_of!(nap_core, tickets_out) - 408usize];
-    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 416usize];
+        [::std::mem::offset_of!(nap_core, tickets_out) - 432usize];
+    ["Offset of field: nap_core::call"][::std::mem::offset_of!(nap_core, call) - 440usize];
     ["Offset of field: nap_core::reason_name"]
-        [::std::mem::offset_of!(nap_core, reason_name) - 424usize];
+        [::std::mem::offset_of!(nap_core, reason_name) - 448usize];
     ["Offset of field: nap_core::ticket_id"]
-        [::std::mem::offset_of!(nap_core, ticket_id) - 432usize];
-    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 440usize];
-    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 448usize];
-    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 456usize];
-    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 464usize];
+        [::std::mem::offset_of!(nap_core, ticket_id) - 456usize];
+    ["Offset of field: nap_core::info"][::std::mem::offset_of!(nap_core, info) - 464usize];
+    ["Offset of field: nap_core::control"][::std::mem::offset_of!(nap_core, control) - 472usize];
+    ["Offset of field: nap_core::preview"][::std::mem::offset_of!(nap_core, preview) - 480usize];
+    ["Offset of field: nap_core::metrics"][::std::mem::offset_of!(nap_core, metrics) - 488usize];
     ["Offset of field: nap_core::server_status"]
-        [::std::mem::offset_of!(nap_core, server_status) - 472usize];
+        [::std::mem::offset_of!(nap_core, server_status) - 496usize];
     ["Offset of field: nap_core::conf_bw_init"]
-        [::std::mem::offset_of!(nap_core, conf_bw_init) - 480usize];
-    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 488usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_init) - 504usize];
+    ["Offset of field: nap_core::conf_bw"][::std::mem::offset_of!(nap_core, conf_bw) - 512usize];
     ["Offset of field: nap_core::conf_bw_over"]
-        [::std::mem::offset_of!(nap_core, conf_bw_over) - 496usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_over) - 520usize];
     ["Offset of field: nap_core::conf_bw_check"]
-        [::std::mem::offset_of!(nap_core, conf_bw_check) - 504usize];
+        [::std::mem::offset_of!(nap_core, conf_bw_check) - 528usize];
     ["Offset of field: nap_core::bw_limits"]
-        [::std::mem::offset_of!(nap_core, bw_limits) - 512usize];
-    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 520usize];
-    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 528usize];
+        [::std::mem::offset_of!(nap_core, bw_limits) - 536usize];
+    ["Offset of field: nap_core::bw_start"][::std::mem::offset_of!(nap_core, bw_start) - 544usize];
+    ["Offset of field: nap_core::bw_enter"][::std::mem::offset_of!(nap_core, bw_enter) - 552usize];
     ["Offset of field: nap_core::bw_excuse"]
-        [::std::mem::offset_of!(nap_core, bw_excuse) - 536usize];
-    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 544usize];
+        [::std::mem::offset_of!(nap_core, bw_excuse) - 560usize];
+    ["Offset of field: nap_core::bw_bytes"][::std::mem::offset_of!(nap_core, bw_bytes) - 568usize];
     ["Offset of field: nap_core::bw_reserve"]
-        [::std::mem::offset_of!(nap_core, bw_reserve) - 552usize];
+        [::std::mem::offset_of!(nap_core, bw_reserve) - 576usize];
     ["Offset of field: nap_core::bw_return"]
-        [::std::mem::offset_of!(nap_core, bw_return) - 560usize];
+        [::std::mem::offset_of!(nap_core, bw_return) - 584usize];
     ["Offset of field: nap_core::bw_refusal"]
-        [::std::mem::offset_of!(nap_core, bw_refusal) - 568usize];
-    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 576usize];
+        [::std::mem::offset_of!(nap_core, bw_refusal) - 592usize];
+    ["Offset of field: nap_core::bw_page"][::std::mem::offset_of!(nap_core, bw_page) - 600usize];
     ["Offset of field: nap_core::bw_debt_name"]
-        [::std::mem::offset_of!(nap_core, bw_debt_name) - 584usize];
-    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 592usize];
-    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 600usize];
+        [::std::mem::offset_of!(nap_core, bw_debt_name) - 608usize];
+    ["Offset of field: nap_core::bw_info"][::std::mem::offset_of!(nap_core, bw_info) - 616usize];
+    ["Offset of field: nap_core::bw_mine"][::std::mem::offset_of!(nap_core, bw_mine) - 624usize];
     ["Offset of field: nap_core::conf_event"]
-        [::std::mem::offset_of!(nap_core, conf_event) - 608usize];
+        [::std::mem::offset_of!(nap_core, conf_event) - 632usize];
     ["Offset of field: nap_core::events_start"]
-        [::std::mem::offset_of!(nap_core, events_start) - 616usize];
-    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 624usize];
-    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 632usize];
+        [::std::mem::offset_of!(nap_core, events_start) - 640usize];
+    ["Offset of field: nap_core::poll"][::std::mem::offset_of!(nap_core, poll) - 648usize];
+    ["Offset of field: nap_core::polled"][::std::mem::offset_of!(nap_core, polled) - 656usize];
     ["Offset of field: nap_core::conf_ox_init"]
-        [::std::mem::offset_of!(nap_core, conf_ox_init) - 640usize];
-    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 648usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_init) - 664usize];
+    ["Offset of field: nap_core::conf_ox"][::std::mem::offset_of!(nap_core, conf_ox) - 672usize];
     ["Offset of field: nap_core::conf_ox_over"]
-        [::std::mem::offset_of!(nap_core, conf_ox_over) - 656usize];
-    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 664usize];
+        [::std::mem::offset_of!(nap_core, conf_ox_over) - 680usize];
+    ["Offset of field: nap_core::ox_start"][::std::mem::offset_of!(nap_core, ox_start) - 688usize];
     ["Offset of field: nap_core::ox_choose"]
-        [::std::mem::offset_of!(nap_core, ox_choose) - 672usize];
-    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 680usize];
-    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 688usize];
+        [::std::mem::offset_of!(nap_core, ox_choose) - 696usize];
+    ["Offset of field: nap_core::ox_go"][::std::mem::offset_of!(nap_core, ox_go) - 704usize];
+    ["Offset of field: nap_core::ox_end"][::std::mem::offset_of!(nap_core, ox_end) - 712usize];
     ["Offset of field: nap_core::ox_retries"]
-        [::std::mem::offset_of!(nap_core, ox_retries) - 696usize];
+        [::std::mem::offset_of!(nap_core, ox_retries) - 720usize];
 };
 unsafe extern "C" {
     pub fn nap_core_table() -> *const nap_core;

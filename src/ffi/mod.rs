@@ -55,7 +55,10 @@ use contract::{NAP_ABI, nap_core};
 /// compile.
 static CORE: nap_core = nap_core {
     abi: NAP_ABI,
+    conf_room_size: Some(setup::conf_room_size),
     conf_room_init: Some(setup::conf_room_init),
+    conf_room_view: Some(setup::conf_room_view),
+    conf_room_beside: Some(setup::conf_room_beside),
     conf_page_init: Some(setup::conf_page_init),
     conf_page_over: Some(setup::conf_page_over),
     conf_room: Some(setup::conf_room),

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::bwshare;
 use super::contract::{
-    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_host, nap_room_conf, nap_segment,
-    nap_server_conf, nap_str,
+    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_host, nap_room_conf, nap_room_view,
+    nap_segment, nap_server_conf, nap_str,
 };
 use super::empty_permits;
 use super::guard::guard;
@@ -48,15 +48,6 @@ macro_rules! same_layout {
 
 pub(super) use same_layout;
 
-same_layout!(RoomConf as nap_room_conf:
-    name page cookie cookie_attributes run_ready beside wait_max_us wait_limit re_access history download body
-    slot_period_us slot_tickets ticket_lifetime_us ticket_prime_us ticket_horizon_us
-    ticket_share_ppm overbook_ppm tickets_per_client ticket_bind admit_early schedule_static
-    run_ready_law run_ready_own run_ready_min run_ready_max run_ready_history
-    keep_form poll_base_us poll_rate poll_mode poll_k poll_form form_charset
-    session_cookie session session_idle_us session_parallel session_same_site
-    session_partitioned session_start
-    session_queue start_threshold start_inc_us start_dec_us start_min_us start_max_us progress);
 same_layout!(ServerConf as nap_server_conf:
     reserve reserve_percent table_waiters table_clients table_trace table_sessions park ticket_path
     server_limit thread_limit threads_per_child max_workers threaded cores members parked on_workers);
@@ -83,15 +74,16 @@ const SESSIONS: u64 = 16 << 10;
 /// # Safety
 /// nap.h: `room` is live and ours for the call, or null.
 unsafe fn room_conf<'a>(room: *mut nap_room_conf) -> Option<&'a mut RoomConf> {
-    // SAFETY: the two types have the same fields in the same places (same_layout!), integers and
-    // byte arrays only; liveness and exclusivity are the caller's promise.
+    // SAFETY: the bytes are as many as `conf_room_size` says, of a pool's alignment, and any are a RoomConf: it is
+    // integers and byte arrays. Liveness and exclusivity are the caller's promise.
     unsafe { room.cast::<RoomConf>().as_mut() }
 }
 
 /// # Safety
 /// nap.h: `server` is live and ours for the call, or null.
 unsafe fn server_conf<'a>(server: *mut nap_server_conf) -> Option<&'a mut ServerConf> {
-    // SAFETY: as in room_conf().
+    // SAFETY: the two types have the same fields in the same places (same_layout!), integers and
+    // byte arrays only; liveness and exclusivity are the caller's promise.
     unsafe { server.cast::<ServerConf>().as_mut() }
 }
 
@@ -118,6 +110,41 @@ pub(super) unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int
             -1
         }
     }
+}
+
+pub unsafe extern "C" fn conf_room_size() -> usize {
+    size_of::<RoomConf>()
+}
+
+pub unsafe extern "C" fn conf_room_view(room: *const nap_room_conf, view: *mut nap_room_view) {
+    guard((), || {
+        // SAFETY: nap.h's promises; the room is only read.
+        let (room, view) = unsafe { (room_conf(room.cast_mut()), view.as_mut()) };
+        if let (Some(room), Some(view)) = (room, view) {
+            *view = nap_room_view {
+                name: room.name.0.as_ptr().cast(),
+                page: room.page.0.as_ptr().cast(),
+                cookie: room.cookie.0.as_ptr().cast(),
+                session_cookie: room.session_cookie.0.as_ptr().cast(),
+                run_ready: room.run_ready,
+                download: room.download,
+                body: room.body,
+                keep_form: room.keep_form,
+                admit_early: room.admit_early,
+                schedule_static: room.schedule_static,
+                session: room.session,
+            };
+        }
+    });
+}
+
+pub unsafe extern "C" fn conf_room_beside(room: *mut nap_room_conf, permits: i64) {
+    guard((), || {
+        // SAFETY: nap.h's promise.
+        if let Some(room) = unsafe { room_conf(room) } {
+            room.beside = permits;
+        }
+    });
 }
 
 pub unsafe extern "C" fn conf_room_init(room: *mut nap_room_conf, name: nap_str) {

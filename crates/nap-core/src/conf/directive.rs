@@ -59,4 +59,5 @@ directives! {
     Priority "NapPriority",
     Body "NapBody",
     Park "NapPark",
+    Static "NapStatic",
 }

@@ -2,7 +2,7 @@
 //!
 //! [`RoomConf::directive`] and [`ServerConf::directive`] take one directive as httpd split it and
 //! store plain numbers; [`RoomConf::finish`] puts the defaults in and checks what only makes sense
-//! together. Both types have the fields of `nap_room_conf` and `nap_server_conf` in
+//! together. A room's is opaque to the shim; [`ServerConf`] has the fields of `nap_server_conf` in
 //! `c_shim/nap.h`, in the same order, so that ffi can cast. Numbers are read digit by digit as
 //! decimals (no floats, hence no NaN and no rounding). Every message is one sentence with
 //! directive, value and allowed range: httpd prints it and does not start.

@@ -11,9 +11,8 @@ use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::nap::ledger::{prime_borne, share_at_most};
 
-/// A room as configured; `nap_room_conf`. Numbers are [`UNSET`] until a directive sets them,
+/// A room as configured. Numbers are [`UNSET`] until a directive sets them,
 /// after [`RoomConf::finish`] none is, but where the field says so.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoomConf {
     /// 1..63 of `A-Za-z0-9_.-`.
@@ -230,6 +229,7 @@ impl RoomConf {
             SessionQueue => self.session_queue = value(Words::count(1..=100_000).auto())?,
             Priority => self.priority(args)?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
+            Static => self.schedule_static = value(Words::choice(&["Off", "On"]))?,
             Reserve | TicketStatus | TicketPath | Tables | Park => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));
             }

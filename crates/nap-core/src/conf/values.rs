@@ -443,6 +443,7 @@ mod tests {
                     | TicketPath
                     | Tables
                     | Admit
+                    | Static
                     | Park
                     | Reserve
                     | Session

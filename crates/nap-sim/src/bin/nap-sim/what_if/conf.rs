@@ -40,13 +40,12 @@ pub struct Configured {
 }
 
 /// In rooms and servers, but not for the gate that is simulated here.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 9] = [
     "NapControl",
     "NapEngine",
     "NapUse",
     "NapExempt",
     "NapPriority",
-    "NapStatic",
     "NapStateFile",
     "NapTicketPage",
     "NapTicketKey",
@@ -54,10 +53,11 @@ const ELSEWHERE: [&str; 10] = [
 ];
 
 /// Of a room, but of what a page looks like, how it is found and how long its answer is.
-const UNSEEN: [Directive; 6] = [
+const UNSEEN: [Directive; 7] = [
     Directive::Admit,
     Directive::Download,
     Directive::KeepForm,
+    Directive::Static,
     Directive::TicketCookie,
     Directive::TicketPath,
     Directive::TicketStatus,
