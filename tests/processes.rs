@@ -245,7 +245,7 @@ impl Process {
         let prime = ticket.is_some_and(|ticket| begun >= ticket.start);
         if !prime
             && rng.chance(0.5)
-            && let Some(permit) = self.permits.claim(owner)
+            && let Some(permit) = self.permits.enter(owner, Some(|| 0))
         {
             return self.run(permit, owner, begun, None, None, rng);
         }
@@ -401,12 +401,15 @@ impl Process {
         self.witness.comes_in(self.number);
         std::thread::sleep(Duration::from_micros(rng.below(600)));
         self.witness.goes_out(self.number);
-        if waited.is_none() && redeemed.is_none() && self.permits.waiting() == 0 {
-            require(self.permits.release(permit, owner), || {
-                "not his permit".into()
-            });
-            self.permits.residence.record(self.segment.now() - granted);
-            if self.permits.waiting() != 0 {
+        require(self.permits.holds(permit, owner), || {
+            "not his permit".into()
+        });
+        let residence = || self.segment.now() - granted;
+        if waited.is_none()
+            && redeemed.is_none()
+            && let Some(serve) = self.permits.leave(permit, owner, residence)
+        {
+            if serve {
                 self.gate(|view| view.serve());
             }
             return;

@@ -27,7 +27,6 @@ use nap_core::room::children::Parking;
 use nap_core::room::gate::{GateView, Leaving};
 use nap_core::room::owner::Owner;
 use nap_core::room::part::Part;
-use nap_core::room::permits::FEW;
 use nap_core::room::places::wake;
 use nap_core::room::recent::{Answer, How};
 use nap_core::room::stay::Stay;
@@ -603,18 +602,12 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         here.a.entered_us = now.0;
-        // Whether he may go ahead of all who stand outside is looked at under the lock.
-        let crowd = here.minds_those_outside()
-            && (permits.outside() != 0
-                || outside(here.process, now).is_some_and(|outside| outside >= FEW));
-        let free = match crowd {
-            true => None,
-            false => permits.claim(owner),
-        };
-        let Some(permit) = free else {
+        let ahead_of = here
+            .minds_those_outside()
+            .then_some(|| outside(here.process, now).unwrap_or(0));
+        let Some(permit) = permits.enter(owner, ahead_of) else {
             return NAP_MORE;
         };
-        permits.passed.fetch_add(1, Relaxed);
         if permits.outstanding() != 0 {
             here.a.flags |= NAP_FLAG_TICKETS;
         }
@@ -873,13 +866,16 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
 fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
     let mut here = Here::of(a)?;
     let permits = here.room.permits;
-    if here.a.state != state::RUNNING || !is_plain(here.a) || permits.is_wanted() {
+    if here.a.state != state::RUNNING || !is_plain(here.a) {
         return None;
     }
-    let now = here.process.segment.now();
-    note_answer(&here, now);
-    let residence = now - Micros(here.a.granted_us);
-    if permits.leave(here.a.permit, here.owner(), residence) {
+    let mut now = Micros::ZERO;
+    let residence = || {
+        now = here.process.segment.now();
+        note_answer(&here, now);
+        now - Micros(here.a.granted_us)
+    };
+    if permits.leave(here.a.permit, here.owner(), residence)? {
         serve(here.a);
     }
     leave_session(&mut here, now);
@@ -954,14 +950,20 @@ fn is_plain(a: &nap_access) -> bool {
 /// was; zero: somebody else has looked.
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
-    if !is_plain(a) || permits.is_wanted() {
-        give_back_locked(here);
-        return Micros::ZERO;
-    }
-    let now = here.process.segment.now();
-    note_answer(here, now);
-    if permits.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
-        here.gate(|view| view.serve());
+    let mut now = Micros::ZERO;
+    let residence = || {
+        now = here.process.segment.now();
+        note_answer(here, now);
+        now - Micros(a.granted_us)
+    };
+    let left = match is_plain(a) {
+        true => permits.leave(a.permit, here.owner(), residence),
+        false => None,
+    };
+    match left {
+        Some(true) => _ = here.gate(|view| view.serve()),
+        Some(false) => {}
+        None => give_back_locked(here),
     }
     now
 }
@@ -1018,9 +1020,9 @@ fn give_back_locked(here: &Here<'_>) {
     });
     if left.is_none() {
         // No lock to be had: the permit at least, and whoever waits is served at the next tick.
-        let residence = segment.now() - leaving.granted;
-        here.room
-            .permits
-            .leave(leaving.permit, leaving.owner, residence);
+        let permits = here.room.permits;
+        if permits.release(leaving.permit, leaving.owner) {
+            permits.residence.record(segment.now() - leaving.granted);
+        }
     }
 }

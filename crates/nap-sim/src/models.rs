@@ -13,6 +13,7 @@ use nap_core::micros::Micros;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::atomic::{FENCE, Fence};
 use nap_core::room::children::Parking;
+use nap_core::room::gate::Leaving;
 use nap_core::room::owner::{Life, Owner};
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
@@ -75,7 +76,7 @@ impl Site {
 
     /// `try_enter`, and `enter` where that did not do.
     fn enter(&self, who: Owner) -> Stands {
-        match self.permits().claim(who) {
+        match self.permits().enter(who, Some(|| 0)) {
             Some(permit) => Stands::Runs(permit),
             None => self.enter_locked(who),
         }
@@ -112,8 +113,17 @@ impl Site {
 
     /// `leave` of one that came in at once and holds no ticket.
     fn leave(&self, permit: u32, who: Owner) {
-        if self.permits().leave(permit, who, Micros::from_millis(1)) {
-            self.locked(|state| state.at_gate(NOW, |view| view.serve()));
+        let leaving = Leaving {
+            permit,
+            owner: who,
+            entered: NOW,
+            granted: NOW,
+            ..Leaving::default()
+        };
+        match self.permits().leave(permit, who, || Micros::from_millis(1)) {
+            Some(false) => {}
+            Some(true) => _ = self.locked(|state| state.at_gate(NOW, |view| view.serve())),
+            None => _ = self.locked(|state| state.at_gate(NOW, |view| view.leave(&leaving))),
         }
     }
 

@@ -123,7 +123,39 @@ impl Permits {
         self.overhang.store(u32::from(above), SeqCst);
     }
 
-    /// The lock-free way in: a permit if one is free and nobody waits.
+    /// An access's lock-free way in: a permit if one is free, nobody waits and few stand outside; else it enters
+    /// under the lock, where those are looked at. `outside` says how many it would go ahead of; none: it may.
+    #[inline(always)]
+    pub fn enter(&self, owner: Owner, outside: Option<impl FnOnce() -> u32>) -> Option<u32> {
+        if outside.is_some_and(|outside| self.outside() != 0 || outside() >= FEW) {
+            return None;
+        }
+        let permit = self.claim(owner)?;
+        self.passed.fetch_add(1, Relaxed);
+        Some(permit)
+    }
+
+    /// Its lock-free way out, where it came in so and holds no ticket: permit back, and how long it ran, asked for only
+    /// now, recorded. True: somebody waits by now, and the queue must be served. None: somebody waited or stood
+    /// outside already, and nothing is done: it leaves under the lock.
+    #[inline(always)]
+    pub fn leave(
+        &self,
+        permit: u32,
+        owner: Owner,
+        residence: impl FnOnce() -> Micros,
+    ) -> Option<bool> {
+        if self.is_wanted() {
+            return None;
+        }
+        let residence = residence();
+        if self.release(permit, owner) {
+            self.residence.record(residence);
+        }
+        Some(self.waiting() != 0)
+    }
+
+    /// A permit if one is free and nobody waits.
     ///
     /// Exact against [`Permits::set_limit`]: that writes overhang and limit, then looks at the
     /// entries; this writes its entry, then looks at overhang and limit again. So one of the two
@@ -210,15 +242,6 @@ impl Permits {
             self.hint.store(permit, Relaxed);
         }
         freed
-    }
-
-    /// The lock-free way out, for who runs without a ticket: permit back, sample recorded. True:
-    /// somebody waits by now, and the queue must be served.
-    pub fn leave(&self, permit: u32, owner: Owner, residence: Micros) -> bool {
-        if self.release(permit, owner) {
-            self.residence.record(residence);
-        }
-        self.waiting() != 0
     }
 
     /// Under the lock: is this permit still `owner`'s?

@@ -13,7 +13,6 @@ use nap_core::room::children::Parking;
 use nap_core::room::gate::{GateView, Leaving};
 use nap_core::room::owner::Owner;
 use nap_core::room::part::Part;
-use nap_core::room::permits::FEW;
 use nap_core::room::terms::how;
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
@@ -58,12 +57,7 @@ impl World {
             return self.runs(id, access);
         }
         let outside = self.backlog.len() as u32;
-        let free = match outside {
-            FEW.. => None,
-            _ => self.state.permits().claim(owner),
-        };
-        if let Some(permit) = free {
-            self.state.permits().passed.fetch_add(1, Relaxed);
+        if let Some(permit) = self.state.permits().enter(owner, Some(|| outside)) {
             access.permit = permit;
             if self.state.permits().outstanding() != 0 {
                 let (redeemed, _) = self.ask(&access, Parking::Nobody, |view, arrival| {
@@ -280,12 +274,10 @@ impl World {
     /// The permit to the head of the queue; lock-free where nobody waits and nothing is to be told.
     fn gives_back(&mut self, access: &Access) {
         let permits = self.state.permits();
-        let nobody = permits.waiting() == 0 && permits.outside() == 0;
-        if !access.waited && access.redeemed.is_none() && nobody {
-            if permits.release(access.permit, access.owner) {
-                permits.residence.record(self.now - access.granted);
-            }
-            return;
+        let is_plain = !access.waited && access.redeemed.is_none();
+        let residence = || self.now - access.granted;
+        if is_plain && let Some(_) = permits.leave(access.permit, access.owner, residence) {
+            return; // nobody came in the meantime: it has no length here
         }
         let leaving = Leaving {
             permit: access.permit,
