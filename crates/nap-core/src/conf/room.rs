@@ -11,108 +11,129 @@ use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::nap::ledger::{prime_borne, share_at_most};
 
+/// A struct of settings, each with what it is before anybody has said anything and, where it does not depend on others,
+/// behind `=>` its default.
+macro_rules! settings {
+    ($(#[$meta:meta])* $kind:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty = $unset:expr $(=> $default:expr)?;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $kind { $($(#[$doc])* pub $field: $type,)* }
+
+        impl $kind {
+            pub(super) const UNSET: $kind = $kind { $($field: $unset,)* };
+
+            fn put_defaults(&mut self) {
+                $($(or_default(&mut self.$field, $default);)?)*
+            }
+        }
+    };
+}
+
+settings! {
 /// A room as configured. Numbers are [`UNSET`] until a directive sets them,
 /// after [`RoomConf::finish`] none is, but where the field says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RoomConf {
+RoomConf {
     /// 1..63 of `A-Za-z0-9_.-`.
-    pub name: Text<64>,
+    name: Text<64> = Text::EMPTY;
     /// The same, of a page; empty: the room itself.
-    pub page: Text<64>,
+    page: Text<64> = Text::EMPTY;
     /// The ticket cookie; empty: `nap-<room>`, under TLS `__Host-nap-<room>`.
-    pub cookie: Text<64>,
+    cookie: Text<64> = Text::EMPTY;
     /// Further attributes of the cookie, joined by "; ".
-    pub cookie_attributes: Text<256>,
+    cookie_attributes: Text<256> = Text::EMPTY;
     /// Permits; 1..1024, or [`AUTO`], [`PAPER`]: after `finish` those it begins with.
-    pub run_ready: i64,
+    run_ready: i64 = UNSET;
     /// Permits of the room's other gates, together; [`UNSET`]: there are none.
-    pub beside: i64,
+    beside: i64 = UNSET;
     /// The bound, 100 ms .. 10 min.
-    pub wait_max_us: i64,
+    wait_max_us: i64 = UNSET;
     /// Places in Wait and Re Access, or [`AUTO`], [`PAPER`].
-    pub wait_limit: i64,
+    wait_limit: i64 = UNSET => AUTO;
     /// Places of a static Re Access, or [`AUTO`]: the ledger.
-    pub re_access: i64,
+    re_access: i64 = UNSET => AUTO;
     /// Finished accesses the wait limit looks at; 10..1000.
-    pub history: i64,
+    history: i64 = UNSET => 100;
     /// Bytes after which a body is a long answer; 1K..1G or [`OFF`].
-    pub download: i64,
+    download: i64 = UNSET => M;
     /// Bytes of a request's body that are read before its access enters, 1K .. 1G, or [`OFF`].
-    pub body: i64,
+    body: i64 = UNSET => 64 * K;
     /// Length of a slot; 1 s .. 1 h.
-    pub slot_period_us: i64,
+    slot_period_us: i64 = UNSET => 10 * SECOND;
     /// Tickets a slot, or [`AUTO`], [`PAPER`].
-    pub slot_tickets: i64,
+    slot_tickets: i64 = UNSET => AUTO;
     /// From a ticket's start to its end; 5 s .. 24 h.
-    pub ticket_lifetime_us: i64,
+    ticket_lifetime_us: i64 = UNSET;
     /// Prime window; 1 s .. 1 h. After `finish` 0 for [`AUTO`]: as long as the wait limit bears it.
-    pub ticket_prime_us: i64,
+    ticket_prime_us: i64 = UNSET;
     /// How far ahead tickets are sold; 1 min .. 24 h (the ledger's ring).
-    pub ticket_horizon_us: i64,
+    ticket_horizon_us: i64 = UNSET;
     /// Share of the capacity sold as tickets, millionths, or [`AUTO`].
-    pub ticket_share_ppm: i64,
+    ticket_share_ppm: i64 = UNSET => AUTO;
     /// Tickets sold per place, millionths (1..2), or [`AUTO`], [`OFF`].
-    pub overbook_ppm: i64,
+    overbook_ppm: i64 = UNSET => AUTO;
     /// Live tickets a client, or [`AUTO`]: max(16, 5 % of those out).
-    pub tickets_per_client: i64,
+    tickets_per_client: i64 = UNSET => AUTO;
     /// 0 none, 1 the client's prefix.
-    pub ticket_bind: i64,
+    ticket_bind: i64 = UNSET => 0;
     /// 1: admission in access_checker.
-    pub admit_early: i64,
+    admit_early: i64 = UNSET => 0;
     /// 1: files of the default handler are scheduled too.
-    pub schedule_static: i64,
+    schedule_static: i64 = UNSET => 0;
     /// How the permits are found: 0 fixed, 1 our law, 2 the paper's.
-    pub run_ready_law: i64,
+    run_ready_law: i64 = UNSET;
     /// 1: the work is done elsewhere, so the page's own progress counts.
-    pub run_ready_own: i64,
+    run_ready_own: i64 = UNSET;
     /// Least permits of `NapRunReady auto` and `paper`.
-    pub run_ready_min: i64,
+    run_ready_min: i64 = UNSET;
     /// Most permits of `NapRunReady auto` and `paper`.
-    pub run_ready_max: i64,
+    run_ready_max: i64 = UNSET;
     /// Intervals that the paper's law looks back.
-    pub run_ready_history: i64,
+    run_ready_history: i64 = UNSET;
     /// Bytes of a refused form that its page gives back; 1K..1M or [`OFF`].
-    pub keep_form: i64,
+    keep_form: i64 = UNSET => 64 * K;
     /// Holders ask no oftener where they stand; 1 s .. 1 h.
-    pub poll_base_us: i64,
+    poll_base_us: i64 = UNSET => 3 * SECOND;
     /// All of them together, polls a second; 1..100000.
-    pub poll_rate: i64,
+    poll_rate: i64 = UNSET => 500;
     /// 0 level, 1 relevel, 2 concentrate.
-    pub poll_mode: i64,
+    poll_mode: i64 = UNSET => 0;
     /// Concentrate: into the first 1/k of the base interval; 1..100.
-    pub poll_k: i64,
+    poll_k: i64 = UNSET => 2;
     /// 0 smooth, 1 paper.
-    pub poll_form: i64,
+    poll_form: i64 = UNSET => 0;
     /// Charset of forms that are not UTF-8, by its own name; empty: none are kept.
-    pub form_charset: Text<64>,
+    form_charset: Text<64> = Text::EMPTY;
     /// The application's cookie that a session is known by; empty: one of ours.
-    pub session_cookie: Text<64>,
+    session_cookie: Text<64> = Text::EMPTY;
     /// 1: the room has sessions.
-    pub session: i64,
+    session: i64 = UNSET;
     /// A session is over when nothing has come for so long; 1 s .. 24 h.
-    pub session_idle_us: i64,
+    session_idle_us: i64 = UNSET;
     /// Accesses of one session that wait or run at once; 1..16.
-    pub session_parallel: i64,
+    session_parallel: i64 = UNSET;
     /// SameSite of our own cookie: 0 Lax, 1 Strict, 2 None.
-    pub session_same_site: i64,
+    session_same_site: i64 = UNSET;
     /// 1: it is Partitioned.
-    pub session_partitioned: i64,
+    session_partitioned: i64 = UNSET;
     /// The session interval, 1 ms .. 10 min, or [`AUTO`], [`PAPER`].
-    pub session_start: i64,
+    session_start: i64 = UNSET;
     /// Accesses that may wait to start one; 1..100000, or [`AUTO`].
-    pub session_queue: i64,
+    session_queue: i64 = UNSET;
     /// Mean page queue from which on there are too many, millionths.
-    pub start_threshold: i64,
+    start_threshold: i64 = UNSET;
     /// The paper's step up; 1 ms .. 10 s.
-    pub start_inc_us: i64,
+    start_inc_us: i64 = UNSET;
     /// The paper's step down; likewise.
-    pub start_dec_us: i64,
+    start_dec_us: i64 = UNSET;
     /// Least interval; 1 ms .. 10 min.
-    pub start_min_us: i64,
+    start_min_us: i64 = UNSET;
     /// Largest interval; likewise.
-    pub start_max_us: i64,
+    start_max_us: i64 = UNSET;
     /// 1: of members, the session nearest its end is served first.
-    pub progress: i64,
+    progress: i64 = UNSET => 0;
+}
 }
 
 /// Less than this share of what the server does is worth a remark.
@@ -142,58 +163,6 @@ impl RoomConf {
             ..RoomConf::UNSET
         })
     }
-
-    pub(super) const UNSET: RoomConf = RoomConf {
-        name: Text::EMPTY,
-        page: Text::EMPTY,
-        cookie: Text::EMPTY,
-        cookie_attributes: Text::EMPTY,
-        run_ready: UNSET,
-        beside: UNSET,
-        wait_max_us: UNSET,
-        wait_limit: UNSET,
-        re_access: UNSET,
-        history: UNSET,
-        download: UNSET,
-        body: UNSET,
-        slot_period_us: UNSET,
-        slot_tickets: UNSET,
-        ticket_lifetime_us: UNSET,
-        ticket_prime_us: UNSET,
-        ticket_horizon_us: UNSET,
-        ticket_share_ppm: UNSET,
-        overbook_ppm: UNSET,
-        tickets_per_client: UNSET,
-        ticket_bind: UNSET,
-        admit_early: UNSET,
-        schedule_static: UNSET,
-        run_ready_law: UNSET,
-        run_ready_own: UNSET,
-        run_ready_min: UNSET,
-        run_ready_max: UNSET,
-        run_ready_history: UNSET,
-        keep_form: UNSET,
-        poll_base_us: UNSET,
-        poll_rate: UNSET,
-        poll_mode: UNSET,
-        poll_k: UNSET,
-        poll_form: UNSET,
-        form_charset: Text::EMPTY,
-        session_cookie: Text::EMPTY,
-        session: UNSET,
-        session_idle_us: UNSET,
-        session_parallel: UNSET,
-        session_same_site: UNSET,
-        session_partitioned: UNSET,
-        session_start: UNSET,
-        session_queue: UNSET,
-        start_threshold: UNSET,
-        start_inc_us: UNSET,
-        start_dec_us: UNSET,
-        start_min_us: UNSET,
-        start_max_us: UNSET,
-        progress: UNSET,
-    };
 
     /// One directive inside `<NapRoom>` or `<NapPage>`; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
@@ -334,30 +303,7 @@ impl RoomConf {
     pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
         self.default_times();
         let too_few = self.fit_run_ready(server)?;
-        for (field, default) in [
-            (&mut self.wait_limit, AUTO),
-            (&mut self.re_access, AUTO),
-            (&mut self.history, 100),
-            (&mut self.download, M),
-            (&mut self.body, 64 * K),
-            (&mut self.keep_form, 64 * K),
-            (&mut self.poll_base_us, 3 * SECOND),
-            (&mut self.poll_rate, 500),
-            (&mut self.poll_mode, 0),
-            (&mut self.poll_k, 2),
-            (&mut self.poll_form, 0),
-            (&mut self.slot_period_us, 10 * SECOND),
-            (&mut self.slot_tickets, AUTO),
-            (&mut self.ticket_share_ppm, AUTO),
-            (&mut self.overbook_ppm, AUTO),
-            (&mut self.tickets_per_client, AUTO),
-            (&mut self.ticket_bind, 0),
-            (&mut self.admit_early, 0),
-            (&mut self.schedule_static, 0),
-            (&mut self.progress, 0),
-        ] {
-            or_default(field, default);
-        }
+        self.put_defaults();
         self.check_times()?;
         self.finish_sessions()?;
         self.check_poll()?;
