@@ -60,4 +60,5 @@ directives! {
     Body "NapBody",
     Park "NapPark",
     Static "NapStatic",
+    Example "NapExample",
 }
