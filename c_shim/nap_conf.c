@@ -486,7 +486,6 @@ const command_rec nap_directives[] = {
     AP_INIT_TAKE_ARGV("NapPriority", set_priority, NULL, RSRC_CONF,
                       "1 to 7 and an expression: where it is true, served so many eighths of the bound "
                       "sooner; or progress: the session nearest its end first"),
-    ROOM("NapExample", "what an example counts"),
     ROOM("NapStatic", "On: schedule files of the default handler too"),
     ROOM("NapAdmit",
          "late: admit when the handler is known; early: before a costly login"),

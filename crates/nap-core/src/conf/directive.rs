@@ -60,5 +60,4 @@ directives! {
     Body "NapBody",
     Park "NapPark",
     Static "NapStatic",
-    Example "NapExample",
 }
