@@ -25,10 +25,22 @@ fn in_folder(folder: &str, ends: &str) -> Vec<PathBuf> {
     found
 }
 
-/// README.md and docs/*.md.
+/// README.md and docs/*.md: what administrators read.
 fn pages() -> Vec<PathBuf> {
     let mut pages = in_folder("docs", ".md");
     pages.push(root().join("README.md"));
+    pages
+}
+
+/// And what developers read.
+fn all_pages() -> Vec<PathBuf> {
+    let mut pages = pages();
+    for folder in ["docs/dev", "docs/lab"] {
+        pages.extend(in_folder(folder, ".md"));
+    }
+    for page in ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        pages.push(root().join(page));
+    }
     pages
 }
 
@@ -246,7 +258,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 fn every_link_leads_somewhere() {
     let mut wrong = Vec::new();
     let mut n = 0;
-    for page in pages() {
+    for page in all_pages() {
         let text = read(&page);
         let written = text
             .split("](")
@@ -293,7 +305,7 @@ const NAMES: [(&str, &str); 12] = [
 
 #[test]
 fn each_thing_has_one_name() {
-    let mut texts = pages();
+    let mut texts = all_pages();
     texts.extend(in_folder("templates/en", ".html"));
     texts.extend(in_folder("templates/en", ".txt"));
     texts.extend(in_folder("apache-conf", ".conf"));
@@ -308,4 +320,70 @@ fn each_thing_has_one_name() {
             );
         }
     }
+}
+
+/// Words of a page's prose, without code, tables and headings; and its sentences.
+fn prose(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut paragraphs = vec![String::new()];
+    for line in text.lines() {
+        fenced ^= line.starts_with("```");
+        let apart = fenced || line.is_empty() || line.starts_with(['`', '#', '|', '<', '-', '*', '>']);
+        if apart {
+            paragraphs.push(String::new());
+        }
+        if !fenced && !line.starts_with(['`', '#', '|', '<', '>']) {
+            let paragraph = paragraphs.last_mut().expect("there is one");
+            paragraph.push(' ');
+            paragraph.push_str(line.trim_start_matches(['-', '*', ' ']));
+        }
+    }
+    let ends = |text: &str| -> Vec<String> {
+        let text = text.replace("e.g. ", "e.g.").replace("i.e. ", "i.e.");
+        let sentences = text.split_inclusive([' ', '\n']).fold(vec![String::new()], |mut all, word| {
+            all.last_mut().expect("there is one").push_str(word);
+            if word.trim_end().ends_with(['.', ':', '?', '!', ';']) {
+                all.push(String::new());
+            }
+            all
+        });
+        let trimmed = sentences.iter().map(|one| one.trim().to_owned());
+        trimmed.filter(|one| !one.is_empty()).collect()
+    };
+    paragraphs.iter().flat_map(|text| ends(text)).collect()
+}
+
+/// Words that a sentence may have in the mean of a page.
+const WORDS: usize = 20;
+
+/// The worst of it: people are they, a sentence begins with its subject, and is short in the mean.
+#[test]
+fn the_pages_are_in_plain_english() {
+    let japanese = |path: &PathBuf| path.to_string_lossy().ends_with(".ja.md");
+    // What nap-sim prints beside its tables.
+    let printed = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        ["papers.md", "tuning.md", "validation.md"].contains(&&*name)
+    };
+    let mut wrong = Vec::new();
+    for path in all_pages().iter().filter(|path| !japanese(path)) {
+        let text = read(path);
+        let words = text.split(|c: char| !c.is_alphanumeric());
+        let he = words.filter(|word| {
+            ["he", "him", "his", "himself", "whoever"].contains(&&*word.to_lowercase())
+        });
+        wrong.extend(he.map(|word| format!("{}: {word}", path.display())));
+        if printed(path) {
+            continue;
+        }
+        let sentences = prose(&text);
+        let free = sentences.iter().filter(|one| one.starts_with("Who ") && !one.ends_with('?'));
+        wrong.extend(free.map(|one| format!("{}: {one}", path.display())));
+        let all: usize = sentences.iter().map(|one| one.split_whitespace().count()).sum();
+        if all > WORDS * sentences.len() {
+            let mean = all / sentences.len().max(1);
+            wrong.push(format!("{}: {mean} words a sentence in the mean", path.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -38,12 +38,12 @@ quietly sh -c 'apt-get install -y --no-install-recommends /tmp/libapache2-mod-na
 quietly a2enmod nap
 quietly apache2ctl configtest
 
-# Whatever the installed pages link to is there, as in the source.
+# Whatever the installed pages link to is there, as in the source; pages for developers lead into that.
 python3 - "$root/usr/share/doc/libapache2-mod-nap" <<'PYTHON'
 import pathlib, re, sys
 doc = pathlib.Path(sys.argv[1])
 links = [(page.relative_to(doc), page.parent, link[0] or link[1])
-         for page in sorted(doc.rglob("*.md"))
+         for page in sorted(doc.rglob("*.md")) if page.parent.name != "dev" and page.name != "CONTRIBUTING.md"
          for link in re.findall(r'\]\(([^)#]+)|<img src="([^"#]+)"', page.read_text())]
 links = [link for link in links if "://" not in link[2] and not link[2].startswith("/")]
 dead = [f"{page}: {link}" for page, folder, link in links if not (folder / link).exists()]

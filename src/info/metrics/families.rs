@@ -131,7 +131,7 @@ pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_wait_expected_seconds",
         GAUGE,
-        "Until whoever comes last now has his turn.",
+        "Until a visitor who comes last now has their turn.",
         |g| g.wait.expected_s,
     ),
     (
@@ -430,7 +430,7 @@ pub const EVENT: &[Row<EventLine>] = &[
     (
         "telepoll_wait_seconds",
         GAUGE,
-        "What whoever polls now is told to wait (Tw).",
+        "How long a client that polls now is told to wait (Tw).",
         |e| Some(e.wait_s),
     ),
     (

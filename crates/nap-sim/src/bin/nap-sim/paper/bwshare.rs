@@ -33,8 +33,8 @@ pub fn report(run: &Run) -> Report {
     let command = run.command(System::Bwshare);
     let mut report = Report::new("mod_bwshare");
     report.text(
-        "A client asks for files of 5,000 bytes, twenty a second, and when he is refused again as soon \
-         as he is told. The note's formula is maximum + T x rate; its words (\"when the debt exceeds its \
+        "A client asks for files of 5,000 bytes, twenty a second, and when it is refused again as soon \
+         as it is told. The note's formula is maximum + T x rate; its words (\"when the debt exceeds its \
          maximum\") let one file more through. How long an answer is nobody knows when it is let in: of \
          bytes one answer is above the formula. Nothing here is random.",
     );

@@ -275,7 +275,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
     report.table(table);
     report.text(
         "With alpha it is faster than without at every T, as in the paper; faster than five reliable \
-         executors only up to T = 800, in the paper up to 1400. Whoever is at executor 2 when it dies \
+         executors only up to T = 800, in the paper up to 1400. A request at executor 2 when it dies \
          waits for T, whatever is chosen afterwards, and the run is over when the last of them is: \
          the adjusted ways grow by one step with each step of T. How many wait there the sizes and \
          speeds decide, which the paper draws at random and does not give. Beta alone does less than \

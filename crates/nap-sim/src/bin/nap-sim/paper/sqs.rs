@@ -218,7 +218,7 @@ pub fn report(run: &Run) -> Report {
     report.text(&format!(
         "A shop on two processors: log in, three pages, a search, buy, log out; the search is 400 ms of \
          work, the others 30 ms (half to one and a half times as much). Up to 400 visitors come within a \
-         second and have one session each; who has waited for his patience breaks off and begins again \
+         second and have one session each; a visitor whose patience is over breaks off and begins again \
          at the second page. Sessions a second are all sessions by the time until the last has ended; \
          where none ends for 500 s the run is given up (–). Each search beyond the second takes {CONTENTION} \
          of the others' speed: the paper does not say how much; with this, no control levels off at 25 to \

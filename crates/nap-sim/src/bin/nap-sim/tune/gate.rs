@@ -114,9 +114,9 @@ pub fn share(lab: &Lab) -> Report {
     report.table(table);
     report.text(
         "**Kept: auto, all of it.** The server is as busy with each. A small share makes few tickets, and \
-         those long: some are served at once, others wait for minutes. With all of it each is served when he \
-         would have been had he stood in line: the worst total is what the server needs for those \
-         before him. More see a ticket first, and hardly anybody waits on a connection.",
+         those long: some are served at once, others wait for minutes. With all of it each is served when they \
+         would have been in a plain queue: the worst total is what the server needs for those \
+         before them. More see a ticket first, and hardly anybody waits on a connection.",
     );
     report
 }
@@ -127,7 +127,7 @@ pub fn calls(lab: &Lab) -> Report {
     report.text(
         "3,000 come within a second for one page each, and then nobody: what the server does from then on \
          is up to those who hold tickets for later. Tickets are sold for three tenths of what can be \
-         served. Done: when the last had his page; 44 s is what the server needs for all.",
+         served. Done: when the last had their page; 44 s is what the server needs for all.",
     );
     let columns = [
         "done, s",

@@ -79,8 +79,8 @@ pub fn windows(lab: &Lab) -> Report {
          needs no more. A longer window takes nothing from the server, for newcomers use what holders \
          leave, but all from those who are to be told a time: each place is promised for the whole window, so tickets \
          reach ahead four minutes with a window of two, and more than an hour with one of half an hour. \
-         Who comes by hand or from a hidden tab misses 5 s mostly, and loses little: the tail books him \
-         again ahead of newcomers, and worst totals stay those of his own delay. The lifetime costs \
+         Visitors who come by hand or from a hidden tab mostly miss 5 s, and lose little: the tail books them \
+         again ahead of newcomers, and worst totals stay those of their own delay. The lifetime costs \
          nothing at all, the tail holds no place; 5 min take in all who come within a minute or two. \
          Where no page of ours brings visitors back (mail, programs) `NapTicketLifetime` should be ten \
          times their median delay: after three minutes in the median a quarter is too late for 5 min.",
@@ -154,7 +154,7 @@ pub fn late_pool(lab: &Lab) -> Report {
     report.text(
         "**Kept: none at first, up to 50 % by what is measured.** The server stays as busy however many are \
          late, for what nobody has bought when its slot comes is a newcomer's, and no ticket is broken. \
-         The worst total is a late one's: his lateness of up to 30 s and one more booking. It grows no \
+         The worst total is a late one's: up to 30 s of lateness, and one more booking. It grows no \
          more when half are late, so the pool is large enough.",
     );
     report
