@@ -7,7 +7,7 @@
 //! that the read before tells, as a lookup cannot begin before its key is known. Rounds of both
 //! alternate; the median of their ratios and the middle half are printed. Instructions are counted
 //! by valgrind's callgrind over this program itself, less those of drawing the clients; with the
-//! latch that comes with each they are within the bound as well. Exits 1 when a bound of DESIGN.md is passed.
+//! latch that comes with each they are within the bound as well. Exits 1 when a bound of docs/dev/design.md is passed.
 
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::segment::{Dims, Segment};

@@ -2,7 +2,7 @@
 //!
 //! Two servers (prefork) with the same configuration but for the module. Start-up is subtracted by
 //! asking twice, with few and with many requests. Wall-clock time says nothing of a per cent here;
-//! instructions do. Beside each ratio stands DESIGN.md's goal, and what has once been reached with room for
+//! instructions do. Beside each ratio stands docs/dev/design.md's goal, and what has once been reached with room for
 //! the chance of where strings come to lie: exits 1 when a row is beyond that, so that nothing is lost again.
 //!
 //! To compare a string that crosses a page's border takes twenty instructions more, and what a module

@@ -1,6 +1,6 @@
 //! A room whose accesses cost much or little: of 85 % that take 30 ms and 15 % that take 816 ms, how
 //! many are answered later than the bound, with the wait limit counted in heads and in work
-//! (`NapWaitLimit auto`, `work`; ALGORITHMS.md 1.5)?
+//! (`NapWaitLimit auto`, `work`; docs/dev/algorithms.md 1.5)?
 //!
 //! Newcomers arrive at 1.3 x what the limit passes and obey their tickets; the time is sleep, so that
 //! the limit is what limits. One Markdown row a law and round; nap-load's reports stay in
@@ -18,7 +18,7 @@ use nap_testkit::{Httpd, Mpm, made};
 use serde_json::Value;
 
 const BOUND_S: f64 = 4.0;
-/// The part of what is served that may come later: that of ALGORITHMS.md's evidence for this mix.
+/// The part of what is served that may come later: that of docs/dev/algorithms.md's evidence for this mix.
 const LATE: f64 = 0.016;
 /// Path, share and milliseconds of each kind.
 const KINDS: [(&str, f64, f64); 2] = [("light", 0.85, 30.0), ("heavy", 0.15, 816.0)];

@@ -10,8 +10,8 @@
 //!
 //! Each answer over a connection of its own, asked by one client without a pause. Pairs of rounds in
 //! the order A B B A; the median of the pairs' ratios is printed with its 90 % interval (by the
-//! binomial distribution of ranks). Decides only where the interval is within 3 %, as DESIGN.md asks
-//! for, or wholly on one side of the bound; then exits 1 where the bound is passed.
+//! binomial distribution of ranks). Decides only where the interval is within 3 %, as docs/dev/httpd.md asks
+//! for ("Measuring"), or wholly on one side of the bound; then exits 1 where the bound is passed.
 //!
 //! `cargo bench --bench rates -- [mpm=event|all] [pairs=11] [seconds=2] [only=polls,refusals]`
 

@@ -532,7 +532,7 @@ const command_rec nap_directives[] = {
          "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off; and the "
          "charset of forms that are not UTF-8"),
     ROOM("NapPoll",
-         "how often holders ask where they stand: base=10s rate=500 mode=level k=2 form=smooth"),
+         "how often holders ask where they stand: base=3s rate=500 mode=level k=2 form=smooth"),
     AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
                   "status of a refusal's page: 503, 429 or 200"),
     AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,

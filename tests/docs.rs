@@ -328,7 +328,8 @@ fn prose(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     for line in text.lines() {
         fenced ^= line.starts_with("```");
-        let apart = fenced || line.is_empty() || line.starts_with(['`', '#', '|', '<', '-', '*', '>']);
+        let apart =
+            fenced || line.is_empty() || line.starts_with(['`', '#', '|', '<', '-', '*', '>']);
         if apart {
             paragraphs.push(String::new());
         }
@@ -340,13 +341,15 @@ fn prose(text: &str) -> Vec<String> {
     }
     let ends = |text: &str| -> Vec<String> {
         let text = text.replace("e.g. ", "e.g.").replace("i.e. ", "i.e.");
-        let sentences = text.split_inclusive([' ', '\n']).fold(vec![String::new()], |mut all, word| {
-            all.last_mut().expect("there is one").push_str(word);
-            if word.trim_end().ends_with(['.', ':', '?', '!', ';']) {
-                all.push(String::new());
-            }
-            all
-        });
+        let sentences =
+            text.split_inclusive([' ', '\n'])
+                .fold(vec![String::new()], |mut all, word| {
+                    all.last_mut().expect("there is one").push_str(word);
+                    if word.trim_end().ends_with(['.', ':', '?', '!', ';']) {
+                        all.push(String::new());
+                    }
+                    all
+                });
         let trimmed = sentences.iter().map(|one| one.trim().to_owned());
         trimmed.filter(|one| !one.is_empty()).collect()
     };
@@ -377,12 +380,20 @@ fn the_pages_are_in_plain_english() {
             continue;
         }
         let sentences = prose(&text);
-        let free = sentences.iter().filter(|one| one.starts_with("Who ") && !one.ends_with('?'));
+        let free = sentences
+            .iter()
+            .filter(|one| one.starts_with("Who ") && !one.ends_with('?'));
         wrong.extend(free.map(|one| format!("{}: {one}", path.display())));
-        let all: usize = sentences.iter().map(|one| one.split_whitespace().count()).sum();
+        let all: usize = sentences
+            .iter()
+            .map(|one| one.split_whitespace().count())
+            .sum();
         if all > WORDS * sentences.len() {
             let mean = all / sentences.len().max(1);
-            wrong.push(format!("{}: {mean} words a sentence in the mean", path.display()));
+            wrong.push(format!(
+                "{}: {mean} words a sentence in the mean",
+                path.display()
+            ));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -26,7 +26,7 @@ use nap_core::room::history::{Fate, Record};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Reason;
 
-/// Tickets closed before the next-access rate says anything (ALGORITHMS.md 2.4).
+/// Tickets closed before the next-access rate says anything (docs/dev/algorithms.md 2.4).
 const CLOSED_MIN: u32 = 100;
 
 /// All there is to show.

@@ -8,6 +8,7 @@
 //!    │ children [Child]     atomics: pid, epoch, workers in use                  │ begins at a
 //!    │ permits  [Permits]   atomics: Run Ready, one entry a gate                 │ multiple of 64
 //!    │ wakes    [AtomicU32] the words waiters sleep on, one a place              │
+//!    │ parked   [AtomicU32] in which child an access is parked, one a place      │
 //!    │ recent   [Recent]    atomics: the last minutes, one entry (36 KiB) a gate │
 //!    │ polls    [Event]     atomics: of the site's own events, then one a gate   │
 //!    │ controls [Control]   atomics: what is set by hand, one entry a gate       │

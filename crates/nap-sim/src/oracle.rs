@@ -1,7 +1,7 @@
 //! [`Oracle`]: what must hold, watched from outside.
 //!
 //! It knows every ticket sold and every access that waits from what the gate has answered alone,
-//! and compares: order, promises, claims, permits, places (ALGORITHMS.md 2.3; issue 2). The first
+//! and compares: order, promises, claims, permits, places (docs/dev/algorithms.md 2.3; issue 2). The first
 //! thing that does not hold is kept as a sentence and ends the run.
 
 use std::collections::{BTreeMap, BTreeSet};

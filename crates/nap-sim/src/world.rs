@@ -522,7 +522,7 @@ mod tests {
         assert!(figures.total.max() < 60.0, "{}", figures.total.max());
     }
 
-    /// ALGORITHMS.md 1.4, 1.5: of 30 ms and 816 ms at ten at once.
+    /// docs/dev/algorithms.md 1.4, 1.5: of 30 ms and 816 ms at ten at once.
     #[test]
     fn a_queue_counted_in_work_keeps_the_bound_with_light_and_heavy_pages() {
         let over = |how| {

@@ -81,7 +81,7 @@ impl Horizons {
     }
 
     /// May it have `bytes` more? No window then carries more than its limit: the law where lengths are
-    /// known beforehand (ALGORITHMS.md 6). httpd knows them when an answer begins, so there a request is
+    /// known beforehand (docs/dev/algorithms.md 6). httpd knows them when an answer begins, so there a request is
     /// let in by what was sent before it ([`Horizons::answer`]), and a window may carry one answer more.
     pub fn fits(&self, account: &Account, bytes: f64, now_ns: u64) -> bool {
         self.lanes().iter().enumerate().all(|(i, lane)| {

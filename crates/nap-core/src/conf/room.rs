@@ -73,7 +73,7 @@ RoomConf {
     ticket_share_ppm: i64 = UNSET => AUTO;
     /// Tickets sold per place, millionths (1..2), or [`AUTO`], [`OFF`].
     overbook_ppm: i64 = UNSET => AUTO;
-    /// Live tickets a client, or [`AUTO`]: max(16, 5 % of those out).
+    /// Live tickets a client, or [`AUTO`]: no cap, but fewer where they lapse.
     tickets_per_client: i64 = UNSET => AUTO;
     /// 0 none, 1 the client's prefix.
     ticket_bind: i64 = UNSET => 0;
@@ -111,7 +111,7 @@ RoomConf {
     session: i64 = UNSET;
     /// A session is over when nothing has come for so long; 1 s .. 24 h.
     session_idle_us: i64 = UNSET;
-    /// Accesses of one session that wait or run at once; 1..16.
+    /// Accesses of one session that wait or run at once; 1..32.
     session_parallel: i64 = UNSET;
     /// SameSite of our own cookie: 0 Lax, 1 Strict, 2 None.
     session_same_site: i64 = UNSET;

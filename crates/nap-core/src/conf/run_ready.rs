@@ -6,7 +6,7 @@ use super::values::*;
 
 /// Permits that a gate has room for.
 pub const PERMITS: i64 = 1024;
-/// Most that a limit which finds itself goes to, where nobody has said (ALGORITHMS.md 3.3).
+/// Most that a limit which finds itself goes to, where nobody has said (docs/dev/algorithms.md 3.3).
 const MOST: i64 = 256;
 /// Intervals the paper's law looks back.
 const HISTORY: i64 = 5;

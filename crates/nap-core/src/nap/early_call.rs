@@ -1,5 +1,5 @@
 //! The early call: when Run Ready has room, who holds a ticket is told to come before his time, in
-//! the order of the tickets (the paper's "next-access support", section 3; ALGORITHMS.md 2.6).
+//! the order of the tickets (the paper's "next-access support", section 3; docs/dev/algorithms.md 2.6).
 //!
 //! Holders ask from time to time, the nearer their time the oftener (`nap-status`); a call is the
 //! answer "come now". Two things say who gets it:
@@ -174,7 +174,7 @@ impl EarlyCall {
     pub fn advance(&mut self, facts: &Facts, starts: impl Iterator<Item = Micros>) {
         let (spare, rate) = (f64::from(facts.spare()), self.rate(facts));
         for (before, start) in starts.enumerate() {
-            // Until the last of them has asked: he asks four times on the way (ALGORITHMS.md 5).
+            // Until the last of them has asked: he asks four times on the way (docs/dev/algorithms.md 5).
             let quarter = Micros((start - facts.now).0 / 4);
             let served = rate * facts.poll.max(quarter).as_secs_f64();
             if start > self.mark && before as f64 >= spare + served {

@@ -6,7 +6,7 @@
 
 use crate::micros::Micros;
 
-/// The deadline guard (ALGORITHMS.md 1.3): how long before the bound a wait ends.
+/// The deadline guard (docs/dev/algorithms.md 1.3): how long before the bound a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GuardLaw {
     /// So many times the p95 of residence,

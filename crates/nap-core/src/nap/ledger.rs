@@ -16,7 +16,7 @@
 //! response times takes of it. A newcomer joins the queue only where he, all before him and all tickets
 //! that can come meanwhile stay within L ([`Ledger::admits`]).
 //!
-//! (ALGORITHMS.md 2.3 has each ticket keep a place until a bound after its window: eleven seconds of it
+//! (docs/dev/algorithms.md 2.3 has each ticket keep a place until a bound after its window: eleven seconds of it
 //! by default, so that a third of the server's rate could be sold at most, and a tenth where workers are
 //! few; 2.9.)
 //!
@@ -36,7 +36,7 @@ pub const CELLS: usize = 2 * (24 * 3600 + 600);
 /// A clock read before the lock was taken may lie this many cells before the last one; more is garbage.
 const BACKWARDS: u64 = 120;
 
-/// So much early counts as in time (ALGORITHMS.md 2.7) at most ...
+/// So much early counts as in time (docs/dev/algorithms.md 2.7) at most ...
 const EARLY: Micros = Micros::from_secs(2);
 
 /// ... but no more than half of the bound, and a third of the prime window: both together are the window,
@@ -291,7 +291,7 @@ fn counted(cell: u16) -> u32 {
     }
 }
 
-/// The ledger of ALGORITHMS.md 2.3, where each ticket keeps a place until a bound after its window: what
+/// The ledger of docs/dev/algorithms.md 2.3, where each ticket keeps a place until a bound after its window: what
 /// the reference vectors drive.
 #[derive(Debug)]
 pub struct Script {

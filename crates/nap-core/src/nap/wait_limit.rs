@@ -336,7 +336,7 @@ pub struct Conformal {
 impl Conformal {
     /// Not started: rho is [`Conformal::START`].
     pub const EMPTY: Conformal = Conformal { rho_ppb: 0 };
-    /// Where rho starts. ALGORITHMS.md 1.2 has 1.5, which turns many away before the first
+    /// Where rho starts. docs/dev/algorithms.md 1.2 has 1.5, which turns many away before the first
     /// accesses have been answered; who was let in too freely is caught by the deadline guard.
     pub const START: f64 = 1.05;
 

@@ -1,5 +1,5 @@
 //! [`KindWork`]: how long accesses of each kind run, for a wait limit that counts work and not heads
-//! (`NapWaitLimit work`, ALGORITHMS.md 1.5).
+//! (`NapWaitLimit work`, docs/dev/algorithms.md 1.5).
 //!
 //! A kind is told by the path, without the query, and there are as many as cells: paths that share
 //! one share its mean. So nothing has to be configured, nothing is ever evicted, and a site with a

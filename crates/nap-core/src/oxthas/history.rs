@@ -2,7 +2,7 @@
 //!
 //! Paper 3.1: c = mean of size/time over the history. A timeout counts provisionally as if the
 //! executor had taken just so long; when the answer comes after all, its true time takes that place
-//! (4.2 of ALGORITHMS.md). The paper's history is all that ever was; here it is the last
+//! (4.2 of docs/dev/algorithms.md). The paper's history is all that ever was; here it is the last
 //! [`Span::window`] observations and, of those, the ones not older than [`Span::age`], but always the
 //! last [`KEPT`]: an executor that has recovered is not judged for ever by how it was.
 

@@ -2,7 +2,7 @@
 //!
 //! Paper 4.3: after R timeouts the estimated capacity is c / (1 + alpha R) and the timeout
 //! T_init - beta R; an answer puts both back. On its own that still sends work to an executor that is
-//! dead, and the paper's timeout reaches zero. So here (ALGORITHMS.md 4.2) the timeout has a floor,
+//! dead, and the paper's timeout reaches zero. So here (docs/dev/algorithms.md 4.2) the timeout has a floor,
 //! and an executor that has plainly failed gets no work but one **probe** at a time, after a pause
 //! that doubles with every probe that fails.
 

@@ -10,7 +10,7 @@ use crate::micros::Micros;
 use crate::nap::early_call::LOOK;
 use crate::telepoll::Asks;
 
-/// The early call of one gate (ALGORITHMS.md 2.6). All zero = nobody is called.
+/// The early call of one gate (docs/dev/algorithms.md 2.6). All zero = nobody is called.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub struct Calls {

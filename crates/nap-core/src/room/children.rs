@@ -1,7 +1,7 @@
 //! The children of the server: who lives, and how many workers of each are taken.
 //!
 //! Who waits holds a worker, so a child may let an access wait only while enough of its workers stay free
-//! to answer everybody else (HTTPD-NOTES, "Protocol"). On prefork a child *is* one worker, so there the count
+//! to answer everybody else (docs/dev/httpd.md, "Protocol and the order of hooks"). On prefork a child *is* one worker, so there the count
 //! runs over all children. Who is parked holds none: there is a place for him wherever he is.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -1,6 +1,6 @@
 //! [`Gate`]: one gate's state under the lock, and [`GateView`] with the operations on it.
 //!
-//! An access meets the gate in this order (paper 4.2.1; ALGORITHMS.md 2.2, 2.3):
+//! An access meets the gate in this order (paper 4.2.1; docs/dev/algorithms.md 2.2, 2.3):
 //!
 //! ```text
 //!   permit free, nobody waits ──► Run

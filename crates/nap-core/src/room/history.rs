@@ -95,7 +95,7 @@ pub struct Record {
     pub issued: Micros,
     /// Start of its window,
     pub start: Micros,
-    /// end of the prime part,
+    /// end of the prime window,
     pub prime_end: Micros,
     /// end of all.
     pub end: Micros,

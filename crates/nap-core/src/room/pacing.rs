@@ -24,7 +24,7 @@ use crate::micros::Micros;
 use crate::sqs::page_scheduler::{Look, PageScheduler};
 
 /// Permits that limits which find themselves have together at most, unless they were told (`max=`):
-/// half of the workers, and no more than this (ALGORITHMS.md 3.3).
+/// half of the workers, and no more than this (docs/dev/algorithms.md 3.3).
 const MOST: u32 = 256;
 /// Permits that are kept free for limits to grow into, at least; else as many as they have.
 const GROWTH: u32 = 4;

@@ -108,7 +108,7 @@ pub struct Place {
     pub work: Micros,
     /// Its window (to put the claim back when the visitor leaves before he ran): its start,
     pub start: Micros,
-    /// the end of its prime part,
+    /// the end of its prime window,
     pub prime_end: Micros,
     /// and its end.
     pub end: Micros,

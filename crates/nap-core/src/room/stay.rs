@@ -1,4 +1,4 @@
-//! [`Stay`]: an access in a room with sessions, from its coming to its end (paper 3; DESIGN.md,
+//! [`Stay`]: an access in a room with sessions, from its coming to its end (paper 3; docs/dev/design.md,
 //! "Sessions and the ledger").
 //!
 //! ```text

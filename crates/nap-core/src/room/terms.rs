@@ -8,7 +8,7 @@ use crate::nap::slots::grace_of;
 
 /// How a number is found.
 pub mod how {
-    /// By our law (ALGORITHMS.md).
+    /// By our law (docs/dev/algorithms.md).
     pub const AUTO: u32 = 0;
     /// As the paper did.
     pub const PAPER: u32 = 1;

@@ -1,6 +1,6 @@
 //! [`Demand`]: what a session asks of the server, learnt from sessions that are over: the sum of
 //! the residences of its accesses. It is fed forward while the first few end, so that a server whose
-//! sessions are light need not be found out in steps of a tenth of a session a second (ALGORITHMS.md
+//! sessions are light need not be found out in steps of a tenth of a session a second (docs/dev/algorithms.md
 //! 3.4).
 //!
 //! Residence is longer than the processor's work where pages share it, so the rate that follows is

@@ -1,4 +1,4 @@
-//! [`ElasticHill`]: the default law of `NapRunReady auto` (ALGORITHMS.md 3.3).
+//! [`ElasticHill`]: the default law of `NapRunReady auto` (docs/dev/algorithms.md 3.3).
 //!
 //! The paper steps by one and looks whether throughput rose. One count of N finished accesses is off
 //! by 1/sqrt(N), so near the top, where a step changes next to nothing, that is a walk by noise. Here
@@ -68,7 +68,7 @@ const COLLAPSE: f64 = -0.5;
 /// What is told as the elasticity where nobody finishes at one of two limits.
 const STEEP: f64 = 1.0;
 
-/// The law's constants (ALGORITHMS.md 3.3), and the range it may move in.
+/// The law's constants (docs/dev/algorithms.md 3.3), and the range it may move in.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Where it begins.
@@ -397,7 +397,7 @@ impl ElasticHill {
     }
 
     /// Nobody has finished. Where that is so at both limits that are compared, it is blocked, and more may
-    /// help (ALGORITHMS.md 3.3); where it is so at one of them, the other is better.
+    /// help (docs/dev/algorithms.md 3.3); where it is so at one of them, the other is better.
     fn stands_still(&mut self, limit: u32, settings: &Settings) -> Step {
         let (_, x) = self.window_before();
         let (b, step) = match self.phase() {

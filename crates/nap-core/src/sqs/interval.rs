@@ -1,5 +1,5 @@
 //! [`Interval`]: the session interval, the time between two starts, and the laws that move it once
-//! a second by the mean length of the page queues (paper 3.2, 3.3; ALGORITHMS.md 3.4).
+//! a second by the mean length of the page queues (paper 3.2, 3.3; docs/dev/algorithms.md 3.4).
 //!
 //! ```text
 //!   paper   interval += inc  if q >= threshold,  else interval -= dec
@@ -251,7 +251,7 @@ fn sound(seconds: f64) -> f64 {
 }
 
 /// Accesses that may wait for their start: the last of them shall have some of his patience left
-/// for the page (ALGORITHMS.md 3.4). At least one, or nobody would ever be seen to wait.
+/// for the page (docs/dev/algorithms.md 3.4). At least one, or nobody would ever be seen to wait.
 pub fn queue_bound(patience: Micros, interval_s: f64) -> u32 {
     let places = (SPENT * patience.as_secs_f64() / sound(interval_s)).floor();
     (places as u32).max(1)

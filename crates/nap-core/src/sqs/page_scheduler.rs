@@ -1,5 +1,5 @@
 //! [`PageScheduler`] and [`Pacer`]: limits that find themselves, page by page (paper 3.1;
-//! ALGORITHMS.md 3.3).
+//! docs/dev/algorithms.md 3.3).
 //!
 //! A few times a second the [`Pacer`] looks at what each page's gate has counted and moves limits.
 //! Pages that share the machine are judged by the progress of all of them together, and one at a time

@@ -1,4 +1,4 @@
-//! [`Weight`]: what a finished access of a page is worth beside one of another (ALGORITHMS.md 3.3).
+//! [`Weight`]: what a finished access of a page is worth beside one of another (docs/dev/algorithms.md 3.3).
 //!
 //! Pages that share a machine must not each look at their own throughput: every climb takes from the
 //! others. Their total progress is what counts, X = sum of (finished x weight) / time, and an access

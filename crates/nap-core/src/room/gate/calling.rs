@@ -1,5 +1,5 @@
 //! Calling: who holds a ticket asks where he stands, and is told to come before his time when there
-//! is room (ALGORITHMS.md 2.6).
+//! is room (docs/dev/algorithms.md 2.6).
 //!
 //! A call widens the prime window to [now, s+g): it never breaks one. The claim grows with it before
 //! the answer is sent, and only out of places that nobody else is promised.

@@ -1,6 +1,6 @@
 //! Entering: an access asks to come in, as a newcomer first and by its ticket then.
 //!
-//! A place is taken under the ledger (ALGORITHMS.md 2.3); a holder in his prime window is let in
+//! A place is taken under the ledger (docs/dev/algorithms.md 2.3); a holder in his prime window is let in
 //! whatever the limit says, and only the lack of a worker can break the promise.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! The wait limit L in force, and the response time it predicts (ALGORITHMS.md 1.2).
+//! The wait limit L in force, and the response time it predicts (docs/dev/algorithms.md 1.2).
 //!
 //! X, S and the line come from finished accesses; workers bound what the law wants.
 
@@ -9,7 +9,7 @@ use crate::nap::whole;
 use crate::room::places::{Place, wake};
 use crate::room::terms::how;
 
-/// Limit before anything is known, where no worker count says better (ALGORITHMS.md 1.2).
+/// Limit before anything is known, where no worker count says better (docs/dev/algorithms.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
 /// At a departure so many newcomers are told, at least, that they are beyond what fits the bound.
@@ -202,7 +202,7 @@ impl GateView<'_> {
 
     /// The queue that an access of this kind meets, as the wait limit counts it: in accesses, or under
     /// `NapWaitLimit work` in accesses of mean work, what its own is beyond the mean included
-    /// (ALGORITHMS.md 1.5).
+    /// (docs/dev/algorithms.md 1.5).
     pub(super) fn met(&self, kind: u32) -> u32 {
         let queue = &self.gate.queue;
         let mean_s = match self.gate.terms.wait_limit.how {

@@ -1,4 +1,4 @@
-//! The two kinds of gates of a room with sessions (DESIGN.md, "Sessions and the ledger").
+//! The two kinds of gates of a room with sessions (docs/dev/design.md, "Sessions and the ledger").
 //!
 //! The *session gate* gives out turns instead of permits ([`Starts`](crate::room::starts::Starts));
 //! all else, the ledger, tickets, bound and guard, it has like any gate. The *page gates* hold

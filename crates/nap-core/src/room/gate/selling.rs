@@ -1,7 +1,7 @@
 //! Selling a ticket: from a slot, under the ledger, with its record in the issue history.
 //!
 //! How many a slot sells follows from X (`Gate::rate`), and is never more than L (`Gate::depth`) bears
-//! of their windows: docs/promise.md, ALGORITHMS.md 2.9.
+//! of their windows: docs/promise.md, docs/dev/algorithms.md 2.9.
 
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
@@ -309,7 +309,7 @@ impl Gate {
         }
     }
 
-    /// C, A(C), late share, windows and horizon for the next ticket (ALGORITHMS.md 2.1, 2.4, 2.9).
+    /// C, A(C), late share, windows and horizon for the next ticket (docs/dev/algorithms.md 2.1, 2.4, 2.9).
     pub fn issue_terms(&self, now: Micros, permits: &Permits, laws: &Laws) -> slots::Terms {
         self.issue_terms_at(now, self.rate(permits), permits, laws)
     }

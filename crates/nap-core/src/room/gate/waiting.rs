@@ -1,5 +1,5 @@
 //! Waiting: what becomes of an access in the queue. Granted, taken over, put off by the deadline
-//! guard (ALGORITHMS.md 1.3) or because the server stops, or its client is gone.
+//! guard (docs/dev/algorithms.md 1.3) or because the server stops, or its client is gone.
 
 use super::GateView;
 use super::selling::Sale;
@@ -62,7 +62,7 @@ impl GateView<'_> {
         }
     }
 
-    /// The deadline guard (ALGORITHMS.md 1.3) has fired for `place`: refuse with a ticket that
+    /// The deadline guard (docs/dev/algorithms.md 1.3) has fired for `place`: refuse with a ticket that
     /// goes ahead of all, unless the place has been granted in the meantime.
     pub fn deadline(&mut self, place: u32, arrival: &Arrival<'_>) -> Verdict {
         if let Some(verdict) = self.collect(place, arrival) {

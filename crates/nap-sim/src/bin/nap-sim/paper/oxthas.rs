@@ -2,7 +2,7 @@
 //! different lengths (figures 4 to 6), an executor that dies (figures 7 to 9).
 //!
 //! The paper gives no load and no table; what its figures show is told in words. 1.3 times what the
-//! executors can do reproduces figure 4 best, 0.9 figure 7 (ALGORITHMS.md 4.1).
+//! executors can do reproduces figure 4 best, 0.9 figure 7 (docs/dev/algorithms.md 4.1).
 
 use nap_core::micros::Micros;
 use nap_core::oxthas::engine::{Law, Terms};
