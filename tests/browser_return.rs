@@ -260,11 +260,16 @@ fn a_tab_whose_ticket_another_has_used_says_so_and_stays() {
         browser.open(&url);
         browser.until_shows("as soon as there is room");
         // This one asks no more; the other is called and served.
-        browser.run("document.getElementById('nap').dataset.stopped = '1'");
+        browser.run("document.getElementById('nap').dataset.stopped = '1'; window.since = performance.now()");
         browser.switch_to(&one);
         held.release();
         until_served(&browser);
         browser.switch_to(&other);
+        // What was heard long ago is no reason to come without a question (FRESH in nap.js).
+        let long_ago = "return performance.now() - window.since > 20000";
+        wait_until("it has heard nothing for long", PATIENCE, || {
+            browser.run(long_ago) == true
+        });
         browser.run("delete document.getElementById('nap').dataset.stopped; window.dispatchEvent(new Event('online'))");
         browser.until_shows("probably in another window");
         assert!(browser.text().contains("overloaded"), "it has stayed");
