@@ -33,7 +33,7 @@ static ap_filter_rec_t *watch_filter;
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
 /* There is none at r. */
-static nap_handle *handle_new(request_rec *r)
+static inline __attribute__((always_inline)) nap_handle *handle_new(request_rec *r)
 {
     nap_handle *h = apr_palloc(r->pool, sizeof *h);
 

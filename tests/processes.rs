@@ -404,12 +404,11 @@ impl Process {
         require(self.permits.holds(permit, owner), || {
             "not his permit".into()
         });
-        let residence = || self.segment.now() - granted;
         if waited.is_none()
             && redeemed.is_none()
-            && let Some(serve) = self.permits.leave(permit, owner, residence)
+            && let Some(way_out) = self.permits.way_out()
         {
-            if serve {
+            if way_out.leave(permit, owner, self.segment.now() - granted) {
                 self.gate(|view| view.serve());
             }
             return;

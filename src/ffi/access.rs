@@ -869,13 +869,11 @@ fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
     if here.a.state != state::RUNNING || !is_plain(here.a) {
         return None;
     }
-    let mut now = Micros::ZERO;
-    let residence = || {
-        now = here.process.segment.now();
-        note_answer(&here, now);
-        now - Micros(here.a.granted_us)
-    };
-    if permits.leave(here.a.permit, here.owner(), residence)? {
+    let way_out = permits.way_out()?;
+    let now = here.process.segment.now();
+    note_answer(&here, now);
+    let residence = now - Micros(here.a.granted_us);
+    if way_out.leave(here.a.permit, here.owner(), residence) {
         serve(here.a);
     }
     leave_session(&mut here, now);
@@ -950,20 +948,14 @@ fn is_plain(a: &nap_access) -> bool {
 /// was; zero: somebody else has looked.
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
-    let mut now = Micros::ZERO;
-    let residence = || {
-        now = here.process.segment.now();
-        note_answer(here, now);
-        now - Micros(a.granted_us)
+    let Some(way_out) = permits.way_out().filter(|_| is_plain(a)) else {
+        give_back_locked(here);
+        return Micros::ZERO;
     };
-    let left = match is_plain(a) {
-        true => permits.leave(a.permit, here.owner(), residence),
-        false => None,
-    };
-    match left {
-        Some(true) => _ = here.gate(|view| view.serve()),
-        Some(false) => {}
-        None => give_back_locked(here),
+    let now = here.process.segment.now();
+    note_answer(here, now);
+    if way_out.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
+        here.gate(|view| view.serve());
     }
     now
 }

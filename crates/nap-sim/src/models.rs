@@ -120,10 +120,12 @@ impl Site {
             granted: NOW,
             ..Leaving::default()
         };
-        match self.permits().leave(permit, who, || Micros::from_millis(1)) {
-            Some(false) => {}
-            Some(true) => _ = self.locked(|state| state.at_gate(NOW, |view| view.serve())),
-            None => _ = self.locked(|state| state.at_gate(NOW, |view| view.leave(&leaving))),
+        let Some(way_out) = self.permits().way_out() else {
+            self.locked(|state| state.at_gate(NOW, |view| view.leave(&leaving)));
+            return;
+        };
+        if way_out.leave(permit, who, Micros::from_millis(1)) {
+            self.locked(|state| state.at_gate(NOW, |view| view.serve()));
         }
     }
 

@@ -32,6 +32,7 @@ impl Residence {
     }
 
     /// An access has left Run Ready after `residence`.
+    #[inline]
     pub fn record(&self, residence: Micros) {
         let place = self.written.fetch_add(1, Relaxed) as usize % RING;
         if let Some(cell) = self.cells.get(place) {

@@ -39,6 +39,20 @@ pub struct Permit {
     first_byte: AtomicU64,
 }
 
+/// See [`Permits::way_out`].
+pub struct WayOut<'a>(&'a Permits);
+
+impl WayOut<'_> {
+    /// Permit back, and how long it was held recorded. True: somebody waits by now, and the queue must be served.
+    #[inline(always)]
+    pub fn leave(self, permit: u32, owner: Owner, residence: Micros) -> bool {
+        if self.0.release(permit, owner) {
+            self.0.residence.record(residence);
+        }
+        self.0.waiting() != 0
+    }
+}
+
 /// The part of a gate that is touched without the lock. All zero = closed (limit 0).
 #[repr(C)]
 #[derive(Debug)]
@@ -72,16 +86,19 @@ impl Permits {
     }
 
     /// Accesses in the queue.
+    #[inline]
     pub fn waiting(&self) -> u32 {
         self.waiting.load(SeqCst)
     }
 
     /// Accesses that no worker has taken up yet, where they are more than a few.
+    #[inline]
     pub fn outside(&self) -> u32 {
         self.outside.load(Relaxed)
     }
 
     /// Somebody waits for a permit, or stands outside.
+    #[inline]
     pub fn is_wanted(&self) -> bool {
         self.waiting() != 0 || self.outside() != 0
     }
@@ -93,6 +110,7 @@ impl Permits {
     }
 
     /// Tickets sold and still good.
+    #[inline]
     pub fn outstanding(&self) -> u32 {
         self.outstanding.load(Relaxed)
     }
@@ -135,24 +153,11 @@ impl Permits {
         Some(permit)
     }
 
-    /// Its lock-free way out, where it came in so and holds no ticket: permit back, and how long it ran, asked for only
-    /// now, recorded. True: somebody waits by now, and the queue must be served. None: somebody waited or stood
-    /// outside already, and nothing is done: it leaves under the lock.
+    /// Its lock-free way out, where it came in so and holds no ticket. None: somebody waits or stands outside, so it
+    /// leaves under the lock.
     #[inline(always)]
-    pub fn leave(
-        &self,
-        permit: u32,
-        owner: Owner,
-        residence: impl FnOnce() -> Micros,
-    ) -> Option<bool> {
-        if self.is_wanted() {
-            return None;
-        }
-        let residence = residence();
-        if self.release(permit, owner) {
-            self.residence.record(residence);
-        }
-        Some(self.waiting() != 0)
+    pub fn way_out(&self) -> Option<WayOut<'_>> {
+        (!self.is_wanted()).then_some(WayOut(self))
     }
 
     /// A permit if one is free and nobody waits.
@@ -162,6 +167,7 @@ impl Permits {
     /// sees the other, and this backs out or was a holder when the limit changed. Who meanwhile
     /// enqueued beside an entry that comes free so is served by the next access that leaves, or by
     /// the second's tick.
+    #[inline]
     pub fn claim(&self, owner: Owner) -> Option<u32> {
         if self.waiting.load(SeqCst) != 0 || self.overhang.load(Relaxed) != 0 {
             return None;
@@ -226,6 +232,7 @@ impl Permits {
 
     /// Give a permit back; false when it is no longer `owner`'s.
     /// Afterwards look at [`Permits::waiting`]: if it is not zero, the queue must be served.
+    #[inline]
     pub fn release(&self, permit: u32, owner: Owner) -> bool {
         let Some(entry) = self.entries.get(permit as usize) else {
             return false;
@@ -333,6 +340,7 @@ impl Permits {
     }
 
     /// Permits held now.
+    #[inline]
     pub fn running(&self) -> u32 {
         self.entries.iter().filter(|e| e.held()).count() as u32
     }

@@ -222,7 +222,7 @@ impl Recent {
 
     /// An access has given its permit back. Needs no lock. True: it is the first of this second, and
     /// somebody should say how many run ([`Recent::note_running`]).
-    #[inline]
+    #[inline(always)]
     pub fn note_answer(&self, answer: &Answer) -> bool {
         let place = self.written.fetch_add(1, Relaxed) as usize % ANSWERS;
         let cell = &self.answers[place];
