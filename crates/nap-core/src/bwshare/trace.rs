@@ -90,6 +90,7 @@ impl TraceSet {
     }
 
     /// Its row, if it has one.
+    #[inline]
     pub fn known(&mut self, key: u64) -> Option<&mut Row> {
         let at = self.keys.iter().position(|known| *known == key)?;
         self.rows.get_mut(at)

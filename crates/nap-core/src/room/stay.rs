@@ -85,6 +85,7 @@ pub struct Membership<'a> {
 impl Membership<'_> {
     /// The session that `owner`, who asks for this page, is an access of from now on, one-based; 0: it
     /// is no member.
+    #[inline]
     pub fn enter(
         &mut self,
         (room, page): (u32, u32),
@@ -115,6 +116,7 @@ impl Membership<'_> {
 
     /// An access of the session comes to this page. All of them count, those as well that need not wait
     /// there: what a page passes is divided by what sessions ask of it.
+    #[inline]
     fn note_visit(&mut self, (room, page): (u32, u32), session: u32, now: Micros) {
         let (starts, of) = (self.starts.get_mut(room as usize), session.checked_sub(1));
         let Some(capacity) = starts.map(|starts| &mut starts.capacity) else {

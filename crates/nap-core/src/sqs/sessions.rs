@@ -331,6 +331,7 @@ impl Sessions<'_> {
     }
 
     /// The access `owner` of the session at `at` is over, after so long in Run Ready.
+    #[inline]
     pub fn leave(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
         if let Some(session) = self.session_mut(at)
             && session.in_hand.remove(owner)
@@ -568,6 +569,7 @@ impl Sessions<'_> {
     }
 
     /// Where this very key is.
+    #[inline]
     fn at(&self, key: u64) -> Option<u32> {
         if key == 0 {
             return None;
