@@ -20,6 +20,8 @@ module AP_MODULE_DECLARE_DATA nap_module = {
 
 static void nap_hooks(apr_pool_t *p)
 {
+    static const char *const before_rewrite[] = { "mod_rewrite.c", NULL };
+
     /* Configuration. check_config runs on configtest, post_config does not. Ours come last: the
      * MPM corrects its limits in its own. */
     ap_hook_pre_config(nap_site_create, NULL, NULL, APR_HOOK_MIDDLE);
@@ -38,6 +40,7 @@ static void nap_hooks(apr_pool_t *p)
      * authorization that a refused visitor has passed already, or not come to. */
     ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
     ap_hook_handler(nap_page_handler, NULL, NULL, NAP_FIRST);
+    ap_hook_fixups(nap_page_fixup, NULL, before_rewrite, APR_HOOK_FIRST);   /* behind SetHandler */
     APR_OPTIONAL_HOOK(ap, status_hook, nap_server_status, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with

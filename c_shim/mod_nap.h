@@ -415,7 +415,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
 void nap_page_register(void);
-void nap_page_begin(void);
+int nap_page_fixup(request_rec *r);
 int nap_server_status(request_rec *r, int flags);
 
 #endif

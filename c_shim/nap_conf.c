@@ -74,7 +74,6 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
         core = NULL;
     }
     nap_the_core = core;
-    nap_page_begin();
     nap_bwshare_begin();
     nap_telepoll_begin(pconf);
     nap_call_begin();

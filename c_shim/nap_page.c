@@ -419,8 +419,9 @@ static NAP_SELDOM int answer_ours(request_rec *r)
 }
 
 /* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front
- * controller's rules in .htaccess (no such file: index.php) take it away. Behind a proxy it is the backend's. */
-static int answer_before_rewrite(request_rec *r)
+ * controller's rules in .htaccess (no such file: index.php), or a Redirect there, take it away, and before it could
+ * enter a room. Behind a proxy it is the backend's. */
+int nap_page_fixup(request_rec *r)
 {
     if (!r->handler || r->proxyreq || !is_ours(r->handler) || r->main || !nap_the_core)
         return DECLINED;
@@ -539,15 +540,6 @@ void nap_page_register(void)
 {
     /* behind mod_headers, in front of the headers' own */
     cache_filter = ap_register_output_filter("NAP-CACHE", set_cache, NULL, AP_FTYPE_PROTOCOL - 1);
-}
-
-/* While the configuration is read, every module loaded. */
-void nap_page_begin(void)
-{
-    static const char *const before_rewrite[] = { "mod_rewrite.c", NULL };
-
-    if (ap_find_linked_module("mod_rewrite.c"))
-        ap_hook_fixups(answer_before_rewrite, NULL, before_rewrite, APR_HOOK_FIRST);
 }
 
 /* Before mod_rewrite's, which redirects. */

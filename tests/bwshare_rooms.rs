@@ -286,6 +286,23 @@ fn each_system_may_be_dry_without_the_other() {
     held.release();
 }
 
+/// Also where no mod_rewrite is, and before what a Redirect in a directory makes of them.
+#[test]
+fn in_a_full_room_the_pages_about_debts_are_answered_all_the_same() {
+    let pages = ["bwshare-info", "bwshare-trace", "bwshare-mine", "nap-info"];
+    let sections =
+        pages.map(|page| format!("<Location /{page}>\nSetHandler {page}\n</Location>\n"));
+    let httpd = charged()
+        .config("<Location />\nNapUse site\nRedirectMatch ^/nap-info /cgi-bin/app\n</Location>")
+        .config(&sections.concat())
+        .start();
+    let held = httpd.hold("full", 1);
+    assert_eq!(httpd.get("/cgi-bin/app").status, 503, "it is full");
+    let statuses = pages.map(|page| httpd.get(&format!("/{page}")).status);
+    assert_eq!(statuses, [200; 4]);
+    held.release();
+}
+
 #[test]
 fn satisfy_any_does_not_let_debtors_through() {
     let httpd = Httpd::builder()
