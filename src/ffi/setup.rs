@@ -29,7 +29,6 @@ use nap_core::nap::ticket::{Key, Keys, name_hash};
 use nap_core::room::atomic;
 use nap_core::room::children::Workers;
 use nap_core::room::naming::{Entered, LOBBY, LetGo};
-use nap_core::room::permits::PERMITS;
 use nap_core::sqs::sessions::sets_for;
 
 /// Holds two structs to the same size and each of the fields, which are all of them, to the same
@@ -53,7 +52,6 @@ same_layout!(ServerConf as nap_server_conf:
     server_limit thread_limit threads_per_child max_workers threaded cores members parked on_workers);
 
 const _: () = assert!(PRIORITIES == nap_core::room::places::PRIORITIES as i64);
-const _: () = assert!(nap_core::conf::run_ready::PERMITS == PERMITS as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {

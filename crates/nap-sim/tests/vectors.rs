@@ -6,6 +6,7 @@ fn vectors(files: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_nap-sim"))
         .arg("vectors")
         .args(files)
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .expect("nap-sim starts")
 }

@@ -5,7 +5,7 @@ use super::room::RoomConf;
 use super::values::*;
 
 /// Permits that a gate has room for.
-pub const PERMITS: i64 = 1024;
+pub const PERMITS: i64 = crate::room::permits::PERMITS as i64;
 /// Most that a limit which finds itself goes to, where nobody has said (docs/dev/algorithms.md 3.3).
 const MOST: i64 = 256;
 /// Intervals the paper's law looks back.
