@@ -31,12 +31,6 @@ typedef struct nap_str {
 
 /* ---- Configuration -------------------------------------------------------------------- */
 
-/* "by our law" or "as the paper says"; a fixed number is stored as itself (>= 0). */
-#define NAP_AUTO (-2)
-#define NAP_PAPER (-3)
-#define NAP_OFF (-4)
-#define NAP_WORK (-5)
-
 /* A room as configured, or one of its pages: the core's own, in conf_room_size() bytes of the shim's, zeroed. */
 typedef struct nap_room_conf nap_room_conf;
 
@@ -48,9 +42,9 @@ typedef struct nap_room_view {
     const char *cookie;                 /* empty: nap-<room>, under TLS __Host-nap-<room> */
     const char *session_cookie;         /* the application's; empty: one of ours */
     int64_t run_ready;                  /* permits that it begins with */
-    int64_t download;                   /* bytes after which a body is a long answer, or NAP_OFF */
-    int64_t body;                       /* bytes of a request's body that are read before, or NAP_OFF */
-    int64_t keep_form;                  /* bytes of a refused form that its page gives back, or NAP_OFF */
+    int64_t download;                   /* bytes after which a body is a long answer, or negative: Off */
+    int64_t body;                       /* bytes of a request's body that are read before, or negative: Off */
+    int64_t keep_form;                  /* bytes of a refused form that its page gives back, or negative: Off */
     int64_t admit_early;                /* 1: admission in access_checker */
     int64_t schedule_static;            /* 1: files of the default handler too */
     int64_t session;                    /* 1: the room has sessions */

@@ -202,8 +202,8 @@ static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const 
 
     if (err || !nap_the_core)
         return err;
-    if (nap_the_core->conf_server(&nap_the_site->conf, nap_str_of(cmd->cmd->name), nap_words(cmd->pool, argc, argv), argc,
-                                  why))
+    if (nap_the_core->conf_server(&nap_the_site->conf, nap_str_of(cmd->cmd->name),
+                                  nap_words(cmd->pool, argc, argv), argc, why))
         return why;
     return NULL;
 }
