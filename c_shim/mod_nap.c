@@ -18,6 +18,8 @@ module AP_MODULE_DECLARE_DATA nap_module = {
     AP_MODULE_FLAG_NONE
 };
 
+extern module nap_itself __attribute__((alias("nap_module")));
+
 static void nap_hooks(apr_pool_t *p)
 {
     static const char *const before_rewrite[] = { "mod_rewrite.c", NULL };
@@ -34,6 +36,7 @@ static void nap_hooks(apr_pool_t *p)
     ap_hook_monitor(nap_server_tick, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* The nap-ticket parameter goes before anybody can see or log it. */
+    nap_query_register(p);
     ap_hook_post_read_request(nap_query_take, NULL, NULL, NAP_FIRST);
 
     /* NapTicketPath, before `ProxyPass /` and `RewriteRule ^` can take it, and past the

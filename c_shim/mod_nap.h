@@ -10,6 +10,7 @@
  *   nap_filter.c  files that filters make programs of
  *   nap_park.c    waiting without a worker
  *   nap_yard.c    those who do, and the thread that watches over them
+ *   nap_query.c   the nap-ticket parameter; has a request a body?
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
  *   nap_body.c    the body of a request: before its access enters, and slow senders
@@ -39,8 +40,14 @@
 
 #include "nap.h"
 
-extern module AP_MODULE_DECLARE_DATA nap_module;
 APLOG_USE_MODULE(nap);
+
+/* All that follows is the shim's own, and known to lie in it: to ask the linker's table where costs an
+ * instruction each time. */
+#pragma GCC visibility push(hidden)
+
+/* nap_module, which httpd sees, by a name that it does not. */
+extern module nap_itself;
 
 /* What few requests come to is kept out of the way of the many: inlined, its registers and stack
  * would be set up for all of them. */
@@ -158,17 +165,13 @@ static inline int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
 
 /* An access at the chain's first request, and the ticket page at its own request. */
 typedef struct nap_handle {
-    request_rec *first;              /* the chain's first request */
     request_rec *refused;            /* the request that got the 503; NULL: none */
     nap_room *room;                  /* the room of the chain's first request that lies in one */
     const request_rec *named;        /* that request */
     const nap_dir *dir;              /* the settings that go with it */
     const nap_page *scheduled;       /* the page it asks for; NULL: none of those with a name */
     const nap_room *owner;           /* whose gate and tickets: `room`, or who shares the page */
-    const char *method;              /* as received: an ErrorDocument's is GET */
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
-    const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
-    const char *form_length;
     nap_charge *charge;              /* own_charge, once its client is or was to be; else NULL */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
@@ -188,6 +191,10 @@ typedef struct nap_handle {
     unsigned uploads : 1;            /* `upload` is there */
     unsigned fixup : 1;              /* enters in its last fixup, where it can be parked */
     nap_access access;               /* cleared up to its ticket's first word, as what follows is not */
+    request_rec *first;              /* the chain's first request */
+    const char *method;              /* as received: an ErrorDocument's is GET */
+    const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
+    const char *form_length;
     nap_charge own_charge;
     struct nap_body *upload;         /* nap_body.c: what it was sent, with NapBody */
     unsigned looked;                 /* from its second brigade on: where its reader was looked at last, */
@@ -205,6 +212,7 @@ typedef struct nap_line {
     struct nap_parked *parked;  /* who waits here without a worker; NULL: nobody */
     enum { NAP_NEVER_AROUND = -1, NAP_AROUND = 1 } around;  /* our process_connection is around the others';
                              * 0: it is not now */
+    const request_rec *bare;    /* the one that came last, if nothing is sent with it */
     const request_rec *follows; /* mod_rewrite's handler redirects it, and ours is around that; or NULL */
 } nap_line;
 
@@ -232,7 +240,7 @@ extern const nap_host nap_the_host;
 
 static inline const nap_dir *nap_dir_of(const request_rec *r)
 {
-    const nap_dir *dir = ap_get_module_config(r->per_dir_config, &nap_module);
+    const nap_dir *dir = ap_get_module_config(r->per_dir_config, &nap_itself);
 
     return dir ? dir : &nap_dir_unset;
 }
@@ -246,12 +254,12 @@ static inline int nap_is_redirect(const request_rec *r)
 /* The handle that hangs on this very request, or NULL. */
 static inline nap_handle *nap_handle_at(const request_rec *r)
 {
-    return ap_get_module_config(r->request_config, &nap_module);
+    return ap_get_module_config(r->request_config, &nap_itself);
 }
 
 static inline nap_line *nap_line_of(const conn_rec *c)
 {
-    return ap_get_module_config(c->conn_config, &nap_module);
+    return ap_get_module_config(c->conn_config, &nap_itself);
 }
 
 static inline request_rec *nap_first(request_rec *r)
@@ -268,7 +276,7 @@ static inline const request_rec *nap_last(const request_rec *r)
     return r;
 }
 
-/* Something is sent with it. */
+/* Something is sent with it: its headers say so. */
 static inline int nap_has_body(const request_rec *r)
 {
     const char *length = apr_table_get(r->headers_in, "Content-Length");
@@ -407,15 +415,20 @@ void nap_balancer_begin(apr_pool_t *pconf);
 uint32_t nap_balancer_members(server_rec *s);
 void nap_balancer_start(server_rec *s, uint32_t members);
 
+/* nap_query.c */
+int nap_query_take(request_rec *r);
+void nap_query_register(apr_pool_t *p);
+
 /* nap_page.c */
 int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
-int nap_query_take(request_rec *r);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);
 void nap_page_register(void);
 int nap_page_fixup(request_rec *r);
 int nap_server_status(request_rec *r, int flags);
+
+#pragma GCC visibility pop
 
 #endif

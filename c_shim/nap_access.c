@@ -24,7 +24,7 @@
 #define SHORT 16384         /* bytes that the kernel takes at once: tcp_wmem begins with them */
 
 #define CLEARED offsetof(nap_handle, access.ticket[1])  /* bytes of a handle that must be zero */
-#define PIECE 88            /* they are cleared so many at a time */
+#define PIECE 80            /* they are cleared so many at a time */
 
 _Static_assert((CLEARED + PIECE - 1) / PIECE * PIECE <= sizeof(nap_handle), "PIECE");
 
@@ -43,7 +43,7 @@ static inline __attribute__((always_inline)) nap_handle *handle_new(request_rec 
         memset((char *)h + at, 0, PIECE);
     h->first = r;
     h->method = r->method;
-    ap_set_module_config(r->request_config, &nap_module, h);
+    ap_set_module_config(r->request_config, &nap_itself, h);
     return h;
 }
 
@@ -279,12 +279,18 @@ static NAP_SELDOM uint32_t priority_of(request_rec *r, const nap_room *room)
 }
 
 /* Requests that are no accesses, room or not. */
-static inline __attribute__((always_inline)) int never(const request_rec *r)
+static inline __attribute__((always_inline)) int never(const request_rec *r, char handler)
 {
     int m = r->method_number;
 
     return r->main || m == M_OPTIONS || m == M_CONNECT || m == M_TRACE ||
-           (r->handler && r->handler[0] == 'n' && !strncmp(r->handler, "nap-", 4));
+           (handler == 'n' && !strncmp(r->handler, "nap-", 4));
+}
+
+/* Its handler begins so. */
+static inline char letter(const request_rec *r)
+{
+    return r->handler ? r->handler[0] : '\0';
 }
 
 NAP_SELDOM int nap_carries_ticket(request_rec *r, const nap_handle *h)
@@ -332,21 +338,19 @@ static int gone(request_rec *r, nap_handle *h)
 
 /* leave() is still to come: a stream's by its pool, before any of the script's cleanups: it goes behind
  * them. */
-static void hold(nap_handle *h)
+static inline void hold(const request_rec *r, nap_handle *h)
 {
-    if (h->first->connection->master)
+    if (r->connection->master)
         apr_pool_cleanup_register(h->first->pool, &h->access, leave_late, apr_pool_cleanup_null);
     h->holds = 1;
 }
 
-static inline int run(nap_handle *h)
+static inline int run(const request_rec *r, nap_handle *h, nap_line *line)
 {
-    nap_line *line = nap_line_of(h->first->connection);
-
     if (line)
         line->now = h;
     if (!h->holds)
-        hold(h);
+        hold(r, h);
     return DECLINED;
 }
 
@@ -361,7 +365,7 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
     if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
         nap_the_core->redeemed(a, q);
     if (verdict == NAP_RUN)
-        return run(h);
+        return run(r, h, nap_line_of(r->connection));
     if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
         return refuse(r, h, q);
     return DECLINED;
@@ -403,7 +407,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     nap_request q;
 
     h->noted = 1;
-    hold(h);                /* whatever becomes of it: leave() knows by its state what there is */
+    hold(r, h);             /* whatever becomes of it: leave() knows by its state what there is */
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE) {
         a->priority = priority_of(r, h->room);
@@ -488,7 +492,7 @@ int nap_access_refused(request_rec *r, nap_handle *h)
 }
 
 /* The access enters its room: once. */
-static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handle *h)
+static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handle *h, nap_line *line)
 {
     nap_access *a = &h->access;
     nap_verdict verdict;
@@ -500,7 +504,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     else
         verdict = nap_the_core->try_enter(a);
     if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && nap_carries_ticket(h->first, h)))
-        return run(h);
+        return run(r, h, line);
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
@@ -515,15 +519,19 @@ static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
         return DECLINED;
     h->owner = h->room;
     status = nap_body_await(r, h);
-    return status ? status : enter(r, h);
+    return status ? status : enter(r, h, nap_line_of(r->connection));
 }
 
-/* The access enters its room, at once where nothing is to be asked or read before. */
+/* The access enters its room, at once where nothing is to be asked or read before. Mostly its line knows already
+ * whether something is sent with it. */
 static inline __attribute__((always_inline)) int enter_now_or_later(request_rec *r, nap_handle *h)
 {
     const nap_room *room = h->room;
+    nap_line *line = nap_line_of(r->connection);
 
-    return room->exempt || (room->view.body >= 0 && nap_has_body(r)) ? enter_if_due(r, h) : enter(r, h);
+    if (room->exempt || (room->view.body >= 0 && !(line && line->bare == r) && nap_has_body(r)))
+        return enter_if_due(r, h);
+    return enter(r, h, line);
 }
 
 /* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
@@ -538,20 +546,24 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
 /* Whether r enters, whose own handle is h, and as what; early: before its handler is known. */
 static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handle *h, const nap_dir *dir, int early)
 {
-    if (never(r))
+    char handler = letter(r);
+
+    if (never(r, handler))
         return DECLINED;
-    if (r->prev)
-        h = nap_handle_make(nap_first(r));
-    else if (!h)
+    if (!r->prev && !h) {
         h = handle_new(r);
-    if (h->entered || h->in_debt)
-        return again(r, h);
+    }
+    else {
+        h = nap_handle_make(nap_first(r));
+        if (h->entered || h->in_debt)
+            return again(r, h);
+    }
     if (!h->room) {
         h->room = dir->room;
         h->named = r;
         h->dir = dir;
     }
-    if (nap_is_redirect(r))
+    if (handler == 'r' && nap_is_redirect(r))
         return DECLINED;
     if (!early && h->room->view.schedule_static != 1 && is_static(r))
         return DECLINED;
@@ -613,7 +625,7 @@ static int enter_filtered(request_rec *r)
 {
     nap_handle *h = nap_handle_at(nap_first(r));
 
-    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r) || nap_is_redirect(r))
+    if (!h || !h->room || h->entered || h->in_debt || h->made || never(r, letter(r)) || nap_is_redirect(r))
         return DECLINED;
     h->fixup = 0;
     return nap_filters_run(r) ? enter_now_or_later(r, h) : DECLINED;
@@ -880,7 +892,7 @@ int nap_line_open(conn_rec *c, void *socket)
         return DECLINED;
     line = apr_pcalloc(c->pool, sizeof *line);
     line->around = nap_park_around(c);
-    ap_set_module_config(c->conn_config, &nap_module, line);
+    ap_set_module_config(c->conn_config, &nap_itself, line);
     ap_add_output_filter_handle(watch_filter, line, NULL, c);
     return OK;
 }

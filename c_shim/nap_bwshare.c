@@ -68,7 +68,7 @@ int nap_bwshare_used(void)
 
 static nap_bwshare *of_server(const server_rec *s)
 {
-    return ap_get_module_config(s->module_config, &nap_module);
+    return ap_get_module_config(s->module_config, &nap_itself);
 }
 
 static nap_bwshare *settings(cmd_parms *cmd, void *conf)
@@ -82,7 +82,7 @@ static nap_bwshare *settings(cmd_parms *cmd, void *conf)
     if (cmd->path)
         nap_dir_set(cmd, conf)->bwshare = own;
     else
-        ap_set_module_config(cmd->server->module_config, &nap_module, own);
+        ap_set_module_config(cmd->server->module_config, &nap_itself, own);
     return own;
 }
 

@@ -32,7 +32,7 @@ nap_dir *nap_dir_set(cmd_parms *cmd, void *conf)
 {
     if (!conf) {
         conf = apr_pmemdup(cmd->pool, &nap_dir_unset, sizeof nap_dir_unset);
-        ap_set_module_config(cmd->context, &nap_module, conf);
+        ap_set_module_config(cmd->context, &nap_itself, conf);
     }
     return conf;
 }

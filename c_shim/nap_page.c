@@ -12,101 +12,11 @@
 
 #include "mod_nap.h"
 
-#define PARAMETER "nap-ticket="
-
 /* The default of NapTicketPath until 2026: pages that browsers show still ask there, and what was
  * configured for it (a front end's rules) goes on working. */
 #define TICKET_PATH_BEFORE "/.nap/ticket"
 
 static ap_filter_rec_t *cache_filter;
-
-/* ---- nap-ticket= ------------------------------------------------------------------------------ */
-
-static int in_query(const char *start, const char *p)
-{
-    return p == start || p[-1] == '?' || p[-1] == '&' || p[-1] == ';';
-}
-
-/* s without its nap-ticket parameters; the first one's value goes to *value. `start` is where the
- * query begins, just behind a "?" or at s. */
-static char *without_ticket(apr_pool_t *p, const char *s, const char *start, nap_str *value)
-{
-    char *out = apr_palloc(p, strlen(s) + 1), *w = out;
-    const char *query = start;
-
-    memcpy(w, s, start - s);
-    w += start - s;
-    while (*start) {
-        if (in_query(query, start) && !strncmp(start, PARAMETER, sizeof PARAMETER - 1)) {
-            const char *v = start + sizeof PARAMETER - 1;
-            size_t len = strcspn(v, "&;# ");
-
-            if (value && !value->len) {
-                value->ptr = apr_pstrmemdup(p, v, len);
-                value->len = len;
-            }
-            start = v + len;
-            if (*start == '&' || *start == ';')
-                start++;                               /* a=1&T&b=2, T&b=2 */
-            else if (w > out && (w[-1] == '&' || w[-1] == ';' || w[-1] == '?'))
-                w--;                                   /* a=1&T, ?T */
-            continue;
-        }
-        *w++ = *start++;
-    }
-    *w = '\0';
-    return out;
-}
-
-static char *line_without_ticket(apr_pool_t *p, char *line)
-{
-    const char *query = line ? ap_strchr_c(line, '?') : NULL;
-
-    return query ? without_ticket(p, line, query + 1, NULL) : line;
-}
-
-static NAP_SELDOM void take(request_rec *r)
-{
-    nap_str value = { NULL, 0 };
-    char *args = without_ticket(r->pool, r->args, r->args, &value);
-
-    if (!strcmp(args, r->args))
-        return;
-    nap_handle_make(r)->ticket_query = value;
-    r->args = *args ? args : NULL;
-    r->parsed_uri.query = r->args;
-    r->unparsed_uri = line_without_ticket(r->pool, r->unparsed_uri);
-    r->the_request = line_without_ticket(r->pool, r->the_request);
-}
-
-/* The page a ticket was brought to by its URL is the next one's Referer. */
-static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
-{
-    const char *query = ap_strchr_c(referer, '?');
-
-    if (query)
-        apr_table_setn(r->headers_in, "Referer",
-                       without_ticket(r->pool, referer, query + 1, NULL));
-}
-
-static __attribute__((noinline)) int take_from(request_rec *r, const char *referer)
-{
-    if (!nap_the_core)
-        return DECLINED;
-    if (referer && ap_strstr_c(referer, PARAMETER))
-        take_referer(r, referer);
-    if (r->args && ap_strstr_c(r->args, PARAMETER))
-        take(r);
-    return DECLINED;
-}
-
-/* post_read_request: nobody else shall see, forward, cache or log it. */
-int nap_query_take(request_rec *r)
-{
-    const char *referer = apr_table_get(r->headers_in, "Referer");
-
-    return referer || r->args ? take_from(r, referer) : DECLINED;
-}
 
 /* ---- The way there ---------------------------------------------------------------------------- */
 

@@ -304,7 +304,7 @@ int nap_park_status(const request_rec *r)
 }
 
 #ifdef AP_MPMQ_CAN_WAITIO
-static ap_HOOK_process_connection_t **behind;   /* a child's, from its start; NULL ends them */
+static ap_HOOK_process_connection_t **behind;   /* a child's, from its start: one at least; NULL ends them */
 
 /* Around mod_rewrite's handler, which redirects r. Only where r is the first, or ours is around the redirect that
  * led to it too: an error's document, or what a program redirects to, has to come back. */
@@ -413,15 +413,17 @@ static NAP_SELDOM int look_up(conn_rec *c, nap_line *line)
 static int process(conn_rec *c)
 {
     nap_line *line = nap_line_of(c);
-    int rc = DECLINED;
+    ap_HOOK_process_connection_t **hook = behind;
+    int rc;
 
     if (!line || line->around)
         return DECLINED;
     if (line->parked)
         return look_up(c, line);
     line->around = NAP_AROUND;
-    for (ap_HOOK_process_connection_t **hook = behind; *hook && rc == DECLINED; hook++)
-        rc = (*hook)(c);
+    do
+        rc = (*hook++)(c);
+    while (rc == DECLINED && *hook);
     line->around = 0;
     if (line->parked)
         wait_on(c, line->parked);
@@ -452,6 +454,8 @@ static void find_behind(apr_pool_t *p)
             behind[n++] = hook;
         found |= hook == process;
     }
+    if (!n)
+        behind[0] = process;    /* which declines */
 }
 #else
 static int follow(request_rec *r)

@@ -80,12 +80,12 @@ impl<'a> Here<'a> {
 
     #[inline]
     fn of(a: &'a mut nap_access) -> Option<Here<'a>> {
-        let setup = process::setup()?;
+        let (alive, setup) = (process::alive()?, process::setup()?);
         Some(Here {
-            process: process::process()?,
+            process: alive.process,
             setup,
             room: setup.rooms.get(a.room as usize)?,
-            alive: process::alive()?,
+            alive,
             a,
         })
     }
@@ -94,9 +94,9 @@ impl<'a> Here<'a> {
         self.a.flags & flag != 0
     }
 
-    /// Pages of a room with sessions are its members', and nobody is refused by a dry run.
+    /// Who comes to a room with sessions has a home, and nobody is refused by a dry run.
     fn minds_those_outside(&self) -> bool {
-        self.a.home == 0 && self.room.sessions.is_none() && !self.has(NAP_FLAG_DRY_RUN)
+        self.a.home == 0 && !self.has(NAP_FLAG_DRY_RUN)
     }
 
     pub(super) fn is_secondary(&self) -> bool {
@@ -152,14 +152,24 @@ impl<'a> Here<'a> {
     }
 
     pub(super) fn runs(&mut self, permit: u32, now: Micros) -> nap_verdict {
+        self.a.waited_us = now.0.saturating_sub(self.a.entered_us);
+        let group = self.a.group.max(group::RUN);
+        self.runs_as(group, permit, now)
+    }
+
+    /// It got in at once.
+    #[inline]
+    pub(super) fn runs_at_once(&mut self, permit: u32, now: Micros) -> nap_verdict {
+        self.runs_as(group::RUN, permit, now)
+    }
+
+    #[inline]
+    fn runs_as(&mut self, group: u32, permit: u32, now: Micros) -> nap_verdict {
         let a = &mut *self.a;
         a.state = state::RUNNING;
         a.permit = permit;
         a.granted_us = now.0;
-        a.waited_us = now.0.saturating_sub(a.entered_us);
-        if a.group == 0 {
-            a.group = group::RUN;
-        }
+        a.group = group;
         self.alive.child.running.fetch_add(1, Relaxed);
         NAP_RUN
     }
@@ -596,9 +606,8 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         let Some(mut here) = (unsafe { Here::new(a) }) else {
             return NAP_PASS;
         };
-        let owner = here.alive.next_owner();
         let now = here.process.segment.now();
-        let permits = here.room.permits;
+        let (owner, permits) = (here.alive.next_owner(), here.room.permits);
         here.a.gate = here.room.gate;
         here.a.token = owner.0;
         here.a.entered_us = now.0;
@@ -611,7 +620,7 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
         if permits.outstanding() != 0 {
             here.a.flags |= NAP_FLAG_TICKETS;
         }
-        here.runs(permit, now)
+        here.runs_at_once(permit, now)
     })
 }
 
@@ -871,8 +880,8 @@ fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
     }
     let way_out = permits.way_out()?;
     let now = here.process.segment.now();
-    note_answer(&here, now);
     let residence = now - Micros(here.a.granted_us);
+    note_answer(&here, residence, now);
     if way_out.leave(here.a.permit, here.owner(), residence) {
         serve(here.a);
     }
@@ -953,22 +962,23 @@ fn give_back(here: &Here<'_>) -> Micros {
         return Micros::ZERO;
     };
     let now = here.process.segment.now();
-    note_answer(here, now);
-    if way_out.leave(a.permit, here.owner(), now - Micros(a.granted_us)) {
+    let residence = now - Micros(a.granted_us);
+    note_answer(here, residence, now);
+    if way_out.leave(a.permit, here.owner(), residence) {
         here.gate(|view| view.serve());
     }
     now
 }
 
-/// One that got in at once is over, for the charts.
+/// One that got in at once is over, for the charts: it ran from the moment it came.
 #[inline(always)]
-fn note_answer(here: &Here<'_>, now: Micros) {
+fn note_answer(here: &Here<'_>, residence: Micros, now: Micros) {
     let Some(recent) = here.room.recent else {
         return;
     };
     let first = recent.note_answer(&Answer {
         finished: now,
-        response: now - Micros(here.a.entered_us),
+        response: residence,
         queue: 0,
         how: How::Passed,
     });

@@ -12,17 +12,15 @@ const LOOK_ROUND: Micros = Micros::from_millis(10);
 /// nap_host's word for a process that cannot see it: one that takes no connections any more.
 const UNKNOWN: u32 = u32::MAX;
 
-/// When this process looked last, and what it saw.
-static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// What this process saw last, and when it is to look again.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 
 /// How many stand outside, as this process saw it a moment ago; none: it cannot see them.
 #[inline(always)]
 pub fn outside(process: &Process, now: Micros) -> Option<u32> {
-    let seen = SEEN.load(Relaxed);
-    let every = if seen == 0 { LOOK_ROUND } else { LOOK };
-    if now - Micros(LOOKED.load(Relaxed)) < every {
-        return known(seen);
+    if now.0 < NEXT.load(Relaxed) {
+        return known(SEEN.load(Relaxed));
     }
     outside_now(process, now)
 }
@@ -31,8 +29,9 @@ pub fn outside(process: &Process, now: Micros) -> Option<u32> {
 #[cold]
 pub fn outside_now(process: &Process, now: Micros) -> Option<u32> {
     let seen = process.host.outside();
+    let every = if seen == 0 { LOOK_ROUND } else { LOOK };
     SEEN.store(seen, Relaxed);
-    LOOKED.store(now.0, Relaxed);
+    NEXT.store((now + every).0, Relaxed);
     known(seen)
 }
 

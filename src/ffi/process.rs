@@ -109,6 +109,8 @@ impl RoomSetup {
 pub struct Alive {
     /// Its entry in the children table.
     pub child: &'static Child,
+    /// What it knows: an access asks one static fewer.
+    pub process: &'static Process,
     /// Its first access.
     first: Owner,
 }
@@ -145,11 +147,19 @@ pub fn put_in_force(setup: Setup) {
 
 /// This process lives as a child.
 pub fn child_begins(life: Life) {
-    let child = process().and_then(|process| process.segment.children().get(life.child as usize));
-    if let Some(child) = child {
-        let first = Owner::new(life, 0);
+    let Some(process) = process() else {
+        return;
+    };
+    if let Some(child) = process.segment.children().get(life.child as usize) {
         latch::this_is_child(u32::from(life.child));
-        ALIVE.set(Alive { child, first }).ok();
+        let first = Owner::new(life, 0);
+        ALIVE
+            .set(Alive {
+                child,
+                process,
+                first,
+            })
+            .ok();
     }
 }
 

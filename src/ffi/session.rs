@@ -154,7 +154,7 @@ pub unsafe extern "C" fn try_member(
         }
         // Members go ahead of those outside.
         match here.room.permits.enter(owner, None::<fn() -> u32>) {
-            Some(permit) => here.runs(permit, now),
+            Some(permit) => here.runs_at_once(permit, now),
             None => NAP_MORE,
         }
     })
