@@ -1,4 +1,4 @@
-//! What mod_nap decides, without httpd: pure, and safe Rust alone.
+//! What mod_nap decides, without httpd: pure, safe Rust only.
 //!
 //! ```text
 //!   micros, charset              time as a newtype; what bytes stand for
@@ -9,9 +9,10 @@
 //!   rng                          repeatable random numbers, for simulators and tests
 //! ```
 //!
-//! An **access** is a state machine without blocking calls: [`room`] decides and returns a value; only the C shim
-//! waits. State is plain `repr(C)` data: httpd hands the room the locked segment, the simulator a box, a test
-//! its own value. Time and randomness are arguments. `tests/architecture.rs` of the root holds who may name whom.
+//! An **access** is a state machine without blocking calls: [`room`] decides and returns a value;
+//! only the C shim waits. State is plain `repr(C)` data: httpd hands the room the locked segment,
+//! the simulator a box, a test its own value. Time and randomness are arguments. The root's
+//! `tests/architecture.rs` checks which module may name which.
 
 #![forbid(unsafe_code)]
 

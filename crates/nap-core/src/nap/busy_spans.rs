@@ -1,30 +1,30 @@
 //! [`BusySpans`]: when somebody waited of late, and which part of a residence lies within that.
 //!
-//! Whoever leaves Run Ready counts for the part of his residence in which somebody waited
-//! ([`SaleRate`](super::sale_rate::SaleRate)): queues of a moment, one after each full second, would else
-//! make a server look slow by half of those who run in each of them, or twice as fast where each ends at the
-//! next departure.
+//! An access that leaves Run Ready counts for the part of its residence in which somebody waited
+//! ([`SaleRate`](super::sale_rate::SaleRate)). Otherwise queues of a moment, one after each full
+//! second, would make a server look slow by half of those that run in each of them, or twice as
+//! fast where each queue ends at the next departure.
 
 use crate::micros::Micros;
 
-/// So many queues of a moment are remembered: no more end within the residence of one who runs.
+/// How many queues of a moment are remembered: no more end within one access's residence.
 const SPANS: usize = 8;
-/// A residence is the mean of about so many.
+/// The full residence is a mean of about this many.
 const FULL_OF: f64 = 8.0;
 
 /// The last queues. Under the gate's lock. All zero = there was none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BusySpans {
-    /// Begin and last departure of each, the newest at `next - 1` modulo [`SPANS`].
+    /// Beginning and last departure of each, the newest at `next - 1` modulo [`SPANS`].
     spans: [[Micros; 2]; SPANS],
     next: u32,
-    /// The mean residence of those who ran while somebody waited all the time, in microseconds.
+    /// The mean residence of accesses that ran while somebody waited all the time, in microseconds.
     full: u32,
 }
 
 impl BusySpans {
-    /// There was none.
+    /// No queue yet.
     pub const EMPTY: BusySpans = BusySpans {
         spans: [[Micros::ZERO; 2]; SPANS],
         next: 0,
@@ -41,7 +41,7 @@ impl BusySpans {
         }
     }
 
-    /// A queue has ended that `began` then; `last`: its last departure.
+    /// A queue that began at `began` has ended; `last` is its last departure.
     pub fn push(&mut self, began: Micros, last: Micros) {
         if began < last
             && let Some(span) = self.spans.get_mut(self.next as usize % SPANS)
@@ -51,8 +51,8 @@ impl BusySpans {
         }
     }
 
-    /// Of the time from `granted` to `now`, the part while somebody waited, 0..=1. `began`: of the present
-    /// queue, if there is one.
+    /// The part of the time from `granted` to `now` while somebody waited, 0..=1. `began`: when the
+    /// present queue began, if there is one.
     pub fn share(&self, began: Option<Micros>, granted: Micros, now: Micros) -> f64 {
         let within = |from: Micros, to: Micros| to.min(now) - from.max(granted);
         let this = began.map_or(Micros::ZERO, |began| within(began, now));
@@ -62,12 +62,12 @@ impl BusySpans {
         if busy >= residence.0 {
             return 1.0;
         }
-        // The rest was faster, as fewer ran: by itself it would have taken as long as others.
+        // The rest went faster, as fewer ran: alone it would have taken as long as others do.
         let whole = residence.0.max(self.full.into());
         busy as f64 / whole as f64
     }
 
-    /// So long was one in Run Ready, and somebody waited all the time; what that counts for, 0..=1.
+    /// Somebody waited during all of this residence; it counts with `weight`, 0..=1.
     pub fn note_full(&mut self, residence: Micros, weight: f64) {
         let weight = match self.full {
             0 => 1.0,

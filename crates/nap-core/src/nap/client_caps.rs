@@ -1,13 +1,13 @@
-//! What a client does with its tickets: how many it holds, and whether anybody comes back with them
-//! (ALGORITHMS 2.7). Behind one address there may be a school; but the tickets of a flood lapse.
+//! What a client does with its tickets: how many it holds, and whether anybody comes back with
+//! them (ALGORITHMS 2.7). There may be a school behind one address; a flood's tickets lapse.
 //!
 //! A set-associative table: the client's hash picks a bucket of eight ways. An entry counts the
-//! live tickets of one client (an address or a prefix; its keyed hash is all that is kept), each
+//! live tickets of one client (an address or a prefix; only its keyed hash is kept), each
 //! until it ends or is used. In a full bucket the entry with the fewest live tickets is given up:
-//! its client may then hold more than his share, which is the harmless side.
+//! its client may then hold more than its share, which is the harmless side.
 //!
-//! A ticket used up is his who bought it, whatever address it is presented from: the buyers of the
-//! last [`BUYERS`] tickets are remembered. An older one counts for its buyer until it ends.
+//! A used ticket counts for the client that bought it, whatever address it is presented from: the
+//! buyers of the last [`BUYERS`] tickets are remembered. An older one counts until it ends.
 
 use super::bucket_of;
 use super::ends::Ends;
@@ -15,7 +15,7 @@ use crate::micros::Micros;
 
 /// Buyers remembered.
 pub const BUYERS: usize = 8192;
-/// Tickets of a client that count for how it is seen, about.
+/// About how many tickets of a client count for how it is seen.
 const REMEMBERED: u32 = 4096;
 const BUCKETS: usize = 1024;
 const WAYS: usize = 8;
@@ -25,13 +25,13 @@ const WAYS: usize = 8;
 struct Entry {
     /// Keyed hash of the client's address or prefix.
     hash: u64,
-    /// His tickets; none live: the entry is free.
+    /// The client's tickets; none live: the entry is free.
     tickets: Ends,
     /// Those of them whose window is not over, each until it is.
     due: Ends,
-    /// Tickets sold to him,
+    /// Tickets sold to the client,
     sold: u32,
-    /// and used.
+    /// and tickets used.
     came: u32,
 }
 
@@ -44,7 +44,7 @@ impl Entry {
         came: 0,
     };
 
-    /// Of the tickets whose window is over, those that nobody came with; and those that were used.
+    /// Tickets whose window is over: how many nobody came with, and how many were used.
     fn lapsed(&self, now: Micros) -> (u32, u32) {
         let settled = self.came.saturating_add(self.due.live_at(now));
         (self.sold.saturating_sub(settled), self.came)
@@ -53,13 +53,13 @@ impl Entry {
     fn sold(&mut self) {
         self.sold = self.sold.saturating_add(1);
         if self.sold > REMEMBERED {
-            // What was long ago counts less and less.
+            // Old events count less and less.
             (self.sold, self.came) = (self.sold / 2, self.came / 2);
         }
     }
 }
 
-/// Who bought a ticket.
+/// The client that bought a ticket.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Buyer {
@@ -68,7 +68,7 @@ struct Buyer {
     spare: u32,
     /// When its window is over.
     due: Micros,
-    /// Hashes of his narrow and his wide prefix.
+    /// Hashes of the buyer's narrow and wide prefix.
     hashes: [u64; 2],
 }
 
@@ -97,7 +97,7 @@ impl ClientCaps {
         buyers: [Buyer::EMPTY; BUYERS],
     };
 
-    /// Ticket `serial`, the window of which is over at `due`, good until `end`, was sold to the client
+    /// Ticket `serial`, whose window is over at `due`, good until `end`, was sold to the client
     /// with these prefixes.
     pub fn sold(&mut self, serial: u32, hashes: [u64; 2], due: Micros, end: Micros, now: Micros) {
         if let Some(buyer) = self.buyers.get_mut(serial as usize % BUYERS) {
@@ -116,8 +116,8 @@ impl ClientCaps {
         }
     }
 
-    /// Ticket `serial`, good until `end`, is used up, whoever came with it. Where its buyer has been
-    /// forgotten it was bought by who comes: these are his prefixes.
+    /// Ticket `serial`, good until `end`, is used up, whatever client came with it. If its buyer has
+    /// been forgotten, `by`, the prefixes of the client that comes, count as the buyer's.
     pub fn used(&mut self, serial: u32, end: Micros, by: [u64; 2]) {
         let (hashes, due) = self.buyer(serial).unwrap_or((by, Micros::ZERO));
         for hash in hashes {
@@ -129,7 +129,7 @@ impl ClientCaps {
         }
     }
 
-    /// It is good again: its holder left before he ran.
+    /// It is good again: its holder left before the access ran.
     pub fn returned(&mut self, serial: u32, end: Micros, now: Micros) {
         let Some((hashes, due)) = self.buyer(serial) else {
             return;

@@ -1,9 +1,9 @@
-//! Cookies as a request brings them and an answer sets them: those of one name.
+//! Reads cookies of one name from requests and from answers.
 
 use memchr::memchr2;
 
 /// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
-/// separates like a semicolon: httpd joins several such headers by it, and no ticket has one.
+/// separates like a semicolon: httpd joins several such headers with it; no ticket contains one.
 pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     cookies_of(header, [name])
 }
@@ -35,7 +35,7 @@ pub fn cookies_of<'a, const N: usize>(
 }
 
 /// The value that a client has under this name after these `Set-Cookie` headers: the last one.
-/// One that is emptied, or as PHP does it "deleted", is passed over. None: no other sets it.
+/// A cookie that is emptied, or set to "deleted" as PHP does, is passed over. None: no value is set.
 pub fn given<'a>(set: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     set.filter_map(|header| {
         let pair = header.split(|byte| *byte == b';').next()?;

@@ -1,11 +1,11 @@
 //! X: departures per second while there was a queue.
 //!
-//! Only a busy period measures what the server can do: an idle one measures the visitors. So the
-//! window starts anew when a queue begins, and the last good value outlives it. It starts with the queue, not
-//! with the first departure: those who began together leave together, and the time until they do is work.
-//! The first busy period begins with a cold server: whoever runs then pays for starting the
-//! application (a CGI's first forks took a fifth longer here), and all leave about together, so
-//! the window starts behind those departures.
+//! Only a busy period measures what the server can do; an idle one measures the visitors. So the
+//! window starts anew when a queue begins, and the last good value outlives it. It starts with the
+//! queue, not with the first departure: accesses that began together leave together, and the time
+//! until they do is work. The first busy period begins with a cold server: the accesses that run
+//! then pay for starting the application (a CGI's first forks took a fifth longer here). They all
+//! leave at about the same time, so the window starts after those departures.
 //! ALGORITHMS 1.2: `X = k/(t_k - t_0)` over the last <= 100 departures.
 
 use crate::micros::Micros;
@@ -13,7 +13,7 @@ use crate::micros::Micros;
 const RING: usize = 128;
 /// How many departures count, at most.
 const WINDOW: usize = 100;
-/// How many it takes before a busy period speaks for itself, and those of [`Departures::lately`].
+/// Departures before a busy period speaks for itself; also those of [`Departures::lately`].
 pub const ENOUGH: u32 = 10;
 
 /// The departures of the present busy period. Written and read under the gate's lock.
@@ -22,17 +22,17 @@ pub const ENOUGH: u32 = 10;
 pub struct Departures {
     /// When the present busy period began; zero: the queue is empty.
     busy_since: Micros,
-    /// The last busy period that had enough departures: what its intervals took; zero: none yet.
+    /// How long the intervals of the last busy period with enough departures took; zero: none yet.
     known_span: Micros,
     /// How many intervals those were.
     known_intervals: u32,
     /// Departures of the present busy period, saturating.
     count: u32,
-    /// When they were, and when the window began; the newest is at `next - 1` modulo [`RING`].
+    /// When they and the window's beginning were; the newest is at `next - 1` modulo [`RING`].
     times: [Micros; RING],
     /// Departures ever recorded, modulo 2^32.
     next: u32,
-    /// Departures of the cold server still to be left out, and one; zero: no queue has begun while all ran.
+    /// One more than the cold server's departures still to be left out; zero: no queue has begun yet.
     cold: u32,
 }
 
@@ -60,7 +60,7 @@ impl Departures {
         }
     }
 
-    /// A departure, or what stands for one before the first that counts.
+    /// A departure, or the moment that stands for one before the first that counts.
     fn mark(&mut self, now: Micros) {
         if let Some(time) = self.times.get_mut(self.next as usize % RING) {
             *time = now;
@@ -68,8 +68,8 @@ impl Departures {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// An access has left Run Ready while others waited; outside a busy period nothing happens. True: it
-    /// counts.
+    /// An access has left Run Ready while others waited; outside a busy period nothing happens. True:
+    /// the departure counts.
     pub fn record(&mut self, now: Micros) -> bool {
         if self.busy_since == Micros::ZERO {
             return false;
@@ -97,7 +97,7 @@ impl Departures {
         self.count = 0;
     }
 
-    /// X in departures per second: of this busy period once it has ten, else of the last that had.
+    /// X in departures per second: of this busy period once it has ten, else of the last that had ten.
     pub fn throughput(&self) -> Option<f64> {
         let (intervals, span) = self
             .measured()
@@ -112,7 +112,7 @@ impl Departures {
         Some(f64::from(intervals) / span.as_secs_f64())
     }
 
-    /// Departures a second of the last ten of the present busy period, the time since the last included.
+    /// Rate of the last ten departures of the present busy period, up to now.
     pub fn lately(&self, now: Micros) -> Option<f64> {
         if self.count < ENOUGH {
             return None;
@@ -135,9 +135,9 @@ impl Departures {
         self.count
     }
 
-    /// Departures of the present busy period in its last whole rounds of `permits`, `most` of these, and how
-    /// long they took: who began together leave together, and a window that ends with a round and begins
-    /// within one would count what left without the time that it took.
+    /// Departures of the present busy period in its last whole rounds of `permits`, at most `most` of
+    /// them, and how long they took. Accesses that began together leave together: a window from within
+    /// a round to the end of one would count departures without the time that they took.
     pub fn rounds(&self, permits: u32, most: u32) -> Option<(u32, Micros)> {
         let counted = self.count.min(WINDOW as u32 - 1);
         let rounds = counted.checked_div(permits)?.min(most);
@@ -146,7 +146,7 @@ impl Departures {
         Some((n, self.span_of_last(n)?))
     }
 
-    /// Intervals up to each of the departures that count, and how long those are together.
+    /// Intervals up to each of the departures that count, and how long they are together.
     fn measured(&self) -> Option<(u32, Micros)> {
         if self.count < ENOUGH {
             return None;
@@ -155,7 +155,7 @@ impl Departures {
         Some((intervals, self.span_of_last(intervals)?))
     }
 
-    /// How long the last so many intervals were together; more than none.
+    /// How long the last `intervals` were together; more than zero.
     fn span_of_last(&self, intervals: u32) -> Option<Micros> {
         let newest = self.next.wrapping_sub(1);
         let at = |number: u32| self.times.get(number as usize % RING).copied();
@@ -208,7 +208,7 @@ mod tests {
         depart(&mut x, 1050, 50, 10);
         assert!((20.0..23.0).contains(&lately(&x, 1500)));
         assert!(x.throughput().is_some_and(|x| x > 60.0), "of a hundred");
-        // Nobody leaves any more: that tells something too.
+        // Nobody leaves any more: that tells something, too.
         assert!(lately(&x, 6500) < 2.0);
         x.end();
         assert_eq!(x.lately(tick(6500)), None, "nobody waits");
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn the_time_before_anybody_ran_tells_nothing() {
         let mut x = Departures::EMPTY;
-        // Outside some stand for three seconds, and no worker takes them up.
+        // Some accesses stand outside for three seconds, and no worker takes them up.
         x.begin(tick(1), 0);
         x.begin(tick(3_000), 10);
         depart(&mut x, 3_980, 0, 10);

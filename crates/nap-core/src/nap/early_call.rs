@@ -1,8 +1,8 @@
-//! The early call: when Run Ready has room, who holds a ticket is told to come before his time, in
-//! the order of the tickets (the paper's "next-access support", section 3; docs/dev/algorithms.md 2.6).
+//! The early call: when Run Ready has room, holders are told to come before their time, in ticket
+//! order (the paper's "next-access support", section 3; docs/dev/algorithms.md 2.6).
 //!
-//! Holders ask from time to time, the nearer their time the oftener (`nap-status`); a call is the
-//! answer "come now". Two things say who gets it:
+//! Holders ask from time to time, more often the nearer their time is (`nap-status`); a call is the
+//! answer "come now". Two marks say who gets it:
 //!
 //! ```text
 //!   now      silent        A (mark)
@@ -10,46 +10,46 @@
 //!    |  their turn| called   |               starts of tickets ->
 //! ```
 //! A moves on while there is room, and never back: up to it lie as many tickets as Run Ready can
-//! serve until all of them have asked. Whether one of them who asks is called is decided anew each
-//! time: calls are 1/X apart, the queue must be short, and there must be places to spare; the nearer
-//! to A, the stricter, or whoever asks at the wrong moment would be overtaken by all behind him. So
-//! nothing depends on A but the order. Who has let a whole poll interval pass is silent: he is
-//! counted no more, may be called still, and loses nothing.
+//! serve until all of their holders have asked. Whether a holder who asks is called is decided anew
+//! each time: calls are 1/X apart, the queue must be short, and there must be places to spare. The
+//! rule is stricter the nearer the ticket is to A; otherwise a holder who asks at the wrong moment
+//! would be overtaken by all behind them. So only the order depends on A. A holder who has let a
+//! whole poll interval pass is silent: they count no more, may still be called, and lose nothing.
 //!
-//! X is the last that a queue has shown. Calls hardly ever let one form, so a value that is wrong
-//! would stay: while there is room all the time, more are called (`eager`).
+//! X is the last that a queue has shown. Calls hardly ever let a queue form, so a wrong value would
+//! stay: while there is room all the time, more are called (`eager`).
 
 use super::laws::CallLaw;
 use crate::micros::Micros;
 
-/// Between two looks.
+/// Time between two looks.
 pub const LOOK: Micros = Micros::from_millis(250);
 /// A mark further ahead than this is a stray write.
 const FAR: Micros = Micros::from_secs(48 * 3600);
 
-/// Who may be called. Written and read under the gate's lock.
+/// Which holders may be called. Written and read under the gate's lock.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EarlyCall {
     /// Since when there has been room; zero: there is none.
     room_since: Micros,
-    /// When there was last: permits free, or a short queue while calls go on.
+    /// When there was room last: permits free, or a short queue while calls go on.
     room_seen: Micros,
-    /// A: whose ticket starts later is not called.
+    /// A: holders whose tickets start later are not called.
     mark: Micros,
-    /// A when this turn began: they will have had a whole poll interval when it ends.
+    /// A when this turn began: holders up to it will have had a whole poll interval when it ends.
     turning: Micros,
-    /// Whose ticket starts up to here is silent.
+    /// Holders whose tickets start up to here are silent.
     silent: Micros,
     /// When this turn ends, a poll interval after it began; zero: none has.
     turn: Micros,
     /// When the next call is due.
     due: Micros,
-    /// Looks in this turn,
+    /// Looks in this turn.
     looks: u32,
-    /// and how many found a permit free and nobody waiting.
+    /// How many of them found a permit free and nobody waiting.
     roomy: u32,
-    /// X is taken 2^eager times.
+    /// X is multiplied by 2^eager.
     eager: u32,
     _pad: u32,
 }
@@ -78,16 +78,16 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Places that neither the queue nor a ticket due soon will want; a free permit at least, for
-    /// whoever comes at once takes no place. So when L has fallen below all that is promised, and
-    /// everybody holds a ticket for later, calls are how it comes up again.
+    /// Places that neither the queue nor a ticket due soon will want; at least the free permits, as a
+    /// visitor who comes at once takes no place. So when L has fallen below all that is promised, and
+    /// everybody holds a ticket for later, calls bring it up again.
     fn spare(&self) -> u32 {
         let places = self.limit.saturating_sub(self.law.reserve);
         let promised = self.queued.saturating_add(self.claims);
         places.saturating_sub(promised).max(self.free)
     }
 
-    /// As many may wait while others are called.
+    /// How many may wait while others are called.
     fn backlog(&self) -> u32 {
         let half = (self.rate * self.law.backlog_s).min(f64::from(u32::MAX)) as u32;
         half.min(self.limit / 2)
@@ -110,7 +110,7 @@ impl EarlyCall {
         _pad: 0,
     };
 
-    /// A: nobody whose ticket starts later is called.
+    /// A: no holder whose ticket starts later is called.
     pub fn mark(&self) -> Micros {
         self.mark
     }
@@ -136,7 +136,7 @@ impl EarlyCall {
         } else if now >= self.room_seen + law.lapse {
             self.room_since = Micros::ZERO;
         } else if !self.is_calling(law, now) {
-            // Half a second is meant without a break.
+            // The half second must be without a break.
             self.room_since = Micros::ZERO;
         }
         if now >= self.turn {
@@ -145,7 +145,7 @@ impl EarlyCall {
         self.is_calling(law, now)
     }
 
-    /// A poll interval is over. Much room in it: there are fewer who ask, or X is more.
+    /// A poll interval is over. If it had much room, fewer holders ask than thought, or X is more.
     fn turn(&mut self, facts: &Facts) {
         if self.is_calling(&facts.law, facts.now) && self.turn != Micros::ZERO {
             if self.roomy.saturating_mul(2) >= self.looks {
@@ -169,12 +169,12 @@ impl EarlyCall {
             && now <= self.room_seen + law.lapse
     }
 
-    /// A moves on over the tickets that start at `starts`, in that order, the first of them behind
+    /// Moves A on over the tickets that start at `starts`, which are in order and begin behind
     /// [`EarlyCall::silent`].
     pub fn advance(&mut self, facts: &Facts, starts: impl Iterator<Item = Micros>) {
         let (spare, rate) = (f64::from(facts.spare()), self.rate(facts));
         for (before, start) in starts.enumerate() {
-            // Until the last of them has asked: he asks four times on the way (docs/dev/algorithms.md 5).
+            // Until the last holder has asked: they ask four times on the way (docs/dev/algorithms.md 5).
             let quarter = Micros((start - facts.now).0 / 4);
             let served = rate * facts.poll.max(quarter).as_secs_f64();
             if start > self.mark && before as f64 >= spare + served {
@@ -184,7 +184,7 @@ impl EarlyCall {
         }
     }
 
-    /// May one of those up to A who asks now be called, his ticket starting at `start`? The first of
+    /// May a holder up to A who asks now, with a ticket that starts at `start`, be called? The first of
     /// them may overdraw what Run Ready can serve by a round of all permits, the last not at all.
     pub fn may_call(&self, facts: &Facts, start: Micros) -> bool {
         let ahead = (self.mark - facts.now).0.max(1) as f64;
@@ -198,7 +198,7 @@ impl EarlyCall {
             && self.due <= facts.now + burst
     }
 
-    /// He was.
+    /// A holder was called.
     pub fn called(&mut self, facts: &Facts) {
         let interval = Micros::from_secs_f64(1.0 / (facts.law.pace * self.rate(facts)));
         self.due = self.due.max(facts.now) + interval;
@@ -210,7 +210,7 @@ impl EarlyCall {
         rate.clamp(1e-3, 1e6) * f64::from(1_u32 << self.eager.min(facts.law.eager_max))
     }
 
-    /// Times that nobody can have written begin anew.
+    /// Times that nobody can have written are reset.
     fn check(&mut self, facts: &Facts) {
         let now = facts.now;
         if self.room_since > now || self.room_seen > now {
@@ -305,7 +305,7 @@ mod tests {
     fn the_mark_takes_in_what_can_be_served_until_all_have_asked() {
         let mut call = EarlyCall::EMPTY;
         looks(&mut call, 0, 750, 4);
-        // Ten places to spare, and 2 a second for the 15 seconds until the fortieth has asked.
+        // Ten places to spare, and 2 a second for the 15 seconds until the fortieth holder has asked.
         call.advance(&facts(750), starts());
         assert_eq!(passed(&call), 40);
         call.advance(&facts(750), starts());
@@ -318,7 +318,7 @@ mod tests {
         };
         call.advance(&full, starts());
         assert_eq!(passed(&call), 40, "and never back");
-        // They have all been called: the next forty.
+        // These have all been called: the next forty.
         call.advance(&facts(1000), starts().skip(40));
         assert!(passed(&call) >= 80, "{}", passed(&call));
     }

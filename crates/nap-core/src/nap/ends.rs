@@ -1,14 +1,14 @@
 //! [`Ends`]: how many tickets are live, each counted until it ends.
 //!
-//! Eight windows of time, each as many seconds long as a power of two says; a ticket counts in the
-//! window its last second lies in, until that window is over. The windows are as short as the time
-//! between the first end and the last allows, so a count falls at most a quarter of that time after
-//! its ticket ended, and on the second where all end within eight.
+//! There are eight windows of time, each 2^`width` seconds long. A ticket counts in the window that
+//! its last second lies in, until that window is over. The windows are as short as the time between
+//! the first end and the last allows. So a count falls at most a quarter of that time after its
+//! ticket ended, and on the exact second where all end within eight seconds.
 
 use crate::micros::Micros;
 
 const WINDOWS: usize = 8;
-/// A window of 2^29 s takes any end there is into eight.
+/// With windows of 2^29 s, eight are enough for any end.
 const WIDEST: u32 = 29;
 
 /// Live tickets by their end. All zero = none.
@@ -23,7 +23,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// None.
+    /// No tickets.
     pub const EMPTY: Ends = Ends {
         first: 0,
         width: 0,
@@ -38,7 +38,7 @@ impl Ends {
             .fold(0, |sum, (_, live)| sum.saturating_add(live))
     }
 
-    /// One more, until `end`.
+    /// One more ticket is live, until `end`.
     pub fn add(&mut self, end: Micros, now: Micros) {
         for nth in 0..WINDOWS {
             if self.over(nth as u64) <= now.secs_floor() {
@@ -58,7 +58,7 @@ impl Ends {
         }
     }
 
-    /// One less of those until `end`.
+    /// One fewer of the tickets that end at `end`.
     pub fn take(&mut self, end: Micros) {
         let nth = (last_second(end) >> self.width()).checked_sub(self.first);
         if let Some(live) = nth.and_then(|nth| self.live.get_mut(nth as usize)) {
@@ -70,12 +70,12 @@ impl Ends {
         self.width.min(WIDEST)
     }
 
-    /// The second the nth window is over.
+    /// The second at which the nth window is over.
     fn over(&self, nth: u64) -> u64 {
         (u64::from(self.first) + nth + 1) << self.width()
     }
 
-    /// Moves the windows so that they reach the one of this number; false: they are too short.
+    /// Moves the windows so that they reach window number `window`; false: they are too short.
     fn reaches(&mut self, window: u32) -> bool {
         let empty = |live: &u32| *live == 0;
         let before = self.live.iter().take_while(|live| empty(live)).count() as u32;

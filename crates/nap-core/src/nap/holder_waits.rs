@@ -1,13 +1,13 @@
-//! [`HolderWaits`]: how long those waited who came with their ticket.
+//! [`HolderWaits`]: how long holders waited who came with their ticket.
 //!
-//! A sale tells thousands of visitors at one moment when they are to come, and what it was wrong by shows in
-//! this alone: where tickets were sold faster than the server served, each holder waits longer than the one
-//! before; where they were sold more slowly, none waits. Whatever was not foreseen is in it: what refusals
-//! took, holders that did not come, a processor that others use.
+//! A sale tells thousands of visitors at one moment when to come, and only this shows how wrong it
+//! was. Where tickets were sold faster than the server served, each holder waits longer than the
+//! one before; where they were sold more slowly, none waits. It covers everything that was not
+//! foreseen: what refusals took, holders that did not come, a processor that others use.
 
 use crate::micros::Micros;
 
-/// The mean of about so many: two seconds of a server that serves a hundred a second.
+/// The mean is of about this many: two seconds of a server that serves a hundred a second.
 const MEAN_OF: f64 = 200.0;
 
 /// Under the gate's lock. All zero = nobody came.
@@ -22,13 +22,13 @@ impl HolderWaits {
     /// Nobody came.
     pub const EMPTY: HolderWaits = HolderWaits { mean_s: 0 };
 
-    /// A holder has waited so long for Run Ready; who was put off at once would have for the bound.
+    /// A holder has waited this long for Run Ready; one put off at once counts as waiting the bound.
     pub fn record(&mut self, wait: Micros) {
         let mean_s = self.mean_s();
         self.mean_s = (mean_s + (wait.as_secs_f64() - mean_s) / MEAN_OF).to_bits();
     }
 
-    /// How long they wait of late, in seconds; from none, as if nobody had waited at first.
+    /// How long holders waited of late, in seconds; it starts from zero.
     pub fn mean_s(&self) -> f64 {
         let mean_s = f64::from_bits(self.mean_s);
         // Longer than a fortnight: a stray write.

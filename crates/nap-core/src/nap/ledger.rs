@@ -10,15 +10,15 @@
 //!   for all s <= t:   a(s, t) <= L + X (t - s)             (a token bucket of rate X and depth L)
 //! ```
 //!
-//! Tickets are sold evenly spread, no more than X a second (the slots see to that), so a(s, t) is at most
-//! what is open at s and X (t - s) more; it is enough that never more than L windows are open
-//! ([`Ledger::fits`]). At full rate a window may thus be L / X long: the bound, less what the spread of
-//! response times takes of it. A newcomer joins the queue only where he, all before him and all tickets
-//! that can come meanwhile stay within L ([`Ledger::admits`]).
+//! Tickets are sold evenly spread, no more than X a second (the slots see to that). So a(s, t) is
+//! at most what is open at s plus X (t - s), and it is enough that never more than L windows are
+//! open ([`Ledger::fits`]). At full rate a window may thus be L / X long: the bound, less what the
+//! spread of response times takes of it. A newcomer joins the queue only where the newcomer, all
+//! before them and all tickets that can come meanwhile stay within L ([`Ledger::admits`]).
 //!
-//! (docs/dev/algorithms.md 2.3 has each ticket keep a place until a bound after its window: eleven seconds of it
-//! by default, so that a third of the server's rate could be sold at most, and a tenth where workers are
-//! few; 2.9.)
+//! (In docs/dev/algorithms.md 2.3 each ticket keeps a place until a bound after its window. That is
+//! eleven seconds by default, so at most a third of the server's rate could be sold, and a tenth
+//! where workers are few; see 2.9.)
 //!
 //! ```text
 //!   open[cell % CELLS]     base = now             base + CELLS
@@ -33,43 +33,43 @@ pub const CELL: Micros = Micros::from_millis(500);
 /// Cells the ledger looks ahead: 24 h and ten minutes.
 pub const CELLS: usize = 2 * (24 * 3600 + 600);
 
-/// A clock read before the lock was taken may lie this many cells before the last one; more is garbage.
+/// A clock read before the lock was taken may be this many cells back; more is garbage.
 const BACKWARDS: u64 = 120;
 
-/// So much early counts as in time (docs/dev/algorithms.md 2.7) at most ...
+/// This much early counts as in time (docs/dev/algorithms.md 2.7), at most ...
 const EARLY: Micros = Micros::from_secs(2);
 
-/// ... but no more than half of the bound, and a third of the prime window: both together are the window,
-/// and most of it lies where the ticket says.
+/// ... but no more than half of the bound and a third of the prime window. Both together are the
+/// window, and most of it lies where the ticket says.
 pub fn early(prime: Micros, bound: Micros) -> Micros {
     EARLY.min(Micros(bound.0 / 2)).min(Micros(prime.0 / 3))
 }
 
-/// Of L, the share (psi) that tickets of newcomers may take; re-bookings may take all.
+/// The share (psi) of L that newcomers' tickets may take; re-bookings may take all.
 const PSI_PPM: u64 = 900_000;
 
-/// So many windows of newcomers' tickets may be open at a time, of L.
+/// How many windows of newcomers' tickets may be open at a time, of L.
 pub fn sellable(depth: u32) -> u32 {
     (u64::from(depth) * PSI_PPM).div_ceil(1_000_000) as u32
 }
 
-/// For how long a ticket takes a place in the ledger: its window, and what is rounded out.
+/// For how long a ticket takes a place in the ledger: its window and the rounding.
 pub fn claimed(prime: Micros, bound: Micros) -> Micros {
     prime + early(prime, bound) + CELL
 }
 
-/// The share of the server's rate that tickets with this prime window can be sold for at most: where L is
-/// all that is answered within the bound. 1 or more: all of it.
+/// The largest share of the server's rate that tickets with this prime window can be sold for,
+/// where L is all that is answered within the bound. 1 or more: all of it.
 pub fn share_at_most(prime: Micros, bound: Micros) -> f64 {
     let sold = bound.as_secs_f64() * PSI_PPM as f64 / 1e6;
     sold / claimed(prime, bound).as_secs_f64()
 }
 
-/// Of what L bears, windows are made as long as this share of it: X and L move while a slot is sold, and
-/// what the ledger refuses in the middle of one leaves a gap.
+/// Windows are made as long as this share of what L bears: X and L move while a slot is sold, and
+/// what the ledger refuses in the middle of a slot leaves a gap.
 const BORNE: f64 = 0.7;
 
-/// g where nothing else is told: as long as L bears it at full rate, early time included.
+/// g where none is configured: as long as L bears it at full rate, early time included.
 pub fn prime_borne(depth: u32, rate: f64, bound: Micros, window_min: Micros) -> Micros {
     let borne = Micros::from_secs_f64(BORNE * f64::from(sellable(depth)) / rate) - CELL;
     let window = borne.min(bound).max(window_min);
@@ -77,7 +77,7 @@ pub fn prime_borne(depth: u32, rate: f64, bound: Micros, window_min: Micros) -> 
 }
 
 /// The window of a ticket with the prime window `start .. prime_end`: from the first moment that
-/// counts as in time until the last at which it is let in at once.
+/// counts as in time until the last at which the ticket is let in at once.
 pub fn window_of(start: Micros, prime_end: Micros, bound: Micros) -> (Micros, Micros) {
     (start - early(prime_end - start, bound), prime_end)
 }
@@ -92,7 +92,7 @@ fn cell_from(time: Micros) -> u64 {
     time.0.div_ceil(CELL.0)
 }
 
-/// When the cell begins that `time` lies in.
+/// When the cell that `time` lies in begins.
 pub fn cell_start(time: Micros) -> Micros {
     Micros(cell_of(time) * CELL.0)
 }
@@ -103,13 +103,13 @@ pub fn cell_start(time: Micros) -> Micros {
 pub struct Ledger {
     /// The oldest cell kept; zero: never advanced.
     base: u64,
-    /// Windows open in the cells `base .. base + CELLS`; 65,535 is that many or more.
+    /// Windows open in the cells `base .. base + CELLS`; 65,535 means that many or more.
     open: [u16; CELLS],
     /// Windows that begin in the cells after `base`.
     begins: [u16; CELLS],
 }
 
-/// Which of the two counts.
+/// Which of the two counts is meant.
 #[derive(Clone, Copy)]
 enum Of {
     Open,
@@ -124,14 +124,14 @@ impl Ledger {
         begins: [0; CELLS],
     };
 
-    /// No claims any more; in place.
+    /// Removes all claims, in place.
     pub fn empty(&mut self) {
         self.base = 0;
         self.open.fill(0);
         self.begins.fill(0);
     }
 
-    /// Time has come to `now`: cells that have passed hold no claims any more.
+    /// Moves the ledger on to `now`: cells that have passed hold no claims any more.
     pub fn advance(&mut self, now: Micros) {
         let cell = cell_of(now);
         if cell < self.base {
@@ -157,8 +157,8 @@ impl Ledger {
         self.most(cell_of(from), cell_of(to).saturating_add(1))
     }
 
-    /// The most in one of the cells `from .. to`. Folded, here as in [`Ledger::claim`] part by part
-    /// and without a way out: so the compiler takes several cells at a time.
+    /// The most in one of the cells `from .. to`. It folds part by part, like [`Ledger::claim`],
+    /// without an early exit, so that the compiler takes several cells at a time.
     fn most(&self, from: u64, to: u64) -> u32 {
         let parts = self.range(Of::Open, from, to);
         let most = parts
@@ -167,9 +167,9 @@ impl Ledger {
         counted(most)
     }
 
-    /// Admits a newcomer behind `queued` others? He, all before him and all who can present a ticket
-    /// until now + `bound` are never more than `limit` at a time. The queue goes down by at least
-    /// `drain` accesses a second; 0: he and all before him may stay until then.
+    /// May a newcomer join behind `queued` others? Only if the newcomer, all before them and all
+    /// who can present a ticket until now + `bound` are never more than `limit` at a time. The
+    /// queue goes down by at least `drain` accesses a second; 0: all of it may stay until then.
     pub fn admits(&self, now: Micros, bound: Micros, queued: u32, limit: u32, drain: f64) -> bool {
         let limit = u64::from(limit);
         let first = cell_of(now).max(self.base);
@@ -188,7 +188,7 @@ impl Ledger {
             let ahead = Micros(cell.saturating_mul(CELL.0)) - now;
             let left = (ahead.as_secs_f64() * drain) as u64;
             if left >= there {
-                // The queue has been empty by then: whoever comes now is no matter any more.
+                // The queue has been empty by then: a newcomer who comes now no longer matters.
                 return true;
             }
             if there - left > limit {
@@ -198,7 +198,8 @@ impl Ledger {
         true
     }
 
-    /// Is there room, at most `limit` windows open at a time, for one more from `start` up to `end`?
+    /// Is there room for one more window from `start` up to `end`, with at most `limit` open at a
+    /// time?
     pub fn fits(&self, start: Micros, end: Micros, limit: u32) -> bool {
         let (from, to) = (cell_of(start), cell_from(end));
         from < to
@@ -212,7 +213,7 @@ impl Ledger {
         self.count(start, end, |count| count.saturating_add(1));
     }
 
-    /// A ticket was redeemed or given up: what is left of its window goes away.
+    /// A ticket was redeemed or given up: the rest of its window is removed.
     pub fn unclaim(&mut self, start: Micros, end: Micros) {
         self.count(start, end, |count| count.saturating_sub(1));
     }
@@ -229,7 +230,7 @@ impl Ledger {
         }
     }
 
-    /// The counts of the cells `from .. to` that the ledger has, in two parts as the ring goes.
+    /// The counts of the cells `from .. to` that the ledger has, in two parts as the ring wraps.
     fn range(&self, of: Of, from: u64, to: u64) -> [&[u16]; 2] {
         let (first, len) = self.place(from, to);
         let cells = match of {
@@ -283,7 +284,7 @@ impl Ledger {
     }
 }
 
-/// What a cell counts: one that is full may count any more.
+/// What a cell counts: a full one may stand for any number.
 fn counted(cell: u16) -> u32 {
     match cell {
         u16::MAX => u32::MAX,
@@ -291,8 +292,8 @@ fn counted(cell: u16) -> u32 {
     }
 }
 
-/// The ledger of docs/dev/algorithms.md 2.3, where each ticket keeps a place until a bound after its window: what
-/// the reference vectors drive.
+/// The ledger of docs/dev/algorithms.md 2.3, where each ticket keeps a place until a bound after
+/// its window. The reference vectors drive it.
 #[derive(Debug)]
 pub struct Script {
     ledger: Box<Ledger>,
@@ -318,7 +319,7 @@ impl Script {
         }
     }
 
-    /// Sells a ticket with the prime window `start .. end`; gives its number, from 1.
+    /// Sells a ticket with the prime window `start .. end`; returns its number, from 1.
     pub fn issue(&mut self, now: Micros, start: Micros, end: Micros) -> Option<usize> {
         self.ledger.advance(now);
         let until = end + self.bound;
@@ -356,7 +357,7 @@ impl Script {
         true
     }
 
-    /// One of the queue leaves it.
+    /// One access leaves the queue.
     pub fn leave(&mut self) {
         self.queued = self.queued.saturating_sub(1);
     }
@@ -382,7 +383,7 @@ mod tests {
         Micros::from_secs_f64(s)
     }
 
-    /// In place: two of them do not fit on a test's stack.
+    /// In place, because two of them do not fit on a test's stack.
     fn full(base: u64) -> Box<Ledger> {
         let mut ledger = Box::new(Ledger::EMPTY);
         ledger.base = base;
@@ -444,8 +445,8 @@ mod tests {
         assert_eq!(ledger.windows_between(secs(101.1), secs(104.0)), 2);
     }
 
-    /// The token bucket: at X a second, windows of L / X together with the rounding, all who hold one may
-    /// come at the worst moment and never make a queue longer than L.
+    /// The token bucket: with sales at X a second and windows of L / X, rounding included, all
+    /// holders may come at the worst moment and never make a queue longer than L.
     #[test]
     fn tickets_sold_at_the_servers_rate_never_make_more_than_the_limit() {
         let (x, limit) = (20.0, 60_u32);
@@ -458,7 +459,8 @@ mod tests {
             ledger.claim(from, to);
         }
         for wait in [0.0, 0.7, window - 0.01] {
-            // Everybody saves his ticket up: those of `wait` seconds come at once, again and again.
+            // All holders save their tickets up: those of `wait` seconds come at once, again and
+            // again.
             let (mut queue, mut most, mut clock) = (0.0_f64, 0.0_f64, 101.0);
             let mut come = starts.clone();
             while let Some(first) = come.first().copied() {
@@ -485,12 +487,12 @@ mod tests {
         assert!(admits(19, 4.0), "ten left of twenty, and five come");
         assert!(!admits(20, 4.0), "no place now");
         assert!(admits(16, 0.8) && !admits(17, 0.8));
-        // Twenty more begin in the second after: none of those before may be left by then.
+        // Twenty more begin in the second after: nobody from before may be left by then.
         (0..20).for_each(|_| ledger.claim(secs(104.0), secs(105.0)));
         let admits = |queued| ledger.admits(secs(100.5), secs(4.0), queued, 20, 4.0);
         assert!(admits(8), "14 have left when the 20 and the 5 come");
         assert!(!admits(9));
-        // They come when the queue has been empty: whoever is there now is no matter.
+        // They come after the queue has been empty: visitors there now do not matter.
         let mut later = at(100.0);
         (0..30).for_each(|_| later.claim(secs(104.0), secs(105.0)));
         assert!(later.admits(secs(100.5), secs(4.0), 3, 20, 4.0));

@@ -16,7 +16,7 @@
 //! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
 //! | [`ticket_states`] | sold, called, waiting or used: two bits a ticket | 4.2.2 | 2.7 |
 //! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
-//! | [`early_call`] | who is told to come before his time | 3 | 2.6 |
+//! | [`early_call`] | which holders are told to come before their time | 3 | 2.6 |
 //! | [`laws`] | constants that no paper gives | | 1.3, 2 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
 //! | [`ticket`] | what a ticket says, its signature, its id; queries | 5.2 | 2.7 |
@@ -25,7 +25,7 @@
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |
 //! | [`storm`] | how many come between two departures, and where a storm of them begins | | 2.9 |
 //! | [`busy_spans`] | when somebody waited of late, and for which part of a residence | | 2.9 |
-//! | [`holder_waits`] | how long those wait who come with their ticket: what the sale was wrong by | | 2.9 |
+//! | [`holder_waits`] | how long holders wait who come: what the sale was wrong by | | 2.9 |
 //! | [`slot_shares`] | places of a slot by prefix, against buying it up | | 2.7 |
 //! | [`ends`] | live tickets of one client, each counted until it ends | | 2.7 |
 

@@ -79,9 +79,9 @@ proptest! {
         }
     }
 
-    /// The token bucket of the sale: tickets no closer than 1/X, each sold only where it fits, some redeemed
-    /// or given up. Whatever the rest do within their windows, no span sees more of them than L and X a
-    /// second of its cells, and the one that its first may hold more.
+    /// The token bucket of the sale: tickets no closer than 1/X, each sold only where it fits, some
+    /// redeemed or given up. Whatever the rest do within their windows, no span sees more of them
+    /// than L, X a second of its cells, and the one more that its first cell may hold.
     #[test]
     fn no_span_sees_more_tickets_than_the_bucket_holds(
         (x, limit) in (2..20_u64, 1..40_u32),

@@ -1,8 +1,8 @@
 //! S: how long an access stays in Run Ready.
 //!
-//! Recorded by every finished access, also on the path that takes no lock: a `fetch_add` for the
-//! place in the ring and a store. A reader may meet a value half a lap old; a mean over 100 does
-//! not mind. Zero is an empty cell, so a residence is at least one microsecond.
+//! Every finished access records it, also on the path that takes no lock: a `fetch_add` for the
+//! place in the ring and a store. A reader may meet a value half a lap old, which does not matter
+//! to a mean over 100. Zero is an empty cell, so a residence is at least one microsecond.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -45,7 +45,7 @@ impl Residence {
         self.written.load(Relaxed)
     }
 
-    /// No residences any more.
+    /// Forgets all residences.
     pub fn empty(&self) {
         self.written.store(0, Relaxed);
         self.cells.iter().for_each(|cell| cell.store(0, Relaxed));
@@ -78,7 +78,7 @@ impl Residence {
         Some(Micros(u64::from(*us)))
     }
 
-    /// In no order; in two runs without a division, for every refusal looks at them.
+    /// In no order, in two runs and without a division, because every refusal looks at them.
     fn newest(&self) -> impl Iterator<Item = u32> {
         let end = self.written.load(Relaxed) as usize % RING;
         let (behind, before) = (end.saturating_sub(WINDOW), WINDOW.saturating_sub(end));

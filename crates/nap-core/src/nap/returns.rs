@@ -26,8 +26,8 @@ pub fn return_rate(returned: u32, closed: u32, z: f64, closed_min: u32) -> f64 {
     (p + z * (p * (1.0 - p) / n).sqrt()).min(1.0)
 }
 
-/// A(C), how many tickets a slot of `capacity` may sell: the most, up to `cap_factor` times the
-/// capacity, of which more than `capacity` come back with a chance of `epsilon` at most.
+/// A(C), how many tickets a slot of `capacity` may sell: the most, up to `cap_factor` times
+/// `capacity`, of which more than `capacity` come back with a chance of at most `epsilon`.
 pub fn issue_limit(capacity: u32, r_upper: f64, epsilon: f64, cap_factor: f64) -> u32 {
     let most = whole(cap_factor * f64::from(capacity)).max(capacity);
     let r = r_upper.clamp(0.0, 1.0);
@@ -60,8 +60,8 @@ pub fn issue_limit(capacity: u32, r_upper: f64, epsilon: f64, cap_factor: f64) -
     sure
 }
 
-/// P(Bin(n, r) > c), or 1 where it is a half or more. Summed upwards from its first term, which
-/// below the mean is the largest: what underflows then is really nothing.
+/// P(Bin(n, r) > c), or 1 where it is a half or more. It is summed upwards from its first term,
+/// which is the largest below the mean: what underflows then is really nothing.
 fn binomial_above(c: u32, n: u32, r: f64) -> f64 {
     if n <= c {
         return 0.0;
@@ -154,8 +154,8 @@ impl Returns {
         self.closed = self.closed.saturating_add(1).min(WINDOW);
     }
 
-    /// A slot is closed: of the tickets sold `expired` were never presented. No more are recorded
-    /// than are remembered: a number of tickets from shared memory may be any.
+    /// A slot is closed: of the tickets `sold`, `expired` were never presented. No more are
+    /// recorded than are remembered, as a number of tickets from shared memory may be anything.
     pub fn record_slot(&mut self, sold: u32, expired: u32) {
         for nth in sold.saturating_sub(WINDOW)..sold {
             self.record(nth >= expired);

@@ -1,24 +1,24 @@
-//! [`SaleRate`]: how many tickets a second may be sold, as far as it has been seen.
+//! [`SaleRate`]: how many tickets a second may be sold, as far as has been seen.
 //!
-//! While somebody waits every permit is busy, and departures a second are what the server can do: n
-//! departures in t seconds of such time, both forgotten with a time constant of two seconds (or fifty
-//! departures, where those take longer), so that a server that has become slower or faster is known within
-//! seconds. Whoever ran before the queue began, or runs on when it has ended, counts for the part of his
-//! residence that lies within ([`BusySpans`]).
+//! While somebody waits every permit is busy, and departures a second are what the server can do:
+//! n departures in t seconds of such time. Both are forgotten with a time constant of two seconds
+//! (or fifty departures, where those take longer), so that a server that has become slower or
+//! faster is known within seconds. An access that ran before the queue began, or runs on when it
+//! has ended, counts for the part of its residence that lies within ([`BusySpans`]).
 //!
-//! Who is refused takes the processors too, and so does a crowd that comes to wait; neither is there when
-//! those come who are sold tickets now. So an interval counts for the less the more there were of them in
-//! the last ones before it (not in itself, unless a storm begins there: the longest have the most, and
-//! without those any server would seem fast; see [`Storm`]). Holders who come are what is sold: they are no
-//! storm. As long as few have been seen more is sold than they say, by a third of their standard error at most:
-//! what is too much waits in the queue, what is too little is lost. And who come cost the server
-//! something too: little is learnt while only the last of a crowd are served, a few per cent faster than
-//! its middle.
+//! Refusals take the processors too, and so does a crowd that comes to wait; neither is there when
+//! the holders come who are sold tickets now. So an interval counts for less, the more of them came
+//! in the last ones before it. (Those in itself do not count, unless a storm begins there: the
+//! longest intervals have the most, and without those any server would seem fast; see [`Storm`].)
+//! Holders who come are what is sold: they are no storm. As long as few departures have been seen,
+//! more is sold than they say, by a third of their standard error at most: too much waits in the
+//! queue, too little is lost. Visitors who come cost the server something too, so little is learnt
+//! while only the last of a crowd are served, a few per cent faster than its middle.
 //!
-//! While nobody waits, departures tell what was asked for, not what can be done. But permits that stand
-//! empty while tickets are out are a measurement as well: the sale was too slow. Where three in four do,
-//! more is sold, half as much again for each second of it, up to what all permits would do at the residence
-//! that is seen, until a queue tells the truth or the last ticket is due.
+//! While nobody waits, departures tell what was asked for, not what can be done. But permits that
+//! stand empty while tickets are out are a measurement as well: the sale was too slow. Where three
+//! in four do, more is sold, half as much again for each second of it, up to what all permits would
+//! do at the residence seen, until a queue tells the truth or the last ticket is due.
 
 use super::busy_spans::BusySpans;
 use super::storm::Storm;
@@ -26,30 +26,31 @@ use crate::micros::Micros;
 
 /// Time constant of what is remembered, in seconds of a busy server.
 const MEMORY_S: f64 = 2.0;
-/// ... but no more than one part in so many at each departure,
+/// ... but each departure forgets no more than one part in this many,
 const MEMORY: f64 = 50.0;
-/// and the last one in so many while but few have been seen: the first of all pay for what has to be started.
+/// and while few have been seen, one part in the number seen over this: the first departures of all
+/// pay for what has to be started.
 const YOUNG: f64 = 2.0;
-/// Of the standard error of a few departures, what is sold beyond what they say,
+/// What is sold beyond what a few departures say, as a share of their standard error,
 const MORE: f64 = 0.35;
-/// and no more than one part in so many times those that have been seen: next to nothing of a thousand.
+/// and no more than this divided by the number seen: next to nothing of a thousand.
 const MORE_FEW: f64 = 2.45;
-/// So many refusals, or newcomers beyond the one that a departure makes room for, halve the weight of an
-/// interval.
+/// This many refusals, or newcomers beyond the one that a departure makes room for, halve the
+/// weight of an interval.
 const CROWDING: f64 = 2.0;
-/// For so long nobody has come: the crowd is over, those who bunch at full seconds included.
+/// If nobody has come for this long the crowd is over, those who bunch at full seconds included.
 const QUIET: Micros = Micros::from_millis(1250);
-/// What is seen then counts for so much.
+/// The weight of what is seen after that.
 const REST: f64 = 0.25;
-/// Departures after which the phase of a round is of no matter.
+/// Departures after which the phase of a round no longer matters.
 const FEW: u32 = 500;
 /// Departures before they tell anything.
 const ENOUGH: f64 = 10.0;
-/// What a second of empty permits adds.
+/// A second of empty permits multiplies the sale by this.
 const STEP: f64 = 1.5;
 /// Empty for less than this at a time is chance.
 const EMPTY: Micros = Micros::from_millis(500);
-/// Less than this is no boost: ln.
+/// A boost (as ln) below this is none.
 const CLEARLY: f64 = 0.01;
 /// More than this is a stray write.
 const BOOST_MAX: f64 = 1024.0;
@@ -66,23 +67,23 @@ pub struct SaleRate {
     boost: u64,
     /// Intervals ever seen, saturating.
     seen: u32,
-    /// Who was refused.
+    /// Visitors who were refused.
     refusals: Storm,
-    /// Who came without a ticket.
+    /// Visitors who came without a ticket.
     newcomers: Storm,
     _pad: u32,
     /// The last departure while somebody waited, or when they began to; zero: nobody does.
     last: Micros,
     /// Since when permits stand empty while tickets are out; zero: they do not.
     empty_since: Micros,
-    /// Up to when that has been counted.
+    /// Up to when the empty time has been counted.
     counted: Micros,
     /// When this queue began; zero: nobody waits.
     began: Micros,
     /// The queues before it.
     spans: BusySpans,
-    /// When somebody came last who asked under the lock, as all do at a gate of pages while somebody waits
-    /// (members of sessions aside).
+    /// When somebody last came who asked under the lock, as all do at a page gate while somebody
+    /// waits (members of sessions aside).
     came: Micros,
 }
 
@@ -104,7 +105,7 @@ impl SaleRate {
         came: Micros::ZERO,
     };
 
-    /// An access that was `granted` its permit then has left Run Ready while others waited.
+    /// An access that got its permit at `granted` has left Run Ready while others waited.
     pub fn departed(&mut self, granted: Micros, now: Micros) {
         self.empty_since = Micros::ZERO;
         if self.last != Micros::ZERO && self.last <= now {
@@ -132,7 +133,7 @@ impl SaleRate {
         }
     }
 
-    /// Of what is seen now, the part that tells of a server to which holders come.
+    /// The part of what is seen now that tells of a server to which holders come.
     fn weight(&self, now: Micros) -> f64 {
         let crowding = self.refusals.now(0).max(self.newcomers.now(1));
         let quiet = if now - self.came > QUIET { REST } else { 1.0 };
@@ -147,7 +148,7 @@ impl SaleRate {
         }
     }
 
-    /// Of the time since then, the part while somebody waited.
+    /// The part of the time since `granted` while somebody waited.
     fn share(&self, granted: Micros, now: Micros) -> f64 {
         let began = (self.began != Micros::ZERO).then_some(self.began);
         self.spans.share(began, granted, now)
@@ -158,14 +159,14 @@ impl SaleRate {
         self.idle();
         (self.began, self.last) = (now, now);
         self.refusals.begin();
-        // Who came last is the first who waits.
+        // The visitor who came last is the first who waits.
         self.newcomers.begin();
     }
 
-    /// The speed is known for the first time: so many departures, of whole rounds, took so long. Until then
-    /// the phase of a round has told more than the server: a tenth too much at its end. (Where some are refused
-    /// already, what was seen counts for less, and stays.) `more` of it is sold, as a share: a cold server becomes
-    /// faster.
+    /// The speed is known for the first time: `departures`, of whole rounds, took `span`. Until
+    /// then the phase of a round has told more than the server: a tenth too much at its end. (Where
+    /// some are refused already, what was seen counts for less, and stays.) A share `more` is sold
+    /// beyond it, as a cold server becomes faster.
     pub fn first_known(&mut self, departures: u32, span: Micros, more: f64) {
         if self.seen < FEW && self.refusals.is_over() {
             self.departures = (f64::from(departures) * (1.0 + more)).to_bits();
@@ -178,7 +179,7 @@ impl SaleRate {
         self.came = now;
     }
 
-    /// He has no ticket that is good now or later.
+    /// The visitor has no ticket that is good now or later.
     pub fn newcomer(&mut self) {
         self.newcomers.note();
     }
@@ -194,8 +195,9 @@ impl SaleRate {
         (self.began, self.last) = (Micros::ZERO, Micros::ZERO);
     }
 
-    /// Somebody looks: do permits stand `empty` while tickets are out that start later? For how long they
-    /// have beyond what was told before: for so much more will be sold. Zero as long as it may be chance.
+    /// Somebody looks: do permits stand `empty` while tickets are out that start later? Returns for
+    /// how long they have, beyond what was reported before. Zero as long as it may be chance. If
+    /// `idle`, more will be sold for that time.
     pub fn look(&mut self, empty: bool, idle: bool, now: Micros) -> Micros {
         if !empty || self.empty_since > now || self.counted > now {
             self.empty_since = Micros::ZERO;
@@ -219,19 +221,20 @@ impl SaleRate {
         passed
     }
 
-    /// No ticket is out that starts later: what empty permits said of that sale is no measure of the next.
+    /// No ticket that starts later is out: what empty permits said of that sale tells nothing of
+    /// the next.
     pub fn sold_out(&mut self) {
         self.boost = 0;
     }
 
-    /// Since when permits stand empty while tickets are out, if they did when somebody looked last.
+    /// Since when permits have stood empty while tickets are out, if they did at the last look.
     pub fn empty_since(&self, now: Micros) -> Option<Micros> {
         let since = self.empty_since;
         (since != Micros::ZERO && since + EMPTY <= now).then_some(since)
     }
 
-    /// Accesses a second, while there is work: what has been seen, times what empty permits say, but then
-    /// no more than `most`. None: nothing has been seen.
+    /// Accesses a second while there is work: what has been seen, times what empty permits say, but
+    /// the latter no more than `most`. None: nothing has been seen.
     pub fn rate(&self, most: impl FnOnce() -> Option<f64>) -> Option<f64> {
         let (n, t) = (self.departures(), self.busy_s());
         let seen = n / t;
@@ -246,7 +249,7 @@ impl SaleRate {
         Some((seen * boost.exp()).min(most().unwrap_or(seen)).max(seen))
     }
 
-    /// What is sold beyond what has been seen, as a part of it.
+    /// What is sold beyond what has been seen, as a share of it.
     fn more(&self) -> f64 {
         let seen = f64::from(self.seen).max(ENOUGH);
         (MORE / seen.sqrt()).min(MORE_FEW / seen)
@@ -282,7 +285,7 @@ mod tests {
         Micros::from_millis(1_000_000 + ms)
     }
 
-    /// Departures `every` so many milliseconds, from `from` up to `to`; each got its permit as one left.
+    /// Departures every `every` ms, from `from` up to `to`; each got its permit as one left.
     fn depart(rate: &mut SaleRate, from: u64, to: u64, every: usize) {
         for ms in (from..to).step_by(every) {
             rate.came(at(ms));
@@ -315,7 +318,7 @@ mod tests {
         for n in 0..2000 {
             let leaves = at(n * 10 + 100);
             let granted = leaves - Micros::from_millis(100);
-            // Every third time one who waits comes at any moment of those between departures.
+            // Every third time an access that waits comes at any moment between two departures.
             if n % 3 == 0 {
                 seen.came(leaves);
                 seen.begin(leaves - Micros::from_millis(1 + n % 10));
@@ -328,8 +331,9 @@ mod tests {
         assert!((90.0..110.0).contains(&rate(&seen)), "{}", rate(&seen));
     }
 
-    /// Ninety come with each full second, of 20 ms of work in the mean; ten at a time share two processors.
-    /// Nobody has left when the first wait, and ten still run when nobody waits any more.
+    /// Ninety come with each full second, each of 20 ms of work on average; ten at a time share two
+    /// processors. Nobody has left when the first wait, and ten still run when nobody waits any
+    /// more.
     #[test]
     fn bunches_tell_the_truth() {
         for spread in [0, 10, 19] {
@@ -368,7 +372,8 @@ mod tests {
         }
     }
 
-    /// A crowd comes: two hundred are refused while the first ten run, who take three times as long.
+    /// A crowd comes: two hundred are refused while the first ten run, which take three times as
+    /// long.
     #[test]
     fn a_storm_that_begins_with_the_queue_says_nothing_of_the_server() {
         let mut seen = SaleRate::EMPTY;
@@ -381,7 +386,7 @@ mod tests {
         assert!((rate(&seen) - 100.0).abs() < 6.0, "{}", rate(&seen));
     }
 
-    /// Those who come at once to wait take the processors as those do who are refused.
+    /// Visitors who come at once to wait take the processors, as refused ones do.
     #[test]
     fn a_crowd_that_comes_to_wait_says_nothing_of_the_server() {
         let mut seen = SaleRate::EMPTY;
@@ -445,7 +450,7 @@ mod tests {
         assert_eq!(seen.boost(), 0.0);
     }
 
-    /// Ten refusals a departure make it take half as long again.
+    /// Ten refusals a departure make each departure take half as long again.
     #[test]
     fn a_storm_of_refusals_tells_little_and_one_that_lasts_is_believed() {
         let mut seen = SaleRate::EMPTY;

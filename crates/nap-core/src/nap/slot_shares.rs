@@ -1,9 +1,9 @@
-//! How many places of a slot an address, or a net, has bought of which it is known that nobody comes back
-//! with its tickets ([`super::client_caps`]): a flood must not buy up what is next to be had.
+//! How many places of a slot were sold to an address or net whose tickets are known to lapse
+//! ([`super::client_caps`]): a flood must not buy up the next places to be had.
 //!
 //! While others ask too, it is sold one in fifty of a slot's places, rounded up, and then places
-//! in later slots; what it is not sold stays on offer to everybody else. One that has asked alone for a
-//! ticket's lifetime is sold any place: there is nobody to keep one for.
+//! in later slots; what it is not sold stays on offer to everybody else. One that has asked alone
+//! for a ticket's lifetime is sold any place: there is nobody to keep one for.
 //!
 //! A set-associative table as in [`super::client_caps`]: the hash of prefix and slot picks a bucket
 //! of eight ways; in a full one the entry with the fewest places is given up, so a prefix may then
@@ -45,7 +45,7 @@ impl Entry {
     }
 }
 
-/// What is told apart.
+/// The kinds of prefix that are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prefix {
     /// An address; of IPv6, a /64.
@@ -58,9 +58,9 @@ pub enum Prefix {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SlotShares {
-    /// Of the hashes of who asked last, of his address and of its net, the lower halves; zero: none yet.
+    /// Lower halves of the hashes of the last asker's address and net; zero: none yet.
     asked_last: [u32; 2],
-    /// When he did.
+    /// When they asked.
     asked: Micros,
     /// When any other address, and one of any other net, asked last, in seconds; zero: never.
     others_asked: [u32; 2],
@@ -92,13 +92,14 @@ impl SlotShares {
                 *others = asked;
             }
             *last = mark;
-            // What a stray write has put into the future must not last.
+            // A time that a stray write has put into the future must not last.
             *others = (*others).min(seconds(now));
         }
         self.asked = now;
     }
 
-    /// Has no address but that of who asked last, or none of another net, asked for as long as this?
+    /// Has for `lifetime` no address but the last asker's, or none of another net than theirs,
+    /// asked?
     pub fn alone(&self, of: Prefix, lifetime: Micros, now: Micros) -> bool {
         let others = self.others_asked[of as usize];
         others == 0 || Micros::from_secs(others.into()) + lifetime <= now
@@ -171,7 +172,7 @@ mod tests {
         Box::new(SlotShares::EMPTY)
     }
 
-    /// How many places the prefix is sold of a slot, asked at `now`.
+    /// How many places of a slot the prefix is sold when it asks at `now`.
     fn buy(shares: &mut SlotShares, slot: &Slot, prefix: u64, now: Micros) -> u32 {
         let mut sold = 0;
         while shares.has_place(slot, prefix, now) && sold < 10_000 {

@@ -7,8 +7,8 @@
 //!
 //! Slots are numbered from 1 and live in a ring, each at its number modulo [`SLOTS`]; an entry that
 //! does not carry its own number is no slot. They open at one end, as places are needed, and close
-//! at the other, when no ticket of theirs can be presented any more. Places the ledger had no room
-//! for stay on offer: while a crowd meets a limit that is still low, that is most of them.
+//! at the other, when none of their tickets can be presented any more. Places the ledger had no
+//! room for stay on offer: while a crowd meets a limit that is still low, that is most of them.
 
 use super::ledger::{CELL, cell_start};
 use super::ticket_states::{Runs, SoldPlaces, TICKETS};
@@ -18,15 +18,15 @@ use crate::micros::Micros;
 /// How many slots can be open: 24 h of the default 10 s, and some.
 pub const SLOTS: usize = 8704;
 
-/// Places looked at in one booking, at most: it runs under the gate's lock.
+/// Places looked at in one booking, at most: a booking runs under the gate's lock.
 const STEPS: u32 = 2048;
-/// Refusals among the places left over before the search goes on where it last sold.
+/// After this many refused left-over places the search goes on where it last sold.
 const LEFT_OVERS: u32 = 16;
-/// No slot has more places: a wrong measurement must not use up all states at once.
+/// The most places of a slot: a wrong measurement must not use up all states at once.
 const PLACES: u32 = TICKETS / 8;
-/// No slot in order has a higher number.
+/// No sound slot has a higher number.
 const SEQ_MAX: u32 = u32::MAX / 2;
-/// No slot in order ends later than this from now.
+/// No sound slot ends later than this from now.
 const FAR: Micros = Micros::from_secs(48 * 3600);
 /// At least every tenth place is for newcomers.
 const LATE_SHARE_MAX: u32 = 900_000;
@@ -43,7 +43,7 @@ pub fn capacity(
     whole(margin * share * f64::from(concurrency) * period_s / service_mean).max(1)
 }
 
-/// C from X, where it is known: it needs no assumption that the run slots are independent.
+/// C from X, where X is known: no assumption is needed that the run slots are independent.
 pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f64) -> u32 {
     whole(margin * share * throughput * period_s).max(1)
 }
@@ -64,7 +64,7 @@ pub fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slot {
-    /// Its own number; another: no slot here.
+    /// Its own number; if another, there is no slot here.
     pub seq: u32,
     /// C, frozen when it opened.
     pub capacity: u32,
@@ -88,7 +88,7 @@ pub struct Slot {
     pub redeemed: u32,
     /// Presented in their tail.
     pub late: u32,
-    /// Presented in time; the deadline guard fired.
+    /// Presented in time, and put off by the deadline guard.
     pub deferred: u32,
     /// Presented in time and turned away.
     pub broken: u32,
@@ -96,12 +96,12 @@ pub struct Slot {
     pub expired: u32,
     /// Position of index 0 in the ticket states.
     pub base: u32,
-    /// The longest lifetime of its tickets, in milliseconds, doubled; 0: none is known. Odd: no ticket
-    /// of it can be presented any more.
+    /// The longest lifetime of its tickets, in milliseconds, doubled; 0: none is known. Odd: none
+    /// of its tickets can be presented any more.
     life: u32,
-    /// B, frozen when it opened, in milliseconds: what its tickets claim does not change any more.
+    /// B, frozen when it opened, in milliseconds: what its tickets claim no longer changes.
     bound_ms: u32,
-    /// The prime window of its tickets, frozen with it, in milliseconds.
+    /// The prime window of its tickets, frozen too, in milliseconds.
     prime_ms: u32,
     _pad: u32,
 }
@@ -149,13 +149,13 @@ impl Slot {
         self.life & 1 != 0
     }
 
-    /// How long after its end the last of its tickets can be presented, if that is known.
+    /// How long after the slot's end the last of its tickets can be presented, if that is known.
     fn kept(&self) -> Option<Micros> {
         let lifetime = Micros::from_millis((self.life >> 1).into());
         (lifetime != Micros::ZERO).then(|| (lifetime + grace_of(lifetime)).min(FAR))
     }
 
-    /// A ticket of it with this lifetime is sold.
+    /// A ticket of this slot with this lifetime is sold.
     fn keep(&mut self, lifetime: Micros) {
         let ms = u32::try_from(lifetime.0.div_ceil(1000)).unwrap_or(u32::MAX);
         self.life = self.life.max(ms.min(u32::MAX >> 1) << 1);
@@ -167,7 +167,7 @@ impl Slot {
         self.start + Micros(offset / u64::from(self.issue_limit.max(1)))
     }
 
-    /// Where a place has its state; none: it has no such place.
+    /// Where a place has its state; none: the slot has no such place.
     pub fn position(&self, index: u32) -> Option<u32> {
         (index < self.places()).then(|| self.base.wrapping_add(index))
     }
@@ -176,7 +176,7 @@ impl Slot {
         self.issue_limit.min(PLACES)
     }
 
-    /// Tickets of it that were presented, in time or not.
+    /// How many of its tickets were presented, in time or not.
     pub fn presented(&self) -> u32 {
         [self.redeemed, self.late, self.deferred, self.broken]
             .into_iter()
@@ -224,7 +224,7 @@ impl Slot {
     }
 }
 
-/// Under which terms tickets are sold. A slot takes them over when it opens.
+/// The terms under which tickets are sold. A slot takes them over when it opens.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// w, how long a slot lasts (`NapSlotPeriod`).
@@ -239,7 +239,7 @@ pub struct Terms {
     pub horizon: Micros,
     /// B (`NapWaitMax`).
     pub bound: Micros,
-    /// g, how long a ticket is in its prime.
+    /// g, the length of a ticket's prime window.
     pub prime: Micros,
     /// v (`NapTicketLifetime`).
     pub lifetime: Micros,
@@ -270,12 +270,12 @@ struct Found {
     skipped: bool,
 }
 
-/// How a ticket that was presented ended. Each ticket is settled once.
+/// What became of a presented ticket. Each ticket is settled once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Presented in time and turned away.
     Broken,
-    /// Presented in time; the deadline guard fired.
+    /// Presented in time, and put off by the deadline guard.
     Deferred,
     /// Presented in its tail and re-booked.
     Late,
@@ -283,7 +283,7 @@ pub enum Fate {
     Redeemed,
 }
 
-/// What a slot came to.
+/// The outcome of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// The slot.
@@ -310,7 +310,7 @@ pub struct Slots {
     oldest: u32,
     /// No slot before this one has a place left for newcomers ...
     newcomers_from: u32,
-    /// ... nor one of the late pool before this one.
+    /// ... and none before this one has a place left in the late pool.
     late_from: u32,
     /// The newest slot that sold to newcomers ...
     newcomers_last: u32,
@@ -341,7 +341,7 @@ impl Slots {
         Some(self.newest).filter(|&seq| seq <= SEQ_MAX).unwrap_or(0)
     }
 
-    /// No slots any more; the next one has the number behind `last`. States and sold places are
+    /// Removes all slots; the next one gets the number after `last`. States and sold places are
     /// left: they mean nothing until their positions are taken again.
     pub fn begin_after(&mut self, last: u32) {
         self.ring.fill(Slot::EMPTY);
@@ -353,8 +353,8 @@ impl Slots {
     /// Sells the next newcomers' place that starts at `first` or after it and that the ledger has
     /// room for: `may(slot, start)`. None: nothing can be sold within the horizon.
     ///
-    /// `may` stands for a window of one length rounded out to whole cells, so a start refused
-    /// means every later start within the same cell refused; those are not asked for.
+    /// `may` stands for a window of one length rounded out to whole cells. So if a start is
+    /// refused, every later start within the same cell is refused too; those are not asked for.
     pub fn book(
         &mut self,
         now: Micros,
@@ -365,7 +365,7 @@ impl Slots {
         self.book_open(now, first, terms, &mut |_| true, may)
     }
 
-    /// The same for a newcomer who is sold only places of slots that are `open` to him.
+    /// The same for a newcomer who is sold only places of slots that are `open` to them.
     pub fn book_open(
         &mut self,
         now: Micros,
@@ -379,8 +379,8 @@ impl Slots {
         self.sell(Pool::Newcomers, found, terms)
     }
 
-    /// Nobody holds a ticket that starts later than now, as all have come before their time: what is sold
-    /// next starts at `first`, however far ahead the last slot lies.
+    /// Nobody holds a ticket that starts later than now, as all have come early: the next sale
+    /// starts at `first`, however far ahead the last slot lies.
     pub fn begin_again(&mut self, now: Micros, first: Micros, terms: &Terms) {
         self.repair();
         if let Some(seq) = self.open_at(first, now + terms.horizon, terms) {
@@ -388,8 +388,8 @@ impl Slots {
         }
     }
 
-    /// Sells a place to a holder who came late: the earliest of the late pool, or the next of the
-    /// newcomers' where that is earlier or the pool has none.
+    /// Sells a place to a holder who came late: the earliest of the late pool, or the newcomers'
+    /// next where that is earlier or the pool has none.
     pub fn rebook(
         &mut self,
         now: Micros,
@@ -432,7 +432,7 @@ impl Slots {
             .filter(|slot| !slot.is_closed())
     }
 
-    /// The places that are sold and start after `after`, in order: start, and where the state is.
+    /// The places sold that start after `after`, in order: their start, and where their state is.
     pub fn sold_after(&self, after: Micros) -> impl Iterator<Item = (Micros, u32)> {
         let open = self.open_slots().filter(move |slot| slot.end() > after);
         open.flat_map(move |slot| {
@@ -443,7 +443,7 @@ impl Slots {
         })
     }
 
-    /// Every place that is sold, of slots that are open: its slot, and its index there.
+    /// Every place sold of open slots: its slot, and its index there.
     pub fn sold_places(&self) -> impl Iterator<Item = (&Slot, u32)> {
         self.open_slots().flat_map(move |slot| {
             let is_sold = move |index: &u32| self.sold.is_sold(slot.base.wrapping_add(*index));
@@ -453,7 +453,7 @@ impl Slots {
         })
     }
 
-    /// Where the states of a slot's tickets are, be it open or just closed.
+    /// Where the states of a slot's tickets are, whether it is open or just closed.
     pub fn sold_of(&self, seq: u32) -> impl Iterator<Item = u32> {
         let places = self
             .slot(seq)
@@ -479,8 +479,8 @@ impl Slots {
         false
     }
 
-    /// It has not met this fate after all: its holder left before he ran, and it is good again, or
-    /// it meets another.
+    /// A ticket has not met this fate after all: its holder left before the access ran and it is
+    /// good again, or it meets another fate.
     pub fn unsettle(&mut self, seq: u32, fate: Fate) {
         if let Some(count) = self.fates(seq, fate) {
             *count = count.saturating_sub(1);
@@ -498,7 +498,8 @@ impl Slots {
     }
 
     /// Closes the oldest slot if the validity and grace of its last ticket are over; call until it
-    /// gives none. `grace`: both, of a slot that does not know (in a state file from before).
+    /// returns none. `grace`: both together, for a slot that does not know them (from an old state
+    /// file).
     pub fn close_due(&mut self, now: Micros, grace: Micros) -> Option<Closed> {
         self.repair();
         while self.newest != 0 && self.oldest <= self.newest {
@@ -531,8 +532,8 @@ impl Slots {
         None
     }
 
-    /// The first place of the pool, not sold yet, that starts at `first` or later, in a slot `open`
-    /// to the buyer, and that `may` be sold. Newcomers' slots are opened as needed.
+    /// The first unsold place of the pool that starts at `first` or later, in a slot `open` to the
+    /// buyer, and that `may` be sold. Slots are opened as newcomers need them.
     fn find(
         &mut self,
         pool: Pool,
@@ -632,7 +633,7 @@ impl Slots {
         let (slot_start, start) = (slot.start, slot.start_of(index));
         self.sold.sell(position);
         match pool {
-            // What lies between is for everybody else.
+            // The places between are for everybody else.
             Pool::Newcomers if skipped => {}
             Pool::Newcomers => self.newcomers_last = self.newcomers_last.max(seq),
             Pool::Late => self.late_last = self.late_last.max(seq),
@@ -649,8 +650,8 @@ impl Slots {
 
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.
     fn open(&mut self, first: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
-        // One beyond the horizon is from before that was shortened: nothing is sold until the book is
-        // shorter, too. One farther away is garbage.
+        // A last slot beyond the horizon is from before that was shortened: nothing is sold until
+        // less is booked ahead, too. One farther away is garbage.
         let last = self
             .slot(self.newest)
             .filter(|last| last.end() <= latest + FAR);
@@ -803,7 +804,7 @@ mod tests {
         let last = book_all(&mut slots, 4.0, &hours(2), 1000).pop();
         assert!(last.is_some_and(|last| last > 7180.0), "{last:?}");
         assert!(book_all(&mut slots, 4.0, &hours(1), 1).is_empty());
-        // When the book has become shorter the next slot follows the last.
+        // When less is booked ahead the next slot follows the last.
         let now = secs(3700.0);
         let next = slots.book(now, secs(3704.0), &hours(1), &mut |_, _| true);
         let after = last.map(|last| last + 10.0);
@@ -873,12 +874,12 @@ mod tests {
         assert_eq!(book(&mut slots, 0), Some((1, 0, false)));
         assert_eq!(book(&mut slots, 9), Some((9, 0, true)));
         assert_eq!(book(&mut slots, 0), Some((1, 1, false)));
-        // Behind more refusals than left-overs the search goes on where newcomers were sold to,
-        // not where he was.
+        // After more refusals than left-overs the search goes on where newcomers were last sold to,
+        // not where the holder was.
         let full = &mut |slot: &Slot, start| slot.seq >= 3 && start >= secs(24.0);
         let booking = slots.book(secs(0.0), secs(4.0), &terms(20), full);
         assert_eq!(booking.map(|b| (b.seq, b.index)), Some((3, 0)));
-        // A slot with nothing left is not one that is skipped.
+        // A slot with nothing left does not count as skipped.
         for _ in 0..18 {
             slots.book(secs(0.0), secs(4.0), &terms(20), &mut |_, _| true);
         }
@@ -923,7 +924,7 @@ mod tests {
     fn left_overs_everywhere_do_not_hide_what_lies_behind_them() {
         let mut slots = slots();
         let mut starts = Vec::new();
-        // Room for a single claim every 100 s: each slot between keeps places it cannot sell.
+        // Room for a single claim every 100 s: each slot between keeps places that it cannot sell.
         for _ in 0..40 {
             let taken = starts.clone();
             let booking = slots

@@ -1,15 +1,15 @@
 //! [`Storm`]: how many of a kind come between two departures.
 //!
-//! As many as in the mean of the intervals before, but where a storm begins: there as many as are seen in the
-//! interval itself, and from then on.
+//! The number is the mean of the intervals before. Where a storm begins it is what is seen in that
+//! interval itself, and the mean starts from there.
 
-/// The mean of about so many intervals,
+/// The mean covers about this many intervals.
 const MEAN_OF: i32 = 8;
-/// counted in parts of one.
+/// The mean is counted in parts of one.
 const UNIT: i32 = 64;
-/// A storm begins in an interval that has so many, and
+/// A storm begins in an interval that has this many, and
 const ONSET: u16 = 16;
-/// so many times what those before it had.
+/// this many times what those before it had.
 const ONSET_TIMES: i32 = 4;
 
 /// Under the gate's lock. All zero = none came; any bits are some number.
@@ -18,7 +18,7 @@ const ONSET_TIMES: i32 = 4;
 pub struct Storm {
     /// Since the last departure, saturating.
     since: u16,
-    /// Those a departure beyond the usual, in [`UNIT`]ths.
+    /// Mean per departure, beyond the usual, in [`UNIT`]ths.
     mean: u16,
 }
 
@@ -40,12 +40,12 @@ impl Storm {
         self.since = self.since.saturating_add(1);
     }
 
-    /// A queue begins: who came before it is not of its first interval.
+    /// A queue begins: what came before it is not of its first interval.
     pub fn begin(&mut self) {
         self.since = 0;
     }
 
-    /// So many a departure now, beyond as many as are `usual`.
+    /// How many come per departure now, beyond the `usual` number.
     pub fn now(&self, usual: u16) -> f64 {
         match self.begins(usual) {
             true => self.beyond(usual).into(),
@@ -53,7 +53,7 @@ impl Storm {
         }
     }
 
-    /// Has the last of one passed?
+    /// Is the last storm over?
     pub fn is_over(&self) -> bool {
         self.mean == 0
     }

@@ -1,16 +1,16 @@
 //! The ticket: what a refused visitor is given, and how it proves genuine.
 //!
-//! A ticket is 64 bytes, one block of the hash, signed with keyed BLAKE2s (RFC 7693, 2.9) cut to 16,
-//! written in base64url without padding (107 characters, good for a cookie, a header or a query).
-//! HMAC-SHA-256 proves no more and costs four times as much where the processor has no instructions
-//! for it. Numbers are big-endian:
+//! A ticket is 64 bytes, one block of the hash, signed with keyed BLAKE2s (RFC 7693, 2.9) cut to
+//! 16, and written in base64url without padding (107 characters, fit for a cookie, a header or a
+//! query). HMAC-SHA-256 proves no more and costs four times as much where the processor has no
+//! instructions for it. Numbers are big-endian:
 //!
 //! ```text
 //!    0 version  1 key id  2 flags  3 node   4 lease u16   6 epoch u64    14 room u32   18 gate u32
 //!   22 slot u32  26 index u32   30 serial u32   34 start u64  42 prime u40  47 tail u40
 //!   52 bind u32  56 id u64      64 signature [16]
 //! ```
-//! Prime window and tail are told by their lengths, in microseconds like the start: twelve days each.
+//! Prime window and tail are given as lengths, in microseconds like the start: twelve days each.
 //! The paper (5.2) names tickets by an MD5 of arrival time and address; so do we ([`ticket_id`]),
 //! in logs and pages. Security rests on the signature alone.
 
@@ -41,7 +41,7 @@ pub struct Ticket {
     pub node: u8,
     /// The lease of the ledger it was sold from; 0 with a single engine.
     pub lease: u16,
-    /// Random, new with every empty segment: of another epoch it is honest but unknown.
+    /// Random, new with every empty segment: a ticket of another epoch is honest but unknown.
     pub epoch: u64,
     /// [`name_hash`] of the room.
     pub room: u32,
@@ -83,11 +83,11 @@ impl Ticket {
     pub const REBOOKED: u8 = 2;
     /// Its holder came after the end once and was treated as late.
     pub const GRACE_USED: u8 = 4;
-    /// Its holder was called, and came before its time. Never sealed: said of one that is redeemed.
+    /// Its holder was called and came early. Never sealed; it marks a redeemed ticket.
     pub const CALLED: u8 = 8;
     /// It was sold to a page within another: no script's call uses it up.
     pub const FRAME: u8 = 16;
-    /// It was sold to the page that the visitor asked for: nothing that is fetched beside it uses it up.
+    /// It was sold to the page that the visitor asked for: nothing fetched beside it uses it up.
     pub const NAVIGATION: u8 = 32;
 
     /// Whether a flag is set.
@@ -95,7 +95,7 @@ impl Ticket {
         self.flags & flag != 0
     }
 
-    /// As it was sealed.
+    /// The ticket as it was sealed.
     pub fn plain(self) -> Ticket {
         Ticket {
             flags: self.flags & !Ticket::CALLED,
@@ -174,7 +174,7 @@ impl Ticket {
     }
 }
 
-/// A span in five bytes; the longest there is for one that is longer.
+/// A span in five bytes; a longer one becomes the longest.
 fn short(span: Micros) -> [u8; 5] {
     let [.., a, b, c, d, e] = span.0.min(SPAN_MAX).to_be_bytes();
     [a, b, c, d, e]
@@ -237,12 +237,12 @@ impl Key {
         }
     }
 
-    /// The number tickets name it by.
+    /// The number by which tickets name it.
     pub fn id(&self) -> u8 {
         self.id
     }
 
-    /// A text that nobody without the key can make, different for different words.
+    /// A text that nobody can make without the key, different for different words.
     pub fn mark(&self, words: &[u64]) -> String {
         let mut mac = self.sign(b"session");
         for word in words {
@@ -257,7 +257,7 @@ impl Key {
     }
 }
 
-/// BLAKE2s with a secret of any length: it takes 32 bytes, longer ones are hashed.
+/// BLAKE2s with a secret of any length: it takes 32 bytes, and longer secrets are hashed first.
 pub fn keyed(secret: &[u8]) -> Blake2sMac256 {
     let hash;
     let secret = if secret.len() > 32 {
@@ -286,7 +286,7 @@ impl Keys {
     /// How many keys there may be.
     pub const MAX: usize = 8;
 
-    /// One to eight keys with different ids, the signing one first; else none.
+    /// One to eight keys with different ids, the signing one first; otherwise none.
     pub fn new(keys: Vec<Key>) -> Option<Keys> {
         let mut ids: Vec<u8> = keys.iter().map(Key::id).collect();
         ids.sort_unstable();
@@ -295,8 +295,8 @@ impl Keys {
         sound.then_some(Keys(keys))
     }
 
-    /// Keys as `NapTicketKey`'s file has them: a line each, `id hex`, the signing one first; empty
-    /// lines, lines that begin with `#` and a byte order mark are passed over. The error is a sentence.
+    /// Keys as in `NapTicketKey`'s file: a line each, `id hex`, the signing one first. Empty lines,
+    /// lines that begin with `#` and a byte order mark are passed over. The error is a sentence.
     pub fn parse(text: &str) -> Result<Keys, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut keys: Vec<Key> = Vec::new();
@@ -343,8 +343,8 @@ fn unhex(hex: &str) -> Option<Vec<u8>> {
         .then(|| pairs.iter().map(|[high, low]| high << 4 | low).collect())
 }
 
-/// The paper's ticket id (5.2): arrival time and address under MD5, here with a secret, so that it
-/// cannot be guessed, and the place, so that it is unique. It names the ticket, it proves nothing.
+/// The paper's ticket id (5.2): MD5 of arrival time and address. Ours adds a secret, so that it
+/// cannot be guessed, and the place, so that it is unique. It names the ticket and proves nothing.
 pub fn ticket_id(secret: &[u8], arrival: Micros, client: &[u8], slot: u32, index: u32) -> u64 {
     let digest = Md5::new()
         .chain_update(secret)

@@ -2,7 +2,7 @@
 //!
 //! A slot takes a run of consecutive positions when it opens and gives it back when it closes; the
 //! runs follow each other round a ring of 2^20 positions (256 kB), so a count of the positions
-//! taken is all the bookkeeping there is ([`Runs`]). States are not cleared: one means something
+//! taken is all the bookkeeping needed ([`Runs`]). States are not cleared: a state means something
 //! only for a ticket that was sold, and selling sets it. [`SoldPlaces`] are cleared.
 
 /// How many tickets can have a state at once: those of all open slots.
@@ -16,11 +16,11 @@ const WORDS: usize = (TICKETS / PER_WORD) as usize;
 pub enum State {
     /// Sold and not yet presented, or presented and left before it ran.
     Sold = 0,
-    /// Its holder has a place; presented again it takes over that place.
+    /// Its holder has a place; if presented again, it takes over that place.
     Waiting = 1,
-    /// Sold, and its holder has been told to come now: its window began with that (2.6).
+    /// Sold, and its holder has been told to come now: its window began at that moment (2.6).
     Called = 2,
-    /// Its holder has a permit, or had one: presented again, it is used.
+    /// Its holder has, or had, a permit: if presented again, it is used.
     Used = 3,
 }
 
@@ -33,7 +33,7 @@ pub struct TicketStates {
 }
 
 impl TicketStates {
-    /// Everything sold: true of no ticket, as no slot is open.
+    /// Everything sold; this is true of no ticket, as no slot is open.
     pub const EMPTY: TicketStates = TicketStates { words: [0; WORDS] };
 
     /// The state at a position; positions are taken modulo [`TICKETS`].
@@ -159,7 +159,7 @@ impl Runs {
         self.taken = self.taken.saturating_sub(len);
     }
 
-    /// No slot is open: whatever was counted as taken is not.
+    /// No slot is open: nothing counts as taken any more.
     pub fn reset(&mut self) {
         self.taken = 0;
     }

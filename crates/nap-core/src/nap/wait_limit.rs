@@ -2,9 +2,9 @@
 //!
 //! The paper (5.1) fits a least-squares line through the last 100 pairs (queue length on entering
 //! Wait, response time) and cuts it at the bound: [`paper`]. Our law (ALGORITHMS 1.2), [`shrunk`],
-//! pulls the slope of that line towards the one Little's law predicts, `1/X`, because a pinned
-//! queue has no variance to fit, and divides the bound by [`Conformal`]'s rho, so that the bound
-//! holds for 99 % instead of for the mean. Shared state: [`WaitHistory`], [`Conformal`].
+//! pulls the slope of that line towards Little's law, `1/X`, because a pinned queue has no variance
+//! to fit. It divides the bound by [`Conformal`]'s rho, so that the bound holds for 99 % and not
+//! just for the mean. Shared state: [`WaitHistory`], [`Conformal`].
 
 use super::whole;
 use crate::micros::Micros;
@@ -75,7 +75,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Expected response in seconds of one who finds `queue` waiting.
+    /// Expected response, in seconds, of an access that finds `queue` waiting.
     pub fn predict(&self, queue: u32) -> f64 {
         self.intercept + self.slope * f64::from(queue)
     }
@@ -118,7 +118,7 @@ pub struct Decision {
     pub limit: u32,
     /// The line it was cut from; store its prediction with each access that enters Wait.
     pub line: Option<Line>,
-    /// Which rule spoke.
+    /// The rule that decided.
     pub source: Source,
 }
 
@@ -127,7 +127,7 @@ pub struct Decision {
 pub enum NoLimit {
     /// The queue had one length only.
     NoVariance,
-    /// Longer queues went with shorter responses, or the slope is nothing.
+    /// Longer queues went with shorter responses, or the slope is zero.
     SlopeNotPositive,
     /// Fewer than two pairs.
     TooFew,
@@ -204,7 +204,8 @@ fn decide(pairs: Moments, facts: &Facts, settings: &Settings) -> Decision {
     }
 }
 
-/// `y = S + (q + 1)/X`: who finds q waiting leaves with the (q+1)th departure, then runs S.
+/// `y = S + (q + 1)/X`: an access that finds q waiting leaves with the (q+1)th departure, then runs
+/// S.
 fn little(x: f64, s: f64) -> Line {
     Line {
         slope: 1.0 / x,
@@ -212,7 +213,7 @@ fn little(x: f64, s: f64) -> Line {
     }
 }
 
-/// The fitted line, its slope pulled towards `prior` the more the less the queue varied.
+/// The fitted line, its slope pulled more strongly towards `prior` the less the queue varied.
 fn pull(pairs: &Moments, prior: f64, settings: &Settings) -> Line {
     let within = |b: f64| {
         b.max(settings.slope_lo * prior)
@@ -226,7 +227,8 @@ fn pull(pairs: &Moments, prior: f64, settings: &Settings) -> Line {
     let slope = within(fitted);
     let intercept = pairs.y_mean - slope * pairs.q_mean;
     if intercept < 0.0 {
-        // Through the origin: nobody is answered before he comes. q_mean > 0 here, as y_mean >= 0.
+        // Through the origin: no access is answered before it comes. q_mean > 0 here, as y_mean >=
+        // 0.
         return Line {
             slope: within(pairs.y_mean / pairs.q_mean),
             intercept: 0.0,
@@ -325,7 +327,7 @@ pub fn rho_step(rho: f64, response_s: f64, predicted_s: f64, settings: &RhoSetti
     next.max(settings.min).min(settings.max)
 }
 
-/// rho: by how much the bound is divided so that it holds for 99 % of those who waited.
+/// rho: what the bound is divided by so that it holds for 99 % of those who waited.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conformal {
@@ -337,7 +339,7 @@ impl Conformal {
     /// Not started: rho is [`Conformal::START`].
     pub const EMPTY: Conformal = Conformal { rho_ppb: 0 };
     /// Where rho starts. docs/dev/algorithms.md 1.2 has 1.5, which turns many away before the first
-    /// accesses have been answered; who was let in too freely is caught by the deadline guard.
+    /// accesses have been answered; the deadline guard catches those that were let in too freely.
     pub const START: f64 = 1.05;
 
     /// rho, 1..=8 whatever the stored bits are.

@@ -1,19 +1,19 @@
-//! [`KindWork`]: how long accesses of each kind run, for a wait limit that counts work and not heads
-//! (`NapWaitLimit work`, docs/dev/algorithms.md 1.5).
+//! [`KindWork`]: how long accesses of each kind run, for a wait limit that counts work instead of
+//! heads (`NapWaitLimit work`, docs/dev/algorithms.md 1.5).
 //!
-//! A kind is told by the path, without the query, and there are as many as cells: paths that share
-//! one share its mean. So nothing has to be configured, nothing is ever evicted, and a site with a
-//! path for each article is one of kinds that are all alike.
+//! A kind is told by the path, without the query. There are as many kinds as cells; paths that
+//! share a cell share its mean. So nothing has to be configured, nothing is ever evicted, and a
+//! site with a path for each article has kinds that are all alike.
 
 use super::ticket::fnv;
 use crate::micros::Micros;
 
-/// Kinds there are.
+/// How many kinds there are.
 pub const KINDS: usize = 64;
 /// Weight of the latest access in the mean of its kind.
 const ALPHA: f64 = 0.05;
 
-/// Mean residence of each kind, in microseconds; zero: none of it has finished. Under the lock.
+/// Mean residence of each kind, in microseconds; zero: none has finished. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct KindWork {
@@ -24,7 +24,7 @@ impl KindWork {
     /// Nothing known.
     pub const EMPTY: KindWork = KindWork { means: [0; KINDS] };
 
-    /// An access of this kind has left Run Ready after `residence`; kind 0 is none.
+    /// An access of this kind has left Run Ready after `residence`; kind 0 stands for none.
     pub fn learn(&mut self, kind: u32, residence: Micros) {
         let cell = (kind as usize).checked_sub(1);
         let Some(mean) = cell.and_then(|at| self.means.get_mut(at)) else {
