@@ -1,8 +1,8 @@
-//! Calling: who holds a ticket asks where he stands, and is told to come before his time when there
-//! is room (docs/dev/algorithms.md 2.6).
+//! Calling: a holder asks where they stand, and is told to come before their time when there is
+//! room (docs/dev/algorithms.md 2.6).
 //!
-//! A call widens the prime window to [now, s+g): it never breaks one. The claim grows with it before
-//! the answer is sent, and only out of places that nobody else is promised.
+//! A call widens the prime window to [now, s+g) and never breaks one. The claim grows with it
+//! before the answer is sent, and only out of places that are promised to nobody else.
 
 use super::GateView;
 use super::standing::Standing;
@@ -15,11 +15,11 @@ use crate::room::places::Line;
 use crate::room::terms::how;
 use crate::room::verdict::Turn;
 
-/// Sold places looked at in one look, at most: it runs under the lock.
+/// Sold places examined in one look, at most: a look runs under the lock.
 pub(super) const STEPS: usize = 1 << 14;
 
 impl GateView<'_> {
-    /// Has Run Ready room, and who may be called for it?
+    /// Looks whether Run Ready has room, and which holders may be called for it.
     pub fn look_round(&mut self) {
         let out = self.permits.outstanding() != 0;
         let empty = out && (self.gate).stands_empty(self.permits, self.starts.as_deref(), self.now);
@@ -50,7 +50,7 @@ impl GateView<'_> {
         self.permits.calls.set_up_to(gate.early_call.mark());
     }
 
-    /// A holder asks where he stands; he may be called. `bind`: of his client.
+    /// A holder asks where they stand, and may be called. `bind`: of their client.
     pub fn asked(&mut self, ticket: &Ticket, bind: u32) -> Turn {
         self.tick();
         match self.stands(ticket, bind) {
@@ -72,7 +72,7 @@ impl GateView<'_> {
         }
     }
 
-    /// One whose time has not come: is he called now?
+    /// A holder whose time has not come asks: are they called now?
     fn call(&mut self, ticket: &Ticket) -> bool {
         let early_call = &self.gate.early_call;
         if ticket.start > early_call.mark() || !early_call.is_calling(&self.laws.call, self.now) {
@@ -101,7 +101,7 @@ impl GateView<'_> {
         true
     }
 
-    /// Up to where the window of one who is called grows: the whole cell his own begins with.
+    /// Where the window of a called ticket grows to: the whole cell in which its own window begins.
     pub(super) fn before_window(&self, ticket: &Ticket) -> Micros {
         let (from, _) = self
             .gate
@@ -109,7 +109,7 @@ impl GateView<'_> {
         cell_start(from)
     }
 
-    /// Of the tickets of a slot that has closed, those that were called and never presented.
+    /// How many tickets of a closed slot were called and never presented.
     pub(super) fn never_came(&self, slot: u32) -> u32 {
         let called = |position: &u32| self.gate.states.state(*position) == State::Called;
         self.gate.slots.sold_of(slot).filter(called).count() as u32

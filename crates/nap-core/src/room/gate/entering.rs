@@ -1,7 +1,7 @@
-//! Entering: an access asks to come in, as a newcomer first and by its ticket then.
+//! Entering: an access asks to come in, first as a newcomer and then by its ticket.
 //!
-//! A place is taken under the ledger (docs/dev/algorithms.md 2.3); a holder in his prime window is let in
-//! whatever the limit says, and only the lack of a worker can break the promise.
+//! A place is taken under the ledger (docs/dev/algorithms.md 2.3). A holder in their prime window
+//! is let in whatever the limit says; only the lack of a worker can break the promise.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -76,8 +76,8 @@ impl GateView<'_> {
         }
     }
 
-    /// Would [`Self::enter`] send it away now? A holder is waited for, be he late, and where
-    /// newcomers come in be he of an epoch that is gone.
+    /// Would [`Self::enter`] refuse it now? Holders are waited for, late ones too; where newcomers
+    /// come in, so are holders whose ticket is of an epoch that is gone.
     pub fn would_refuse(&mut self, arrival: &Arrival<'_>) -> bool {
         self.tick();
         let (standing, _) = self.best_ticket(arrival);
@@ -95,13 +95,12 @@ impl GateView<'_> {
         !runs && !self.fits_newcomer(arrival)
     }
 
-    /// An access that has its permit by the lock-free way turns out to carry tickets: redeem the
-    /// best one.
+    /// An access that got its permit without the lock turns out to carry tickets: redeems the best.
     pub fn redeem_running(&mut self, arrival: &Arrival<'_>) -> Option<Ticket> {
         let (standing, ticket) = self.best_ticket(arrival);
         let live = ticket.filter(|_| standing >= Standing::Early);
         match standing {
-            // A second tab beside a waiting one: this one runs, that one keeps its place.
+            // A second tab beside a waiting one: this one runs, the other keeps its place.
             Standing::Waits(_) => None,
             _ => self.redeem(live, standing, To::Run, arrival.client_hash),
         }
@@ -131,8 +130,9 @@ impl GateView<'_> {
         }))
     }
 
-    /// He and all who can present a ticket while he may wait have places, by the ledger and by the
-    /// workers that are there now: after a graceful restart these are few for some seconds.
+    /// Do the newcomer and all who can present a ticket while they may wait have places, by the
+    /// ledger and by the workers there are now? After a graceful restart these are few for some
+    /// seconds.
     pub(super) fn fits_newcomer(&self, arrival: &Arrival<'_>) -> bool {
         let gate = &*self.gate;
         let (now, bound) = (self.now, gate.terms.bound);
@@ -143,7 +143,7 @@ impl GateView<'_> {
         if self.is_beyond(arrival) {
             return false;
         }
-        // Part of his bound is over. A limit that is set by hand counts heads.
+        // Part of the newcomer's bound is over. A limit set by hand counts heads.
         let passed_s = match gate.is_by_law() {
             true => self.passed(arrival).as_secs_f64(),
             false => 0.0,
@@ -154,7 +154,7 @@ impl GateView<'_> {
         let parked = match arrival.parking {
             Parking::Anybody => true,
             Parking::Sparing => nobody_before || gate.ledger.max_claims(now, now + bound) == 0,
-            // Of mod_http2's threads there are few, and no way in for who finds none.
+            // mod_http2 has few threads, and an access that finds none cannot come in.
             Parking::Holders => nobody_before && !arrival.secondary,
             Parking::Nobody => false,
         };
@@ -163,8 +163,9 @@ impl GateView<'_> {
                 how::FIXED => gate.queue.line_len(Line::Wait) < gate.limit,
                 _ => {
                     let queued = gate.queue.len();
-                    // Whose window is open finds a worker too, of those in the children present, unless he
-                    // was told of a time when one who comes now has left.
+                    // A holder whose window is open must find a worker too, in the children
+                    // present, unless they were told of a time by which an access that comes now
+                    // has left.
                     let workers = queued.saturating_add(arrival.left).min(gate.terms.parked);
                     let limit = match nobody_before {
                         true => gate.depth(gate.rate(self.permits)),
@@ -178,14 +179,15 @@ impl GateView<'_> {
             }
     }
 
-    /// Of his bound so much is over, a quarter at most: nobody is put off as he comes.
+    /// How much of the access's bound is over, a quarter at most: none is put off as it comes.
     fn passed(&self, arrival: &Arrival<'_>) -> Micros {
         arrival.stood.min(Micros(self.gate.terms.bound.0 / 4))
     }
 
-    /// One who comes after his prime goes ahead of all newcomers: no ticket that is out for later keeps him
-    /// outside, nor that his worker is one of the last, only half of the bound's worth of accesses. He may
-    /// have been in time, and waited for a worker to hear him, as have all whose windows are open.
+    /// A holder who comes after the prime window goes ahead of all newcomers. Neither tickets out
+    /// for later nor a shortage of workers keeps them outside, only half of the bound's worth of
+    /// accesses. They may have been in time and have waited for a worker, as have all whose windows
+    /// are open.
     fn fits_late_holder(&self, arrival: &Arrival<'_>) -> bool {
         let gate = &*self.gate;
         arrival.parking != Parking::Nobody
@@ -193,9 +195,9 @@ impl GateView<'_> {
             && self.met(arrival.kind) < gate.depth(gate.rate(self.permits)) / 2
     }
 
-    /// Nothing is known of the server's speed yet, but will be in a moment: whoever has a worker waits for
-    /// that, the last of them too. What would be told now would be a guess. And as long as those are told
-    /// who came before, he waits behind them: his ticket is the later one.
+    /// Nothing is known of the server's speed yet, but it soon will be. An access that has a worker
+    /// waits for that, even the last one, as anything told now would be a guess. While those who
+    /// came before are being told it waits behind them: its ticket is the later one.
     fn is_held(&self, arrival: &Arrival<'_>) -> bool {
         let first_queue = self.gate.decided == 0 || self.gate.beyond != 0;
         first_queue
@@ -205,9 +207,10 @@ impl GateView<'_> {
             && self.is_held_still()
     }
 
-    /// Is the first queue still so young? Those beyond what fits are told in as much time again.
+    /// Is the first queue still this young? Accesses beyond what fits are told in as much time
+    /// again.
     pub(super) fn is_held_still(&self) -> bool {
-        // Any bit pattern may stand there.
+        // Any bit pattern may be stored there.
         let times = if self.gate.decided == 0 { 1.0 } else { 2.0 };
         let most = self.gate.terms.bound.0 as f64 * self.laws.sale.hold * times;
         self.gate.departures.busy_for(self.now) < Micros(most as u64)
@@ -232,8 +235,8 @@ impl GateView<'_> {
         self.break_promise(ticket, arrival)
     }
 
-    /// Workers are short, and he would not be served within the bound: the server has become slower since
-    /// his ticket was sold. To wait for the deadline guard would only keep others outside.
+    /// Workers are short, and the holder would not be served within the bound: the server has
+    /// become slower since the sale. Waiting for the deadline guard would only keep others outside.
     fn is_hopeless(&self, arrival: &Arrival<'_>) -> bool {
         arrival.parking >= Parking::Sparing
             && self.gate.is_by_law()
@@ -242,8 +245,9 @@ impl GateView<'_> {
             && self.is_too_late(self.met(arrival.kind))
     }
 
-    /// Would who meets so many be served after the bound? Workers are gone long before a hundred departures
-    /// have told that the server has become slower: the last ten tell it, even at a standard error more.
+    /// Would an access that meets `queue` be served after the bound? Workers run out long before a
+    /// hundred departures show that the server is slower: the last ten show it, plus a standard
+    /// error.
     fn is_too_late(&self, queue: u32) -> bool {
         let bound = self.gate.terms.bound;
         let lately = self.gate.departures.lately(self.now);
@@ -256,7 +260,7 @@ impl GateView<'_> {
         self.redeem(Some(ticket), Standing::Prime, To::Wait, arrival.client_hash);
         let entry = Place::holding(&ticket, self.now, true);
         if self.is_before_time(&entry) {
-            // Called: his own time is still to come, and no other is better.
+            // Called: the holder's own time is still to come, and no other ticket is better.
             return self.hand_back(&entry, Reason::Full, arrival);
         }
         self.gate.counts.deferred += 1;
@@ -268,7 +272,7 @@ impl GateView<'_> {
         self.gate.counts.broken += 1;
         self.history.settle(ticket.serial, Fate::Broken, self.now);
         if self.now < self.before_window(&ticket) {
-            // Called: his own time is still to come, and he stays called.
+            // Called: the holder's own time is still to come, and they stay called.
             return self.refuse(Reason::Broken, Some(ticket), self.spread(arrival));
         }
         match self.sell(Sale::Guard, arrival) {
@@ -285,7 +289,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Take a place at the end of `line`; the permit may come at once.
+    /// Takes a place at the end of `line`; the permit may come at once.
     pub(super) fn seat(
         &mut self,
         line: Line,
@@ -295,7 +299,7 @@ impl GateView<'_> {
     ) -> Verdict {
         let others = self.gate.queue.len();
         let queue = self.met(arrival.kind);
-        // A guess from nothing must not count against the line's spread (rho), nor who is to be told to go.
+        // Neither a guess from nothing nor accesses about to be told to go may count for rho.
         let predicted = match (self.gate.decided, self.gate.beyond) {
             (1.., 0) => self.predict(queue),
             _ => Micros::ZERO,
@@ -304,7 +308,7 @@ impl GateView<'_> {
         if line != Line::Wait
             && let Some(ticket) = ticket
         {
-            // Under a bound that has been raised he still leaves within his claim.
+            // Under a raised bound the holder still leaves within their claim.
             deadline = deadline.min(ticket.prime_end + self.gate.bound_of(ticket.slot));
         }
         let mut place = Place {
@@ -328,7 +332,7 @@ impl GateView<'_> {
                 place.slot = 0;
             }
         }
-        // Raised before the permits are looked at again: whoever releases from now on sees us.
+        // Raised before the permits are looked at again: any release from now on sees us.
         self.permits.set_waiting(others.saturating_add(1));
         let Some(at) = self.places.push(&mut self.gate.queue, line, place) else {
             self.publish_waiting();
@@ -368,7 +372,7 @@ impl GateView<'_> {
         })
     }
 
-    /// When a newcomer with this deadline is due, by his priority; zero: by the deadline.
+    /// When a newcomer with this deadline is due, by priority; zero: by the deadline.
     pub(super) fn due(&self, deadline: Micros, priority: u32) -> Micros {
         match u64::from(priority.min(PRIORITIES)) {
             0 => Micros::ZERO,

@@ -12,17 +12,18 @@ use crate::room::terms::how;
 /// Limit before anything is known, where no worker count says better (docs/dev/algorithms.md 1.2).
 const COLD_LIMIT: u32 = 8;
 
-/// At a departure so many newcomers are told, at least, that they are beyond what fits the bound.
+/// At each departure at least this many newcomers are told that they are beyond what fits the
+/// bound.
 const SHED_MIN: u32 = 16;
-/// Of the rounds from which the speed is first known, the last: the first pay for what has to be started.
+/// The last rounds, from which the speed is first known: the first ones pay for what is started.
 const FIRST_ROUNDS: u32 = 3;
 
-/// Of a response below this share of the longest one there can be, rho learns nothing of a full
+/// From a response below this share of the longest possible one, rho learns nothing of a full
 /// queue, whatever was predicted.
 const NEAR_THE_BOUND: f64 = 0.9;
 
 impl GateView<'_> {
-    /// X, S and L as they are known now.
+    /// Computes X, S and L anew from what is known now.
     pub(super) fn refresh_limit(&mut self) {
         if self.refresh_starts() {
             return;
@@ -44,8 +45,8 @@ impl GateView<'_> {
                 }
             }
             _ if self.gate.decided == 0 && !self.speed_is_known() => {
-                // Nothing is known of the server's speed: whoever finds a place to wait may
-                // wait for the first ten departures to tell. The deadline guard keeps the bound.
+                // Nothing is known of the server's speed: every access that finds a place may wait
+                // until the first ten departures tell. The deadline guard keeps the bound.
                 self.gate.limit = parked;
                 self.gate.wanted = parked;
                 return;
@@ -61,7 +62,7 @@ impl GateView<'_> {
                 };
                 let settings = Settings {
                     window: terms.history as usize,
-                    // With none waiting there would be nothing to learn from any more.
+                    // With none waiting there would be nothing to learn from.
                     limit_min: 1,
                     ..Settings::default()
                 };
@@ -92,8 +93,9 @@ impl GateView<'_> {
         }
     }
 
-    /// Enough departures of one busy period to tell X: five rounds of all who run, for those who began
-    /// together leave together; or two, where they take so long that a guess is wanted before.
+    /// Have enough departures of one busy period happened to tell X? Five rounds of all that run,
+    /// as accesses that began together leave together; or two, if they take so long that a guess is
+    /// wanted.
     pub(super) fn speed_is_known(&self) -> bool {
         let departures = &self.gate.departures;
         let rounds = match self.is_held_still() {
@@ -105,7 +107,7 @@ impl GateView<'_> {
         departures.count() >= enough && departures.throughput().is_some()
     }
 
-    /// What is sold beyond the first X, as a share of it: all who are told now are told by it.
+    /// What is sold beyond the first X, as a share of it: all who are told now are told by that X.
     fn warming(&self, x: f64) -> f64 {
         let law = &self.laws.sale;
         let told = self.gate.beyond.saturating_add(self.permits.outside());
@@ -114,8 +116,8 @@ impl GateView<'_> {
         law.warming.min(wait_s / until_s)
     }
 
-    /// X for L. The first that is known is of few departures, and whoever waits behind too many waits the
-    /// whole bound for nothing: a standard error less.
+    /// X for L. The first known X rests on few departures, and an access behind too many waits the
+    /// whole bound for nothing: so it is taken a standard error lower.
     fn throughput_surely(&self) -> Option<f64> {
         let departures = &self.gate.departures;
         let seen = departures.throughput()?;
@@ -125,8 +127,9 @@ impl GateView<'_> {
         }
     }
 
-    /// So many newcomers, the newest, would be served too late, one of them at least. As many as the law wants fit the
-    /// bound of one who comes now; of the bound of these a part is over.
+    /// How many newcomers, counted from the newest, there are up to the oldest that would be served
+    /// too late. The law's number fits the bound of one that comes now; of these bounds a part is
+    /// over.
     fn beyond_the_bound(&self) -> u32 {
         let bound_s = self.gate.terms.bound.as_secs_f64();
         let fit = f64::from(self.gate.wanted);
@@ -134,7 +137,7 @@ impl GateView<'_> {
             how::WORK => self.permits.residence.mean_s(),
             _ => None,
         };
-        // Where no kind was known yet each is one.
+        // Where no kind was known yet, each place counts as one.
         let share = |place: &Place| match (mean_s, place.work) {
             (Some(mean_s), work) if mean_s > 0.0 && work > Micros::ZERO => {
                 work.as_secs_f64() / mean_s
@@ -153,9 +156,10 @@ impl GateView<'_> {
         too_late.last().map_or(0, |(_, newest)| newest)
     }
 
-    /// The first rate is known: newcomers beyond what fits the bound are told. The oldest first, for
-    /// whoever asks first has the earlier ticket; and some at each departure, for those who are woken
-    /// together ask in any order, and take the processors. All within a sixteenth of the bound.
+    /// The first rate is known: newcomers beyond what fits the bound are told. The oldest are told
+    /// first, as the first to ask gets the earlier ticket; and some at each departure, as those
+    /// woken together ask in any order and take the processors. All are told within a sixteenth of
+    /// the bound.
     pub(super) fn shed(&mut self) {
         let beyond = self.gate.beyond;
         let departures = self.gate.rate(self.permits) * self.gate.terms.bound.as_secs_f64();
@@ -170,8 +174,8 @@ impl GateView<'_> {
         self.publish_waiting();
     }
 
-    /// The longest response, in seconds, that the deadline guard lets come about: who would wait
-    /// longer than B less the p95 of residence is put off, whatever his own residence would be.
+    /// The longest response, in seconds, that the deadline guard allows: an access that would wait
+    /// longer than B less the p95 of residence is put off, whatever its own residence would be.
     fn reach_s(&self) -> f64 {
         let residence = &self.permits.residence;
         let bound_s = self.gate.terms.bound.as_secs_f64();
@@ -184,10 +188,10 @@ impl GateView<'_> {
         }
     }
 
-    /// One who waited was answered after `response`, or it would have come to that: rho learns
-    /// from it. Only what comes near the bound tells by how much to keep away from it: with few
-    /// waiting the spread of the work alone is many times the prediction. The rest brings rho back
-    /// to where it started, no further: it says nothing of a full queue.
+    /// An access that waited was answered after `response`, or would have been: rho learns from it.
+    /// Only responses near the bound tell how far to keep away from it: with few waiting, the
+    /// spread of the work alone is many times the prediction. The others bring rho back to where it
+    /// started, no further: they say nothing of a full queue.
     pub(super) fn learn(&mut self, response: Micros, predicted: Micros) {
         let (response_s, predicted_s) = (response.as_secs_f64(), predicted.as_secs_f64());
         // Half of the bound is within reach whatever p95 is, and costs no look at it.
@@ -200,9 +204,9 @@ impl GateView<'_> {
         }
     }
 
-    /// The queue that an access of this kind meets, as the wait limit counts it: in accesses, or under
-    /// `NapWaitLimit work` in accesses of mean work, what its own is beyond the mean included
-    /// (docs/dev/algorithms.md 1.5).
+    /// The queue that an access of this kind meets, as the wait limit counts it: in accesses, or
+    /// under `NapWaitLimit work` in accesses of mean work, including the excess of its own work
+    /// over the mean (docs/dev/algorithms.md 1.5).
     pub(super) fn met(&self, kind: u32) -> u32 {
         let queue = &self.gate.queue;
         let mean_s = match self.gate.terms.wait_limit.how {
@@ -219,7 +223,7 @@ impl GateView<'_> {
         (before + beyond).round().clamp(0.0, f64::from(u32::MAX)) as u32
     }
 
-    /// What an access of this kind is expected to run, where the queue is counted in work.
+    /// How long an access of this kind is expected to run, where the queue is counted in work.
     pub(super) fn work_of(&self, kind: u32) -> Micros {
         match self.gate.terms.wait_limit.how {
             how::WORK => self.gate.work.mean(kind).unwrap_or_else(|| {
@@ -245,8 +249,7 @@ impl GateView<'_> {
 }
 
 impl Gate {
-    /// Accesses a second that may be counted on to leave the queue: X divided by rho; 0 before X
-    /// is known.
+    /// Accesses a second that surely leave the queue: X divided by rho; 0 before X is known.
     pub(super) fn drain(&self) -> f64 {
         match self.throughput() {
             Some(x) if self.kind == SESSION => x,
@@ -263,12 +266,12 @@ impl Gate {
         }
     }
 
-    /// Our law sets the wait limit, whatever it counts in.
+    /// Does our law set the wait limit, whatever it counts?
     pub(super) fn is_by_law(&self) -> bool {
         matches!(self.terms.wait_limit.how, how::AUTO | how::WORK)
     }
 
-    /// The wait limit the rule asks for; none: not known before a queue has formed.
+    /// The wait limit that the rule asks for; none: unknown until a queue has formed.
     pub fn limit_wanted(&self) -> Option<u32> {
         let choice = self.terms.wait_limit;
         match choice.how {
@@ -294,7 +297,7 @@ impl Gate {
         sound.then_some(line)
     }
 
-    /// Where L comes from, in a word.
+    /// Where L comes from, in one word.
     pub fn source_word(&self) -> &'static str {
         match (self.terms.wait_limit.how, self.decided) {
             (how::FIXED, _) => "fixed",

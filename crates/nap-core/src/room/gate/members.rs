@@ -1,7 +1,7 @@
 //! The two kinds of gates of a room with sessions (docs/dev/design.md, "Sessions and the ledger").
 //!
 //! The *session gate* gives out turns instead of permits ([`Starts`](crate::room::starts::Starts));
-//! all else, the ledger, tickets, bound and guard, it has like any gate. The *page gates* hold
+//! it has all else, the ledger, tickets, bound and guard, like any gate. The *page gates* hold
 //! members, whom nothing refuses, and accesses without a session that fit beside them.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,9 +17,9 @@ use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 use crate::sqs::interval::{PATIENCE, queue_bound};
 
-/// A session gate has no permits: what a turn is called in a verdict.
+/// What a turn is called in a verdict: a session gate has no permits.
 pub const TURN: u32 = u32::MAX;
-/// A member has no deadline: this is far away.
+/// A member has no deadline; this one is far away.
 const FOR_EVER: Micros = Micros::from_secs(365 * 24 * 3600);
 
 impl GateView<'_> {
@@ -39,7 +39,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Granted, and left before he began: to the next.
+    /// Granted, but the access left before it began: the permit or turn goes to the next.
     pub(super) fn give_back(&mut self, permit: u32, owner: Owner) {
         match &mut self.starts {
             Some(starts) => starts.give_back(),
@@ -49,7 +49,7 @@ impl GateView<'_> {
         }
     }
 
-    /// The session queue's bound: what the interval can serve within patience, and the bound.
+    /// Sets the session queue's limit: what the interval serves within patience and the bound.
     pub(super) fn refresh_starts(&mut self) -> bool {
         let Some(starts) = &self.starts else {
             return false;
@@ -61,13 +61,13 @@ impl GateView<'_> {
             _ => queue_bound(PATIENCE.min(terms.bound), interval_s),
         };
         self.gate.limit = self.gate.wanted.min(terms.parked);
-        // The last of q waits q intervals, and the one that the turn takes.
+        // The last of q waits q intervals, and one more that its turn takes.
         (self.gate.slope, self.gate.intercept) = (interval_s.to_bits(), interval_s.to_bits());
         self.gate.decided = 1;
         true
     }
 
-    /// Who is next sleeps until his turn is due; the others need not look before they are told.
+    /// The next waiter sleeps until its turn is due; the others need not look before they are told.
     pub(super) fn tell_next(&mut self) {
         let Some(next) = self.next() else { return };
         let Some(starts) = &mut self.starts else {
@@ -79,14 +79,14 @@ impl GateView<'_> {
         }
     }
 
-    /// When the waiter on `place` has to look again, woken or not; None: when he is woken.
+    /// When the waiter on `place` must look again even if not woken; None: only when it is woken.
     pub fn alarm(&self, place: u32) -> Option<Micros> {
         let starts = self.starts.as_ref()?;
         (self.next() == Some(place)).then_some(starts.due)
     }
 
-    /// A member comes to a page, with this priority; `start`: if his session begins, his room's session
-    /// gate and what he had there. None: no place is left to wait on, let him pass.
+    /// A member comes to a page with this priority. `start`: if their session begins, the room's
+    /// session gate and their place there. None: no place is left to wait on; the member passes.
     pub fn enter_member(
         &mut self,
         access: (Owner, u32),
@@ -110,7 +110,7 @@ impl GateView<'_> {
         self.enter_unbounded(access, priority, place)
     }
 
-    /// Nothing refuses him, and the deadline of his place is for the order alone.
+    /// Nothing refuses a member; the deadline of their place only sets the order.
     fn enter_unbounded(
         &mut self,
         (owner, kind): (Owner, u32),
@@ -127,7 +127,7 @@ impl GateView<'_> {
         self.refresh_limit();
         let others = self.gate.queue.len();
         let queue = self.met(kind);
-        // His turn is that of anybody who came when he did.
+        // The member's turn is that of any access that came at the same time.
         let turn = self.now + self.gate.terms.bound;
         let place = Place {
             owner,
@@ -170,15 +170,15 @@ impl GateView<'_> {
         }))
     }
 
-    /// One who runs cannot go on: his permit goes to the next. Nothing is learnt of how long he ran.
+    /// A running access cannot go on: its permit goes to the next. Its residence teaches nothing.
     pub fn step_out(&mut self, permit: u32, owner: Owner) {
         if self.permits.release(permit, owner) {
             self.serve();
         }
     }
 
-    /// He can go on, and waits for his turn behind who has come meanwhile, in the order of all; what has begun is
-    /// not refused. None: no place is left to wait on, let him pass.
+    /// It can go on, and waits for its turn behind those that have come meanwhile, in the order of
+    /// all; what has begun is not refused. None: no place is left to wait on; it passes.
     pub fn step_in(&mut self, owner: Owner, kind: u32) -> Option<Verdict> {
         let place = Place {
             entered: self.now,
@@ -189,7 +189,7 @@ impl GateView<'_> {
         self.enter_unbounded((owner, kind), 0, place)
     }
 
-    /// The permit of who waits at `place` without a bound, if he has been granted one.
+    /// The permit of the access that waits at `place` without a bound, if it has been granted one.
     pub fn granted(&mut self, place: u32, owner: Owner) -> Option<u32> {
         let entry = self.places.place(place).copied();
         let permit = entry.filter(|entry| entry.owner == owner)?.permit;
@@ -200,29 +200,29 @@ impl GateView<'_> {
         })
     }
 
-    /// The turn that `start` had is another's: nothing has run, and the ticket is good again.
+    /// The turn that `start` had goes to another: nothing has run, and the ticket is good again.
     pub fn undo_start(&mut self, start: &Place) {
         self.give_back(TURN, start.owner);
         self.take_back(start);
         self.serve();
     }
 
-    /// The server goes down under one whose session begins: a ticket to come back with.
+    /// The server goes down while a session begins: the visitor gets a ticket to come back with.
     pub fn put_off_start(&mut self, start: &Place, arrival: &Arrival<'_>) -> Verdict {
         self.give_back(TURN, start.owner);
         self.not_kept(start);
         self.put_off(start, Reason::Stopping, arrival)
     }
 
-    /// The ticket that the access brings, if it is used.
+    /// The ticket that the access brings, if that ticket is used.
     pub fn used_ticket(&self, arrival: &Arrival<'_>) -> Option<Ticket> {
         let (standing, ticket) = self.best_ticket(arrival);
         ticket.filter(|ticket| standing == Standing::Used && ticket.epoch == self.epoch)
     }
 
-    /// Does the access bring a ticket of this gate whose time has come, or one that waits here already,
-    /// whose place it takes over? Before that its holder is nobody's better, and nobody's worse, than who
-    /// has none.
+    /// Does the access bring a ticket of this gate whose time has come, or one that already waits
+    /// here, whose place it takes over? Before that time its holder is no better and no worse off
+    /// than a visitor without a ticket.
     pub fn is_expected(&self, arrival: &Arrival<'_>) -> bool {
         let standing = self.best_ticket(arrival).0;
         matches!(
@@ -232,7 +232,7 @@ impl GateView<'_> {
     }
 
     /// The page gate of a room with sessions has no place for an access without one: this gate, the
-    /// session gate, tells it when it may start one. Who has been told is told the same again.
+    /// session gate, tells it when it may start one. A visitor told before is told the same again.
     pub fn refuse_for_page(&mut self, arrival: &Arrival<'_>) -> Verdict {
         self.tick();
         self.refresh_limit();
@@ -240,7 +240,7 @@ impl GateView<'_> {
             (Standing::Early, Some(own)) => {
                 self.refuse(Reason::Early, Some(own), own.start - self.now)
             }
-            // Its time has come while he waited at the page: it is as good as before.
+            // Its time has come while the access waited at the page: it is as good as before.
             (Standing::Prime | Standing::Tail, own) => {
                 self.refuse(Reason::Full, own, Micros::from_secs(1))
             }

@@ -1,4 +1,4 @@
-//! [`Offer`] and [`Empty`]: what is told of the sale of tickets, and of permits that it has left empty.
+//! [`Offer`] and [`Empty`]: how tickets are sold, and which permits the sale has left empty.
 
 use super::calling::STEPS;
 use super::selling::all_permits_do;
@@ -13,32 +13,32 @@ use crate::room::starts::Starts;
 /// How tickets are sold now.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// X that they are sold for.
+    /// The X that tickets are sold for.
     pub rate: f64,
-    /// What all permits would do at the residence that is seen.
+    /// What all permits would do at the residence seen.
     pub most: Option<f64>,
     /// Tickets a second.
     pub sold: f64,
-    /// L that windows rest on.
+    /// The L that windows rest on.
     pub depth: u32,
     /// g.
     pub prime: Micros,
-    /// g as it would be if nobody had set it.
+    /// g as it would be if it were not configured.
     pub prime_by_law: Micros,
 }
 
 /// Permits that stand empty while tickets are out that start later.
 #[derive(Clone, Copy, Debug)]
 pub struct Empty {
-    /// Since then,
+    /// Since when they have been empty.
     pub since: Micros,
-    /// so many (at a session gate none: a turn is due),
+    /// How many they are (at a session gate none: a turn is due).
     pub permits: u32,
-    /// and the next ticket starts then.
+    /// When the next ticket starts.
     pub next: Micros,
-    /// Tickets that have started since,
+    /// Tickets that have started since then.
     pub due: u32,
-    /// and those of them that nobody has presented.
+    /// How many of those nobody has presented.
     pub absent: u32,
 }
 
@@ -59,7 +59,7 @@ impl Gate {
         }
     }
 
-    /// Nobody waits, whoever came now would be let in, and tickets are out that start later.
+    /// Nobody waits, a visitor who came now would be let in, and tickets that start later are out.
     /// `starts`: of a session gate.
     pub(super) fn stands_empty(
         &self,
@@ -74,7 +74,7 @@ impl Gate {
         free && self.queue.is_empty() && self.booked_until > now
     }
 
-    /// Do permits stand empty while tickets are out, for so long that it is no chance?
+    /// Do permits stand empty while tickets are out, for too long to be chance?
     pub fn empty_now(
         &self,
         permits: &Permits,

@@ -1,5 +1,5 @@
-//! Redeeming a ticket: its claim and its slot place are free at once; and taking that back when the
-//! access left before it ran.
+//! Redeeming a ticket: its claim and its slot place are free at once. Undone if the access leaves
+//! before it ran.
 
 use super::standing::Standing;
 use super::{GateView, UNKNOWN};
@@ -23,7 +23,7 @@ pub(super) enum To {
 }
 
 impl GateView<'_> {
-    /// His claim and slot place are free at once; his ticket is spent. `by`: his prefixes.
+    /// The ticket is spent; its claim and slot place are free at once. `by`: the client's prefixes.
     pub(super) fn redeem(
         &mut self,
         ticket: Option<Ticket>,
@@ -34,7 +34,7 @@ impl GateView<'_> {
         let ticket = ticket?;
         if ticket.epoch != self.epoch {
             self.gate.unknown[ticket.id as usize % UNKNOWN] = ticket.id;
-            // Its place is none of this epoch's: nobody must take it for one.
+            // Its place is not of this epoch: nobody must take it for one.
             self.redeemed = Some(Ticket { slot: 0, ..ticket });
             return self.redeemed;
         }
@@ -72,7 +72,7 @@ impl GateView<'_> {
             Fate::Early => gate.counts.redeemed_early += 1,
             _ => gate.counts.late += 1,
         }
-        // In the prime window and let in without waiting: kept on the spot.
+        // Let in without waiting in the prime window: kept on the spot.
         gate.counts.kept += u64::from(standing == Standing::Prime && to == To::Run);
         let settled = match (fate, to) {
             (Fate::Late, _) => slots::Fate::Late,
@@ -87,9 +87,9 @@ impl GateView<'_> {
         self.redeemed
     }
 
-    /// Left before he ran: sold again in the same window, with all it claims. Should that be more
-    /// than L by now, newcomers wait outside until it is not.
-    /// False: he had none, or its time is over.
+    /// The access left before it ran: its ticket is sold again in the same window, with all it
+    /// claims. If that is more than L by now, newcomers wait outside until it is not. False: it had
+    /// no ticket, or its time is over.
     pub(super) fn unredeem(&mut self, entry: &Place) -> bool {
         let gate = &mut *self.gate;
         let Some(position) = gate.slots.position(entry.slot, entry.index) else {
@@ -121,7 +121,7 @@ impl GateView<'_> {
         true
     }
 
-    /// The same of one who had got his turn: what counted as kept is not.
+    /// The same for an access that had got its turn: what counted as kept no longer does.
     pub(super) fn take_back(&mut self, entry: &Place) -> bool {
         self.not_kept(entry);
         self.unredeem(entry)
@@ -132,7 +132,7 @@ impl GateView<'_> {
         *kept = kept.saturating_sub(u64::from(entry.prime));
     }
 
-    /// Was it in its prime window for an access that came at `entered`?
+    /// Was the ticket in its prime window for an access that came at `entered`?
     pub fn was_prime(&self, ticket: &Ticket, entered: Micros) -> bool {
         let (in_time, _) = self
             .gate
@@ -140,7 +140,7 @@ impl GateView<'_> {
         ticket.has(Ticket::CALLED) || (entered >= in_time && entered < ticket.prime_end)
     }
 
-    /// Was it good before its time, as only one that is called?
+    /// Was it good before its time, as only a called ticket is?
     pub(super) fn is_before_time(&self, entry: &Place) -> bool {
         let bound = self.gate.bound_of(entry.slot);
         let (from, _) = window_of(entry.start, entry.prime_end, bound);

@@ -1,4 +1,4 @@
-//! Refusing: with a new ticket, with the visitor's own again, or honestly with none.
+//! Refusing: with a new ticket, with the visitor's own again, or plainly with none.
 
 use super::GateView;
 use super::redeeming::To;
@@ -13,7 +13,7 @@ use crate::room::verdict::{Reason, Refusal, Verdict};
 impl GateView<'_> {
     pub(super) fn refuse_newcomer(&mut self, reason: Reason, arrival: &Arrival<'_>) -> Verdict {
         if !self.gate.sells() {
-            // The session gate has the word, and counts it.
+            // The session gate decides, and counts it.
             return Verdict::Refuse(Box::new(Refusal {
                 reason,
                 ticket: None,
@@ -48,7 +48,7 @@ impl GateView<'_> {
         self.refuse_with(reason, Some(ticket), arrival)
     }
 
-    /// Closed by hand: a ticket stays what it is, and none is sold.
+    /// Closed by hand: a ticket stays as it is, and none is sold.
     pub(super) fn refuse_closed(
         &mut self,
         ticket: Option<Ticket>,
@@ -72,7 +72,7 @@ impl GateView<'_> {
         self.refuse(reason, ticket, retry_after)
     }
 
-    /// His own ticket again.
+    /// Refuses with the visitor's own ticket again.
     pub(in crate::room) fn refuse_with_own(
         &mut self,
         own: Option<Ticket>,
@@ -111,8 +111,9 @@ impl GateView<'_> {
         self.gate.terms.bound + Micros(arrival.random % period)
     }
 
-    /// The same where there is nothing to be promised: TelePolling has all of them come no oftener
-    /// than pages ask. Half a million would else be fifty thousand requests a second for hours.
+    /// The same where nothing can be promised: TelePolling lets visitors come no more often than
+    /// pages ask. Otherwise half a million of them would be fifty thousand requests a second for
+    /// hours.
     fn untold(&self, arrival: &Arrival<'_>) -> Micros {
         let poll = self.permits.calls.asks.event.poll(self.now);
         let longer = poll.map_or(Micros::ZERO, |poll| poll.wait - self.gate.terms.poll);

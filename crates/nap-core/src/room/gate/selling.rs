@@ -22,7 +22,8 @@ use crate::room::verdict::Reason;
 /// The most `NapOverbook` can ask for.
 const OVERBOOK_MAX: f64 = 2.0;
 
-/// So many tickets of an address have lapsed, and more than were used: nobody comes back with them.
+/// If this many of an address's tickets have lapsed, more than were used, nobody comes back with
+/// them.
 const LAPSED: u32 = 16;
 
 /// L for the sale is no less than what is served in this share of the bound.
@@ -37,12 +38,12 @@ pub(super) enum Sale {
 }
 
 impl GateView<'_> {
-    /// Sell the next ticket; None when nothing can be promised.
+    /// Sells the next ticket; None when nothing can be promised.
     pub(super) fn sell(&mut self, sale: Sale, arrival: &Arrival<'_>) -> Option<Ticket> {
         self.refresh_limit();
-        // Whoever is still to be told that he is beyond what fits will wait no longer.
+        // Accesses still to be told that they are beyond what fits will wait no longer.
         let queue = self.met(0).saturating_sub(self.gate.beyond);
-        // Of those outside, who will not be told to come later.
+        // Of those outside, only those that will not be told to come later count.
         let queue = match self.permits.outside() {
             0 => queue,
             outside => queue.max(queue.saturating_add(outside).min(self.few_enough())),
@@ -63,7 +64,7 @@ impl GateView<'_> {
         let depth = gate.depth(rate);
         let issue = gate.issue_terms_at(now, rate, self.permits, self.laws);
         let served = served_after(queue, rate);
-        // The paper's form: behind all who wait, however long they stay.
+        // The paper's form: behind all that wait, however long they stay.
         let free = gate.queued_until.max(now + terms.bound);
         let first = match sale {
             _ if unlimited => (now + predicted).max(free + early(issue.prime, terms.bound)),
@@ -76,7 +77,7 @@ impl GateView<'_> {
             Sale::Rebooked | Sale::Guard => depth,
         };
         let (ledger, slots, shares) = (&gate.ledger, &mut gate.slots, &gate.slot_shares);
-        // An address, or a net, whose tickets lapse is sold but a few of each slot, unless the
+        // An address or net whose tickets lapse is sold only a few of each slot, unless the
         // administrator has said what is fair, or nobody else is there.
         let [narrow, wide] = arrival.client_hash;
         let flood = [
@@ -92,7 +93,7 @@ impl GateView<'_> {
         let mut open =
             |slot: &slots::Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
         let mut may = |slot: &slots::Slot, start: Micros| {
-            // A slot has the windows that it was opened with, however long the bound is by now.
+            // A slot keeps the windows it was opened with, however long the bound is by now.
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
             match unlimited {
                 true => from >= free,
@@ -118,7 +119,7 @@ impl GateView<'_> {
         if let Some((slot, hash)) = gate.slots.slot(booking.seq).zip(flood) {
             gate.slot_shares.sold(slot, hash, now);
         }
-        // Who has bought his share of the nearer slots is behind others that come later, too.
+        // A buyer with their full share of the nearer slots is behind others that come later, too.
         if sale == Sale::Newcomer && !booking.skipped {
             gate.booked_until = gate.booked_until.max(booking.start);
         }
@@ -172,7 +173,7 @@ impl GateView<'_> {
         })
     }
 
-    /// A slot is over, grace included: who has not come is counted.
+    /// A slot is over, grace included: the tickets nobody presented are counted.
     pub(super) fn close_slot(&mut self, closed: slots::Closed) {
         self.gate.returns.record_slot(closed.sold, closed.expired);
         if self.permits.calls.counts().called != 0 {
@@ -184,27 +185,27 @@ impl GateView<'_> {
     }
 }
 
-/// Accesses a second that all permits would do at the residence that is seen.
+/// Accesses a second that all permits would do at the residence seen.
 pub(super) fn all_permits_do(permits: &Permits) -> Option<f64> {
     let mean_s = permits.residence.mean_s()?;
     Some(f64::from(permits.limit()) / mean_s.max(1e-6))
 }
 
-/// How long it takes until so many have been served.
+/// How long it takes until `queue` accesses have been served.
 fn served_after(queue: u32, rate: f64) -> Micros {
     Micros::from_secs_f64(f64::from(queue) / rate)
 }
 
 impl Gate {
-    /// X, accesses a second that tickets are sold for: what was seen while somebody waited, else what all
-    /// permits do at the residence that was seen, else a guess.
+    /// X, the accesses a second that tickets are sold for: what was seen while somebody waited,
+    /// else what all permits do at the residence seen, else a guess.
     pub fn rate(&self, permits: &Permits) -> f64 {
         if self.kind == SESSION {
             return self.throughput().unwrap_or(1.0).clamp(1e-3, 1e6);
         }
         let c = f64::from(permits.limit());
         let by_residence = || all_permits_do(permits);
-        // Not one access has finished: most sites serve a page in an eighth of the bound.
+        // No access has finished: most sites serve a page in an eighth of the bound.
         let guess = || c / (self.terms.bound.as_secs_f64() / 8.0).max(1e-3);
         let seen = self.sale_rate.rate(by_residence).or(self.throughput());
         seen.or_else(by_residence)
@@ -212,27 +213,27 @@ impl Gate {
             .clamp(1e-3, 1e6)
     }
 
-    /// L as the sale counts on it: accesses that are answered within the bound one after the other.
-    /// Workers are no matter: a holder who comes has one.
+    /// L as the sale counts on it: accesses answered one after the other within the bound. Workers
+    /// do not matter: a holder who comes has one.
     pub fn depth(&self, rate: f64) -> u32 {
         let places = rate * self.terms.bound.as_secs_f64();
         match (self.is_by_law(), self.decided) {
             (false, _) => self.limit,
             (true, 0) => whole(places / Conformal::START).max(1),
-            // However much single responses spread, whoever comes one after the other is answered.
+            // However much single responses spread, accesses that come one by one are answered.
             (true, _) => self.wanted.max(whole(places * DEPTH_MIN)).max(1),
         }
     }
 
-    /// How long before the server has time for him a holder is told to come.
+    /// How long before the server has time for them holders are told to come.
     fn lead(&self, rate: f64, law: &SaleLaw) -> Micros {
         let of_bound = self.terms.bound.as_secs_f64() * law.lead;
         let of_workers = f64::from(self.terms.parked) * law.workers / rate;
         Micros::from_secs_f64(of_bound.min(of_workers))
     }
 
-    /// phi, the share of X that is sold as tickets: all of it, unless the administrator keeps some for
-    /// newcomers.
+    /// phi, the share of X that is sold as tickets: all of it, unless the administrator keeps a
+    /// part for newcomers.
     pub fn phi(&self) -> f64 {
         match self.terms.share.how {
             how::FIXED => f64::from(self.terms.share.n) / 1e6,
@@ -240,10 +241,10 @@ impl Gate {
         }
     }
 
-    /// Who held a ticket for later has come before his time, and so have all others: nobody who comes now
-    /// is behind them.
+    /// All holders of tickets for later have come before their time: nobody who comes now is behind
+    /// them.
     fn begin_again(&mut self, now: Micros, first: Micros, issue: &slots::Terms) {
-        // Less is not worth a slot; and most times the next ticket is a near one.
+        // Less is not worth a slot; and most of the time the next ticket is near.
         let near = now + Micros(4 * self.terms.bound.0);
         let is_out = |until| self.ledger.max_claims(now, until) != 0;
         if self.booked_until <= first + self.terms.bound
@@ -257,7 +258,7 @@ impl Gate {
     }
 
     /// May a newcomer wait behind `queue` others, as far as the order goes? Not while others hold
-    /// tickets that are later than his turn would be, unless fewer wait than should.
+    /// tickets later than the newcomer's turn would be, unless fewer wait than should.
     pub(super) fn is_his_turn(
         &self,
         now: Micros,
@@ -274,7 +275,7 @@ impl Gate {
         self.booked_until <= now + served + law.order || served.as_secs_f64() < low
     }
 
-    /// Is one behind `queue` others served before the first who holds a ticket can come, or so little
+    /// Is an access behind `queue` others served before the first holder can come, or only a little
     /// later?
     pub(super) fn is_before_all(
         &self,
@@ -289,15 +290,16 @@ impl Gate {
         self.kind != SESSION && self.has_order() && now < last && now + served() < last
     }
 
-    /// Do newcomers wait in the order of the tickets that are out? Not where the administrator has said
-    /// how many are sold or wait.
+    /// Do newcomers wait in the order of the tickets that are out? Not where the administrator has
+    /// set how many are sold or wait.
     fn has_order(&self) -> bool {
         let terms = &self.terms;
         let by_hand = [terms.share.how, terms.slot_tickets.how, terms.re_access.how];
         by_hand == [how::AUTO; 3] && self.is_by_law()
     }
 
-    /// g of the tickets sold now: as told, or as long as L bears it at full rate, early time included.
+    /// g of the tickets sold now: as configured, or as long as L bears it at full rate, early time
+    /// included.
     pub fn prime(&self, rate: f64, depth: u32, law: &SaleLaw) -> Micros {
         let terms = &self.terms;
         match (terms.prime, terms.re_access.how) {
@@ -314,9 +316,10 @@ impl Gate {
         self.issue_terms_at(now, self.rate(permits), permits, laws)
     }
 
-    /// Of X, what is sold beyond it: by a few per cent X is always wrong, and a queue of a moment at the
-    /// end of ten seconds is no harm, a permit that stands empty all that time is. How far it was wrong the
-    /// waits of those tell who came with their ticket: where they were longer than meant, less is sold.
+    /// What is sold beyond X, as a share of it. X is always a few per cent wrong: a queue of a
+    /// moment after ten seconds does no harm, but a permit that stands empty all that time does.
+    /// The waits of holders who come tell how far it was wrong: where they were longer than meant,
+    /// less is sold.
     fn surplus(&self, now: Micros, rate: f64, law: &SaleLaw) -> f64 {
         if self.kind == SESSION || !self.is_by_law() {
             return 0.0;
@@ -325,14 +328,14 @@ impl Gate {
         let too_short_s = self.lead(rate, law).as_secs_f64() - self.holder_waits.mean_s();
         let by_waits = law.gain * too_short_s / bound_s;
         let holders = f64::from(self.queue.line_len(Line::ReAccess));
-        // Whatever the book's length, what is too much keeps the last of it no longer.
+        // However far ahead tickets are sold, the surplus makes the last holder wait no longer.
         let soon_s = bound_s * law.surplus_for;
         let ahead_s = (self.booked_until - now).as_secs_f64();
         let most = match holders < law.surplus_queue * bound_s * rate {
             true => law.surplus * soon_s / ahead_s.max(soon_s),
             false => 0.0,
         };
-        // Where newcomers go ahead of them holders wait for another reason.
+        // Where newcomers go ahead of holders, these wait for another reason.
         let least = match self.has_order() {
             true => -law.held_back,
             false => 0.0,
@@ -351,7 +354,8 @@ impl Gate {
         let by_law = terms.slot_tickets.how == how::AUTO;
         let depth = self.depth(rate);
         let prime = self.prime(rate, depth, &laws.sale);
-        // What a slot was opened with is frozen, and a guess may be wrong; but some tickets it has.
+        // What a slot was opened with is frozen, and the guess may be wrong; but it needs some
+        // tickets.
         let period = match by_law {
             true => {
                 let short = Micros(terms.slot_period.0 / laws.short_slots.max(1));
@@ -372,12 +376,12 @@ impl Gate {
                 let surplus = self.surplus(now, rate, &laws.sale);
                 let margin = laws.eta * (1.0 + surplus.max(0.0));
                 let full = slots::capacity_from_rate(period_s, rate, margin, phi);
-                // Slots of a slow server are of ten tickets: one of them would be ten per cent.
+                // Slots of a slow server have ten tickets: one of them would be ten per cent.
                 let held_back = f64::from(full) * -surplus.min(0.0);
                 full - whole(held_back.round()).min(full)
             }
         };
-        // More than the ledger has windows for would only leave gaps.
+        // More tickets than the ledger has windows for would only leave gaps.
         let capacity = match terms.re_access.how {
             how::FIXED => capacity,
             _ if by_law => {
@@ -412,7 +416,7 @@ impl Gate {
         }
     }
 
-    /// Share of a slot kept for re-bookings: what those need who came late and found no place.
+    /// Share of a slot kept for re-bookings: what late holders need who found no place.
     pub(super) fn late_ppm(&self, law: &LateLaw) -> u32 {
         let late = self.counts.refused[Reason::Late as usize];
         let all = self.counts.late.saturating_add(self.counts.presented);

@@ -7,7 +7,7 @@ use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;
 
-/// How a genuine ticket stands now; the greater, the better for its holder.
+/// How a genuine ticket stands now; greater is better for its holder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Standing {
     Elsewhere,
@@ -22,8 +22,8 @@ pub(super) enum Standing {
 }
 
 impl GateView<'_> {
-    /// Of the tickets that it may use. One of the page it is fetched beside is nothing to it until the page
-    /// has not come in its time.
+    /// The best of the tickets that the access may use. A ticket of the page beside which it is
+    /// fetched counts only once the page has not come in its time.
     pub(super) fn best_ticket(&self, arrival: &Arrival<'_>) -> (Standing, Option<Ticket>) {
         if arrival.tickets.is_empty() && arrival.of_visit.is_empty() {
             return (Standing::Elsewhere, None);
@@ -38,7 +38,7 @@ impl GateView<'_> {
             .unwrap_or((Standing::Elsewhere, None))
     }
 
-    /// Is it fetched beside a page whose ticket is still to be used, or is used just now?
+    /// Is it fetched beside a page whose ticket is still to be used, or is being used now?
     pub(super) fn visit_has_ticket(&self, arrival: &Arrival<'_>) -> bool {
         arrival.of_visit.iter().any(|ticket| {
             matches!(
@@ -48,7 +48,7 @@ impl GateView<'_> {
         })
     }
 
-    /// Whoever came in time and was taken up by a worker after that is in time.
+    /// A holder who came in time is in time, even if a worker took them up later.
     fn stands_with(&self, ticket: &Ticket, arrival: &Arrival<'_>) -> Standing {
         match self.standing(ticket, arrival.bind()) {
             Standing::Tail if self.now - arrival.waited < ticket.prime_end => Standing::Prime,
@@ -56,8 +56,9 @@ impl GateView<'_> {
         }
     }
 
-    /// How long until it is in its prime window, if nobody has used it; zero: it is. `bind`: of its client,
-    /// as in [`Arrival::bind`]. One whose access waits counts: whoever brings it again takes that over.
+    /// How long until the ticket is in its prime window, if nobody has used it; zero: it is in it.
+    /// `bind`: of its client, as in [`Arrival::bind`]. A ticket whose access waits counts: an
+    /// access that brings it again takes that place over.
     pub fn until_prime(&self, ticket: &Ticket, bind: u32) -> Option<Micros> {
         match self.standing(ticket, bind) {
             Standing::Prime => Some(Micros::ZERO),
@@ -67,7 +68,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Is it now?
+    /// Is the ticket in its prime window now?
     pub fn is_prime(&self, ticket: &Ticket, bind: u32) -> bool {
         self.until_prime(ticket, bind) == Some(Micros::ZERO)
     }

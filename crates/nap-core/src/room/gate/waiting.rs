@@ -1,5 +1,5 @@
-//! Waiting: what becomes of an access in the queue. Granted, taken over, put off by the deadline
-//! guard (docs/dev/algorithms.md 1.3) or because the server stops, or its client is gone.
+//! Waiting: what becomes of an access in the queue. It is granted, taken over, or put off by the
+//! deadline guard (docs/dev/algorithms.md 1.3) or as the server stops, or its client has gone.
 
 use super::GateView;
 use super::selling::Sale;
@@ -16,7 +16,7 @@ use crate::room::terms::how;
 use crate::room::verdict::{Reason, Verdict};
 
 impl GateView<'_> {
-    /// The waiter on `place` has been woken: what now? None = still waiting.
+    /// The waiter on `place` has been woken: its verdict. None = still waiting.
     pub fn collect(&mut self, place: u32, arrival: &Arrival<'_>) -> Option<Verdict> {
         let entry = self.own_place(place, arrival.owner)?;
         match self.places.wake_word(place) {
@@ -42,9 +42,10 @@ impl GateView<'_> {
         entry.filter(|entry| entry.owner == owner)
     }
 
-    /// A waiter on `place` looks up, woken or not: its fate, or None = still waiting. The deadline
-    /// guard fires from `until` on. Whoever took his place when less was known of the residences,
-    /// or they were longer, is given the rest of his time first: `until` is moved.
+    /// A waiter on `place` looks up, woken or not: its verdict, or None = still waiting. The
+    /// deadline guard fires from `until` on. If the guard's moment has moved since the place was
+    /// taken, as residences were longer or less known then, the rest of the time is given first:
+    /// `until` moves.
     pub fn look_up(
         &mut self,
         place: u32,
@@ -77,7 +78,8 @@ impl GateView<'_> {
         let response = self.now - entry.entered + Micros::from_secs_f64(service);
         self.learn(response, entry.predicted);
         if self.is_before_time(&entry) {
-            // Called and put off: his own time is still to come, and no other is better.
+            // Called and put off: the holder's own time is still to come, and no other ticket is
+            // better.
             return self.hand_back(&entry, Reason::Full, arrival);
         }
         let reason = match entry.prime {
@@ -92,7 +94,7 @@ impl GateView<'_> {
         self.put_off(&entry, reason, arrival)
     }
 
-    /// The server goes down under a waiter: a ticket to come back with.
+    /// The server goes down under a waiter, who gets a ticket to come back with.
     pub fn stopping(&mut self, place: u32, arrival: &Arrival<'_>) -> Verdict {
         if let Some(verdict) = self.collect(place, arrival) {
             return verdict;
@@ -104,8 +106,8 @@ impl GateView<'_> {
         self.put_off(&entry, Reason::Stopping, arrival)
     }
 
-    /// Out of the queue before he ran: a ticket that goes ahead of all; where none can be sold,
-    /// the one he came with is good again.
+    /// Out of the queue before it ran: a ticket that goes ahead of all; where none can be sold, the
+    /// one that the access came with is good again.
     pub(super) fn put_off(
         &mut self,
         entry: &Place,
@@ -133,7 +135,7 @@ impl GateView<'_> {
         self.refuse_with(reason, Some(ticket), arrival)
     }
 
-    /// His own ticket again, as good as before he redeemed it; a newcomer's if he had none.
+    /// The holder's own ticket again, as good as before it was redeemed; if none, a newcomer's.
     pub(super) fn hand_back(
         &mut self,
         entry: &Place,
@@ -152,8 +154,8 @@ impl GateView<'_> {
         self.refuse_with_own(own, reason, arrival)
     }
 
-    /// The waiter's client has gone: his place, or the permit just granted, goes to the next. A
-    /// ticket he redeemed for it is good again.
+    /// The waiter's client has gone: the place, or the permit just granted, goes to the next. A
+    /// ticket redeemed for it is good again.
     pub fn gone(&mut self, place: u32, owner: Owner) {
         if self.places.place(place).is_none_or(|p| p.owner != owner) {
             return;
@@ -162,7 +164,7 @@ impl GateView<'_> {
         self.drop_place(place);
     }
 
-    /// The same for one who got his permit, came at `entered` and redeemed `ticket`, and has not
+    /// The same for an access that came at `entered`, redeemed `ticket`, got its permit and has not
     /// begun: no sample, as nothing has run.
     pub fn gone_granted(
         &mut self,
@@ -182,8 +184,8 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline;
-    /// for those it has put off once, at the deadline itself.
+    /// When the deadline guard fires: S_guard = min(B/2, p95 of residence) before the deadline; for
+    /// accesses that it has put off once, at the deadline itself.
     pub(super) fn until(&self, place: &Place) -> Micros {
         if place.line == Line::Guard as u32 || place.session != 0 {
             return place.deadline;
@@ -203,7 +205,7 @@ impl GateView<'_> {
         place.deadline - margin.min(most)
     }
 
-    /// Take a place out of the queue and the table.
+    /// Takes a place out of the queue and the table.
     pub(super) fn vacate(&mut self, place: u32) {
         self.places.unlink(&mut self.gate.queue, place);
         self.places.free(place);
@@ -211,7 +213,7 @@ impl GateView<'_> {
         self.publish_waiting();
     }
 
-    /// Its owner is gone or dead: permit or place to the next, the ticket good again.
+    /// The place's owner is gone or dead: permit or place go to the next, the ticket is good again.
     pub(super) fn drop_place(&mut self, place: u32) {
         let Some(entry) = self.places.place(place).copied() else {
             return;
@@ -252,7 +254,7 @@ impl GateView<'_> {
             self.gate.departures.end();
             self.gate.sale_rate.idle();
         }
-        // Who is let in by hand goes through the lock.
+        // Visitors let in by hand go through the lock.
         let by_hand = u32::from(self.mode() != Mode::Open);
         self.permits.set_waiting(waiting.max(by_hand));
         if let Some(recent) = self.recent {
