@@ -1,4 +1,4 @@
-//! [`Arrival`]: all a gate may know of an access that asks to come in.
+//! [`Arrival`]: everything a gate may know of an access that asks to come in.
 
 use super::children::Parking;
 use super::owner::Owner;
@@ -9,7 +9,7 @@ use crate::nap::ticket::Ticket;
 /// An access at the door.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a> {
-    /// Who it will be.
+    /// The owner it will be.
     pub owner: Owner,
     /// May it wait in this child?
     pub parking: Parking,
@@ -17,21 +17,22 @@ pub struct Arrival<'a> {
     ///
     /// [`Workers::left`]: super::children::Workers::left
     pub left: u32,
-    /// So long it had been there when a worker took it up, as far as is known: the kernel has an access for
-    /// whom no worker is free.
+    /// How long it had been there when a worker took it up, as far as is known: the kernel holds an
+    /// access for which no worker is free.
     pub waited: Micros,
-    /// So long it stood in the kernel, where that counts to his bound: of who is to wait without a worker,
-    /// and so is taken up at once but for a crowd that comes all together. Zero for all others.
+    /// How long it stood in the kernel, where that counts towards its bound: for an access to wait
+    /// without a worker, which is taken up at once unless a crowd comes all together. Zero for all
+    /// others.
     pub stood: Micros,
     /// It is on one of mod_http2's own threads.
     pub secondary: bool,
     /// Genuine tickets it carries (signature good) and may use, in any order.
     pub tickets: &'a [Ticket],
-    /// Those that came along with it and are for the page it is fetched beside.
+    /// Tickets that came along with it and are for the page beside which it is fetched.
     pub of_visit: &'a [Ticket],
     /// It carried something that claimed to be a ticket and was not genuine.
     pub forged: bool,
-    /// What it is to the visit: that tells whether it is sold a ticket, and which it may use.
+    /// What it is to the visit: this tells whether it is sold a ticket, and which it may use.
     pub part: Part,
     /// Client address as 16 bytes, v4 as ::ffff:a.b.c.d.
     pub client: [u8; 16],
@@ -41,10 +42,11 @@ pub struct Arrival<'a> {
     pub method: &'a [u8],
     /// Path and query.
     pub uri: &'a [u8],
-    /// Which accesses it is alike in work, 1..=64; 0: not known
+    /// The kind of accesses that it is like in work, 1..=64; 0: not known
     /// ([`kind_of`](crate::nap::work::kind_of)).
     pub kind: u32,
-    /// 0..=[`PRIORITIES`](super::places::PRIORITIES): so many eighths of the bound it is served sooner.
+    /// 0..=[`PRIORITIES`](super::places::PRIORITIES): how many eighths of the bound sooner it is
+    /// served.
     pub priority: u32,
     /// Secret for ticket ids.
     pub secret: [u8; 16],
@@ -59,7 +61,7 @@ impl Arrival<'_> {
     }
 }
 
-/// What a ticket that is bound to a client's prefix carries of its hash.
+/// What a ticket bound to a client's prefix carries of the prefix's hash.
 pub fn bind_of(narrow: u64) -> u32 {
     ((narrow >> 32) as u32 ^ narrow as u32).max(1)
 }

@@ -1,9 +1,9 @@
 //! The atomics of Run Ready: the standard ones, or in a model loom's (`make test-models`).
 //!
-//! loom takes a sequentially consistent access for an acquire or a release, and only fences for
-//! what they are. So such an access has a fence beside it here: before it, which does not order what
-//! the program has marked relaxed behind it, or after a write, which does not order what is relaxed
-//! before it. Both are known implementations of C++'s memory model; a model is run on both.
+//! loom treats a sequentially consistent access as an acquire or a release; only fences keep their
+//! full meaning. So here each such access has a fence beside it: either before it, which does not
+//! order relaxed accesses after it, or after a write, which does not order relaxed accesses before
+//! it. Both are known implementations of C++'s memory model; a model is run on both.
 
 #[cfg(feature = "models")]
 pub use modelled::{AtomicU32, AtomicU64, FENCE, Fence};
@@ -25,7 +25,7 @@ mod modelled {
     }
 
     thread_local! {
-        /// For the model that runs on this thread.
+        /// Where the model that runs on this thread has its fences.
         pub static FENCE: Cell<Fence> = const { Cell::new(Fence::Before) };
     }
 

@@ -1,8 +1,9 @@
 //! A session that begins: its turn is taken at the session gate, and its access waits at its page.
 //!
-//! Until that runs nothing has happened: if it leaves, its child dies or the server stops, the turn is
-//! the next one's and the ticket redeemed for it is as good as before. The place at the page knows what
-//! was redeemed ([`Place::start_of`]); presented again, the ticket takes that place over.
+//! Until the access runs nothing has happened: if it leaves, its child dies or the server stops,
+//! the turn goes to the next, and the ticket redeemed for it is as good as before. The place at the
+//! page knows that ticket ([`Place::start_of`]); if it is presented again, it takes that place
+//! over.
 
 use super::Tables;
 use super::arrival::Arrival;
@@ -33,8 +34,8 @@ impl Tables<'_> {
         self.membership().leave(stay, owner, Micros::ZERO, now);
     }
 
-    /// The same for one who got this permit of his page, came at `entered` and redeemed `ticket` at
-    /// the session gate, and has not begun.
+    /// The same for an access that has this permit of its page, came at `entered`, redeemed
+    /// `ticket` at the session gate, and has not begun.
     pub fn turn_down(
         &mut self,
         stay: &mut Stay,
@@ -50,7 +51,8 @@ impl Tables<'_> {
         if stay.begun {
             self.note_undone(stay.session, owner);
         }
-        // Without a place in the table there is no session, but his ticket is one of the session gate's.
+        // Without a place in the table there is no session, but the ticket is one of the session
+        // gate's.
         if (stay.begun || ticket.is_some())
             && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
         {
@@ -63,13 +65,13 @@ impl Tables<'_> {
         self.membership().leave(stay, owner, Micros::ZERO, now);
     }
 
-    /// What the waiter on `place` had at the session gate, if his session begins.
+    /// What the waiter on `place` had at the session gate, if a session begins with it.
     pub(super) fn start_at(&self, place: u32, owner: Owner) -> Option<(u32, Place)> {
         let place = self.places.place(place)?;
         (place.owner == owner).then(|| place.start_of()).flatten()
     }
 
-    /// `session`: that which would have begun, one-based.
+    /// `session`: the one that would have begun, one-based.
     pub(super) fn undo_start(
         &mut self,
         start: Option<(u32, Place)>,
@@ -95,7 +97,7 @@ impl Tables<'_> {
         }
     }
 
-    /// The same of all whose sessions begin and whose child is dead; None: of everybody.
+    /// The same for all sessions that begin in a child that is dead; None: for all there are.
     pub(super) fn undo_starts(&mut self, life: Option<Life>, now: Micros, wakes: &mut Wakes) {
         for at in 0..self.places.entries.len() {
             let Some(place) = self.places.entries.get_mut(at) else {
@@ -110,9 +112,10 @@ impl Tables<'_> {
         }
     }
 
-    /// The access brings the ticket of one who waits at his page for his session to begin. At the same
-    /// page it takes over his place. For another page it begins anew, and he is told. Where it cannot
-    /// wait it is refused with the ticket, which is good again when he is gone.
+    /// The access brings the ticket of another that waits at its page for its session to begin. At
+    /// the same page it takes that place over. For another page it begins anew, and the other is
+    /// told. If it cannot wait it is refused with the ticket, which is good again when the other
+    /// has gone.
     pub(super) fn take_over_start(
         &mut self,
         stay: &mut Stay,

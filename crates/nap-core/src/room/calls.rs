@@ -1,7 +1,7 @@
-//! [`Calls`]: what of a gate's early call is looked at without the lock, and what is counted.
+//! [`Calls`]: the part of a gate's early call that is read without the lock, and its counts.
 //!
-//! Most who ask are not to be called yet, and are told so without the lock: it takes one word to
-//! know. Another says when somebody has to look again whether Run Ready has room.
+//! Most holders who ask are not to be called yet, and are told so without the lock: one word is
+//! enough to know. Another says when somebody must look again whether Run Ready has room.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,21 +14,21 @@ use crate::telepoll::Asks;
 #[repr(C)]
 #[derive(Default, Debug)]
 pub struct Calls {
-    /// A: whose ticket starts up to here may have been called, or may be. Written under the lock.
+    /// A: tickets that start up to here may have been called, or may be. Written under the lock.
     up_to: AtomicU64,
-    /// When the next look is due; whoever moves it on looks.
+    /// When the next look is due; the caller that moves it on looks.
     look_at: AtomicU64,
-    /// Tickets called, ever. Written under the lock, as the others.
+    /// Tickets called, ever. Written under the lock, like the others.
     called: AtomicU64,
     /// Of these, presented in time.
     came: AtomicU64,
     /// Of these, never presented: known when their slot closes.
     silent: AtomicU64,
-    /// When who asks is to ask again.
+    /// When a holder who asks is to ask again.
     pub asks: Asks,
 }
 
-/// What the early call came to, ever.
+/// The totals of the early call.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Called {
     /// Tickets called.
@@ -40,15 +40,15 @@ pub struct Called {
 }
 
 impl Calls {
-    /// Need somebody take the lock for a ticket that starts at `start`?
+    /// Must somebody take the lock for a ticket that starts at `start`?
     pub fn concerns(&self, start: Micros) -> bool {
         start.0 <= self.up_to.load(Relaxed)
     }
 
-    /// Is it time to look whether there is room? True for one who asks.
+    /// Is it time to look whether there is room? True for one caller only.
     pub fn look_is_due(&self, now: Micros) -> bool {
         let at = self.look_at.load(Relaxed);
-        // Further ahead than a look ever is: a stray write.
+        // Further ahead than any look: a stray write.
         let due = now.0 >= at || at - now.0 > 2 * LOOK.0;
         due && self
             .look_at
@@ -75,18 +75,18 @@ impl Calls {
         self.called.fetch_add(1, Relaxed);
     }
 
-    /// Under the lock: one who was called has come.
+    /// Under the lock: a called holder has come.
     pub fn note_came(&self) {
         self.came.fetch_add(1, Relaxed);
     }
 
-    /// Under the lock: he has left before he ran.
+    /// Under the lock: that holder has left before the access ran.
     pub fn note_gone(&self) {
         let came = self.came.load(Relaxed);
         self.came.store(came.saturating_sub(1), Relaxed);
     }
 
-    /// Under the lock: so many who were called never came.
+    /// Under the lock: `n` called holders never came.
     pub fn note_silent(&self, n: u32) {
         self.silent.fetch_add(n.into(), Relaxed);
     }

@@ -1,23 +1,24 @@
-//! The children of the server: who lives, and how many workers of each are taken.
+//! The children of the server: which of them live, and how many workers of each are taken.
 //!
-//! Who waits holds a worker, so a child may let an access wait only while enough of its workers stay free
-//! to answer everybody else (docs/dev/httpd.md, "Protocol and the order of hooks"). On prefork a child *is* one worker, so there the count
-//! runs over all children. Who is parked holds none: there is a place for him wherever he is.
+//! An access that waits holds a worker, so a child may let one wait only while enough of its
+//! workers stay free to answer everybody else (docs/dev/httpd.md, "Protocol and the order of
+//! hooks"). On prefork a child *is* one worker, so there the count runs over all children. A parked
+//! access holds no worker: there is a place for it wherever it is.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::owner::Life;
 use crate::micros::Micros;
 
-/// Who sends less of late, in bytes a second, is slow where many are read.
+/// A client that has sent less than this of late, in bytes a second, is slow where many are read.
 const SLOW: u32 = 4096;
-/// So long he is waited for, where no more than a quarter of the workers read,
+/// How long it is waited for, where no more than a quarter of the workers read,
 const PATIENCE: Micros = Micros::from_secs(2);
-/// and this where all do.
+/// and at least so long where all do.
 const LEAST: Micros = Micros::from_millis(100);
-/// So many may take their time, however few children of prefork live.
+/// This many may take their time, however few children of prefork live.
 const FEWEST: f64 = 8.0;
-/// With more times a quarter than these nobody has to be faster: 36 KB a second.
+/// At more than this many times a quarter nobody has to be faster: 36 KB a second.
 const MOST: f64 = 3.0;
 
 /// One child. All zero = never started. Its own counters are written by itself alone.
@@ -28,68 +29,69 @@ pub struct Child {
     pub pid: AtomicU32,
     /// Number of its start among all children, 1..2^24.
     pub epoch: AtomicU32,
-    /// Workers with an access in hand: running or detached, but for those that wait for a body or for their turn again.
+    /// Workers with an access in hand: running or detached, but not waiting for a body or their
+    /// next turn.
     pub running: AtomicU32,
     /// Workers with an access in Wait or Re Access.
     pub waiting: AtomicU32,
     /// The same on mod_http2's own threads; each keeps a worker at its connection as well.
     pub secondary: AtomicU32,
-    /// Generation of the configuration it serves. One of an older generation than another takes no
+    /// Generation of the configuration it serves. If another child's is newer, it takes no
     /// connections any more. Written when it starts.
     pub generation: AtomicU32,
-    /// Workers that read a body without a permit: before their access enters, or as it stalled.
+    /// Workers that read a body without a permit: before their access enters, or when it stalled.
     pub reading: AtomicU32,
     /// Accesses that wait without a worker.
     pub parked: AtomicU32,
-    /// Goes on by one when one of those is to look up: a futex.
+    /// Goes up by one when a parked access is to look up: a futex.
     pub bell: AtomicU32,
     _pad: [u32; 7],
 }
 
-/// How many workers there are, and how many must stay free. All zero = no waiting at all.
+/// How many workers there are, and how many must stay free. All zero = nobody may wait.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// Workers of one child (threaded MPMs), or of the whole server (prefork).
     pub per_pool: u32,
-    /// Of these kept free for what is not scheduled, and for ticket pages.
+    /// How many of these are kept free for what is not scheduled, and for ticket pages.
     pub reserve: u32,
     /// 1: the pool is one child; 0 (prefork): the whole server.
     pub threaded: u32,
     /// Pools: children that may run at once, or 1.
     pub pools: u32,
-    /// Accesses that may wait without a worker, in all children; 0: nobody does.
+    /// Accesses that may wait without a worker, in all children; 0: none may.
     pub parked: u32,
-    /// 1: some wait on workers all the same (streams of HTTP/2), so places are as many as workers allow.
+    /// 1: some still wait on workers (streams of HTTP/2), so places are limited by the workers.
     pub on_workers: u32,
 }
 
 /// May this access wait here? From the most to the least that may.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Parking {
-    /// Whoever comes may wait.
+    /// Every access may wait.
     Anybody,
     /// A newcomer only while no ticket can be presented: the rest of this child is for holders.
     Sparing,
-    /// Only a ticket holder in his window: he has a worker already, and keeps it.
+    /// Only a ticket holder in their window: they already have a worker, and keep it.
     Holders,
-    /// Nobody: all workers are taken.
+    /// Nobody may: all workers are taken.
     Nobody,
 }
 
-/// How fast a body must come that is read without a permit, in bytes a second; 0: as httpd lets it.
+/// How fast a body read without a permit must come, in bytes a second; 0: as httpd allows.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Of late.
+    /// The speed of late.
     pub lately: u32,
-    /// In the mean since its reading began,
+    /// The mean speed since its reading began,
     pub in_all: u32,
-    /// once it has been waited for so long in all.
+    /// once it has been waited for this long in all.
     pub after: Micros,
 }
 
 impl Workers {
-    /// Accesses that can wait in all, with `running` workers making answers.
+    /// How many accesses can wait in all, with `running` workers making answers.
     pub fn places(&self, running: u32) -> u32 {
         match self.hold_who_waits() {
             true => self.unused(running),
@@ -97,7 +99,7 @@ impl Workers {
         }
     }
 
-    /// Can it be that who waits takes a worker? Who is parked takes none.
+    /// Can a waiting access hold a worker? A parked one holds none.
     pub fn hold_who_waits(&self) -> bool {
         self.parked == 0 || self.on_workers != 0
     }
@@ -108,7 +110,7 @@ impl Workers {
         pool.saturating_mul(self.pools).saturating_sub(taken)
     }
 
-    /// With `taken` workers of the pool in use: who may take one more to wait?
+    /// With `taken` workers of the pool in use, who may take one more to wait?
     pub fn parking(&self, taken: u32) -> Parking {
         let free = self.per_pool.saturating_sub(taken);
         if free > self.reserve.saturating_add(self.spared()) {
@@ -122,9 +124,9 @@ impl Workers {
         }
     }
 
-    /// Which child a holder's connection falls to is chance: a child that newcomers have filled
-    /// would break his promise while another has room. About one standard deviation of a child's
-    /// share is left to holders.
+    /// A holder's connection falls to a child by chance: a child that newcomers have filled would
+    /// break the promise while another has room. About one standard deviation of a child's share is
+    /// left to holders.
     fn spared(&self) -> u32 {
         match self.pools {
             0 | 1 => 0,
@@ -132,7 +134,7 @@ impl Workers {
         }
     }
 
-    /// Workers that read bodies in these children, and how many live of these.
+    /// How many workers read bodies in these children, and how many of the children live.
     fn readers_of<'a>(children: impl Iterator<Item = &'a Child>) -> (u32, u32) {
         (children.filter(|child| child.lives())).fold((0, 0), |(reading, living), child| {
             let more = child.reading.load(Relaxed);
@@ -140,13 +142,13 @@ impl Workers {
         })
     }
 
-    /// Of so many workers a quarter may read bodies as long as httpd lets them.
+    /// How many of `workers` may read bodies as long as httpd allows: a quarter.
     fn few(workers: u32) -> f64 {
         (f64::from(workers) / 4.0).max(1.0)
     }
 
-    /// Workers that can take up nobody for a while: more of them read bodies than may take their time, or they
-    /// are still to be started. `own` tells the generation of the configuration that takes connections.
+    /// Workers that can take up nobody for a while: more of them read bodies than may take their
+    /// time, or they are still to be started. `own` gives the generation that takes connections.
     pub fn absent(&self, children: &[Child], own: Life) -> u32 {
         let own = children.get(own.child as usize);
         let generation = own.map(|child| child.generation.load(Relaxed));
@@ -165,14 +167,15 @@ impl Workers {
         all.saturating_sub(started).saturating_add(slow)
     }
 
-    /// How fast those must send whose bodies are read in the child `own`, on prefork in all children, where
-    /// more than a quarter of the workers read: [`SLOW`] bytes a second of late.
+    /// How fast clients must send whose bodies are read in the child `own` (on prefork in all
+    /// children), where more than a quarter of the workers read: [`SLOW`] bytes a second of late.
     ///
-    /// Where workers are wanted, half of all being taken, with `n` times a quarter they must send n^2 times
-    /// [`SLOW`] in all, looked at after [`PATIENCE`] / n^4: at half of the workers 16 KB a second, after an
-    /// eighth of a second. While others stand `outside` it is a quarter of the workers that there are, and [`FEWEST`]
-    /// at least; nobody has to be faster than with [`MOST`] times as many. (mod_qos
-    /// has a rate that rises with the connections, too: QS_SrvMinDataRate.)
+    /// Where workers are wanted, as half of all are taken, and `n` times a quarter read, clients
+    /// must send n^2 times [`SLOW`] in the mean, checked after [`PATIENCE`] / n^4: with half of the
+    /// workers 16 KB a second, after an eighth of a second. While others stand `outside` a quarter
+    /// is one of the workers that there are, and [`FEWEST`] at least; the speed rises no further
+    /// than for n = [`MOST`]. (mod_qos has a rate that rises with the connections, too:
+    /// QS_SrvMinDataRate.)
     pub fn pace(&self, children: &[Child], own: Life, outside: bool) -> Pace {
         let (reading, living) = match self.threaded {
             0 => Self::readers_of(children.iter()),
@@ -220,9 +223,9 @@ impl Workers {
         }
     }
 
-    /// Accesses that may still begin to wait in all children that take connections: those of the
-    /// generation of `own`. Right after a graceful restart that is a single one; on prefork children
-    /// of all generations share the pool.
+    /// How many accesses may still begin to wait in all children that take connections: those of
+    /// the generation of `own`. Right after a graceful restart that is a single child; on prefork
+    /// children of all generations share the pool.
     pub fn left(&self, children: &[Child], own: Life) -> u32 {
         let pool = self.per_pool.saturating_sub(self.reserve);
         let alive = children.iter().filter(|c| c.pid.load(Relaxed) != 0);
@@ -269,7 +272,7 @@ impl Workers {
         }
     }
 
-    /// Accesses that may still begin to wait without a worker.
+    /// How many accesses may still begin to wait without a worker.
     pub fn left_without(&self, children: &[Child]) -> u32 {
         let living = children.iter().filter(|child| child.lives());
         let parked = living
@@ -403,7 +406,7 @@ mod tests {
             let most = if n < 25 { (expected.0, 0, 0) } else { expected };
             assert_eq!(pace(&threaded, n, false), most, "{n}, nobody outside");
         }
-        // Of another child's workers so many are taken that half of all are.
+        // Another child has enough workers taken that half of all are.
         children[1].waiting.store(14, Relaxed);
         assert_eq!(pace(&threaded, 12, false), (4096, 15099, 147));
         children[1].waiting.store(0, Relaxed);

@@ -1,7 +1,7 @@
-//! [`Control`]: what an administrator has set by hand for a gate, until he takes it back.
+//! [`Control`]: what an administrator has set by hand for a gate, until they take it back.
 //!
-//! One entry a gate, written under the lock and read by anybody. A word counts only beside its mark,
-//! so that a stray write leaves the gate as it is configured. All zero = nothing is set.
+//! There is one entry a gate, written under the lock and read by anybody. A word counts only beside
+//! its mark, so that a stray write leaves the gate as configured. All zero = nothing is set.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -14,14 +14,14 @@ use crate::micros::Micros;
 pub const NOTICE: usize = 240;
 /// Revoked tickets remembered, the newest.
 const REVOKED: usize = 64;
-/// Stands above a limit in its word.
+/// The mark above a limit in its word.
 const LIMIT: u64 = 0x6c69_6d74 << 32;
 
-/// Whom a gate lets in.
+/// Which visitors a gate lets in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Mode {
-    /// Whom its limits let in.
+    /// Those that its limits let in.
     #[default]
     Open = 0,
     /// Ticket holders; everybody else is given a ticket.
@@ -66,21 +66,21 @@ pub struct Control {
     revoked: [AtomicU64; REVOKED],
 }
 
-/// What is to be set, for all gates at which visitors enter a room.
+/// An order, for all gates at which visitors enter a room.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Let in these.
+    /// Let in these visitors.
     Admit(Mode),
-    /// Run so many at once, whatever is configured or learnt; none: as configured.
+    /// Run this many at once, whatever is configured or learnt; none: as configured.
     Limit(Option<u32>),
     /// Tell refused visitors; empty: nothing.
     Notice(String),
-    /// This ticket is good no more.
+    /// This ticket is no longer good.
     Revoke(u64),
 }
 
 impl Control {
-    /// Whom the gate lets in.
+    /// Which visitors the gate lets in.
     pub fn mode(&self) -> Mode {
         Mode::of(self.mode.load(Relaxed))
     }
@@ -94,7 +94,7 @@ impl Control {
             .filter(|n| (1..=PERMITS as u32).contains(n))
     }
 
-    /// What refused visitors are told. Whoever reads while it is written may read nothing.
+    /// What refused visitors are told. A read while it is written may give nothing.
     pub fn notice(&self) -> String {
         let len = self.notice_len.load(Relaxed) as usize;
         if len == 0 || len > NOTICE {
@@ -115,12 +115,12 @@ impl Control {
         self.n_revoked.load(Relaxed)
     }
 
-    /// Is it good no more?
+    /// Is this ticket no longer good?
     pub fn is_revoked(&self, id: u64) -> bool {
         self.n_revoked() != 0 && self.revoked.iter().any(|word| word.load(Relaxed) == id)
     }
 
-    /// Nothing is set.
+    /// Clears all that is set.
     pub fn empty(&self) {
         self.mode.store(0, Relaxed);
         self.notice_len.store(0, Relaxed);
@@ -171,7 +171,7 @@ impl Default for Control {
 }
 
 impl Tables<'_> {
-    /// Carry out an order for a room, or for all of them (none). False: there is no such room.
+    /// Carries out an order for a room, or for all of them (none). False: there is no such room.
     pub fn order(
         &mut self,
         room: Option<&str>,
@@ -186,7 +186,7 @@ impl Tables<'_> {
                 continue;
             }
             found = true;
-            // Where there are sessions, who is in can finish: others are stopped at their gate.
+            // With sessions, visitors inside can finish: others are stopped at the session gate.
             let is_session = |gate: u32| one.session_gate == gate.saturating_add(1);
             let gates = one.gates().filter(|&gate| match order {
                 Order::Admit(_) => one.session_gate == 0 || is_session(gate),

@@ -37,7 +37,7 @@ pub struct Counts {
     pub expired: u64,
     /// Newcomers told after the deadline guard fired.
     pub guard_fired: u64,
-    /// Newcomers told when the first rate became known and the line was too long for it.
+    /// Newcomers told when the first rate became known and the queue was too long for it.
     pub shed: u64,
     /// Waiters who closed their connection.
     pub gone: u64,
@@ -82,7 +82,7 @@ impl Counts {
         empty_us: 0,
     };
 
-    /// Numbers nobody can have counted up to are a stray write: they begin anew.
+    /// Resets numbers that nobody can have counted up to: they are a stray write.
     pub fn check(&mut self) {
         let Counts {
             waited,
@@ -138,7 +138,7 @@ impl Counts {
         }
     }
 
-    /// Count a refusal.
+    /// Counts a refusal.
     pub fn refuse(&mut self, reason: Reason) {
         self.refused[reason as usize] += 1;
     }

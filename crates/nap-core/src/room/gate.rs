@@ -7,16 +7,16 @@
 //!   fits the ledger           ──► Wait ──┬─ granted ──► Run
 //!   ticket in its prime       ──► Wait ──┤  (Re Access)
 //!   ticket in its tail        ──► Refuse, re-booked
-//!   ticket too early          ──► Refuse, his own ticket again
+//!   ticket too early          ──► Refuse, the visitor's own ticket again
 //!   else                      ──► Refuse, a new ticket, or honestly none
 //!                                        └─ deadline guard ──► Refuse, guard ticket
 //! ```
 //!
 //! Nothing here blocks, sleeps or wakes: [`GateView`] borrows what an operation needs, and the
-//! caller wakes the places in [`Wakes`] after the lock. Here: the data, time passing, serving,
-//! leaving and sweeping; the rest by noun: `entering`, `members`, `standing` of a ticket,
-//! `redeeming`, `calling`, `waiting`, who stands `outside`, `limit`, `refusing`, `selling` and the
-//! `offer` that is told.
+//! caller wakes the places in [`Wakes`] after the lock. This file has the data, time passing,
+//! serving, leaving and sweeping. The rest is in files by noun: `entering`, `members`, `standing`
+//! of a ticket, `redeeming`, `calling`, `waiting`, those who stand `outside`, `limit`, `refusing`,
+//! `selling` and the `offer` that is shown.
 
 mod calling;
 mod entering;
@@ -63,7 +63,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Unknown tickets (another epoch) remembered as re-booked.
 const UNKNOWN: usize = 1024;
 
-/// One gate. Large: lives in the segment or a box. All zero = no gate here.
+/// One gate. It is large and lives in the segment or a box. All zero = no gate here.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Gate {
@@ -77,24 +77,24 @@ pub struct Gate {
     pub kind: u32,
     /// Settings in force.
     pub terms: Terms,
-    /// Nobody now queued stays longer.
+    /// Nobody now in the queue stays longer than this.
     queued_until: Micros,
     /// Wait, Re Access and guard line.
     pub queue: Queue,
     /// L in force: what the law wants, as far as workers allow.
     pub limit: u32,
-    /// What the law wants.
+    /// The L that the law wants.
     pub wanted: u32,
     /// Where it comes from ([`crate::nap::wait_limit::Source`] as a number).
     pub source: u32,
     /// 1 once X is known, so that L means something.
     pub decided: u32,
-    /// 1: a finished access since the limit was last computed.
+    /// 1: an access has finished since the limit was last computed.
     pub fresh: u32,
-    /// Newcomers who came before X was known, do not fit the bound and are still to be told.
+    /// Newcomers from before X was known who do not fit the bound and are still to be told.
     beyond: u32,
-    /// Of a page gate: the session gate of its room, one-based, where tickets are sold instead; 0 =
-    /// there is none.
+    /// For a page gate: the session gate of its room, one-based, where tickets are sold instead; 0
+    /// = there is none.
     pub lobby: u32,
     _pad: u32,
     /// The regression line in force, as f64 bits.
@@ -104,15 +104,15 @@ pub struct Gate {
     pub samples: WaitHistory,
     /// X.
     pub departures: Departures,
-    /// What the sale of tickets goes by.
+    /// What the sale of tickets is based on,
     pub sale_rate: SaleRate,
-    /// and what it was wrong by.
+    /// and how wrong it was.
     pub holder_waits: HolderWaits,
-    /// The latest start sold to a newcomer; whoever comes later comes behind him.
+    /// The latest start sold to a newcomer; later newcomers come behind them.
     booked_until: Micros,
-    /// Nobody who holds a ticket is told to come before this; zero: not known.
+    /// No holder is told to come before this; zero: not known.
     booked_from: Micros,
-    /// When it was last looked who stands outside.
+    /// When those outside were last counted.
     looked_outside: Micros,
     /// How long accesses of each kind run.
     pub work: KindWork,
@@ -122,13 +122,13 @@ pub struct Gate {
     pub ledger: Ledger,
     /// Slots sold and to be sold.
     pub slots: Slots,
-    /// Who bought them, by prefix.
+    /// Who bought the slots' places, by prefix.
     pub slot_shares: SlotShares,
     /// Two bits a ticket.
     pub states: TicketStates,
-    /// Who came back.
+    /// Which tickets came back.
     pub returns: Returns,
-    /// Who may be called before his time.
+    /// Which holders may be called before their time.
     pub early_call: EarlyCall,
     /// Ids of re-booked tickets of another epoch.
     unknown: [u64; UNKNOWN],
@@ -147,7 +147,7 @@ pub struct Leaving {
     pub entered: Micros,
     /// Run Ready since.
     pub granted: Micros,
-    /// It is alike in work to others of this kind; 0: not known.
+    /// Others of this kind are alike in work; 0: not known.
     pub kind: u32,
     /// It waited,
     pub waited: bool,
@@ -159,7 +159,7 @@ pub struct Leaving {
     pub slot: u32,
     /// The ticket's index in the slot.
     pub index: u32,
-    /// Workers that can take up nobody yet ([`Workers::absent`]); looked at where some stand outside.
+    /// Workers that can take up nobody yet ([`Workers::absent`]); read where some stand outside.
     ///
     /// [`Workers::absent`]: super::children::Workers::absent
     pub absent: u32,
@@ -179,13 +179,13 @@ pub struct GateView<'a> {
     pub starts: Option<&'a mut Starts>,
     /// The laws' constants.
     pub laws: &'a Laws,
-    /// What is set for it by hand.
+    /// What is set for the gate by hand.
     pub control: Option<&'a Control>,
     /// All places.
     pub places: Places<'a>,
     /// The issue history.
     pub history: &'a mut History,
-    /// Live tickets a client.
+    /// Live tickets by client.
     pub clients: &'a mut ClientCaps,
     /// Random number of this segment's life.
     pub epoch: u64,
@@ -200,8 +200,8 @@ pub struct GateView<'a> {
 }
 
 impl GateView<'_> {
-    /// Give back a permit: its sample to the estimators, the permit to the head of the queue.
-    /// Twice is harmless.
+    /// Gives back a permit: its sample goes to the estimators, the permit to the head of the queue.
+    /// Doing it twice is harmless.
     pub fn leave(&mut self, leaving: &Leaving) {
         let few = self.runs_few(leaving.absent);
         if !self.permits.release(leaving.permit, leaving.owner) {
@@ -224,7 +224,7 @@ impl GateView<'_> {
             if self.gate.departures.record(self.now) {
                 self.gate.sale_rate.departed(leaving.granted, self.now);
             } else {
-                // One of a cold server: what counts begins behind these.
+                // A cold server's departure: what counts begins after these.
                 self.gate.sale_rate.begin(self.now);
             }
             self.gate.fresh = 1;
@@ -245,9 +245,9 @@ impl GateView<'_> {
         }
     }
 
-    /// One takes a place behind so many others.
+    /// An access takes a place behind `others`.
     pub(super) fn queue_begins(&mut self, others: u32) {
-        // Outside some may have waited before him: for a worker, if nothing is known yet.
+        // With some outside the queue has begun already; while nothing is known it begins anew.
         let departures = &self.gate.departures;
         let nothing = departures.count() == 0 && departures.throughput().is_none();
         if others == 0 && (!self.are_outside() || nothing) {
@@ -255,7 +255,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Somebody begins to wait while so many run.
+    /// Somebody begins to wait while `running` run.
     pub(super) fn begin_to_wait(&mut self, running: u32) {
         self.gate.departures.begin(self.now, running);
         self.gate.sale_rate.begin(self.now);
@@ -279,7 +279,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Take back what a dead child held here.
+    /// Takes back what a dead child held here.
     pub fn sweep(&mut self, life: Life) {
         let permits = self.permits.free_of(life);
         self.gate.counts.swept_permits += u64::from(permits);
@@ -294,7 +294,8 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// Time has passed: claims and slots that are over, answers that have become long.
+    /// Time has passed: deals with claims and slots that are over, and answers that have become
+    /// long.
     pub fn tick(&mut self) {
         self.gate.ledger.advance(self.now);
         let grace = self.gate.terms.grace() + self.gate.terms.lifetime;
@@ -313,13 +314,13 @@ impl GateView<'_> {
         self.look_round();
     }
 
-    /// Whom it lets in.
+    /// Which visitors it lets in.
     pub(super) fn mode(&self) -> Mode {
         self.control.map_or(Mode::Open, Control::mode)
     }
 
-    /// An order has been carried out: it holds from now on, for the lock-free way in too. `found`: the
-    /// limit that the page has found itself.
+    /// An order has been carried out: it holds from now on, also on the lock-free way in. `found`:
+    /// the limit that the page has found itself.
     pub fn ordered(&mut self, found: Option<u32>) {
         match self.control.and_then(Control::limit) {
             Some(_) => self.fix_limit(),
@@ -338,7 +339,7 @@ impl GateView<'_> {
         }
     }
 
-    /// Permits free and accesses waiting: bring them together, first come first served.
+    /// Gives free permits to waiting accesses, first come first served.
     pub fn serve(&mut self) {
         while let Some(at) = self.next() {
             let Some(entry) = self.places.place(at).copied() else {
@@ -361,8 +362,8 @@ impl GateView<'_> {
         self.tell_next();
     }
 
-    /// Who is served next. In the paper's static form Re Access is served through Wait alone; all
-    /// that is left of it there is what Wait has no room for.
+    /// The place served next. In the paper's static form Re Access is served only through Wait;
+    /// what is left of it there is what Wait has no room for.
     fn next(&self) -> Option<u32> {
         let queue = &self.gate.queue;
         if self.gate.terms.re_access.how != how::FIXED {
@@ -373,9 +374,9 @@ impl GateView<'_> {
             .find_map(|line| self.places.in_line(queue, line).next())
     }
 
-    /// The lists were torn by a death under the lock and have been mended: tell the permits and the
-    /// tickets. A permit that was claimed for a waiter who was not told yet is free again: he is about
-    /// to get another, and would give back only that. Nor is his ticket used.
+    /// The lists were torn by a death under the lock and have been mended: corrects permits and
+    /// tickets. A permit claimed for a waiter who was not told yet is free again: that waiter will
+    /// soon get another, and would give back only that. Nor is its ticket used.
     pub fn mended(&mut self) {
         self.gate.counts.mended += 1;
         let mut held = Vec::new();
@@ -394,8 +395,8 @@ impl GateView<'_> {
         self.serve();
     }
 
-    /// Tickets that wait, and none of the places has them (by slot and index, in order): their place
-    /// was lost with its process or with a page of the state file. Good again.
+    /// Tickets that wait but that no place has (`held`: by slot and index, in order): their place
+    /// was lost with its process or with a page of the state file. They are good again.
     fn restore(&mut self, held: &[(u32, u32)]) {
         let gate = &*self.gate;
         let lost = |slot: &slots::Slot, index| {
@@ -425,8 +426,8 @@ impl GateView<'_> {
         }
     }
 
-    /// Everybody of before is gone: permits free, tickets that were in a place good again. Who had
-    /// been granted a permit, or told that the line is too long, had not run either.
+    /// All accesses from before are gone: permits are free, tickets that were in a place are good
+    /// again. Those granted a permit, or told that the queue is too long, had not run either.
     pub fn begin_anew(&mut self) {
         self.permits.free_all();
         for place in 0..self.places.entries.len() as u32 {
@@ -488,14 +489,14 @@ impl Gate {
         counts: Counts::EMPTY,
     };
 
-    /// `n` unused gates on the heap; they never pass over the stack, where they would not fit.
+    /// `n` unused gates on the heap; they never pass over the stack, where they do not fit.
     pub fn unused(n: usize) -> Box<[Gate]> {
         let one: &'static [Gate] = &[Gate::EMPTY];
         one.repeat(n).into()
     }
 
-    /// As if never used, for another room; in place, as it fits no stack. What `states` has left
-    /// means nothing once no slot is open.
+    /// Makes the gate as if never used, for another room; in place, as it fits no stack. What is
+    /// left in `states` means nothing once no slot is open.
     pub fn empty(&mut self) {
         let Gate {
             room_hash,
@@ -560,8 +561,8 @@ impl Gate {
             .map(|at| self.states.state(at))
     }
 
-    /// When a ticket may be presented and is let in at once: by the B of when its slot opened, so that
-    /// it is the same when the ticket is sold, redeemed and good again, whatever B is by then.
+    /// When a ticket may be presented and is let in at once: by the B of when its slot opened, so
+    /// that it is the same at the sale, at redeeming and when good again, whatever B is by then.
     fn window_of(&self, slot: u32, start: Micros, prime_end: Micros) -> (Micros, Micros) {
         window_of(start, prime_end, self.bound_of(slot))
     }

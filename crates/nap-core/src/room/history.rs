@@ -1,5 +1,5 @@
-//! The issue history (paper 4.2.2: id, original request, start, validity and end are recorded on
-//! the server): the last 1,024 tickets with their fate, a ring under the lock.
+//! The issue history: the last 1,024 tickets with their fate, a ring under the lock. (In paper
+//! 4.2.2 the server records id, original request, start, validity and end.)
 
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -9,7 +9,7 @@ pub const RECORDS: usize = 1024;
 /// Bytes of method and URI kept of the refused request.
 pub const REQUEST_BYTES: usize = 120;
 
-/// Gate of a ticket whose room is in the tables no more.
+/// Gate of a ticket whose room is no longer in the tables.
 pub const NO_GATE: u32 = u32::MAX;
 
 /// What became of a ticket, as a number in shared memory.
@@ -24,7 +24,7 @@ pub enum Fate {
     Early = 2,
     /// Came after its prime window: re-booked, or let in as a newcomer.
     Late = 3,
-    /// Presented in time, but the deadline guard fired: got a guard ticket.
+    /// Presented in time, but put off by the deadline guard, with a guard ticket.
     Deferred = 4,
     /// Presented in time and not let in. Must not happen; counted.
     Broken = 5,
@@ -49,7 +49,7 @@ impl Fate {
         }
     }
 
-    /// What became of a ticket that was redeemed by an access that came at `entered`.
+    /// The fate of a ticket redeemed by an access that came at `entered`.
     pub fn of_redeemed(ticket: &Ticket, entered: Micros) -> Fate {
         if ticket.has(Ticket::CALLED) {
             Fate::Called
@@ -93,11 +93,11 @@ pub struct Record {
     pub request_len: u32,
     /// When it was sold.
     pub issued: Micros,
-    /// Start of its window,
+    /// Start of its window.
     pub start: Micros,
-    /// end of the prime window,
+    /// End of the prime window.
     pub prime_end: Micros,
-    /// end of all.
+    /// End of its lifetime.
     pub end: Micros,
     /// When its fate was sealed; 0 = not yet.
     pub settled: Micros,
@@ -155,7 +155,7 @@ impl History {
         (self.sold.saturating_add(1) & 0xffff_ffff).max(1) as u32
     }
 
-    /// Record a sold ticket; `record.serial` must be [`History::next_serial`].
+    /// Records a sold ticket; `record.serial` must be [`History::next_serial`].
     pub fn issue(&mut self, mut record: Record, method: &[u8], uri: &[u8]) {
         let text = method.iter().chain(b" ").chain(uri);
         let mut len = 0;
@@ -168,7 +168,7 @@ impl History {
         self.records[record.serial as usize % RECORDS] = record;
     }
 
-    /// Seal the fate of ticket `serial`, if it is still remembered.
+    /// Seals the fate of ticket `serial`, if it is still remembered.
     pub fn settle(&mut self, serial: u32, fate: Fate, now: Micros) {
         let record = &mut self.records[serial as usize % RECORDS];
         if record.serial == serial && serial != 0 {
@@ -177,8 +177,8 @@ impl History {
         }
     }
 
-    /// Seal the fate of tickets that are over and were not redeemed: each of them goes to `ended`,
-    /// once ever, as far as that has capacity for. `grace` is how long after its end a ticket can
+    /// Seals the fate of tickets that are over and were not redeemed: each of them goes to `ended`,
+    /// only once, as far as that has capacity for. `grace` is how long after its end a ticket can
     /// still be presented.
     pub fn expire(
         &mut self,
@@ -196,8 +196,8 @@ impl History {
         }
     }
 
-    /// A gate is begun anew for another room: no record is to be taken for one of that room's.
-    /// Tickets that were still out are over; each of them goes to `ended`.
+    /// A gate is begun anew for another room: none of the records may be taken for one of that
+    /// room's. Tickets that were still out are over; each of them goes to `ended`.
     pub fn forget_gate(&mut self, gate: u32, now: Micros, mut ended: impl FnMut(&Record)) {
         let of_gate = |r: &&mut Record| r.serial != 0 && r.gate == gate;
         for record in self.records.iter_mut().filter(of_gate) {

@@ -1,22 +1,23 @@
-//! Rooms: what is protected. Composes the systems into enter, events and leave. Pure.
+//! Rooms: what is protected. Composes the systems into enter, events and leave, without side
+//! effects.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`gate`] | one gate, a noun a file: the access as a state machine |
 //! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
-//! | [`calls`] | the early call, as far as it is looked at without the lock |
-//! | [`children`] | workers: who may wait where |
-//! | [`naming`] | rooms and pages by name, begun and let go |
+//! | [`calls`] | the early call, as far as it is read without the lock |
+//! | [`children`] | workers: which accesses may wait where |
+//! | [`naming`] | rooms and pages by name: begun and let go |
 //! | [`page`] | a gate as a page of its room |
-//! | `pacing` | limits that find themselves, and the places that are left |
+//! | `pacing` | limits that find themselves, and the places left over |
 //! | [`stay`], [`starts`] | rooms with sessions: members and starters; when the next may start |
 //! | `session_pace` | the once-a-second work of rooms with sessions |
-//! | `beginning` | a session that has its turn and has not run |
+//! | `beginning` | a session that has its turn and has not run yet |
 //! | [`terms`] | settings in force |
 //! | [`control`] | what is set by hand |
 //! | [`arrival`], [`verdict`] | what a gate is told and what it answers |
-//! | [`part`] | what a request is to the visit: who buys a ticket, and may use one |
+//! | [`part`] | what a request is to the visit: whether it buys a ticket, and may use one |
 //! | [`history`], [`counts`], [`recent`] | what is remembered for pages and logs |
 //!
 //! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
@@ -66,7 +67,7 @@ use wakes::Wakes;
 
 /// Page gates a room may have.
 pub const PAGES: usize = 16;
-/// Deaths nobody reported that are found at a time.
+/// How many unreported deaths are found at a time.
 const STRANGERS: usize = 64;
 /// Bytes of a room's name.
 pub const NAME: usize = 64;
@@ -129,7 +130,7 @@ impl Room {
 }
 
 /// The whole state, borrowed under the lock. `permits` and `places.wakes` are shared with those
-/// who do not hold it.
+/// that do not hold it.
 pub struct Tables<'a> {
     /// Rooms.
     pub rooms: &'a mut [Room],
@@ -137,25 +138,25 @@ pub struct Tables<'a> {
     pub gates: &'a mut [Gate],
     /// Run Ready of each gate.
     pub permits: &'a [Permits],
-    /// Each gate as a page; empty in a segment from before there were any.
+    /// Each gate as a page; empty in a segment from before pages existed.
     pub pages: &'a mut [Page],
-    /// The limit of each, where it finds itself.
+    /// The limit of each gate, where it finds itself.
     pub pacing: &'a mut [PageScheduler],
-    /// Whose turn it is; none in a segment from before there were any.
+    /// Which page's turn it is; none in a segment from before this existed.
     pub pacer: Option<&'a mut Pacer>,
     /// Places of all gates.
     pub places: Places<'a>,
-    /// The last minutes of each gate; empty in a segment from before there were any.
+    /// The last minutes of each gate; empty in a segment from before these existed.
     pub recent: &'a [Recent],
-    /// Sessions' starts, by room; empty in a segment from before there were any.
+    /// Session starts, by room; empty in a segment from before these existed.
     pub starts: &'a mut [Starts],
-    /// Who is in a session, of all rooms.
+    /// The sessions of all rooms.
     pub sessions: Sessions<'a>,
-    /// What is set by hand for each gate; empty in a segment from before there was anything.
+    /// What is set by hand for each gate; empty in a segment from before this existed.
     pub controls: &'a [Control],
     /// Issue history.
     pub history: &'a mut History,
-    /// Live tickets a client.
+    /// Live tickets by client.
     pub clients: &'a mut ClientCaps,
     /// Children.
     pub children: &'a [Child],
@@ -205,11 +206,11 @@ impl Tables<'_> {
         })
     }
 
-    /// Take back all that a dead child held.
+    /// Takes back all that a dead child held.
     pub fn sweep(&mut self, life: Life, now: Micros, wakes: &mut Wakes) {
         self.undo_starts(Some(life), now, wakes);
         self.each_gate(now, wakes, |view| view.sweep(life));
-        // Where no gate is in use nothing is held, but for what a stray write has put there.
+        // Where no gate is in use nothing is held, except what a stray write has put there.
         for permits in self.permits {
             permits.free_of(life);
         }
@@ -218,13 +219,13 @@ impl Tables<'_> {
         }
     }
 
-    /// [`Self::tick_since`] a second ago.
+    /// [`Self::tick_since`], with the last one a second ago.
     pub fn tick(&mut self, now: Micros, wakes: &mut Wakes) {
         self.tick_since(now - Micros::from_secs(1), now, wakes);
     }
 
-    /// The once-a-second work of all gates, which was done last at `since`. What a stray write has spoilt
-    /// is put right here.
+    /// The once-a-second work of all gates, last done at `since`. What a stray write has spoilt is
+    /// put right here.
     pub fn tick_since(&mut self, since: Micros, now: Micros, wakes: &mut Wakes) {
         self.check_counts();
         if !self.places.sound(self.gates.iter().map(|gate| &gate.queue)) {
@@ -245,8 +246,8 @@ impl Tables<'_> {
         }
     }
 
-    /// Lives that hold a permit or a place and that no child of the table lives, as far as the
-    /// answer has room: deaths nobody reported.
+    /// Lives that hold a permit or a place but belong to no child of the table: unreported deaths,
+    /// as many as the answer has room for.
     fn strangers(&self) -> [Option<Life>; STRANGERS] {
         let mut found = [None; STRANGERS];
         let mut n = 0;
@@ -267,13 +268,13 @@ impl Tables<'_> {
         found
     }
 
-    /// Seal the fate of tickets that ended unredeemed: see [`History::expire`].
+    /// Seals the fate of tickets that ended unredeemed: see [`History::expire`].
     pub fn expire(&mut self, now: Micros, ended: &mut Vec<Record>) {
         let grace = |record: &Record| grace_of(record.end - record.start);
         self.history.expire(now, grace, ended);
     }
 
-    /// A process died under the lock: rebuild what can be rebuilt from the entries.
+    /// A process died under the lock: rebuilds from the entries what can be rebuilt.
     pub fn mend(&mut self, now: Micros, wakes: &mut Wakes) {
         let mut queues: Vec<&mut Queue> =
             self.gates.iter_mut().map(|gate| &mut gate.queue).collect();
@@ -282,8 +283,8 @@ impl Tables<'_> {
         self.each_gate(now, wakes, |view| view.mended());
     }
 
-    /// Everybody of before is gone (a full restart): no permit, place or child is left; tickets
-    /// that were in a place are good again.
+    /// All accesses from before are gone (a full restart): no permit, place or child is left;
+    /// tickets that were in a place are good again.
     pub fn begin_anew(&mut self, now: Micros, wakes: &mut Wakes) {
         self.check_counts();
         self.each_gate(now, wakes, |view| view.begin_anew());
