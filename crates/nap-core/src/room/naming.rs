@@ -1,11 +1,11 @@
 //! Rooms and their pages by name: found again at each restart, or begun in a free entry of the tables.
 //!
 //! Rooms that the configuration no longer names keep their entries, so that their tickets are good
-//! when they come back; so do pages. When no entry is free a new room takes over the one that is
-//! missed least: empty of accesses, and of live tickets if there is such a one; of these the one
-//! named longest ago. A new page takes over a page likewise, of its own room if that has as many as
-//! may be. Children of the generation before may still send an access there: it is scheduled by the
-//! new one, and its tickets are another's.
+//! when the rooms come back; so do pages. When no entry is free a new room takes over the one that
+//! is missed least. That one must be empty of accesses, and of live tickets if possible; among
+//! these it is the one named longest ago. A new page takes over a page in the same way, of its own
+//! room if that has as many as allowed. Children of the generation before may still send an access
+//! there: the new one schedules it, and its tickets belong to another.
 //!
 //! A gate is more than a megabyte: it is emptied where it stands.
 
@@ -31,24 +31,26 @@ pub struct Entered {
     pub let_go: Option<LetGo>,
 }
 
-/// A room that is in the tables no more.
+/// A room that is no longer in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct LetGo {
     /// As it was.
     pub room: Room,
-    /// Tickets sold by it that were still good.
+    /// Tickets that it sold and that were still good.
     pub tickets: u32,
 }
 
-/// What a session gate is called; no page can be.
+/// What a session gate is called; no page can have this name.
 pub const LOBBY: &str = "/session";
 
-/// How little a gate or a room is missed: without live tickets first, then those named longest ago.
+/// How little a gate or a room is missed: first those without live tickets, then those named
+/// longest ago.
 type Missed = (bool, Reverse<u32>);
 
 impl Tables<'_> {
-    /// The configuration of this generation names the room, and that page of it (empty: only the
-    /// room): nobody takes over its entry. To be said of all before the first is entered.
+    /// The configuration of this generation names the room and that page of it (empty: only the
+    /// room): nobody may take over its entry. This is called for all of them before the first is
+    /// entered.
     pub fn keep_room(&mut self, name: &str, page: &str, generation: u32) {
         let Some(at) = self.room_named(name) else {
             return;
@@ -62,7 +64,7 @@ impl Tables<'_> {
     }
 
     /// The room of this name, begun if it is not there; its settings change in place. None: the
-    /// tables are full of rooms that are named by this generation or in use.
+    /// tables are full of rooms that this generation names or that are in use.
     pub fn enter_room(
         &mut self,
         name: &str,
@@ -87,9 +89,9 @@ impl Tables<'_> {
         Some(Entered { gate, let_go })
     }
 
-    /// The page of this name in the room, which is in the tables, begun if it is not there; its
-    /// settings change in place. None: the tables, or the room, are full of pages that are named by
-    /// this generation or in use.
+    /// The page of this name, begun if it is not there, in a room that is in the tables; its
+    /// settings change in place. None: the tables, or the room, are full of pages that this
+    /// generation names or that are in use.
     pub fn enter_page(
         &mut self,
         name: &str,
@@ -107,8 +109,8 @@ impl Tables<'_> {
         Some(gate)
     }
 
-    /// The room, all pages of which are in the tables, has sessions: its index and its session gate,
-    /// begun if it is not there; settings change in place. None: the tables are full.
+    /// The room, all of whose pages are in the tables, has sessions: its index and its session
+    /// gate, begun if it is not there; settings change in place. None: the tables are full.
     pub fn enter_lobby(
         &mut self,
         name: &str,
@@ -183,7 +185,7 @@ impl Tables<'_> {
         }
         let in_force = &mut self.gates.get_mut(gate as usize)?.terms;
         let parked = match in_force.parked {
-            // As they are shared out among all gates, until they are anew.
+            // As they are shared out among all gates, until they are shared anew.
             n if n > 0 => n.min(terms.parked),
             _ => terms.parked,
         };
@@ -202,15 +204,15 @@ impl Tables<'_> {
             .find(|&at| self.gate_of(at).is_some() && self.rooms[at].name() == name)
     }
 
-    /// The gate of that page of the room at `at`; empty: its own.
+    /// The gate of that page of the room at `at`; empty: the room's own gate.
     fn page_named(&self, at: usize, page: &str) -> Option<u32> {
         let hash = name_hash(page);
         self.gates_of(at)
             .find(|&gate| self.gates[gate as usize].gate_hash == hash)
     }
 
-    /// The page gate of the room at `at`, which must name that room in turn; None: there is no room,
-    /// or what a ruined state file has left of one.
+    /// The page gate of the room at `at`, which must name that room in turn; None: there is no
+    /// room, or only what a ruined state file has left of one.
     fn gate_of(&self, at: usize) -> Option<u32> {
         let room = self.rooms.get(at).filter(|room| room.used != 0)?;
         room.page_gate().filter(|&gate| self.names(gate, at))
@@ -228,7 +230,7 @@ impl Tables<'_> {
         gates.filter(move |&gate| self.names(gate, at))
     }
 
-    /// A new room in a free entry.
+    /// Begins a new room in a free entry.
     fn begin_room(&mut self, name: &str) -> Option<usize> {
         let at = (0..self.rooms.len()).find(|&at| self.gate_of(at).is_none())?;
         let gate = self.begin_gate(at, name, "")?;
@@ -243,7 +245,7 @@ impl Tables<'_> {
         Some(at)
     }
 
-    /// A new page of the room at `at`: in a free gate, or in that of a page that is not missed.
+    /// Begins a new page of the room at `at`: in a free gate, or in that of a page not missed.
     fn begin_page(&mut self, at: usize, page: &str, generation: u32, now: Micros) -> Option<u32> {
         if self.free_page(at).is_none() {
             let stale = self.page_least_missed(generation, |room| room == at)?;
@@ -274,7 +276,7 @@ impl Tables<'_> {
         (1..pages.len()).find(|&i| !taken(pages[i]))
     }
 
-    /// A gate that no room has.
+    /// A gate that belongs to no room.
     fn free_gate(&self) -> Option<usize> {
         (0..self.gates.len()).find(|&gate| {
             let room = self.gates[gate].room as usize;
@@ -285,7 +287,7 @@ impl Tables<'_> {
     /// A gate for the room at `at`, as if never used.
     fn begin_gate(&mut self, at: usize, room: &str, page: &str) -> Option<u32> {
         let gate = self.free_gate()?;
-        // Used tickets of an earlier room of this name, in whatever gate, must not come to life.
+        // Used tickets of an earlier room of this name, in any gate, must not come to life.
         let last = self.gates.iter().map(|gate| gate.slots.last()).max();
         let (permits, begun) = (self.permits.get(gate)?, self.gates.get_mut(gate)?);
         if begun.kind != 0 {
@@ -314,8 +316,8 @@ impl Tables<'_> {
         Some(gate as u32)
     }
 
-    /// Of the rooms another generation named last, and in which nobody runs or waits: the one
-    /// without live tickets, if any, that was named longest ago.
+    /// The least missed of the rooms that another generation named last and in which nobody runs or
+    /// waits: one without live tickets, if any, and of those the one named longest ago.
     fn least_missed(&mut self, generation: u32, now: Micros, wakes: &mut Wakes) -> Option<usize> {
         self.each_gate(now, wakes, |view| view.tick());
         let stale = (0..self.rooms.len()).filter_map(|at| {
@@ -330,7 +332,7 @@ impl Tables<'_> {
         stale.min().map(|(_, at)| at)
     }
 
-    /// The same of pages: where it is, as (room, gate).
+    /// The same for pages: where it is, as (room, gate).
     fn page_least_missed(
         &self,
         generation: u32,
@@ -479,8 +481,8 @@ mod tests {
             }
         }
 
-        /// A configuration of these rooms, as one start or restart enters it: the gate of each, and
-        /// whom it has let go.
+        /// A configuration of these rooms, as one start or restart enters it: each room's gate, and
+        /// the room it has let go.
         fn configure(&mut self, generation: u32, names: &[&str]) -> Vec<Option<(u32, String)>> {
             let mut tables = self.tables();
             for name in names {
@@ -495,7 +497,7 @@ mod tests {
             names.iter().map(&mut enter).collect()
         }
 
-        /// The room sells a ticket, the slot of which is told.
+        /// The room sells a ticket, whose slot is returned.
         fn sell(&mut self, gate: u32) -> u32 {
             let issue = slots::Terms {
                 period: Micros::from_secs(10),
@@ -547,7 +549,7 @@ mod tests {
         let passed = &boxes.permits[0].passed;
         assert_eq!(passed.load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!(boxes.permits[0].limit(), 3);
-        // Those that a configuration names stay, in whatever order.
+        // Rooms that a configuration names stay, in whatever order.
         assert_eq!(
             boxes.configure(4, &["d", "c"]),
             [entered(1, "b"), entered(0, "")]
@@ -613,7 +615,7 @@ mod tests {
         assert_eq!(boxes.permits[0].limit(), 3);
         assert_eq!(boxes.rooms[0].gates().collect::<Vec<_>>(), [0, 1]);
         assert_eq!(enter(&mut boxes, 2, "buy"), Some(1));
-        // Another page: the one that is missed no more goes, but not while somebody runs in it.
+        // Another page: the one no longer missed goes, but not while somebody runs in it.
         let runs = Owner::new(Life { child: 0, epoch: 1 }, 1);
         let permit = boxes.permits[1].claim(runs).expect("free");
         assert_eq!(enter(&mut boxes, 3, "search"), None);

@@ -1,4 +1,4 @@
-//! [`Owner`]: who holds a permit or a place, in one atomic word.
+//! [`Owner`]: the holder of a permit or a place, in one atomic word.
 //!
 //! ```text
 //!   63      48 47              24 23               0

@@ -1,15 +1,15 @@
 //! Limits that find themselves, and the places beside them.
 //!
-//! The [`Pacer`](crate::sqs::page_scheduler::Pacer) decides; here it is shown what the gates have
-//! counted, and its limits are put in force. Whoever runs takes a worker from those who wait, and a
-//! place that is promised by one gate's ticket must not be promised by another's: once a second the
-//! places that workers allow are shared out among the gates. Each keeps what its queue and its tickets
-//! claim; what is left over is divided evenly, so a gate with a crowd has most of it within seconds.
-//! The pages of a room with sessions sell no tickets, and no limit keeps a member out there: all such
-//! pages together have a quarter, or what waits there if that is more, and the session gate the rest.
-//! Beside what runs only as much again is kept back for a limit to grow into, not the most it might
-//! ever have: nearly as many can wait as where it is fixed. In return it grows only into workers on
-//! which nobody waits and that no ticket claims.
+//! The [`Pacer`](crate::sqs::page_scheduler::Pacer) decides; this file shows it what the gates have
+//! counted, and puts its limits in force. An access that runs takes a worker from those that wait,
+//! and a place promised by one gate's ticket must not be promised by another's. So once a second
+//! the places that workers allow are shared out among the gates. Each keeps what its queue and its
+//! tickets claim; the rest is divided evenly, so a gate with a crowd has most of it within seconds.
+//! The pages of a room with sessions sell no tickets, and no limit keeps a member out there: all
+//! such pages together have a quarter, or what waits there if that is more, and the session gate
+//! the rest. Beside what runs only as much again is kept back for a limit to grow into, not the
+//! most it might ever have: nearly as many can wait as with a fixed limit. In return the limit
+//! grows only into workers on which nobody waits and which no ticket claims.
 
 use super::control::Control;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,17 +23,17 @@ use super::{Room, Tables};
 use crate::micros::Micros;
 use crate::sqs::page_scheduler::{Look, PageScheduler};
 
-/// Permits that limits which find themselves have together at most, unless they were told (`max=`):
-/// half of the workers, and no more than this (docs/dev/algorithms.md 3.3).
+/// Permits that limits which find themselves have together at most, unless set (`max=`): half of
+/// the workers, and no more than this (docs/dev/algorithms.md 3.3).
 const MOST: u32 = 256;
-/// Permits that are kept free for limits to grow into, at least; else as many as they have.
+/// The least number of permits kept free for limits to grow into; otherwise as many as they have.
 const GROWTH: u32 = 4;
-/// One place in so many is kept for members, and for those who wait beside them, at all pages of rooms
-/// with sessions together.
+/// One place in this many is kept for members, and for those who wait beside them, at all pages of
+/// rooms with sessions together.
 const MEMBERS: u32 = 4;
 
 impl Tables<'_> {
-    /// Move limits, if it is time to.
+    /// Moves limits, if it is time to.
     pub fn pace_if_due(&mut self, now: Micros, wakes: &mut Wakes) {
         let due = self.pacer.as_ref().is_some_and(|pacer| pacer.is_due(now));
         if due && self.pace(now) {
@@ -41,7 +41,7 @@ impl Tables<'_> {
         }
     }
 
-    /// True: a limit is another.
+    /// Moves limits. True: a limit has changed.
     fn pace(&mut self, now: Micros) -> bool {
         let budget = self.budget().min(self.unpromised().max(self.in_force()));
         let Some(pacer) = self.pacer.as_mut() else {
@@ -67,7 +67,7 @@ impl Tables<'_> {
         moved
     }
 
-    /// What limits that find themselves may have together.
+    /// How many permits the limits that find themselves may have together.
     fn budget(&self) -> u32 {
         let workers = self.workers.per_pool.saturating_mul(self.workers.pools);
         let generation = generation(self.rooms);
@@ -86,7 +86,7 @@ impl Tables<'_> {
         }
     }
 
-    /// The limits in force of those that find themselves, together.
+    /// The sum of the limits in force that find themselves.
     fn in_force(&self) -> u32 {
         let generation = generation(self.rooms);
         let gates = self.gates.iter().zip(self.permits).zip(self.pacing.iter());
@@ -98,7 +98,7 @@ impl Tables<'_> {
         })
     }
 
-    /// Workers on which nobody waits, that no ticket claims, and that no fixed limit has.
+    /// Workers on which nobody waits, which no ticket claims, and which no fixed limit has.
     fn unpromised(&self) -> u32 {
         if self.workers.per_pool == 0 {
             return u32::MAX;
@@ -124,7 +124,7 @@ impl Tables<'_> {
         self.workers.unused(taken)
     }
 
-    /// Share out the places that workers allow.
+    /// Shares out the places that workers allow.
     pub fn share_places(&mut self) {
         if self.workers.per_pool == 0 {
             return;
@@ -186,7 +186,7 @@ impl Tables<'_> {
     }
 }
 
-/// 1: it is the page of a room with sessions, which sells no tickets; 0: it sells.
+/// 1: it is a page of a room with sessions, which sells no tickets; 0: it sells.
 fn holds_members(gate: &Gate) -> usize {
     usize::from(gate.kind != SESSION && gate.lobby != 0)
 }
@@ -196,16 +196,16 @@ fn generation(rooms: &[Room]) -> Option<u32> {
     rooms.iter().map(|room| room.generation).max()
 }
 
-/// Does the configuration of this generation name the gate at `at`? One that it does not name keeps
-/// its entry and its limit for the day when it comes back, and takes no worker from the others.
+/// Does the configuration of this generation name the gate at `at`? A gate that it does not name
+/// keeps its entry and its limit until it comes back, and takes no worker from the others.
 fn is_named(pages: &[Page], generation: Option<u32>, at: usize) -> bool {
     let page = pages.get(at);
     page.is_some_and(|page| Some(page.generation) == generation)
 }
 
 impl Gate {
-    /// Places that its queue takes and its tickets may claim, and those that a fixed wait limit asks
-    /// for.
+    /// Places that its queue takes and its tickets may claim, and those that a fixed wait limit
+    /// needs.
     fn places_needed(&self, permits: &Permits) -> u32 {
         let fixed = |choice: Choice| match choice.how {
             how::FIXED => choice.n,
@@ -237,7 +237,7 @@ fn look_at(gate: &Gate, permits: &Permits, by_hand: Option<u32>) -> Look {
         finished: permits.residence.recorded(),
         passed: permits.passed.load(Relaxed) as u32,
         running: permits.running(),
-        // Not what the permits say: where an administrator keeps newcomers out they say that one waits.
+        // Not what the permits say: where an administrator keeps newcomers out they say one waits.
         waiting: gate.queue.len(),
         residence_s: permits.residence.mean_s().unwrap_or(0.0),
         by_hand,

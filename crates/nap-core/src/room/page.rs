@@ -1,9 +1,9 @@
-//! [`Page`]: what a gate has as a page of its room. One entry a gate, under the lock.
+//! [`Page`]: what a gate has as a page of its room. One entry per gate, under the lock.
 
 use super::NAME;
 use crate::sqs::capacity::Users;
 
-/// A page of a room. All zero = the gate is not a page's, or of the room's own.
+/// A page of a room. All zero = the gate is no page's, or is the room's own.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Page {
@@ -25,7 +25,7 @@ impl Page {
         users: Users::NONE,
     };
 
-    /// Begin as the page of that name.
+    /// Begins as the page of that name.
     pub fn begin(&mut self, name: &str, generation: u32) {
         *self = Page {
             name: padded(name),

@@ -1,22 +1,22 @@
 //! [`Part`]: what a request is to the visit. It tells who is sold a ticket, and who may use one.
 //!
-//! A ticket is for somebody who comes back: a navigation or an API call. An image, a style sheet
-//! or a prefetch does not; a page of thirty images would book thirty places that nobody uses.
-//! Nor do they, or a script's heartbeat, use the ticket up that the page itself was sold: a browser
+//! A ticket is for something that comes back: a navigation or an API call. An image, a style sheet
+//! or a prefetch does not; a page of thirty images would book thirty places that nobody uses. Nor
+//! may these, or a script's heartbeat, use up the ticket that the page itself was sold: a browser
 //! sends its cookie along with all that it fetches.
 //!
 //! Browsers say what a request is for in Sec-Fetch-Dest and Sec-Purpose, but only to trustworthy
-//! origins (https, localhost); over plain http, and of what a service worker passes on, Accept alone
-//! tells it.
+//! origins (https, localhost). Over plain http, and for what a service worker passes on, only
+//! Accept tells it.
 
 use crate::nap::ticket::Ticket;
 
-/// What a request is to the visit; the greater may use what the smaller was sold, not the other way.
+/// What a request is to the visit; a greater part may use what a smaller was sold, not vice versa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// A part of a page, or fetched ahead of time: it is sold no ticket.
     Beside,
-    /// An API call, or a script's request; also a HEAD of whatever.
+    /// An API call, or a script's request; also any HEAD request.
     Call,
     /// A page within another.
     Frame,
@@ -25,7 +25,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Of a request; each header empty where it is absent; `purpose` is Sec-Purpose, else Purpose.
+    /// The part of a request; absent headers are empty; `purpose` is Sec-Purpose, else Purpose.
     pub fn of(fetch_dest: &[u8], purpose: &[u8], method: &[u8], accept: &[u8]) -> Part {
         let is = |dest: &[u8]| fetch_dest.eq_ignore_ascii_case(dest);
         let shown = fetch_dest.is_empty() && method == b"GET" && begins(accept, &PARTS);
@@ -49,7 +49,7 @@ impl Part {
         }
     }
 
-    /// What the ticket was sold to.
+    /// The part that the ticket was sold to.
     pub fn of_ticket(ticket: &Ticket) -> Part {
         match () {
             () if ticket.has(Ticket::NAVIGATION) => Part::Navigation,
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// The flag of a ticket that is sold to it.
+    /// The flag of a ticket sold to it.
     pub fn flag(self) -> u8 {
         match self {
             Part::Navigation => Ticket::NAVIGATION,
@@ -67,7 +67,7 @@ impl Part {
         }
     }
 
-    /// May it use a ticket that has only come along with it, in a cookie?
+    /// May it use a ticket that merely came along with it, in a cookie?
     pub fn may_use(self, ticket: &Ticket) -> bool {
         self >= Part::of_ticket(ticket)
     }
@@ -78,12 +78,12 @@ impl Part {
     }
 }
 
-/// What Accept begins with for a page.
+/// How Accept begins for a page.
 const PAGES: [&[u8]; 2] = [b"text/html", b"application/xhtml+xml"];
-/// The same for a part of one.
+/// How it begins for a part of one.
 const PARTS: [&[u8]; 5] = [b"image/", b"text/css", b"font/", b"audio/", b"video/"];
 
-/// A prefetch, prerender or preview: nobody looks at it yet, perhaps nobody ever will.
+/// A prefetch, prerender or preview: nobody looks at it yet, and perhaps nobody ever will.
 fn ahead_of_time(purpose: &[u8]) -> bool {
     let is_early = |word: &[u8]| {
         [&b"prefetch"[..], b"prerender", b"preview"]

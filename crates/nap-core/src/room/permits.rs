@@ -1,13 +1,13 @@
 //! Run Ready: the permits of one gate, claimed and given back without a lock while nobody waits.
 //!
-//! A permit is a table entry that holds its [`Owner`]: there is no counter, so a process that dies
+//! A permit is a table entry that holds its [`Owner`]. There is no counter, so a process that dies
 //! anywhere loses nothing; the sweep finds its owner in the entry.
 //!
-//! The lock-free way in is open while `waiting` and `overhang` are zero. Who enqueues (under the
-//! lock) first raises `waiting`, then looks again for a free entry; who releases first frees the
-//! entry, then looks at `waiting`. Both orders are sequentially consistent, so one of the two
-//! sees the other, and no access sleeps beside a free permit.
-//! Where some stand outside ([`Permits::outside`]) callers go by the lock too; nobody sleeps for that.
+//! The lock-free way in is open while `waiting` and `overhang` are zero. To enqueue (under the
+//! lock) an access first raises `waiting`, then looks again for a free entry; to release, one first
+//! frees the entry, then looks at `waiting`. Both orders are sequentially consistent, so one of the
+//! two sees the other, and no access sleeps beside a free permit. Where some stand outside
+//! ([`Permits::outside`]) callers take the lock too; nobody sleeps for that.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -17,25 +17,27 @@ use super::owner::{Life, Owner};
 use crate::micros::Micros;
 use crate::nap::residence::Residence;
 
-/// Largest Run Ready limit of a gate; in a model as many as it needs.
+/// Largest Run Ready limit of a gate; in a model, as many as it needs.
 pub const PERMITS: usize = if cfg!(feature = "models") { 2 } else { 1024 };
 
 /// An answer that runs this long past its first byte is long.
 pub const LONG_ANSWER: Micros = Micros::from_secs(60);
-/// And so is one whose reader has kept it waiting this long.
+/// An answer whose reader has kept it waiting this long is long, too.
 pub const STALL: Micros = Micros::from_secs(1);
 
-/// Fewer than these outside are no sign that workers are short: they came this moment.
+/// Fewer than these outside are no sign that workers are short: they have only just come.
 pub const FEW: u32 = 8;
 
 /// One permit.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub struct Permit {
-    /// Who runs; 0 = free. Compare-and-swap by anybody.
+    /// The access that runs; 0 = free. Compare-and-swap by anybody.
     owner: AtomicU64,
-    /// When the answer's first byte went out, microseconds; 0 = not yet. While its owner writes, so early
-    /// that the answer is long once that has taken [`STALL`]. Written by the owner, and cleared before the permit is free: who claims it next must not be taken for a long answer.
+    /// When the answer's first byte went out, microseconds; 0 = not yet. While its owner writes it
+    /// is set back, so that the answer is long once a write has taken [`STALL`]. The owner writes
+    /// it and clears it before the permit is free: the next claim must not be taken for a long
+    /// answer.
     first_byte: AtomicU64,
 }
 
@@ -43,7 +45,8 @@ pub struct Permit {
 pub struct WayOut<'a>(&'a Permits);
 
 impl WayOut<'_> {
-    /// Permit back, and how long it was held recorded. True: somebody waits by now, and the queue must be served.
+    /// Gives the permit back and records how long it was held. True: somebody waits, serve the
+    /// queue.
     #[inline(always)]
     pub fn leave(self, permit: u32, owner: Owner, residence: Micros) -> bool {
         if self.0.release(permit, owner) {
@@ -53,7 +56,7 @@ impl WayOut<'_> {
     }
 }
 
-/// The part of a gate that is touched without the lock. All zero = closed (limit 0).
+/// The part of a gate that is used without the lock. All zero = closed (limit 0).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Permits {
@@ -65,16 +68,16 @@ pub struct Permits {
     overhang: AtomicU32,
     /// Tickets sold and still good. Written under the lock.
     outstanding: AtomicU32,
-    /// Where the last permit came free: the next claim looks there first.
+    /// Where the last permit was freed: the next claim looks there first.
     hint: AtomicU32,
-    /// Accesses that no worker has taken up yet, as was seen last; 0 where they are but a few. Written
+    /// Accesses that no worker had taken up yet when last seen; 0 if there are only a few. Written
     /// under the lock.
     outside: AtomicU32,
     /// Accesses that got in at once (without waiting), ever, under the lock or not.
     pub passed: AtomicU64,
     /// Residences in Run Ready, any entry path.
     pub residence: Residence,
-    /// Who is called before his time.
+    /// Which holders are called before their time.
     pub calls: Calls,
     entries: [Permit; PERMITS],
 }
@@ -91,19 +94,19 @@ impl Permits {
         self.waiting.load(SeqCst)
     }
 
-    /// Accesses that no worker has taken up yet, where they are more than a few.
+    /// Accesses that no worker has taken up yet, if they are more than a few.
     #[inline]
     pub fn outside(&self) -> u32 {
         self.outside.load(Relaxed)
     }
 
-    /// Somebody waits for a permit, or stands outside.
+    /// Does somebody wait for a permit, or stand outside?
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.waiting() != 0 || self.outside() != 0
     }
 
-    /// Under the lock: so many have been seen.
+    /// Under the lock: `n` have been seen outside.
     pub fn set_outside(&self, n: u32) {
         let many = if n < FEW { 0 } else { n };
         self.outside.store(many, Relaxed);
@@ -115,34 +118,35 @@ impl Permits {
         self.outstanding.load(Relaxed)
     }
 
-    /// The same, for who looks often.
+    /// The same, for a caller that looks often.
     pub fn tickets_out(&self) -> &AtomicU32 {
         &self.outstanding
     }
 
-    /// Under the lock: tell the lock-free side how many wait.
+    /// Under the lock: tells the lock-free side how many wait.
     pub fn set_waiting(&self, n: u32) {
         self.waiting.store(n, SeqCst);
     }
 
-    /// Under the lock: tell the lock-free side how many tickets are out.
+    /// Under the lock: tells the lock-free side how many tickets are out.
     pub fn set_outstanding(&self, n: u32) {
         self.outstanding.store(n, Relaxed);
     }
 
-    /// Under the lock: change c in place. Holders beyond a lowered limit finish; until then nobody
-    /// is let in who would make more than `limit` run.
+    /// Under the lock: changes c in place. Holders beyond a lowered limit finish; until then no
+    /// access is let in that would make more than `limit` run.
     pub fn set_limit(&self, limit: u32) {
         let limit = limit.clamp(1, PERMITS as u32);
-        // Shut first, then lowered, then looked at: see claim().
+        // First shut, then lowered, then checked: see claim().
         self.overhang.store(1, SeqCst);
         self.limit.store(limit, SeqCst);
         let above = self.entries.iter().skip(limit as usize).any(Permit::held);
         self.overhang.store(u32::from(above), SeqCst);
     }
 
-    /// An access's lock-free way in: a permit if one is free, nobody waits and few stand outside; else it enters
-    /// under the lock, where those are looked at. `outside` says how many it would go ahead of; none: it may.
+    /// The lock-free way in: a permit if one is free, nobody waits and few stand outside. Otherwise
+    /// the access enters under the lock, where those outside are checked. `outside` says how many
+    /// it would go ahead of; none: it may.
     #[inline(always)]
     pub fn enter(&self, owner: Owner, outside: Option<impl FnOnce() -> u32>) -> Option<u32> {
         if outside.is_some_and(|outside| self.outside() != 0 || outside() >= FEW) {
@@ -153,8 +157,8 @@ impl Permits {
         Some(permit)
     }
 
-    /// Its lock-free way out, where it came in so and holds no ticket. None: somebody waits or stands outside, so it
-    /// leaves under the lock.
+    /// The lock-free way out, for an access that came in so and holds no ticket. None: somebody
+    /// waits or stands outside, so it leaves under the lock.
     #[inline(always)]
     pub fn way_out(&self) -> Option<WayOut<'_>> {
         (!self.is_wanted()).then_some(WayOut(self))
@@ -164,15 +168,15 @@ impl Permits {
     ///
     /// Exact against [`Permits::set_limit`]: that writes overhang and limit, then looks at the
     /// entries; this writes its entry, then looks at overhang and limit again. So one of the two
-    /// sees the other, and this backs out or was a holder when the limit changed. Who meanwhile
-    /// enqueued beside an entry that comes free so is served by the next access that leaves, or by
-    /// the second's tick.
+    /// sees the other, and this backs out or was a holder when the limit changed. An access that
+    /// meanwhile enqueued beside an entry that comes free in this way is served by the next access
+    /// that leaves, or by the second's tick.
     #[inline]
     pub fn claim(&self, owner: Owner) -> Option<u32> {
         if self.waiting.load(SeqCst) != 0 || self.overhang.load(Relaxed) != 0 {
             return None;
         }
-        // Mostly the one that came free last still is.
+        // The one that came free last usually still is.
         let hint = self.hint.load(Relaxed);
         let permit = match hint < self.limit.load(Relaxed) && self.take(hint, owner) {
             true => hint,
@@ -195,7 +199,7 @@ impl Permits {
         None
     }
 
-    /// Under the lock, when `owner` is next in turn: a permit if the limit has room.
+    /// Under the lock, when `owner` is next: a permit if the limit has room.
     pub fn claim_in_turn(&self, owner: Owner) -> Option<u32> {
         if self.overhang.load(Relaxed) != 0 {
             let limit = self.limit() as usize;
@@ -224,13 +228,13 @@ impl Permits {
                 .compare_exchange(0, owner.0, SeqCst, Relaxed)
                 .is_ok();
         if taken {
-            // In a segment from before it may have been left.
+            // In an old segment it may have been left set.
             entry.first_byte.store(0, Relaxed);
         }
         taken
     }
 
-    /// Give a permit back; false when it is no longer `owner`'s.
+    /// Gives a permit back; false when it is no longer `owner`'s.
     /// Afterwards look at [`Permits::waiting`]: if it is not zero, the queue must be served.
     #[inline]
     pub fn release(&self, permit: u32, owner: Owner) -> bool {
@@ -266,21 +270,21 @@ impl Permits {
             && let Some(entry) = self.entries.get(permit as usize)
         {
             entry.first_byte.store(now.0.max(1), SeqCst);
-            // Taken from it this moment: that was none of the next one's.
+            // Taken from it this very moment: that first byte is not the next owner's.
             if !self.holds(permit, owner) {
                 entry.first_byte.store(0, SeqCst);
             }
         }
     }
 
-    /// Its owner writes, and may stand there until its reader takes it: after [`STALL`] it is as long as one
-    /// that has been sent for [`LONG_ANSWER`]. Over with the next [`Permits::first_byte`].
+    /// The owner writes, and may be kept there until its reader takes it: after [`STALL`] it is as
+    /// long as an answer sent for [`LONG_ANSWER`]. The next [`Permits::first_byte`] ends this.
     pub fn writes(&self, permit: u32, owner: Owner, now: Micros) {
         self.first_byte(permit, owner, now + STALL - LONG_ANSWER);
     }
 
-    /// Under the lock: free the permits of long answers; how many. Their owners' later releases find a foreign
-    /// entry and do nothing.
+    /// Under the lock: frees the permits of long answers; returns how many. Their owners' later
+    /// releases find a foreign entry and do nothing.
     pub fn free_long(&self, now: Micros) -> u32 {
         let before = now - LONG_ANSWER;
         let long = |e: &Permit| {
@@ -290,17 +294,17 @@ impl Permits {
         self.free_where(|_, entry| long(entry))
     }
 
-    /// Under the lock: free what a dead child held; how many.
+    /// Under the lock: frees what a dead child held; returns how many.
     pub fn free_of(&self, life: Life) -> u32 {
         self.free_where(|owner, _| owner.life() == life)
     }
 
-    /// Under the lock: free what one access held; how many.
+    /// Under the lock: frees what one access held; returns how many.
     pub fn free_owned_by(&self, who: Owner) -> u32 {
         self.free_where(|owner, _| owner == who)
     }
 
-    /// Under the lock: free everything (a new start over an old state file).
+    /// Under the lock: frees everything (a new start over an old state file).
     pub fn free_all(&self) -> u32 {
         self.free_where(|_, _| true)
     }
@@ -322,7 +326,7 @@ impl Permits {
         freed
     }
 
-    /// Under the lock: as if never used, for another room.
+    /// Under the lock: makes it as if never used, for another room.
     pub fn empty(&self) {
         self.free_all();
         for word in [
@@ -487,7 +491,7 @@ mod tests {
         assert_eq!(permits.free_long(now + LONG_ANSWER), 0, "it is another's");
     }
 
-    /// Somebody claims a permit that a long answer had: a tick between the claim and what follows it
+    /// A permit that a long answer had is claimed: a tick between the claim and what follows it
     /// finds nothing of that answer.
     #[test]
     fn a_permit_claimed_this_moment_is_not_freed_as_long() {
@@ -544,13 +548,13 @@ mod tests {
         let saw = permits.limit();
         let first = permits.claim(owner(1)).expect("free");
         permits.set_limit(1);
-        // It has seen the old limit and lands only now.
+        // It has seen the old limit and claims only now.
         let late = permits.claim_below(saw, owner(2)).expect("free");
         assert!(late >= 1);
         assert_eq!(permits.confirm(late, owner(2)), None);
         assert_eq!(permits.owners().collect::<Vec<_>>(), [owner(1)]);
 
-        // It has landed when the limit is lowered: it was there before, and is waited for.
+        // It has claimed when the limit is lowered: it was there before, and is waited for.
         permits.set_limit(4);
         let before = permits.claim_below(saw, owner(3)).expect("free");
         permits.set_limit(1);
@@ -561,7 +565,7 @@ mod tests {
         assert!(permits.claim_in_turn(owner(4)).is_some());
     }
 
-    /// Claims, on both ways in, as another thread lowers and raises the limit: one that was begun
+    /// Claims by both ways in, while another thread lowers and raises the limit: a claim begun
     /// after the limit was lowered finds nobody else running.
     #[test]
     fn a_lowered_limit_holds_for_every_claim_begun_after_it() {

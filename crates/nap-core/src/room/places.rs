@@ -1,17 +1,18 @@
 //! Places in Wait and Re Access: one table for all gates, and the queue of each gate in it.
 //!
 //! A place belongs to an access that holds a worker (or a parked connection). The table is plain
-//! data under the segment's lock; beside it lies one wake word a place, which the waiter sleeps on
-//! without the lock. A queue is three doubly linked lists through the table, each in arrival order:
+//! data under the segment's lock. Beside it lies one wake word per place, on which the waiter
+//! sleeps without the lock. A queue is three doubly linked lists through the table, each in arrival
+//! order:
 //!
 //! ```text
-//!   guard       visitors whom the deadline guard has put off once: served before all others
+//!   guard       visitors put off once by the deadline guard: served before all others
 //!   re_access   ticket holders
 //!   wait        newcomers
 //! ```
 //!
-//! Of the newcomers those with a priority stand before others who have come not much earlier; never
-//! before a ticket holder who came before them ([`Places::first`]).
+//! Newcomers with a priority stand before others who came not much earlier, but never before a
+//! ticket holder who came before them ([`Places::first`]).
 //!
 //! Indices in links are one-based, so that all zero is an empty table. [`Places::mend`] rebuilds
 //! every list from the entries after a process died under the lock.
@@ -25,7 +26,7 @@ use crate::nap::ticket::Ticket;
 /// The highest priority of an access; each is worth an eighth of the bound.
 pub const PRIORITIES: u32 = 7;
 
-/// In which line an access waits.
+/// The line in which an access waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Line {
@@ -57,9 +58,9 @@ pub mod wake {
     pub const WAITING: u32 = 1;
     /// Holds a permit.
     pub const GRANTED: u32 = 2;
-    /// Beyond what can be served in time: told at once.
+    /// Beyond what can be served in time: it is told at once.
     pub const SHED: u32 = 3;
-    /// The same ticket was presented again by a younger access, which has the place now.
+    /// A younger access presented the same ticket again, and has the place now.
     pub const TAKEN_OVER: u32 = 4;
 }
 
@@ -67,7 +68,7 @@ pub mod wake {
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Place {
-    /// Who waits; 0 = free.
+    /// The access that waits; 0 = free.
     pub owner: Owner,
     /// Gate it belongs to.
     pub gate: u32,
@@ -82,13 +83,14 @@ pub struct Place {
     pub permit: u32,
     /// Arrival.
     pub entered: Micros,
-    /// Entry + bound, less what he stood in the kernel before ([`Arrival::stood`]): the earliest goes first.
+    /// Entry + bound, less the time it stood in the kernel ([`Arrival::stood`]): the earliest goes
+    /// first.
     ///
     /// [`Arrival::stood`]: super::arrival::Arrival::stood
     pub deadline: Micros,
     /// q on entering, for the estimators.
     pub queue: u32,
-    /// 1: redeemed a ticket in its prime window.
+    /// 1: it redeemed a ticket in its prime window.
     pub prime: u32,
     /// Response time predicted at admission, microseconds.
     pub predicted: Micros,
@@ -98,33 +100,33 @@ pub struct Place {
     pub index: u32,
     /// Its number in the issue history.
     pub serial: u32,
-    /// Its session's index, one-based: a member; 0 = it has none; [`u32::MAX`]: a member whose session found
-    /// no place in the table.
+    /// Its session's index, one-based: a member; 0 = it has none; [`u32::MAX`]: a member whose
+    /// session found no place in the table.
     pub session: u32,
-    /// Deadline less what its priority is worth; the earliest of the newcomers goes first. 0: the
-    /// deadline. Of a member, who has none: as if the bound were his.
+    /// Deadline less what its priority is worth; the earliest newcomer goes first. 0: the deadline.
+    /// For a member, who has none: as if the bound applied.
     pub due: Micros,
     /// Microseconds it is expected to run, where the queue is counted in work; else 0.
     pub work: Micros,
-    /// Its window (to put the claim back when the visitor leaves before he ran): its start,
+    /// Start of its ticket's window (to put the claim back if the visitor leaves before it ran).
     pub start: Micros,
-    /// the end of its prime window,
+    /// End of the prime window.
     pub prime_end: Micros,
-    /// and its end.
+    /// End of the ticket's lifetime.
     pub end: Micros,
-    /// At a page, of one whose session begins: its session gate, one-based. Serial and window are of
-    /// the ticket redeemed there; 0 = no session begins.
+    /// At a page, for an access whose session begins: its session gate, one-based. Serial and
+    /// window are those of the ticket redeemed there; 0 = no session begins.
     pub lobby: u32,
-    /// That ticket's slot; 0 = none,
+    /// That ticket's slot; 0 = none.
     pub lobby_slot: u32,
-    /// its index in the slot,
+    /// Its index in the slot.
     pub lobby_index: u32,
-    /// and 1, if it was in its prime window.
+    /// 1: it was in its prime window.
     pub lobby_prime: u32,
 }
 
 impl Place {
-    /// That of an access that came at `entered` with this ticket.
+    /// The place of an access that came at `entered` with this ticket.
     pub fn holding(ticket: &Ticket, entered: Micros, prime: bool) -> Place {
         Place {
             slot: ticket.slot,
@@ -139,7 +141,7 @@ impl Place {
         }
     }
 
-    /// This one, of a member at his page, where he comes from a turn that he had by `start`.
+    /// This place for a member at a page, who comes from a turn that `start` had.
     pub fn beginning(self, lobby: u32, start: &Place) -> Place {
         Place {
             entered: start.entered,
@@ -155,7 +157,7 @@ impl Place {
         }
     }
 
-    /// Of one whose session begins: his session gate, and what he had there.
+    /// For an access whose session begins: its session gate, and what it had there.
     pub fn start_of(&self) -> Option<(u32, Place)> {
         let lobby = self.lobby.checked_sub(1)?;
         let start = Place {
@@ -180,7 +182,7 @@ impl Place {
 pub struct PlacesHead {
     /// First free place that was used before, one-based.
     free: u32,
-    /// Places never used yet begin here.
+    /// Places from here on have never been used.
     fresh: u32,
 }
 
@@ -280,7 +282,7 @@ impl Places<'_> {
         Some(at)
     }
 
-    /// The last of its line overtakes those before it that are due later.
+    /// The last place of its line moves ahead of those before it that are due later.
     fn move_ahead(&mut self, queue: &mut Queue, at: u32) {
         let Some(&Place { due, prev, .. }) = self.place(at) else {
             return;
@@ -297,9 +299,10 @@ impl Places<'_> {
         }
     }
 
-    /// Who is served next: guard tickets first, then the earlier deadline of the two other heads. Of
-    /// the newcomers' head it is the deadline itself, whatever its priority: before a ticket holder
-    /// go those whose deadlines were earlier when he came, and never anybody who came after him.
+    /// The place served next: guard tickets first, then the earlier deadline of the two other
+    /// heads. For the newcomers' head the deadline itself counts, whatever its priority: only
+    /// accesses with earlier deadlines go before a ticket holder, never one that came after the
+    /// holder.
     pub fn first(&self, queue: &Queue) -> Option<u32> {
         let head = |line: Line| {
             let at = queue.lines[line as usize].head.checked_sub(1)?;
@@ -315,7 +318,8 @@ impl Places<'_> {
         }
     }
 
-    /// Those in Wait who are no members and did not come with a ticket in its prime window, the newest first.
+    /// The newest first of those in Wait that are no members and came without a ticket in its prime
+    /// window.
     pub fn newcomers<'a>(&'a self, queue: &Queue) -> impl Iterator<Item = (u32, &'a Place)> {
         let last = queue.lines[Line::Wait as usize].tail.checked_sub(1);
         std::iter::successors(last, |&at| self.place(at)?.prev.checked_sub(1))
@@ -324,7 +328,7 @@ impl Places<'_> {
             .filter(|(_, place)| place.prime == 0 && place.session == 0 && place.linked == 1)
     }
 
-    /// The `most` newest of these; the oldest of them first.
+    /// The `most` newest of these, the oldest of them first.
     pub fn newest_newcomers(&self, queue: &Queue, most: u32) -> Vec<u32> {
         let newest = self.newcomers(queue).map(|(at, _)| at);
         let mut newest: Vec<u32> = newest.take(most as usize).collect();
@@ -332,7 +336,7 @@ impl Places<'_> {
         newest
     }
 
-    /// Take a place out of its queue; it stays its owner's until [`Places::free`].
+    /// Takes a place out of its queue; it stays its owner's until [`Places::free`].
     pub fn unlink(&mut self, queue: &mut Queue, at: u32) {
         let Some(&Place {
             linked: 1,
@@ -369,7 +373,7 @@ impl Places<'_> {
         }
     }
 
-    /// Move the head of `from` to the end of `to` (the paper's way from Re Access into Wait).
+    /// Moves the head of `from` to the end of `to` (the paper's way from Re Access into Wait).
     pub fn move_head(&mut self, queue: &mut Queue, from: Line, to: Line) -> bool {
         let Some(at) = queue.lines[from as usize].head.checked_sub(1) else {
             return false;
@@ -387,7 +391,7 @@ impl Places<'_> {
         true
     }
 
-    /// Give a younger access the place of an older one, where it stands in the line.
+    /// Gives a younger access the place of an older one, where it stands in the line.
     /// Returns the younger's own index; the older keeps its entry, unlinked, to read its fate.
     pub fn take_over(&mut self, queue: &mut Queue, old: u32, owner: Owner) -> Option<u32> {
         let place = *self.place(old).filter(|place| place.linked == 1)?;
@@ -419,14 +423,14 @@ impl Places<'_> {
         Some(new)
     }
 
-    /// Write a place's wake word; the caller wakes the sleeper after the lock.
+    /// Writes a place's wake word; the caller wakes the sleeper after the lock.
     pub fn set_wake(&self, at: u32, word: u32) {
         if let Some(wake) = self.wakes.get(at as usize) {
             wake.store(word, SeqCst);
         }
     }
 
-    /// The owner has read his place's fate (or is dead): the entry is free again.
+    /// The owner has read its place's fate (or is dead): the entry is free again.
     pub fn free(&mut self, at: u32) {
         self.set_wake(at, wake::FREE);
         if let Some(entry) = self.entries.get_mut(at as usize) {
@@ -438,7 +442,7 @@ impl Places<'_> {
         }
     }
 
-    /// Indices of the places in one line, head first; bounded even over a damaged list.
+    /// Indices of the places in one line, head first; bounded even for a damaged list.
     pub fn in_line(&self, queue: &Queue, line: Line) -> impl Iterator<Item = u32> {
         let first = queue.lines[line as usize].head;
         std::iter::successors(first.checked_sub(1), |&at| {
@@ -459,7 +463,8 @@ impl Places<'_> {
             })
     }
 
-    /// The place at a page of one whose session begins with this ticket of that session gate.
+    /// The place at a page of the access whose session begins with this ticket of that session
+    /// gate.
     pub fn starting_with(&self, lobby: u32, slot: u32, index: u32) -> Option<u32> {
         let is_his = |p: &Place| {
             p.linked == 1
@@ -469,8 +474,8 @@ impl Places<'_> {
         (0..self.used()).find(|&at| slot != 0 && self.place(at).is_some_and(is_his))
     }
 
-    /// Who waits with a place of the session of this index, one-based: its accesses, and what is left of one
-    /// that was there before.
+    /// The owners that wait with a place of the session of this index, one-based: its accesses, and
+    /// leftovers of a session that had the index before.
     pub fn waiting_of(&self, session: u32) -> impl Iterator<Item = Owner> {
         let places = (0..self.used()).filter_map(|at| self.place(at));
         let its = places.filter(move |p| p.linked == 1 && p.session == session);
@@ -529,7 +534,7 @@ impl Places<'_> {
         }
     }
 
-    /// Link an unlinked place into the line of `next`, right before it.
+    /// Links an unlinked place into the line of `next`, right before it.
     fn link_before(&mut self, queue: &mut Queue, at: u32, next: u32) {
         let (Some(work), Some((line, prev))) = (
             self.place(at).map(|place| place.work),
@@ -557,7 +562,7 @@ impl Places<'_> {
         }
     }
 
-    /// Empty the table.
+    /// Empties the table.
     pub fn clear(&mut self) {
         *self.head = PlacesHead::default();
         self.entries.fill(Place::default());
@@ -566,7 +571,7 @@ impl Places<'_> {
         }
     }
 
-    /// After a process died under the lock: rebuild free list and every gate's queue from the
+    /// After a process died under the lock: rebuilds the free list and every gate's queue from the
     /// entries. Waiting places are linked again in the order in which they are due.
     pub fn mend(&mut self, queues: &mut [&mut Queue]) {
         for queue in queues.iter_mut() {
@@ -596,8 +601,8 @@ impl Places<'_> {
         }
     }
 
-    /// Do the links say one thing? Every line is whole from head to tail and as long as it says,
-    /// and every entry is in a line, free, or its owner's to read.
+    /// Are the links consistent? Every line must be whole from head to tail and as long as it says,
+    /// and every entry in a line, free, or its owner's to read.
     pub fn sound<'q>(&self, queues: impl Iterator<Item = &'q Queue>) -> bool {
         let mut linked = 0;
         for (gate, queue) in (0_u32..).zip(queues) {
@@ -630,7 +635,7 @@ impl Places<'_> {
         (before == ends.tail && length == ends.len).then_some(length)
     }
 
-    /// Entries in the free list; None: it leads astray.
+    /// How many entries the free list has; None: its links are wrong.
     fn free_entries(&self) -> Option<usize> {
         let (mut link, mut length) = (self.head.free, 0);
         while let Some(at) = link.checked_sub(1) {
@@ -648,7 +653,7 @@ impl Places<'_> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A table with its queue, as a test wants it.
+    /// A table with its queue, for tests.
     pub(crate) struct Table {
         head: PlacesHead,
         entries: Vec<Place>,

@@ -2,16 +2,17 @@
 //! the charts of `/nap-info`.
 //!
 //! Every cell is one word that carries the second it belongs to, or stands beside it, so nothing is
-//! ever reset: a cell of another second is empty. Whoever writes adds to a cell without a lock, and
-//! whoever reads may do so at any time; a torn or stray value is one wrong dot. A second in which
-//! nothing was written reads as none, and that is what a quiet one is.
+//! ever reset: a cell of another second is empty. Writers add to a cell without a lock, and readers
+//! may read at any time; a torn or stray value is one wrong dot. A second in which nothing was
+//! written reads as none, which is right for a quiet one.
 //!
 //! ```text
 //!   meter    [second:32 | value:32] x 512            at second % 512
 //!   answers  [finished:64] [how:8 | queue:24 | response:32] x 512    at written % 512
 //! ```
 //!
-//! Inside time never steps, but a state file may bring cells of any time: they are of another second.
+//! Inside, time never steps. A state file may bring cells of any time; they belong to another
+//! second.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -81,7 +82,7 @@ impl Meter {
         &self.0[second as usize % SECONDS]
     }
 
-    /// One more at `now`; true: it is the first of its second.
+    /// Counts one at `now`; true: it is the first of its second.
     #[inline]
     pub(super) fn count(&self, now: Micros) -> bool {
         let second = second(now);
@@ -98,14 +99,14 @@ impl Meter {
         first.is_ok()
     }
 
-    /// One less of those counted at `time`; no more is known of a time long ago.
+    /// Takes back one of those counted at `time`; nothing happens if that is too long ago.
     pub(super) fn uncount(&self, time: Micros) {
         if let Some(n) = self.at(time) {
             self.set(time, n.saturating_sub(1));
         }
     }
 
-    /// `value` now: kept if it is the largest of its second.
+    /// Notes `value` now: it is kept if it is the largest of its second.
     fn raise(&self, now: Micros, value: u32) {
         let second = second(now);
         let cell = self.cell(second);
@@ -116,7 +117,7 @@ impl Meter {
         }
     }
 
-    /// `value` now.
+    /// Sets `value` for now.
     pub(super) fn set(&self, now: Micros, value: u32) {
         let second = second(now);
         self.cell(second)
@@ -153,7 +154,7 @@ struct Cell {
 }
 
 /// The rings of one gate, 36 KiB. All zero = nothing yet. Written without a lock where it says so,
-/// else under the lock; read without.
+/// otherwise under the lock; read without.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Recent {
@@ -200,7 +201,7 @@ impl Default for Recent {
 }
 
 impl Recent {
-    /// As if never used, for another room.
+    /// Makes it as if never used, for another room.
     pub fn empty(&self) {
         let meters = [
             &self.queue,
@@ -220,8 +221,8 @@ impl Recent {
         self.written.store(0, Relaxed);
     }
 
-    /// An access has given its permit back. Needs no lock. True: it is the first of this second, and
-    /// somebody should say how many run ([`Recent::note_running`]).
+    /// An access has given its permit back. Needs no lock. True: it is the first of this second,
+    /// and the caller should say how many run ([`Recent::note_running`]).
     #[inline(always)]
     pub fn note_answer(&self, answer: &Answer) -> bool {
         let place = self.written.fetch_add(1, Relaxed) as usize % ANSWERS;
@@ -234,18 +235,19 @@ impl Recent {
         self.finished.count(answer.finished)
     }
 
-    /// Under the lock: a turn was taken at a session gate, where nobody runs and so none finishes.
+    /// Under the lock: a turn was taken at a session gate, where nothing runs and so nothing
+    /// finishes.
     pub fn note_turn(&self, now: Micros) {
         self.finished.count(now);
     }
 
-    /// So many run now. Needs no lock.
+    /// `running` run now. Needs no lock.
     #[cold]
     pub fn note_running(&self, now: Micros, running: u32) {
         self.running.set(now, running);
     }
 
-    /// Under the lock: so many wait now, under this wait limit.
+    /// Under the lock: `queue` wait now, under this wait limit.
     pub fn note_queue(&self, now: Micros, queue: u32, limit: u32) {
         self.queue.raise(now, queue);
         self.limit.set(now, limit);
@@ -266,7 +268,7 @@ impl Recent {
         self.redeemed.count(now);
     }
 
-    /// The answers noted in `from..=to`, the oldest first as far as their writers kept in turn.
+    /// The answers noted in `from..=to`, the oldest first as far as their writers kept their order.
     pub fn answers(&self, from: Micros, to: Micros) -> impl Iterator<Item = Answer> {
         let written = self.written.load(Relaxed) as usize;
         (0..ANSWERS)
@@ -352,7 +354,7 @@ mod tests {
         recent.note_sale(at(hour));
         assert_eq!(recent.sold.at(at(hour)), Some(1));
         assert_eq!(recent.sold.at(at(hour - 1000)), None);
-        // Back: a state file from a machine whose clock went wrong.
+        // Time goes back: a state file from a machine whose clock was wrong.
         recent.note_sale(at(500));
         assert!(recent.sold.at(at(0)).is_some_and(|n| n <= 2));
         recent.note_answer(&answer(at(hour), 5));

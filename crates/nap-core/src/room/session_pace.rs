@@ -1,5 +1,5 @@
-//! The once-a-second work of rooms with sessions: how often they may start, by the queues of the pages
-//! they come to, and those that are over. Where rooms share a page each counts its share of it
+//! The once-a-second work of rooms with sessions: how often sessions may start, by the queues of
+//! the pages they come to, and which are over. Where rooms share a page each counts its share of it
 //! ([`Users`]).
 
 use super::Tables;
@@ -9,8 +9,9 @@ use crate::micros::Micros;
 use crate::sqs::capacity::{PAGES, PageNow, Users};
 use crate::sqs::interval::Queues;
 
-/// In so many parts the table is gone through, one for each second, whenever its turn comes: a tick may
-/// be late, and were it so each time, by its own second alone some parts would never have theirs.
+/// The table is gone through in this many parts, one for each second, whenever its turn comes. A
+/// tick may be late; if parts were picked by the tick's own second alone, some might never have
+/// their turn.
 const PARTS: u64 = 16;
 
 impl Tables<'_> {
@@ -20,7 +21,7 @@ impl Tables<'_> {
             page.users = Users::NONE;
         }
         let rooms = 0..self.rooms.len().min(self.starts.len());
-        // One that is named no more has sessions that go on, and nobody will start another.
+        // A room no longer named has sessions that go on, but nobody will start another.
         let named = self.rooms.iter().filter(|room| room.used != 0);
         let newest = named.map(|room| room.generation).max().unwrap_or(0);
         let with_sessions = |tables: &Self, at: usize| {
@@ -66,7 +67,7 @@ impl Tables<'_> {
         }
     }
 
-    /// Who would start a session in the room at `at`.
+    /// Which visitors would start a session in the room at `at`.
     fn wish(&self, at: usize) -> Wish {
         let at = self.rooms[at].session_gate.wrapping_sub(1) as usize;
         match (self.gates.get(at), self.permits.get(at)) {
@@ -78,7 +79,7 @@ impl Tables<'_> {
         }
     }
 
-    /// How often the sessions of the room at `at` have come to pages is known there as well.
+    /// Notes at the pages how often the sessions of the room at `at` have come to them.
     fn count_flow(&mut self, at: usize) {
         let wants = self.wish(at) != Wish::Nobody;
         let capacity = &mut self.starts[at].capacity;
@@ -90,8 +91,8 @@ impl Tables<'_> {
         }
     }
 
-    /// The pages that sessions of the room at `at` have come to, by number; `wants`: would somebody start
-    /// one there?
+    /// The pages that sessions of the room at `at` have come to, by number. `wants`: would somebody
+    /// start a session there?
     fn pages_now(&self, at: usize, wants: bool) -> [PageNow; PAGES] {
         let mut now = [PageNow::NONE; PAGES];
         for (now, known) in now.iter_mut().zip(self.starts[at].capacity.gates()) {
@@ -113,8 +114,8 @@ impl Tables<'_> {
         now
     }
 
-    /// The queues at the pages of the room at `at`, and at those of other rooms that its sessions come
-    /// to: they wait there as well. What the configuration names no more counts for nothing.
+    /// The queues at the pages of the room at `at`, and at those of other rooms that its sessions
+    /// come to: they wait there as well. What the configuration no longer names does not count.
     fn queues(&self, at: usize) -> Queues {
         let room = self.rooms[at];
         let known = self.starts[at].capacity.gates().flatten();
@@ -133,7 +134,7 @@ impl Tables<'_> {
             .is_none_or(|(room, page)| page.generation == room.generation)
     }
 
-    /// How many sessions each room has, counted.
+    /// Counts how many sessions each room has.
     pub(super) fn count_sessions(&mut self) {
         for starts in self.starts.iter_mut() {
             starts.live = 0;

@@ -1,9 +1,9 @@
 //! [`Starts`]: how often sessions may be started in a room, and what has become of them.
 //!
-//! The session gate's permits are turns: one an interval ([`Interval`]), to whoever has waited
-//! longest. Where the interval finds itself, the turns of two seconds that nobody took are saved up:
-//! after a quiet time the pages are idle, and some who come together need not wait for each other.
-//! With the paper's law, or a fixed interval, there is one after a quiet time, not many.
+//! The session gate's permits are turns: one per interval ([`Interval`]), for the access that has
+//! waited longest. Where the interval finds itself, unused turns of two seconds are saved up: after
+//! a quiet time the pages are idle, and some who come together need not wait for each other. With
+//! the paper's law, or a fixed interval, one turn is there after a quiet time, not many.
 
 use super::recent::Meter;
 use super::terms::how;
@@ -15,14 +15,14 @@ use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
 use crate::sqs::sessions::{Limits, Session};
 use crate::sqs::survey::Survey;
 
-/// A turn may be taken late by so much without the next being late as well: whoever sleeps does not
-/// wake on the microsecond.
+/// How late a turn may be taken without the next being late as well: a sleeper does not wake on the
+/// microsecond.
 const SLACK: Micros = Micros::from_millis(50);
-/// Turns of so long are saved up where nobody took them. When nothing is known yet these are twice as
-/// many sessions as there are processors, which tell what a session asks.
+/// Unused turns of this long are saved up. While nothing is known yet these are twice as many
+/// sessions as there are processors, which shows what a session asks for.
 const SAVED: Micros = Micros::from_secs(2);
 
-/// How often sessions are really started is seen from those of so many seconds.
+/// How often sessions are really started is seen from this many seconds.
 const SEEN_S: f64 = 10.0;
 
 /// Settings of a room's sessions. All zero = it has none. Under the lock.
@@ -37,7 +37,7 @@ pub struct StartTerms {
     pub parallel: u32,
     /// Processors the first rate is for.
     pub cores: u32,
-    /// A session is over when nothing has come for so long.
+    /// A session is over when nothing has come for this long.
     pub idle: Micros,
     /// The interval, where it is fixed.
     pub interval: Micros,
@@ -69,7 +69,7 @@ impl StartTerms {
         max: Micros::ZERO,
     };
 
-    /// What the table of sessions is told.
+    /// The limits for the table of sessions.
     pub fn limits(&self) -> Limits {
         Limits {
             idle: self.idle,
@@ -88,20 +88,20 @@ pub struct StartCounts {
     pub finished: u64,
     /// Over because nothing came any more.
     pub idle: u64,
-    /// Started, and over with their first access: its answer gave no cookie to be known by, or it
+    /// Started, and over with their first access: its answer gave no cookie to know them by, or it
     /// left before it ran.
     pub unnamed: u64,
     /// Started when the table had no place: not protected.
     pub unplaced: u64,
-    /// New names of members that the table had no place for: they are known by the old one.
+    /// New names of members that the table had no place for: they keep their old one.
     pub nameless: u64,
-    /// Accesses beyond `parallel=`, taken for strangers'.
+    /// Accesses beyond `parallel=`, treated as strangers'.
     pub busy: u64,
     /// Accesses of members.
     pub members: u64,
-    /// Members let pass without a permit, for no place was left to wait on.
+    /// Members let pass without a permit, as no place was left to wait on.
     pub passed: u64,
-    /// Members refused; the server was going down.
+    /// Members refused because the server was going down.
     pub failed: u64,
     /// Ended by an administrator.
     pub revoked: u64,
@@ -123,7 +123,7 @@ pub struct Starts {
     pub demand: Demand,
     /// Sessions in the table.
     pub live: u32,
-    /// Who has been told that the next turn is his: the place, one-based.
+    /// The waiter that has been told that the next turn is theirs: the place, one-based.
     pub(super) told: u32,
     /// Statistics.
     pub counts: StartCounts,
@@ -131,18 +131,18 @@ pub struct Starts {
     pub intervals: Meter,
     /// Mean length of the page queues, in hundredths.
     pub queues: Meter,
-    /// Sessions started, second by second, but for those that have not come about.
+    /// Sessions started, second by second, except those that have not come about.
     pub begun: Meter,
     /// What the pages can pass.
     pub capacity: Capacity,
-    /// What sessions that are not over have asked for, as far as these have been met.
+    /// What sessions that are not over have asked for, as far as they have been visited.
     pub survey: Survey,
 }
 
 /// Who would start a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
-    /// No one that is known.
+    /// Nobody that is known.
     Nobody,
     /// Holders of tickets that will come due.
     Holders,
@@ -159,14 +159,14 @@ pub enum End {
     Idle,
     /// An administrator has ended it.
     Revoked,
-    /// Nobody can be known as its member.
+    /// No client can be recognised as its member.
     Unnamed,
 }
 
 impl Starts {
-    /// The settings come into force.
+    /// Puts the settings in force.
     pub fn set(&mut self, terms: StartTerms) {
-        // A fixed interval says nothing of what the pages can pass.
+        // A fixed interval says nothing about what the pages can pass.
         let was_fixed = self.terms.how == how::FIXED;
         self.terms = terms;
         if !self.interval.is_begun() || (was_fixed && terms.how != how::FIXED) {
@@ -182,7 +182,7 @@ impl Starts {
         self.told = 0;
     }
 
-    /// Within the bounds that are set, whatever it is found by. A fixed one has none.
+    /// Keeps the interval within the configured bounds, however it is found. A fixed one has none.
     fn keep_within(&mut self) {
         let terms = &self.terms;
         if terms.on == 1 && terms.how != how::FIXED {
@@ -211,7 +211,7 @@ impl Starts {
                     true => steps.step,
                     false => steps.first,
                 };
-                // Where nothing was: the paper's step is for its two processors.
+                // Where nothing was fed forward: the paper's step is for its two processors.
                 let (fed, step) = match self.demand.rate(terms.cores) {
                     Some(fed) => (fed, step),
                     None => (Demand::first_rate(terms.cores), steps.step),
@@ -228,8 +228,8 @@ impl Starts {
         }
     }
 
-    /// Once a second: the room's pages now, those that sessions have come to by number, and who would
-    /// start.
+    /// Once a second: the room's pages now, those that sessions have come to by number, and who
+    /// would start a session.
     pub fn tick(
         &mut self,
         now: Micros,
@@ -254,7 +254,8 @@ impl Starts {
         }
         self.keep_within();
         if self.interval != before {
-            // The next turn comes by the interval in force, and its holder sleeps until then.
+            // The next turn comes by the interval in force, and the access due next sleeps until
+            // then.
             self.due = self.due.min(now + self.interval.micros());
             self.told = 0;
         }
@@ -263,7 +264,7 @@ impl Starts {
         self.queues.set(now, (queues.mean * 100.0).round() as u32);
     }
 
-    /// By what the pages can pass, once that is known; before that by their queues.
+    /// Moves the interval by what the pages can pass, once known; before that by their queues.
     fn step(
         &mut self,
         now: Micros,
@@ -305,10 +306,10 @@ impl Starts {
         self.begun.count(now);
     }
 
-    /// Is that a reason for more starts? Whoever waits for his turn is: each turn is taken, and the
-    /// pages tell whether it was one too many. Holders of tickets leave turns unused until theirs
-    /// come due; for them the rate grows no further than what the processors are known to bear, and
-    /// before that is known than to twice what is really `started` a second, or what it began with.
+    /// Is this wish a reason for more starts? A queue is: each turn is taken, and the pages tell
+    /// whether it was one too many. Ticket holders leave turns unused until theirs come due. For
+    /// them the rate grows only up to what the processors are known to bear; before that is known,
+    /// to twice what is really `started` a second, or what it began with.
     fn grants(&self, wish: Wish, started: f64) -> bool {
         match wish {
             Wish::Nobody => false,
@@ -322,7 +323,7 @@ impl Starts {
         }
     }
 
-    /// Take the turn that is due.
+    /// Takes the turn that is due.
     pub fn take(&mut self, now: Micros) -> bool {
         let interval = self.interval.micros();
         self.due = self.due.min(now + interval);
@@ -337,18 +338,18 @@ impl Starts {
         true
     }
 
-    /// Nobody has begun with the turn that was taken.
+    /// Nobody has begun a session with the turn that was taken.
     pub fn give_back(&mut self) {
         self.due = self.due - self.interval.micros();
         self.told = 0;
     }
 
-    /// A session that was started then has not come about: none of it is on its way to the pages.
+    /// A session started at `started` has not come about: none of it is on its way to the pages.
     pub fn note_undone(&mut self, started: Micros) {
         self.begun.uncount(started);
     }
 
-    /// All sessions have been met: what those that are not over have asked for counts until some are.
+    /// All sessions have been visited: what those not over have asked for counts until some are.
     pub fn end_survey(&mut self) {
         if let Some(found) = self.survey.conclude().filter(|_| self.demand.is_open()) {
             self.demand.suppose(found.work_s);
@@ -370,14 +371,14 @@ impl Starts {
         if how == End::Finished {
             self.demand.learn_length(session.accesses);
         }
-        // Only of those that ended by themselves the next ones' work can be told.
+        // Only sessions that ended by themselves tell about the work of the next.
         if matches!(how, End::Finished | End::Idle) {
             self.demand.learn(session.work.as_secs_f64());
             self.capacity.learn(&session.visits());
         }
     }
 
-    /// As if never used, for another room.
+    /// Makes it as if never used, for another room.
     pub fn empty(&mut self) {
         *self = Starts::default();
     }
@@ -406,7 +407,7 @@ mod tests {
         Micros::from_secs(1000) + Micros::from_millis(ms)
     }
 
-    /// As NapSessionStart says where it is told nothing, on two processors.
+    /// The defaults of NapSessionStart, on two processors.
     fn auto() -> Starts {
         let mut starts = Starts::default();
         starts.set(StartTerms {
@@ -420,7 +421,7 @@ mod tests {
         starts
     }
 
-    /// A second passes with a page at which so many wait.
+    /// A second passes with a page at which `queue` wait.
     fn tick(starts: &mut Starts, now: Micros, (queue, passes): (u32, Option<f64>), wish: Wish) {
         let page = PageNow {
             queue,
@@ -481,7 +482,7 @@ mod tests {
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
         tick(&mut starts, at(0), QUIET, Wish::Nobody);
         assert_eq!(starts.interval.rate(), 40.0);
-        // Steps are a part of what was fed; the paper's tenth would take minutes.
+        // Steps are a part of what was fed forward; the paper's tenth would take minutes.
         tick(&mut starts, at(1000), QUIET, Wish::Queue);
         assert_eq!(starts.interval.rate().round(), 44.0);
         tick(&mut starts, at(2000), (9, None), Wish::Queue);
@@ -583,7 +584,8 @@ mod tests {
         );
     }
 
-    /// Of twelve pages is known what they pass; of one that hardly any session asks for it is not asked.
+    /// It is known what twelve pages pass; a page that hardly any session asks for is not
+    /// considered.
     #[test]
     fn a_queue_at_a_page_that_is_no_bottleneck_slows_the_starts_as_well() {
         let mut starts = auto();
@@ -615,14 +617,14 @@ mod tests {
     }
 
     /// Rooms whose sessions come, ten seconds after their start, to one page that passes three a
-    /// second. Somebody always wants to start one in each, from a second of its own on.
+    /// second. Somebody always wants to start one in each, from a given second on.
     struct Crowd {
         rooms: Vec<(Starts, u64)>,
         under_way: VecDeque<(Micros, usize)>,
         page: VecDeque<usize>,
-        /// The page passes so many a second; twelve have as many parts.
+        /// How many the page passes a second; twelve have as many parts.
         passes: u64,
-        /// So many have passed since the last second.
+        /// How many have passed since the last second.
         passed: u64,
     }
 
@@ -637,7 +639,8 @@ mod tests {
             }
         }
 
-        /// Sessions each room has had served in these seconds, and how many waited at the page.
+        /// How many sessions each room has had served in these seconds, and how many waited at the
+        /// page.
         fn served(&mut self, seconds: std::ops::Range<u64>) -> (Vec<u32>, Vec<usize>) {
             let age = Micros::from_secs(10);
             let (mut served, mut waited) = (vec![0; self.rooms.len()], Vec::new());
@@ -708,8 +711,8 @@ mod tests {
     fn a_room_that_was_idle_beside_a_crowd_knows_what_the_page_passes() {
         let mut crowd = Crowd::of(&[0, 0]);
         crowd.served(0..300);
-        // For ten minutes nobody wants to start in the second; then its own crowd comes, and finds another
-        // one there, which leaves soon.
+        // For ten minutes nobody wants to start in the second room; then its own crowd comes, and
+        // finds another one there, which leaves soon.
         crowd.rooms[1].1 = 900;
         crowd.served(300..900);
         crowd.rooms[0].1 = 10_000;
@@ -755,8 +758,8 @@ mod tests {
         (0..8).for_each(|_| starts.note_end(&over, End::Finished));
         starts.capacity.came(0, Micros::from_secs(10));
         starts.capacity.second();
-        // Eight seconds of starts at twice what it passes, then 30 wait: 32 are under way, and 20 of
-        // all these will have passed in the ten seconds until the last has come.
+        // Eight seconds of starts at twice what it passes, then 30 wait: 32 are under way, and 20
+        // of all these will have passed in the ten seconds until the last has come.
         for start in 0..32 {
             starts.note_start(at(250 * start));
         }
@@ -765,7 +768,7 @@ mod tests {
         // Nobody is under way any more, and the last of them waits: a quarter more.
         tick(&mut starts, at(30_000), (1, Some(2.0)), Wish::Queue);
         assert_eq!(starts.interval.rate(), 2.5);
-        // No queue, but the turns were not used: that says nothing of the page.
+        // No queue, but the turns were not used: that says nothing about the page.
         tick(&mut starts, at(31_000), QUIET, Wish::Queue);
         let passes = |starts: &mut Starts| {
             let quiet = PageNow {

@@ -1,5 +1,5 @@
-//! [`Stay`]: an access in a room with sessions, from its coming to its end (paper 3; docs/dev/design.md,
-//! "Sessions and the ledger").
+//! [`Stay`]: an access in a room with sessions, from its coming to its end (paper 3;
+//! docs/dev/design.md, "Sessions and the ledger").
 //!
 //! ```text
 //!   member ────────────────────────────────────────────► its page: Run or Wait, never refused
@@ -8,8 +8,8 @@
 //!   neither ───────────► its page, if it fits beside members ── else a ticket of the session gate
 //! ```
 //!
-//! A session that begins is in the table at once, under a key that nobody can present; the answer
-//! of its first access tells by what its client will be known ([`Tables::name_session`]).
+//! A session that begins is in the table at once, under a key that nobody can present. The answer
+//! to its first access tells by what its client will be known ([`Tables::name_session`]).
 
 use super::Tables;
 use super::arrival::Arrival;
@@ -33,11 +33,11 @@ pub struct Stay {
     pub lobby: u32,
     /// The gate of the page it asks for.
     pub page: u32,
-    /// The one of the two it stands at.
+    /// The one of these two gates at which it stands.
     pub gate: u32,
     /// Its session's index, one-based; 0 = it has none.
     pub session: u32,
-    /// It has begun the session, and nobody can be known as its member yet.
+    /// It has begun the session, and no client can be recognised as its member yet.
     pub begun: bool,
 }
 
@@ -57,8 +57,8 @@ pub(super) fn lives(children: &[Child], owner: u64) -> bool {
     child.and_then(|child| child.life(life.child as usize)) == Some(life)
 }
 
-/// What is told of each session that is over because nothing has come any more. One whose beginning was
-/// lost, with its child, tells nothing of what sessions ask for.
+/// The callback for each session that is over because nothing has come any more. One whose
+/// beginning was lost, with its child, tells nothing of what sessions ask for.
 pub(super) fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
     |session| {
         let room = session.room.wrapping_sub(1) as usize;
@@ -72,19 +72,20 @@ pub(super) fn idle(starts: &mut [Starts]) -> impl FnMut(&Session) {
     }
 }
 
-/// The tables that tell a member, borrowed under the lock without the others.
+/// The tables that tell whether an access is a member's, borrowed under the lock without the
+/// others.
 pub struct Membership<'a> {
     /// Starts, by room.
     pub starts: &'a mut [Starts],
-    /// Who is in a session.
+    /// The sessions.
     pub sessions: Sessions<'a>,
     /// Children.
     pub children: &'a [Child],
 }
 
 impl Membership<'_> {
-    /// The session that `owner`, who asks for this page, is an access of from now on, one-based; 0: it
-    /// is no member.
+    /// The session to which `owner`, which asks for this page, belongs from now on, one-based; 0:
+    /// it is no member.
     #[inline]
     pub fn enter(
         &mut self,
@@ -114,8 +115,8 @@ impl Membership<'_> {
         0
     }
 
-    /// An access of the session comes to this page. All of them count, those as well that need not wait
-    /// there: what a page passes is divided by what sessions ask of it.
+    /// An access of the session comes to this page. All of them count, even those that need not
+    /// wait there: what a page passes is divided by what sessions ask of it.
     #[inline]
     fn note_visit(&mut self, (room, page): (u32, u32), session: u32, now: Micros) {
         let (starts, of) = (self.starts.get_mut(room as usize), session.checked_sub(1));
@@ -130,7 +131,7 @@ impl Membership<'_> {
         }
     }
 
-    /// To a page that none of the room's has come to yet.
+    /// The same for a page that none of the room's sessions has come to yet.
     #[cold]
     #[inline(never)]
     fn note_first_visit(&mut self, asked: (u32, u32), session: u32, now: Micros) {
@@ -143,8 +144,8 @@ impl Membership<'_> {
         }
     }
 
-    /// The access is over, after so long in Run Ready. A session that it has begun and that nobody
-    /// can be known by ends with it.
+    /// The access is over, after `work` in Run Ready. A session that it has begun, and that no
+    /// client can be recognised by, ends with it.
     pub fn leave(&mut self, stay: &mut Stay, owner: Owner, work: Micros, now: Micros) {
         let Some(at) = stay.session.checked_sub(1) else {
             return;
@@ -156,7 +157,7 @@ impl Membership<'_> {
         (stay.session, stay.begun) = (0, false);
     }
 
-    /// The access is a stranger's from now on, as if it had never been its session's.
+    /// The access counts as a stranger's from now on, as if it had never belonged to its session.
     fn withdraw(&mut self, stay: &mut Stay, owner: Owner) {
         let Some(at) = std::mem::take(&mut stay.session).checked_sub(1) else {
             return;
@@ -184,8 +185,8 @@ impl Membership<'_> {
         }
     }
 
-    /// An administrator ends the session of this key; what it has under way is finished. False: there
-    /// is no such session.
+    /// An administrator ends the session of this key; what it has under way is finished. False:
+    /// there is no such session.
     pub fn revoke(&mut self, key: u64) -> bool {
         let Some(session) = self.sessions.revoke(key) else {
             return false;
@@ -197,7 +198,7 @@ impl Membership<'_> {
         true
     }
 
-    /// Its client will present this key: of the session that has begun, or anew.
+    /// The client will present this key, for the session just begun or as a new name.
     pub fn name(&mut self, stay: &mut Stay, owner: Owner, key: u64, now: Micros) {
         let Some(at) = stay.session.checked_sub(1) else {
             return;
@@ -216,7 +217,7 @@ impl Membership<'_> {
         if bound.is_none()
             && let Some(starts) = self.starts.get_mut(stay.room as usize)
         {
-            // He is in a session of this name already, or there is no place.
+            // The client is already in a session of this name, or there is no place.
             starts.live = starts.live.saturating_sub(1);
             starts.counts.unplaced = starts.counts.unplaced.saturating_add(1);
         }
@@ -235,8 +236,8 @@ impl Tables<'_> {
         }
     }
 
-    /// An access comes. None: no place is left for a member to wait on, let him pass. With the
-    /// ticket it has redeemed.
+    /// An access comes. Returns the verdict, and the ticket it has redeemed. None as the verdict:
+    /// no place is left for a member to wait on, so the access passes.
     pub fn enter_stay(
         &mut self,
         stay: &mut Stay,
@@ -272,8 +273,9 @@ impl Tables<'_> {
             );
         }
         stay.gate = stay.lobby;
-        // Who begins waits at his page without a bound, as members do: where workers are nearly used up he
-        // is told when to come instead. A ticket is a promise: its holder keeps the worker he has.
+        // An access that begins a session waits at its page without a bound, as members do: where
+        // workers are nearly used up it is told when to come instead. A ticket is a promise: its
+        // holder keeps their worker.
         if !expected
             && arrival.parking >= Parking::Holders
             && let Some(mut lobby) = self.gate(stay.lobby, now, wakes)
@@ -303,9 +305,10 @@ impl Tables<'_> {
         }
     }
 
-    /// Nobody refuses a member, and nothing bounds his wait. So where the workers of his child are nearly
-    /// used up his session waits with one access, and what comes beside that is a stranger's as if it were
-    /// beyond `parallel=`: a page that stalls must not take the child from everybody else.
+    /// Nobody refuses a member, and nothing bounds their wait. So where the child's workers are
+    /// nearly used up the session waits with one access, and any beside it counts as a stranger's,
+    /// as if it were beyond `parallel=`: a page that stalls must not take the child from everybody
+    /// else.
     fn spare(&mut self, stay: &mut Stay, arrival: &Arrival<'_>) -> bool {
         let at = stay.session.wrapping_sub(1);
         let is_its = |owner: Owner| self.sessions.has(at, owner.0);
@@ -320,8 +323,8 @@ impl Tables<'_> {
         true
     }
 
-    /// A waiter looks up, woken or not: [`GateView::look_up`](super::gate::GateView::look_up). Who
-    /// has his turn goes on to his page, and may have to wait there.
+    /// A waiter looks up, woken or not: [`GateView::look_up`](super::gate::GateView::look_up). One
+    /// that has its turn goes on to its page, and may have to wait there.
     pub fn look_up_stay(
         &mut self,
         stay: &mut Stay,
@@ -347,7 +350,7 @@ impl Tables<'_> {
         }
     }
 
-    /// When a waiter has to look again at the latest, if before he is woken.
+    /// When a waiter must look again at the latest, even if not woken.
     pub fn alarm_of(
         &mut self,
         stay: &Stay,
@@ -389,7 +392,7 @@ impl Tables<'_> {
         }
     }
 
-    /// What a page gate refuses is no member, and is told by the session gate when to come.
+    /// An access that a page gate refuses is no member; the session gate tells it when to come.
     fn tell_stranger(
         &mut self,
         stay: &Stay,
@@ -408,7 +411,8 @@ impl Tables<'_> {
         }
     }
 
-    /// His turn: a session begins, and he goes on to his page. `start`: his place, or what he came with.
+    /// Its turn has come: a session begins, and it goes on to its page. `start`: its place, or what
+    /// it came with.
     fn begin_session(
         &mut self,
         stay: &mut Stay,
@@ -418,7 +422,7 @@ impl Tables<'_> {
         wakes: &mut Wakes,
     ) -> Option<Verdict> {
         if let Some(starts) = self.starts.get_mut(stay.room as usize) {
-            // A key that no hash of a text comes to but by chance; the owner is the only one.
+            // A key that a text's hash hits only by chance; only the owner knows it.
             let key = arrival.owner.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
             starts.note_start(now);
             let (whose, owner) = ((stay.room, starts.terms.idle), arrival.owner.0);
@@ -436,7 +440,7 @@ impl Tables<'_> {
         self.on_to_page(stay, arrival, Some(start), now, wakes)
     }
 
-    /// A member, or one whose session begins, at his page.
+    /// A member, or an access whose session begins, at its page.
     fn on_to_page(
         &mut self,
         stay: &mut Stay,
@@ -469,8 +473,8 @@ impl Tables<'_> {
         verdict
     }
 
-    /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far in
-    /// parts of what sessions have in the mean.
+    /// How near its end a session is, as a priority (`NapPriority progress`): its accesses so far
+    /// as a share of what sessions have on average.
     fn progress(&self, stay: &Stay) -> u32 {
         let at = stay.session.wrapping_sub(1);
         let session = self.sessions.session(at);

@@ -38,7 +38,7 @@ pub struct Terms {
     pub bound: Micros,
     /// Run Ready limit c.
     pub run_ready: u32,
-    /// Finished accesses the wait limit looks at, 10..=1024.
+    /// How many finished accesses the wait limit looks at, 10..=1024.
     pub history: u32,
     /// Wait limit L.
     pub wait_limit: Choice,
@@ -48,13 +48,13 @@ pub struct Terms {
     pub slot_period: Micros,
     /// C.
     pub slot_tickets: Choice,
-    /// v: the window in all.
+    /// v: the ticket's whole lifetime.
     pub lifetime: Micros,
     /// g: the prime window.
     pub prime: Micros,
     /// How far ahead tickets are sold.
     pub horizon: Micros,
-    /// Ta: holders ask no oftener where they stand.
+    /// Ta: holders ask no more often than this where they stand.
     pub poll: Micros,
     /// phi, parts per million.
     pub share: Choice,
@@ -62,13 +62,13 @@ pub struct Terms {
     pub overbook: Choice,
     /// Live tickets a client may hold.
     pub per_client: Choice,
-    /// 1: a ticket holds only for the client prefix it was sold to.
+    /// 1: a ticket is good only for the client prefix it was sold to.
     pub bind: u32,
     /// Physical places for waiting (H), all gates together.
     pub parked: u32,
-    /// 1: of members, the session nearest its end is served first.
+    /// 1: among members, the session nearest its end is served first.
     pub progress: u32,
-    /// Nothing; to a whole number of eight bytes.
+    /// Unused; pads to a whole number of eight bytes.
     pub spare: u32,
 }
 
@@ -99,7 +99,7 @@ impl Terms {
         spare: 0,
     };
 
-    /// Grace after the end of a ticket that is sold now.
+    /// Grace after the end of a ticket sold now.
     pub fn grace(&self) -> Micros {
         grace_of(self.lifetime)
     }

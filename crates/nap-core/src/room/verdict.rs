@@ -34,13 +34,13 @@ pub struct Seat {
 /// Where a holder stands who asks without coming in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// His time has not come.
+    /// Their time has not come.
     Wait,
-    /// His time has come, or he is called: he is let in at once.
+    /// Their time has come, or they are called: they are let in at once.
     Now,
-    /// An access with his ticket waits or is about to run.
+    /// An access with their ticket waits or is about to run.
     In,
-    /// Later than his prime window: he is let in, or re-booked ahead of every newcomer.
+    /// Later than their prime window: they are let in, or re-booked ahead of every newcomer.
     Late,
     /// The ticket has been used.
     Used,
@@ -61,7 +61,7 @@ pub struct Refusal {
     pub retry_after: Micros,
 }
 
-/// Why an access was refused, as the visitor and the log are told.
+/// Why an access was refused, as shown to the visitor and in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Reason {
@@ -102,7 +102,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Reasons there are.
+    /// How many reasons there are.
     pub const COUNT: usize = 17;
 
     const ALL: [Reason; Reason::COUNT] = [

@@ -1,6 +1,6 @@
 //! [`Wakes`]: the places whose sleepers are to be woken once the lock is free.
 
-/// More than this and everybody is woken to look for himself.
+/// If there are more than this, everybody is woken to look for themselves.
 const LISTED: usize = 64;
 
 /// Places to wake, collected under the lock.
