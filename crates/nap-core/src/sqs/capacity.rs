@@ -1,51 +1,51 @@
 //! [`Capacity`]: how many sessions a second the pages of a room can pass, and how many more than
-//! they can pass are on their way to them.
+//! that are on their way to them.
 //!
-//! A page that a queue has stood at passes so many accesses a second, X; a session asks for it v
-//! times (learnt from those that are over), so it passes X/v sessions a second. The least of the pages
-//! is the bottleneck. What is started now is there a session's age later, several think times: a law
-//! that looks at its queue alone starts too many for so long, and then, while they are worked off,
-//! too few. So those under way are counted as well (O. J. M. Smith's predictor, 1957):
+//! A page at which a queue has stood passes X accesses a second. A session asks for it v times
+//! (learnt from those that are over), so it passes X/v sessions a second. The lowest of the pages
+//! is the bottleneck. What is started now gets there a session's age later, several think times. A
+//! law that looks only at the page's queue starts too many in that time, and then, while they are
+//! worked off, too few. So those under way are counted as well (O. J. M. Smith's predictor, 1957):
 //!
 //! ```text
 //!   excess = q + v starts in the last `age` - age X        when they have all come
 //! ```
 //!
-//! Several rooms may use one page. Of its X and its q each counts its share: by the accesses of its
+//! Several rooms may use one page. Each counts its share of X and of q: by the accesses of its
 //! sessions there, drawn a little towards an equal share for each room in which somebody wants to
-//! start, or whoever came first would keep what he has ([`Users::share`]).
+//! start; otherwise the first to come would keep all ([`Users::share`]).
 
 use super::demand::sound;
 use crate::micros::Micros;
 
-/// Pages of a room that are told apart; accesses to others count for nothing here.
+/// Pages of a room that are told apart; accesses to others do not count here.
 pub const PAGES: usize = 12;
 /// Weight of the latest session in the mean visits, once there are many.
 const ALPHA: f64 = 0.05;
 /// Weight of the latest access in the mean age.
 const ALPHA_AGE: f64 = 0.1;
-/// Weight of the latest second in what a page passes, once there are many. What that is wrong by
-/// counts once for each second that sessions are under way, so it must be little: three departures
-/// a second are 60 in as long as it is the mean of.
+/// Weight of the latest second in what a page passes, once there are many. An error in this counts
+/// once for each second that sessions are under way, so the weight must be small: three departures
+/// a second are 60 in the time over which it is the mean.
 const ALPHA_RATE: f64 = 0.05;
-/// A page that fewer sessions ask for is none's bottleneck.
+/// A page that sessions ask for more rarely than this is never a bottleneck.
 const RARE: f64 = 0.05;
-/// A page that is not full though all turns were taken can do so much more, each second.
+/// How much more, each second, a page that is not full though all turns were taken is said to pass.
 const PROBE: f64 = 1.02;
-/// The same of one whose permits stand empty for the most part, for whatever is started.
+/// The same for a page most of whose permits stand empty, for whatever is started.
 const PROBE_IDLE: f64 = 1.1;
-/// For the most part: this share of them, in the mean of the last while.
+/// "Most" is this share of them, in the mean of the last while.
 const IDLE: f64 = 0.5;
 /// Weight of the latest second in that mean.
 const ALPHA_EMPTY: f64 = 0.2;
-/// So much more than what is really started is tried at most while permits stand empty.
+/// While permits stand empty, at most this many times what is really started is tried.
 pub const UNTRIED: f64 = 2.0;
-/// So much of what the bottleneck passes must have been started for that to be said.
+/// This share of what the bottleneck passes must have been started for the turns to count as used.
 const USED: f64 = 0.9;
-/// Over so many seconds at least, or there would be no starts to count where sessions begin at their
-/// bottleneck.
+/// This is judged over so many seconds at least; otherwise there would be no starts to count where
+/// sessions begin at their bottleneck.
 const JUDGED_S: f64 = 5.0;
-/// Longest age that is looked back for.
+/// The longest age that is looked back over.
 const LONGEST_S: f64 = 240.0;
 /// Weight of the latest second in how often a room's sessions come to a page.
 const ALPHA_FLOW: f64 = 0.05;
@@ -56,21 +56,21 @@ const EQUAL: f64 = 0.2;
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Passage {
-    /// Accesses of a session that is over, the mean.
+    /// Mean number of accesses to it of a session that is over.
     visits: u64,
-    /// Seconds since its start, when a session asks for it.
+    /// Mean age of a session when it asks for the page, in seconds.
     age: u64,
     /// Sessions a second that it passes, of all rooms; 0 = no queue has stood here.
     rate: u64,
     /// Accesses a second of the room's sessions.
     flow: u64,
-    /// Microseconds since their sessions' starts, of all accesses since the last second.
+    /// Sum of the sessions' ages, in microseconds, over all accesses since the last second.
     ages: u64,
-    /// So many they are.
+    /// How many accesses these are.
     came: u32,
     /// Seconds that a queue has stood; saturates.
     stood: u32,
-    /// The part of its permits that stands empty, lately.
+    /// The share of its permits that has stood empty lately.
     empty: u64,
 }
 
@@ -87,7 +87,7 @@ impl Passage {
     };
 }
 
-/// What the pages can pass that a room's sessions come to, its own and other rooms'. All zero =
+/// What the pages can pass to which a room's sessions come, its own and other rooms'. All zero =
 /// nothing known. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub struct Capacity {
     /// The pages' gates, one-based, in the order in which sessions came; 0 = none.
     gates: [u32; PAGES],
     pages: [Passage; PAGES],
-    /// Sessions that the mean visits are of; saturates.
+    /// How many sessions the mean visits cover; saturates.
     sessions: u32,
     _pad: u32,
 }
@@ -105,11 +105,11 @@ pub struct Capacity {
 pub struct PageNow {
     /// Accesses that wait.
     pub queue: u32,
-    /// Departures a second, where its queue has stood long enough to tell and stands still.
+    /// Departures a second, where its queue has stood long enough to tell and still stands.
     pub passes: Option<f64>,
-    /// The part of these that is the room's, 0 to 1.
+    /// The room's share of these, 0 to 1.
     pub share: f64,
-    /// The part of its permits that is held, 0 to 1.
+    /// The share of its permits that is held, 0 to 1.
     pub busy: f64,
 }
 
@@ -143,15 +143,15 @@ impl Users {
         wanting: 0,
     };
 
-    /// One more room, whose sessions come so often.
+    /// Adds a room whose sessions come `flow` times a second.
     pub fn add(&mut self, flow: f64, wants: bool) {
         self.flow = (sound(self.flow) + flow).to_bits();
         self.rooms = self.rooms.saturating_add(1);
         self.wanting = self.wanting.saturating_add(wants.into());
     }
 
-    /// The part of the page that is the room's whose sessions come so often, 0 to 1. Of a room in which
-    /// nobody wants to start one: what it would be if somebody did.
+    /// The share of the page of a room whose sessions come `flow` times a second, 0 to 1. For a
+    /// room in which nobody wants to start: what it would be if somebody did.
     pub fn share(&self, flow: f64, wants: bool) -> f64 {
         let (all, wanting) = (sound(self.flow), f64::from(self.wanting));
         let by_flow = match all > 0.0 {
@@ -166,7 +166,7 @@ impl Users {
 /// The page that passes the fewest sessions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bottleneck {
-    /// Which.
+    /// The page's number.
     page: usize,
     /// Sessions a second.
     pub rate: f64,
@@ -176,24 +176,25 @@ pub struct Bottleneck {
     pub visits: f64,
     /// Accesses that wait there now.
     pub queue: f64,
-    /// The part of it that is the room's, 0 to 1.
+    /// The room's share of it, 0 to 1.
     pub share: f64,
     /// The turns of the last while were taken.
     pub used: bool,
     /// Sessions really started a second, in that while.
     pub started: f64,
-    /// Its permits stand empty for the most part.
+    /// Most of its permits stand empty.
     pub idle: bool,
 }
 
 impl Bottleneck {
-    /// Nobody waits there, and somebody would start: may more be started than it is known to pass, and by
-    /// how much in a second? 1: no. `bears`: sessions a second that the processors are known to bear.
+    /// Nobody waits there, and somebody would start: may more be started than it is known to pass,
+    /// and by what factor in a second? 1: no. `bears`: sessions a second that the processors surely
+    /// bear.
     ///
-    /// Turns that are all taken say so, a little. Empty permits say so as well, even where holders of
-    /// tickets leave turns untaken, for these were sold at the rate that is in question; what is started
-    /// now has not come there yet, so no further than to twice what is really started, and to what the
-    /// processors bear.
+    /// If all turns are taken, a little more may be. If permits are empty too, also where ticket
+    /// holders leave turns untaken: these tickets were sold at the rate in question. What is
+    /// started now has not come there yet, so the rate rises only to twice what is really started,
+    /// and to what the processors bear.
     pub fn more(&self, bears: f64) -> f64 {
         let most = bears.min(UNTRIED * self.started);
         match (self.idle && self.rate < most, self.used) {
@@ -213,14 +214,14 @@ impl Capacity {
         _pad: 0,
     };
 
-    /// Which of its pages this gate's is, if it is known.
+    /// Which of its pages this gate belongs to, if it is known.
     #[inline]
     pub fn known(&self, gate: u32) -> Option<usize> {
         let link = gate.saturating_add(1);
         self.gates.iter().position(|known| *known == link)
     }
 
-    /// The same; noted if it is not known yet and there is room.
+    /// The same; the gate is noted if it is not known yet and there is room.
     pub fn number(&mut self, gate: u32) -> Option<usize> {
         let known = self.known(gate);
         known.or_else(|| {
@@ -236,8 +237,8 @@ impl Capacity {
         pages.map(|(link, page)| Some((link.checked_sub(1)?, sound(page.flow))))
     }
 
-    /// What is not `kept` is none of its pages any more; the others keep their numbers. Which numbers are
-    /// free now: what sessions have visited under these is to be forgotten.
+    /// Pages not `kept` are dropped; the others keep their numbers. Returns which numbers are free
+    /// now: what sessions have visited under these must be forgotten.
     #[must_use]
     pub fn retain(&mut self, kept: impl Fn(u32) -> bool) -> [bool; PAGES] {
         let mut freed = [false; PAGES];
@@ -259,7 +260,7 @@ impl Capacity {
             page.flow = (flow + ALPHA_FLOW * (came - flow)).to_bits();
             if came > 0.0 {
                 let age = (ages.as_secs_f64() / came).min(LONGEST_S);
-                // As if each had been weighed as it came.
+                // As if each access had been weighed as it came.
                 let weight = match mean > 0.0 {
                     true => 1.0 - (1.0 - ALPHA_AGE).powf(came),
                     false => 1.0,
@@ -269,7 +270,7 @@ impl Capacity {
         }
     }
 
-    /// A session is over that has asked so many times for each page.
+    /// A session is over that has asked this many times for each page.
     pub fn learn(&mut self, visits: &[f64; PAGES]) {
         self.sessions = self.sessions.saturating_add(1);
         let weight = ALPHA.max(1.0 / f64::from(self.sessions));
@@ -279,8 +280,8 @@ impl Capacity {
         }
     }
 
-    /// Sessions that are not over have asked so many times for each page, in the mean. It counts until one
-    /// is over.
+    /// Sessions that are not over have asked this many times for each page, on average. It counts
+    /// until one is over.
     pub fn suppose(&mut self, visits: &[f64; PAGES]) {
         if self.sessions == 0 {
             for (passage, visits) in self.pages.iter_mut().zip(visits) {
@@ -298,8 +299,8 @@ impl Capacity {
         }
     }
 
-    /// The bottleneck, by the pages as they are now. `begun`: sessions started in the last so many
-    /// seconds. None: no queue has stood at a page, or no session is over.
+    /// The bottleneck, by the pages as they are now. `begun`: how many sessions were started in the
+    /// last so many seconds. None: no queue has stood at a page, or no session is over.
     pub fn look(
         &mut self,
         pages: impl Iterator<Item = PageNow>,
@@ -345,7 +346,7 @@ impl Capacity {
         least
     }
 
-    /// It may pass so much more than was known ([`Bottleneck::more`]).
+    /// Raises what it may pass by the factor `more` ([`Bottleneck::more`]).
     pub fn probe(&mut self, bottleneck: &Bottleneck, more: f64) {
         if let Some(passage) = self.pages.get_mut(bottleneck.page) {
             passage.rate = (sound(passage.rate) * more).to_bits();
@@ -426,7 +427,7 @@ mod tests {
         let page = [PageNow::NONE, empty];
         let mut rates = Vec::new();
         for _ in 0..40 {
-            // Two a second are started, all by holders of tickets; the processors would bear nine.
+            // Two a second are started, all by ticket holders; the processors would bear nine.
             let least = capacity.look(page.into_iter(), |age| 2.0 * age);
             let least = least.expect("it is known");
             capacity.probe(&least, least.more(9.0));
@@ -459,7 +460,7 @@ mod tests {
         let alone = [(2.0, true)];
         assert_eq!(share_of(0, &alone), 1.0);
         assert_eq!(share_of(0, &[(0.0, true); 2]), 0.5, "nobody has come yet");
-        // Who has all of it gives some away as soon as another wants any, and not before.
+        // A room that has all of it gives some away as soon as another wants any, not before.
         let others = |wants| [(3.0, true), (0.0, wants), (1.0, false)];
         let shares = |wants| [0, 1, 2].map(|at| share_of(at, &others(wants)));
         let near = |a: [f64; 3], b: [f64; 3]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-12);
@@ -486,7 +487,7 @@ mod tests {
         assert_eq!(known[..2], [Some((7, 0.0)), None]);
         assert!(matches!(known[2], Some((9, flow)) if (flow - 0.15).abs() < 1e-12));
         assert_eq!(known[3], None);
-        // The next one takes the free place, and knows nothing of who was there.
+        // The next page takes the free place, and inherits nothing from the one before.
         assert_eq!([9, 4].map(|gate| capacity.number(gate)), [Some(2), Some(1)]);
         let more = 20..20 + PAGES as u32;
         assert_eq!(

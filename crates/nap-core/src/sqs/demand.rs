@@ -1,16 +1,16 @@
-//! [`Demand`]: what a session asks of the server, learnt from sessions that are over: the sum of
-//! the residences of its accesses. It is fed forward while the first few end, so that a server whose
-//! sessions are light need not be found out in steps of a tenth of a session a second (docs/dev/algorithms.md
-//! 3.4).
+//! [`Demand`]: what a session asks of the server: the sum of the residences of its accesses, learnt
+//! from sessions that are over. It is fed forward while the first few end, so that a server whose
+//! sessions are light need not be explored in steps of a tenth of a session a second
+//! (docs/dev/algorithms.md 3.4).
 //!
-//! Residence is longer than the processor's work where pages share it, so the rate that follows is
-//! too low rather than too high.
+//! Residence is longer than the processor's work where pages share it, so the rate derived from it
+//! is too low rather than too high.
 
 /// Sessions that must be over before their mean is believed.
 const ENOUGH: u32 = 2;
-/// Sessions after which it is fed forward no more: from then on the pages' queues tell.
+/// After this many sessions it is no longer fed forward: from then on the pages' queues decide.
 const SETTLED: u32 = 8;
-/// Of a session of which nothing is known, seconds (the paper's own is 0.58).
+/// Work of a session of which nothing is known, seconds (the paper's own is 0.58).
 const GUESS_S: f64 = 1.0;
 /// Weight of the latest session in the mean, once there are many.
 const ALPHA: f64 = 0.05;
@@ -21,11 +21,11 @@ const ALPHA: f64 = 0.05;
 pub struct Demand {
     /// Seconds, as bits of an f64.
     mean: u64,
-    /// Accesses of a finished session, the mean, as bits of an f64.
+    /// Mean number of accesses of a finished session, as bits of an f64.
     length: u64,
-    /// Sessions it is of; saturates.
+    /// How many sessions it covers; saturates.
     sessions: u32,
-    /// Sessions that the mean was of when it was last fed forward.
+    /// How many sessions the mean covered when it was last fed forward.
     fed: u32,
     /// The mean of sessions that are not over, as bits of an f64; 0: not known.
     supposed: u64,
@@ -56,7 +56,7 @@ impl Demand {
         sound(self.mean)
     }
 
-    /// A session that came to its end has had so many accesses.
+    /// A session that came to its end has had this many accesses.
     pub fn learn_length(&mut self, accesses: u32) {
         let (mean, new) = (self.accesses(), f64::from(accesses));
         let next = if mean > 0.0 {
@@ -67,23 +67,23 @@ impl Demand {
         self.length = next.to_bits();
     }
 
-    /// Accesses of a session, the mean; 0: not known.
+    /// Mean number of accesses of a session; 0: not known.
     pub fn accesses(&self) -> f64 {
         sound(self.length)
     }
 
-    /// Sessions that are not over have used so many seconds of Run Ready, in the mean, and hardly any goes
-    /// on. It is believed until enough are over.
+    /// Sessions that are not over have used this many seconds of Run Ready on average, and hardly
+    /// any goes on. It is believed until enough are over.
     pub fn suppose(&mut self, work_s: f64) {
         self.supposed = work_s.to_bits();
     }
 
-    /// Too few are over for their mean to be believed.
+    /// Are too few over for their mean to be believed?
     pub fn is_open(&self) -> bool {
         self.sessions < ENOUGH
     }
 
-    /// Mean work of a session in seconds, once enough are over, or have fallen quiet.
+    /// Mean work of a session in seconds, once enough are over or have fallen quiet.
     pub fn mean_s(&self) -> Option<f64> {
         let mean = match self.is_open() {
             true => sound(self.supposed),
@@ -92,18 +92,19 @@ impl Demand {
         (mean > 0.0).then_some(mean)
     }
 
-    /// Starts a second to begin with, on so many processors.
+    /// Starts a second to begin with, on this many processors.
     pub fn first_rate(cores: u32) -> f64 {
         f64::from(cores.max(1)) / GUESS_S
     }
 
     /// The rate at which sessions would use all processors if nothing else did. No residence is
-    /// shorter than its work, so it asks no more of them than there is.
+    /// shorter than its work, so this never asks more of them than there is.
     pub fn rate(&self, cores: u32) -> Option<f64> {
         Some(f64::from(cores.max(1)) / self.mean_s()?)
     }
 
-    /// The rate, told when twice as many sessions are over as last time, until they are enough.
+    /// The rate, given each time twice as many sessions are over as last time, until they are
+    /// enough.
     pub fn feed(&mut self, cores: u32) -> Option<f64> {
         let sessions = self.sessions.max(1);
         let due = self.fed < SETTLED && sessions / 2 >= self.fed;

@@ -1,11 +1,11 @@
 //! [`ElasticHill`]: the default law of `NapRunReady auto` (docs/dev/algorithms.md 3.3).
 //!
-//! The paper steps by one and looks whether throughput rose. One count of N finished accesses is off
-//! by 1/sqrt(N), so near the top, where a step changes next to nothing, that is a walk by noise. Here
-//! the limit goes to and fro between b/g and b g, and what is estimated is the elasticity
-//! e = d ln X / d ln n: 1 below saturation, 0 at the top, negative where accesses are in each other's
-//! way; it has no scale, so one constant does for any machine. b moves when e is known to lie on one
-//! side of beta, the knee a little below the top.
+//! The paper steps by one and looks whether throughput rose. One count of N finished accesses is
+//! off by 1/sqrt(N), so near the top, where a step changes next to nothing, that is a random walk.
+//! Here the limit alternates between b/g and b g to estimate the elasticity e = d ln X / d ln n: it
+//! is 1 below saturation, 0 at the top, and negative where accesses are in each other's way. It has
+//! no scale, so one constant does for any machine. b moves when e surely lies on one side of beta,
+//! the knee a little below the top.
 //!
 //! ```text
 //!   Start  double until doubling gains less than 2^0.3; if the first does, halve until
@@ -18,54 +18,54 @@
 //!
 //! Not in 3.3:
 //!
-//! - It halves at the start, down to two: of several pages that share the machine each begins with what is
-//!   enough for all, and steps down by a seventh take minutes.
-//! - Where limits are small a step is a third or more: up from (1, 2) and down from (2, 3) would alternate
-//!   for ever, half of the time at 1. To go back where the last step came from is a *turn*: the higher of
-//!   the two is the best there is, or near it, and it rests there, twice as long each time. After a rest
-//!   both ways are open again, or one wrong verdict would hold for ever. From four on, where pairs
-//!   overlap, only to and fro again is a turn.
-//! - A rest ends at once when progress is another than when it began, as something has changed.
+//! - It halves at the start, down to two: where several pages share the machine, each begins with
+//!   what is enough for all, and steps down by a seventh would take minutes.
+//! - Where limits are small a step is a third or more: up from (1, 2) and down from (2, 3) would
+//!   alternate for ever, half of the time at 1. Going back to where the last step came from is a
+//!   *turn*: the higher of the two is the best there is, or near it, and it rests there, twice as
+//!   long each time. After a rest both ways are open again; otherwise one wrong verdict would hold
+//!   for ever. From four on, where pairs overlap, only going to and fro again is a turn.
+//! - A rest ends at once when progress differs from when it began, as something has changed.
 //! - Where it doubles, the page itself must do more.
-//! - One at a time is tried only where two do more than three; one pair is enough to leave it, and nobody
-//!   is held there while another page is measured, before it is known to be best.
-//! - A trial that costs much, of twice as many or of one, ends as soon as it has surely failed: a queue
-//!   grows meanwhile, and whoever has waited as long as he bears is served in vain.
+//! - One at a time is tried only where two do more than three. One pair is enough to leave it, and
+//!   the page is not held there while another is measured, before it is known to be best.
+//! - A costly trial, of twice as many or of one, ends as soon as it has surely failed: a queue
+//!   grows meanwhile, and visitors who have run out of patience are served in vain.
 //! - What is surely a collapse takes two steps at once.
-//! - Where nobody finishes at one of two limits that are compared, it goes to the other; only where that is
-//!   so at both, or while it rests, does 3.3 have it go up by one.
+//! - Where nobody finishes at one of two limits that are compared, it goes to the other. Only where
+//!   that is so at both, or while it rests, does it go up by one as in 3.3.
 //!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
 /// Pairs whose elasticities are remembered at most.
 pub const PAIRS: usize = 24;
 
-/// A rest that was confirmed again and again.
+/// How many times longer a rest gets that was confirmed again and again.
 const LONGEST: u32 = 8;
-/// Progress that differs by this factor (its logarithm) is another, whatever the noise ...
+/// Progress that differs by this (its logarithm) has changed, whatever the noise ...
 const CHANGED: f64 = 0.4;
-/// ... or by so many standard errors, if that is more.
+/// ... or by this many standard errors, if that is more.
 const CHANGED_Z: f64 = 4.0;
-/// Below this is only one at a time. To try that costs half of what the page passes where one cannot
-/// use the machine, so it is not halved to, and stepped down to only ...
+/// Below this only one runs at a time. Trying that costs half of what the page passes where one
+/// cannot use the machine, so it is not halved to, and stepped down to only ...
 const LAST: u32 = 2;
 /// ... where the elasticity from two to three is surely below this. It falls with n, so that
-/// X(1) <= X(2) 2^-e: up to here no more than a fifth is to be had.
+/// X(1) <= X(2) 2^-e: above this, no more than a fifth can be gained.
 const ALONE: f64 = -0.25;
 /// Fewer finished accesses than this prove no failure ...
 const N_LEAST: f64 = 8.0;
-/// ... nor do they in less than so many seconds: a machine that stands still for one is not the limit's.
+/// ... nor do they in less than this many seconds: a machine's pause is not the limit's fault.
 const T_LEAST: f64 = 2.5;
-/// From here on pairs lie within those beside them, and steps to and fro may be noise ...
+/// From here on neighbouring pairs overlap, and steps to and fro may be noise ...
 const WIDE: f64 = 4.0;
-/// ... but not so many.
+/// ... but not this many.
 const SWINGS: u32 = 3;
-/// So much of what a doubling must gain must be the page's own.
+/// This share of what a doubling must gain must be the page's own.
 const OWN: f64 = 0.5;
 /// An elasticity that is surely below this is a collapse: two steps at once.
 const COLLAPSE: f64 = -0.5;
 
-/// What is told as the elasticity where nobody finishes at one of two limits.
+/// The elasticity reported where nobody finishes at one of two limits.
 const STEEP: f64 = 1.0;
 
 /// The law's constants (docs/dev/algorithms.md 3.3), and the range it may move in.
@@ -73,7 +73,7 @@ const STEEP: f64 = 1.0;
 pub struct Settings {
     /// Where it begins.
     pub start: u32,
-    /// Least and most it may set.
+    /// The least and the most it may set.
     pub lo: u32,
     /// See `lo`.
     pub hi: u32,
@@ -81,19 +81,19 @@ pub struct Settings {
     pub beta: f64,
     /// Factor from b to the ends of a pair.
     pub g: f64,
-    /// A window ends with so many finished accesses ...
+    /// A window ends with this many finished accesses ...
     pub n_min: f64,
     /// ... and not before this, seconds,
     pub t_min: f64,
     /// but at the latest after this, seconds.
     pub t_max: f64,
-    /// Standard errors that make sure.
+    /// How many standard errors make it sure.
     pub z: f64,
-    /// Pairs before it rests.
+    /// Pairs compared before it rests.
     pub k_max: u32,
     /// Pairs remembered, up to [`PAIRS`].
     pub k_hist: u32,
-    /// Windows it rests; after a turn up to [`LONGEST`] times as many.
+    /// Windows that it rests; after a turn up to [`LONGEST`] times as many.
     pub rest: u32,
     /// Elasticity below which doubling stops, and above which halving does.
     pub start_gain: f64,
@@ -122,22 +122,22 @@ impl Default for Settings {
     }
 }
 
-/// What was seen for a while at the limit in force.
+/// What was seen at the limit in force, over some time.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight {
-    /// Finished accesses; where they weigh differently, as many equal ones as are as noisy.
+    /// Finished accesses; where their weights differ, the number of equal ones that are as noisy.
     pub finished: f64,
-    /// Progress they made, in whatever unit; without weights their number.
+    /// The progress they made, in any unit; without weights their number.
     pub progress: f64,
-    /// Accesses of the page itself that finished; only how they change is looked at.
+    /// Accesses of the page itself that finished; only how they change matters.
     pub own: f64,
     /// How long, seconds.
     pub elapsed_s: f64,
-    /// More would have run if they had been let.
+    /// More would have run if the limit had allowed it.
     pub saturated: bool,
 }
 
-/// Where it is.
+/// The phase that the law is in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Doubling, or halving.
@@ -152,7 +152,7 @@ impl Phase {
     const PROBE: u32 = 1;
     const REST: u32 = 2;
 
-    /// In a word.
+    /// Its name, one word.
     pub fn word(self) -> &'static str {
         match self {
             Phase::Start => "start",
@@ -162,18 +162,18 @@ impl Phase {
     }
 }
 
-/// What a window has led to.
+/// The outcome of a window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Step {
-    /// The limit is another.
+    /// The limit has changed.
     Moved,
     /// Its middle went up by this elasticity ...
     Up(f64),
     /// ... or down,
     Down(f64),
-    /// or was left alone, for all that is known.
+    /// or stayed, as far as is known.
     Rests(f64),
-    /// Nobody finished: whoever runs waits for something else.
+    /// Nobody finished: the accesses that run wait for something else.
     Blocked,
 }
 
@@ -195,18 +195,20 @@ pub struct ElasticHill {
     half: u32,
     /// Windows rested.
     rested: u32,
-    /// Where a verdict has made it rest last, one step up and down or at the end of the range; 0 = nowhere.
+    /// Where a verdict last made it rest, one step up and down or at the end of the range; 0 =
+    /// nowhere.
     turn: u32,
-    /// Such rests there, one after the other: each is twice as long as the one before.
+    /// How many such rests in a row were there: each is twice as long as the one before.
     turns: u32,
     /// The pair's ends.
     lower: u32,
     upper: u32,
-    /// The first window of the pair, in Start the one before: its limit, N and X (f64 bits).
+    /// The window before, the first of the pair or in Start the last: its limit, N and X (f64
+    /// bits).
     before: u32,
     /// Elasticities remembered.
     known: u32,
-    /// Steps back, one after the other, to where the step before came from; saturates.
+    /// Steps back in a row to where the step before came from; saturates.
     swings: u32,
     _pad: u32,
     before_n: u64,
@@ -219,7 +221,7 @@ pub struct ElasticHill {
     progress: u64,
     own: u64,
     elapsed: u64,
-    /// Elasticities, the oldest first, and the error each must have; f64 bits.
+    /// Elasticities, the oldest first, and their standard errors; f64 bits.
     e: [u64; PAIRS],
     s: [u64; PAIRS],
 }
@@ -254,7 +256,7 @@ impl ElasticHill {
         s: [0; PAIRS],
     };
 
-    /// The limit to be in force; what begins, begins with this.
+    /// The limit that should be in force; a law that has not begun, begins with it.
     pub fn limit(&mut self, settings: &Settings) -> u32 {
         let (lo, hi) = range(settings);
         if self.middle == 0 || !self.middle().is_finite() {
@@ -269,7 +271,8 @@ impl ElasticHill {
         self.limit
     }
 
-    /// The range may be another: what is outside of it now is not gone back to. The limit.
+    /// The range may have changed: it does not go back to what is outside it now. Returns the
+    /// limit.
     pub fn bound(&mut self, settings: &Settings) -> u32 {
         let (lo, hi) = range(settings);
         let within = |limit: u32| (lo..=hi).contains(&limit);
@@ -282,32 +285,32 @@ impl ElasticHill {
                 self.disturb();
                 return limit;
             }
-            // Of a trial that is cut short nothing is known.
+            // Nothing is known of a trial that is cut short.
             Phase::Start => self.set_middle(f64::from(self.before), settings),
             Phase::Probe if inside && within(self.lower) && within(self.upper) => return limit,
             Phase::Rest if inside => return limit,
             _ if !inside => self.set_middle(self.middle(), settings),
             _ => {}
         }
-        // What was seen at another pair says nothing of this one.
+        // What was seen at another pair tells nothing about this one.
         (self.known, self.pairs, self.from, self.swings) = (0, 0, 0, 0);
         self.disturb();
         self.probe(settings);
         self.limit(settings)
     }
 
-    /// The limit that is its own, however little others leave: who cannot grow stays.
+    /// The limit that is its own, however little others leave: a page that cannot grow stays there.
     pub fn claim(&self) -> u32 {
         let known = match self.phase() {
             Phase::Start => self.before,
-            // Both ends of a pair, or the lower one would be left to itself before it was compared.
+            // Both ends of a pair, or the lower one would be kept before it was compared.
             Phase::Probe => self.upper,
             Phase::Rest => round(self.middle()),
         };
         self.limit.max(known)
     }
 
-    /// Where it is.
+    /// The phase it is in.
     pub fn phase(&self) -> Phase {
         match self.phase {
             Phase::PROBE => Phase::Probe,
@@ -316,7 +319,7 @@ impl ElasticHill {
         }
     }
 
-    /// The window that goes on will be compared with one before it.
+    /// Will the window in progress be compared with one before it?
     pub fn compares(&self) -> bool {
         match self.phase() {
             Phase::Start => self.before != 0,
@@ -330,7 +333,7 @@ impl ElasticHill {
         f64::from_bits(self.middle)
     }
 
-    /// The elasticity as far as it is known since b moved.
+    /// The elasticity, as far as it has been known since b moved.
     pub fn elasticity(&self) -> Option<f64> {
         let (mean, _) = self.mean_and_error()?;
         Some(mean)
@@ -341,8 +344,8 @@ impl ElasticHill {
         self.pairs
     }
 
-    /// Somebody else is measured now: stay in the middle, or where it was known to be best, but not at one
-    /// at a time before that was. The limit.
+    /// Another page is measured now: stays in the middle, or where it was known to be best, but not
+    /// at one at a time before that was known. Returns the limit.
     pub fn hold(&mut self, settings: &Settings) -> u32 {
         if self.phase() == Phase::Probe {
             let least = match (self.lower..=self.upper).contains(&self.turn) {
@@ -355,7 +358,7 @@ impl ElasticHill {
         self.limit(settings)
     }
 
-    /// Go on with what [`ElasticHill::hold`] has put off. The limit.
+    /// Goes on with what [`ElasticHill::hold`] has put off. Returns the limit.
     pub fn resume(&mut self, settings: &Settings) -> u32 {
         self.limit(settings);
         if self.phase() == Phase::Probe {
@@ -364,13 +367,13 @@ impl ElasticHill {
         self.limit(settings)
     }
 
-    /// Forget the window that is going on: it began before the limit was reached, or something else
-    /// has disturbed it.
+    /// Forgets the window in progress: it began before the limit was reached, or something else has
+    /// disturbed it.
     pub fn disturb(&mut self) {
         (self.n, self.progress, self.own, self.elapsed) = (0, 0, 0, 0);
     }
 
-    /// Take in what was seen since the last call.
+    /// Takes in what was seen since the last call.
     pub fn see(&mut self, sight: &Sight, settings: &Settings) -> Option<Step> {
         let limit = self.limit(settings);
         if !sight.saturated {
@@ -396,13 +399,13 @@ impl ElasticHill {
         }
     }
 
-    /// Nobody has finished. Where that is so at both limits that are compared, it is blocked, and more may
-    /// help (docs/dev/algorithms.md 3.3); where it is so at one of them, the other is better.
+    /// Nobody has finished. If that is so at both limits that are compared, it is blocked, and more
+    /// may help (docs/dev/algorithms.md 3.3); if it is so at one of them, the other is better.
     fn stands_still(&mut self, limit: u32, settings: &Settings) -> Step {
         let (_, x) = self.window_before();
         let (b, step) = match self.phase() {
             Phase::Start if self.before != 0 => (f64::from(self.before), Step::Moved),
-            // While it doubles the middle is where it began.
+            // While it doubles, the middle is where it began.
             Phase::Start => (f64::from(limit) + 1.0, Step::Blocked),
             Phase::Probe if self.half == 0 && self.lower != self.upper => {
                 self.first_half_is_over(0.0, 0.0);
@@ -417,12 +420,12 @@ impl ElasticHill {
         step
     }
 
-    /// Nobody has finished at this limit of the pair, but some at the other: a rest there, for that is
-    /// perhaps just beside a cliff, and each look over its edge costs a window.
+    /// Nobody has finished at this limit of the pair, but some at the other. It rests there: this
+    /// may be just beside a cliff, and each look over the edge costs a window.
     fn leaves(&mut self, limit: u32, settings: &Settings) -> Step {
         let (better, e) = match limit == self.lower {
             true => (self.upper, STEEP),
-            // One at a time is not believed to be best by one window.
+            // One window is not enough to believe that one at a time is best.
             false if self.tries_one() => (self.upper, -STEEP),
             false => (self.lower, -STEEP),
         };
@@ -431,9 +434,9 @@ impl ElasticHill {
         step
     }
 
-    /// Has a window in which so many finished, and made this progress in so many seconds, seen enough?
-    /// One at twice as many has, too, as soon as they surely gain too little; one at one at a time, as
-    /// soon as that is surely worse than two.
+    /// Has a window in which `n` finished, with this progress in so many seconds, seen enough? A
+    /// window at twice as many has, too, as soon as they surely gain too little; and one at one at
+    /// a time, as soon as that is surely worse than two.
     pub fn tells(&self, n: f64, progress: f64, elapsed_s: f64, settings: &Settings) -> bool {
         let fails = || {
             let (now, before) = ((n, progress / elapsed_s), self.window_before());
@@ -467,15 +470,15 @@ impl ElasticHill {
             (now / f64::from_bits(before)).ln()
                 / (f64::from(limit) / f64::from(self.before.max(1))).ln()
         };
-        // What is not a number is no gain either.
+        // A value that is not a number is no gain either.
         let gains = gained(x, self.before_x) >= settings.start_gain;
-        // When others come to do more, it is not this page's doubling that has done it.
+        // If others come to do more, this page's doubling is not the cause.
         let doubles = gains && gained(own, self.before_own) >= settings.start_gain * OWN;
         let (best, next) = match () {
             () if before == 0 && up <= hi => (limit, up),
             () if before == 0 => (limit, down),
             () if before < limit && doubles => (limit, up),
-            // The first doubling has gained nothing: perhaps half does as well.
+            // The first doubling has gained nothing: perhaps half as many do as well.
             () if before < limit => {
                 let first = before == settings.start.clamp(lo, hi);
                 (before, if first { before / 2 } else { 0 })
@@ -518,10 +521,10 @@ impl ElasticHill {
         Some(Step::Moved)
     }
 
-    /// Begin a pair.
+    /// Begins a pair.
     fn probe(&mut self, settings: &Settings) {
         let (lo, hi) = range(settings);
-        // Where steps are whole ones there is no pair around the most, only one that ends there.
+        // Where steps are whole numbers there is no pair around the most, only one that ends there.
         if lo < hi && round(self.middle() / settings.g) >= hi {
             self.set_middle(f64::from(hi - 1), settings);
             (self.from, self.swings) = (0, 0);
@@ -531,14 +534,14 @@ impl ElasticHill {
         let upper = round(b * settings.g).max(lower.saturating_add(1)).min(hi);
         (self.lower, self.upper) = (lower, upper);
         (self.phase, self.half, self.rested) = (Phase::PROBE, 0, 0);
-        // Two windows at one, one after the other, would cost most.
+        // Two windows in a row at one would cost most.
         if self.tries_one() {
             self.upper_first = 1;
         }
         self.limit = if self.upper_first == 0 { lower } else { upper };
     }
 
-    /// Does the pair say whether one at a time is better than two?
+    /// Does the pair tell whether one at a time is better than two?
     pub fn tries_one(&self) -> bool {
         self.phase() == Phase::Probe && self.lower < LAST && self.upper == LAST
     }
@@ -642,26 +645,26 @@ impl ElasticHill {
         Some(Step::Rests(mean))
     }
 
-    /// The elasticity of the latest pair, if it alone says that two do more than one: another pair would
-    /// cost as much again.
+    /// The elasticity of the latest pair, if it alone shows that two do more than one: another pair
+    /// would cost as much again.
     fn leaves_one(&self, settings: &Settings) -> Option<f64> {
         let latest = (self.known as usize).min(PAIRS).checked_sub(1)?;
         let [e, s] = [self.e[latest], self.s[latest]].map(f64::from_bits);
         (self.tries_one() && e - settings.z * s > settings.beta).then_some(e)
     }
 
-    /// Sure to be below the knee.
+    /// It is surely below the knee: goes up.
     fn up(&mut self, e: f64, settings: &Settings) -> Step {
         let (_, hi) = range(settings);
         let (b, most) = (self.middle(), f64::from(hi));
-        // Where the range is narrow no pair has its middle there.
+        // In a narrow range no pair has its middle there.
         if self.upper >= hi && (b >= most || round(most / settings.g) >= hi) {
             return self.turn_at(most, e, settings);
         }
         self.step_to((b * settings.g).max(b + 1.0).min(most), e, settings)
     }
 
-    /// Sure to be above it, and that the elasticity is below `high`.
+    /// It is surely above the knee, and the elasticity is surely below `high`: goes down.
     fn down(&mut self, e: f64, high: f64, settings: &Settings) -> Step {
         let (lo, _) = range(settings);
         if self.lower == LAST && high >= ALONE {
@@ -672,17 +675,17 @@ impl ElasticHill {
         if b <= least {
             return self.turn_at(least, e, settings);
         }
-        // Not past where it has just come from: that was seen to be better than what lies below.
+        // Not past where it has just come from, which was better than what lies below.
         let from = f64::from_bits(self.from);
         let collapse = high < COLLAPSE && !(from > 0.0 && from < b);
         let g = if collapse { g * g } else { g };
         self.step_to((b / g).min(b - 1.0).max(least), e, settings)
     }
 
-    /// From b to there, or, if that leads back again, a rest at the higher of the two: each of them is
-    /// better than what lies beyond.
+    /// Moves b to `next`. If that leads back again, it rests at the higher of the two instead: each
+    /// of them is better than what lies beyond.
     fn step_to(&mut self, next: f64, e: f64, settings: &Settings) -> Step {
-        // Where steps are whole ones so is b: pairs are those around whole numbers.
+        // Where steps are whole numbers so is b: pairs are those around whole numbers.
         let next = if next < WIDE + 0.5 {
             next.round()
         } else {
@@ -707,7 +710,7 @@ impl ElasticHill {
         if next > b { Step::Up(e) } else { Step::Down(e) }
     }
 
-    /// Nothing beside b is better: a rest, longer than the one before if it was here.
+    /// Nothing beside b is better: it rests, longer than the time before if it was here.
     fn turn_at(&mut self, b: f64, e: f64, settings: &Settings) -> Step {
         self.set_middle(b, settings);
         let place = round(self.middle());
@@ -719,7 +722,7 @@ impl ElasticHill {
         Step::Rests(e)
     }
 
-    /// b is another: what is known of the elasticity there is not that of here.
+    /// Moves b: what is known of the elasticity at the old b does not hold here.
     fn set_middle(&mut self, b: f64, settings: &Settings) {
         let (lo, hi) = range(settings);
         let b = if b.is_finite() { b } else { f64::from(lo) };
@@ -737,13 +740,13 @@ impl ElasticHill {
     }
 }
 
-/// Least and most, in order and never zero.
+/// The least and the most, in order and never zero.
 fn range(settings: &Settings) -> (u32, u32) {
     let lo = settings.lo.max(1);
     (lo, settings.hi.max(lo))
 }
 
-/// The elasticity, and its error, between two limits by N and X at each.
+/// The elasticity between two limits, and its error, by N and X at each.
 fn elasticity(limits: [u32; 2], low: (f64, f64), high: (f64, f64)) -> (f64, f64) {
     let [lower, upper] = limits.map(|limit| f64::from(limit.max(1)));
     let width = (upper / lower).ln();
@@ -751,10 +754,10 @@ fn elasticity(limits: [u32; 2], low: (f64, f64), high: (f64, f64)) -> (f64, f64)
     (e, (1.0 / low.0 + 1.0 / high.0).sqrt() / width)
 }
 
-/// Add to a sum of what is never negative, kept as f64 bits. The sum.
+/// Adds to a sum of numbers that are never negative, kept as f64 bits. Returns the sum.
 ///
-/// A sum that is negative or no number is a stray write's, and begins anew: it would take for ever to
-/// become enough.
+/// A sum that is negative or not a number is a stray write's, and begins anew: it would take for
+/// ever to become enough.
 pub(super) fn add(bits: &mut u64, more: f64) -> f64 {
     let sum = f64::from_bits(*bits) + more.max(0.0);
     let sum = Some(sum).filter(|sum| *sum >= 0.0 && sum.is_finite());
@@ -763,7 +766,7 @@ pub(super) fn add(bits: &mut u64, more: f64) -> f64 {
     sum
 }
 
-/// Halves up, as the vectors have it.
+/// Rounds halves up, as the vectors have it.
 fn round(x: f64) -> u32 {
     (x + 0.5).floor() as u32
 }
@@ -777,7 +780,7 @@ mod tests {
         n.min(4.0) / (1.0 + 0.6 * (n - 4.0).max(0.0))
     }
 
-    /// So many have finished in so many seconds, and more of them wait.
+    /// `finished` accesses have finished in so many seconds, and more of them wait.
     fn seen(finished: f64, elapsed_s: f64) -> Sight {
         Sight {
             finished,
@@ -788,7 +791,7 @@ mod tests {
         }
     }
 
-    /// So many windows of a second; the limit after them.
+    /// Runs this many windows of a second; returns the limit after them.
     fn climb(
         hill: &mut ElasticHill,
         settings: &Settings,
@@ -852,22 +855,22 @@ mod tests {
             halves: true,
             ..Settings::default()
         };
-        // What two do, three do nearly as well; one half of it.
+        // Three do nearly as much as two; one does half of it.
         let two = |n: f64| n.min(2.0) / (1.0 + 0.05 * (n - 2.0).max(0.0));
         let mut hill = ElasticHill::EMPTY;
         for _ in 0..400 {
             assert!(climb(&mut hill, &settings, 1, two) >= 2);
         }
         assert!(climb(&mut hill, &settings, 1, two) <= 3);
-        // Each is in all others' way.
+        // Each is in the way of all others.
         let mut hill = ElasticHill::EMPTY;
         let one = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
         let ones = (0..400).filter(|_| climb(&mut hill, &settings, 1, one) == 1);
         assert!(ones.count() > 250);
     }
 
-    /// So many looks of a quarter of a second at a page that passes `per_s` at the limit in force, each
-    /// of which the law may end its window with; the limit at each.
+    /// This many looks of a quarter of a second at a page that passes `per_s` at the limit in
+    /// force; the law may end its window at each. Returns the limit at each.
     fn look_on(hill: &mut ElasticHill, looks: u32, per_s: fn(f64) -> f64) -> Vec<u32> {
         let settings = Settings {
             n_min: 30.0,
@@ -888,7 +891,7 @@ mod tests {
         runs.map(<[u32]>::len).max().unwrap_or_default()
     }
 
-    /// Two do eight a second, one half of it, more are badly in each other's way.
+    /// Two do eight a second, one does half of that, and more are badly in each other's way.
     fn search(n: f64) -> f64 {
         4.0 * n.min(2.0) / (1.0 + 0.5 * (n - 2.0).max(0.0))
     }

@@ -3,19 +3,20 @@
 /// The most accesses of one session at a time that `parallel=` may allow.
 pub const PARALLEL: usize = 32;
 
-/// Tokens of a session's accesses in hand. All zero = none; any bits are survived. One bit says that
-/// a token counts: most sessions have one access in hand, and every access of a member's asks twice.
+/// Tokens of a session's accesses in hand. All zero = none; any bits are survived. One bit says
+/// that a token counts: most sessions have one access in hand, and every member's access asks
+/// twice.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct InHand {
-    /// Bit n: the token at n is one. Written last by what adds, first by what removes, so a child may
+    /// Bit n: the token at n counts. Written last when adding, first when removing, so a child may
     /// die anywhere. Bit [`PARALLEL`] + n: it is set aside.
     held: u64,
     tokens: [u64; PARALLEL],
 }
 
 impl InHand {
-    /// The access `token` alone.
+    /// Only the access `token`.
     pub fn only(token: u64) -> InHand {
         let mut own = InHand::default();
         own.add(token);
@@ -33,13 +34,13 @@ impl InHand {
         count(self.held & MASK)
     }
 
-    /// There is none.
+    /// Are there none?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.held & MASK == 0
     }
 
-    /// One more; false: there is no place for it.
+    /// Adds one; false: there is no place for it.
     #[inline]
     pub fn add(&mut self, token: u64) -> bool {
         let free = (!self.held).trailing_zeros() as usize;
@@ -56,7 +57,7 @@ impl InHand {
         self.at(token).is_some()
     }
 
-    /// It is one of them that needs no permit any more; false: it is none.
+    /// It is one of them, but needs no permit any more; false: it is not one of them.
     pub fn set_aside(&mut self, token: u64) -> bool {
         let at = self.at(token);
         if let Some(at) = at {
@@ -65,7 +66,7 @@ impl InHand {
         at.is_some()
     }
 
-    /// It is none of them any more; false: it was none.
+    /// Removes it; false: it was not one of them.
     #[inline]
     pub fn remove(&mut self, token: u64) -> bool {
         let at = self.at(token);
@@ -75,13 +76,13 @@ impl InHand {
         at.is_some()
     }
 
-    /// `token` is `other` from now on; false: it is none of them.
+    /// Replaces `token` by `other`; false: it is not one of them.
     pub fn replace(&mut self, token: u64, other: u64) -> bool {
         let place = self.at(token).and_then(|at| self.tokens.get_mut(at));
         place.map(|place| *place = other).is_some()
     }
 
-    /// Only those stay that `stays` says so of.
+    /// Keeps only those for which `stays` is true.
     pub fn retain(&mut self, stays: impl Fn(u64) -> bool) {
         for (at, token) in self.tokens.iter().enumerate() {
             if self.held >> at & 1 == 1 && !stays(*token) {
@@ -106,7 +107,7 @@ impl InHand {
 
 const MASK: u64 = (1 << PARALLEL) - 1;
 
-/// How many bits are set: fifteen instructions where not every processor has one for it.
+/// How many bits are set: fifteen instructions, as not every processor has one for it.
 #[inline]
 fn count(bits: u64) -> usize {
     bits.count_ones() as usize
@@ -118,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// As a list that has so many places.
+        /// It behaves like a list with this many places.
         #[test]
         fn they_are_a_list_of_at_most_so_many(acts in proptest::collection::vec((0u8..6, 1u64..48), 0..300)) {
             let (mut own, mut list) = (InHand::default(), Vec::new());

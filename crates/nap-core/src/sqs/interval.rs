@@ -18,29 +18,29 @@ use crate::micros::Micros;
 const LONGEST_S: f64 = 600.0;
 /// The shortest, seconds.
 const SHORTEST_S: f64 = 1e-5;
-/// The longest a browser or a server in between waits for an answer (Safari's limit in the paper's
-/// time, and mod_proxy's default today).
+/// How long a browser or a server in between waits for an answer at most (Safari's limit in the
+/// paper's time, and mod_proxy's default today).
 pub const PATIENCE: Micros = Micros::from_secs(60);
-/// The part of his patience that the last in the session queue may have to spend there.
+/// The share of their patience that the last in the session queue may have to spend there.
 const SPENT: f64 = 0.8;
-/// Sessions that are too many are worked off in so many seconds,
+/// Too many sessions are worked off in this many seconds,
 const DRAIN_S: f64 = 20.0;
-/// while this part of what the pages pass is started at least.
+/// while at least this share of what the pages pass is started.
 const LEAST: f64 = 0.5;
-/// Where too few are there or on their way, as much of it at most.
+/// Where too few are there or on their way, at most this share of it is started.
 const MOST: f64 = 1.25;
 
 /// The queues of a room's pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Queues {
-    /// Pages.
+    /// How many pages.
     pub pages: f64,
-    /// How many wait at one, the mean.
+    /// How many wait at one, on average.
     pub mean: f64,
 }
 
 impl Queues {
-    /// Of pages at which so many wait.
+    /// Of pages at which this many wait.
     pub fn of(waiting: impl Iterator<Item = u32>) -> Queues {
         let (pages, sum) = waiting.fold((0.0, 0.0), |(pages, sum), queue| {
             (pages + 1.0, sum + f64::from(queue))
@@ -58,7 +58,7 @@ impl Queues {
 pub struct Interval {
     /// Seconds, as bits of an f64. Written by [`Interval::step`].
     seconds: u64,
-    /// Steps for which it is held.
+    /// For how many steps it is held.
     hold: u32,
     /// Not 0: it has been lowered since it was begun.
     lowered: u32,
@@ -71,7 +71,7 @@ pub enum Law {
     Rate(RateLaw),
     /// As the paper did.
     Paper(PaperLaw),
-    /// Not at all: so many seconds.
+    /// Not found at all: this many seconds.
     Fixed(f64),
 }
 
@@ -90,7 +90,7 @@ pub struct RateLaw {
     pub min: f64,
     /// Largest rate.
     pub max: f64,
-    /// Steps for which nothing is changed after one down: a think time.
+    /// For how many steps nothing changes after a step down: a think time.
     pub hold: u32,
 }
 
@@ -111,11 +111,11 @@ impl Default for RateLaw {
 /// Steps on the interval itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PaperLaw {
-    /// From this mean page queue on the interval grows.
+    /// From this mean page queue on the interval grows,
     pub threshold: f64,
-    /// By so many seconds,
+    /// by this many seconds,
     pub inc: f64,
-    /// and else it shrinks by so many.
+    /// and otherwise it shrinks by this many.
     pub dec: f64,
     /// Least interval, seconds.
     pub min: f64,
@@ -131,7 +131,7 @@ impl Interval {
         lowered: 0,
     };
 
-    /// One of so many seconds.
+    /// An interval of this many seconds.
     pub fn of(seconds: f64) -> Interval {
         Interval {
             seconds: sound(seconds).to_bits(),
@@ -164,15 +164,15 @@ impl Interval {
         self.lowered != 0
     }
 
-    /// At least so many starts a second from now on, for it is known what they ask of the server.
+    /// Makes it at least this many starts a second, as it is known what they ask of the server.
     pub fn raise(&mut self, rate: f64) {
         if rate.is_finite() && rate > self.rate() {
             self.seconds = sound(1.0 / rate).to_bits();
         }
     }
 
-    /// A second has passed with pages whose queues were `queue` long in the mean; `wanted`:
-    /// somebody waits to start.
+    /// A second has passed with pages whose queues were `queue` long on average; `wanted`: somebody
+    /// waits to start.
     pub fn step(&mut self, law: &Law, queue: f64, wanted: bool) {
         let seconds = match law {
             Law::Fixed(seconds) => *seconds,
@@ -190,7 +190,8 @@ impl Interval {
     }
 
     /// A second has passed with these queues, and it is known what the pages can pass: as many are
-    /// started, fewer while too many are there or on their way. True: the bottleneck could do more.
+    /// started, or fewer while too many are there or on their way. True: the bottleneck could do
+    /// more.
     pub fn follow(
         &mut self,
         law: &Law,
@@ -203,8 +204,8 @@ impl Interval {
         let most = bottleneck.rate;
         let many = (bottleneck.excess - target) / bottleneck.visits;
         let aim = (most - many / DRAIN_S).clamp(LEAST * most, MOST * most);
-        // A page that is none of those looked at, or that few sessions ask for, is none's bottleneck by
-        // its rate, and stands all the same.
+        // A page not looked at, or that few sessions ask for, is never the bottleneck by its rate,
+        // but its queue stands all the same.
         let elsewhere = queues.mean - bottleneck.queue / queues.pages.max(1.0);
         if elsewhere > law.hi || (self.hold > 0 && elsewhere >= law.lo) {
             self.step_rate(law, elsewhere, false);
@@ -218,13 +219,13 @@ impl Interval {
         wanted && queues.mean < law.lo && many <= 0.0
     }
 
-    /// Not out of these bounds, seconds.
+    /// Keeps it within these bounds, in seconds.
     pub fn keep_within(&mut self, min: f64, max: f64) {
         self.seconds = sound(self.seconds().min(max).max(min)).to_bits();
     }
 
     fn step_rate(&mut self, law: &RateLaw, queue: f64, wanted: bool) {
-        // A hold that no step of ours has set is a stray write.
+        // A hold longer than our steps set is a stray write.
         self.hold = self.hold.min(law.hold);
         if self.hold > 0 {
             self.hold -= 1;
@@ -250,8 +251,8 @@ fn sound(seconds: f64) -> f64 {
     }
 }
 
-/// Accesses that may wait for their start: the last of them shall have some of his patience left
-/// for the page (docs/dev/algorithms.md 3.4). At least one, or nobody would ever be seen to wait.
+/// How many accesses may wait for their start: the last of them shall have some patience left for
+/// the page (docs/dev/algorithms.md 3.4). At least one, or nobody would ever be seen to wait.
 pub fn queue_bound(patience: Micros, interval_s: f64) -> u32 {
     let places = (SPENT * patience.as_secs_f64() / sound(interval_s)).floor();
     (places as u32).max(1)

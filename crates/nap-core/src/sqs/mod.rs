@@ -1,7 +1,8 @@
 //! SQS (`papers/sqs.txt`): each page's best concurrency, found by its progress.
 //!
-//! A page scheduler lets so many of a page's accesses run at once as make the most progress: below,
-//! the machine idles; above, they are in each other's way. What they contend for need not be known.
+//! A page scheduler runs as many of a page's accesses at once as make the most progress: with fewer
+//! the machine idles; with more they are in each other's way. It need not know what they contend
+//! for.
 //!
 //! | file | what it holds | ALGORITHMS |
 //! |---|---|---|
@@ -14,7 +15,7 @@
 //! | [`survey`] | what sessions that are not over have asked for | |
 //! | [`capacity`] | how many sessions a second the pages pass, and how many are on their way | 3.4 |
 //! | [`in_hand`] | the accesses of a session that wait or run | |
-//! | [`sessions`] | who is in a session, by a keyed hash of what the client presents | |
+//! | [`sessions`] | the sessions there are, by a keyed hash of what the client presents | |
 
 pub mod capacity;
 pub mod demand;

@@ -2,10 +2,10 @@
 //! docs/dev/algorithms.md 3.3).
 //!
 //! A few times a second the [`Pacer`] looks at what each page's gate has counted and moves limits.
-//! Pages that share the machine are judged by the progress of all of them together, and one at a time
-//! moves its limit: it holds the *token*, which goes round the pages that have a queue. An isolated
-//! page, whose work is done elsewhere, is judged by its own progress and has a token of its own. With
-//! the paper's law each page looks at itself alone.
+//! Pages that share the machine are judged by the progress of all of them together, and only one at
+//! a time moves its limit: it holds the *token*, which goes round the pages that have a queue. An
+//! isolated page, whose work is done elsewhere, is judged by its own progress and has a token of
+//! its own. With the paper's law each page looks only at itself.
 //!
 //! ```text
 //!   limit set ─► in flight falls to it ─► one residence ─► window: counts ─► law ─► limit set
@@ -16,24 +16,24 @@ use super::paper_hill::{self, PaperHill};
 use super::progress::{Total, Weight};
 use crate::micros::Micros;
 
-/// Between two looks at least.
+/// The least time between two looks.
 pub const PERIOD: Micros = Micros::from_millis(250);
-/// After so long without a look nothing is known of the time between.
+/// After this long without a look nothing is known of the time between.
 const GAP: Micros = Micros::from_secs(5);
-/// After a limit has been reached, before a window begins, at least.
+/// The least time from when a limit has been reached until a window begins.
 const SETTLE: Micros = Micros::from_millis(100);
 /// The paper's interval.
 const INTERVAL: Micros = Micros::from_secs(1);
-/// A round of all who run is waited for so long at most.
+/// The longest that a round of all that run is waited for.
 const ROUND: Micros = Micros::from_secs(60);
-/// A window in which more than one in so many came in at once was not saturated.
+/// A window in which more than one in this many came in at once was not saturated.
 const AT_ONCE: u32 = 5;
-/// Accesses of its own that tell something of a page among others.
+/// How many of its own accesses must finish to tell something of a page among others.
 const OWN_MIN: u32 = 5;
 /// Accesses in the first windows of a comparison; each pair that decides nothing adds as many.
 const N_FEW: f64 = 30.0;
-/// A window of what begins ends after this at the latest, seconds: where it doubles and halves the
-/// difference is large, and what is tried in vain is to cost little.
+/// A window of the start phase ends after this many seconds at the latest: where it doubles and
+/// halves the difference is large, and a vain trial should cost little.
 const START_MAX_S: f64 = 5.0;
 /// Steps remembered.
 pub const STEPS: usize = 256;
@@ -76,7 +76,7 @@ pub struct Move {
     pub limit: u32,
     /// [`Why`] as a number.
     pub why: u32,
-    /// Elasticity that led to it, thousandths and a thousand added to all; 0 = none.
+    /// Elasticity that led to it, in thousandths plus a thousand; 0 = none.
     pub elasticity: u32,
     /// Progress in the window before: accesses a second, thousandths.
     pub per_ks: u32,
@@ -92,13 +92,13 @@ impl Move {
 /// Why a limit was set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// It begins, or the configuration is another.
+    /// It begins, or the configuration has changed.
     Begun = 0,
-    /// To be compared with another.
+    /// It is compared with another.
     Compares = 1,
-    /// More gains.
+    /// More permits gain.
     Up = 2,
-    /// Less does as well.
+    /// Fewer do as well.
     Down = 3,
     /// It stays here for a while.
     Rests = 4,
@@ -111,7 +111,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Of its number.
+    /// The reason with this number.
     pub fn of(number: u32) -> Why {
         [
             Why::Compares,
@@ -127,7 +127,7 @@ impl Why {
         .unwrap_or(Why::Begun)
     }
 
-    /// In a word, for logs and JSON.
+    /// Its name in logs and JSON, one word.
     pub fn word(self) -> &'static str {
         match self {
             Why::Begun => "begun",
@@ -155,7 +155,7 @@ pub struct Look {
     pub waiting: u32,
     /// Mean residence lately, seconds; 0 = none.
     pub residence_s: f64,
-    /// The limit that an administrator has set: it is left alone, and counts with the others all the same.
+    /// The limit that an administrator has set: it is left alone, but still counts with the others.
     pub by_hand: Option<u32>,
 }
 
@@ -179,11 +179,11 @@ pub struct PageScheduler {
     falling: u32,
     /// When what is in flight had fallen to the limit; until then, when it was set.
     reached: Micros,
-    /// The window: its length, its progress, the squares of what that is the sum of (f64 bits).
+    /// The window: its length, its progress, the squares of the parts of that sum (f64 bits),
     elapsed: u64,
     progress: u64,
     squares: u64,
-    /// ... its own accesses that finished, and that came in at once.
+    /// its own accesses that finished, and those that came in at once.
     own_finished: u32,
     own_passed: u32,
     /// Moves ever, modulo 2^32; the newest is at `moves - 1` modulo [`STEPS`].
@@ -192,7 +192,8 @@ pub struct PageScheduler {
     round: u32,
     /// 1: an administrator has set its limit.
     by_hand: u32,
-    /// Moves that have been told ([`PageScheduler::tell`]), counted as `moves` is. Written by the parent.
+    /// Moves that were reported ([`PageScheduler::tell`]), counted like `moves`. Written by the
+    /// parent.
     told: u32,
     steps: [Move; STEPS],
 }
@@ -235,7 +236,8 @@ impl PageScheduler {
         }; STEPS],
     };
 
-    /// A configuration is in force: what has been found so far holds on within its range. The limit.
+    /// A configuration comes into force: what has been found so far is kept, within the new range.
+    /// Returns the limit.
     pub fn configure(&mut self, pace: Pace, now: Micros) -> u32 {
         if pace.law != self.pace.law {
             (self.hill, self.paper) = (ElasticHill::EMPTY, PaperHill::EMPTY);
@@ -252,7 +254,7 @@ impl PageScheduler {
         limit
     }
 
-    /// Is it one of those that are judged together, one at a time?
+    /// Is it one of the pages that are judged together and move one at a time?
     fn shares(&self) -> bool {
         self.pace.law == law::AUTO && self.pace.own == 0
     }
@@ -262,12 +264,12 @@ impl PageScheduler {
         matches!(self.pace.law, law::AUTO | law::PAPER)
     }
 
-    /// The limit it has set last.
+    /// The limit it set last.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Where its law is, and the middle of its range; none: it is not ours.
+    /// Its law's phase, the middle of its range and the elasticity; none: the law is not ours.
     pub fn hill(&self) -> Option<(Phase, f64, Option<f64>)> {
         let hill = &self.hill;
         (self.pace.law == law::AUTO).then(|| (hill.phase(), hill.middle(), hill.elasticity()))
@@ -283,12 +285,12 @@ impl PageScheduler {
         self.moves
     }
 
-    /// The moves, the oldest first, as far as they are remembered.
+    /// The moves that are remembered, the oldest first.
     pub fn remembered(&self) -> impl Iterator<Item = Move> {
         self.latest(STEPS as u32)
     }
 
-    /// The moves that have not been told, the oldest first, `most` of them: now they have.
+    /// Up to `most` moves not reported yet, the oldest first; they count as reported now.
     pub fn tell(&mut self, most: usize) -> impl Iterator<Item = Move> {
         let untold = self.moves.wrapping_sub(self.told).min(STEPS as u32);
         let now = untold.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -309,7 +311,7 @@ impl PageScheduler {
         let default = Settings::default();
         let (n_min, t_max) = match self.hill.phase() {
             Phase::Probe if self.hill.tries_one() => (N_FEW, default.t_max),
-            // A collapse shows in few accesses; more are waited for where few have not decided.
+            // A collapse shows in few accesses; more are awaited where few have not decided.
             Phase::Probe => {
                 let few = N_FEW * f64::from(self.hill.pairs().saturating_add(1));
                 (default.n_min.min(few), default.t_max)
@@ -320,7 +322,7 @@ impl PageScheduler {
         Settings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
-            // What others have bounds how it grows; it does not take away what it has.
+            // What others have bounds its growth; it does not take away what the page has.
             hi: pace.hi.min(hi.max(self.hill.claim())).max(pace.lo.max(1)),
             n_min,
             t_max,
@@ -369,14 +371,14 @@ impl PageScheduler {
         (self.own_finished, self.own_passed) = (0, 0);
     }
 
-    /// Is what is in flight that of the limit in force, and has been for long enough? The residence
-    /// known is that of before: of twice as many each takes longer, and all who began together finish
+    /// Has what is in flight been that of the limit in force, for long enough? The known residence
+    /// is from before: with twice as many each takes longer, and all that began together finish
     /// together. So as many must have finished as run.
     fn is_settled(&mut self, look: &Look, now: Micros) -> bool {
-        // Nothing was reached in the future: a stray write.
+        // Nothing was reached in the future: that is a stray write.
         self.reached = self.reached.min(now);
         if self.falling != 0 {
-            // Some may hang for longer than anybody wants to know nothing.
+            // Some may hang for longer than one would want to know nothing.
             if look.running > self.limit && now < self.reached + ROUND {
                 return false;
             }
@@ -388,17 +390,17 @@ impl PageScheduler {
             && (!self.doubles() || self.round >= look.running || now >= self.reached + ROUND)
     }
 
-    /// What is seen now is, or will be, compared with what was seen before.
+    /// Is what is seen now compared with what was seen before, or will it be?
     fn compares(&self) -> bool {
         self.elapsed != 0 || self.hill.compares()
     }
 
-    /// Its limit is twice what it was.
+    /// Is its limit twice what it was?
     fn doubles(&self) -> bool {
         self.hill.phase() == Phase::Start && self.limit > self.pace.start
     }
 
-    /// More of it would run if they were let.
+    /// Would more of its accesses run if they were let?
     fn is_saturated(&self, look: &Look) -> bool {
         match self.own_finished {
             0 => look.waiting > 0,
@@ -406,8 +408,8 @@ impl PageScheduler {
         }
     }
 
-    /// Add to the window what was seen for so long: its length now, its progress, and as many equal
-    /// accesses as are as noisy as those that it is the sum of.
+    /// Adds what was seen to the window. Returns its length in seconds, its progress, and the
+    /// number of equal accesses that would be as noisy as those in it.
     fn count(&mut self, total: &Total, elapsed: Micros) -> [f64; 3] {
         let [finished, passed] = self.since;
         self.own_finished = self.own_finished.saturating_add(finished);
@@ -433,7 +435,7 @@ impl PageScheduler {
         let [elapsed_s, progress, counted] = self.count(seen.total, seen.elapsed);
         let settings = self.settings(seen.most);
         let told = self.own_finished >= OWN_MIN || seen.alone;
-        // Less than a round of all who run tells when they began, not how fast they are.
+        // Less than a round of all that run tells when they began, not how fast they are.
         let round = !self.doubles()
             || self.own_finished >= seen.look.running
             || elapsed_s >= ROUND.as_secs_f64();
@@ -441,8 +443,8 @@ impl PageScheduler {
         if !round || !enough && elapsed_s < settings.t_max {
             return false;
         }
-        // What others have done says nothing of a page of which nobody finishes. One that begins may
-        // take long, and be far from its best.
+        // If none of a page's accesses finish, what others have done tells nothing about it. A page
+        // that begins may take long, and be far from its best.
         let stuck = self.own_finished == 0;
         if stuck && self.hill.phase() == Phase::Start && elapsed_s < ROUND.as_secs_f64() {
             return false;
@@ -486,8 +488,8 @@ impl PageScheduler {
         false
     }
 
-    /// An administrator sets its limit, or does no longer. Then it goes on from its middle, as it would
-    /// in its turn. The limit, if it is another.
+    /// An administrator sets its limit, or no longer does. In the latter case it goes on from its
+    /// middle, as at its turn. Returns the limit, if it has changed.
     fn obey(&mut self, by_hand: bool, most: u32, now: Micros) -> Option<u32> {
         let before = std::mem::replace(&mut self.by_hand, by_hand.into());
         if before == self.by_hand {
@@ -504,7 +506,8 @@ impl PageScheduler {
         }
     }
 
-    /// Another page's turn: it stays at the middle of its range. The limit, if it is another.
+    /// It is another page's turn: stays at the middle of its range. Returns the limit, if it has
+    /// changed.
     fn give_way(&mut self, now: Micros) -> Option<u32> {
         let settings = self.settings(u32::MAX);
         let limit = self.hill.hold(&settings);
@@ -527,19 +530,19 @@ impl PageScheduler {
     }
 }
 
-/// What one page's law is told.
+/// What one page's law gets to see.
 struct Seen<'a> {
     look: &'a Look,
     /// The progress it is judged by.
     total: &'a Total,
-    /// That is its own alone.
+    /// That progress is the page's own only.
     alone: bool,
     elapsed: Micros,
     /// The highest limit it may set.
     most: u32,
 }
 
-/// What is one for all pages. All zero = not begun.
+/// The state that all pages share. All zero = not begun.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
@@ -547,7 +550,7 @@ pub struct Pacer {
     looked: Micros,
     /// Page that holds the token, one-based; 0 = none.
     token: u32,
-    /// Permits that all pages that move their limits may have together; 0 = no bound.
+    /// Permits that all pages which move their limits may have together; 0 = no bound.
     pub budget: u32,
 }
 
@@ -569,8 +572,8 @@ impl Pacer {
         self.token.checked_sub(1).map(|page| page as usize)
     }
 
-    /// Look at all pages. `look` says what a page's gate has counted, none: it is not in use; `set` is
-    /// called for each limit that is another now.
+    /// Looks at all pages. `look` gives what a page's gate has counted; none: the page is not in
+    /// use. `set` is called for each limit that has changed.
     pub fn look(
         &mut self,
         pages: &mut [PageScheduler],
@@ -581,8 +584,8 @@ impl Pacer {
         let elapsed = now - self.looked;
         let gap = self.looked == Micros::ZERO || now < self.looked || elapsed > GAP;
         self.looked = now;
-        // Whose limit stands still is always at its lowest: were its weight to follow what its accesses
-        // take under another limit of this one's, their slowness would look like progress.
+        // A page whose limit stands still is always at its lowest. If its weight followed what its
+        // accesses take under this page's other limit, their slowness would look like progress.
         let compares = |holder: usize| pages.get(holder).is_some_and(PageScheduler::compares);
         let weighs_anew = !self.holder().is_some_and(compares);
         let mut total = Total::default();
@@ -600,7 +603,7 @@ impl Pacer {
                 continue;
             }
             let [finished, _] = page.since;
-            // What an access takes under another limit than its own is not what it weighs.
+            // How long an access takes under a limit that is not its own is not its weight.
             if look.by_hand.is_none() || page.weight.seconds().is_none() {
                 page.weight.see(finished, look.residence_s, page.limit);
             }
@@ -727,7 +730,8 @@ mod tests {
         starts.iter().map(begin).collect()
     }
 
-    /// So many looks, at each of which ten more have finished of every page; `but` says what else is.
+    /// This many looks, at each of which ten more of every page have finished; `but` says what
+    /// differs.
     fn look_on(
         pacer: &mut Pacer,
         pages: &mut [PageScheduler],
@@ -816,7 +820,7 @@ mod tests {
         assert_eq!(pacer.most(&pages, 1, by_hand), 103);
     }
 
-    /// A crowd that waits has promised all that is free away.
+    /// A crowd that waits has been promised all that is free.
     #[test]
     fn the_papers_law_stays_where_others_leave_it_nothing() {
         let mut page = PageScheduler::EMPTY;
@@ -877,8 +881,8 @@ mod tests {
         }
     }
 
-    /// What one page's gate counts at a look: finished, came in at once, under way, in the queue, set by
-    /// hand; none: not in use.
+    /// What one page's gate counts at a look: finished, came in at once, under way, in the queue,
+    /// set by hand; none: not in use.
     type Counted = Option<([u32; 2], u32, u32, Option<u32>)>;
 
     fn counted() -> impl Strategy<Value = Counted> {
@@ -893,8 +897,8 @@ mod tests {
     }
 
     proptest! {
-        /// However little is left, and however it moves: a page stays within its bounds, takes no more than
-        /// others leave it unless it had it before, and the gate is told every limit.
+        /// However little is left, and however that moves: a page stays within its bounds, takes no
+        /// more than others leave it unless it had it before, and the gate is told every limit.
         #[test]
         fn a_small_budget_that_moves_bounds_growth_and_nothing_else(
             starts in prop::collection::vec(1_u32..32, 1..4),
@@ -906,7 +910,7 @@ mod tests {
                 page.configure(Pace { hi, start: page.pace.start.min(hi), ..page.pace }, Micros(1));
             }
             let mut told: Vec<u32> = pages.iter().map(|page| page.limit).collect();
-            // The highest that each has had, or was in the middle of.
+            // The highest limit that each has had, or was in the middle of.
             let mut had: Vec<u32> = pages.iter().map(|page| page.hill.claim()).collect();
             let (mut pacer, mut sums) = (Pacer::EMPTY, [[0_u32; 2]; 3]);
             for (nth, (seen, budget)) in looks.iter().enumerate() {

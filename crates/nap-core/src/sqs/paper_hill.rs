@@ -1,27 +1,27 @@
 //! [`PaperHill`]: the page scheduler as the paper has it (sections 3.1 and 3.3), `NapRunReady paper`.
 //!
-//! Each interval of a second the page's throughput is compared with what it was at the limit before;
-//! where it is not lower, the limit goes one step on in the same direction, else it turns. The paper
-//! takes "the history of throughput, treated statistically" against fluctuation and does not say how:
-//! here the comparison is with the mean of the last intervals at that limit.
+//! In each interval of a second the page's throughput is compared with what it was at the limit
+//! before. If it is not lower the limit goes one step on in the same direction, otherwise it turns.
+//! Against fluctuation the paper uses "the history of throughput, treated statistically" without
+//! saying how: here the comparison is with the mean of the last intervals at that limit.
 
-/// Intervals looked back, where nobody has said how many.
+/// Intervals looked back over, unless configured.
 pub const HISTORY: u32 = 5;
 /// Intervals remembered, over all limits.
 const INTERVALS: usize = 64;
 
-/// Where it may go.
+/// The range in which it may move.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Where it begins.
     pub start: u32,
-    /// Least and most.
+    /// The least and the most.
     pub lo: u32,
     /// See `lo`.
     pub hi: u32,
-    /// Intervals a step.
+    /// Intervals per step.
     pub hold: u32,
-    /// Intervals at the limit before whose mean counts.
+    /// How many intervals count in the mean at the limit before.
     pub history: u32,
 }
 
@@ -72,13 +72,13 @@ impl PaperHill {
         self.limit
     }
 
-    /// What is its own, however little others leave: the limit, and the one that it is compared with, or
-    /// who cannot grow would turn down at each step.
+    /// What is its own, however little others leave: the limit, and the one it is compared with.
+    /// Otherwise a page that cannot grow would turn down at each step.
     pub fn claim(&self) -> u32 {
         self.limit.max(self.former)
     }
 
-    /// An interval is over: the new limit.
+    /// An interval is over: returns the new limit.
     pub fn see(&mut self, throughput: f64, settings: &Settings) -> u32 {
         let (lo, limit) = (settings.lo.max(1), self.limit(settings));
         let hi = settings.hi.max(lo);

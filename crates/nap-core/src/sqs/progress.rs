@@ -1,13 +1,14 @@
-//! [`Weight`]: what a finished access of a page is worth beside one of another (docs/dev/algorithms.md 3.3).
+//! [`Weight`]: what a finished access of one page counts beside another's (docs/dev/algorithms.md
+//! 3.3).
 //!
-//! Pages that share a machine must not each look at their own throughput: every climb takes from the
-//! others. Their total progress is what counts, X = sum of (finished x weight) / time, and an access
-//! weighs as long as it takes where it has the machine to itself, or nearly so: the residence at the
-//! lowest limits seen, in a slow mean.
+//! Pages that share a machine must not each look at their own throughput: every climb takes from
+//! the others. Their total progress counts, X = sum of (finished x weight) / time. An access weighs
+//! as long as it takes when it has the machine to itself, or nearly so: the residence at the lowest
+//! limits seen, in a slow mean.
 
 /// Each finished access moves the mean by this share.
 const ALPHA: f64 = 0.01;
-/// Sights above the lowest limit after which that is no longer the measure.
+/// After this many sights above the lowest limit, that limit is no longer the measure.
 const STALE: u32 = 120;
 
 /// A page's weight. All zero = nothing seen.
@@ -18,9 +19,9 @@ pub struct Weight {
     mean: u64,
     /// The lowest limit it was seen at; 0 = none yet.
     lowest: u32,
-    /// Sights since at a higher one.
+    /// Sights since then at a higher one.
     above: u32,
-    /// The mean as it counts until [`Weight::renew`], f64 bits; 0 = none yet.
+    /// The mean that counts until [`Weight::renew`], f64 bits; 0 = none yet.
     counts: u64,
 }
 
@@ -38,7 +39,7 @@ impl Weight {
         positive(self.counts)
     }
 
-    /// What has been seen up to now counts from now on. What is compared is weighed alike.
+    /// From now on, what has been seen so far counts. Values that are compared are weighed alike.
     pub fn renew(&mut self) {
         self.counts = self.mean;
     }
@@ -74,7 +75,7 @@ fn positive(bits: u64) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
-/// Progress of several pages together, gathered over a time.
+/// Progress of several pages together, gathered over some time.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Total {
     /// Sum of the weights of what finished.
@@ -83,13 +84,13 @@ pub struct Total {
 }
 
 impl Total {
-    /// So many of a page of this weight finished.
+    /// Adds `finished` accesses of a page of this weight.
     pub fn add(&mut self, finished: u32, weight_s: f64) {
         self.progress += f64::from(finished) * weight_s;
         self.squares += f64::from(finished) * weight_s * weight_s;
     }
 
-    /// As many equal accesses as are as noisy as these.
+    /// The number of equal accesses that would be as noisy as these.
     pub fn finished(&self) -> f64 {
         if self.squares > 0.0 {
             self.progress * self.progress / self.squares

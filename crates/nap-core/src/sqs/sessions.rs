@@ -1,19 +1,19 @@
-//! [`Sessions`]: who is in a session. A table by a keyed hash of what the client presents.
+//! [`Sessions`]: the sessions there are, a table by a keyed hash of what the client presents.
 //!
 //! ```text
 //!   key ──► two sets of 16 ways each ──► room, times, the accesses that wait or run now
 //! ```
 //!
 //! A session is in the table because it was started at the session gate, and for no other reason:
-//! an invented cookie hashes to a key that is not there. Once its cookie has come back it is not evicted
-//! before it has been idle for its time; a set full of such has no place for a new one. Each of its
-//! accesses in hand is an entry that holds its owner, so nothing is lost with a child that dies:
-//! whoever needs the entry looks whether the owner lives.
+//! an invented cookie hashes to a key that is not there. Once its cookie has come back it is not
+//! evicted before it has been idle for its time; a set full of such sessions has no place for a new
+//! one. Each of its accesses in hand is an entry that holds its owner, so nothing is lost with a
+//! child that dies: anyone who needs the entry checks whether the owner lives.
 //!
-//! An application may give a session another name (a new cookie at login, or at every answer). The
-//! session stays where it is, as long as any of its accesses is in hand; each further name is an
-//! *alias*, an entry that holds its key. An old name is good for requests that are still under way,
-//! so all names together have one session's share.
+//! An application may give a session another name (a new cookie at login, or with every answer).
+//! The session stays where it is as long as any of its accesses is in hand; each further name is an
+//! *alias*, an entry that holds its key. An old name is good for requests still under way, so all
+//! names together have one session's share.
 //!
 //! ```text
 //!   the key it was bound by ──► session ◄── aliases, each by `next`
@@ -26,22 +26,23 @@ use crate::micros::Micros;
 
 /// Ways of a set.
 pub const WAYS: usize = 16;
-/// Sessions that a set is meant for: with a choice of two, some sets of sixteen are full beyond.
+/// Sessions a set is meant for: beyond this, even with a choice of two, some sets of sixteen are
+/// full.
 const LOAD: u64 = 12;
 
-/// An old name is good for so long, and as long as the session may be idle: the answer that gave the
-/// newer one may have been lost, and then the client comes by the old one after a think time.
+/// An old name is good for this long, or as long as the session may be idle: the answer that gave
+/// the newer one may have been lost, and then the client uses the old one after a think time.
 const ALIAS: Micros = Micros::from_secs(120);
-/// Of a session that is given a name with every answer so many of the old ones are: as many as it may
-/// have answers under way. It is any of them that its client goes by in the end.
+/// How many old names are kept of a session that gets a name with every answer: as many as it may
+/// have answers under way. Its client may end up using any of them.
 const OLD_NAMES: usize = PARALLEL;
-/// A session that no cookie has come back of may be taken for one of a client that keeps none, when nothing has
-/// come of it for so long.
+/// A session whose cookie has not come back may be taken for one of a client that keeps none, once
+/// nothing has come of it for this long.
 const UNPROVED: Micros = Micros::from_secs(120);
-/// An access that has not come back after so long is none.
+/// An access that has not come back after this long is lost.
 const LOST: Micros = Micros::from_secs(24 * 3600);
 
-/// One session. All zero = none. Under the lock, as all of the table.
+/// One session. All zero = none. Under the lock, like the whole table.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -49,21 +50,22 @@ pub struct Session {
     pub room: u32,
     /// Accesses of it that are over; saturates.
     pub accesses: u32,
-    /// 1: a client can present its key, 2: and one has; 0: only the access that started it knows it.
+    /// 1: a client can present its key, 2: and one has; 0: only the access that started it knows
+    /// the key.
     named: u32,
-    /// Its accesses to each of the room's pages; saturate ([`Session::visits`]).
+    /// Its accesses to each of the room's pages; each saturates ([`Session::visits`]).
     pub(crate) visits: [u8; PAGES],
     /// The key of the session, where this is an alias; 0 = this is the session.
     next: u64,
     /// The key of its newest alias; of an alias, of the one before. 0 = there is none.
     name: u64,
-    /// Up to when its own key can be presented.
+    /// Until when its own key can be presented.
     until: Micros,
     /// When it was started.
     pub started: Micros,
     /// When its last access came or went.
     pub seen: Micros,
-    /// It is over when nothing has come for so long.
+    /// It is over when nothing has come for this long.
     pub idle: Micros,
     /// Time in Run Ready of all its accesses.
     pub work: Micros,
@@ -72,18 +74,18 @@ pub struct Session {
 }
 
 impl Session {
-    /// Can anybody present its key? Else the access that was to begin it has not come to an answer.
+    /// Can anybody present its key? If not, the access that was to begin it has had no answer yet.
     pub fn is_named(&self) -> bool {
         self.named != 0
     }
 
-    /// Does an access of it wait or run?
+    /// Does any access of it wait or run?
     pub fn has_in_hand(&self) -> bool {
         !self.in_hand.is_empty()
     }
 
-    /// Its accesses to each of the room's pages. Where a byte was too small for them they are taken to be
-    /// all that it has had and that are not counted elsewhere.
+    /// Its accesses to each of the room's pages. Where a byte was too small, they are taken to be
+    /// all of its accesses that are not counted elsewhere.
     pub fn visits(&self) -> [f64; PAGES] {
         let counted = self.visits.iter().map(|n| u32::from(*n)).sum();
         let beyond = self.accesses.saturating_sub(counted);
@@ -114,7 +116,7 @@ impl Default for SessionSet {
     }
 }
 
-/// Sets for so many sessions.
+/// How many sets are needed for `sessions`.
 pub fn sets_for(sessions: u64) -> u32 {
     u32::try_from(sessions.div_ceil(LOAD)).unwrap_or(u32::MAX)
 }
@@ -126,7 +128,7 @@ pub enum Way {
     In(u32),
     /// The session has as many accesses in hand as it may.
     Busy,
-    /// It has been idle for too long, and is over just now.
+    /// It has been idle for too long, and has just ended.
     Over(Box<Session>),
     /// There is no such session.
     Unknown,
@@ -169,7 +171,7 @@ impl Sessions<'_> {
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
         session.named = 2;
-        // Most have nothing in hand, and to count takes fifteen instructions.
+        // Most have nothing in hand, and counting takes fifteen instructions.
         if !session.in_hand.is_empty() {
             if session.in_hand.len() >= parallel || session.in_hand.all() == PARALLEL {
                 session.in_hand.retain(lives);
@@ -185,14 +187,14 @@ impl Sessions<'_> {
         Way::In(at)
     }
 
-    /// Is it there, whether or not it may have another access?
+    /// Is the session there, whether or not it may have another access?
     pub fn knows(&self, key: u64, room: u32, now: Micros) -> bool {
         let session = self.find(key, now).and_then(|at| self.session(at));
         session.is_some_and(|s| s.room == room.saturating_add(1) && !s.is_idle(now))
     }
 
-    /// A session is started by the access `owner`, under a key that nobody presents. None: no place.
-    /// `over` is told of an idle one that has made room, here and below.
+    /// The access `owner` starts a session, under a key that nobody presents. None: no place.
+    /// `over` is called for an idle one that has made room, here and below.
     pub fn start(
         &mut self,
         key: u64,
@@ -213,8 +215,8 @@ impl Sessions<'_> {
         self.put(key, session, now, over)
     }
 
-    /// It is known under which key the session at `at` will come: that of its access `owner`, which
-    /// started it. Its new index; none: there is a session of that key already, or no place.
+    /// It is known now under which key the session at `at`, which its access `owner` started, will
+    /// come. Returns its new index; none: there is a session of that key already, or no place.
     pub fn bind(
         &mut self,
         at: u32,
@@ -235,8 +237,8 @@ impl Sessions<'_> {
         self.put(key, named, now, over)
     }
 
-    /// The application has given the session at `at`, which `owner` is an access of, another name.
-    /// False: there was no place for it.
+    /// The application has given the session at `at`, to which the access `owner` belongs, another
+    /// name. False: there was no place for it.
     pub fn rename(
         &mut self,
         at: u32,
@@ -284,8 +286,8 @@ impl Sessions<'_> {
         true
     }
 
-    /// The session at `at`, of the key `home`, goes by these names, newest first; what are too many
-    /// are forgotten.
+    /// Links the session at `at`, of the key `home`, to these names, newest first; those that are
+    /// too many are forgotten.
     fn link(&mut self, at: u32, home: u64, names: impl Iterator<Item = u64>) {
         let (mut last, mut n) = (at, 0);
         for name in names {
@@ -321,7 +323,7 @@ impl Sessions<'_> {
         })
     }
 
-    /// An access of the session at `at` comes to the room's page of this number; the session's age.
+    /// An access of the session at `at` comes to the room's page of this number. Returns its age.
     pub fn visit(&mut self, at: u32, page: usize, now: Micros) -> Option<Micros> {
         let session = self.session_mut(at)?;
         if let Some(visits) = session.visits.get_mut(page) {
@@ -330,7 +332,7 @@ impl Sessions<'_> {
         Some(now - session.started)
     }
 
-    /// The access `owner` of the session at `at` is over, after so long in Run Ready.
+    /// The access `owner` of the session at `at` is over, after `work` in Run Ready.
     #[inline]
     pub fn leave(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
         if let Some(session) = self.session_mut(at)
@@ -342,8 +344,8 @@ impl Sessions<'_> {
         }
     }
 
-    /// The access `owner` of the session at `at`, which asked for the page of this number, is none of its:
-    /// it never was.
+    /// The access `owner` of the session at `at`, which asked for the page of this number, counts
+    /// as never having belonged to it.
     pub fn withdraw(&mut self, at: u32, owner: u64, page: Option<usize>) {
         if let Some(session) = self.session_mut(at)
             && session.in_hand.remove(owner)
@@ -353,8 +355,8 @@ impl Sessions<'_> {
         }
     }
 
-    /// The access `owner` of the session at `at` has been so long in Run Ready. Its answer is still on its
-    /// way: the session is not idle, and may have as many others as before.
+    /// The access `owner` of the session at `at` has spent `work` in Run Ready. Its answer is still
+    /// on its way: the session is not idle, and may have as many others as before.
     pub fn pay(&mut self, at: u32, owner: u64, work: Micros, now: Micros) {
         if let Some(session) = self.session_mut(at)
             && session.in_hand.set_aside(owner)
@@ -364,22 +366,22 @@ impl Sessions<'_> {
         }
     }
 
-    /// The access `owner` of the session at `at` is `other` from now on. False: it is none of its.
+    /// The access `owner` of the session at `at` becomes `other`. False: it does not belong to it.
     pub fn hand_over(&mut self, at: u32, owner: u64, other: u64) -> bool {
         let session = self.session_mut(at);
         session.is_some_and(|session| session.in_hand.replace(owner, other))
     }
 
-    /// The session at `at`, which `owner` is an access of, is over.
+    /// The session at `at`, to which the access `owner` belongs, is over.
     pub fn end_of(&mut self, at: u32, owner: u64) -> Option<Session> {
         self.of_owner(at, owner)?;
         self.end(at)
     }
 
-    /// The session that goes by `key` is over, whatever it has in hand. None: nobody is known by it.
+    /// The session known by `key` is over, whatever it has in hand. None: there is no such session.
     pub fn revoke(&mut self, key: u64) -> Option<Session> {
         let at = self.find(key, Micros::ZERO)?;
-        // What an answer has yet to name is nobody's to present.
+        // Nobody can present what an answer has yet to name.
         self.session(at).filter(|session| session.named != 0)?;
         self.end(at)
     }
@@ -395,8 +397,8 @@ impl Sessions<'_> {
         (over.room != 0 && over.next == 0).then_some(over)
     }
 
-    /// Time has passed: of the sets in `part`, what has been idle for its time is over, and so is
-    /// what the dead have begun and nobody can present. `over` is told of each.
+    /// Time has passed: ends those in the sets of `part` that have been idle for their time, and
+    /// those that the dead have begun and nobody can present. `over` is called for each.
     pub fn reap(
         &mut self,
         part: std::ops::Range<usize>,
@@ -405,7 +407,7 @@ impl Sessions<'_> {
         mut over: impl FnMut(&Session),
     ) {
         for set in part.start..part.end.min(self.sets.len()) {
-            // Mostly a set is empty: where no room has sessions all of them are.
+            // Usually a set is empty: where no room has sessions, all are.
             if self.sets[set].keys != [0; WAYS] {
                 self.reap_set(set, now, &lives, &mut over);
             }
@@ -444,14 +446,14 @@ impl Sessions<'_> {
         }
     }
 
-    /// Nobody comes by the key of the session at `at` any more, and nothing of it is in hand: it moves
+    /// Nobody uses the key of the session at `at` any more, and nothing of it is in hand: it moves
     /// to where its newest name is.
     fn settle(&mut self, at: u32) {
         let (names, session) = (self.names(at), self.session(at).copied());
         let (Some(session), Some(to)) = (session, self.at(names[0])) else {
             return;
         };
-        // Should its child die here the session is there twice for a moment, and not nowhere.
+        // If its child dies here the session is there twice for a moment, rather than nowhere.
         if let Some(entry) = self.session_mut(to) {
             *entry = Session {
                 name: 0,
@@ -464,15 +466,15 @@ impl Sessions<'_> {
         self.link(to, home, others.into_iter().filter(|name| *name != 0));
     }
 
-    /// Everybody of before is gone: no access is in hand.
+    /// All accesses from before are gone: none is in hand.
     pub fn begin_anew(&mut self) {
         for session in self.sets.iter_mut().flat_map(|set| &mut set.sessions) {
             session.in_hand = InHand::default();
         }
     }
 
-    /// All that another table has, of whatever size: sessions first, then the names they go by, then
-    /// old ones. What finds no place is left behind.
+    /// Takes over all that another table, of whatever size, has: sessions first, then the names
+    /// they go by, then old ones. What finds no place is left behind.
     pub fn take_over(&mut self, old: &Sessions<'_>, now: Micros) {
         let rank = |entry: &Session| match (entry.next, entry.until) {
             (0, _) => 0,
@@ -491,7 +493,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// These numbers will be other pages'.
+    /// These page numbers will be given to other pages.
     pub fn forget_visits(&mut self, room: u32, freed: [bool; PAGES]) {
         if freed == [false; PAGES] {
             return;
@@ -503,7 +505,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// A room is in the tables no more, and its index will be another's.
+    /// A room is no longer in the tables, and its index will be another's.
     pub fn forget_room(&mut self, room: u32) {
         for set in self.sets.iter_mut() {
             for (key, session) in set.keys.iter_mut().zip(&mut set.sessions) {
@@ -514,12 +516,12 @@ impl Sessions<'_> {
         }
     }
 
-    /// The sessions there are, aliases left out.
+    /// All sessions, without aliases.
     pub fn all(&self) -> impl Iterator<Item = &Session> {
         entries(self.sets).map(|(_, session)| session)
     }
 
-    /// Of the sets in `part`, the sessions that somebody is known by, and by which keys.
+    /// The sessions in the sets of `part` that clients are known by, and their keys.
     pub fn known(&self, part: std::ops::Range<usize>) -> impl Iterator<Item = (u64, &Session)> {
         let end = part.end.min(self.sets.len());
         let part = self.sets.get(part.start.min(end)..end);
@@ -541,7 +543,7 @@ impl Sessions<'_> {
         set.sessions.get_mut(at as usize % WAYS)
     }
 
-    /// Where the session is that goes, or went a moment ago, by this key.
+    /// Where the session is that goes by this key, or did a moment ago.
     fn find(&self, key: u64, now: Micros) -> Option<u32> {
         let at = self.at(key)?;
         let entry = self.session(at).filter(|entry| now <= entry.until)?;
@@ -551,14 +553,14 @@ impl Sessions<'_> {
         }
     }
 
-    /// Where the session of this key is, which leads to no other.
+    /// Where the session of this key is, if it is no alias.
     fn home(&self, key: u64) -> Option<u32> {
         let at = self.at(key)?;
         self.session(at).filter(|entry| entry.next == 0).map(|_| at)
     }
 
-    /// A session goes by this name, or is kept by it. An old one of others, or one that leads nowhere
-    /// any more, is free.
+    /// Does a session go by this name, or is it kept by it? An old name of others, or one that no
+    /// longer leads anywhere, is free.
     fn is_taken(&mut self, key: u64, now: Micros) -> bool {
         let Some(at) = self.at(key) else { return false };
         let taken = self.home(key).is_some() || self.find(key, now).is_some();
@@ -568,7 +570,7 @@ impl Sessions<'_> {
         taken
     }
 
-    /// Where this very key is.
+    /// Where exactly this key is.
     #[inline]
     fn at(&self, key: u64) -> Option<u32> {
         if key == 0 {
@@ -610,9 +612,9 @@ impl Sessions<'_> {
         ((key >> 32).wrapping_mul(0x9e37_79b9) % self.sets.len().max(1) as u64) as usize
     }
 
-    /// A new entry, in the emptier of its two sets; idle ones make room, then the old name that is good no
-    /// longer or is the next that will be so, then the session that no cookie has come back of and that was
-    /// seen longest ago: clients that keep no cookies must not fill the table for those who do.
+    /// A new entry, in the emptier of its two sets. Idle sessions make room first, then the old
+    /// name that expires or expired first, then the session without a returned cookie that was seen
+    /// longest ago: clients that keep no cookies must not fill the table for those that do.
     fn put(
         &mut self,
         key: u64,
@@ -646,7 +648,7 @@ impl Sessions<'_> {
             unproved.min_by_key(|(_, session)| session.seen)
         };
         let found = empty.or_else(idle).or_else(old);
-        // For another session, not for another name of one.
+        // Only for another session, not for another name of one.
         let (at, _) = found.or_else(|| (session.next == 0).then(unproved).flatten())?;
         if self.key(at) != 0
             && let Some(session) = self.end(at)
@@ -673,12 +675,12 @@ fn entries(sets: &[SessionSet]) -> impl Iterator<Item = (u64, &Session)> {
         .filter(|(key, session)| *key != 0 && session.room != 0 && session.next == 0)
 }
 
-/// What a room says of its sessions.
+/// A room's settings for its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// One is over when nothing has come for so long.
+    /// A session is over when nothing has come for this long.
     pub idle: Micros,
-    /// Accesses of one that may wait or run at once; with answers that are on their way [`PARALLEL`].
+    /// How many accesses of one may wait or run at once; with answers on their way, [`PARALLEL`].
     pub parallel: u32,
 }
 
@@ -694,7 +696,7 @@ impl Session {
         since > self.idle && (self.in_hand.is_empty() || since > self.idle + LOST)
     }
 
-    /// Nothing has come of it but the access that started it, and that some time ago.
+    /// Has nothing come of it but the access that started it, and that some time ago?
     fn is_unproved(&self, now: Micros) -> bool {
         let alone = self.named == 1 && self.next == 0;
         alone && self.in_hand.is_empty() && now - self.seen > UNPROVED
@@ -736,13 +738,13 @@ mod tests {
         bound
     }
 
-    /// A visitor reads for longer than a client that keeps no cookies is waited for.
+    /// A visitor may read for longer than one waits for a client that keeps no cookies.
     const PATIENT: Limits = Limits {
         idle: Micros::from_secs(1800),
         ..LIMITS
     };
 
-    /// One of a patient visitor, by the access `key`, whose answer gives it that name.
+    /// A patient visitor's session, begun by the access `key`, whose answer gives it that name.
     fn begin(table: &mut Sessions<'_>, key: u64, second: u64) -> Option<u32> {
         let whose = (ROOM, PATIENT.idle);
         let begun = table.start(key | 1 << 63, whose, key, at(second), |_| ())?;
@@ -774,7 +776,7 @@ mod tests {
             table.visit(session, if access % 100 == 0 { 1 } else { 0 }, at(1));
             table.leave(session, access, Micros(1), at(1));
         }
-        // The one that started it has asked for no page.
+        // The access that started it has asked for no page.
         let visits = table.session(session).expect("there").visits();
         assert_eq!(visits[..3], [991.0, 10.0, 0.0]);
     }
@@ -883,7 +885,7 @@ mod tests {
         let sessions: Vec<u32> = (1..=WAYS as u64)
             .map(|key| begin(&mut table, key, 0).expect("room"))
             .collect();
-        // The first comes back while his first answer is on its way; the second's goes on.
+        // The first comes back while its first answer is on its way; the second's goes on.
         let way = table.enter(1, ROOM, 101, limits, at(1), |_| true);
         assert_eq!(way, Way::Busy);
         for (key, session) in (1..).zip(sessions).filter(|(key, _)| *key != 2) {
@@ -910,7 +912,7 @@ mod tests {
         assert!((1..=WAYS as u64).all(|key| table.knows(key, ROOM, at(300))));
     }
 
-    /// Keys whose two sets are these of two, in this order.
+    /// Keys whose two sets are these two, in this order.
     fn keys_of(table: &Sessions<'_>, sets: [usize; 2]) -> Vec<u64> {
         let keys = (1..).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let found = keys.filter(|key| table.two_sets(*key) == sets);
@@ -962,7 +964,7 @@ mod tests {
     }
 
     /// Laravel, for one, gives a new cookie with every answer, and of six requests at a time the
-    /// browser keeps what it has processed last.
+    /// browser keeps the cookie that it has processed last.
     #[test]
     fn a_session_of_many_names_is_known_by_any_that_its_client_may_have_kept() {
         let mut sets = sets(4);
@@ -987,13 +989,13 @@ mod tests {
         }
         let in_hand = |table: &Sessions<'_>| table.all().map(Session::in_hand).sum::<usize>();
         assert_eq!((in_hand(&table), table.all().count()), (0, 1));
-        // One that came under a name that is forgotten while it runs.
+        // An access that came under a name that is forgotten while it runs.
         assert_eq!(enter(&mut table, 77, 20, 3), Way::In(session));
         table.reap(0..4, at(124), |_| true, |_| panic!("it is not idle"));
         assert!(!table.knows(77, ROOM, at(124)) && table.knows(107, ROOM, at(63)));
         table.leave(session, 20, Micros(1), at(124));
         assert_eq!(in_hand(&table), 0);
-        // Nothing but the session and its name are left, in one entry.
+        // Only the session and its name are left, in one entry.
         table.reap(0..4, at(125), |_| true, |_| panic!("it is not idle"));
         assert_eq!((used(&table), table.knows(107, ROOM, at(126))), (1, true));
     }
@@ -1011,7 +1013,7 @@ mod tests {
         // Its key, its name, and as many before that as the set has ways for.
         assert_eq!(used(&table), WAYS);
         assert!((186..200).all(|key| table.knows(key, ROOM, at(0))));
-        // Others start: what is of no use but to requests under way gives way.
+        // Others start: names that only serve requests under way give way.
         let begun = |table: &mut Sessions<'_>, key: u64| {
             table.start(1000 + key, WHOSE, 1000 + key, at(1), |_| {
                 panic!("none is idle")
@@ -1020,7 +1022,7 @@ mod tests {
         let fits = (0..20).filter(|key| begun(&mut table, *key).is_some());
         assert_eq!(fits.count(), 14);
         assert!(table.knows(199, ROOM, at(1)) && !table.knows(198, ROOM, at(1)));
-        // No place for another name: it stays known by the one it has.
+        // No place for another name: it is still known by the one it has.
         assert_eq!(enter(&mut table, 199, 5, 1), Way::In(session));
         assert!(!table.rename(session, 5, 500, at(1), |_| ()));
         assert!(table.knows(199, ROOM, at(60)));
@@ -1103,7 +1105,7 @@ mod tests {
         // Its access that is under way leaves nothing behind.
         table.leave(session, 2, Micros(1), at(2));
         assert_eq!(table.all().count(), 1);
-        // One that has begun and has no name yet is its own access's business.
+        // A session that has begun and has no name yet concerns only its own access.
         table.start(5, WHOSE, 6, at(2), |_| ()).expect("room");
         assert_eq!(table.revoke(5), None);
     }
@@ -1163,7 +1165,7 @@ mod tests {
         proptest::collection::vec(act, 1..200)
     }
 
-    /// What the table should say, of one session.
+    /// What the table should say of one session.
     #[derive(Clone, Debug)]
     struct Model {
         /// Its names, newest last, and when each was replaced.
@@ -1173,12 +1175,12 @@ mod tests {
     }
 
     impl Model {
-        /// By which it may be known,
+        /// The names by which it may be known.
         fn has(&self, key: u64) -> bool {
             self.names.iter().any(|(name, _)| *name == key)
         }
 
-        /// and by which it must.
+        /// The names by which it must be known.
         fn goes_by(&self, key: u64, now: Micros) -> bool {
             let recent = self.names.iter().rev().take(OLD_NAMES + 1);
             let good = |old: &Option<Micros>| old.is_none_or(|old| now <= old + ALIAS);
@@ -1203,8 +1205,8 @@ mod tests {
 
     proptest! {
         /// Whatever is done, and however often a session is given another name: it never has more
-        /// accesses in hand than `parallel`, each access that leaves is one less, and as long as it
-        /// is not idle it is known by its newest name and those that it had a moment ago.
+        /// accesses in hand than `parallel`, each access that leaves makes one fewer, and as long
+        /// as it is not idle it is known by its newest name and by those that it had a moment ago.
         #[test]
         fn a_member_is_known_until_it_ends_or_idles(acts in acts()) {
             let mut sets = sets(32);
@@ -1271,7 +1273,7 @@ mod tests {
                         let (session, owner) = models[i].in_hand[0];
                         prop_assert!(table.rename(session, owner, to, now, |_| ()));
                         let other = models.iter().position(|model| model.has(to));
-                        // One that another goes by, or went by a moment ago, is not given.
+                        // A name that another goes by, or went by a moment ago, is not given.
                         let free = |j: usize| table.knows(to, ROOM, now) && {
                             let at = table.find(to, now).expect("known");
                             j == i || models[i].in_hand.iter().any(|(_, owner)| {

@@ -1,5 +1,5 @@
 //! Page schedulers on machines that are a formula: jobs of random size share what there is, and the
-//! law sees nothing but what a gate counts. Each is held against the best of fixed limits.
+//! law sees only what a gate counts. Each is compared with the best of fixed limits.
 
 use super::page_scheduler::{Look, PERIOD, Pace, Pacer, PageScheduler, law};
 use crate::micros::Micros;
@@ -27,13 +27,13 @@ impl Chance {
 struct Site {
     /// Mean work of an access, seconds of a processor or of a backend.
     work_s: f64,
-    /// Accesses a second that come; infinite: there is always one waiting.
+    /// How many accesses a second come; infinite: there is always one waiting.
     arrivals: f64,
     /// Its accesses wait for a backend of their own and use no processor.
     elsewhere: bool,
 }
 
-/// How fast one of `n` jobs goes, with 1 for what has everything to itself.
+/// How fast one of `n` jobs goes; 1 = it has everything to itself.
 type Machine = fn(n: f64) -> f64;
 
 /// Two processors, all in each other's way a little (caches, locks): best at five to nine.
@@ -45,7 +45,7 @@ const BACKEND: Machine = |n| 20.0_f64.min(n) / n;
 
 struct Job {
     page: usize,
-    /// Mean of those that began when it did.
+    /// Mean of those that began at the same time.
     mean_s: f64,
     left_s: f64,
     began: Micros,
@@ -204,13 +204,13 @@ const AUTO: Pace = Pace {
     history: 0,
 };
 
-/// Sixty seconds from a cold start on, and sixty after the last page became twice as slow.
+/// A minute each, sixty seconds after a cold start and after the last page became half as fast.
 const SPANS: [(f64, f64); 2] = [(61.0, 120.0), (181.0, 240.0)];
 const SLOWER: f64 = 120.0;
-/// Runs whose median counts: of 15 it is off by 0.03 at times.
+/// How many runs the median is of: with 15 it is off by 0.03 at times.
 const SEEDS: u64 = 31;
 
-/// The best of fixed limits in each span: 1, 2, 4, ... 32; of several pages each 1, 2, 4, 8.
+/// The best of fixed limits in each span: 1, 2, 4, ... 32; with several pages, each 1, 2, 4, 8.
 fn best(pages: &[Site], machine: Machine) -> (Vec<f64>, Vec<Vec<u32>>) {
     let (slower, spans) = (SLOWER, &SPANS);
     let limits = match pages.len() {
@@ -245,7 +245,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The median over seeds of what `pace` reaches of the best, in each span.
+/// The median over seeds of the share of the best that `pace` reaches, in each span.
 fn reached(pages: &[Site], machine: Machine, pace: Pace) -> Vec<f64> {
     let (slower, spans) = (SLOWER, &SPANS);
     let (best, at) = best(pages, machine);

@@ -1,35 +1,35 @@
-//! [`Survey`]: what sessions that are not over have asked for. Where visitors do not log out a session
-//! is over when its idle time is, and what it asked for would not be known for twenty minutes; for as
-//! long the starts would be felt out in small steps on a machine that idles.
+//! [`Survey`]: what sessions that are not over have asked for. Where visitors do not log out, a
+//! session is over only when its idle time is, and what it asked for would not be known for twenty
+//! minutes. All that time the starts would be explored in small steps on a machine that idles.
 //!
-//! Those are asked that began two minutes ago or earlier, *all* of them: of the ones that have fallen
-//! quiet alone most would be such as saw little. It counts only where hardly any of them still goes
-//! on, for what is to come of these is not known. So a shop whose visitors take long for a session
-//! waits until sessions are over, as before.
+//! The survey covers *all* sessions that began two minutes ago or earlier: of those that have
+//! fallen quiet, most would be such as saw little. It counts only where hardly any of them still
+//! goes on, as what is to come of these is not known. So a shop whose visitors take long for a
+//! session waits until sessions are over, as before.
 
 use super::capacity::PAGES;
 use super::demand::sound;
 use super::sessions::Session;
 use crate::micros::Micros;
 
-/// A session that has begun so long ago is asked.
+/// A session that began this long ago is asked.
 const OLD: Micros = Micros::from_secs(120);
-/// Quiet is one of which nothing has come for so long,
+/// A session is quiet if nothing has come of it for this long,
 const QUIET: Micros = Micros::from_secs(60);
-/// and for so many times the mean time between its accesses.
+/// and for this many times the mean time between its accesses.
 const GAPS: u64 = 3;
-/// So many must have been asked,
+/// At least this many must have been asked,
 const ENOUGH: u32 = 8;
-/// and no more than one of so many may go on.
+/// and at most one in this many may go on.
 const FEW: u32 = 8;
 
 /// One round through the table of sessions, for one room. All zero = nobody was asked. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Sessions that were asked,
+    /// How many sessions were asked.
     sessions: u32,
-    /// and those of them that go on.
+    /// How many of them go on.
     active: u32,
     /// Their time in Run Ready, microseconds.
     work: u64,
@@ -37,7 +37,7 @@ pub struct Survey {
     visits: [u64; PAGES],
 }
 
-/// What a session has asked for, in the mean.
+/// What a session has asked for, on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
     /// Seconds in Run Ready.
@@ -55,7 +55,7 @@ impl Survey {
         visits: [0; PAGES],
     };
 
-    /// A session is met on the way, one that somebody is known by.
+    /// The round comes to a session that a client is known by.
     pub fn ask(&mut self, session: &Session, now: Micros) {
         if now - session.started < OLD {
             return;
@@ -72,7 +72,7 @@ impl Survey {
         }
     }
 
-    /// The round is over, and another begins: what it has found, if it counts.
+    /// The round is over, and another begins: returns what it has found, if that counts.
     pub fn conclude(&mut self) -> Option<Found> {
         let Survey {
             sessions,
@@ -97,7 +97,7 @@ mod tests {
         Micros::from_secs(10_000 + seconds)
     }
 
-    /// A session that began at 0 and had so many accesses, the last at `seen`.
+    /// A session that began at 0 and had this many accesses, the last at `seen`.
     fn session(accesses: u32, seen: u64) -> Session {
         let mut session = Session::default();
         (session.started, session.seen) = (at(0), at(seen));
