@@ -10,24 +10,24 @@ use super::limits::{Answer, Limits};
 pub const LANES: usize = 3;
 const FILES: usize = 0;
 const BYTES: usize = 1;
-/// No debt. Above: the number of the test that the client was seen in, and one. Below: what has been given
-/// back to him so far, in [`RETURNED`].
+/// No debt. Upper half: one more than the number of the test that the client was last seen in.
+/// Lower half: what has been given back to it so far, in [`RETURNED`].
 const NOTES: usize = 2;
 
-/// What has been given back is counted in KiB, each time rounded up, modulo 2^32.
+/// What has been given back is counted in KiB, rounded up each time, modulo 2^32.
 const RETURNED: u64 = 1024;
 
-/// No debt outlasts this, 144 years: four times the longest maximum that a configuration may ask for,
-/// as far as a session's member may go, and far from where times in nanoseconds end. A stray value in
-/// shared memory is survived.
+/// No debt outlasts this, 144 years. That is four times the longest maximum that a configuration
+/// may set, as far as a session's member may go, and far from where times in nanoseconds end. So a
+/// stray value in shared memory is survived.
 pub const LONGEST_NS: u64 = 144 * 36_525 * 864 * SECOND_NS;
 
 /// What one client owes.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// When each debt is paid, inside time in nanoseconds; past: nothing is owed. Of a client
-    /// files, bytes, and what is no debt; of its horizons the bytes of each.
+    /// When each debt is paid, inside time in nanoseconds; past: nothing is owed. For a client:
+    /// files, bytes, and the notes, which are no debt; for its horizons: the bytes of each.
     pub paid_ns: [u64; LANES],
 }
 
@@ -37,13 +37,14 @@ impl Account {
         paid_ns: [0; LANES],
     };
 
-    /// Ask for one more file, and charge what the rule says.
+    /// Asks for one more file, and charges what the rule says.
     pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> Answer {
         self.enter_beside(Answer::Pass, limits, now_ns)
     }
 
-    /// The same of a client whose other debts say `beside`. Who is refused is told the wait that he has
-    /// with the refusal's own charge: else he would come back to be refused and charged for ever.
+    /// The same for a client whose other debts say `beside`. A refused client is told the wait that
+    /// it has with the refusal's own charge; otherwise it would come back to be refused and charged
+    /// for ever.
     #[inline(always)]
     pub fn enter_beside(&mut self, beside: Answer, limits: &Limits, now_ns: u64) -> Answer {
         let answer = limits.answer(self, now_ns).or_longer(beside);
@@ -58,12 +59,12 @@ impl Account {
         answer
     }
 
-    /// One file.
+    /// Charges one file.
     pub fn charge_file(&mut self, limits: &Limits, now_ns: u64) {
         self.charge(FILES, limits.files.one_ns, now_ns);
     }
 
-    /// A request that was refused: nothing, or the share of a file that `BwShareRule` says, never
+    /// Charges a refused request: nothing, or the share of a file that `BwShareRule` says, never
     /// beyond the maximum.
     #[cold]
     fn charge_refused(&mut self, limits: &Limits, now_ns: u64) {
@@ -74,19 +75,19 @@ impl Account {
         }
     }
 
-    /// Take back what [`charge_file`](Self::charge_file) did.
+    /// Takes back what [`charge_file`](Self::charge_file) did.
     pub fn return_file(&mut self, limits: &Limits) {
         let paid = &mut self.paid_ns[FILES];
         *paid = paid.saturating_sub(limits.files.one_ns);
     }
 
-    /// So many bytes.
+    /// Charges `bytes` bytes.
     #[inline]
     pub fn charge_bytes(&mut self, limits: &Limits, bytes: u64, now_ns: u64) {
         self.charge(BYTES, limits.bytes.cost_ns(bytes as f64), now_ns);
     }
 
-    /// Of the bytes `reserved` so many were not sent.
+    /// Of the bytes `reserved`, `unsent` were not sent.
     pub fn return_bytes(&mut self, limits: &Limits, unsent: u64, reserved: &Reserved, now_ns: u64) {
         let cost_ns = |bytes: u64| limits.bytes.cost_ns(bytes as f64);
         let from_ns = reserved.paid_from_ns(0, cost_ns(self.returned_since(reserved)));
@@ -97,8 +98,8 @@ impl Account {
         self.set_notes([seen, returned.wrapping_add(more)]);
     }
 
-    /// Bytes given back since these were reserved: a few more rather than fewer. Of an entry that has been
-    /// forgotten meanwhile any number.
+    /// Bytes given back since these were reserved: rather a few more than fewer. For an entry that
+    /// has been forgotten meanwhile, any number.
     pub fn returned_since(&self, reserved: &Reserved) -> u64 {
         let [_, returned] = self.notes();
         u64::from(returned.wrapping_sub(reserved.returned)) * RETURNED
@@ -109,7 +110,7 @@ impl Account {
         self.notes()[1]
     }
 
-    /// An entry begins: nobody is to take it for one of before.
+    /// An entry begins: it must not be taken for an earlier one.
     pub(super) fn begin_returned(&mut self, now_ns: u64) {
         let [seen, _] = self.notes();
         self.set_notes([seen, (now_ns >> 20) as u32]);
@@ -129,7 +130,7 @@ impl Account {
         self.paid_from_ns(BYTES, now_ns)
     }
 
-    /// The same of the debt of this kind.
+    /// The same for the debt of this kind.
     pub(super) fn paid_from_ns(&self, lane: usize, now_ns: u64) -> u64 {
         now_ns.saturating_add(self.owed_ns(lane, now_ns))
     }
@@ -139,24 +140,24 @@ impl Account {
         self.owed_ns(FILES, now_ns)
     }
 
-    /// How long the byte debt takes.
+    /// How long the byte debt takes to be paid off.
     pub fn bytes_ns(&self, now_ns: u64) -> u64 {
         self.owed_ns(BYTES, now_ns)
     }
 
-    /// How long the debt of this kind takes.
+    /// How long the debt of this kind takes to be paid off.
     pub fn owed_ns(&self, lane: usize, now_ns: u64) -> u64 {
         let paid = self.paid_ns.get(lane).copied().unwrap_or(0);
         paid.saturating_sub(now_ns).min(LONGEST_NS)
     }
 
-    /// What is owed, where no stray value is.
+    /// What is owed, unless a value is stray.
     #[inline(always)]
     fn debts_ns(&self, now_ns: u64) -> [u64; 2] {
         [FILES, BYTES].map(|lane| self.paid_ns[lane].saturating_sub(now_ns))
     }
 
-    /// Is he let in with these debts? Of stray values it says no.
+    /// Is a client with these debts let in? For stray values the answer is no.
     #[inline(always)]
     fn keeps([files, bytes]: [u64; 2], limits: &Limits) -> bool {
         let [file, byte] = limits.more_ns();
@@ -164,13 +165,14 @@ impl Account {
             && bytes.saturating_add(byte) <= limits.bytes.room_ns
     }
 
-    /// Is he, as he is? Asked with every request; of stray values it says no.
+    /// Is the client let in as it stands? Asked with every request; for stray values the answer is
+    /// no.
     #[inline]
     pub fn is_within(&self, limits: &Limits, now_ns: u64) -> bool {
         Account::keeps(self.debts_ns(now_ns), limits)
     }
 
-    /// [`Account::enter`] of who owes little. False: nothing is charged yet.
+    /// [`Account::enter`] for a client that owes little. False: nothing is charged yet.
     #[inline(always)]
     pub fn enters_quickly(&mut self, limits: &Limits, now_ns: u64) -> bool {
         let debts = self.debts_ns(now_ns);
@@ -183,10 +185,11 @@ impl Account {
         enters
     }
 
-    /// [`Account::charge_bytes`] of who owes little even then. False: nothing is charged yet.
+    /// [`Account::charge_bytes`] for a client that owes little even then. False: nothing is charged
+    /// yet.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
-        // Few answers are longer, and of the others the cost is a whole number that fits.
+        // Few answers are longer, and for the others the cost is a whole number that fits.
         let (Ok(bytes), [files, owed]) = (u32::try_from(bytes), self.debts_ns(now_ns)) else {
             return false;
         };
@@ -200,28 +203,29 @@ impl Account {
 
     /// Has the client been seen in the test that is running? Each takes `test_ns`.
     pub fn seen_at(&self, now_ns: u64, test_ns: u64) -> bool {
-        // Any other number is of an older test, or a stray value.
+        // Any other number is of an older test, or is a stray value.
         let [next, _] = self.notes();
         u64::from(next) == now_ns / test_ns + 1
     }
 
-    /// It has.
+    /// Notes that it has been seen.
     pub fn see_at(&mut self, now_ns: u64, test_ns: u64) {
         let [_, returned] = self.notes();
         self.set_notes([(now_ns / test_ns + 1) as u32, returned]);
     }
 
-    /// Does a client owe files or bytes? That it was seen is no debt.
+    /// Does a client owe files or bytes? Having been seen is no debt.
     pub fn owes(&self, now_ns: u64) -> bool {
         self.owed_ns(FILES, now_ns) != 0 || self.owed_ns(BYTES, now_ns) != 0
     }
 
-    /// Is there nothing to be kept of a client?
+    /// Is there nothing to keep of a client?
     pub fn is_free(&self, now_ns: u64, test_ns: u64) -> bool {
         !self.owes(now_ns) && !self.seen_at(now_ns, test_ns)
     }
 
-    /// Is there more than what was given back? Of horizons: anything, as times are.
+    /// Is there more than the note of what was given back? For horizons: anything, as they are
+    /// times.
     pub fn has_anything(&self) -> bool {
         let [files, bytes, notes] = self.paid_ns;
         files | bytes | notes >> 32 != 0
@@ -232,7 +236,8 @@ impl Account {
         self.paid_ns.iter().all(|paid| *paid <= now_ns)
     }
 
-    /// The debt of this kind is the same amount at another price: it takes `ratio` times as long.
+    /// The debt of this kind stays the same amount at another price: it takes `ratio` times as
+    /// long.
     pub(super) fn reprice(&mut self, lane: usize, ratio: f64, now_ns: u64) {
         let owed = self.owed_ns(lane, now_ns);
         if owed > 0 && ratio != 1.0 {
@@ -250,9 +255,9 @@ impl Account {
         }
     }
 
-    /// So much of a charge was not due, the whole of which takes `total_ns` and has been paid off since
-    /// `from_ns`. What is paid of it already is not given back: it would pay for newer debts, and a client
-    /// who breaks off what he does not want would have credit.
+    /// A part of a charge was not due; the whole charge takes `total_ns` and has been paid off
+    /// since `from_ns`. What is already paid of it is not given back: it would pay for newer debts,
+    /// and a client that breaks off unwanted answers would have credit.
     pub(super) fn give_back(
         &mut self,
         lane: usize,
@@ -272,18 +277,20 @@ impl Account {
 pub struct Reserved {
     /// How many.
     pub bytes: u64,
-    /// Inside time, nanoseconds, of the charge.
+    /// Inside time of the charge, nanoseconds.
     pub at_ns: u64,
-    /// [`Account::returned`] then.
+    /// [`Account::returned`] at that time.
     pub returned: u32,
-    /// Inside time, nanoseconds, from when on they are paid off: in the byte debt, and in each horizon.
+    /// From when on they are paid off, inside time in nanoseconds: in the byte debt, and in each
+    /// horizon.
     pub from_ns: [u64; 1 + LANES],
 }
 
 impl Reserved {
-    /// From when on they have been paid off there, if what was given back since then, which took so long,
-    /// was all charged before them: then their turn came earlier. Of what was charged after them too, and so
-    /// they count as paid sooner than they were rather than later: no order of breaking off gives credit.
+    /// From when on they have been paid off there, if everything given back since then, which took
+    /// `returned_ns`, was charged before them: then their turn came earlier. Some of it was charged
+    /// after them, so they count as paid too early rather than too late: no order of breaking off
+    /// gives credit.
     pub(super) fn paid_from_ns(&self, lane: usize, returned_ns: u64) -> u64 {
         let from_ns = self.from_ns.get(lane).copied().unwrap_or(self.at_ns);
         from_ns
@@ -326,7 +333,8 @@ mod tests {
     fn what_time_has_paid_of_an_aborted_download_pays_for_no_other() {
         let limits = limits((30.0, 0.05), (2e8, 1e6), Rule::Exact);
         let owed = |account: &Account, second| limits.bytes.units(account.bytes_ns(second * S));
-        // 190 MB are reserved and paid off; another client's worth is taken, and the first is broken off.
+        // 190 MB are reserved and paid off; another client's amount is taken, and the first is
+        // broken off.
         let mut account = Account::EMPTY;
         let first = reserve(&mut account, &limits, 190_000_000, S);
         account.charge_bytes(&limits, 200_000_000, 191 * S);
@@ -345,7 +353,8 @@ mod tests {
         assert_eq!(owed(&account, 51), 5e7);
     }
 
-    /// Found by the property below: time had paid the second while the first was open, and gave it again.
+    /// Found by the property below: time had paid the second while the first was open, and did so
+    /// again.
     #[test]
     fn breaking_off_one_behind_the_other_gives_no_credit() {
         let answers = [
@@ -371,8 +380,8 @@ mod tests {
         sent_within_the_formula(answers.to_vec()).expect("within the formula");
     }
 
-    /// Answers that begin `gap_ms` after one another, are `bytes` long, and of which a part is sent when
-    /// they are broken off `held_ms` later.
+    /// Answers that begin `gap_ms` after one another, are `bytes` long, and of which a part has
+    /// been sent when they are broken off `held_ms` later.
     type Answers = Vec<(u64, u64, f64, u64)>;
 
     proptest! {

@@ -1,10 +1,11 @@
-//! [`Client`]: who owes a debt: an address, or a prefix where one client has many addresses.
+//! [`Client`]: the one that owes: an address, or a prefix where one client has many addresses.
 //!
-//! An IPv4 address is written as ::ffff:a.b.c.d, and one mapped into IPv6 so is the same client. An
-//! IPv6 client is a /64 unless said otherwise. Who owns a /48 has 65,536 of those, so the wider
-//! prefix has a debt of its own, with [`WIDE`] times the limits. Keys are SipHash-1-3 over a secret:
-//! nobody outside can choose clients that collide. A byte of the key tells by whose limits its debt
-//! is kept ([`tag_of`]): a debt is a time, and means another amount when the limits change.
+//! An IPv4 address is written as ::ffff:a.b.c.d; mapped into IPv6 in this way it is the same
+//! client. An IPv6 client is a /64 unless configured otherwise. The owner of a /48 has 65,536 of
+//! those, so the wider prefix has a debt of its own, with [`WIDE`] times the limits. Keys are
+//! SipHash-1-3 over a secret: nobody outside can choose clients that collide. A byte of the key
+//! tells by whose limits its debt is kept ([`tag_of`]): a debt is a time, and means another amount
+//! when the limits change.
 
 /// Clients of one wider prefix that may use all of their limits at a time.
 pub const WIDE: f64 = 8.0;
@@ -39,11 +40,11 @@ pub struct Prefixes {
 pub struct Client {
     /// Its prefix, the other bits zero; v4 as ::ffff:a.b.c.d.
     pub address: [u8; 16],
-    /// Bits of the prefix, counted from those 16 bytes' beginning.
+    /// Bits of the prefix, counted from the beginning of those 16 bytes.
     pub bits: u8,
     /// Where its debt is kept; the lowest bit is always 0.
     pub key: u64,
-    /// Where its wider prefix's is; None: it has none.
+    /// Where the debt of its wider prefix is kept; None: it has none.
     pub wide: Option<u64>,
 }
 

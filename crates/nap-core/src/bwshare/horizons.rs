@@ -1,8 +1,8 @@
 //! [`Horizons`]: the note's limit "R1 of the bandwidth with probability P1 given 2 and 3, R2 on the
 //! mean of an hour, R3 on that of eight".
 //!
-//! Read as entitlements of a client at horizons of h: a window of h carries at most R x h. A leaky
-//! bucket of size R h / 2 with rate R / 2 keeps that for **every** window (one of R h with rate R
+//! Read as a client's entitlements at horizons of h: a window of h carries at most R x h. A leaky
+//! bucket of size R h / 2 with rate R / 2 ensures that for **every** window (one of R h with rate R
 //! would carry twice as much). A client is entitled to R1 while it is inside the longer horizons.
 
 use super::account::{Account, LANES, Reserved};
@@ -18,7 +18,7 @@ pub struct Horizons {
     n: usize,
     /// A bucket's share of what a window may carry.
     share: f64,
-    /// What each rate is steered to, a share of it.
+    /// The share that each rate is steered to.
     factors: [f64; HORIZONS],
 }
 
@@ -36,7 +36,7 @@ impl Horizons {
     };
 
     /// From (rate in bytes a second, horizon in seconds), shortest first; at most three are read.
-    /// `share` of both is the bucket: 0.5 bounds every window.
+    /// The bucket is `share` of both: 0.5 bounds every window.
     pub fn new(limits: &[(f64, f64)], share: f64) -> Horizons {
         let mut horizons = Horizons {
             share,
@@ -64,14 +64,15 @@ impl Horizons {
         1.0 / self.share
     }
 
-    /// The same limits, each rate multiplied by its factor, at most 1. A bucket is so long as ever
-    /// and a byte costs more of it: who has used half of the higher rate has used half of this one.
+    /// The same limits, each rate multiplied by its factor, at most 1. A bucket stays as long in
+    /// time, and a byte costs more of it: a client that has used half of the higher rate has used
+    /// half of this one.
     pub fn steered(&self, factors: [f64; HORIZONS]) -> Horizons {
         Horizons { factors, ..*self }
     }
 
-    /// May a client have more, when its size is not known yet? Then each debt must be below its
-    /// maximum, and a window may carry one answer more than its limit.
+    /// May a client have more, if its size is not known yet? Each debt must be below its maximum,
+    /// and a window may carry one answer more than its limit.
     pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
         let waits = self.lanes().iter().enumerate().map(|(i, lane)| {
             let wait = (account.owed_ns(i, now_ns).saturating_add(1)).saturating_sub(lane.room_ns);
@@ -80,9 +81,10 @@ impl Horizons {
         waits.fold(Answer::Pass, Answer::or_longer)
     }
 
-    /// May it have `bytes` more? No window then carries more than its limit: the law where lengths are
-    /// known beforehand (docs/dev/algorithms.md 6). httpd knows them when an answer begins, so there a request is
-    /// let in by what was sent before it ([`Horizons::answer`]), and a window may carry one answer more.
+    /// May it have `bytes` more? Then no window carries more than its limit: this is the law where
+    /// lengths are known beforehand (docs/dev/algorithms.md 6). httpd knows them only when an
+    /// answer begins, so there a request is let in by what was sent before it
+    /// ([`Horizons::answer`]), and a window may carry one answer more.
     pub fn fits(&self, account: &Account, bytes: f64, now_ns: u64) -> bool {
         self.lanes().iter().enumerate().all(|(i, lane)| {
             account
@@ -92,15 +94,15 @@ impl Horizons {
         })
     }
 
-    /// So many bytes.
+    /// Charges `bytes` bytes.
     pub fn charge(&self, account: &mut Account, bytes: u64, now_ns: u64) {
         for (i, lane) in self.lanes().iter().enumerate() {
             account.charge(i, self.cost_ns(i, lane, bytes), now_ns);
         }
     }
 
-    /// Of the bytes `reserved`, by these same limits, so many were not sent: what is given back costs what
-    /// it was charged. Last: [`Account::returned_since`] of its client.
+    /// Of the bytes `reserved`, charged by these same limits, `unsent` were not sent: what is given
+    /// back costs what it was charged. Last argument: [`Account::returned_since`] of its client.
     pub fn give_back(
         &self,
         account: &mut Account,

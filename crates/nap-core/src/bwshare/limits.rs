@@ -15,11 +15,11 @@ pub struct Lane {
     pub unit_ns: f64,
     /// The same, rounded.
     pub one_ns: u64,
-    /// How long the maximum takes, nanoseconds.
+    /// How long the maximum takes to be paid off, nanoseconds.
     pub room_ns: u64,
 }
 
-/// Which debts are too high.
+/// When a debt is too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// One more file would exceed the maximum, or the byte debt has reached its own: the note's
@@ -43,11 +43,12 @@ pub enum Debt {
 /// What a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// He may have it.
+    /// The client may have it.
     Pass,
-    /// He may not before this span, nanoseconds, has passed, for the debt that takes longest.
+    /// The client may not until this span, nanoseconds, has passed, for the debt that takes
+    /// longest.
     Refuse {
-        /// Waiting exactly so long is enough if he asks for nothing else; less is not.
+        /// Waiting exactly this long is enough if the client asks for nothing else; less is not.
         wait_ns: u64,
         /// The debt that takes longest.
         debt: Debt,
@@ -57,8 +58,8 @@ pub enum Answer {
 /// [`Limits::units`], nanoseconds.
 pub type Units = [f64; 2 + 2 * HORIZONS];
 
-/// A number as it was set, whole or to six digits: a [`Lane`] keeps times, from which it comes back a little
-/// changed.
+/// A number as it was set, whole or to six digits: a [`Lane`] keeps times, from which it comes back
+/// slightly changed.
 pub fn as_set(number: f64) -> f64 {
     let whole = number.round();
     if (number - whole).abs() <= 1e-7 * whole.abs() {
@@ -78,7 +79,7 @@ pub struct Limits {
     pub files: Lane,
     /// tx2: bytes.
     pub bytes: Lane,
-    /// Which debts are too high.
+    /// When a debt is too high.
     pub rule: Rule,
     /// What a refused request is charged, in files; 0 to 1.
     pub refused: f64,
@@ -88,9 +89,9 @@ pub struct Limits {
 
 impl Lane {
     /// At most `max` units at once, paid off at `rate` units a second; both above 0. The unit is
-    /// rounded up to a whole nanosecond if `whole`, so that none too many pass.
+    /// rounded up to a whole nanosecond if `whole`, so that never too many pass.
     pub fn new(max: f64, rate: f64, whole: bool) -> Lane {
-        // 1e9 / 0.07 is not whole, and 1e9 / 0.05 only nearly: forgive the division's last digits.
+        // 1e9 / 0.07 is not whole, and 1e9 / 0.05 only nearly: ignore the division's last digits.
         let exact = SECOND_NS as f64 / rate;
         let near = (exact - exact.round()).abs() < exact * 1e-15;
         let unit_ns = match (whole, near) {
@@ -107,8 +108,9 @@ impl Lane {
 
     /// The time that `units` take to be paid off, nanoseconds.
     pub fn cost_ns(&self, units: f64) -> u64 {
-        // As round() does, which is a call: of nothing below zero, and to a nanosecond in 52 days. By way of
-        // i64, which has an instruction of its own: its largest is longer than any debt.
+        // Like round(), which would be a call: never below zero, exact to a nanosecond in 52 days.
+        // It uses i64, which has an instruction of its own: its largest value is longer than any
+        // debt.
         (units * self.unit_ns + 0.5) as i64 as u64
     }
 
@@ -157,7 +159,7 @@ impl Lane {
 }
 
 impl Limits {
-    /// May a client who owes this have one more file at `now_ns`?
+    /// May a client that owes this have one more file at `now_ns`?
     #[inline]
     pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
         match account.is_within(self, now_ns) {
@@ -166,8 +168,8 @@ impl Limits {
         }
     }
 
-    /// What is counted beside what is owed: by the exact rule the file that is asked for, and a byte, as
-    /// a byte debt must be below its maximum.
+    /// What counts in addition to what is owed: by the exact rule the file that is asked for, and a
+    /// byte, as a byte debt must be below its maximum.
     #[inline]
     pub(super) fn more_ns(&self) -> [u64; 2] {
         match self.rule {
@@ -190,8 +192,8 @@ impl Limits {
     }
 
     /// How long one unit of each debt takes: files, bytes, the bytes of each horizon, and then each
-    /// horizon's own time; 0: there is no such limit. A debt is kept as a time, so it means another amount
-    /// when one of these changes.
+    /// horizon's own time; 0: there is no such limit. A debt is kept as a time, so it means another
+    /// amount when one of these changes.
     pub fn units(&self) -> Units {
         let mut units = [0.0; 2 + 2 * HORIZONS];
         (units[0], units[1]) = (self.files.unit_ns, self.bytes.unit_ns);
@@ -202,7 +204,7 @@ impl Limits {
         units
     }
 
-    /// The limits of a larger network, in which up to `n` of its clients may use all of theirs.
+    /// The limits of a larger network, of whose clients up to `n` may use all of theirs.
     pub fn times(&self, n: f64) -> Limits {
         Limits {
             files: self.files.times(n),
@@ -212,7 +214,7 @@ impl Limits {
         }
     }
 
-    /// The limits with all maxima `n` times as high: how far the member of a session may go.
+    /// The limits with all maxima `n` times as high: how far a session's member may go.
     pub fn beyond(&self, n: u64) -> Limits {
         Limits {
             files: self.files.beyond(n),
@@ -232,7 +234,7 @@ impl Answer {
         }
     }
 
-    /// How long to wait, nanoseconds; 0: he need not.
+    /// How long to wait, nanoseconds; 0: there is no need to.
     pub fn wait_ns(&self) -> u64 {
         match *self {
             Answer::Pass => 0,
@@ -240,7 +242,7 @@ impl Answer {
         }
     }
 
-    /// The one that has to wait longer.
+    /// The answer with the longer wait.
     pub fn or_longer(self, other: Answer) -> Answer {
         if other.wait_ns() > self.wait_ns() {
             other
@@ -282,7 +284,7 @@ pub(super) mod tests {
             let now = 7 * S + tenth * S / 10;
             account.enter(&limits, now) == Answer::Pass
         });
-        // The last of the first hundred seconds is not a whole file's credit yet.
+        // The last of the first hundred seconds does not yet give a whole file's credit.
         assert_eq!(passed.count(), 34);
         assert_eq!(account.enter(&limits, 107 * S), Answer::Pass, "the 35th");
         assert!(matches!(
@@ -319,8 +321,8 @@ pub(super) mod tests {
         assert!((debt - 2.3).abs() < 1e-9, "{debt}");
     }
 
-    /// A quarter of a file takes five seconds to be paid off, which is a whole number: no rounding up
-    /// hides that he was told too little.
+    /// A quarter of a file takes five seconds to be paid off, a whole number: no rounding up can
+    /// hide that the client was told too little.
     #[test]
     fn a_client_charged_for_his_refusals_is_let_in_when_he_has_waited_as_told() {
         let mut limits = limits((30.0, 0.05), (5e5, 1e3), Rule::Exact);
@@ -391,7 +393,7 @@ pub(super) mod tests {
             prop_assert!(seconds >= wait && seconds < wait + S);
         }
 
-        /// ... though refusals are charged: what he is told includes what it cost him to ask.
+        /// ... though refusals are charged: the wait that is told includes the cost of asking.
         #[test]
         fn who_is_refused_is_let_in_when_he_has_waited_as_told(
             files in 8u64..14, bytes in 0u64..1_000_000, literal: bool, rate in 0.01f64..100.0,
@@ -441,7 +443,8 @@ pub(super) mod tests {
             limits.answer(&account, now);
         }
 
-        /// Whatever is there: the quick ways let nobody in whom the full ones refuse, and forget no debt.
+        /// Whatever is stored: the quick ways let nobody in that the full ones refuse, and forget
+        /// no debt.
         #[test]
         fn any_account_is_survived_quickly(a: u64, b: u64, c: u64, now in 0..u64::MAX / 2, bytes: u64) {
             for rule in [Rule::Exact, Rule::Literal] {

@@ -1,9 +1,9 @@
 //! mod_bwshare (`papers/bwshare.txt`): debts in files and bytes that share the server fairly.
 //!
 //! Each request a client makes is a debt of one file, each byte it is sent a debt of one byte; both
-//! are paid off by time at a credit rate. Who would owe more than a maximum is asked to wait. What
-//! is kept of a debt is the time at which it will be paid ([`Account`](account::Account)), so that
-//! nothing has to be done while time passes, and who owes nothing needs no place.
+//! are paid off by time at a credit rate. A client that would owe more than a maximum is asked to
+//! wait. A debt is kept as the time at which it will be paid ([`Account`](account::Account)), so
+//! nothing has to be done while time passes, and a client that owes nothing needs no place.
 //!
 //! | file | what it holds | ALGORITHMS |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | [`account`] | what one client owes | 6 |
 //! | [`horizons`] | the limit of the note's three horizons | 6 |
 //! | [`service`] | how well the horizons are served, and what they are steered to | 6 |
-//! | [`client`] | who is one client: an address or a prefix, hashed with a secret | 6 |
+//! | [`client`] | what one client is: an address or a prefix, hashed with a secret | 6 |
 //! | [`table`] | the debts of all clients, and what happens when there are too many | 6 |
 //! | [`trace`] | what clients have done, for the administrator | 6 |
 //! | [`visit`] | a request from its charge to its end: table and trace together | 6 |

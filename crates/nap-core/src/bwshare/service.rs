@@ -1,36 +1,36 @@
-//! [`Service`]: how well the site's line serves its clients, and what the longer horizons are steered
-//! to by that.
+//! [`Service`]: how well the site's line serves its clients, and how the longer horizons are
+//! steered by that.
 //!
 //! A client inside all longer horizons is eligible for the rate of a shorter one. Every [`TEST_NS`]
-//! the line is put to the test: shared by the clients that came meanwhile and were eligible, does it
-//! give each its rate? The share of tests passed in the last hour is the probability P of the note.
-//! Below what the administrator wants the rate of the next longer horizon is lowered, so that fewer
-//! are eligible; well above it is raised again, up to what is configured. Nothing is steered by the
-//! longest horizon: whose share is too low wants a faster line or lower rates.
+//! the line is tested: shared by the eligible clients that came meanwhile, does it give each its
+//! rate? The share of tests passed in the last hour is the note's probability P. Where it is below
+//! what the administrator wants, the rate of the next longer horizon is lowered, so that fewer are
+//! eligible; where it is well above, that is raised again, up to the configured rate. The longest
+//! horizon steers nothing: if its share is too low, a faster line or lower rates are needed.
 
 use super::SECOND_NS;
 use super::horizons::{HORIZONS, Horizons};
 
 /// How long a test takes; a client counts once in it.
 pub const TEST_NS: u64 = 10 * SECOND_NS;
-/// Tests that are remembered: an hour.
+/// Tests that are remembered: an hour's.
 const TESTS: u64 = 360;
-/// Never lowered beyond this share of what is configured.
+/// No rate is lowered below this share of what is configured.
 const LEAST: f64 = 1.0 / 16.0;
-/// [`Service::factors`] are kept in these parts.
+/// [`Service::factors`] are kept in units of one over this.
 const ONE: f64 = 1e6;
 
-/// How the rates are steered; [`Steering::CHOSEN`] but for `nap-sim tune`, which sweeps it.
+/// How the rates are steered; [`Steering::CHOSEN`] except for `nap-sim tune`, which sweeps it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steering {
-    /// Tests from one step to the next. An hour's share answers a step slowly: at one in each test it
-    /// would have run to the end before it is seen.
+    /// Tests from one step to the next. An hour's share responds slowly to a step: with a step in
+    /// each test it would run to the end before the effect is seen.
     pub every: u64,
-    /// A rate is lowered by this,
+    /// A rate is lowered by this factor,
     pub lower: f64,
-    /// and raised by that (ALGORITHMS 6).
+    /// and raised by this one (ALGORITHMS 6).
     pub raise: f64,
-    /// So far above the wanted share it is raised.
+    /// How far above the wanted share it is raised.
     pub above: f64,
 }
 
@@ -44,28 +44,28 @@ impl Steering {
     };
 }
 
-/// The tests of an hour, of limits that one server or virtual host has. Any bits are survived.
+/// The tests of an hour, for the limits of one server or virtual host. Any bits are survived.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// Number of the test that is running: inside time / [`TEST_NS`].
     test: u64,
-    /// Clients that came in it and were eligible, a count each horizon.
+    /// Eligible clients that came in it, a count for each horizon.
     eligible: [u64; HORIZONS],
-    /// Tests at which there was somebody, a bit each: that of test n is n modulo [`TESTS`].
+    /// Tests in which some client came, a bit each: the bit of test n is n modulo [`TESTS`].
     held: [[u64; 6]; HORIZONS],
-    /// ... and the line was enough for them.
+    /// ... and in which the line was enough for them.
     passed: [[u64; 6]; HORIZONS],
     /// By how much each rate is lowered, in millionths; 0: not at all.
     lowered: [u64; HORIZONS],
 }
 
-/// What the tests are of.
+/// What the tests are based on.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     /// The limits as configured.
     pub horizons: &'a Horizons,
-    /// The share of tests that is to be passed, a number each horizon.
+    /// The share of tests that should be passed, a number for each horizon.
     pub shares: [f64; HORIZONS],
     /// Bytes a second that the line carries.
     pub link: f64,
@@ -91,14 +91,14 @@ impl Service {
         }
     }
 
-    /// Close the tests that are over.
+    /// Closes the tests that are over.
     pub fn advance(&mut self, terms: &Terms<'_>, now_ns: u64) {
         let now = now_ns / TEST_NS;
-        // A clock that stepped back, or a stray value: begin there.
+        // A clock that stepped back, or a stray value: start there.
         if self.test > now || self.test == 0 {
             (self.test, self.eligible) = (now, [0; HORIZONS]);
         }
-        // More than an hour without anybody is as good as an hour.
+        // More than an hour without clients is as good as an hour.
         self.test = self.test.max(now.saturating_sub(TESTS));
         while self.test < now {
             self.close(terms);
@@ -131,7 +131,7 @@ impl Service {
         self.lowered.map(|lowered| lowered.min(ONE as u64) as u32)
     }
 
-    /// The factor of a rate that is lowered by so many millionths.
+    /// The factor of a rate that is lowered by `lowered` millionths.
     pub fn factor(lowered: u64) -> f64 {
         (1.0 - lowered as f64 / ONE).max(LEAST)
     }
@@ -168,7 +168,7 @@ impl Service {
             let factor = self.factors()[longer];
             let next = match achieved {
                 Some(achieved) if achieved < wanted => factor * steering.lower,
-                // All of the time is the most there is.
+                // No share is above all of the time.
                 Some(achieved) if achieved <= (wanted + steering.above).min(0.999) => factor,
                 _ => factor * steering.raise,
             };
@@ -219,7 +219,7 @@ mod tests {
         service.advance(&terms, START + 5 * TEST_NS);
         assert_eq!(service.share(0), Some(0.5));
         assert_eq!(service.share(1), Some(1.0));
-        // An hour later only the newest are left of them.
+        // An hour later only the newest of them are left.
         service.advance(&terms, START + 363 * TEST_NS);
         assert_eq!(service.share(0), Some(0.5), "the tests 3 and 4");
         service.advance(&terms, START + 365 * TEST_NS);

@@ -5,11 +5,11 @@
 //!       ──low bits───► two of its 64 buckets ──► 8 ways each of 32 bytes: key, three debts
 //! ```
 //!
-//! Both buckets of a key lie in one stripe, so one lock is enough. An account that is paid off says
-//! no more than an absent one, so its entry is free. A new client takes a free entry of the emptier
-//! bucket. Only if all sixteen are in debt is something lost: the account with the lowest debt, as
-//! a share of its maximum; that client gains at most this debt. A flood of new addresses, each with
-//! one file, so evicts only others of its kind.
+//! Both buckets of a key lie in one stripe, so one lock is enough. An account that is paid off
+//! tells no more than an absent one, so its entry is free. A new client takes a free entry of the
+//! emptier bucket. Something is lost only if all sixteen are in debt: the account with the lowest
+//! debt, as a share of its maximum; that client gains at most this debt. So a flood of new
+//! addresses with one file each evicts only others of its kind.
 //!
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
@@ -23,15 +23,15 @@ use super::service::TEST_NS;
 pub const BUCKETS: usize = 64;
 /// Entries of a bucket.
 pub const WAYS: usize = 8;
-/// Clients in debt that a stripe is meant for, by a load of 0.52: beyond three quarters some of
+/// How many clients in debt a stripe is meant for, at a load of 0.52: beyond three quarters some of
 /// the smallest debts are lost.
 pub const CLIENTS: usize = 266;
 
 /// The longest horizon of the note.
 const WORKDAY_NS: u64 = 8 * 3600 * super::SECOND_NS;
-/// After a longer step of the clock back debts do not wait until it is there again.
+/// After a longer step back of the clock debts do not wait until the clock has caught up.
 const STEP_NS: u64 = 60 * super::SECOND_NS;
-/// One longer than any debt is no step but a stray value.
+/// A step longer than any debt is no step but a stray value.
 const STRAY_NS: u64 = LONGEST_NS;
 
 /// One client's place.
@@ -44,7 +44,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Is there nothing to be kept here?
+    /// Is there nothing to keep here?
     fn is_free(&self, now_ns: u64) -> bool {
         match self.key & 1 {
             0 => self.account.is_free(now_ns, TEST_NS),
@@ -61,22 +61,22 @@ pub struct Counts {
     pub requests: u64,
     /// Refused for files, bytes, the three horizons, a wider prefix's debt.
     pub refused: [u64; 6],
-    /// Would have been refused: `DryRun`.
+    /// Requests that would have been refused: `DryRun`.
     pub dry: u64,
-    /// Would have been, but for the ticket they brought or the page they asked for.
+    /// Requests excused by the ticket they brought or the page they asked for.
     pub excused: u64,
     /// Bytes sent.
     pub bytes: u64,
     /// Debts lost because all entries for their key were in debt.
     pub evicted: u64,
-    /// Requests that were inside all longer horizons, a count each horizon.
+    /// Requests that were inside all longer horizons, a count for each horizon.
     pub eligible: [u64; 3],
     /// ... and inside this one as well.
     pub entitled: [u64; 3],
 }
 
 impl Counts {
-    /// Add another stripe's.
+    /// Adds another stripe's counts.
     pub fn add(&mut self, other: &Counts) {
         let sum = |to: &mut [u64], from: &[u64]| {
             for (to, from) in to.iter_mut().zip(from) {
@@ -102,9 +102,9 @@ impl Counts {
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Stripe {
-    /// The latest time seen: should the clock step back, debts stand still until it is back.
+    /// The latest time seen: if the clock steps back, debts stand still until it has caught up.
     latest_ns: u64,
-    /// Added to the clock since it has made a long step back.
+    /// Added to the clock since it made a long step back.
     shift_ns: u64,
     /// What has happened here.
     pub counts: Counts,
@@ -119,7 +119,7 @@ pub fn stripe_of(key: u64, n: usize) -> usize {
     (((key >> 32) * n as u64) >> 32) as usize
 }
 
-/// Stripes for so many clients in debt, each with `entries` entries.
+/// How many stripes `clients` clients in debt need, each with `entries` entries.
 pub fn stripes_for(clients: u64, entries: u64) -> u32 {
     let stripes = clients.saturating_mul(entries).div_ceil(CLIENTS as u64);
     u32::try_from(stripes.max(1)).unwrap_or(u32::MAX)
@@ -150,7 +150,7 @@ impl Stripe {
     /// after a long one it goes on from where it was.
     #[inline]
     pub fn time(&mut self, now_ns: u64) -> u64 {
-        // A shift that leads to the end of time is a stray value.
+        // A shift that leads beyond the end of time is a stray value.
         let now = now_ns.checked_add(self.shift_ns).unwrap_or(0);
         if now >= self.latest_ns {
             self.latest_ns = now;
@@ -193,8 +193,8 @@ impl Stripe {
         }
     }
 
-    /// The same of a known client who owes little: what most requests come to. False: nothing is
-    /// charged yet, and [`Stripe::enter_counted`] has to be asked.
+    /// The same for a known client that owes little, as with most requests. False: nothing is
+    /// charged yet, and [`Stripe::enter_counted`] must be called.
     #[inline(always)]
     pub fn enters_quickly(&mut self, key: u64, limits: &Limits, now_ns: u64) -> bool {
         let now = self.time(now_ns);
@@ -202,8 +202,8 @@ impl Stripe {
         account.is_some_and(|account| account.enters_quickly(limits, now))
     }
 
-    /// So many bytes more of a known client who owes little even then. False: nothing is charged yet,
-    /// and [`Stripe::charge_bytes`] has to.
+    /// Charges bytes to a known client that owes little even then. False: nothing is charged yet,
+    /// and [`Stripe::charge_bytes`] must be called.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
         let now = self.time(now_ns);
@@ -211,21 +211,21 @@ impl Stripe {
         account.is_some_and(|account| account.bytes_quickly(limits, bytes, now))
     }
 
-    /// One more file, whatever the client owes.
+    /// Charges one more file, whatever the client owes.
     pub fn charge_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
         self.change(key, limits, now_ns, |account, now| {
             account.charge_file(limits, now)
         });
     }
 
-    /// Take one file back.
+    /// Takes one file back.
     pub fn return_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
         self.change(key, limits, now_ns, |account, _| {
             account.return_file(limits)
         });
     }
 
-    /// So many bytes more: what he would be told if he asked for more now.
+    /// Charges bytes; returns what the client would be told if it asked for more now.
     #[inline]
     pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> Answer {
         let answer = self.change(key, limits, now_ns, |account, now| {
@@ -237,7 +237,7 @@ impl Stripe {
         }))
     }
 
-    /// What he is charged for bytes now is paid off from then on.
+    /// Tells from when on bytes that are charged now are paid off.
     pub fn reserve(&mut self, key: u64, bytes: u64, now_ns: u64) -> Reserved {
         let now = self.time(now_ns);
         let (own, horizons) = (self.account(key), self.account(key | 1));
@@ -252,7 +252,7 @@ impl Stripe {
         }
     }
 
-    /// Of the bytes `reserved` so many were not sent: what he would be told if he asked for more now.
+    /// Of the bytes `reserved`, `unsent` were not sent; returns what the client would be told now.
     pub fn return_bytes(
         &mut self,
         key: u64,
@@ -288,15 +288,15 @@ impl Stripe {
         })
     }
 
-    /// What the client would be told if he asked for a file now, which is not charged.
+    /// What the client would be told if it asked for a file now; nothing is charged.
     pub fn answer(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
         let now = self.time(now_ns);
         let horizons = limits.horizons.answer(&self.account(key | 1), now);
         limits.answer(&self.account(key), now).or_longer(horizons)
     }
 
-    /// Has this client not been here since the running test of [`service`](super::service) began?
-    /// Then the first horizon that it is eligible for: it is inside all longer ones.
+    /// If this client has not been here since the running test of [`service`](super::service)
+    /// began: the first horizon that it is eligible for, which means inside all longer ones.
     pub fn begin_test(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Option<usize> {
         let now = self.time(now_ns);
         if self.account(key).seen_at(now, TEST_NS) {
@@ -317,7 +317,7 @@ impl Stripe {
             .map_or(Account::EMPTY, |at| self.entry(at).account)
     }
 
-    /// It owes nothing any more. True: it did.
+    /// Clears what it owes. True: it owed something.
     pub fn forgive(&mut self, key: u64) -> bool {
         let mut owed = false;
         for key in [key, key | 1] {
@@ -329,8 +329,8 @@ impl Stripe {
         owed
     }
 
-    /// Limits have changed: debts stay the same amount. `ratios`: of each key's tag, how many times as
-    /// long a unit of each debt takes now.
+    /// Limits have changed: debts stay the same amount. `ratios`: for each key's tag, how many
+    /// times as long a unit of each debt takes now.
     pub fn reprice(&mut self, ratios: &dyn Fn(u8) -> Option<Units>, now_ns: u64) {
         let now = self.time(now_ns);
         for entry in self.entries.iter_mut().flatten() {
@@ -345,7 +345,7 @@ impl Stripe {
         }
     }
 
-    /// Clients, and networks, in debt: one whose horizons have an entry of their own counts once.
+    /// Clients, and networks, in debt; one whose horizons have an entry of their own counts once.
     pub fn clients_in_debt(&self, now_ns: u64) -> usize {
         let all = self.entries.iter().flatten();
         all.filter(|entry| match entry.key & 1 {
@@ -365,7 +365,7 @@ impl Stripe {
             .map(|entry| (entry.key, entry.account))
     }
 
-    /// Take over an account from a table of another size; false: there is no free entry.
+    /// Takes over an account from a table of another size; false: there is no free entry.
     pub fn adopt(&mut self, key: u64, account: Account, now_ns: u64) -> bool {
         let Some(at) = self.find(key).or_else(|| self.free(key, now_ns)) else {
             return false;
@@ -383,7 +383,7 @@ impl Stripe {
         horizons.answer(&account, now)
     }
 
-    /// Longest first: who is outside a horizon is not asked about the shorter ones.
+    /// Longest first: a client outside a horizon is not checked against the shorter ones.
     fn count(&mut self, account: &Account, lanes: &[Lane], now: u64) {
         for (i, lane) in lanes.iter().enumerate().rev() {
             if let Some(n) = self.counts.eligible.get_mut(i) {
@@ -413,7 +413,7 @@ impl Stripe {
         }
     }
 
-    /// Who has no entry has one from now on, if there is anything to be kept.
+    /// A client without an entry gets one, if there is anything to keep.
     #[inline(never)]
     fn begin<R>(
         &mut self,
@@ -447,12 +447,12 @@ impl Stripe {
             let way = ways.iter().position(|entry| entry.key == key)?;
             Some((bucket, way))
         };
-        // Most are in the first: where the other is costs more than to look.
+        // Most are in the first bucket: working out the second costs more than looking.
         let first = first_of(key);
         way(first).or_else(|| way(second_of(key, first)))
     }
 
-    /// Where a new client goes.
+    /// Where to put a new client.
     fn place(&mut self, key: u64, limits: &Limits, now: u64) -> At {
         if let Some(at) = self.free(key, now) {
             return at;
@@ -515,7 +515,7 @@ fn second_of(key: u64, first: usize) -> usize {
 fn share(entry: &Entry, limits: &Limits, now: u64) -> f64 {
     if entry.key & 1 == 1 {
         if limits.horizons.is_empty() {
-            // Of a virtual host whose horizons the asking one does not know: by the note's longest.
+            // The asking host does not know the horizons of another: judge by the note's longest.
             let owed = (0..HORIZONS).map(|i| entry.account.owed_ns(i, now));
             return worth(owed.map(|owed| (owed as f64 / WORKDAY_NS as f64).min(1.0)));
         }
@@ -528,7 +528,7 @@ fn share(entry: &Entry, limits: &Limits, now: u64) -> f64 {
     ])
 }
 
-/// What an account is worth keeping for: the largest share of a maximum that it uses.
+/// What makes an account worth keeping: the largest share of a maximum that it uses.
 pub fn worth(shares: impl IntoIterator<Item = f64>) -> f64 {
     shares.into_iter().fold(0.0, f64::max)
 }
@@ -673,9 +673,9 @@ mod tests {
     /// R1, R2 and R3 of the note in bytes a second, and 1 s, 1 h, 8 h.
     const THREE: [(f64, f64); 3] = [(125_000.0, 1.0), (12_500.0, 3600.0), (6_250.0, 28_800.0)];
 
-    /// What clients were sent, each answer with its time, and the service they had, in so many hours
-    /// on a line of `link` bytes a second that the longer rates are steered by. A client comes, stays
-    /// for some minutes and downloads what it may, and comes again.
+    /// What clients were sent, each answer with its time, and the service they had, in `n` hours on
+    /// a line of `link` bytes a second that steers the longer rates. A client comes, stays for some
+    /// minutes, downloads what it may, and comes again.
     fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, Service) {
         let mut limits = limits((1e6, 1e3), (1e12, 1e9), Rule::Exact);
         let configured = Horizons::new(&THREE, 0.5);
@@ -691,7 +691,7 @@ mod tests {
             let now = 1_000_000 * S + half_s * S / 2;
             limits.horizons = configured.steered(service.factors());
             for client in 0..clients {
-                // Away for half of the quarters of an hour.
+                // It is away for half of the quarters of an hour.
                 let luck = key(seed ^ client << 40 ^ (half_s / 1800) << 8);
                 let draw = key(seed ^ client << 40 ^ half_s << 8 ^ 1);
                 if luck & 2 == 0 || !draw.is_multiple_of(4) {

@@ -1,8 +1,8 @@
 //! [`TraceSet`]: what clients have done, for the administrator.
 //!
-//! A debt's entry has no room for it and forgets who owes nothing. So a smaller table beside it keeps
-//! a row a client: counts stay when the debt is gone. The rows of a key are eight; the one used
-//! longest ago is given up for a new client, but never one over its limit.
+//! A debt's entry has no room for this, and forgets clients that owe nothing. So a smaller table
+//! beside it keeps a row for each client: counts stay when the debt is gone. A key has eight rows;
+//! the one used longest ago is given up for a new client, but never one that is over its limit.
 
 use super::client::Client;
 
@@ -15,7 +15,7 @@ pub const ROWS: usize = 8;
 pub struct Row {
     /// Its prefix; v4 as ::ffff:a.b.c.d.
     pub address: [u8; 16],
-    /// Bits of it.
+    /// How many bits of it count.
     pub bits: u32,
     /// The limits it is under: 0, or the number of a virtual host with its own.
     pub scope: u32,
@@ -37,10 +37,10 @@ pub struct Row {
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSet {
-    /// 0: the row is nobody's yet.
+    /// 0: the row is not used yet.
     keys: [u64; ROWS],
     rows: [Row; ROWS],
-    /// Rows given up for another client, and requests of clients who found none.
+    /// Rows given up for another client, and requests of clients that found none.
     pub hidden: u64,
 }
 
@@ -67,8 +67,8 @@ impl TraceSet {
         hidden: 0,
     };
 
-    /// The row of the client of this key; a new one if it has none, for which it is asked whose it is and the
-    /// number of his limits. None: all others are over theirs.
+    /// The row of the client of this key; if it has none, a new one, for which the client and the
+    /// number of its limits are asked. None: all other rows' clients are over their limits.
     #[inline]
     pub fn row(
         &mut self,
@@ -96,13 +96,13 @@ impl TraceSet {
         self.rows.get_mut(at)
     }
 
-    /// Those who have one.
+    /// The rows in use.
     pub fn rows(&self) -> impl Iterator<Item = (u64, &Row)> {
         let all = self.keys.iter().copied().zip(&self.rows);
         all.filter(|(key, _)| *key != 0)
     }
 
-    /// Take over a row from a table of another size; false: there is no unused one.
+    /// Takes over a row from a table of another size; false: there is no unused one.
     pub fn adopt(&mut self, key: u64, row: &Row) -> bool {
         let unused = self.keys.iter().position(|known| *known == 0);
         let Some(at) = unused else { return false };

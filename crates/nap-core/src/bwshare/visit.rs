@@ -11,7 +11,7 @@ use super::trace::TraceSet;
 pub enum Reason {
     /// Its client owes too much.
     Own(Debt),
-    /// The larger network that the client belongs to does.
+    /// The larger network to which the client belongs owes too much.
     Network,
 }
 
@@ -26,8 +26,8 @@ impl Reason {
         Reason::Network,
     ];
 
-    /// What a client is told who owes himself, and whose network does: who has to wait longer for his
-    /// network is told so.
+    /// What a client is told by its own debt and its network's: if the network's wait is longer,
+    /// that is what it is told.
     pub fn of_both(own: Answer, network: Answer) -> (Answer, Option<Reason>) {
         let longer = own.or_longer(network);
         match own {
@@ -53,7 +53,7 @@ impl Reason {
         Reason::ALL.get(at).copied().unwrap_or(Reason::Network)
     }
 
-    /// In logs and answers.
+    /// Its name in logs and answers.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Own(Debt::Files) => "files",
@@ -66,8 +66,9 @@ impl Reason {
     }
 }
 
-/// Is he let in all the same who owes too much? With a ticket in its prime window, whatever he owes; and
-/// the member of a session who is moderate, [as one](Visit::as_member). Asked in this order.
+/// Is a client that owes too much let in all the same? With a ticket in its prime window, whatever
+/// it owes; and a session's member that is moderate, [as one](Visit::as_member). Asked in this
+/// order.
 pub fn is_excused(
     prime: impl FnOnce() -> bool,
     moderate: impl FnOnce() -> bool,
@@ -76,23 +77,23 @@ pub fn is_excused(
     prime() || (moderate() && member())
 }
 
-/// How many times the maxima the member of a session may owe.
+/// How many times the maxima a session's member may owe.
 pub const BEYOND: u64 = 4;
 
-/// Where a client's request is charged; made under his stripe's lock.
+/// Where a client's request is charged; made under the lock of the client's stripe.
 pub struct Visit<'a> {
-    /// His stripe.
+    /// The client's stripe.
     pub stripe: &'a mut Stripe,
-    /// His trace set; None: nothing is traced.
+    /// The client's trace set; None: nothing is traced.
     pub trace: Option<&'a mut TraceSet>,
-    /// What he may owe.
+    /// What the client may owe.
     pub limits: &'a Limits,
     /// Now.
     pub now_ns: u64,
 }
 
 impl Visit<'_> {
-    /// [`Visit::enter`] of a known client who owes little. False: nothing is changed yet.
+    /// [`Visit::enter`] for a known client that owes little. False: nothing is changed yet.
     #[inline(always)]
     pub fn enters_quickly(&mut self, key: u64) -> bool {
         let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) else {
@@ -108,7 +109,8 @@ impl Visit<'_> {
         enters
     }
 
-    /// [`Visit::bytes`] of a known client who owes little even then. False: nothing is changed yet.
+    /// [`Visit::bytes`] for a known client that owes little even then. False: nothing is changed
+    /// yet.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, key: u64, bytes: u64) -> bool {
         let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) else {
@@ -125,7 +127,7 @@ impl Visit<'_> {
         charged
     }
 
-    /// The client of this key asks for one more file; `excused`: and is charged for it whatever he owes.
+    /// The client of this key asks for one more file; `excused`: it is charged whatever it owes.
     #[inline]
     pub fn enter(
         &mut self,
@@ -154,7 +156,7 @@ impl Visit<'_> {
         answer
     }
 
-    /// He was let in, but his network owes too much: as if he had not been.
+    /// The client was let in, but its network owes too much: undoes that.
     pub fn take_back(&mut self, key: u64) {
         self.stripe.return_file(key, self.limits, self.now_ns);
         if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
@@ -162,14 +164,14 @@ impl Visit<'_> {
         }
     }
 
-    /// What he, or his network, is told as the member of a session, who may owe [`BEYOND`] times as much of
-    /// each kind with one more request.
+    /// What the client, or its network, is told as a session's member, which may owe [`BEYOND`]
+    /// times as much of each kind with one more request.
     pub fn as_member(&mut self, key: u64) -> Answer {
         let limits = self.limits.beyond(BEYOND);
         self.stripe.answer(key, &limits, self.now_ns)
     }
 
-    /// He was not let in, but is for his ticket's or his session's sake.
+    /// The client was not let in, but now is, for its ticket's or its session's sake.
     pub fn excuse(&mut self, key: u64) {
         self.stripe.charge_file(key, self.limits, self.now_ns);
         let count = &mut self.stripe.counts;
@@ -179,7 +181,7 @@ impl Visit<'_> {
         }
     }
 
-    /// He was not let in; `dry`: would not have been.
+    /// The client was not let in; `dry`: would not have been.
     pub fn refused(&mut self, key: u64, reason: Reason, dry: bool) {
         let counts: &mut Counts = &mut self.stripe.counts;
         let n = match dry {
@@ -194,7 +196,7 @@ impl Visit<'_> {
         }
     }
 
-    /// He is sent so many bytes.
+    /// The client is sent `bytes` bytes.
     #[inline]
     pub fn bytes(&mut self, key: u64, bytes: u64) {
         let answer = self
@@ -203,14 +205,14 @@ impl Visit<'_> {
         self.note_bytes(key, &answer, |sent| sent.wrapping_add(bytes));
     }
 
-    /// He is charged for so many bytes that are yet to be sent.
+    /// The client is charged for bytes that are yet to be sent.
     pub fn reserve(&mut self, key: u64, bytes: u64) -> Reserved {
         let reserved = self.stripe.reserve(key, bytes, self.now_ns);
         self.bytes(key, bytes);
         reserved
     }
 
-    /// Of these so many were not sent.
+    /// `unsent` of these were not sent.
     pub fn return_bytes(&mut self, key: u64, unsent: u64, reserved: &Reserved) {
         let part = (unsent, reserved);
         let answer = self
@@ -255,7 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Quickly where that may be, or in full: the same answers, and the same is left behind.
+        /// The quick way where possible, or the full one: the answers and the state left behind are
+        /// the same.
         #[test]
         fn the_quick_way_and_the_full_one_are_one(
             acts in proptest::collection::vec((0u64..4, 0u64..3, 0u64..3000), 1..120),

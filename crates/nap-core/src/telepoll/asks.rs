@@ -1,16 +1,17 @@
 //! [`Asks`]: when the pages of tickets ask where their holders stand.
 //!
-//! They poll by TelePolling, but not each base interval: who has long to wait asks after a quarter
-//! of it, if that is longer, and at the start itself at the latest. Where few wait, a quarter is
-//! longer than it need be: room that has come would stay unused for so long. So it is as much as it
-//! takes for all tickets that are out to ask once in a tenth of the places, down to a sixteenth. Where
-//! many wait the base interval is shorter than it need be: a server that serves most of them within a
-//! few such intervals would be kept busy with questions. So it grows to what it takes for all to ask
-//! once in a quarter of the places, up to four times itself. In the level mode each gets a place in the
-//! [`Calendar`]: the time he is told is one that is kept for him.
+//! They poll by TelePolling, but not every base interval: a holder who has long to wait asks after
+//! a quarter of that wait, if it is longer, and at the ticket's start at the latest. Where few
+//! wait, a quarter is longer than it need be: room that has come would stay unused that long. So
+//! the wait is what it takes for all tickets that are out to ask once in a tenth of the places,
+//! down to a sixteenth of what is left. Where many wait, the base interval is shorter than it need
+//! be: a server that serves most of them within a few such intervals would be kept busy with
+//! questions. So it grows to what it takes for all to ask once in a quarter of the places, up to
+//! four times itself. In the level mode each holder gets a place in the [`Calendar`]: the time they
+//! are told is kept for them.
 //!
-//! Whoever asks before he was told to is told the same again: one who asks without a pause takes no
-//! more places than anybody.
+//! A holder who asks before the time they were told is told the same again: asking without a pause
+//! takes no more places than anybody else.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,30 +24,30 @@ use crate::micros::Micros;
 
 /// Short spans of the calendar in a base interval.
 const SPANS: u64 = 32;
-/// A short span has room for so many at least.
+/// A short span has room for at least this many.
 const LEAST: u64 = 8;
-/// One place in so many goes round those who have long to wait.
+/// One place in this many goes round the holders who have long to wait.
 const SPARE: u64 = 10;
-/// In a base interval all who are out ask for one place in so many at most,
+/// In a base interval, all tickets that are out ask for at most one place in this many,
 const BASE_SPARE: u64 = 4;
-/// unless it would be longer than so many times the one that is set.
+/// unless the interval would be longer than this many times the configured one.
 const BASE_MOST: u64 = 4;
-/// Tickets of which it is remembered when they are to ask again; who comes into another's place is
-/// forgotten with it, which takes some hundred others' questions between two of his.
+/// How many tickets have the time of their next question remembered. A ticket that gets another's
+/// entry replaces it, which takes some hundred questions of others between two of its own.
 const DUES: usize = 512;
-/// So much before his time, milliseconds, he is in time: timers are not exact.
+/// A holder who asks this many milliseconds early is in time: timers are not exact.
 const IN_TIME_MS: u32 = 200;
 
-/// Who asks, and when they will. All zero = nobody is to ask; any bits are survived.
+/// Which holders ask, and when they will. All zero = nobody is to ask; any bits are survived.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Asks {
     /// How many ask, on what terms, and whether there is trouble.
     pub event: Event,
-    /// When they will come again; of the level mode, in the smooth form.
+    /// When they will come again; for the level mode, in the smooth form.
     calendar: Calendar,
-    /// When the holders of tickets are to ask again: the ticket's mark in the upper half, in the lower
-    /// milliseconds modulo 2^32.
+    /// When the holders of tickets are to ask again: in the upper half the ticket's mark, in the
+    /// lower milliseconds modulo 2^32.
     dues: [AtomicU64; DUES],
 }
 
@@ -61,8 +62,9 @@ impl Default for Asks {
 }
 
 impl Asks {
-    /// The ticket `id` that starts in `left` is sold at `now` to one who will ask: as [`Asks::next`].
-    /// He asks at its start as well, which is known now, before anybody is given a place there.
+    /// The ticket `id` that starts in `left` is sold at `now` to a holder who will ask: as
+    /// [`Asks::next`]. They ask at its start as well; that is known now, before anybody is given a
+    /// place there.
     pub fn begin(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         let terms = self.event.terms()?;
         if self.due(id).left(now).is_none() {
@@ -72,8 +74,8 @@ impl Asks {
         self.next_by(&terms, id, now, left, out)
     }
 
-    /// The holder of the ticket `id` that starts in `left` asks at `now`: when he is to ask again, at
-    /// its start at the latest. None: nobody is to ask. `out`: tickets that are out.
+    /// The holder of the ticket `id` that starts in `left` asks at `now`. Returns when they are to
+    /// ask again, at its start at the latest. None: nobody is to ask. `out`: tickets that are out.
     pub fn next(&self, id: u64, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         self.next_by(&self.event.terms()?, id, now, left, out)
     }
@@ -104,7 +106,7 @@ impl Asks {
         }
     }
 
-    /// When he may ask again: the next place from his wish on.
+    /// When the holder may ask again: the next place from the wished time on.
     fn place(&self, terms: &Terms, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         if terms.mode != Mode::Level || terms.form != Form::Smooth {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
@@ -122,8 +124,8 @@ impl Asks {
         Some(left.min(Micros((place_ns - now_ns).div_ceil(1000))))
     }
 
-    /// How long those wait between two questions who do so least, where `out` tickets are out. None: nobody
-    /// is to ask.
+    /// The wait between two questions of those who ask least often, while `out` tickets are out.
+    /// None: nobody is to ask.
     pub fn base(&self, out: u32) -> Option<Micros> {
         let terms = self.event.terms()?;
         Some(match (terms.mode, terms.form) {
@@ -138,13 +140,13 @@ impl Asks {
             .clamp(terms.base, longest)
     }
 
-    /// How long `out` take to ask once, in one place of so many.
+    /// How long it takes `out` tickets to ask once, in one place of every `places`.
     fn all_in(&self, terms: &Terms, out: u32, places: u64) -> Micros {
         let all_ns = u64::from(out).saturating_mul(self.event.unit_ns(terms));
         Micros(all_ns.saturating_mul(places) / 1000)
     }
 
-    /// As if never used.
+    /// Makes it as if never used.
     pub fn clear(&self) {
         self.event.clear();
         self.calendar.clear();
@@ -163,13 +165,13 @@ impl Asks {
 
 /// When a ticket's holder is to ask, where it is remembered.
 struct Due<'a> {
-    /// The ticket's, in the word's upper half.
+    /// The ticket's mark, as in the word's upper half.
     mark: u64,
     word: &'a AtomicU64,
 }
 
 impl Due<'_> {
-    /// How long he who asks was told to wait on. Stray words are some time too.
+    /// How much of the wait that its holder was told is left. Stray words are some time, too.
     fn left(&self, now: Micros) -> Option<Micros> {
         let known = self.word.load(Relaxed);
         let early = (known as u32).wrapping_sub(ms(now));
@@ -183,7 +185,7 @@ impl Due<'_> {
     }
 }
 
-/// Up to half as long again: who came together shall not ask together for ever.
+/// Up to half as long again: those who came together shall not ask together for ever.
 fn spread(wish: Micros, now: Micros) -> Micros {
     // Multiples of the golden ratio, modulo one.
     let part = now.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(Asks::default().next(1, NOW, NOW, 1), None);
         let level = asks.event.level(NOW).expect("it is there");
         assert_eq!((level.running, level.reservations), (5, 0));
-        // With few others he asks oftener, down to a sixteenth.
+        // With few others they ask more often, down to a sixteenth.
         let alone = asks.next(1, NOW, Micros::from_secs(400), 10);
         let alone_s = alone.expect("he is to ask").as_secs_f64();
         assert!((18.7..29.4).contains(&alone_s), "{alone_s}");
@@ -264,7 +266,7 @@ mod tests {
                     .map_or(0.0, Micros::as_secs_f64)
             })
             .collect();
-        // Ten a second, from a quarter of what is left on.
+        // Ten a second, from a quarter of what is left onwards.
         assert!((56.0..86.0).contains(&waits[0]), "{}", waits[0]);
         let last = waits[999] - waits[0];
         assert!((95.0..105.0).contains(&last), "{last}");
@@ -284,7 +286,7 @@ mod tests {
         assert_eq!(asks.begin(7, NOW, left, MANY).map(ms), Some(ms(told)));
         let other = asks.next(8, NOW, left, MANY).expect("he is to ask");
         assert!(other.0.abs_diff(told.0) < 1_000_000, "{other:?} {told:?}");
-        // At his time he is told another.
+        // When their time has come they are told another.
         let at = asks.next(7, NOW + told, left - told, MANY);
         assert!(at.expect("he is to ask") > Micros::from_secs(20));
         // Any bits are survived.
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn nobody_is_told_to_come_when_others_tickets_start() {
         let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
-        // So many tickets a second as may ask, from 20 to 30 seconds from now.
+        // As many tickets a second as may ask, from 20 to 30 seconds from now.
         for n in 0..100 {
             asks.begin(n, NOW, Micros::from_millis(20_000 + 100 * n), MANY);
         }

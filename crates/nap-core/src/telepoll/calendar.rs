@@ -1,34 +1,35 @@
-//! [`Calendar`]: places in time for those who need not come soon.
+//! [`Calendar`]: places in time for holders who need not come soon.
 //!
-//! TelePolling's reservations are one number: they are used one after the other, from Ta on. Who
-//! holds a ticket for later is told a longer interval, a quarter of what is left; were it only longer,
-//! he would come at a time that nobody has kept for him, and a crowd of them all at once. So time is
-//! divided into spans, and of each span it is counted how many will come in it: never more than
-//! length/T0. Later spans are sixteen times as long, those behind them once more, four lengths in all:
+//! TelePolling's reservations are one number: they are used one after the other, from Ta on. The
+//! holder of a ticket for later is told a longer interval, a quarter of what is left. If it were
+//! only longer, they would come at a time that nobody has kept for them, and a crowd would come all
+//! at once. So time is divided into spans, and each span counts how many will come in it: never more
+//! than length/T0. Later spans are sixteen times as long, those after them again; there are four
+//! lengths:
 //!
 //! ```text
 //! now |1|1|1|1| ... 256 spans of Ta/32 |   16    |   16    | ... |     256     | ...
 //! ```
-//! When time comes near, what is promised of a long span counts in each short one of it by its share.
-//! Within a span the places are spread by the golden ratio: whatever part of it is looked at, it has
-//! its share of them, however many there will be. A place is one compare-and-swap. Who does not come
+//! When time comes near, what is promised of a long span counts proportionally in each short span
+//! of it. Within a span the places are spread by the golden ratio: any part of it has its share of
+//! them, however many there will be. A place is one compare-and-swap. A holder who does not come
 //! leaves it unused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Lengths of spans.
 const LEVELS: usize = 4;
-/// Spans of a length that are counted at a time.
+/// How many spans of a length are counted at a time.
 const SPANS: u64 = 256;
-/// So many spans make one of the next length, as a power of two.
+/// How many spans make one of the next length, as a power of two.
 const LONGER: u32 = 4;
 
 /// How many will come when. All zero = nobody; any bits are survived.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Calendar {
-    /// Number of a span in the upper half, who will come in it in the lower; the span's number is
-    /// its start over its length, and its place here what is left over of that by [`SPANS`].
+    /// In the upper half a span's number, in the lower how many will come in it. The number is the
+    /// span's start divided by its length; its index here is that number modulo [`SPANS`].
     spans: [[AtomicU64; SPANS as usize]; LEVELS],
 }
 
@@ -54,13 +55,14 @@ impl Grid {
         self.span_ns.saturating_mul(1 << (LONGER * level as u32))
     }
 
-    /// How many may come in a span. One may whatever T0 is: it is longer while there is trouble.
+    /// How many may come in a span. One always may, whatever T0 is: it is longer while there is
+    /// trouble.
     fn room(&self, level: usize) -> u64 {
         (self.length_ns(level) / self.unit_ns).max(1)
     }
 }
 
-/// The part of its span before the place of its `k`th.
+/// How far into its span the place of its `k`th is.
 fn spread(k: u64, length_ns: u64) -> u64 {
     // Multiples of the golden ratio, modulo one.
     let part = k.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -72,8 +74,8 @@ fn pack(number: u64, count: u64) -> u64 {
 }
 
 impl Calendar {
-    /// A place at `wish_ns` or as soon as possible after it, kept from now on. All is full: the end
-    /// of the calendar.
+    /// A place at `wish_ns` or as soon as possible after it, kept from now on. If all is full: the
+    /// end of the calendar.
     pub fn reserve(&self, grid: Grid, now_ns: u64, wish_ns: u64) -> u64 {
         let mut from_ns = wish_ns;
         for level in 0..LEVELS {
@@ -91,7 +93,7 @@ impl Calendar {
         from_ns
     }
 
-    /// One will come at `at_ns`, whether there is room or not: others keep out of his way.
+    /// One will come at `at_ns`, whether or not there is room: others keep out of the way.
     pub fn expect(&self, grid: Grid, now_ns: u64, at_ns: u64) {
         let near = |level: &usize| {
             let length_ns = grid.length_ns(*level);
@@ -102,14 +104,14 @@ impl Calendar {
         }
     }
 
-    /// None left for who comes later.
+    /// Forgets all places.
     pub fn clear(&self) {
         let all = self.spans.iter().flatten();
         all.for_each(|span| span.store(0, Relaxed));
     }
 
-    /// One more in a span that has room, if the place that is left fits him; how many came into it
-    /// before him.
+    /// Takes one more place in a span that has room, if the place that is next `fits`; returns how
+    /// many were taken before.
     fn take(
         &self,
         level: usize,
@@ -133,7 +135,7 @@ impl Calendar {
         }
     }
 
-    /// What is promised of the longer spans that this one is a part of, as far as it concerns it.
+    /// The share of what is promised of the longer spans that falls on this part of them.
     fn shares_of_longer(&self, level: usize, number: u64) -> u64 {
         let share = |longer: usize| {
             let parts = LONGER * (longer - level) as u32;
@@ -162,14 +164,14 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
-    /// Ten in a second.
+    /// Ten places a second.
     const GRID: Grid = Grid {
         span_ns: S,
         unit_ns: S / 10,
     };
     const NOW: u64 = 1_000_000 * S + S / 3;
 
-    /// The most places in any window of so many seconds.
+    /// The most places in any window of `window_s` seconds.
     fn most(places: &mut [u64], window_s: u64) -> usize {
         places.sort_unstable();
         let until = |at: &u64| places.partition_point(|other| *other < at + window_s * S);
@@ -193,18 +195,18 @@ mod tests {
         let calendar = Calendar::default();
         let mut places = Vec::new();
         for n in 0..30_000_u64 {
-            // They ask over three minutes; of those who want to come soon there are many.
+            // They ask over three minutes; many of them want to come soon.
             let now = NOW + n * 6_000_000;
             let wish_s = [10, 10, 10, 40, 300, 1_000, 3_000][n as usize % 7];
             places.push(calendar.reserve(GRID, now, now + wish_s * S));
         }
         for window_s in [1, 5, 60] {
             let most = most(&mut places, window_s);
-            // Of each length a span may end in the window and another begin.
+            // For each length a span may end in the window and another begin.
             let may = 10 * window_s as usize + 12;
             assert!(most <= may, "{most} of {may} in {window_s} s");
         }
-        // Nothing is left free in front of who could not come sooner.
+        // Nothing is left free in front of those who could not come sooner.
         let soon = places.iter().filter(|at| **at < NOW + 1_200 * S).count();
         assert!(soon > 10_500, "{soon}");
     }

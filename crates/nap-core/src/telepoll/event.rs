@@ -1,19 +1,20 @@
 //! [`Event`]: what is polled, and how busy it is.
 //!
 //! ```text
-//! due    the time at which every reservation will have been used: R = (due - now)/T0. Time itself
-//!        counts R down, so there is no timer.            (section 2; this is GCRA)
+//! due    when every reservation will have been used: R = (due - now)/T0. Time itself counts R
+//!        down, so there is no timer.                      (section 2; this is GCRA)
 //! count  number of the running period | accesses in it: Q = accesses - (now - its start)/T0 (3-2)
 //! t0     from the accesses of the period before, set by the first access of the next one (3-1)
-//! slowed as due, while trouble from outside makes T0 longer; then others come in between
+//! slowed like due, while trouble from outside makes T0 longer; then others come in between
 //! ```
 //!
-//! What has been promised at a longer T0 must not hold up those who come when the trouble is over, or
+//! What was promised at a longer T0 must not hold up clients that come when the trouble is over, or
 //! its time would stay half empty: they are put in between, from Ta on, as far apart as makes one
-//! access each T0 of both.
+//! access each T0 of both together.
 //!
-//! A poll is one compare-and-swap of `count`, and where accesses are levelled one of `due`. Nobody waits for anybody: whoever dies in between leaves
-//! one reservation unmade, or one period with the T0 of the one before.
+//! A poll is one compare-and-swap of `count`, and where accesses are levelled one of `due`. Nobody
+//! waits for anybody: a process that dies in between leaves one reservation unmade, or one period
+//! with the T0 of the one before.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -25,7 +26,7 @@ use crate::micros::Micros;
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Event {
-    /// Whose it is, a hash of the name; 0 = nobody's. The parent writes it, and the terms.
+    /// The event's name as a hash; 0 = there is none. The parent writes it, and the terms.
     pub owner: AtomicU64,
     /// Ta, microseconds; 0 = there is no event.
     base: AtomicU64,
@@ -37,9 +38,9 @@ pub struct Event {
     shape: AtomicU64,
     /// When all reservations will have been used, nanoseconds.
     due: AtomicU64,
-    /// The same of those that trouble from outside has set further apart ...
+    /// The same for those that trouble from outside has set further apart ...
     slowed: AtomicU64,
-    /// ... and how far apart the last of them, nanoseconds.
+    /// ... and how far apart the last of them is, nanoseconds.
     gap: AtomicU64,
     /// Number of the running period in the upper half, its accesses in the lower; 0 = none yet.
     count: AtomicU64,
@@ -53,7 +54,7 @@ pub struct Event {
     trouble: Trouble,
 }
 
-/// What a poll is told.
+/// What a client that polls is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poll {
     /// Tw: how long to wait until the next one.
@@ -66,7 +67,8 @@ pub struct Poll {
     pub phase: Phase,
 }
 
-/// What part of a period is for (section 3 ii). Without concentration all of it is for collecting.
+/// What a part of a period is for (section 3 ii). Without concentration all of it is for
+/// collecting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Clients bring their data.
@@ -84,13 +86,13 @@ pub struct Level {
     pub reservations: u64,
     /// T0 in force, nanoseconds.
     pub t0_ns: u64,
-    /// Times longer by overload from outside.
+    /// How many times longer T0 is by overload from outside.
     pub stretched: f64,
     /// Accesses of the running period.
     pub running: u64,
     /// Accesses of the last period that had any.
     pub before: u64,
-    /// It is spread over more than a period: levelled plainly, whatever the mode.
+    /// Its accesses take more than a period: it is levelled plainly, whatever the mode.
     pub plain: bool,
     /// Tw of an access that came now; in concentration, at a period's start.
     pub wait: Micros,
@@ -99,7 +101,7 @@ pub struct Level {
 }
 
 impl Level {
-    /// Accesses of a period: of the one that runs, once it has more than the one before.
+    /// Accesses of a period: the running one once it has more than the one before, else that one.
     pub fn accesses(&self) -> u64 {
         self.before.max(self.running)
     }
@@ -107,7 +109,7 @@ impl Level {
 
 /// Reservations further ahead than this are a stray write: 30 days.
 const FARTHEST_NS: u64 = 30 * 86_400 * 1_000_000_000;
-/// No client is told to come back sooner in a concentrated period: he gets the next one's slot.
+/// In a concentrated period no client is told to come back sooner: it gets the next period's slot.
 const SOONEST_NS: u64 = 1_000_000_000;
 
 /// An access as its period sees it.
@@ -134,7 +136,8 @@ fn micros(ns: u64) -> Micros {
 }
 
 impl Event {
-    /// Put terms in force. What is reserved stays reserved; a new base interval counts anew.
+    /// Puts terms in force. What is reserved stays reserved; with a new base interval counting
+    /// restarts.
     pub fn set(&self, terms: &Terms) {
         let before = (self.base.load(Relaxed), self.shape.load(Relaxed));
         if before != (terms.base.0, terms.shape()) {
@@ -148,7 +151,7 @@ impl Event {
         self.base.store(terms.base.0, Relaxed);
     }
 
-    /// Nobody's any more.
+    /// Clears it: there is no event any more.
     pub fn clear(&self) {
         let words = [
             &self.owner,
@@ -181,7 +184,7 @@ impl Event {
         ))
     }
 
-    /// An access at `now`: when it is to come again. None: there is no event.
+    /// An access at `now`: returns when it is to come again. None: there is no event.
     pub fn poll(&self, now: Micros) -> Option<Poll> {
         let terms = self.terms()?;
         let now_ns = now.0.saturating_mul(1000);
@@ -215,7 +218,7 @@ impl Event {
         self.trouble.stretch_ns(terms.floor_ns).max(1)
     }
 
-    /// The answer to an access has taken so long.
+    /// The answer to an access has taken `took`.
     pub fn answered(&self, now: Micros, took: Micros) {
         if let Some(terms) = self.terms() {
             self.trouble.answered(now, took, &terms);
@@ -300,8 +303,8 @@ impl Event {
         }
     }
 
-    /// A period is over that had accesses: its successors' T0 follows from them. Those without any
-    /// change nothing.
+    /// A period that had accesses is over: T0 of the next ones follows from them. Periods without
+    /// any change nothing.
     fn close(&self, terms: &Terms, period: u64) {
         let (_, n) = unpack(period);
         self.before.store(period, Relaxed);
@@ -309,22 +312,22 @@ impl Event {
         self.t0.store(terms.t0_ns(n, terms.floor_ns), Relaxed);
     }
 
-    /// One unit interval at the end of all that is reserved: Tw and R.
+    /// Reserves one unit interval after all that is reserved. Returns Tw and R.
     fn reserve(&self, terms: &Terms, now_ns: u64, t0_ns: u64) -> (u64, i64) {
         let told = |ahead_ns: u64| {
             let r = i64::try_from(ahead_ns.div_ceil(t0_ns)).unwrap_or(i64::MAX);
             (terms.base_ns().saturating_add(ahead_ns), r)
         };
         if terms.form == Form::Paper {
-            // R counts down at ticks: as if it were still the last one.
+            // R counts down at ticks: as if this were still the last tick.
             let tick_ns = now_ns - now_ns.saturating_sub(terms.offset_ns()) % t0_ns;
             let whole = |owed_ns: u64| owed_ns.div_ceil(t0_ns).saturating_mul(t0_ns);
             let ahead = take(&self.due, tick_ns, |owed_ns| Some((whole(owed_ns), t0_ns)));
             return told(ahead.unwrap_or(0));
         }
-        // Who would come later than a period from now gets what the server can do at best: otherwise
-        // few accesses in one period made the next one's crowd wait for ever, and so would trouble
-        // that is over by then.
+        // A client that would come later than a period from now gets what the server can do at
+        // best. Otherwise few accesses in one period would make the next one's crowd wait for ever,
+        // and so would trouble that is over by then.
         let is_soon = |ahead_ns: u64| ahead_ns.saturating_add(t0_ns) <= terms.base_ns();
         if t0_ns > terms.floor_ns && self.trouble.extra_ppm() > 0 {
             let others_ns = owed(self.due.load(Relaxed), now_ns);
@@ -355,8 +358,8 @@ impl Event {
     }
 }
 
-/// Adds to what a clock owes. `step` says of that what is ahead of this access, and what it adds;
-/// None: it is not to be added.
+/// Adds to what a clock owes. `step` gets that, and returns what is ahead of this access and what
+/// it adds; None: nothing is added.
 fn take(clock: &AtomicU64, now_ns: u64, step: impl Fn(u64) -> Option<(u64, u64)>) -> Option<u64> {
     let mut seen = clock.load(Relaxed);
     loop {
@@ -370,7 +373,7 @@ fn take(clock: &AtomicU64, now_ns: u64, step: impl Fn(u64) -> Option<(u64, u64)>
 }
 
 /// How far apart accesses may be among others that are `gap_ns` apart, if there is to be one each
-/// `t0_ns` in all. Without end: there is no room for any.
+/// `t0_ns` in all. Endless: there is no room for any.
 fn between(t0_ns: u64, gap_ns: u64) -> u64 {
     let both = u128::from(t0_ns) * u128::from(gap_ns);
     let left = u128::from(gap_ns.saturating_sub(t0_ns));
@@ -385,7 +388,7 @@ fn period_at(terms: &Terms, now_ns: u64) -> (u64, u64) {
     (since / terms.base_ns(), since % terms.base_ns())
 }
 
-/// Time until all is used that is reserved.
+/// Time until everything that is reserved has been used.
 fn owed(due: u64, now_ns: u64) -> u64 {
     match due.saturating_sub(now_ns) {
         stray if stray > FARTHEST_NS => 0,
@@ -393,7 +396,7 @@ fn owed(due: u64, now_ns: u64) -> u64 {
     }
 }
 
-/// Re-levelling and concentration want less than a period's worth of accesses (section 3).
+/// Re-levelling and concentration need less than a period's worth of accesses (section 3).
 fn is_plain(terms: &Terms, n: u64, floor_ns: u64) -> bool {
     terms.mode != Mode::Level && n.saturating_mul(floor_ns) >= terms.base_ns()
 }
@@ -403,7 +406,7 @@ fn slot(terms: &Terms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (
     let Counted { index, at_ns, .. } = counted;
     let passed = at_ns / t0_ns;
     let from_start = match terms.form {
-        // Who is more than the period before had gets what the server can do at best.
+        // Accesses beyond the number of the period before get what the server can do at best.
         Form::Smooth => {
             let known = index.min(n.max(1));
             let more = index - known;
@@ -422,7 +425,7 @@ fn slot(terms: &Terms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (
     (wait_ns, signed(index).saturating_sub(signed(passed)))
 }
 
-/// Whether data may be brought now, or is counted.
+/// May data be brought now, or is it being counted?
 fn phase(terms: &Terms, plain: bool, n: u64, t0_ns: u64, at_ns: u64) -> Phase {
     let share_ns = terms.base_ns() / u64::from(terms.k.max(1));
     // With more accesses than fit, the first part of the period is longer than 1/k.
@@ -545,7 +548,8 @@ mod tests {
         }
     }
 
-    /// T0 = Ta/(kN) is of the period before: the ith who comes gets the offset i T0 + (x mod T0).
+    /// T0 = Ta/(kN) is that of the period before: the ith to come gets the offset i T0 + (x mod
+    /// T0).
     #[test]
     fn in_the_papers_form_more_than_the_period_before_go_beyond_the_share() {
         let offsets = |form| {
@@ -585,7 +589,7 @@ mod tests {
         let halves = [0, 29, 31, 59].map(phase);
         let (collect, tally) = (Some(Phase::Collect), Some(Phase::Tally));
         assert_eq!(halves, [collect, collect, tally, tally]);
-        // Eleven at five seconds each need 55: 1/k cannot be had.
+        // Eleven at five seconds each need 55: a share of 1/k is impossible.
         for _ in 0..7 {
             phase(59);
         }
@@ -606,7 +610,7 @@ mod tests {
         assert_eq!((level.before, level.running), (2, 2));
     }
 
-    /// 1/T0 is a hundred a second; in trouble ten are served, eight are to come.
+    /// 1/T0 is a hundred a second; in trouble ten are served, and eight should come.
     #[test]
     fn who_comes_after_the_trouble_fills_what_it_has_left_empty() {
         let event = event(Terms::new(Micros::from_secs(10), 110.0));

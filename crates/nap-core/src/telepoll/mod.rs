@@ -2,8 +2,8 @@
 //! level.
 //!
 //! Every answer carries a waiting time Tw. Each access reserves one unit interval T0 of the server;
-//! with R reservations ahead of it, Tw = Ta + T0 R. An access knows nothing of the client and keeps
-//! nothing of him: however many poll, they come back at most 1/T0 times a second.
+//! with R reservations ahead of it, Tw = Ta + T0 R. An access knows nothing of the client and
+//! stores nothing about it: however many poll, they come back at most 1/T0 times a second.
 //!
 //! | file | what it holds | ALGORITHMS |
 //! |---|---|---|
@@ -29,8 +29,8 @@ pub use asks::Asks;
 pub use event::{Event, Phase, Poll};
 pub use terms::{Form, Mode, Terms};
 
-/// When the page of a ticket that starts in `left` asks again, where its poll was told `wait`:
-/// more often towards the start, never more often than all may, and then at the start itself.
+/// When the page of a ticket that starts in `left` asks again, where its poll was told `wait`: more
+/// often towards the start, never more often than all may, and finally at the start itself.
 pub fn ticket_interval(left: Micros, wait: Micros) -> Micros {
     left.min(wait.max(Micros(left.0 / 4)))
 }

@@ -106,7 +106,7 @@ proptest! {
         }
     }
 
-    /// In the smooth form. In the paper's, whose units are whole, some stay several units late.
+    /// This is the smooth form. In the paper's, with its whole units, some stay several units late.
     #[test]
     fn patient_clients_reach_their_slots_and_stay(
         n in 1..200_u64, k in 1..5_u16, phase in 0..4_u16, starts in prop::collection::vec(any::<u32>(), 200),

@@ -1,4 +1,4 @@
-//! [`Terms`]: what an event is configured to.
+//! [`Terms`]: an event's configuration.
 
 use crate::micros::Micros;
 
@@ -43,7 +43,7 @@ pub struct Terms {
     pub m: u16,
     /// ... of M on this server, whose periods begin Ta/M after one another.
     pub of: u16,
-    /// Re-levelling: T0 = slack Ta/N, in millionths. At 1 nothing is left for what comes late.
+    /// Re-levelling: T0 = slack Ta/N, in millionths. At 1 nothing is left for late accesses.
     pub slack_ppm: u32,
 }
 
@@ -100,7 +100,7 @@ impl Terms {
             | u64::from(self.of) << 48
     }
 
-    /// [`shape`](Self::shape) undone; bits that are none mean the default.
+    /// [`shape`](Self::shape) undone; invalid bits mean the default.
     pub(super) fn of_shape(base: Micros, floor_ns: u64, slack_ppm: u32, shape: u64) -> Terms {
         Terms {
             base,

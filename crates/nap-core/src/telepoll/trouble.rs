@@ -1,13 +1,14 @@
 //! [`Trouble`]: overload that does not come from polls, seen by how long their answers take.
 //!
 //! The paper leaves open how a server notices trouble from outside (section 4). Here answers are
-//! counted by how long they took; each second the 95th percentile is compared with what is usual. If
-//! it has doubled, T0 becomes so long at once that four come where five are served now; again only
-//! after a base interval: it takes that long until a longer T0 is felt. In between it is made shorter
-//! whenever more are served: when the trouble is over, those who have waited are answered first. Each
-//! quarter of a base interval without trouble halves the excess. (ALGORITHMS 5 doubles T0, and takes
-//! 5 % a period back. Seen with a real httpd: doublings took 20 s to come down to a quarter, while the
-//! queue grew to four in five of all who polled; and a single doubling would last for fourteen periods.)
+//! counted by how long they took, and each second the 95th percentile is compared with the usual
+//! one. If it has doubled, T0 at once becomes so long that four come where five are served now. It
+//! is lengthened again only after a base interval, as a longer T0 takes that long to be felt. In
+//! between it is shortened whenever more are served: when the trouble is over, those who have
+//! waited are answered first. Each quarter of a base interval without trouble halves the excess.
+//! (ALGORITHMS 5 doubles T0, and takes 5 % a period back. With a real httpd, doublings took 20 s to
+//! come down to a quarter, while the queue grew to four in five of all clients; and a single
+//! doubling would last for fourteen periods.)
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -16,11 +17,11 @@ use crate::micros::Micros;
 
 /// Answers are judged together for at least this long ...
 const WINDOW: Micros = Micros::from_secs(1);
-/// ... and so many at a time: of fewer the slowest is no percentile.
+/// ... and so many at a time: the slowest of fewer is no percentile.
 const ENOUGH: u32 = 40;
-/// Steps of a time, four in each doubling from 64 microseconds on.
+/// Steps of time, four in each doubling from 64 microseconds on.
 const STEPS: usize = 84;
-/// So much longer than usual is no trouble yet: what a busy processor makes of a short answer.
+/// This much longer than usual is no trouble yet: a busy processor does that to a short answer.
 const LEAST: Micros = Micros::from_millis(50);
 /// T0 is never more than this many times longer.
 const MOST_PPM: u64 = 63_000_000;
@@ -36,11 +37,11 @@ pub struct Trouble {
     usual: AtomicU64,
     /// By how much T0 is longer, millionths.
     extra: AtomicU64,
-    /// When that was changed last, microseconds.
+    /// When that last changed, microseconds.
     changed: AtomicU64,
-    /// When it was last noticed that it had to be longer, microseconds.
+    /// When it was last noticed that T0 had to be longer, microseconds.
     noticed: AtomicU64,
-    /// Answers in a thousand seconds, in the mean of the last quarter of a base interval; 0 = not
+    /// Answers in a thousand seconds, on average over the last quarter of a base interval; 0 = not
     /// known yet.
     rate: AtomicU64,
     /// Answers of the window by how long they took.
@@ -61,7 +62,7 @@ impl Default for Trouble {
     }
 }
 
-/// The step of a time.
+/// The step that a time falls into.
 fn step(took: Micros) -> usize {
     if took.0 < 64 {
         return 0;
@@ -83,8 +84,8 @@ fn longest(step: usize) -> Micros {
     }
 }
 
-/// By how much T0 is to be longer so that four come where five are served, millionths. `rate`: in a
-/// thousand seconds.
+/// By how much T0 must be longer so that four come where five are served, millionths. `rate`:
+/// answers in a thousand seconds.
 fn enough_ppm(rate: u64, terms: &Terms) -> u64 {
     let enough =
         1_250_000_000_000_000_000 / (u128::from(rate.max(1)) * u128::from(terms.floor_ns.max(1)));
@@ -93,7 +94,7 @@ fn enough_ppm(rate: u64, terms: &Terms) -> u64 {
 }
 
 impl Trouble {
-    /// T0 for a floor without trouble.
+    /// T0 now, where it would be `floor_ns` without trouble.
     #[inline]
     pub fn stretch_ns(&self, floor_ns: u64) -> u64 {
         match self.extra_ppm() {
@@ -105,7 +106,7 @@ impl Trouble {
         }
     }
 
-    /// Nothing is known any more.
+    /// Forgets all that is known.
     pub fn forget(&self) {
         let words = [
             &self.since,
@@ -125,7 +126,7 @@ impl Trouble {
         self.extra.load(Relaxed).min(MOST_PPM)
     }
 
-    /// An answer took so long.
+    /// An answer took `took`.
     #[inline]
     pub fn answered(&self, now: Micros, took: Micros, terms: &Terms) {
         if let Some(count) = self.steps.get(step(took)) {
@@ -157,7 +158,7 @@ impl Trouble {
             left = left.saturating_sub(here);
         }
         let lasted = Micros(now.0.saturating_sub(since));
-        // The first window after a pause says nothing of now.
+        // The first window after a pause tells nothing about now.
         let stale = lasted > Micros(terms.base.0.max(WINDOW.0).saturating_mul(10));
         if !stale || self.usual.load(Relaxed) == 0 {
             let rate = self.served(n, lasted, terms);
@@ -165,8 +166,8 @@ impl Trouble {
         }
     }
 
-    /// Answers that share a processor end together: of a single second they say little. In a thousand
-    /// seconds.
+    /// How many answers are served, in a thousand seconds. Answers that share a processor end
+    /// together, so a single second tells little.
     fn served(&self, n: u32, lasted: Micros, terms: &Terms) -> u64 {
         let now = u64::from(n).saturating_mul(1_000_000_000) / lasted.0.max(1);
         let part_ppm = (lasted.0.saturating_mul(4 * ONE_PPM) / terms.base.0.max(1)).min(ONE_PPM);
@@ -182,7 +183,7 @@ impl Trouble {
         rate.max(1)
     }
 
-    /// `enough`: what T0 is to be longer if what is served now is to be enough.
+    /// `enough`: by how much T0 must be longer for what is served now to be enough.
     fn compare(&self, now: Micros, p95: Micros, enough: u64, terms: &Terms) {
         let usual = self.usual.load(Relaxed);
         if usual == 0 {
@@ -190,20 +191,20 @@ impl Trouble {
             return;
         }
         let since_change = now.0.saturating_sub(self.changed.load(Relaxed));
-        // Whatever it was made, it is never longer than what is served now asks for: when the trouble
-        // is over, those who have waited for their answers are served first, and fast.
+        // Whatever it was set to, it is never longer than what is served now requires: when the
+        // trouble is over, those who have waited for their answers are served first, and fast.
         let extra = self.extra_ppm().min(enough);
         self.extra.store(extra, Relaxed);
         if p95.0 > usual.saturating_mul(2).max(usual.saturating_add(LEAST.0)) {
             let noticed = now.0.saturating_sub(self.noticed.load(Relaxed));
             if noticed < terms.base.0 / 2 {
-                // What is served is still what was asked before: now more is known of it.
+                // What is served was still asked for before the change: now more is known.
                 self.extra.store(enough, Relaxed);
             } else if since_change >= terms.base.0 {
                 self.extra.store(enough, Relaxed);
                 self.changed.store(now.0, Relaxed);
                 self.noticed.store(now.0, Relaxed);
-                // Should it stay so, it becomes usual.
+                // If it stays so, it becomes usual.
                 self.usual.store(usual.saturating_add(usual / 20), Relaxed);
             }
             return;
@@ -231,7 +232,7 @@ mod tests {
         Terms::new(Micros::from_secs(10), 1000.0)
     }
 
-    /// A second of a hundred answers that all take so long.
+    /// A second with a hundred answers that each take `took`.
     fn second(trouble: &Trouble, at_s: u64, took: Micros) -> u64 {
         for n in 0..=100 {
             trouble.answered(Micros(at_s * 1_000_000 + n * 10_000), took, &terms());
@@ -258,7 +259,7 @@ mod tests {
         let slow: Vec<u64> = (120..150)
             .map(|s| second(&trouble, s, Micros::from_millis(400)) / ONE_PPM + 1)
             .collect();
-        // A hundred are served a second: eighty may come, where T0 is 1.1 ms.
+        // A hundred a second are served: eighty may come, where T0 is 1.1 ms.
         assert_eq!(slow[1], 11, "within two seconds: {slow:?}");
         assert_eq!(slow[29], 11, "as long as it lasts: {slow:?}");
         assert!(slow.is_sorted() && (11_000..12_000).contains(&trouble.stretch_ns(1000)));
