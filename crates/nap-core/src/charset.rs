@@ -10,14 +10,14 @@ impl Charset {
     /// What nearly all sites have.
     pub const UTF_8: Charset = Charset(UTF_8);
 
-    /// The charset of any name that it goes by: `Shift_JIS`, `sjis`. None: there is no such, or
-    /// browsers send forms of such pages as UTF-8 (UTF-16).
+    /// The charset with this name, any that it goes by: `Shift_JIS`, `sjis`. None: there is no such
+    /// charset, or browsers send forms of such pages as UTF-8 (UTF-16).
     pub fn named(name: &[u8]) -> Option<Charset> {
         let found = Encoding::for_label_no_replacement(name)?;
         (found.output_encoding() == found).then_some(Charset(found))
     }
 
-    /// As browsers write it in a form's `_charset_`.
+    /// Its name as browsers write it in a form's `_charset_`.
     pub fn name(self) -> &'static str {
         self.0.name()
     }
@@ -62,7 +62,7 @@ mod tests {
             ("utf-8", b"\xef\xbb\xbfa", Some("\u{feff}a")),
             ("shift_jis", b"\x82\xa0\\", Some("\u{3042}\\")),
             ("shift_jis", b"\x82", None),
-            // Two places of one character: browsers send the other.
+            // One character has two codes: browsers send the other one.
             ("shift_jis", b"\x87\x90", None),
             ("iso-2022-jp", b"\x1b$B$\"\x1b(B", Some("\u{3042}")),
             ("iso-2022-jp", b"\x1b(B\x1b$B$\"\x1b(B", None),

@@ -1,8 +1,8 @@
 //! `nap-control`: what an administrator's form asks for, and the nonce that goes with it.
 //!
-//! A request counts when it comes from a page of this very origin (the caller looks at that) and
-//! brings the nonce that `/nap-info` shows: what nobody can know who cannot read that page. A nonce is
-//! a MAC of the time, so that every child knows it and none remembers it.
+//! A request counts when it comes from a page of this very origin (the caller checks that) and
+//! brings the nonce that `/nap-info` shows, which nobody knows who cannot read that page. A nonce
+//! is a MAC of the time, so every child can compute it and none has to remember it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,28 +13,28 @@ use crate::nap::ticket;
 use crate::room::control::{Mode, NOTICE, Order};
 use crate::room::permits::PERMITS;
 
-/// A nonce is shown for so long, and good for as long again.
+/// A nonce is shown for this long, and good for as long again.
 const NONCE_S: u64 = 600;
-/// Its bytes, of which it shows two digits each.
+/// Bytes of a nonce, each shown as two digits.
 const NONCE: usize = 16;
 
 /// What is to be done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// With a room; none: with all of them.
+    /// Do this with a room; none: with all of them.
     Room(Option<String>, Order),
-    /// A session is over.
+    /// End a session.
     End(Which),
-    /// A client owes nothing any more.
+    /// Clear what a client owes.
     Forgive(Ipv6Addr),
 }
 
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Which {
-    /// Of this id, as `/nap-info` shows it.
+    /// The one with this id, as `/nap-info` shows it.
     Id(u64),
-    /// Of who presents this cookie in the room.
+    /// The one whose client presents this cookie in the room.
     Cookie {
         /// The room's name.
         room: String,
@@ -50,12 +50,12 @@ pub struct Sent {
     pub command: Result<Command, String>,
     /// Its nonce; empty: none.
     pub nonce: String,
-    /// Where the browser is to go then: a path on this server.
+    /// Where the browser is to go afterwards: a path on this server.
     pub back: Option<String>,
 }
 
 impl Sent {
-    /// The fields of an urlencoded form.
+    /// Reads the fields of an urlencoded form.
     pub fn parse(body: &[u8]) -> Sent {
         let fields: Vec<_> = form_urlencoded::parse(body).take(16).collect();
         let field = |wanted: &str| {
@@ -63,7 +63,7 @@ impl Sent {
             found.map_or("", |(_, value)| value.trim())
         };
         let back = field("back");
-        // A path alone: "//host" and "/\host" would lead elsewhere.
+        // Only a path: "//host" and "/\host" would lead elsewhere.
         let here = back.starts_with('/') && !back[1..].starts_with(['/', '\\']);
         let plain = back.bytes().all(|b| b.is_ascii_graphic());
         Sent {
@@ -111,7 +111,7 @@ fn notice(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// A ticket, or a session by its id or its cookie.
+/// Revokes a ticket, or a session by its id or its cookie.
 fn revoke<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
     match ["ticket", "session", "cookie"].map(&field) {
         [text, "", ""] => Ok(Command::Room(None, Order::Revoke(id("ticket", text)?))),
@@ -143,7 +143,7 @@ fn client(text: &str) -> Result<Ipv6Addr, String> {
 }
 
 impl Command {
-    /// As the log and the answer tell it.
+    /// The command as the log and the answer put it.
     pub fn sentence(&self) -> String {
         match self {
             Command::Room(room, order) => {
@@ -165,7 +165,7 @@ impl Command {
                 }
             }
             Command::End(Which::Id(id)) => format!("session {id:016x} is over"),
-            // Its value is worth a session: not for the log.
+            // The cookie's value is worth a session: not for the log.
             Command::End(Which::Cookie { room, .. }) => {
                 format!("the session of this cookie in room {room} is over")
             }

@@ -1,4 +1,4 @@
-//! [`Rng`]: SplitMix64, enough randomness for arrivals and manners, the same for the same seed.
+//! [`Rng`]: SplitMix64, enough randomness for arrivals and behaviour, the same for the same seed.
 
 use crate::micros::Micros;
 
@@ -31,7 +31,7 @@ impl Rng {
         -mean * (1.0 - self.unit()).ln()
     }
 
-    /// Until what happens `rate` times a second, by itself, happens next; none: it never does.
+    /// Time until something that happens `rate` times a second at random happens next; none: never.
     pub fn until_next(&mut self, rate: f64) -> Option<Micros> {
         (rate > 0.0).then(|| Micros::from_secs_f64(self.exponential(1.0 / rate)))
     }
@@ -47,12 +47,12 @@ impl Rng {
         (self.unit() * n as f64) as u64
     }
 
-    /// True with this chance.
+    /// True with the probability `share`.
     pub fn chance(&mut self, share: f64) -> bool {
         self.unit() < share
     }
 
-    /// Put `items` in random order (Fisher and Yates).
+    /// Puts `items` in random order (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             let j = (self.unit() * (i + 1) as f64) as usize;

@@ -1,4 +1,4 @@
-//! [`BwShareConf`]: what `BwShare...` directives say, and the historic `BW_...` names.
+//! [`BwShareConf`]: what `BwShare...` directives set, and the historic `BW_...` names.
 
 use super::directive::directives;
 use super::values::{HOUR, Words};
@@ -22,10 +22,10 @@ directives! {
 
 use BwDirective::*;
 
-/// Horizons there may be.
+/// How many horizons there may be.
 pub const HORIZONS: usize = 3;
 
-/// A maximum takes at most so many years to be paid off.
+/// A maximum may take at most this many years to be paid off.
 const YEARS: i64 = 36;
 /// The same in seconds.
 pub const YEARS_S: i64 = YEARS * 36_525 * 864;
@@ -35,11 +35,11 @@ pub const YEARS_S: i64 = YEARS * 36_525 * 864;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BwShareConf {
-    /// Files a client may owe.
+    /// How many files a client may owe.
     pub files_max: i64,
     /// Files a second.
     pub files_rate: i64,
-    /// Bytes a client may owe.
+    /// How many bytes a client may owe.
     pub bytes_max: i64,
     /// Bytes a second.
     pub bytes_rate: i64,
@@ -53,13 +53,13 @@ pub struct BwShareConf {
     pub v6_bits: i64,
     /// Status of a refusal.
     pub status: i64,
-    /// Horizons: how many.
+    /// How many horizons there are.
     pub horizons: i64,
-    /// Bytes a second of each, shortest first.
+    /// Bytes a second of each horizon, shortest first.
     pub horizon_rate: [i64; HORIZONS],
-    /// Its length, microseconds.
+    /// Length of each horizon, microseconds.
     pub horizon_period: [i64; HORIZONS],
-    /// The share of requests that are to get it.
+    /// The share of requests that should get that rate.
     pub horizon_share: [i64; HORIZONS],
     /// Bytes a second that the site's line carries.
     pub link: i64,
@@ -67,7 +67,7 @@ pub struct BwShareConf {
 
 const ONE: i64 = 1_000_000;
 
-/// What a number may be, in millionths.
+/// The range of a number, in millionths.
 struct Range {
     from: i64,
     to: i64,
@@ -127,7 +127,7 @@ impl Range {
 }
 
 impl BwShareConf {
-    /// Nothing said yet.
+    /// Nothing set yet.
     pub const UNSET: BwShareConf = BwShareConf {
         files_max: UNSET,
         files_rate: UNSET,
@@ -145,7 +145,7 @@ impl BwShareConf {
         link: UNSET,
     };
 
-    /// One directive; the error is the sentence to show.
+    /// Reads one directive; the error is the sentence to show.
     pub fn directive(&mut self, which: BwDirective, args: &[&str]) -> Result<(), String> {
         let pair = |max: &Range, rate: &Range| match args {
             [a, b] => Ok((max.read(which, a)?, rate.read(which, b)?)),
@@ -283,7 +283,7 @@ impl BwShareConf {
         }
     }
 
-    /// Once all is read: a maximum that takes longer than any debt lasts would never be reached.
+    /// Checks the finished settings: a maximum that outlasts any debt would never be reached.
     pub fn check(&self) -> Result<(), String> {
         let own = self.with_defaults();
         for (which, max, rate) in [
@@ -334,9 +334,9 @@ fn status(args: &[&str]) -> Result<i64, String> {
     }
 }
 
-/// So many clients in debt, unless `NapTables clients=` says otherwise.
+/// How many clients in debt there may be, unless `NapTables clients=` says otherwise.
 pub const CLIENTS: i64 = M / 8;
-/// So many rows of the trace, unless `NapTables trace=` says otherwise.
+/// How many rows the trace has, unless `NapTables trace=` says otherwise.
 pub const TRACE: i64 = 16_384;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What may stand in `NapTicketCookie`: its name and attributes.
+//! What `NapTicketCookie` may contain: the cookie's name and attributes.
 
 use super::values::shown;
 
-/// RFC 6265 4.1.1 takes RFC 2616's token.
+/// RFC 6265 4.1.1 uses RFC 2616's token.
 pub(super) fn is_token(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
 }

@@ -1,4 +1,4 @@
-//! [`Directive`]: what the core parses, by the names that administrators write.
+//! [`Directive`]: the directives that the core parses, by the names that administrators write.
 
 /// An enum of directives, and their names.
 macro_rules! directives {
@@ -12,7 +12,7 @@ macro_rules! directives {
             /// All of them.
             pub const ALL: &[$kind] = &[$($kind::$variant,)*];
 
-            /// As the administrator writes it.
+            /// Its name as the administrator writes it.
             pub fn name(self) -> &'static str {
                 match self { $($kind::$variant => $name,)* }
             }

@@ -1,11 +1,11 @@
 //! Directives: from an administrator's words to a checked configuration.
 //!
 //! [`RoomConf::directive`] and [`ServerConf::directive`] take one directive as httpd split it and
-//! store plain numbers; [`RoomConf::finish`] puts the defaults in and checks what only makes sense
-//! together. A room's is opaque to the shim; [`ServerConf`] has the fields of `nap_server_conf` in
-//! `c_shim/nap.h`, in the same order, so that ffi can cast. Numbers are read digit by digit as
-//! decimals (no floats, hence no NaN and no rounding). Every message is one sentence with
-//! directive, value and allowed range: httpd prints it and does not start.
+//! store plain numbers. [`RoomConf::finish`] puts the defaults in and checks what must fit
+//! together. A room's struct is opaque to the shim; [`ServerConf`] has the fields of
+//! `nap_server_conf` in `c_shim/nap.h`, in the same order, so that ffi can cast. Numbers are read
+//! digit by digit as decimals (no floats, hence no NaN and no rounding). Every message is one
+//! sentence with directive, value and allowed range: httpd prints it and does not start.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -13,14 +13,14 @@
 //! | [`values`] | what an administrator may write: numbers, times, sizes, words |
 //! | [`text`] | a text of fixed size |
 //! | [`room`], [`server`] | the two structs: directives, defaults, checks |
-//! | `page` | a page of a room: what it may set, and takes over |
+//! | `page` | a page of a room: what it may set, and what it takes over |
 //! | `run_ready` | `NapRunReady` |
 //! | `session` | the sessions of a room |
 //! | [`bwshare`] | the same for `BwShare...` |
 //! | [`telepoll`] | the same for `TelePoll` |
 //! | [`oxthas`] | and for `Oxthas...` |
-//! | `terms` | what all that is to the gates and the laws |
-//! | `cookie` | what may stand in `NapTicketCookie` |
+//! | `terms` | the settings as the gates and the laws want them |
+//! | `cookie` | what `NapTicketCookie` may contain |
 
 pub mod bwshare;
 mod cookie;

@@ -1,4 +1,4 @@
-//! [`OxthasConf`]: what `Oxthas...` directives say. `OxthasActivity` is the shim's, as it needs
+//! [`OxthasConf`]: what `Oxthas...` directives set. The shim reads `OxthasActivity`, as that needs
 //! httpd's regular expressions.
 
 use super::directive::directives;
@@ -24,7 +24,7 @@ pub struct OxthasConf {
     pub bands: i64,
     /// How sizes are cut: 0 integer, 1 equal, 2 capacity.
     pub split: i64,
-    /// Observations that count.
+    /// How many observations count.
     pub history: i64,
     /// Millionths.
     pub alpha: i64,
@@ -34,9 +34,9 @@ pub struct OxthasConf {
     pub step_us: i64,
     /// T's floor; `UNSET`: a tenth of T.
     pub min_us: i64,
-    /// How often a request may be done again elsewhere.
+    /// How often a request may be retried elsewhere.
     pub retry: i64,
-    /// Before the first probe of an executor that has failed.
+    /// The pause before the first probe of an executor that has failed.
     pub backoff_us: i64,
 }
 
@@ -46,7 +46,7 @@ impl OxthasDirective {
         words.read(arg).map_err(bad)
     }
 
-    /// The value of `name=value`, if it is of that name.
+    /// The value of `name=value`, if `arg` has that name.
     fn option(self, arg: &str, name: &str, words: &Words) -> Option<Result<i64, String>> {
         let value = arg.strip_prefix(name)?.strip_prefix('=')?;
         let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
@@ -55,7 +55,7 @@ impl OxthasDirective {
 }
 
 impl OxthasConf {
-    /// Nothing said yet.
+    /// Nothing set yet.
     pub const UNSET: OxthasConf = OxthasConf {
         bands: UNSET,
         split: UNSET,
@@ -68,7 +68,7 @@ impl OxthasConf {
         backoff_us: UNSET,
     };
 
-    /// One directive; the error is the sentence to show.
+    /// Reads one directive; the error is the sentence to show.
     pub fn directive(&mut self, which: OxthasDirective, args: &[&str]) -> Result<(), String> {
         let one = |words: Words| match args {
             [arg] => which.read(arg, &words),

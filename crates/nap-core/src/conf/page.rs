@@ -1,17 +1,17 @@
 //! A page of a room is configured by the same struct: it may set what its gate has for itself, and
-//! takes over all else from its room.
+//! takes everything else from its room.
 
 use super::directive::Directive::{self, *};
 use super::room::{RoomConf, named};
 use super::values::UNSET;
 
-/// May stand inside `<NapPage>`?
+/// May this directive stand inside `<NapPage>`?
 pub(super) fn goes_with_a_page(which: Directive) -> bool {
     matches!(which, RunReady | WaitMax | WaitLimit | ReAccess)
 }
 
 impl RoomConf {
-    /// A page of `room` nothing was said about yet.
+    /// A page of `room` for which nothing has been set yet.
     pub fn new_page(room: &RoomConf, page: &str) -> Result<RoomConf, String> {
         Ok(RoomConf {
             name: room.name,
@@ -20,12 +20,12 @@ impl RoomConf {
         })
     }
 
-    /// Is it a page's?
+    /// Is this a page's configuration?
     pub fn is_page(&self) -> bool {
         !self.page.as_str().is_empty()
     }
 
-    /// What a message begins with.
+    /// How a message about it begins.
     pub fn title(&self) -> String {
         let (room, page) = (self.name.as_str(), self.page.as_str());
         match page {
@@ -34,8 +34,8 @@ impl RoomConf {
         }
     }
 
-    /// Take over from `room`, which is not finished yet, what the page has not set. What goes with
-    /// `NapRunReady` goes together.
+    /// Takes from `room`, which is not finished yet, what the page has not set. All settings of
+    /// `NapRunReady` go together.
     pub fn over(&mut self, room: &RoomConf) {
         let own = *self;
         *self = RoomConf {

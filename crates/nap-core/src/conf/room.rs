@@ -11,8 +11,8 @@ use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::nap::ledger::{prime_borne, share_at_most};
 
-/// A struct of settings, each with what it is before anybody has said anything and, where it does not depend on others,
-/// behind `=>` its default.
+/// Defines a struct of settings: each with its value before anything is set and, where it does not
+/// depend on others, its default after `=>`.
 macro_rules! settings {
     ($(#[$meta:meta])* $kind:ident {
         $($(#[$doc:meta])* $field:ident: $type:ty = $unset:expr $(=> $default:expr)?;)*
@@ -32,18 +32,18 @@ macro_rules! settings {
 }
 
 settings! {
-/// A room as configured. Numbers are [`UNSET`] until a directive sets them,
-/// after [`RoomConf::finish`] none is, but where the field says so.
+/// A room as configured. Numbers are [`UNSET`] until a directive sets them; after
+/// [`RoomConf::finish`] none is, unless the field says so.
 RoomConf {
     /// 1..63 of `A-Za-z0-9_.-`.
     name: Text<64> = Text::EMPTY;
-    /// The same, of a page; empty: the room itself.
+    /// The same for a page; empty: the room itself.
     page: Text<64> = Text::EMPTY;
     /// The ticket cookie; empty: `nap-<room>`, under TLS `__Host-nap-<room>`.
     cookie: Text<64> = Text::EMPTY;
     /// Further attributes of the cookie, joined by "; ".
     cookie_attributes: Text<256> = Text::EMPTY;
-    /// Permits; 1..1024, or [`AUTO`], [`PAPER`]: after `finish` those it begins with.
+    /// Permits; 1..1024, or [`AUTO`], [`PAPER`]: after `finish` the number it begins with.
     run_ready: i64 = UNSET;
     /// Permits of the room's other gates, together; [`UNSET`]: there are none.
     beside: i64 = UNSET;
@@ -53,15 +53,15 @@ RoomConf {
     wait_limit: i64 = UNSET => AUTO;
     /// Places of a static Re Access, or [`AUTO`]: the ledger.
     re_access: i64 = UNSET => AUTO;
-    /// Finished accesses the wait limit looks at; 10..1000.
+    /// How many finished accesses the wait limit looks at; 10..1000.
     history: i64 = UNSET => 100;
-    /// Bytes after which a body is a long answer; 1K..1G or [`OFF`].
+    /// Body bytes after which an answer is a long one; 1K..1G or [`OFF`].
     download: i64 = UNSET => M;
     /// Bytes of a request's body that are read before its access enters, 1K .. 1G, or [`OFF`].
     body: i64 = UNSET => 64 * K;
     /// Length of a slot; 1 s .. 1 h.
     slot_period_us: i64 = UNSET => 10 * SECOND;
-    /// Tickets a slot, or [`AUTO`], [`PAPER`].
+    /// Tickets per slot, or [`AUTO`], [`PAPER`].
     slot_tickets: i64 = UNSET => AUTO;
     /// From a ticket's start to its end; 5 s .. 24 h.
     ticket_lifetime_us: i64 = UNSET;
@@ -73,7 +73,7 @@ RoomConf {
     ticket_share_ppm: i64 = UNSET => AUTO;
     /// Tickets sold per place, millionths (1..2), or [`AUTO`], [`OFF`].
     overbook_ppm: i64 = UNSET => AUTO;
-    /// Live tickets a client, or [`AUTO`]: no cap, but fewer where they lapse.
+    /// Live tickets per client, or [`AUTO`]: no cap, but fewer where they lapse.
     tickets_per_client: i64 = UNSET => AUTO;
     /// 0 none, 1 the client's prefix.
     ticket_bind: i64 = UNSET => 0;
@@ -89,13 +89,13 @@ RoomConf {
     run_ready_min: i64 = UNSET;
     /// Most permits of `NapRunReady auto` and `paper`.
     run_ready_max: i64 = UNSET;
-    /// Intervals that the paper's law looks back.
+    /// How many intervals the paper's law looks back.
     run_ready_history: i64 = UNSET;
     /// Bytes of a refused form that its page gives back; 1K..1M or [`OFF`].
     keep_form: i64 = UNSET => 64 * K;
-    /// Holders ask no oftener where they stand; 1 s .. 1 h.
+    /// Holders ask no more often than this where they stand; 1 s .. 1 h.
     poll_base_us: i64 = UNSET => 3 * SECOND;
-    /// All of them together, polls a second; 1..100000.
+    /// How many polls a second all of them may make together; 1..100000.
     poll_rate: i64 = UNSET => 500;
     /// 0 level, 1 relevel, 2 concentrate.
     poll_mode: i64 = UNSET => 0;
@@ -105,13 +105,13 @@ RoomConf {
     poll_form: i64 = UNSET => 0;
     /// Charset of forms that are not UTF-8, by its own name; empty: none are kept.
     form_charset: Text<64> = Text::EMPTY;
-    /// The application's cookie that a session is known by; empty: one of ours.
+    /// The application's cookie by which a session is known; empty: one of ours.
     session_cookie: Text<64> = Text::EMPTY;
     /// 1: the room has sessions.
     session: i64 = UNSET;
-    /// A session is over when nothing has come for so long; 1 s .. 24 h.
+    /// A session is over when nothing has come for this long; 1 s .. 24 h.
     session_idle_us: i64 = UNSET;
-    /// Accesses of one session that wait or run at once; 1..32.
+    /// How many accesses of one session may wait or run at once; 1..32.
     session_parallel: i64 = UNSET;
     /// SameSite of our own cookie: 0 Lax, 1 Strict, 2 None.
     session_same_site: i64 = UNSET;
@@ -119,9 +119,9 @@ RoomConf {
     session_partitioned: i64 = UNSET;
     /// The session interval, 1 ms .. 10 min, or [`AUTO`], [`PAPER`].
     session_start: i64 = UNSET;
-    /// Accesses that may wait to start one; 1..100000, or [`AUTO`].
+    /// How many accesses may wait to start one; 1..100000, or [`AUTO`].
     session_queue: i64 = UNSET;
-    /// Mean page queue from which on there are too many, millionths.
+    /// Mean page queue from which on there are too many sessions, millionths.
     start_threshold: i64 = UNSET;
     /// The paper's step up; 1 ms .. 10 s.
     start_inc_us: i64 = UNSET;
@@ -131,12 +131,12 @@ RoomConf {
     start_min_us: i64 = UNSET;
     /// Largest interval; likewise.
     start_max_us: i64 = UNSET;
-    /// 1: of members, the session nearest its end is served first.
+    /// 1: among members, the session nearest its end is served first.
     progress: i64 = UNSET => 0;
 }
 }
 
-/// Less than this share of what the server does is worth a remark.
+/// A ticket share of less than this of what the server does is worth a remark.
 const ALL: f64 = 0.9;
 
 /// A name for a room or a page.
@@ -151,12 +151,12 @@ pub(super) fn named(directive: &str, what: &str, name: &str) -> Result<Text<64>,
     })
 }
 
-/// Something the administrator should know although the server starts.
+/// Something that the administrator should know although the server starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark(pub String);
 
 impl RoomConf {
-    /// A room nothing was said about yet.
+    /// A room for which nothing has been set yet.
     pub fn new(name: &str) -> Result<RoomConf, String> {
         Ok(RoomConf {
             name: named("<NapRoom>", "room", name)?,
@@ -164,7 +164,7 @@ impl RoomConf {
         })
     }
 
-    /// One directive inside `<NapRoom>` or `<NapPage>`; the error is the sentence to show.
+    /// Reads one directive inside `<NapRoom>` or `<NapPage>`; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
         if self.is_page() && !goes_with_a_page(which) {
             return Err(format!("{} does not belong inside <NapPage>", which.name()));
@@ -299,7 +299,7 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Puts the defaults in, then checks what only makes sense together.
+    /// Puts the defaults in, then checks what must fit together.
     pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
         self.default_times();
         let too_few = self.fit_run_ready(server)?;
@@ -364,8 +364,8 @@ impl RoomConf {
         Ok(())
     }
 
-    /// The permits, so that beside them and the reserve somebody can still wait, where waiting takes a
-    /// worker too.
+    /// Adjusts the permits so that beside them and the reserve somebody can still wait, where
+    /// waiting takes a worker too.
     fn fit_run_ready(&mut self, server: &ServerConf) -> Result<Vec<String>, String> {
         let reserve = server.reserve();
         let workers = i64::from(server.max_workers);
@@ -413,12 +413,12 @@ impl RoomConf {
         Ok(of_all.into_iter().chain(of_one).collect())
     }
 
-    /// A prime window that the bound cannot bear at full rate, and one that it bears.
+    /// A remark on a prime window that the bound cannot bear at full rate, with one that it can.
     fn prime_remark(&self) -> Option<String> {
         let (prime, bound) = (self.ticket_prime_us, self.wait_max_us);
         let micros = |us: i64| Micros(us.max(0) as u64);
         let window_min = Laws::CHOSEN.sale.window_min;
-        // At one access a second L is the bound's seconds; a thousand, so that it has no fraction.
+        // At one access a second L is the bound in seconds; use a thousand to have no fraction.
         let by_law = |bound: i64| {
             let depth = micros(bound).0 / 1000;
             prime_borne(depth as u32, 1000.0, micros(bound), window_min)
@@ -433,7 +433,7 @@ impl RoomConf {
             _ => (by_law(bound), String::new()),
         };
         let share = share_at_most(window, micros(bound));
-        // The paper's form has places of its own for holders.
+        // The paper's form has separate places for holders.
         if self.re_access >= 0 || share >= ALL {
             return None;
         }
@@ -453,8 +453,8 @@ impl RoomConf {
         ))
     }
 
-    /// Running, waiting and in reserve. Before anything is measured, those who can wait are taken
-    /// as Little's law has them at 250 ms a permit: run_ready x bound / 250 ms.
+    /// Workers for running, waiting and the reserve. Before anything is measured, the number that
+    /// can wait follows from Little's law at 250 ms a permit: run_ready x bound / 250 ms.
     fn workers_wanted(&self, reserve: i64) -> i64 {
         let waiting = match self.wait_limit {
             n if n >= 0 => n.saturating_add(self.re_access.max(0)),

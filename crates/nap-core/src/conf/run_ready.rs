@@ -1,4 +1,5 @@
-//! `NapRunReady n|auto|paper [min= max= history= progress=]`: how many run at once, and who finds it.
+//! `NapRunReady n|auto|paper [min= max= history= progress=]`: how many run at once, and who
+//! decides.
 
 use super::directive::Directive::RunReady;
 use super::room::RoomConf;
@@ -6,13 +7,13 @@ use super::values::*;
 
 /// Permits that a gate has room for.
 pub const PERMITS: i64 = crate::room::permits::PERMITS as i64;
-/// Most that a limit which finds itself goes to, where nobody has said (docs/dev/algorithms.md 3.3).
+/// The most that a limit which finds itself goes to, unless set (docs/dev/algorithms.md 3.3).
 const MOST: i64 = 256;
-/// Intervals the paper's law looks back.
+/// How many intervals the paper's law looks back.
 const HISTORY: i64 = 5;
 
 impl RoomConf {
-    /// The directive's values.
+    /// Reads the directive's values.
     pub(super) fn set_run_ready(&mut self, args: &[&str]) -> Result<(), String> {
         let permits = 1..=PERMITS;
         let (first, options) = args.split_at(args.len().min(1));
@@ -54,8 +55,8 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Puts in what a limit that finds itself begins with and where it may go: half of the workers may
-    /// run, unless `max=` says otherwise, for the others wait. What to call it in a message.
+    /// Sets where a limit that finds itself begins and how far it may go: half of the workers may
+    /// run, unless `max=` says otherwise, as the others wait. Returns what to call it in a message.
     pub(super) fn begin_run_ready(
         &mut self,
         workers: i64,
@@ -86,8 +87,8 @@ impl RoomConf {
             max => max,
         };
         let max = max.max(min).min(fits);
-        // What is tried first is twice that: where accesses are in each other's way it costs the more,
-        // the higher it is, and one doubling more where they only wait costs a few seconds.
+        // The first try is twice that. Where accesses are in each other's way, that costs more the
+        // higher it is; where they only wait, one more doubling costs a few seconds.
         let wish = 2.max(i64::from(cores));
         self.run_ready = wish.clamp(min, max);
         (self.run_ready_min, self.run_ready_max) = (min, max);

@@ -17,7 +17,7 @@ pub fn server(max_workers: u32, threads_per_child: u32) -> ServerConf {
     }
 }
 
-/// Sets one directive on a fresh room and shows the one field that must have changed.
+/// Sets one directive on a fresh room and returns the one field that must have changed.
 pub fn set(line: &str, field: fn(&RoomConf) -> i64) -> Result<i64, String> {
     let mut room = room();
     let mut words = line.split(' ');

@@ -8,11 +8,11 @@ use super::values::*;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConf {
-    /// Workers kept free in each child (prefork: in the server); [`UNSET`]: `reserve_percent` counts.
+    /// Workers kept free in each child (prefork: in the server); [`UNSET`]: see `reserve_percent`.
     pub reserve: i64,
     /// The same in per cent of a child's threads (prefork: of all children).
     pub reserve_percent: i64,
-    /// `NapTables waiters=`; [`UNSET`]: from the MPM. Likewise the next three.
+    /// `NapTables waiters=`; [`UNSET`]: from the MPM. The same goes for the next three.
     pub table_waiters: i64,
     /// Clients remembered.
     pub table_clients: i64,
@@ -20,13 +20,13 @@ pub struct ServerConf {
     pub table_trace: i64,
     /// Sessions remembered.
     pub table_sessions: i64,
-    /// `NapPark`: 1 On, 0 Off, [`UNSET`]: On where it can be.
+    /// `NapPark`: 1 On, 0 Off, [`UNSET`]: On where possible.
     pub park: i64,
-    /// Where the ticket page lives; empty: [`TICKET_PATH`].
+    /// The path of the ticket page; empty: [`TICKET_PATH`].
     pub ticket_path: Text<256>,
-    /// Children the MPM may ever run.
+    /// Most children the MPM may ever run.
     pub server_limit: u32,
-    /// Threads a child may ever have.
+    /// Most threads a child may ever have.
     pub thread_limit: u32,
     /// Threads a child has; 1 on prefork.
     pub threads_per_child: u32,
@@ -36,11 +36,11 @@ pub struct ServerConf {
     pub threaded: u32,
     /// Processors online.
     pub cores: u32,
-    /// Members of balancers that OXTHAS chooses for.
+    /// Members of balancers among which OXTHAS chooses.
     pub members: u32,
-    /// Accesses that may wait without a worker; 0: the server cannot, or is not to.
+    /// How many accesses may wait without a worker; 0: the server cannot do that, or should not.
     pub parked: u32,
-    /// 1: some wait on workers all the same.
+    /// 1: some still wait on workers.
     pub on_workers: u32,
 }
 
@@ -48,7 +48,7 @@ pub struct ServerConf {
 pub const TICKET_PATH: &str = "/nap-ticket";
 
 impl ServerConf {
-    /// A server nothing was said about yet.
+    /// A server for which nothing has been set yet.
     pub const fn new() -> ServerConf {
         ServerConf {
             reserve: UNSET,
@@ -71,7 +71,7 @@ impl ServerConf {
         }
     }
 
-    /// One directive of the server; the error is the sentence to show.
+    /// Reads one directive of the server; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
         match which {
             Reserve => self.keep_free(args),
@@ -101,12 +101,12 @@ impl ServerConf {
         Ok(())
     }
 
-    /// Can it be that who waits takes a worker?
+    /// Can a waiting access hold a worker?
     pub fn hold_who_waits(&self) -> bool {
         self.parked == 0 || self.on_workers != 0
     }
 
-    /// Workers among which a request finds one: those of a child, on prefork those of the server.
+    /// The workers available to a request: those of its child, on prefork those of the server.
     pub fn pool(&self) -> u32 {
         let workers = match self.threaded {
             0 => self.max_workers,
@@ -120,8 +120,8 @@ impl ServerConf {
         (self.max_workers / self.pool()).max(1)
     }
 
-    /// Workers of a pool of this size that are kept free. Per cent are rounded up, so that none are
-    /// kept only where 0 was asked for.
+    /// How many workers of a pool of this size are kept free. Per cent are rounded up, so that none
+    /// are kept only if 0 was asked for.
     fn reserve_of(&self, pool: u32) -> u32 {
         let percent = match (self.reserve, self.reserve_percent) {
             (n, _) if n >= 0 => return u32::try_from(n).unwrap_or(u32::MAX),
@@ -152,13 +152,13 @@ impl ServerConf {
         }
     }
 
-    /// Those who run beside each other, `run_ready` over all children, fall to a child by chance:
-    /// what to say when they leave too few of its threads for others to wait on.
+    /// The accesses that run, `run_ready` over all children, fall to children by chance: a remark
+    /// if they leave too few threads of a child for others to wait on.
     pub fn threads_remark(&self, run_ready: u32) -> Option<String> {
         let mean = f64::from(run_ready) / f64::from(self.pools());
-        // Two standard deviations more than its share.
+        // Two standard deviations above its share.
         let busy = run_ready.min((mean + 2.0 * mean.sqrt()).ceil() as u32);
-        // As many as newcomers leave to ticket holders, at least.
+        // At least as many as newcomers leave to ticket holders.
         let enough = |threads: &u32| {
             let wanted = self.reserve_of(*threads).saturating_add(busy);
             *threads >= wanted.saturating_add(threads.isqrt())
@@ -175,7 +175,7 @@ impl ServerConf {
         ))
     }
 
-    /// What to say when a graceful restart finds no slots for new children beside the old ones: these
+    /// A remark if a graceful restart finds no slots for new children beside the old ones. These
     /// stay until nobody waits or runs in them any more, for the bound and longer.
     pub fn headroom_remark(&self) -> Option<String> {
         let threads = self.threads_per_child.max(1);
@@ -196,7 +196,7 @@ impl ServerConf {
         let [given] = args else {
             return Err(wants_one(TicketPath));
         };
-        // What lies under it comes behind a slash of its own.
+        // What lies under it is separated by a slash of its own.
         let path = given.strip_suffix('/').unwrap_or(given);
         let plain = |b: u8| b.is_ascii_graphic() && !b"?#%\\\"<>".contains(&b);
         let normal =
@@ -238,7 +238,7 @@ impl Default for ServerConf {
     }
 }
 
-/// `NapTicketStatus`: the status a refusal is answered with.
+/// `NapTicketStatus`: the HTTP status of a refusal.
 pub fn ticket_status(arg: &str) -> Result<u16, String> {
     const CODES: [u16; 3] = [503, 429, 200];
     let index = one(TicketStatus, &[arg], Words::choice(&["503", "429", "200"]))?;

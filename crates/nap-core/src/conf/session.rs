@@ -1,7 +1,7 @@
 //! `NapSession`, `NapSessionStart`, `NapSessionQueue`: the sessions of a room.
 //!
-//! What begins and what ends one (`start=`, `end=`) are regular expressions, which httpd compiles:
-//! they stay with the shim.
+//! The regular expressions that begin and end a session (`start=`, `end=`) are compiled by httpd
+//! and stay with the shim.
 
 use super::cookie::is_token;
 use super::directive::Directive::{Session, SessionQueue, SessionStart};
@@ -12,21 +12,21 @@ use super::values::*;
 /// Millionths of a queue.
 const ONE: i64 = 1_000_000;
 
-/// `SameSite` of the cookie that a room's sessions have of us (RFC 6265bis, 4.1.2.7).
+/// `SameSite` of the module's own session cookie (RFC 6265bis, 4.1.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SameSite {
     /// It comes along with navigations from other sites, but not with their forms' POST.
     Lax,
-    /// It comes along from this site alone.
+    /// It comes along only from this site.
     Strict,
-    /// It comes along from wherever.
+    /// It comes along from anywhere.
     None,
 }
 
 impl SameSite {
     const ALL: [SameSite; 3] = [SameSite::Lax, SameSite::Strict, SameSite::None];
 
-    /// Of `nap_room_conf.session_same_site`; unset: `Lax`.
+    /// The value of `nap_room_conf.session_same_site`; unset: `Lax`.
     fn of(number: i64) -> SameSite {
         let known = usize::try_from(number)
             .ok()
@@ -34,7 +34,7 @@ impl SameSite {
         known.copied().unwrap_or(SameSite::Lax)
     }
 
-    /// As the attribute has it.
+    /// Its name as in the attribute.
     fn name(self) -> &'static str {
         ["Lax", "Strict", "None"][self as usize]
     }
@@ -93,8 +93,9 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Attributes of the cookie that the module makes, the first semicolon too. `SameSite=None` and
-    /// `Partitioned` want `Secure`: over plain http browsers would not keep such a cookie, and it is a `Lax` one.
+    /// Attributes of the module's own cookie, with the first semicolon. `SameSite=None` and
+    /// `Partitioned` need `Secure`: over plain http browsers would not keep such a cookie, so there
+    /// it is a `Lax` one.
     pub fn session_attributes(&self, tls: bool) -> String {
         let same_site = match SameSite::of(self.session_same_site) {
             SameSite::None if !tls => SameSite::Lax,
@@ -145,7 +146,7 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Defaults, and what only makes sense together.
+    /// Puts the defaults in, and checks what must fit together.
     pub(super) fn finish_sessions(&mut self) -> Result<(), String> {
         let title = self.title();
         for (field, which) in [

@@ -1,4 +1,4 @@
-//! [`EventConf`]: what `TelePoll event ...` says.
+//! [`EventConf`]: what `TelePoll event ...` sets.
 
 use super::text::Text;
 use super::values::{HOUR, SECOND, Time, Words, decimal, shown};
@@ -23,7 +23,7 @@ pub struct EventConf {
     pub m: i64,
     /// ... of M; 1..64.
     pub of: i64,
-    /// In the segment; -1: nowhere.
+    /// Its index in the segment; -1: nowhere.
     pub index: i64,
 }
 
@@ -37,7 +37,7 @@ const FORMS: &[&str] = &["smooth", "paper"];
 const CONCENTRATE: i64 = 2;
 
 impl EventConf {
-    /// `TelePoll name option=value...`; the error is the sentence to show.
+    /// Reads `TelePoll name option=value...`; the error is the sentence to show.
     pub fn read(args: &[&str]) -> Result<EventConf, String> {
         let (name, options) = args.split_first().ok_or(
             "TelePoll: wants an event's name, then perhaps base= rate= mode= k= phase= form=",
@@ -55,8 +55,8 @@ impl EventConf {
         .checked("TelePoll")
     }
 
-    /// The options alone, of a directive of this name; nothing is checked yet that only makes sense
-    /// together.
+    /// Reads only the options, of a directive of this name; what must fit together is not checked
+    /// yet.
     pub fn options(directive: &str, options: &[&str]) -> Result<EventConf, String> {
         let mut conf = EventConf {
             name: Text::EMPTY,
@@ -90,7 +90,7 @@ impl EventConf {
         Ok(conf)
     }
 
-    /// Defaults in, and what must fit together.
+    /// Puts the defaults in, and checks what must fit together.
     pub fn checked(mut self, directive: &str) -> Result<EventConf, String> {
         let unit_us = (ONE * ONE / self.rate).saturating_mul(MARGIN) / 100;
         if unit_us > self.base_us {

@@ -1,4 +1,4 @@
-//! What the settings are to whom they are for: gates, the laws, the balancer.
+//! The settings in the form that their users want: gates, the laws, the balancer.
 
 use super::{AUTO, EventConf, OFF, OxthasConf, PAPER, RoomConf, WORK};
 use crate::micros::Micros;
@@ -63,7 +63,7 @@ impl RoomConf {
         }
     }
 
-    /// How those are spread who ask where they stand.
+    /// How the holders who ask where they stand are spread.
     pub fn poll_terms(&self) -> telepoll::Terms {
         let base = Micros(u64::try_from(self.poll_base_us).unwrap_or(0));
         telepoll::Terms {

@@ -1,4 +1,4 @@
-//! [`Text`]: a text of fixed size, as C has it.
+//! [`Text`]: a text of fixed size, as in C.
 
 /// A text of fixed size, ended by the first zero byte; C's `char[N]`.
 #[repr(transparent)]
@@ -6,7 +6,7 @@
 pub struct Text<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// Nothing in it.
+    /// The empty text.
     pub const EMPTY: Self = Text([0; N]);
 
     /// A copy of `s`, or `None` if it has a zero byte or does not fit with its final zero.
@@ -20,13 +20,13 @@ impl<const N: usize> Text<N> {
         Some(text)
     }
 
-    /// Its characters; empty should they not be UTF-8.
+    /// Its characters; empty if they are not UTF-8.
     pub fn as_str(&self) -> &str {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(N);
         std::str::from_utf8(&self.0[..end]).unwrap_or("")
     }
 
-    /// Nobody has set it.
+    /// Is it empty, as nobody has set it?
     pub fn is_empty(&self) -> bool {
         self.as_str().is_empty()
     }

@@ -1,11 +1,11 @@
-//! What a directive's value may be: [`Words`] reads it or says what would have been good.
+//! What a directive's value may be: [`Words`] reads it, or says which values are allowed.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::directive::Directive;
 
-/// A setting nobody made.
+/// A setting that nobody has made.
 pub const UNSET: i64 = -1;
 /// "By our law": the value follows from measurement or from other settings.
 pub const AUTO: i64 = -2;
@@ -145,8 +145,8 @@ impl Kind {
         }
     }
 
-    /// The value in this kind's unit (count, bytes, microseconds, millionths); `None`: none. What
-    /// is too large for any range comes back as `i64::MAX`.
+    /// The value in this kind's unit (count, bytes, microseconds, millionths); `None`: it has none.
+    /// A value too large for any range comes back as `i64::MAX`.
     pub(super) fn read(self, text: &str) -> Option<i64> {
         let split = text
             .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -167,12 +167,12 @@ impl Kind {
             _ => return None,
         };
         let product = millionths.saturating_mul(i128::from(factor));
-        // "1.5" is no count and "0.0000001s" no time of ours
+        // "1.5" is no count, and "0.0000001s" is shorter than our times can be
         (product % 1_000_000 == 0).then(|| i64::try_from(product / 1_000_000).unwrap_or(i64::MAX))
     }
 }
 
-/// `12`, `0.5` in millionths; digits on both sides of a point, at most six behind it.
+/// `12` or `0.5` in millionths; digits on both sides of a point, at most six behind it.
 pub(super) fn decimal(text: &str) -> Option<i128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());

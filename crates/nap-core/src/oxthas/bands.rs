@@ -1,6 +1,6 @@
 //! OXTHAS-N (paper 3.2): the N best executors share the work by its size, the best one the largest.
 //!
-//! The sizes up to S_max are cut into N bands; the lowest goes to the Nth best executor. By whole
+//! The sizes up to S_max are cut into N bands; the lowest goes to the Nth best executor. With whole
 //! numbers, which the paper found best, the bands are as 1 : 2 : ... : N, so
 //! w_i = S_max (1 + ... + i) / (1 + ... + N).
 
@@ -9,14 +9,14 @@
 pub enum Split {
     /// As 1 : 2 : ... : N.
     Integer,
-    /// All alike.
+    /// All equal.
     Equal,
-    /// As the capacities of the executors that they go to.
+    /// In proportion to the capacities of the executors that they go to.
     Capacity,
 }
 
 impl Split {
-    /// By its number in a configuration.
+    /// The split with this number in a configuration.
     pub fn from_number(n: i64) -> Split {
         match n {
             1 => Split::Equal,
@@ -50,7 +50,7 @@ impl Split {
         })
     }
 
-    /// Which of the `n` best gets work of this size; 0: the best.
+    /// Which of the `n` best gets work of this size; 0 is the best.
     pub fn rank(self, size: f64, n: usize, s_max: f64, capacity: impl Fn(usize) -> f64) -> usize {
         let below = self.ends(n, s_max, capacity).take_while(|end| size > *end);
         n.saturating_sub(1 + below.count())

@@ -1,52 +1,52 @@
-//! What is chosen, and in which order things are looked at.
+//! Which member is chosen, and in which order the rules apply.
 //!
-//! 1. **Probe**: a member that has plainly failed gets one piece of idempotent work after its pause.
-//! 2. **Unseen**: a member of which nothing is known for this activity, one piece at a time (the
-//!    paper begins with a thousand steps of random choices instead, seconds of bad service).
-//! 3. **Exploration**: one in a hundred goes to anybody, and one in fifty to a member that has
-//!    had no work for long: what is not tried is not known.
+//! 1. **Probe**: a member that has plainly failed gets one piece of idempotent work after a pause.
+//! 2. **Unseen**: a member of which nothing is known for this activity gets one piece at a time.
+//!    (The paper begins with a thousand steps of random choices: seconds of bad service.)
+//! 3. **Exploration**: one piece in a hundred goes to any member, and one in fifty to a member that
+//!    has had no work for long: what is not tried is not known.
 //! 4. **The law**, among members that have not plainly failed: `oxthas` ranks them by c' and takes
 //!    the one whose band the size lies in; `nap` takes the least (W + s) / c'.
-//! 5. Where all have failed, the law among all: some work must find out.
+//! 5. If all have failed, the law among all: some work must find out.
 //!
 //! W is what this engine has under way there. Work of other activities counts with the time that it
-//! was thought to take, as its size would say nothing beside this activity's capacity.
+//! was expected to take, as its size would mean nothing beside this activity's capacity.
 
 use super::MEMBERS;
 use super::engine::{Engine, Law, Terms};
 use super::executor::Executor;
 use crate::micros::Micros;
 
-/// Of one activity's choices, at most one in so many goes to a member that had no work for long.
+/// At most one in this many of an activity's choices goes to a member that had no work for long.
 const STALE_EVERY: u32 = 50;
-/// Work that cannot be done again elsewhere is a probe only so many pauses after one was due.
+/// Work that cannot be repeated elsewhere is a probe only this many pauses after one was due.
 const LAST_RESORT_PAUSES: u64 = 32;
 
 /// A member that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its executor.
+    /// Index of its executor.
     pub executor: u32,
-    /// What the administrator multiplies its capacity by, in per cent.
+    /// The administrator's factor for its capacity, in per cent.
     pub factor: u32,
 }
 
-/// Work that wants an executor.
+/// Work that needs an executor.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Who may do it. Those beyond the first [`MEMBERS`] are not looked at.
+    /// The members that may do it. Those beyond the first [`MEMBERS`] are ignored.
     pub members: &'a [Member],
     /// What kind of work it is.
     pub activity: u32,
     /// s.
     pub size: u64,
-    /// Which law chooses.
+    /// The law that chooses.
     pub law: Law,
     /// Settings.
     pub terms: &'a Terms,
-    /// It may be sent where it may fail, as it can be done again elsewhere.
+    /// It may be sent where it may fail, as it can be repeated elsewhere.
     pub may_probe: bool,
-    /// Whose flight it will be.
+    /// The owner of its flight.
     pub owner: u64,
     /// Now.
     pub now: Micros,
@@ -56,9 +56,9 @@ pub struct Ask<'a> {
 
 /// The choice.
 pub(super) struct Choice {
-    /// Which member.
+    /// The member's index.
     pub member: usize,
-    /// As a probe.
+    /// Is it a probe?
     pub probe: bool,
 }
 
@@ -71,7 +71,7 @@ impl Choice {
     }
 }
 
-/// What the laws look at in a member.
+/// What the laws see of a member.
 #[derive(Clone, Copy, Default)]
 struct Looked {
     member: u16,
@@ -168,8 +168,8 @@ fn is_barred(executor: &Executor, ask: &Ask<'_>) -> bool {
     executor.penalty.bars() || cell.penalty.bars() || never_answered
 }
 
-/// Is this access to try the executor? Work that cannot be done again elsewhere only when none that can
-/// be has come for long: where there is no other work, nobody would ever find out that it is well.
+/// Is this access to try the executor? Work that cannot be repeated elsewhere only if none that can
+/// has come for long: where there is no other work, nobody would ever find out that it is well.
 fn probe_is_due(engine: &Engine<'_>, executor: &Executor, ask: &Ask<'_>) -> bool {
     let cell = executor.cell(ask.activity);
     let now = match ask.may_probe {
@@ -210,7 +210,7 @@ fn anybody(good: &[Looked], random: u64) -> Option<Looked> {
     good.get(at as usize).copied()
 }
 
-/// The least (W + s) / c'; among equals anybody.
+/// The least (W + s) / c'; among equals a random one.
 fn least(good: &[Looked], random: u64) -> Option<Looked> {
     let least = good.iter().map(|l| l.seconds).fold(f64::INFINITY, f64::min);
     let equals = good.iter().filter(|l| l.seconds <= least);

@@ -4,7 +4,7 @@
 //!   choose ─► a member, a flight, its timeout ─► end: answered | failed | given up
 //! ```
 //!
-//! Everything is found by index, and no index is believed: the tables are shared with processes that
+//! Everything is found by index, and no index is trusted: the tables are shared with processes that
 //! may die half way through a write.
 
 use super::choice::{self, Ask, Choice};
@@ -15,24 +15,24 @@ use super::penalty::{self, Failure, Penalty};
 use super::{ACTIVITIES, bands::Split};
 use crate::micros::Micros;
 
-/// An activity that has not come for so long may lose its number to another.
+/// An activity that has not come for this long may lose its number to another.
 const FORGOTTEN: Micros = Micros::from_secs(60);
 
-/// Which law chooses.
+/// The law that chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
     /// The paper's OXTHAS-N.
     Oxthas,
     /// The least (W + s) / c'.
     Nap,
-    /// Whoever, as the paper's simulations begin.
+    /// Any at random, as in the beginning of the paper's simulations.
     Random,
 }
 
 /// Settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// N: so many of the best executors share the work by its size.
+    /// N: how many of the best executors share the work by its size.
     pub bands: u32,
     /// How the sizes are cut.
     pub split: Split,
@@ -42,22 +42,23 @@ pub struct Terms {
     pub alpha: f64,
     /// T of an executor without failures.
     pub timeout: Micros,
-    /// beta: by so much it is shorter for each failure.
+    /// beta: how much shorter it is for each failure.
     pub step: Micros,
     /// T's floor.
     pub min: Micros,
-    /// Before the first probe of an executor that has failed; zero: it is not barred, as in the paper.
+    /// The pause before the first probe of a failed executor; zero: it is not barred, as in the
+    /// paper.
     pub pause: Micros,
-    /// Of a million choices, so many are random: what is not tried is not known.
+    /// How many of a million choices are random: what is not tried is not known.
     pub explore_ppm: u32,
-    /// An executor that has had no work for so long is tried; zero: never.
+    /// An executor that has had no work for this long is tried; zero: never.
     pub stale: Micros,
-    /// Executors that nothing is known of are tried first.
+    /// Executors of which nothing is known are tried first.
     pub unseen_first: bool,
 }
 
 impl Terms {
-    /// As the paper has it; times are its steps, each a second.
+    /// The paper's settings; times are its steps, each a second.
     pub fn paper() -> Terms {
         Terms {
             bands: 3,
@@ -77,7 +78,7 @@ impl Terms {
         }
     }
 
-    /// As we have it, with timeouts of this length.
+    /// Our settings, with timeouts of this length.
     pub fn ours(timeout: Micros) -> Terms {
         Terms {
             bands: 3,
@@ -98,7 +99,7 @@ impl Terms {
     }
 }
 
-/// What is not in the tables. All zero: no flight was ever used, no activity has a name.
+/// The state outside the tables. All zero: no flight was ever used, no activity has a name.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
@@ -106,7 +107,7 @@ pub struct Head {
     free: u32,
     /// Flights that were ever used.
     used: u32,
-    /// Attempts, ever: their numbers.
+    /// Attempts ever; this numbers them.
     attempts: u32,
     _pad: u32,
     /// Kinds of work.
@@ -114,7 +115,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Of an engine that has done nothing.
+    /// Head of an engine that has done nothing.
     pub const EMPTY: Head = Head {
         free: 0,
         used: 0,
@@ -126,7 +127,7 @@ impl Head {
 
 /// The tables, while this process has them to itself.
 pub struct Engine<'a> {
-    /// What is not in the tables.
+    /// The state outside the tables.
     pub head: &'a mut Head,
     /// Executors, found by their keys.
     pub executors: &'a mut [Executor],
@@ -134,33 +135,33 @@ pub struct Engine<'a> {
     pub flights: &'a mut [Flight],
 }
 
-/// What was chosen.
+/// A choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// Which of the members that were offered.
+    /// Which of the members on offer.
     pub member: usize,
     /// Its flight, or [`flight::NONE`].
     pub flight: u32,
     /// How long to wait for the answer.
     pub timeout: Micros,
-    /// It finds out whether the executor is well again.
+    /// It is to find out whether the executor is well again.
     pub probe: bool,
 }
 
 /// How a flight ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Answered after so long, with so many bytes.
+    /// Answered after this time, with this many bytes.
     Answered(Micros, u64),
-    /// It failed after so long.
+    /// It failed in this way after this time.
     Failed(Failure, Micros),
-    /// Nothing can be said: the client went, or the request was at fault.
+    /// Nothing can be said: the client left, or the request was at fault.
     GivenUp,
 }
 
 impl Engine<'_> {
-    /// The executor with this key, now in the table if it was not; None: the table is full of others
-    /// that have work under way.
+    /// The executor with this key, added to the table if it is not there; None: the table is full
+    /// of others that have work under way.
     pub fn executor(&mut self, key: u64, names: [&str; 2], now: Micros) -> Option<u32> {
         let key = key.max(1);
         let n = self.executors.len();
@@ -186,7 +187,7 @@ impl Engine<'_> {
 
     fn adopt(&mut self, at: usize, key: u64, [balancer, name]: [&str; 2], now: Micros) -> u32 {
         let executor = &mut self.executors[at];
-        // Field by field: an executor is too large for a copy on the stack.
+        // Field by field: an executor is too large to copy over the stack.
         executor.cells.fill(Cell::EMPTY);
         executor.key = key;
         (executor.balancer, executor.name) = (Name::new(balancer), Name::new(name));
@@ -195,8 +196,8 @@ impl Engine<'_> {
         at as u32
     }
 
-    /// The activity of this name, given a number if it has none yet, perhaps that of one that has not
-    /// come for long; 0: there are too many.
+    /// The activity of this name. If it has no number yet it is given one, perhaps that of one that
+    /// has not come for long; 0: there are too many.
     pub fn activity(&mut self, hash: u64, name: &str, now: Micros) -> u32 {
         let hash = hash.max(1);
         let own = &self.head.activities;
@@ -218,8 +219,8 @@ impl Engine<'_> {
         at as u32
     }
 
-    /// Of the activities that have not come for long the one that has for longest: whoever asks for
-    /// many paths shall not take the numbers for good.
+    /// Of the activities that have not come for long, the one that came longest ago: a client that
+    /// asks for many paths must not take the numbers for good.
     fn forgettable(&self, now: Micros) -> Option<usize> {
         let own = &self.head.activities;
         let is_idle = |at: &usize| self.executors.iter().all(|one| one.cells[*at].open == 0);
@@ -229,13 +230,13 @@ impl Engine<'_> {
             .min_by_key(|at| own[*at].seen_at)
     }
 
-    /// What is known of an activity; of one that there is not, what is known of all others.
+    /// What is known of an activity; if there is no such activity, what is known of all others.
     pub fn about(&mut self, activity: u32) -> &mut Activity {
         let at = activity as usize;
         &mut self.head.activities[if at < ACTIVITIES { at } else { 0 }]
     }
 
-    /// Which of these members is to do it. None: there are none.
+    /// Chooses which of these members is to do it. None: there are none.
     pub fn choose(&mut self, ask: &Ask<'_>) -> Option<Chosen> {
         let Choice { member, probe } = choice::choose(self, ask)?;
         let executor = ask.members[member].executor;
@@ -303,13 +304,13 @@ impl Engine<'_> {
         flight
     }
 
-    /// The number of a flight's attempt, by which a late answer is known.
+    /// The number of a flight's attempt, by which a late answer is recognised.
     pub fn number(&self, flight: u32) -> u32 {
         let own = self.flights.get(flight as usize);
         own.map_or(0, |flight| flight.number)
     }
 
-    /// A flight of this owner has ended. Nothing happens if it is not his, or ended before.
+    /// A flight of this owner has ended. Nothing happens if it is another's, or ended before.
     pub fn end(&mut self, flight: u32, owner: u64, end: End, terms: &Terms, now: Micros) {
         let Some(own) = self.land(flight, owner) else {
             return;
@@ -370,7 +371,7 @@ impl Engine<'_> {
         cell.observed_at = now;
     }
 
-    /// R and T of this executor are as they were before it failed.
+    /// Puts R and T of this executor back to what they were before it failed.
     pub fn restore(&mut self, executor: u32) {
         let Some(executor) = self.executors.get_mut(executor as usize) else {
             return;
@@ -381,7 +382,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whoever had these flights is dead.
+    /// The owners of these flights are dead.
     pub fn sweep(&mut self, is_dead: impl Fn(u64) -> bool) {
         for at in 0..self.flights.len().min(self.head.used as usize) {
             let owner = self.flights[at].owner;
@@ -391,7 +392,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Take a flight out of all that counts it.
+    /// Takes a flight out of all that counts it.
     fn land(&mut self, at: u32, owner: u64) -> Option<Flight> {
         let own = *self.flights.get(at as usize)?;
         if own.owner == 0 || own.owner != owner.max(1) {
@@ -420,8 +421,8 @@ impl Engine<'_> {
         Some(own)
     }
 
-    /// After somebody died in here, or all who were here before are gone: what is counted is counted
-    /// anew, from the flights whose owners live.
+    /// After somebody died in here, or all who were here before are gone: counts everything anew,
+    /// from the flights whose owners live.
     pub fn mend(&mut self, is_dead: impl Fn(u64) -> bool) {
         // Pages that nobody has used stay untouched.
         for executor in self.executors.iter_mut().filter(|e| e.key != 0) {
@@ -456,7 +457,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Is the flight that this mark names a probe that is still out? One that is not is forgotten.
+    /// Is the flight that this mark names a probe that is still out? If not, the mark is forgotten.
     pub(super) fn probe_is_out(&self, mark: u32) -> bool {
         let flight = mark
             .checked_sub(1)
@@ -465,7 +466,7 @@ impl Engine<'_> {
     }
 }
 
-/// Put it where there is room.
+/// Puts it where there is room.
 fn take(head: &mut Head, flights: &mut [Flight], own: Flight) -> Option<u32> {
     if let Some(at) = head.free.checked_sub(1)
         && let Some(place) = flights.get_mut(at as usize)

@@ -9,16 +9,16 @@ use crate::micros::Micros;
 /// Bytes of a name that are kept.
 pub const NAME: usize = 96;
 
-/// A name, cut to what there is room for. All zero: none.
+/// A name, cut to the room there is. All zero: none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Name([u8; NAME]);
 
 impl Name {
-    /// None.
+    /// No name.
     pub const EMPTY: Name = Name([0; NAME]);
 
-    /// The first bytes of this one.
+    /// The first bytes of this name.
     pub fn new(name: &str) -> Name {
         let mut own = Name::EMPTY;
         for (to, from) in own.0.iter_mut().zip(name.bytes()) {
@@ -27,7 +27,7 @@ impl Name {
         own
     }
 
-    /// To be read; what is not text is marked.
+    /// The name as text; what is not text is marked.
     pub fn text(&self) -> String {
         let len = self.0.iter().position(|b| *b == 0).unwrap_or(NAME);
         String::from_utf8_lossy(&self.0[..len]).into_owned()
@@ -51,7 +51,7 @@ pub struct Cell {
     pub penalty: Penalty,
     /// Size of what is under way.
     pub work: u64,
-    /// What of it was thought to take how long, microseconds.
+    /// How long the part of it with a known capacity was expected to take, microseconds.
     pub expected_us: u64,
     /// Pieces under way.
     pub open: u32,
@@ -70,7 +70,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Never had work.
+    /// It has never had work.
     pub const EMPTY: Cell = Cell {
         history: History::EMPTY,
         penalty: Penalty::NONE,
@@ -86,11 +86,11 @@ impl Cell {
     };
 }
 
-/// One executor. All zero: nobody's.
+/// One executor. All zero: none.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Executor {
-    /// Who it is: a hash of the two names, never 0.
+    /// Its identity: a hash of the two names, never 0.
     pub key: u64,
     /// The balancer that it is a member of.
     pub balancer: Name,
@@ -98,7 +98,7 @@ pub struct Executor {
     pub name: Name,
     /// When it was last looked at.
     pub seen_at: Micros,
-    /// What is under way was thought to take so long, microseconds.
+    /// How long what is under way was expected to take, microseconds.
     pub expected_us: u64,
     /// Pieces under way.
     pub open: u32,
@@ -110,7 +110,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Nobody's.
+    /// No executor.
     pub const EMPTY: Executor = Executor {
         key: 0,
         balancer: Name::EMPTY,
@@ -123,13 +123,13 @@ impl Executor {
         cells: [Cell::EMPTY; ACTIVITIES],
     };
 
-    /// The cell of this activity; whatever number it is, there is one.
+    /// The cell of this activity; there is one whatever the number.
     pub fn cell(&self, activity: u32) -> &Cell {
         let at = activity as usize;
         &self.cells[if at < ACTIVITIES { at } else { 0 }]
     }
 
-    /// The same, to be written.
+    /// The same, for writing.
     pub fn cell_mut(&mut self, activity: u32) -> &mut Cell {
         let at = activity as usize;
         &mut self.cells[if at < ACTIVITIES { at } else { 0 }]
@@ -142,7 +142,7 @@ impl Executor {
     }
 }
 
-/// A kind of work. All zero: none; the first of them is all that have no other.
+/// A kind of work. All zero: none; the first one is for all that have no other.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Activity {
@@ -154,13 +154,13 @@ pub struct Activity {
     pub sizes: Sizes,
     /// When such work last came.
     pub seen_at: Micros,
-    /// Choices since one was made to look at an executor that had long had no work.
+    /// Choices since one was made to try an executor that had long had no work.
     pub since: u32,
     pub(super) _pad: u32,
 }
 
 impl Activity {
-    /// None.
+    /// No activity.
     pub const EMPTY: Activity = Activity {
         hash: 0,
         name: Name::EMPTY,

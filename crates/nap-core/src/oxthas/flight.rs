@@ -11,15 +11,15 @@ pub const NONE: u32 = u32::MAX;
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Flight {
-    /// Whose it is, never 0; 0: free.
+    /// Its owner, never 0; 0: free.
     pub owner: u64,
     /// When it was handed over.
     pub at: Micros,
     /// Size of the work.
     pub size: u64,
-    /// What it was thought to take, microseconds.
+    /// How long it was expected to take, microseconds.
     pub expected_us: u64,
-    /// Executor and activity, indices.
+    /// Indices of executor and activity ...
     pub executor: u32,
     /// ... of which any value is survived.
     pub activity: u32,
@@ -27,7 +27,7 @@ pub struct Flight {
     pub probe: u32,
     /// Its number among all attempts.
     pub number: u32,
-    /// Free ones: the next of them, plus one; 0: none.
+    /// In free ones: the next free one, plus one; 0: none.
     pub next: u32,
     pub(super) _pad: u32,
 }

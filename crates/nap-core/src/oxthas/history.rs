@@ -1,23 +1,23 @@
-//! [`History`]: what an executor did for one activity, and the capacity that makes.
+//! [`History`]: what an executor did for one activity, and the capacity that results.
 //!
 //! Paper 3.1: c = mean of size/time over the history. A timeout counts provisionally as if the
-//! executor had taken just so long; when the answer comes after all, its true time takes that place
-//! (4.2 of docs/dev/algorithms.md). The paper's history is all that ever was; here it is the last
-//! [`Span::window`] observations and, of those, the ones not older than [`Span::age`], but always the
-//! last [`KEPT`]: an executor that has recovered is not judged for ever by how it was.
+//! executor had taken exactly that long; when the answer comes after all, its true time takes that
+//! place (4.2 of docs/dev/algorithms.md). The paper's history is everything that ever was. Here it
+//! is the last [`Span::window`] observations and, of those, the ones not older than [`Span::age`],
+//! but always the last [`KEPT`]: an executor that has recovered is not judged for ever by its past.
 
 use super::sane;
 use crate::micros::Micros;
 
-/// Observations there is room for.
+/// How many observations there is room for.
 pub const HISTORY: usize = 100;
-/// So many count however old they are.
+/// This many count, however old they are.
 pub const KEPT: usize = 8;
 
 /// Which observations count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// At most so many, the last.
+    /// At most this many, the last ones.
     pub window: u32,
     /// Not older than this; zero: of any age.
     pub age: Micros,
@@ -31,7 +31,7 @@ struct Observed {
     rate: u64,
     /// When it was made.
     at: Micros,
-    /// What it took, microseconds.
+    /// How long it took, microseconds.
     time_us: u32,
     /// 0: an answer; else the number of the attempt that timed out.
     open: u32,
@@ -44,7 +44,7 @@ pub struct History {
     ring: [Observed; HISTORY],
     /// Observations ever made.
     made: u64,
-    /// The capacity they make, an `f64`'s bits; 0: not known.
+    /// The resulting capacity, an `f64`'s bits; 0: not known.
     capacity: u64,
     /// The longest time of an answer among those that count, microseconds.
     slowest_us: u32,
@@ -66,19 +66,19 @@ impl History {
         _pad: 0,
     };
 
-    /// Work of this size took that long.
+    /// Work of this size took `time`.
     pub fn note(&mut self, size: u64, time: Micros, now: Micros, span: Span) {
         self.push(size, time, now, 0);
         self.settle(now, span);
     }
 
-    /// The attempt of this number has timed out after so long.
+    /// The attempt of this number has timed out after `after`.
     pub fn provisional(&mut self, size: u64, after: Micros, number: u32, now: Micros, span: Span) {
         self.push(size, after, now, number.max(1));
         self.settle(now, span);
     }
 
-    /// ... and was answered after all.
+    /// The attempt of this number was answered after all.
     pub fn answered(&mut self, size: u64, time: Micros, number: u32, now: Micros, span: Span) {
         let open = (self.ring.iter_mut()).find(|o| o.open == number.max(1) && o.rate != 0);
         match open {
@@ -93,7 +93,7 @@ impl History {
         Some(sane(self.capacity)).filter(|c| *c > 0.0)
     }
 
-    /// The longest time of late that ended with an answer; zero: none did.
+    /// The longest recent time that ended with an answer; zero: none did.
     pub fn slowest(&self) -> Micros {
         Micros(self.slowest_us.into())
     }
@@ -108,7 +108,7 @@ impl History {
         self.made = self.made.wrapping_add(1);
     }
 
-    /// The last first.
+    /// The observations, the last first.
     fn newest(&self) -> impl Iterator<Item = &Observed> {
         let n = self.made.min(HISTORY as u64);
         (1..=n).map(|back| &self.ring[(self.made.wrapping_sub(back) % HISTORY as u64) as usize])

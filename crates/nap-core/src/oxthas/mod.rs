@@ -1,17 +1,17 @@
-//! OXTHAS (`papers/oxthas.txt`): which executor is to do a piece of work, by observed time and size.
+//! OXTHAS (`papers/oxthas.txt`): which executor does a piece of work, by observed time and size.
 //!
 //! An **engine** (a front-end httpd) hands work to **executors** (balancer members) that it shares
-//! with engines it knows nothing of. All it can observe is how long an executor took over work of a
-//! known size: the **estimated capacity** of an executor for an **activity** (a kind of request) is
-//! the mean of size/time over its history, with the wait in the executor's queue in it. A timeout is
-//! an observation too, a provisional one, and a failure, which lowers what is expected of the
+//! with engines it knows nothing of. It can only observe how long an executor took over work of a
+//! known size. The **estimated capacity** of an executor for an **activity** (a kind of request) is
+//! the mean of size/time over its history, which includes the wait in the executor's queue. A
+//! timeout is a provisional observation, and also a failure, which lowers what is expected of the
 //! executor until it has answered again.
 //!
 //! | file | what it holds | paper | ALGORITHMS |
 //! |---|---|---|---|
 //! | [`history`] | observations, the capacity they make | 3.1 | 4.2 |
 //! | [`bands`] | OXTHAS-N: which of the N best gets work of this size | 3.2 | 4.2 |
-//! | [`sizes`] | the largest size of late, the mean answer | 3.2 | 4.2 |
+//! | [`sizes`] | the largest recent size, the mean answer | 3.2 | 4.2 |
 //! | [`penalty`] | failures: the capacity's and the timeout's adjustment, pauses, probes | 4.3 | 4.2 |
 //! | [`executor`] | one executor: a cell for each activity | | |
 //! | [`flight`] | work that is under way | | |
@@ -29,12 +29,12 @@ pub mod sizes;
 #[cfg(test)]
 mod stories;
 
-/// Activities there may be: sixty-four by name, and at index 0 all others.
+/// How many activities there may be: sixty-four by name, and at index 0 all others.
 pub const ACTIVITIES: usize = 65;
-/// Members of a balancer that are looked at; the work never goes to those beyond.
+/// How many members of a balancer are considered; work never goes to those beyond.
 pub const MEMBERS: usize = 256;
 
-/// A float out of shared memory: finite and not below zero, or zero.
+/// A float from shared memory: finite and not below zero, otherwise zero.
 fn sane(bits: u64) -> f64 {
     let value = f64::from_bits(bits);
     if value.is_finite() && value > 0.0 {

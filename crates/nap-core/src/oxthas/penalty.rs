@@ -1,34 +1,34 @@
 //! [`Penalty`]: failures since the last success, and what they lead to.
 //!
-//! Paper 4.3: after R timeouts the estimated capacity is c / (1 + alpha R) and the timeout
-//! T_init - beta R; an answer puts both back. On its own that still sends work to an executor that is
-//! dead, and the paper's timeout reaches zero. So here (docs/dev/algorithms.md 4.2) the timeout has a floor,
-//! and an executor that has plainly failed gets no work but one **probe** at a time, after a pause
-//! that doubles with every probe that fails.
+//! Paper 4.3: after R timeouts the estimated capacity is c / (1 + alpha R) and the timeout is
+//! T_init - beta R; an answer resets both. That alone still sends work to a dead executor, and the
+//! paper's timeout reaches zero. So here (docs/dev/algorithms.md 4.2) the timeout has a floor, and
+//! an executor that has plainly failed gets no work but one **probe** at a time, after a pause that
+//! doubles with every probe that fails.
 
 use crate::micros::Micros;
 
-/// So many points, and there is no work but probes.
+/// With this many points there is no work but probes.
 const BARRED: u32 = 3;
-/// The pause before a probe doubles at most so often: to thirty-two times the first.
+/// How often the pause before a probe doubles at most: to thirty-two times the first.
 const DOUBLED: u32 = 5;
 
 /// How work may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no connection to be had: nobody else will have one.
+    /// No connection could be made: nobody else will get one.
     Connect,
     /// No answer came in time.
     Timeout,
-    /// The connection broke before an answer, or the answer made no sense. A kept connection may do
-    /// that as its backend closes it for want of use, so one of them proves little.
+    /// The connection broke before an answer, or the answer made no sense. A kept connection may
+    /// also break as its backend closes it when idle, so one such failure proves little.
     Broken,
-    /// A 5xx. Also an application's own, so one of them proves little, and nothing about other work.
+    /// A 5xx. An application may send it too, so one proves little, and nothing about other work.
     Status,
 }
 
 impl Failure {
-    /// In words.
+    /// Its name in words.
     pub fn word(self) -> &'static str {
         match self {
             Failure::Connect => "connect",
@@ -38,7 +38,7 @@ impl Failure {
         }
     }
 
-    /// For shared memory; 0 is none.
+    /// Its number in shared memory; 0 is none.
     pub fn number(self) -> u32 {
         match self {
             Failure::Connect => 1,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// From shared memory.
+    /// The failure with this number in shared memory.
     pub fn from_number(n: u32) -> Option<Failure> {
         use Failure::*;
         [Connect, Timeout, Broken, Status]
@@ -73,7 +73,7 @@ impl Failure {
 pub struct Penalty {
     /// R: failures since the last success.
     pub failures: u32,
-    /// What they weigh; [`BARRED`] of them bar.
+    /// What they weigh; with [`BARRED`] the executor is barred.
     points: u32,
     /// Flight of the probe that is out, plus one; 0: none is.
     pub probe: u32,
@@ -84,7 +84,7 @@ pub struct Penalty {
 }
 
 impl Penalty {
-    /// None.
+    /// No failures.
     pub const NONE: Penalty = Penalty {
         failures: 0,
         points: 0,
@@ -93,7 +93,7 @@ impl Penalty {
         until: Micros::ZERO,
     };
 
-    /// One more failure; `probe`: of a probe. The first pause is `pause`.
+    /// Notes one more failure; `probe`: of a probe. The first pause is `pause`.
     pub fn fail(&mut self, points: u32, probe: bool, pause: Micros, now: Micros) {
         if points == 0 {
             return;
@@ -118,7 +118,7 @@ impl Penalty {
     }
 }
 
-/// T = max(T_min, T_init - beta R), where T_min is also three times the slowest answer of late, but
+/// T = max(T_min, T_init - beta R), where T_min is also three times the slowest recent answer, but
 /// never more than T_init.
 pub fn timeout(init: Micros, step: Micros, min: Micros, failures: u32, slowest: Micros) -> Micros {
     let lowered = init - Micros(step.0.saturating_mul(failures.into()));

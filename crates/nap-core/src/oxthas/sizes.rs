@@ -1,19 +1,19 @@
 //! [`Sizes`]: how large an activity's work is: S_max, and the mean answer.
 //!
-//! S_max is the largest of the last [`WINDOW`] sizes, not of all time as in the paper: one upload of
-//! four gigabytes would spoil the bands for ever. It is kept by blocks of [`BLOCK`] sizes, so it may
-//! reach back a block further.
+//! S_max is the largest of the last [`WINDOW`] sizes, not of all time as in the paper: one upload
+//! of four gigabytes would spoil the bands for ever. It is kept in blocks of [`BLOCK`] sizes, so it
+//! may reach one block further back.
 
 use super::sane;
 
-/// Sizes S_max looks back on.
+/// How many sizes S_max looks back on.
 pub const WINDOW: usize = 1000;
-/// Sizes a block.
+/// Sizes per block.
 const BLOCK: usize = 100;
 const BLOCKS: usize = WINDOW / BLOCK;
 /// Weight of the newest answer in the mean of their lengths.
 const NEWEST: f64 = 0.1;
-/// Added to each size: what work costs however small it is, as bytes.
+/// Added to each size, in bytes: the cost of any work, however small.
 pub const FIXED: u64 = 1024;
 
 /// Sizes of one activity. All zero: none seen.
@@ -22,11 +22,11 @@ pub const FIXED: u64 = 1024;
 pub struct Sizes {
     /// The largest of each of the last blocks.
     largest: [u64; BLOCKS],
-    /// The same of the block that is being filled.
+    /// The largest of the block that is being filled.
     filling: u64,
-    /// Sizes in it.
+    /// How many sizes it has.
     filled: u32,
-    /// Where it goes when it is full.
+    /// Where that block goes when it is full.
     next: u32,
     /// Mean length of answers, an `f64`'s bits.
     answer: u64,
@@ -58,7 +58,7 @@ impl Sizes {
         (self.largest.iter().copied().max().unwrap_or(0)).max(self.filling)
     }
 
-    /// An answer was so long.
+    /// An answer had this many bytes.
     pub fn answered(&mut self, bytes: u64) {
         let (bytes, mean) = (bytes as f64, sane(self.answer));
         let mean = match self.answer {
@@ -68,8 +68,8 @@ impl Sizes {
         self.answer = mean.max(f64::MIN_POSITIVE).to_bits();
     }
 
-    /// How large work is whose request has a body of so many bytes: that, or where there is none
-    /// what answers to such work come to; and what any work costs.
+    /// The size of work whose request has a body of this many bytes: that, or where there is none
+    /// the typical size of answers to such work; plus what any work costs.
     pub fn of(&self, body: u64) -> u64 {
         let size = match body {
             0 => sane(self.answer) as u64,

@@ -1,4 +1,4 @@
-//! What an engine does, told with a clock that the test turns.
+//! What an engine does, told with a clock that the test sets.
 
 use super::choice::{Ask, Member};
 use super::engine::{Chosen, End, Engine, Head, Law, Terms};
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Work of this activity and size, from the first try on those not in `tried`.
+    /// Chooses for work of this activity and size, retried past those in `tried`.
     fn try_choose(&mut self, activity: u32, size: u64, tried: &[u32]) -> Option<(u32, Chosen)> {
         self.random = self
             .random
@@ -93,7 +93,7 @@ impl World {
         self.end(flight, End::Failed(failure, Micros::from_millis(ms)));
     }
 
-    /// Each member has answered once, in so many milliseconds.
+    /// Each member has answered once, in this many milliseconds.
     fn knowing(n: usize, law: Law, ms: impl Fn(u32) -> u64) -> World {
         let mut world = World::of(n, law);
         for _ in 0..n {
@@ -114,7 +114,7 @@ fn unseen_executors_come_first_one_piece_at_a_time() {
         let mut world = World::of(3, law);
         let first: Vec<(u32, Chosen)> = (0..3).map(|_| world.choose()).collect();
         assert_eq!([first[0].0, first[1].0, first[2].0], [0, 1, 2]);
-        // Nothing is known of anybody, and all have their one piece.
+        // Nothing is known of any member, and each has its one piece.
         let fourth = world.choose();
         world.end(fourth.1.flight, End::GivenUp);
         world.answered(first[1].1.flight, 10);
@@ -329,7 +329,7 @@ fn where_all_have_failed_work_still_goes_somewhere() {
 #[test]
 fn an_executor_that_has_recovered_is_noticed() {
     let mut world = World::knowing(2, Law::Nap, |executor| [10, 400][executor as usize]);
-    // The second, slow as long as we looked, is now the faster one.
+    // The second, slow as long as it was used, is now the faster one.
     let mut went = 0;
     for _ in 0..3000 {
         let (executor, chosen) = world.choose();
@@ -372,7 +372,7 @@ fn a_flight_ends_once_and_only_by_its_owner() {
     world.answered(chosen.flight, 10);
     assert_eq!(world.executors[0].open, 0);
     assert_eq!(world.executors[0].cell(1).answers, 2);
-    // A full table: nothing is accounted for, and work is done all the same.
+    // The table is full: nothing is accounted for, and work is still done.
     let all: Vec<u32> = (0..40).map(|_| world.choose().1.flight).collect();
     assert_eq!(all.iter().filter(|f| **f == flight::NONE).count(), 40 - 32);
 }
@@ -430,7 +430,7 @@ fn activities_have_numbers_until_there_are_too_many_and_those_of_the_forgotten()
     assert_eq!(answers, 0, "nothing is known of it");
 }
 
-/// Whatever stands in the tables, nothing panics, and work still finds a member.
+/// Whatever the tables contain, nothing panics, and work still finds a member.
 #[test]
 fn any_bits_in_the_tables_are_survived() {
     let mut bits = 0x9E37_79B9_7F4A_7C15_u64;
