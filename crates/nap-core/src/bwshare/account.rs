@@ -339,7 +339,7 @@ mod tests {
         let first = reserve(&mut account, &limits, 190_000_000, S);
         account.charge_bytes(&limits, 200_000_000, 191 * S);
         account.return_bytes(&limits, 188_000_000, &first, 191 * S);
-        assert_eq!(owed(&account, 191), 2e8, "he owes the second whole");
+        assert_eq!(owed(&account, 191), 2e8, "it owes the second whole");
         // Half paid: the other half is given back, and nothing is owed that was not sent.
         let mut account = Account::EMPTY;
         let first = reserve(&mut account, &limits, 190_000_000, S);

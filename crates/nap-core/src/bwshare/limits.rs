@@ -419,7 +419,7 @@ pub(super) mod tests {
         #[test]
         fn a_number_comes_back_as_it_was_set(thousandths in 1u32..100_000, max in 1u32..1000) {
             let rate = f64::from(thousandths) / 1000.0;
-            // What takes longer to be paid off stops configtest.
+            // A maximum that takes longer to be paid off fails configtest.
             prop_assume!(f64::from(max) * 1e6 / rate < 36.0 * 365.0 * 86_400.0);
             let lane = Lane::new(f64::from(max) * 1e6, rate, thousandths % 2 == 0);
             prop_assert_eq!(as_set(lane.rate()), rate);

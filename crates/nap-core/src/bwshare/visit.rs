@@ -331,7 +331,7 @@ mod tests {
         );
         let reserved = visit!(2 * S).reserve(client.key, 700);
         visit!(3 * S).return_bytes(client.key, 100, &reserved);
-        let row = trace.known(client.key).expect("his");
+        let row = trace.known(client.key).expect("its row");
         assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
         assert_eq!((row.first_ns, row.last_ns), (S, 3 * S));
         assert_eq!(

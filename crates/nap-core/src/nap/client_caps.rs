@@ -262,7 +262,7 @@ mod tests {
         (13..=20).for_each(|serial| caps.used(serial, END, NOBODY));
         (0..50).for_each(|n| caps.sold(100 + n, [7, WIDE], at(40), END, at(30)));
         assert!(!lapses(&caps, 39) && lapses(&caps, 40));
-        assert!(!caps.lapses(8, 1, at(40)), "nobody has heard of him");
+        assert!(!caps.lapses(8, 1, at(40)), "nobody has heard of it");
     }
 
     #[test]

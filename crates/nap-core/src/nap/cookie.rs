@@ -8,7 +8,7 @@ pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u
     cookies_of(header, [name])
 }
 
-/// The same of any of these names, each cookie once.
+/// The same for any of these names, each cookie once.
 pub fn cookies_of<'a, const N: usize>(
     header: &'a [u8],
     names: [&[u8]; N],

@@ -331,7 +331,7 @@ impl Script {
         Some(self.tickets.len())
     }
 
-    /// A newcomer comes: does he get into the queue?
+    /// A newcomer comes: do they get into the queue?
     pub fn fresh(&mut self, now: Micros) -> bool {
         self.ledger.advance(now);
         let claims = self.ledger.max_claims(now, now + self.bound);

@@ -14,7 +14,7 @@ use crate::micros::Micros;
 const SLOW: u32 = 4096;
 /// How long it is waited for, where no more than a quarter of the workers read,
 const PATIENCE: Micros = Micros::from_secs(2);
-/// and at least so long where all do.
+/// and at least this long where all do.
 const LEAST: Micros = Micros::from_millis(100);
 /// This many may take their time, however few children of prefork live.
 const FEWEST: f64 = 8.0;
@@ -241,7 +241,7 @@ impl Workers {
             .fold(0, u32::saturating_add)
     }
 
-    /// Who may wait in the child `own`, as the counters stand.
+    /// Which accesses may wait in the child `own`, as the counters stand.
     pub fn parking_in(&self, children: &[Child], own: Life, secondary: bool) -> Parking {
         let Some(child) = children.get(own.child as usize) else {
             return Parking::Nobody;
@@ -263,7 +263,7 @@ impl Workers {
 }
 
 impl Workers {
-    /// Who may wait without a worker: a twentieth is for holders.
+    /// Which accesses may wait without a worker: a twentieth is for holders.
     pub fn parking_without(&self, children: &[Child]) -> Parking {
         match self.left_without(children) {
             0 => Parking::Nobody,

@@ -122,7 +122,7 @@ pub struct Gate {
     pub ledger: Ledger,
     /// Slots sold and to be sold.
     pub slots: Slots,
-    /// Who bought the slots' places, by prefix.
+    /// The buyers of the slots' places, by prefix.
     pub slot_shares: SlotShares,
     /// Two bits a ticket.
     pub states: TicketStates,

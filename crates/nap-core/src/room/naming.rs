@@ -571,7 +571,7 @@ mod tests {
         let runs = Owner::new(Life { child: 0, epoch: 1 }, 1);
         let permit = boxes.permits[1].claim(runs).expect("free");
         assert_eq!(boxes.configure(4, &["d"]), [entered(0, "a")]);
-        let record = boxes.history.last(1).next().expect("his");
+        let record = boxes.history.last(1).next().expect("its record");
         assert_eq!((record.gate, record.fate), (NO_GATE, Fate::Expired as u32));
         assert_eq!(boxes.clients.live(11, NOW), 0);
         assert_eq!(boxes.configure(5, &["d", "e"]), [entered(0, ""), None]);

@@ -399,7 +399,7 @@ mod tests {
         let first = permits.claim(owner(1)).expect("free");
         assert!(permits.claim(owner(2)).is_some());
         assert_eq!(permits.claim(owner(3)), None);
-        assert!(!permits.release(first, owner(2)), "not his");
+        assert!(!permits.release(first, owner(2)), "not theirs");
         assert!(permits.release(first, owner(1)));
         assert!(!permits.release(first, owner(1)), "only once");
         assert_eq!(permits.claim(owner(3)), Some(first));

@@ -139,7 +139,7 @@ pub struct Starts {
     pub survey: Survey,
 }
 
-/// Who would start a session.
+/// The visitors who would start a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// Nobody that is known.

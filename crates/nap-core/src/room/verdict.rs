@@ -31,7 +31,7 @@ pub struct Seat {
     pub re_access: bool,
 }
 
-/// Where a holder stands who asks without coming in.
+/// The standing of a holder who asks without coming in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
     /// Their time has not come.

@@ -87,7 +87,7 @@ impl Passage {
     };
 }
 
-/// What the pages can pass to which a room's sessions come, its own and other rooms'. All zero =
+/// What the pages that a room's sessions visit can pass, its own and other rooms'. All zero =
 /// nothing known. Under the lock.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

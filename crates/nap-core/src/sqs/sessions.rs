@@ -864,7 +864,7 @@ mod tests {
                 table.leave(session, 100 + key, Micros(5), at(20));
             }
         }
-        assert_eq!(begin(&mut table, 50, 122), None, "he may be reading");
+        assert_eq!(begin(&mut table, 50, 122), None, "they may be reading");
         // Of the even ones the first was seen longest ago; then all give way, one after the other.
         assert!(begin(&mut table, 51, 123).is_some());
         assert!(!table.knows(2, ROOM, at(123)) && table.knows(4, ROOM, at(123)));
@@ -905,7 +905,7 @@ mod tests {
             table.leave(begun, key, Micros(5), at(0));
         }
         let Way::In(session) = table.enter(1, ROOM, 101, PATIENT, at(300), |_| true) else {
-            panic!("he is a member");
+            panic!("it is a member");
         };
         let nobody = |_: &Session| panic!("a session has made room for a name");
         assert!(!table.rename(session, 101, 99, at(300), nobody));

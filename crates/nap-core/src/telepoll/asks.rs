@@ -219,7 +219,7 @@ mod tests {
         let asks = asks(Terms::new(Micros::from_secs(10), 500.0));
         let next_of = |left_s, out| {
             let wait = asks.next(left_s, NOW, Micros::from_secs(left_s), out);
-            wait.expect("he is to ask").as_secs_f64()
+            wait.expect("they ask").as_secs_f64()
         };
         let next = |left_s| next_of(left_s, MANY);
         assert_eq!(next(9), 9.0);
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!((level.running, level.reservations), (5, 0));
         // With few others they ask more often, down to a sixteenth.
         let alone = asks.next(1, NOW, Micros::from_secs(400), 10);
-        let alone_s = alone.expect("he is to ask").as_secs_f64();
+        let alone_s = alone.expect("they ask").as_secs_f64();
         assert!((18.7..29.4).contains(&alone_s), "{alone_s}");
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let asks = asks(Terms::new(Micros::from_secs(3), 500.0));
         for (out, least_s) in [(100, 3.0), (500, 4.4), (900, 7.9), (MANY, 12.0)] {
             let wait = asks.next(out.into(), NOW, Micros::from_secs(20), out);
-            let wait_s = wait.expect("he is to ask").as_secs_f64();
+            let wait_s = wait.expect("they ask").as_secs_f64();
             assert!((least_s..1.54 * least_s).contains(&wait_s), "{wait_s}");
         }
     }
@@ -277,18 +277,18 @@ mod tests {
     fn who_asks_without_a_pause_is_told_the_same_and_takes_one_place() {
         let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
         let left = Micros::from_secs(300);
-        let told = asks.begin(7, NOW, left, MANY).expect("he is to ask");
+        let told = asks.begin(7, NOW, left, MANY).expect("they ask");
         for n in 1..5_000 {
             let later = Micros::from_millis(n);
             let again = asks.next(7, NOW + later, left - later, MANY);
             assert!((again.expect("as told") + later).0.abs_diff(told.0) < 1000);
         }
         assert_eq!(asks.begin(7, NOW, left, MANY).map(ms), Some(ms(told)));
-        let other = asks.next(8, NOW, left, MANY).expect("he is to ask");
+        let other = asks.next(8, NOW, left, MANY).expect("they ask");
         assert!(other.0.abs_diff(told.0) < 1_000_000, "{other:?} {told:?}");
         // When their time has come they are told another.
         let at = asks.next(7, NOW + told, left - told, MANY);
-        assert!(at.expect("he is to ask") > Micros::from_secs(20));
+        assert!(at.expect("they ask") > Micros::from_secs(20));
         // Any bits are survived.
         for bits in [1, u64::MAX, 1 << 62] {
             for due in &asks.dues {

@@ -44,7 +44,7 @@ pub struct Event {
     gap: AtomicU64,
     /// Number of the running period in the upper half, its accesses in the lower; 0 = none yet.
     count: AtomicU64,
-    /// The same of the last period that had any.
+    /// The same for the last period that had any.
     before: AtomicU64,
     /// T0 in force, nanoseconds; 0 = the floor.
     t0: AtomicU64,

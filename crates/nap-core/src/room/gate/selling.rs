@@ -29,7 +29,7 @@ const LAPSED: u32 = 16;
 /// L for the sale is no less than what is served in this share of the bound.
 const DEPTH_MIN: f64 = 0.75;
 
-/// For whom a ticket is sold.
+/// The kind of visitor a ticket is sold to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sale {
     Newcomer,
