@@ -171,7 +171,7 @@ impl Workers {
     /// children), where more than a quarter of the workers read: [`SLOW`] bytes a second of late.
     ///
     /// Where workers are wanted, as half of all are taken, and `n` times a quarter read, clients
-    /// must send n^2 times [`SLOW`] in the mean, checked after [`PATIENCE`] / n^4: with half of the
+    /// must send n^2 times [`SLOW`] on average, checked after [`PATIENCE`] / n^4: with half of the
     /// workers 16 KB a second, after an eighth of a second. While others stand `outside` a quarter
     /// is one of the workers that there are, and [`FEWEST`] at least; the speed rises no further
     /// than for n = [`MOST`]. (mod_qos has a rate that rises with the connections, too:

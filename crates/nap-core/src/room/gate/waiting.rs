@@ -114,7 +114,7 @@ impl GateView<'_> {
         reason: Reason,
         arrival: &Arrival<'_>,
     ) -> Verdict {
-        // Images and scripts are sold none, nor is what comes beside a page that has one.
+        // Images and scripts are sold no ticket, nor is what comes beside a page that has one.
         let buys = self.gate.sells() && arrival.part.buys();
         if entry.slot == 0 && (!buys || self.visit_has_ticket(arrival)) {
             return self.refuse_newcomer(reason, arrival);
