@@ -17,7 +17,9 @@
 //!    │ history [1]    clients [1]    pages [Page]    pacing [PageScheduler]      │
 //!    │ pacer [1]    starts [Starts]   sessions [SessionSet]                      │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ each stripe under its own ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
-//!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]  services [1]      │
+//!    │ debt latches [Latch]  debts [Stripe]  trace [TraceSet]                    │
+//!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under a lock in it ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
+//!    │ services [1]         but for its atomics                                  │
 //!    ├ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ under the desk's ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ┤
 //!    │ desk [1]   executors [Executor]   flights [Flight]                        │
 //!    └───────────────────────────────────────────────────────────────────────────┘
@@ -68,9 +70,10 @@ use nap_core::telepoll::Event;
 
 /// First word of a segment: "mod_nap" and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
-/// Layout of [`Head`]; sections carry versions of their own.
+/// Layout of [`Head`] alone.
 const LAYOUT: u32 = 2;
-/// Version of every section: raised when a type in it changes its meaning but not its size.
+/// Version of all sections together: where it is raised nothing of before is found any more. A type that
+/// changes its meaning but not its size has another number in [`Kind`] instead, and the old one is not used again.
 const VERSION: u32 = 2;
 /// In the word of the head that says how many may be parked: some wait on workers all the same.
 const ON_WORKERS: u32 = 1 << 31;
