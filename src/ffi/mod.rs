@@ -9,6 +9,9 @@
 //! | `process` | what this process knows: the segment, the rooms, its own life |
 //! | `setup` | directives, and the parent's work at start |
 //! | `access` | an access: enter, wait, leave |
+//! | `parking` | waiting without a worker: an access that is parked, its child's bell |
+//! | `reading` | bodies of requests that are read without a permit |
+//! | `outside` | how many connections no worker has taken yet |
 //! | `session` | an access in a room with sessions: its cookie, its answer |
 //! | `ticket_log` | NapTicketLog's records |
 //! | `bwshare` | a client's debts: limits in force; `charge` and `pages` below it |
@@ -17,6 +20,7 @@
 //! | `telepoll` | what is polled: events in force, a poll |
 //! | `oxthas` | a balancer's choice, and what became of it |
 //! | `pages` | refusals and pages for the administrator |
+//! | `status` | where the holder of a ticket stands, and the early call |
 //! | `preview` | the ticket page as visitors would see it |
 //! | `control` | what an administrator's form asks for |
 //! | `metrics` | figures for Prometheus and for `/server-status` |
