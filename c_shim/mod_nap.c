@@ -11,8 +11,8 @@ module AP_MODULE_DECLARE_DATA nap_module = {
     STANDARD20_MODULE_STUFF,
     nap_dir_create,
     nap_dir_merge,
-    NULL,              /* what holds for the whole server is in nap_the_site; */
-    nap_bwshare_server_merge,       /* and here what a virtual host may have its own of */
+    NULL,              /* settings of the whole server are in nap_the_site;  */
+    nap_bwshare_server_merge,       /* here are those that a virtual host may override */
     nap_directives,
     nap_hooks,
     AP_MODULE_FLAG_NONE
@@ -35,23 +35,23 @@ static void nap_hooks(apr_pool_t *p)
     ap_hook_child_status(nap_child_status, NULL, NULL, APR_HOOK_MIDDLE);
     ap_hook_monitor(nap_server_tick, NULL, NULL, APR_HOOK_MIDDLE);
 
-    /* The nap-ticket parameter goes before anybody can see or log it. */
+    /* The nap-ticket parameter is removed before anybody can see or log it. */
     nap_query_register(p);
     ap_hook_post_read_request(nap_query_take, NULL, NULL, NAP_FIRST);
 
-    /* NapTicketPath, before `ProxyPass /` and `RewriteRule ^` can take it, and past the
-     * authorization that a refused visitor has passed already, or not come to. */
+    /* NapTicketPath: before `ProxyPass /` and `RewriteRule ^` can take it, and without the
+     * authorization, which a refused visitor has passed already or has not come to. */
     ap_hook_translate_name(nap_page_translate, NULL, NULL, NAP_FIRST);
     ap_hook_handler(nap_page_handler, NULL, NULL, NAP_FIRST);
     ap_hook_fixups(nap_page_fixup, NULL, before_rewrite, APR_HOOK_FIRST);   /* behind SetHandler */
     APR_OPTIONAL_HOOK(ap, status_hook, nap_server_status, NULL, NULL, APR_HOOK_MIDDLE);
 
     /* Admission: after authorization, mod_dir and rewriting, when the handler is known; or, with
-     * NapAdmit early, before a costly login (nap_access_hook_early: few sites pay for asking). */
+     * NapAdmit early, before a costly login (nap_access_hook_early, hooked only where it is used). */
     ap_hook_fixups(nap_access_late, NULL, NULL, NAP_LAST);
 
-    /* The answer, and its end. Notes must be there before mod_log_config looks; an answer sent is
-     * over whatever a log does. */
+    /* The answer, and its end. Notes must be there before mod_log_config looks; an answer that is sent
+     * is over, whatever a log does. */
     nap_session_register();
     nap_page_register();
     nap_access_register(p);

@@ -2,15 +2,15 @@
  *
  *   mod_nap.c     table of contents: module record, hooks
  *   nap_conf.c    directives, <NapRoom>, check_config
- *   nap_use.c     NapUse in <Proxy>, and what goes past it
+ *   nap_use.c     NapUse in <Proxy>, and settings that bypass it
  *   nap_server.c  parent and child: segment, keys, logs
  *   nap_pages.c   NapPage: which of a room's pages an access asks for
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
  *   nap_access.c  admission, waiting, detaching, the end of an access
- *   nap_filter.c  files that filters make programs of
+ *   nap_filter.c  files that filters run as programs
  *   nap_park.c    waiting without a worker
- *   nap_yard.c    those who do, and the thread that watches over them
- *   nap_query.c   the nap-ticket parameter; has a request a body?
+ *   nap_yard.c    the parked accesses, and the thread that watches over them
+ *   nap_query.c   the nap-ticket parameter; does a request have a body?
  *   nap_page.c    the ticket page's way past other modules; handlers
  *   nap_call.c    the early call on any answer
  *   nap_body.c    the body of a request: before its access enters, and slow senders
@@ -21,7 +21,7 @@
  *   nap_telepoll.c TelePolling: its directive, a poll, the headers of its answer
  *   nap_balancer.c OXTHAS: two methods for mod_proxy_balancer
  *
- * nap.h is the contract with the core. Whatever goes wrong here, the request passes.
+ * nap.h is the contract with the core. If anything goes wrong here, the request passes.
  */
 #ifndef MOD_NAP_H
 #define MOD_NAP_H
@@ -42,45 +42,45 @@
 
 APLOG_USE_MODULE(nap);
 
-/* All that follows is the shim's own, and known to lie in it: to ask the linker's table where costs an
- * instruction each time. */
+/* Everything below is the shim's own. Hidden visibility says so: otherwise each use would cost an instruction
+ * for the linker's table. */
 #pragma GCC visibility push(hidden)
 
-/* nap_module, which httpd sees, by a name that it does not. */
+/* The same record as nap_module, by a name that httpd does not see. */
 extern module nap_itself;
 
-/* What few requests come to is kept out of the way of the many: inlined, its registers and stack
- * would be set up for all of them. */
+/* Code that few requests reach is kept out of line: inlined, every request would set up its
+ * registers and stack. */
 #define NAP_SELDOM __attribute__((noinline, cold))
 
-/* Before every other module's hook, mod_log_forensic's REALLY_FIRST too. */
+/* Before every other module's hook, also before mod_log_forensic's REALLY_FIRST. */
 #define NAP_FIRST (APR_HOOK_REALLY_FIRST - 10)
 /* After every other module's hook. */
 #define NAP_LAST (APR_HOOK_REALLY_LAST + 10)
 
-/* NapEngine; NAP_UNSET: nobody said, which means On. */
+/* NapEngine; NAP_UNSET: not configured, which means On. */
 enum { NAP_ENGINE_OFF = 0, NAP_ENGINE_ON = 1, NAP_ENGINE_DRY_RUN = 2 };
 
-/* A ticket page of the administrator's own; those of one file are one. */
+/* A ticket page of the administrator's own; each file has one record. */
 typedef struct nap_own_page {
     const char *path;                /* NULL: the built-in page (NapTicketPage None) */
     const ap_directive_t *where;     /* the first NapTicketPage that names it */
-    uint32_t number;                 /* in the core; NAP_NONE: it is not to be had */
+    uint32_t number;                 /* in the core; NAP_NONE: it could not be loaded */
 } nap_own_page;
 
 /* A page of a room: a class of accesses with a gate of its own. */
 typedef struct nap_page {
-    nap_room_conf *conf;             /* what it leaves unset is its room's */
+    nap_room_conf *conf;             /* its room's values fill what it leaves unset */
     nap_room_view view;
     const ap_directive_t *where;
-    const ap_regex_t *regex;         /* NULL: `prefix` says it all */
+    const ap_regex_t *regex;         /* NULL: `prefix` is the whole test */
     const char *prefix;              /* what a path must begin with to be worth a look */
     size_t prefix_len;
     unsigned exact : 1;              /* ... and end with */
-    unsigned query : 1;              /* path and query are looked at */
+    unsigned query : 1;              /* the test is of path and query */
     const char *shared;              /* room=: its gate is that room's page of the same name */
-    struct nap_room *owner;          /* the room whose gate it is: that, or its own */
-    int index;                       /* of the gate; -1: there is none, the room's own is taken */
+    struct nap_room *owner;          /* the room whose gate it uses: that one, or its own */
+    int index;                       /* of the gate; -1: none, the room's own gate is used */
 } nap_page;
 
 /* Accesses that are served sooner than others of their page. */
@@ -102,13 +102,13 @@ typedef struct nap_room {
     const nap_page *ends;            /* end=; NULL: none */
     apr_array_header_t *uses;        /* of const ap_directive_t *: every NapUse that names it */
     const char *cookie;              /* part of its ticket cookie's name: worth a closer look */
-    const char *remark;              /* to be said at start */
+    const char *remark;              /* logged at start */
     int ticket_status;               /* NapTicketStatus inside the room, or NAP_UNSET */
     const nap_own_page *own_page;    /* NapTicketPage inside the room, or NULL */
     int index;                       /* in the segment; -1: not scheduled */
 } nap_room;
 
-/* What holds for the whole server; made anew with every reading of the configuration. */
+/* Settings of the whole server; made anew each time the configuration is read. */
 typedef struct nap_site {
     nap_server_conf conf;
     apr_hash_t *rooms;               /* name -> nap_room */
@@ -122,16 +122,16 @@ typedef struct nap_site {
     const char *control_path;        /* NapControl; NULL: Off */
     module *headers;                 /* mod_headers; NULL: not loaded */
     int admits_early;                /* the hook of NapAdmit early is there */
-    int admits_filtered;             /* that for files which filters make programs of */
-    int has_sessions;                /* those of NapSession are */
-    int parks;                       /* those of NapPark are */
+    int admits_filtered;             /* the hook for files that filters run as programs */
+    int has_sessions;                /* the hooks of NapSession are there */
+    int parks;                       /* the hooks of NapPark are there */
     int generation;                  /* of the server, when this child began */
-    const char *pid_file;            /* as this child saw it; NULL: cannot */
-    volatile uint32_t *pid_file_gone; /* shared with the children: it is gone, and the server runs */
+    const char *pid_file;            /* as this child saw it; NULL: not known */
+    volatile uint32_t *pid_file_gone; /* shared with the children: the file is gone, but the server runs */
 } nap_site;
 
-/* Per directory. Unset: NULL or NAP_UNSET. The server's own is there only when somebody has set
- * something in it: httpd need not merge what is not there. */
+/* Per directory. Unset: NULL or NAP_UNSET. The server's own exists only when a directive has set
+ * something in it, so that httpd need not merge it otherwise. */
 typedef struct nap_dir {
     nap_room *room;                  /* NapUse; &nap_no_room: None */
     int engine;
@@ -142,20 +142,20 @@ typedef struct nap_dir {
     struct nap_oxthas *oxthas;       /* nap_balancer.c */
 } nap_dir;
 
-/* What a request is charged to its client: nap_bwshare.c. */
+/* What a request charges its client: nap_bwshare.c. */
 typedef struct nap_charge {
     nap_visit visit;
     int64_t charged;                 /* bytes, so far */
-    int64_t headers;                 /* of HTTP/2, which packs them behind us; else 0 */
+    int64_t headers;                 /* of HTTP/2, packed after our filter; else 0 */
     int64_t marked;                  /* bytes that have marks between them */
-    struct progress *progress;       /* what those say; NULL: there are none */
+    struct progress *progress;       /* what the marks report; NULL: there are none */
     int begun;                       /* the headers have passed */
     int known;                       /* all of the answer was charged at its start */
     int pieces;                      /* what passes goes on piece by piece */
     nap_reserved reserved;           /* bytes charged before they were sent, the last such */
 } nap_charge;
 
-#define NAP_BW_PIECE (256 * 1024)    /* bytes; what is longer may be cut */
+#define NAP_BW_PIECE (256 * 1024)    /* bytes; a longer answer may be cut */
 
 /* Are these `length` bytes to be passed piece by piece? */
 static inline int nap_bwshare_cuts(const nap_charge *c, apr_off_t length)
@@ -170,53 +170,53 @@ typedef struct nap_handle {
     const request_rec *named;        /* that request */
     const nap_dir *dir;              /* the settings that go with it */
     const nap_page *scheduled;       /* the page it asks for; NULL: none of those with a name */
-    const nap_room *owner;           /* whose gate and tickets: `room`, or who shares the page */
+    const nap_room *owner;           /* whose gate and tickets: `room`, or the room that shares the page */
     const char *asset;               /* of a page: the name of the file under it; NULL: itself */
-    nap_charge *charge;              /* own_charge, once its client is or was to be; else NULL */
+    nap_charge *charge;              /* own_charge, once its client is charged or should be; else NULL */
     nap_poll *poll;                  /* what its client is told; NULL: no poll */
     nap_str ticket_query;            /* nap-ticket=, taken out of the URL */
     apr_bucket_brigade *body;        /* a page being made */
     apr_off_t sent;                  /* bytes seen by the filter, headers and chunking too */
     unsigned passes;                 /* brigades seen by it */
-    unsigned made : 1;               /* by the application: it may speak of sessions */
+    unsigned made : 1;               /* by the application: it may start or end sessions */
     unsigned entered : 1;            /* the core has decided */
-    unsigned gone : 1;               /* who waited has hung up */
-    unsigned holds : 1;              /* a permit, or at least its worker: `leave` is still to come */
+    unsigned gone : 1;               /* the client hung up while it waited */
+    unsigned holds : 1;              /* a permit, or at least its worker: `leave` must follow */
     unsigned detached : 1;           /* its permit is back, its worker still busy */
-    unsigned charged : 1;            /* its client is, and for its bytes as they pass */
+    unsigned charged : 1;            /* its client is charged, and for bytes as they pass */
     unsigned in_debt : 1;            /* refused for its client's debts */
-    unsigned owed : 1;               /* the same, or it would have been: a log note says for which */
+    unsigned owed : 1;               /* the same, or it would have been; a log note names the debt */
     unsigned noted : 1;              /* waited, refused or had a ticket: log notes */
     unsigned page : 1;               /* this request is NapTicketPath's */
     unsigned uploads : 1;            /* `upload` is there */
     unsigned fixup : 1;              /* enters in its last fixup, where it can be parked */
-    nap_access access;               /* cleared up to its ticket's first word, as what follows is not */
+    nap_access access;               /* cleared only up to its ticket's first word */
     request_rec *first;              /* the chain's first request */
     const char *method;              /* as received: an ErrorDocument's is GET */
-    const char *form_type;           /* of a refused POST: Content-Type, Content-Length; or NULL */
+    const char *form_type;           /* of a refused POST: Content-Type, Content-Length; NULL: none */
     const char *form_length;
     nap_charge own_charge;
-    struct nap_body *upload;         /* nap_body.c: what it was sent, with NapBody */
-    unsigned looked;                 /* from its second brigade on: where its reader was looked at last, */
-    int stalled_ms;                  /* and how long that has kept it waiting */
+    struct nap_body *upload;         /* nap_body.c: the body it was sent, with NapBody */
+    unsigned looked;                 /* from the second brigade on: where its reader was last checked, */
+    int stalled_ms;                  /* and how long the reader has kept it waiting */
 } nap_handle;
 
-/* What a connection's filter looks at. It stays for the connection's life: adding one to each
- * request would cost as much as everything else here together. */
+/* What a connection's filter works on. It lives as long as the connection: adding a filter to each
+ * request would cost as much as the rest of this module. */
 typedef struct nap_line {
-    nap_handle *now;        /* the access whose answer passes, its permit not back, or on event its
-                             * worker; NULL: none */
+    nap_handle *now;        /* the access whose answer passes and whose permit, or on event
+                             * whose worker, is still held; NULL: none */
     nap_handle *charged;    /* the one whose client is charged for what passes; NULL: none */
-    nap_client client;      /* who asked here last */
-    nap_known *known;       /* by which Cookie header; NULL: in no room with sessions */
-    struct nap_parked *parked;  /* who waits here without a worker; NULL: nobody */
-    enum { NAP_NEVER_AROUND = -1, NAP_AROUND = 1 } around;  /* our process_connection is around the others';
+    nap_client client;      /* the client that asked here last */
+    nap_known *known;       /* by its Cookie header; NULL: not in a room with sessions */
+    struct nap_parked *parked;  /* the access parked here; NULL: none */
+    enum { NAP_NEVER_AROUND = -1, NAP_AROUND = 1 } around;  /* our process_connection runs around the others';
                              * 0: it is not now */
-    const request_rec *bare;    /* the one that came last, if nothing is sent with it */
-    const request_rec *follows; /* mod_rewrite's handler redirects it, and ours is around that; or NULL */
+    const request_rec *bare;    /* the last request, if it has no body */
+    const request_rec *follows; /* redirected by mod_rewrite's handler, inside ours; or NULL */
 } nap_line;
 
-/* As IPv6 has it; zeros: there is none. */
+/* The address as IPv6 has it; all zeros: there is none. */
 static inline void nap_address(uint8_t out[16], const apr_sockaddr_t *a)
 {
     memset(out, 0, 16);
@@ -245,7 +245,7 @@ static inline const nap_dir *nap_dir_of(const request_rec *r)
     return dir ? dir : &nap_dir_unset;
 }
 
-/* mod_rewrite in a directory: what it makes of the request is another request of its chain. */
+/* mod_rewrite in a directory: the redirected request is another one of the chain. */
 static inline int nap_is_redirect(const request_rec *r)
 {
     return r->handler && r->handler[0] == 'r' && !strcmp(r->handler, "redirect-handler");
@@ -276,7 +276,7 @@ static inline const request_rec *nap_last(const request_rec *r)
     return r;
 }
 
-/* Something is sent with it: its headers say so. */
+/* Its headers say that it has a body. */
 static inline int nap_has_body(const request_rec *r)
 {
     const char *length = apr_table_get(r->headers_in, "Content-Length");

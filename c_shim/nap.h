@@ -31,11 +31,11 @@ typedef struct nap_str {
 
 /* ---- Configuration -------------------------------------------------------------------- */
 
-/* A room as configured, or one of its pages: the core's own, in conf_room_size() bytes of the shim's, zeroed. */
+/* The configuration of a room or of a page, laid out by the core, in conf_room_size() zeroed bytes. */
 typedef struct nap_room_conf nap_room_conf;
 
-/* What the shim looks at of it, as conf_room_view finds it. Numbers are NAP_UNSET until a directive sets them, and
- * none is after conf_room_finish. Texts end with a zero, and are as long there as the conf. */
+/* What the shim reads of it, filled in by conf_room_view. Numbers are NAP_UNSET until a directive sets them;
+ * after conf_room_finish none is. Texts end with a zero and live as long as the conf. */
 typedef struct nap_room_view {
     const char *name;
     const char *page;                   /* empty: the room itself, and what matches none of its pages */
@@ -43,7 +43,7 @@ typedef struct nap_room_view {
     const char *session_cookie;         /* the application's; empty: one of ours */
     int64_t run_ready;                  /* permits that it begins with */
     int64_t download;                   /* bytes after which a body is a long answer, or negative: Off */
-    int64_t body;                       /* bytes of a request's body that are read before, or negative: Off */
+    int64_t body;                       /* bytes of a body that are read before entry, or negative: Off */
     int64_t keep_form;                  /* bytes of a refused form that its page gives back, or negative: Off */
     int64_t admit_early;                /* 1: admission in access_checker */
     int64_t schedule_static;            /* 1: files of the default handler too */
@@ -138,17 +138,17 @@ typedef enum nap_give_up {
 
 #define NAP_FLAG_SECONDARY 1u   /* shim sets: a stream of mod_http2 on that module's own threads */
 #define NAP_FLAG_DRY_RUN 2u     /* shim sets: decide and count, but let everything pass */
-#define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out, call `enter` when the request may carry one */
+#define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out; `enter` if it may carry one */
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
-#define NAP_FLAG_BEGUN 16u      /* core sets: has begun a session, and nobody can be known as its member yet */
-#define NAP_FLAG_PARKS 64u      /* shim sets: it will wait without a worker, where it must */
-#define NAP_FLAG_AGAIN 32u      /* core sets: had to wait for its turn again (step_in) */
+#define NAP_FLAG_BEGUN 16u      /* core sets: it has begun a session, which has no known member yet */
+#define NAP_FLAG_PARKS 64u      /* shim sets: if it has to wait, it waits without a worker */
+#define NAP_FLAG_AGAIN 32u      /* core sets: it had to wait for its turn again (step_in) */
 
-/* How fast a body must come that is read without a permit, in bytes a second; 0: as it likes. */
+/* How fast a body that is read without a permit must come, in bytes a second; 0: at any pace. */
 typedef struct nap_pace {
     uint32_t lately;
-    uint32_t in_all;      /* in the mean since it is read, */
-    uint32_t after_ms;    /* once it has been waited for so long in all */
+    uint32_t in_all;      /* on average since reading began,  */
+    uint32_t after_ms;    /* once it has been waited for this long in all */
 } nap_pace;
 
 /* One access; lives on the pool of the chain's first request, zeroed by the shim.
@@ -156,10 +156,10 @@ typedef struct nap_pace {
  * request parked without its thread can be resumed by another. */
 typedef struct nap_access {
     uint32_t room;        /* shim sets: index from room_index, of the room or of the page it asks for */
-    uint32_t gate;        /* indices in the segment; which of them are good, `state` says */
+    uint32_t gate;        /* indices in the segment; `state` says which of them are valid */
     uint32_t home;        /* shim sets: one-based index of the room itself if it has sessions; 0: it has none */
-    uint32_t session;     /* one-based; 0: it is no access of a member's */
-    uint32_t kind;        /* core's own: which accesses it is alike in work */
+    uint32_t session;     /* one-based; 0: not a member's access */
+    uint32_t kind;        /* core's own: the class of accesses that are as much work */
     uint32_t priority;    /* shim sets before `enter`: of NapPriority, 0 without */
     uint32_t permit;
     uint32_t place;
@@ -196,34 +196,34 @@ typedef struct nap_visit {
     uint32_t spare;
 } nap_visit;
 
-/* Bytes that a client is charged for before they are sent; the shim zeroes how many. */
+/* Bytes that a client is charged for before they are sent; the shim zeroes `bytes`. */
 typedef struct nap_reserved {
     uint64_t bytes;
     uint64_t at_ns;         /* core's own: when */
-    uint64_t from_ns[2][4]; /* core's own: from when on they are paid off, of his own debts and his
-                             * network's: bytes, and each horizon's */
-    uint32_t returned[2];   /* core's own: what had been given back to either by then */
+    uint64_t from_ns[2][4]; /* core's own: from when on they are paid off, of the client's own debts
+                             * and of the network's: bytes, and each horizon's */
+    uint32_t returned[2];   /* core's own: what had been given back to each by then */
     double byte_unit;       /* core's own: how long a byte took then by the limits in force */
 } nap_reserved;
 
-/* Who asked on a connection last, so that he is told from his address once; lives with the
- * connection, zeroed by the shim, the core's own. */
+/* The client that asked last on a connection, so that its address need not be looked up again; lives
+ * with the connection, zeroed by the shim, the core's own. */
 typedef struct nap_client {
     uint8_t address[16];
-    uint8_t prefix[16];   /* of it, that is the client */
+    uint8_t prefix[16];   /* the part of it that is the client */
     uint32_t bits;
-    uint32_t limits;      /* index + 1 of those he is charged by; 0: nobody has asked */
+    uint32_t limits;      /* index + 1 of those it is charged by; 0: nobody has asked */
     uint64_t key;
     uint64_t wide;
 } nap_client;
 
 #define NAP_KNOWN_MAX 1000      /* a longer Cookie header is read anew each time */
 
-/* Which key the Cookie header that came on a connection last stands for, so that the next is compared and
- * not read; lives with the connection, zeroed by the shim, the core's own. */
+/* The key that the last Cookie header on a connection stands for, so that the next one is compared
+ * instead of read; lives with the connection, zeroed by the shim, the core's own. */
 typedef struct nap_known {
     uint64_t key;
-    uint32_t room;        /* index + 1 of the room it is of; 0: nothing is known */
+    uint32_t room;        /* index + 1 of its room; 0: nothing is known */
     uint32_t len;
     uint8_t text[NAP_KNOWN_MAX];
 } nap_known;
@@ -251,7 +251,7 @@ typedef struct nap_request {
     nap_str fetch_dest;         /* Sec-Fetch-Dest */
     nap_str purpose;            /* Sec-Purpose, else Purpose */
     nap_str requested_with;     /* X-Requested-With: a script says that it is one */
-    uint64_t body_us;           /* its body was read for so long before it entered */
+    uint64_t body_us;           /* how long its body was read before it entered */
     nap_str origin;
     uint8_t client[16];         /* useragent address, v4 as ::ffff:a.b.c.d */
     uint32_t tls;               /* 1: the cookie may carry Secure and the __Host- prefix */
@@ -303,14 +303,14 @@ typedef struct nap_task {
     uint64_t timeout_us;        /* shim reads, of the attempt that is under way */
     uint32_t flight;
     uint32_t activity;
-    uint32_t probe;             /* shim reads: it finds out whether the member is well again */
+    uint32_t probe;             /* shim reads: it tests whether the member has recovered */
     uint32_t under_way;         /* 1: ox_end must follow */
 } nap_task;
 
 /* How an attempt ended. */
 typedef enum nap_ox_end {
     NAP_OX_ANSWERED = 0,
-    NAP_OX_CONNECT,             /* there was no connection to be had */
+    NAP_OX_CONNECT,             /* no connection could be made */
     NAP_OX_TIMED_OUT,
     NAP_OX_BROKEN,              /* the connection broke before an answer */
     NAP_OX_STATUS,              /* a 5xx */
@@ -347,19 +347,19 @@ typedef struct nap_host {
     /* content type, then body, of the answer the handler is making */
     void (*content_type)(void *r, nap_str type);
     void (*write)(void *r, nap_str body);
-    /* a variable for who answers in r's place (ErrorDocument), where it is REDIRECT_<name> */
+    /* a variable for the document that answers in r's place (ErrorDocument), as REDIRECT_<name> */
     void (*variable)(void *r, nap_str name, nap_str value);
     /* one line to the server's error log */
     void (*log)(int level, nap_str line);
     /* one line to NapTicketLog, if there is one */
     void (*ticket_log)(nap_str line);
-    /* the name that DNS or the hosts file has for an address; takes as long as they do. 0: none */
+    /* the name that DNS or the hosts file gives an address; takes as long as the look-up does. 0: none */
     int (*name_of)(const uint8_t address[16], char *name, size_t size);
-    /* how many milliseconds ago the last of r came over its connection, as the kernel has it: also
-     * while no worker had taken it up. 0: not known */
+    /* how many milliseconds ago the last of r came over its connection, by the kernel's clock: the time
+     * before a worker took it up counts too. 0: not known */
     uint32_t (*received)(void *r);
-    /* connections that the kernel has taken and no worker yet; UINT32_MAX: this process listens no
-     * more, or the kernel does not tell */
+    /* connections that the kernel has accepted and no worker has taken; UINT32_MAX: this process listens
+     * no more, or the kernel does not tell */
     uint32_t (*outside)(void);
 } nap_host;
 
@@ -381,9 +381,9 @@ typedef struct nap_core {
     void (*conf_room_view)(const nap_room_conf *room, nap_room_view *view);
     /* permits of its room's other gates, together */
     void (*conf_room_beside)(nap_room_conf *room, int64_t permits);
-    /* a page of `room`, which may still be read: its name is all it has */
+    /* a page of `room`, which may not be complete yet: only its name is used */
     int (*conf_page_init)(nap_room_conf *page, const nap_room_conf *room, nap_str name, char *err);
-    /* what the page leaves unset is its room's; before either is finished */
+    /* the page takes over its room's value for each unset setting; before either is finished */
     void (*conf_page_over)(nap_room_conf *page, const nap_room_conf *room);
     int (*conf_room)(nap_room_conf *room, nap_str name, const nap_str *argv, size_t argc, char *err);
     void (*conf_server_init)(nap_server_conf *server);
@@ -394,12 +394,12 @@ typedef struct nap_core {
     int (*conf_room_finish)(nap_room_conf *room, const nap_server_conf *server, char *err);
 
     /* -- the parent, at start and at each graceful restart -- */
-    /* make or take over the segment; *segment is what an earlier load of the module left (base
-     * NULL: nothing). state_file may be empty. children_uid: who must be unable to swap the file. */
+    /* make or take over the segment; *segment is what an earlier load of the module left (base NULL:
+     * nothing). state_file may be empty. children_uid: the user who must be unable to replace the file */
     int (*segment_open)(nap_segment *segment, const nap_server_conf *server, size_t rooms,
                         size_t gates, nap_str state_file, uint32_t children_uid, const nap_host *host, char *err);
-    /* this configuration has a room of that name, or that page of it (page empty: the room); said of
-     * all before the first room_index, so that no new one takes over its entry */
+    /* this configuration has this room, or this page of it (page empty: the room); called for all of
+     * them before the first room_index, so that no new one takes over an entry still in use */
     void (*room_keep)(nap_str name, nap_str page);
     /* enter a finished room, later its pages, into the segment (by name; limits change in place): the
      * index of its gate for nap_access.room, or -1 */
@@ -426,24 +426,24 @@ typedef struct nap_core {
     void (*child_init)(int pid);
 
     /* -- an access -- */
-    /* one body more (1) or less (-1), the access's, is read without a permit in this child. One that has given its
-     * permit back counts as running otherwise */
+    /* one more (1) or one fewer (-1) body, that of this access, is read without a permit in this child. An
+     * access that has given its permit back counts as running otherwise */
     void (*reading)(int more, const nap_access *a);
     /* how fast those bodies must come */
     nap_pace (*pace)(void);
     /* 1: the request brings a ticket of this room that nobody has used */
     int (*holds)(uint32_t room, const nap_request *q);
-    /* 1: the access, which has not entered, would be refused now. Nothing is changed by that */
+    /* 1: the access, which has not entered, would be refused now. Changes nothing */
     int (*refuses)(nap_access *a, const nap_request *q);
-    /* it cannot go on before more of its body has come: permit back, nothing learnt. 1: it ran with one */
+    /* it must wait for more of its body: permit back, nothing learnt from it. 1: it ran with one */
     int (*step_out)(nap_access *a);
-    /* it can go on: up to timeout_us, NAP_WAIT = still waiting; NAP_PASS: let it go on without a permit */
+    /* its body is there: waits up to timeout_us. NAP_WAIT: still waiting; NAP_PASS: on without a permit */
     nap_verdict (*step_in)(nap_access *a, uint64_t timeout_us);
-    /* it waits no longer, and goes on without one */
+    /* it stops waiting, and goes on without a permit */
     void (*stay_out)(nap_access *a);
     nap_verdict (*try_enter)(nap_access *a);
     /* the same in a room with sessions, with the first Cookie header. last: of this connection, or NULL.
-     * NAP_MORE with `session` set: a member, who has to wait; without: none that this header tells */
+     * NAP_MORE with `session` set: a member that has to wait; without: this header names no member */
     nap_verdict (*try_member)(nap_access *a, nap_str cookies, nap_known *last);
     nap_verdict (*enter)(nap_access *a, const nap_request *q);
     /* up to timeout_us: NAP_WAIT = still waiting */
@@ -451,51 +451,51 @@ typedef struct nap_core {
     nap_verdict (*give_up)(nap_access *a, nap_give_up why, const nap_request *q);
     /* the answer's first byte is out: long answers are detached 60 s later */
     void (*first_byte)(nap_access *a);
-    /* -- one that waits without a worker (NAP_FLAG_PARKS) -- */
-    /* from now on its child's bell rings when it is to look up: its place, and in how many microseconds that
-     * is at the latest */
+    /* -- an access that waits without a worker (NAP_FLAG_PARKS) -- */
+    /* from now on its child's bell rings when it must look up. Returns its place; *due_us: it must look up
+     * within so many microseconds */
     uint32_t (*park)(nap_access *a, uint64_t *due_us);
     /* a worker has it in hand again */
     void (*unpark)(nap_access *a);
-    /* it cannot be parked: 1: it waits on this worker; 0: too many do, and one that waits must give up */
+    /* it cannot be parked. 1: it waits on this worker; 0: too many do, so one that waits must give up */
     int (*blocks)(nap_access *a);
-    /* sleeps until this child's bell has rung since `heard`, or so long; what to hear next */
+    /* sleeps until this child's bell has rung since `heard`, or so long; returns the next `heard` */
     uint32_t (*bell)(uint32_t heard, uint64_t timeout_us);
-    /* rings it: the child ends */
+    /* rings the bell, as the child ends */
     void (*ring)(void);
-    /* which of these places are to be looked at, by their numbers in the list; how many */
+    /* which of these places must be looked at, as indices into the list; returns how many */
     size_t (*woken)(const uint32_t *places, size_t n, uint32_t *which);
-    /* -- one that runs -- */
-    /* what is written now may wait for its reader (1), or has not (0): where that takes long the permit goes */
+    /* -- an access that runs -- */
+    /* a write that may wait for the reader begins (1) or has ended (0); the permit goes if it takes long */
     void (*writes)(nap_access *a, int begins);
     /* the answer is made (or long): permit back, the worker stays in use */
     void (*detach)(nap_access *a);
-    /* the end, however it came; always once after NAP_RUN; safe to repeat. When it was, as bw_bytes
-     * wants it; 0: the core has not looked */
+    /* the end, however it came; always once after NAP_RUN; safe to repeat. Returns when it was, for
+     * bw_bytes; 0: the core has not read the clock */
     uint64_t (*leave)(nap_access *a);
     /* headers of a refusal, through the host, on the refused request */
     void (*refusal)(nap_access *a, const nap_request *q);
     /* headers of an admitted access that redeemed a ticket (the cookie's deletion) or began a session */
     void (*redeemed)(nap_access *a, const nap_request *q);
-    /* the answer of a member's access, or of one that began a session, is about to be sent: the
-     * Set-Cookie headers it has, and whether the session is over with it */
+    /* the answer of a member's access, or of one that began a session, is about to be sent: its
+     * Set-Cookie headers, and whether it ends the session */
     void (*answered)(nap_access *a, const nap_request *q, const nap_str *set, size_t n, int over);
-    /* the body of a refusal; a may be NULL: the visitor asked for the page himself */
+    /* the body of a refusal; a may be NULL: the visitor opened the page directly */
     int (*page)(nap_access *a, const nap_request *q);   /* returns the status to answer with */
     /* what the page would say, as variables: for an ErrorDocument of the administrator's own */
     void (*variables)(nap_access *a, const nap_request *q);
-    /* is it worth reading: of this origin, and of a type that can be given back? */
+    /* is the form worth reading: from this origin, and of a type that can be given back? */
     int (*form_wanted)(const nap_form *form);
-    /* a file that pages need, by its name behind ticket_path and a slash: what it is to be sent
-     * with goes to r, its body to *body, which lives for ever. 0: there is none of that name */
+    /* a file that pages need, by its name under ticket_path: its headers go to r, its body to *body,
+     * which lives for ever. 0: no file has that name */
     int (*asset)(void *r, nap_str name, nap_str query, nap_str *body);
-    /* where the holder of the ticket that q brings stands, asked so long ago; in how many
-     * microseconds he is to ask again, -1: not any more, or he is to come now */
+    /* tells the holder of q's ticket how the ticket stands; took_us: how long ago they asked. Returns after
+     * how many microseconds they should ask again, -1: never, or they should come now */
     int64_t (*status)(const nap_request *q, uint64_t took_us);
-    /* a child: where it is counted how many tickets are out, a word for each that sells any, behind
-     * the last of them NULL; to be read with every request as long as the process lives */
+    /* a child: the counters of tickets that are out, a word for each gate that sells any, NULL behind
+     * the last; to be read with every request as long as the process lives */
     const uint32_t *const *(*tickets_out)(void);
-    /* q is about to be answered: tells him who is to come now with his ticket */
+    /* q is about to be answered: tells its ticket's holder, if it is time, to come now */
     void (*call)(const nap_request *q);
     /* log notes; reason_name: why it was refused, or the fate of the ticket it redeemed */
     nap_str (*reason_name)(const nap_access *a);
@@ -504,10 +504,10 @@ typedef struct nap_core {
     /* -- pages for the administrator -- */
     /* form: 0 a page, 1 JSON, 2 advice; control: NapControl's path, or empty; own: the page's own */
     void (*info)(const nap_request *q, int form, nap_str control, nap_str own);
-    /* nap-control: carry it out, and tell what was done (back: where the browser is to go, or
-     * empty) or why not. Returns a status */
+    /* nap-control: carries it out and says what was done (back: where the browser should go, or empty)
+     * or why not. Returns a status */
     int (*control)(const nap_control *c, char said[NAP_ERR_MAX], char back[NAP_ERR_MAX]);
-    /* the page in the state that the query names, or without one the list of states */
+    /* the page in the state that the query names; without a query, the list of states */
     void (*preview)(const nap_request *q, nap_str query);
     /* nap-metrics: all figures for Prometheus */
     void (*metrics)(void *r);
@@ -521,22 +521,21 @@ typedef struct nap_core {
     void (*conf_bw_over)(nap_bw_conf *into, const nap_bw_conf *below);
     /* once all has been read */
     int (*conf_bw_check)(const nap_bw_conf *conf, char *err);
-    /* the parent, before start: limits that hold for a virtual host of this name (empty: the
-     * server); their index */
+    /* the parent, before start: limits that hold for the virtual host of this name (empty: the
+     * server); returns their index */
     uint32_t (*bw_limits)(const nap_bw_conf *conf, nap_str host);
-    /* all are there; logs what the tables hold. 0: there are no tables, nobody is charged */
+    /* all limits are there; logs what the tables hold. 0: there are no tables, nobody is charged */
     int (*bw_start)(void);
-    /* a request of this address on the connection of `last`: charged. 1: bw_excuse has to say */
+    /* charges the client of this address, on the connection of `last`. 1: bw_excuse must decide */
     int (*bw_enter)(nap_visit *v, nap_client *last, const uint8_t client[16]);
-    /* who owes too much: NAP_BW_EXCUSED is set since; or he carries a ticket of this room, or of
-     * `owner` whose page he asks for, in its prime window, which nobody has used; or he is in a session
-     * of one of them (NAP_NONE: of any) and owes at most four times the maximum: charged all the same.
-     * 1: let him pass; with NAP_BW_DRY everybody, and with `key` 0 who would not have passed: he is not
-     * charged */
+    /* may a client that owes too much pass (1)? Yes, and it is charged, if NAP_BW_EXCUSED has been set since;
+     * if it brings a ticket of this room, or of `owner` whose page it asks for, which is in its prime window
+     * and unused; or if it is in a session of one of them (NAP_NONE: of any room) and owes at most four times
+     * the maximum. With NAP_BW_DRY all pass; one that would not have passed is not charged: `key` is 0 */
     int (*bw_excuse)(nap_visit *v, const nap_request *q, uint32_t room, uint32_t owner);
     /* bytes of the answer. now_us: what leave() has returned just now, or 0 */
     void (*bw_bytes)(const nap_visit *v, uint64_t bytes, uint64_t now_us);
-    /* the same of bytes that are yet to be sent; of the last ones so many were not */
+    /* the same for bytes not sent yet; then how many of the last reserved ones stayed unsent */
     void (*bw_reserve)(const nap_visit *v, nap_reserved *reserved, uint64_t bytes, uint64_t now_us);
     void (*bw_return)(const nap_visit *v, const nap_reserved *reserved, uint64_t unsent);
     /* headers of a refusal, then its page */
@@ -545,13 +544,13 @@ typedef struct nap_core {
     nap_str (*bw_debt_name)(const nap_visit *v);
     /* bwshare-info, or with trace bwshare-trace; args: the query, or empty */
     void (*bw_info)(const nap_request *q, int trace, nap_str args);
-    /* bwshare-mine: what who asks owes by limits of this index */
+    /* bwshare-mine: what the client that asks owes by the limits of this index */
     void (*bw_mine)(const nap_request *q, uint32_t limits, nap_str args);
 
     /* -- TelePolling -- */
     int (*conf_event)(nap_event_conf *event, const nap_str *argv, size_t argc, char *err);
-    /* the parent, before start: these events are in force, with what was reserved in them; each is
-     * told its index */
+    /* the parent, before start: these events are in force, with what they had reserved; sets the
+     * index of each */
     void (*events_start)(nap_event_conf *const *events, size_t n);
     /* an access to the event of this index. 0: there is none */
     int (*poll)(int64_t event, nap_poll *p);
@@ -563,13 +562,13 @@ typedef struct nap_core {
     int (*conf_ox)(nap_ox_conf *conf, nap_str name, const nap_str *argv, size_t argc, char *err);
     /* *into: its own settings, below's where it has none */
     void (*conf_ox_over)(nap_ox_conf *into, const nap_ox_conf *below);
-    /* the parent, before start: there are tables for so many members; says so. 0: there are none */
+    /* the parent, before start: makes tables for so many members, and logs it. 0: there are none */
     int (*ox_start)(void);
-    /* which of these members is to do it; -1: the core cannot tell. ox_end must follow, unless -1 */
+    /* which of these members gets the request; -1: the core cannot tell. ox_end must follow, unless -1 */
     int (*ox_choose)(nap_task *t, const nap_ox_conf *conf, nap_str activity, nap_member *members, size_t n);
-    /* this member does it whatever its state (a sticky session) */
+    /* this member gets it whatever its state (a sticky session) */
     void (*ox_go)(nap_task *t, const nap_ox_conf *conf, nap_str activity, nap_member *member);
-    /* the attempt has ended; of its time, aside_us went by while the client was sent to */
+    /* the attempt has ended; aside_us of its time was spent sending to the client */
     void (*ox_end)(nap_task *t, const nap_ox_conf *conf, nap_ox_end end, uint64_t bytes, uint64_t aside_us);
     /* how often a request of these settings may be done again */
     uint32_t (*ox_retries)(const nap_ox_conf *conf);

@@ -4,10 +4,10 @@
  * core decides; here the request waits (nap_wait_turn and nap_access_again), gets its 503, or runs.
  * The permit comes back from the connection's filter when the answer is made, and at the latest in
  * log_transaction, where every request ends. That is too early only for an aborted client, whose
- * script may still run then: his permit comes back when his connection's pool goes.
+ * script may still run then: the permit comes back when the client's connection's pool goes.
  *
- * Most requests go through here, so the order of the questions is by their price: one admitted
- * access may cost some 600 instructions, the core's included.
+ * Most requests go through here, so cheap questions are asked first: one admitted access may cost
+ * some 600 instructions, the core's included.
  */
 #include <ap_mpm.h>
 #include <mod_core.h>
@@ -20,11 +20,11 @@
 
 #define SLICE_US 250000     /* between two looks at client and server */
 #define COOKIES_MAX 16      /* Cookie headers looked at */
-#define STALL_MS 100        /* so long a reader keeps what is written waiting, in all, with a permit */
-#define SHORT 16384         /* bytes that the kernel takes at once: tcp_wmem begins with them */
+#define STALL_MS 100        /* how long a reader may stall writes, in all, before the permit goes */
+#define SHORT 16384         /* bytes that the kernel takes at once: the start of tcp_wmem */
 
 #define CLEARED offsetof(nap_handle, access.ticket[1])  /* bytes of a handle that must be zero */
-#define PIECE 80            /* they are cleared so many at a time */
+#define PIECE 80            /* how many of them are cleared at a time */
 
 _Static_assert((CLEARED + PIECE - 1) / PIECE * PIECE <= sizeof(nap_handle), "PIECE");
 
@@ -32,12 +32,12 @@ static ap_filter_rec_t *watch_filter;
 
 /* ---- Handle ----------------------------------------------------------------------------------- */
 
-/* There is none at r. */
+/* r has no handle yet. */
 static inline __attribute__((always_inline)) nap_handle *handle_new(request_rec *r)
 {
     nap_handle *h = apr_palloc(r->pool, sizeof *h);
 
-    /* in pieces for which no function is called */
+    /* in pieces so small that no function is called */
     #pragma GCC unroll 4
     for (size_t at = 0; at < CLEARED; at += PIECE)
         memset((char *)h + at, 0, PIECE);
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) nap_handle *handle_new(request_rec 
     return h;
 }
 
-/* The handle at r; one is made if there is none. */
+/* The handle at r, made if there is none. */
 nap_handle *nap_handle_make(request_rec *r)
 {
     nap_handle *h = nap_handle_at(r);
@@ -81,7 +81,7 @@ static uint32_t own_page(const nap_handle *h, const request_rec *r)
     return page ? page->number : NAP_NONE;
 }
 
-/* What the core may ask of the access h; answers go to r. */
+/* What the core may want to know of the access h; answers go to r. */
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
@@ -100,7 +100,7 @@ void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r)
     q->purpose = header(first, "Sec-Purpose");
     if (!q->purpose.len)
         q->purpose = header(first, "Purpose");
-    if (q->n_cookies)           /* only who brings a ticket in one is asked */
+    if (q->n_cookies)           /* the core asks it only if a cookie brings a ticket */
         q->requested_with = header(first, "X-Requested-With");
     if (h->uploads)
         q->body_us = nap_body_took(h);
@@ -129,14 +129,14 @@ static int hung_up(conn_rec *c)
         return 1;
     if (!socket || apr_os_sock_get(&fd, socket))
         return 0;
-    if (fd < 0)         /* closed under us: event and worker do that when they stop hard */
+    if (fd < 0)         /* closed under us: event and worker do that at a hard stop */
         return 1;
     pfd.fd = fd;
     pfd.events = POLLRDHUP;
     return poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLRDHUP | POLLERR | POLLHUP | POLLNVAL));
 }
 
-/* A stream of HTTP/2 has a connection of its own whose socket says nothing: its master's does. */
+/* A stream of HTTP/2 has a connection of its own, whose socket tells nothing; its master's does. */
 static int client_gone(conn_rec *c)
 {
     return c->aborted || hung_up(c->master ? c->master : c);
@@ -148,7 +148,7 @@ static int show(request_rec *r, int status)
            ? ap_update_child_status(r->connection->sbh, status, r) : 0;
 }
 
-/* Its client has gone: place, or the permit just got, to the next. */
+/* Its client has gone: the next one gets its place, or the permit it just got. */
 static nap_verdict left(request_rec *r, nap_access *a, const nap_request *q)
 {
     nap_the_core->give_up(a, NAP_GONE, q);
@@ -157,8 +157,8 @@ static nap_verdict left(request_rec *r, nap_access *a, const nap_request *q)
     return NAP_WAIT;
 }
 
-/* Until the access may run or is refused, on its worker. (Without one: nap_park.c; nap_access_again stands
- * in the middle of a handler.) */
+/* Waits on its worker until the access may run or is refused. (Without a worker: nap_park.c; in the middle of
+ * a handler: nap_access_again.) */
 static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_request *q)
 {
     nap_verdict verdict = NAP_WAIT;
@@ -179,8 +179,8 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
     return verdict;
 }
 
-/* Its permit went back while its body came, and now the body is there: until it is its turn again. Nobody is
- * refused who has begun: where there is nothing to wait for it goes on without one. 0: the client has gone. */
+/* Its permit went back while its body came. Now the body is there, and it waits for its turn again. An access
+ * that has begun is not refused: if it cannot wait, it goes on without a permit. 0: the client has gone. */
 int nap_access_again(nap_handle *h)
 {
     request_rec *r = h->first;
@@ -208,9 +208,9 @@ static apr_status_t leave_late(void *access)
     return APR_SUCCESS;
 }
 
-/* The answer is sent, or nobody there to take it. mod_cgi and mod_cgid end the script of an
- * aborted client only in cleanups of its pool; the connection's pool goes next. A stream's may stay
- * for long after that, so a stream has a cleanup of its own from the start. */
+/* The answer is sent, or nobody is there to take it. mod_cgi and mod_cgid end an aborted client's
+ * script only in cleanups of its pool; the connection's pool goes next. A stream's connection may live
+ * long after that, so a stream has its own cleanup from the start. */
 static void end(nap_handle *h)
 {
     conn_rec *c = h->first->connection;
@@ -235,9 +235,9 @@ static NAP_SELDOM int has_includes(const request_rec *r)
     return core->output_filters && ap_strcasestr(core->output_filters, "INCLUDES");
 }
 
-/* A file that httpd itself reads and sends. Seen in the last fixup: handler NULL, unless its type
- * is one that a module takes for a handler, or a filter makes it a program; those that come later see
- * enter_filtered. */
+/* A file that httpd itself reads and sends. In the last fixup: the handler is NULL, unless its type
+ * is one that a module takes for a handler, or a filter makes it a program. For those that show
+ * later, see enter_filtered. */
 static int is_static(const request_rec *r)
 {
     if (r->proxyreq || (r->handler && strcmp(r->handler, "default-handler")))
@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) int never(const request_rec *r, cha
            (handler == 'n' && !strncmp(r->handler, "nap-", 4));
 }
 
-/* Its handler begins so. */
+/* The first letter of its handler. */
 static inline char letter(const request_rec *r)
 {
     return r->handler ? r->handler[0] : '\0';
@@ -300,12 +300,12 @@ NAP_SELDOM int nap_carries_ticket(request_rec *r, const nap_handle *h)
     if (h->ticket_query.len || apr_table_get(r->headers_in, "Nap-Ticket"))
         return 1;
     cookie = apr_table_get(r->headers_in, "Cookie");
-    /* several Cookie headers are rare; the core sorts them out */
+    /* HTTP/2 may split the Cookie header; the core sorts it out */
     return cookie && (ap_strstr_c(cookie, h->owner->cookie) || h->first->proto_num >= 2000);
 }
 
-/* The page, or httpd's own way by the ErrorDocument: the site's where there is one, ours where one
- * request of the chain is not all there is to say. */
+/* Answers with the page, or by httpd's ErrorDocument: the site's if there is one, ours if other
+ * requests of the chain have a say. */
 static int refuse(request_rec *r, nap_handle *h, nap_request *q)
 {
     /* behind another error's document the answer is made on the request that failed first */
@@ -336,7 +336,7 @@ static int gone(request_rec *r, nap_handle *h)
     return DONE;
 }
 
-/* leave() is still to come: a stream's by its pool, before any of the script's cleanups: it goes behind
+/* leave() must follow. For a stream its pool calls it; registered before the script's cleanups, it runs after
  * them. */
 static inline void hold(const request_rec *r, nap_handle *h)
 {
@@ -354,14 +354,14 @@ static inline int run(const request_rec *r, nap_handle *h, nap_line *line)
     return DECLINED;
 }
 
-/* What becomes of it once that is known. */
+/* Acts on the verdict. */
 static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict, nap_request *q)
 {
     nap_access *a = &h->access;
 
     if (verdict == NAP_WAIT)
         return gone(r, h);
-    /* a session whose page has no place left to wait on has begun all the same */
+    /* a session has begun even if its page has no place left to wait on */
     if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
         nap_the_core->redeemed(a, q);
     if (verdict == NAP_RUN)
@@ -371,8 +371,8 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
     return DECLINED;
 }
 
-/* On this worker, until it may run or is refused. Who was to wait without one, and is one too many for those
- * that there are, is told when to come as if the server stopped. */
+/* Waits on this worker until it may run or is refused. An access that cannot be parked after all, when too
+ * many wait on workers already, is told when to come as if the server stopped. */
 static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
 {
     nap_access *a = &h->access;
@@ -381,7 +381,7 @@ static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
     return decided(r, h, verdict == NAP_WAIT ? nap_wait_turn(r, a, q) : verdict, q);
 }
 
-/* Who is parked looks up. SUSPENDED: he waits on. */
+/* A parked access looks up. SUSPENDED: it waits on. */
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
 {
     nap_access *a = &h->access;
@@ -394,20 +394,20 @@ int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
     return verdict == NAP_WAIT ? SUSPENDED : decided(r, h, verdict, q);
 }
 
-/* The same for who finds no room to be parked again. */
+/* The same for an access that finds no room to be parked again. */
 int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q)
 {
     return wait_here(r, h, q);
 }
 
-/* With the request's details: whoever has to wait, may be refused or may carry a ticket. */
+/* Enters with the request's details: it has to wait, may be refused or may carry a ticket. */
 static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verdict)
 {
     nap_access *a = &h->access;
     nap_request q;
 
     h->noted = 1;
-    hold(r, h);             /* whatever becomes of it: leave() knows by its state what there is */
+    hold(r, h);             /* in any case: leave() knows by its state what to give back */
     nap_request_fill(&q, h, r);
     if (verdict == NAP_MORE) {
         a->priority = priority_of(r, h->room);
@@ -421,8 +421,8 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
     return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : wait_here(r, h, &q);
 }
 
-/* The access asks for a page that has a gate of its own. Where there are sessions tickets are the
- * room's, whosesoever the page is. */
+/* The access asks for a page that has a gate of its own. In a room with sessions the tickets are always
+ * the room's, even if the page belongs to another. */
 static __attribute__((noinline)) void name_page(nap_handle *h)
 {
     const nap_page *page = nap_page_asked(h->room, h->first, h->named);
@@ -435,7 +435,7 @@ static __attribute__((noinline)) void name_page(nap_handle *h)
     h->access.room = (uint32_t)page->index;
 }
 
-/* A stream's connection is for one request. */
+/* NULL for a stream: its connection serves one request only. */
 static nap_known *last_known(conn_rec *c)
 {
     nap_line *line = nap_line_of(c);
@@ -447,8 +447,8 @@ static nap_known *last_known(conn_rec *c)
     return line->known;
 }
 
-/* In a room with sessions: most are members'. What is neither a member's nor wants to start a session
- * goes to its page as in any room. */
+/* In a room with sessions most accesses are members'. An access that is neither a member's nor starts a
+ * session goes to its page as in any room. */
 static nap_verdict try_session(request_rec *r, nap_handle *h)
 {
     nap_access *a = &h->access;
@@ -466,7 +466,7 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
     return NAP_MORE;
 }
 
-/* What the access is to the core before it enters. */
+/* Sets what the core must know of the access before it enters. */
 static inline __attribute__((always_inline)) void introduce(const request_rec *r, nap_handle *h)
 {
     h->owner = h->room;
@@ -477,7 +477,7 @@ static inline __attribute__((always_inline)) void introduce(const request_rec *r
                       (h->dir->engine == NAP_ENGINE_DRY_RUN ? NAP_FLAG_DRY_RUN : 0);
 }
 
-/* Would the access, which has not entered, be refused now? Where there are sessions that is not asked. */
+/* Would the access, which has not entered, be refused now? With sessions the answer is always no. */
 int nap_access_refused(request_rec *r, nap_handle *h)
 {
     nap_request q;
@@ -508,13 +508,13 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);
 }
 
-/* The same unless the room exempts it, and once its body is there. */
+/* The same, unless the room exempts it, and after its body has come. */
 static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
 {
     int status = OK;
 
     h->made = 1;
-    /* a front controller's request is known by what was asked for, too */
+    /* behind a front controller the original request is tested too */
     if (is_exempt(r, h->room) || (r != h->first && is_exempt(h->first, h->room)))
         return DECLINED;
     h->owner = h->room;
@@ -522,8 +522,8 @@ static NAP_SELDOM int enter_if_due(request_rec *r, nap_handle *h)
     return status ? status : enter(r, h, nap_line_of(r->connection));
 }
 
-/* The access enters its room, at once where nothing is to be asked or read before. Mostly its line knows already
- * whether something is sent with it. */
+/* The access enters its room, at once if there is nothing to ask or read first. Its line mostly knows already
+ * whether it has a body. */
 static inline __attribute__((always_inline)) int enter_now_or_later(request_rec *r, nap_handle *h)
 {
     const nap_room *room = h->room;
@@ -534,8 +534,8 @@ static inline __attribute__((always_inline)) int enter_now_or_later(request_rec 
     return enter(r, h, line);
 }
 
-/* Refused or gone, and `Satisfy Any` thought nothing of it: once more. What a debtor is told is none of
- * the room's, whoever makes it. */
+/* Refused or gone, but `Satisfy Any` overruled it: the same answer again. A debtor's answer is not the
+ * room's concern, no matter what produces it. */
 static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
 {
     if (h->gone)
@@ -543,7 +543,7 @@ static NAP_SELDOM int again(const request_rec *r, const nap_handle *h)
     return h->entered && h->refused == r ? HTTP_SERVICE_UNAVAILABLE : DECLINED;
 }
 
-/* Whether r enters, whose own handle is h, and as what; early: before its handler is known. */
+/* Decides whether r enters, and as what; h is its own handle; early: before its handler is known. */
 static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handle *h, const nap_dir *dir, int early)
 {
     char handler = letter(r);
@@ -571,14 +571,14 @@ static inline __attribute__((always_inline)) int admit(request_rec *r, nap_handl
     return enter_now_or_later(r, h);
 }
 
-/* Also says that the core is there: without it no room has an index. */
+/* Also tells whether the core is there: without it no room has an index. */
 static int lies_in_room(const nap_dir *dir)
 {
     return dir->room && dir->room->index >= 0 && dir->engine != NAP_ENGINE_OFF;
 }
 
-/* access_checker. mod_authz_core runs after it, so a full room answers before a login is looked
- * at; files of the default handler cannot be told here and are scheduled too. */
+/* access_checker. mod_authz_core runs after it, so a full room answers before a login is checked.
+ * Files of the default handler cannot be recognized here, so they are scheduled too. */
 static int nap_access_early(request_rec *r)
 {
     const nap_dir *dir = nap_dir_of(r);
@@ -589,7 +589,7 @@ static int nap_access_early(request_rec *r)
     return admit(r, h, dir, 1);
 }
 
-/* While the configuration is read: httpd takes all hooks away before it reads the next. */
+/* While the configuration is read: httpd removes all hooks before it reads the next one. */
 void nap_access_hook_early(void)
 {
     if (nap_the_site->admits_early)
@@ -598,7 +598,7 @@ void nap_access_hook_early(void)
     ap_hook_check_access(nap_access_early, NULL, NULL, APR_HOOK_LAST, AP_AUTH_INTERNAL_PER_CONF);
 }
 
-/* A redirect out of the room it began in. */
+/* A redirect that leads out of the room in which the chain began. */
 static NAP_SELDOM int admit_redirected(request_rec *r)
 {
     const nap_handle *h = nap_handle_at(nap_first(r));
@@ -612,7 +612,7 @@ int nap_access_late(request_rec *r)
     const nap_dir *dir = nap_dir_of(r);
     nap_handle *h = nap_handle_at(r);
 
-    /* `Satisfy Any` thought nothing of that refusal; what other modules make of the request now stands */
+    /* `Satisfy Any` overruled that refusal; by now no other module changes the request */
     if (h && h->in_debt && !r->prev)
         return nap_bwshare_status(h);
     if (lies_in_room(dir))
@@ -620,7 +620,7 @@ int nap_access_late(request_rec *r)
     return r->prev ? admit_redirected(r) : DECLINED;
 }
 
-/* The first handler of all: what the last fixup took for a file is known by its filters now. */
+/* The first of all handlers: a request that looked like a file in the last fixup now shows its filters. */
 static int enter_filtered(request_rec *r)
 {
     nap_handle *h = nap_handle_at(nap_first(r));
@@ -647,7 +647,7 @@ static int is_event_stream(const request_rec *r)
     return r->content_type && !ap_cstr_casecmpn(r->content_type, "text/event-stream", 17);
 }
 
-/* 1: the answer's end is here, the length of everything before it known. */
+/* 1: the answer's end is here, and the length of everything before it is known. */
 static int ends(nap_handle *h, const apr_bucket_brigade *bb)
 {
     apr_off_t sent = h->sent;
@@ -666,13 +666,13 @@ static int ends(nap_handle *h, const apr_bucket_brigade *bb)
     return end;
 }
 
-/* mod_proxy_wstunnel has the connection to itself: there is no answer of the request's any more. */
+/* mod_proxy_wstunnel has the connection to itself: the request has no answer any more. */
 static inline int is_tunnel(const request_rec *r)
 {
     return r->proto_output_filters == r->connection->output_filters;
 }
 
-/* 1: an answer that is long, or none that will end: 101, a tunnel or an event stream. */
+/* 1: a long answer, or one that never ends: 101, a tunnel or an event stream. */
 static inline int lasts(const nap_handle *h)
 {
     const request_rec *last = nap_last(h->first);
@@ -684,7 +684,7 @@ static inline int lasts(const nap_handle *h)
                          (h->passes == 1 && is_event_stream(last)));
 }
 
-/* The client does not take what has been written, so what comes now would wait for him. */
+/* 1: the client does not take what has been written, so the next write would wait for it. */
 static NAP_SELDOM int stalls(nap_handle *h)
 {
     conn_rec *c = h->first->connection;
@@ -694,7 +694,7 @@ static NAP_SELDOM int stalls(nap_handle *h)
     apr_time_t began;
     int taken;
 
-    h->looked = (unsigned)(h->sent >> 15);      /* once for 32 KB: it is a system call */
+    h->looked = (unsigned)(h->sent >> 15);      /* once per 32 KB: it is a system call */
     if (!socket || apr_os_sock_get(&fd, socket) || fd < 0)
         return 0;
     pfd.fd = fd;
@@ -706,7 +706,7 @@ static NAP_SELDOM int stalls(nap_handle *h)
     return !taken || h->stalled_ms >= STALL_MS;
 }
 
-/* event sends what is left of an answer without a worker. A stream's connection is none of event's. */
+/* event sends what is left of an answer without a worker. A stream's connection is not event's. */
 static int sends_alone(const conn_rec *c)
 {
     int async = 0;
@@ -718,7 +718,7 @@ static int sends_alone(const conn_rec *c)
 /* What becomes of a brigade of an answer. */
 enum { PASSES, PASSES_LAST, MAY_WAIT };
 
-/* A long answer. PASSES_LAST: its end is here, and once that has passed its worker is free. */
+/* A long answer. PASSES_LAST: its end is here, and once that has passed, its worker is free. */
 static NAP_SELDOM int watch_long(nap_line *line, int end)
 {
     nap_handle *h = line->now;
@@ -735,7 +735,7 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
     return end && alone ? PASSES_LAST : PASSES;
 }
 
-/* One that goes on beyond what the kernel takes at once. */
+/* An answer that is longer than the kernel takes at once. */
 static NAP_SELDOM int watch_reader(nap_line *line)
 {
     nap_handle *h = line->now;
@@ -745,8 +745,8 @@ static NAP_SELDOM int watch_reader(nap_line *line)
     return (unsigned)(h->sent >> 15) != h->looked && stalls(h) ? watch_long(line, 0) : PASSES;
 }
 
-/* A permit is for making an answer, not for sending it. So it goes back when the answer's end is
- * here (bodies have been read by now), or is not to be waited for, or its reader is. *now: see leave(). */
+/* A permit is for making an answer, not for sending it. So it goes back when the answer's end is here
+ * (its body has been read by now), or when end or reader would keep it waiting. *now: see leave(). */
 static inline __attribute__((always_inline)) int watch_permit(nap_line *line, int end, uint64_t *now)
 {
     nap_handle *h = line->now;
@@ -770,8 +770,8 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
     return PASSES;
 }
 
-/* The core has sent as much as it blocks for. The request and its handle last until its EOR, which
- * httpd sends behind all this; should somebody have put it in here, its end comes by that. */
+/* httpd's core filter has sent as much as it blocks for. The request and its handle live until its EOR,
+ * which httpd sends after all this; if bb itself ends with an EOR, end_told has given the permit back. */
 static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
 {
     int goes = AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
@@ -784,8 +784,8 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle
     return rv;
 }
 
-/* Of a stream nobody can tell whether its reader takes it, but by how long this lasts. Should the request end
- * behind us meanwhile, it is the line's no more. */
+/* Whether a stream's reader takes the data shows only by how long the write lasts. If the request ends
+ * meanwhile, the line is no longer its own. */
 static apr_status_t pass_stream(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h)
 {
     const nap_line *line = f->ctx;
@@ -803,7 +803,7 @@ static NAP_SELDOM apr_status_t pass_otherwise(ap_filter_t *f, apr_bucket_brigade
     return what == PASSES_LAST ? pass_last(f, bb, h) : pass_stream(f, bb, h);
 }
 
-/* Out of line: much of what passes is nobody's. */
+/* Out of line: most of what passes belongs to no access. */
 static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
@@ -814,8 +814,8 @@ static __attribute__((noinline)) apr_status_t watch(ap_filter_t *f, apr_bucket_b
     return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, h, what);
 }
 
-/* A stream of HTTP/2 takes a file whole and sends it long after the request is over. Given piece by
- * piece it takes no more than its client reads, and what was sent is known when he breaks off. */
+/* A stream of HTTP/2 takes a file whole and sends it long after the request is over. Given piece by piece,
+ * it takes no more than its client reads, and we know what was sent when the client breaks off. */
 static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle *h,
                                            apr_off_t before, int what)
 {
@@ -826,7 +826,7 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
     do {
         apr_off_t piece = nap_bwshare_cut(bb, rest);
 
-        h->sent += piece;       /* what is under way when it is broken off counts as sent */
+        h->sent += piece;       /* a piece under way at the break counts as sent */
         rv = what == MAY_WAIT ? pass_stream(f, bb, h) : ap_pass_brigade(f->next, bb);
         apr_brigade_cleanup(bb);
         APR_BRIGADE_CONCAT(bb, rest);
@@ -835,7 +835,7 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
     return rv;
 }
 
-/* Over HTTP/1 the headers come by themselves, and the body at once behind them. */
+/* Over HTTP/1 the headers come as a brigade of their own, right before the body. */
 static inline int are_headers(const nap_handle *h)
 {
     const request_rec *r = nap_last(h->first);
@@ -843,12 +843,12 @@ static inline int are_headers(const nap_handle *h)
     return !h->charge->begun && !r->connection->master && !ap_is_HTTP_INFO(r->status);
 }
 
-/* A brigade of the answer, `length` bytes, is in front of the connection; ends: with its last; now: as
- * leave() has told, or 0. 1: no more is to come. */
+/* A brigade of the answer, `length` bytes, is about to reach the connection; ends: it is the last; now: from
+ * leave(), or 0. 1: no more will come. */
 static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends,
                                 uint64_t now)
 {
-    /* of HEAD and of what has no body this is all that tells the end */
+    /* of an answer without a body (HEAD, too) this is the only sign of the end */
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (ends || length > NAP_BW_PIECE || !are_headers(h))
         return nap_bwshare_body(h, bb, length, ends, now);
@@ -856,7 +856,7 @@ static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t
     return 0;
 }
 
-/* An answer that its client is charged for, with a permit or without. */
+/* An answer that its client is charged for, with or without a permit. */
 static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     nap_line *line = f->ctx;
@@ -872,7 +872,7 @@ static __attribute__((noinline)) apr_status_t watch_charged(ap_filter_t *f, apr_
     return what == PASSES ? ap_pass_brigade(f->next, bb) : pass_otherwise(f, bb, now, what);
 }
 
-/* A connection's filter, behind chunking, in front of TLS. */
+/* A connection's filter, after chunking, before TLS. */
 static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     const nap_line *line = f->ctx;
@@ -882,8 +882,8 @@ static apr_status_t watch_line(ap_filter_t *f, apr_bucket_brigade *bb)
     return line->now ? watch(f, bb) : ap_pass_brigade(f->next, bb);
 }
 
-/* pre_connection, of HTTP/2's streams too. Not later: the chain of a request that exists already
- * would go past a filter added in front of its connection's. */
+/* pre_connection, also of HTTP/2's streams. It cannot be later: the filters of a request that exists
+ * already would bypass one that is added to its connection. */
 int nap_line_open(conn_rec *c, void *socket)
 {
     nap_line *line;
@@ -908,14 +908,14 @@ static void note(request_rec *r, const char *name, const char *value)
 {
     request_rec *last = r;
 
-    apr_table_addn(r->notes, name, value);      /* set once, so there is none to look for */
+    apr_table_addn(r->notes, name, value);      /* set once, so there is no old value to look for */
     while (last->next)                  /* %{}n reads the chain's last request */
         last = last->next;
     if (last != r)
         apr_table_addn(last->notes, name, value);
 }
 
-/* For who waited, was refused or had a ticket. */
+/* For an access that waited, was refused or had a ticket. */
 static void notes(request_rec *r, const nap_handle *h)
 {
     const nap_access *a = &h->access;

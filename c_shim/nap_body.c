@@ -1,21 +1,22 @@
-/* nap_body.c: a request's body, and who sends it slowly.
+/* nap_body.c: reading a request's body, and clients that send it slowly.
  *
  * A permit is for making an answer, not for receiving a request. So the first NapBody bytes of a body are
- * read before its access enters its room, and given to whoever reads it by a filter in front of httpd's
- * own. Beyond MEMORY they lie in a temporary file. What is not there when the access runs is read as ever;
- * once the reader has stood PATIENCE without anything to read the permit goes back, and when all is there the
- * access waits for its turn again, before the reader is given the end.
+ * read before its access enters its room. A filter in front of httpd's own then hands them to the reader.
+ * Beyond MEMORY they lie in a temporary file. Bytes that come after the access runs are read as usual. When
+ * the reader has waited PATIENCE in all for them, the permit goes back; when all is there, the access waits
+ * for its turn again before the reader is given the end.
  *
- * Who does not say how long his body is may want to hear of its beginning before he sends its end (gRPC): a
- * stream of HTTP/2 is not read before, and in chunks no more is once nothing has come for PAUSE. With
- * `Expect: 100-continue` nothing is read before: the client is told to go on when the handler reads, which is
- * when its access runs. Nor with NapAdmit early: he is nobody yet.
+ * A client that does not say how long its body is may wait for an answer to its beginning before it sends the
+ * end (gRPC). So a stream of HTTP/2 is not read before entry, and a chunked body only until nothing has come
+ * for PAUSE. With `Expect: 100-continue` nothing is read before entry: the client is told to go on when the
+ * handler reads, which is when its access runs. Nor is it with NapAdmit early: the client is not authorized
+ * yet.
  *
- * Who falls silent, and would be refused if he had sent all, is told so then.
+ * A client that falls silent, and would be refused if it had sent everything, is refused then.
  *
- * Who reads a body without a permit holds a worker. The more do, where workers are wanted for others, the
- * faster the bodies must come: slow ones are told 408, unless they bring a ticket. httpd's own time-outs,
- * mod_reqtimeout's among them, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
+ * A body that is read without a permit holds a worker. The more are read where others want workers, the
+ * faster the bodies must come: slow ones get 408, unless they bring a ticket. httpd's own time-outs,
+ * mod_reqtimeout's too, hold for all. Streams of HTTP/2 have threads of their own, and are not counted.
  */
 #include <apr_file_io.h>
 #include <poll.h>
@@ -27,36 +28,36 @@
 #define PIECE 8192
 #define SLICE_US 50000                  /* between two looks at the client's pace */
 #define STREAM_US 20000                 /* the same for a stream of HTTP/2, which has no socket */
-#define PATIENCE_US 100000              /* so long a reader with a permit waits in all */
+#define PATIENCE_US 100000              /* how long a reader with a permit waits in all */
 #define TOLD_US APR_USEC_PER_SEC        /* the same where the client waits to be told to go on */
-#define PAUSE_US APR_USEC_PER_SEC       /* in chunks: after so long he may be waiting for us */
+#define PAUSE_US APR_USEC_PER_SEC       /* chunked: after so long the client may be waiting for us */
 #define WINDOW_US (2 * APR_USEC_PER_SEC)  /* over which the pace is looked at */
-#define FIRST_US (APR_USEC_PER_SEC / 2) /* so long his first byte may take */
+#define FIRST_US (APR_USEC_PER_SEC / 2) /* how long the first byte may take */
 #define RECORD 16384                    /* of TLS, at most */
 #define TLS_WINDOW_US (6 * APR_USEC_PER_SEC)  /* some of these at a pace that is not slow */
 
 typedef struct nap_body {
     nap_handle *h;
     ap_filter_t *filter;
-    apr_bucket_brigade *kept;           /* read, and not yet given on */
+    apr_bucket_brigade *kept;           /* read, and not yet handed on */
     apr_file_t *file;                   /* what is beyond MEMORY; NULL: nothing yet */
-    apr_off_t length;                   /* read so far, and so much is known to have come */
+    apr_off_t length;                   /* read so far, so at least this much has come */
     int ended;                          /* all of it has been read */
     int counted;                        /* among those that are read without a permit */
-    int may_wait_for_us;                /* the client, for an answer: no more is read before */
-    int refused;                        /* he will be, and sends nothing: no more is read before */
-    apr_time_t asked;                   /* when we asked for that last */
-    int gathers;                        /* httpd's filter reads the lines of its trailers by the whole chain */
+    int may_wait_for_us;                /* the client may wait for an answer: no more is read before entry */
+    int refused;                        /* it would be, and nothing comes: no more is read before entry */
+    apr_time_t asked;                   /* when we last asked that */
+    int gathers;                        /* gather() reads: httpd's filter reads trailers by the whole chain */
     int outside;                        /* the access has given its permit back until the rest is there */
-    int holder;                         /* he brings a ticket: 1, or -1: he does not; 0: not looked at */
-    apr_time_t began;                   /* when we began to wait for him, if `counted` */
-    apr_time_t waited;                  /* so long in all before that */
-    apr_time_t heard;                   /* when something came last */
-    apr_time_t window;                  /* where the pace is looked at: after so long a wait `length` was `then` */
+    int holder;                         /* 1: the client brings a ticket; -1: it does not; 0: not looked at */
+    apr_time_t began;                   /* when we began to wait for the client, if `counted` */
+    apr_time_t waited;                  /* how long we waited before that */
+    apr_time_t heard;                   /* when something last came */
+    apr_time_t window;                  /* of the pace: after this much waiting `length` was `then` */
     apr_off_t then;
-    apr_time_t looked;                  /* at it, last */
+    apr_time_t looked;                  /* when the pace was last looked at */
     apr_time_t patience;                /* left of it, once the access runs */
-    apr_time_t took;                    /* so long it was read before the access entered */
+    apr_time_t took;                    /* how long it was read before the access entered */
     request_rec *failed;                /* whose body did not come, and what it was told; NULL: it did */
     int status;
 } nap_body;
@@ -73,7 +74,7 @@ static int is_nothing(apr_status_t rv, const apr_bucket_brigade *bb)
     return APR_STATUS_IS_EAGAIN(rv) || (rv == APR_SUCCESS && APR_BRIGADE_EMPTY(bb));
 }
 
-/* Until there is something to read, or so long. A stream's connection has no socket of its own. */
+/* Waits until there is something to read, but not longer. A stream's connection has no socket of its own. */
 static void poll_client(conn_rec *c, apr_time_t at_most)
 {
     apr_os_sock_t fd = -1;
@@ -89,7 +90,7 @@ static void poll_client(conn_rec *c, apr_time_t at_most)
 
 /* ---- Without a permit -------------------------------------------------------------------------- */
 
-/* How long we have waited for him. What others did meanwhile, the handler too, is none of his. */
+/* How long we have waited for the client. Time that others took, the handler too, does not count. */
 static apr_time_t waited(const nap_body *b, apr_time_t now)
 {
     return b->waited + (b->counted ? now - b->began : 0);
@@ -116,19 +117,19 @@ static void end_waiting(nap_body *b)
         nap_the_core->reading(-1, &b->h->access);
 }
 
-/* Fewer than so many a second. */
+/* Fewer than that many bytes a second. */
 static int is_less(apr_off_t bytes, uint32_t a_second, apr_time_t span)
 {
     return bytes * APR_USEC_PER_SEC < (apr_off_t)a_second * span;
 }
 
-/* He sends records, which are seen when they are whole. */
+/* TLS sends records, which are seen only when they are whole. */
 static int is_tls(const nap_body *b)
 {
     return strcmp(ap_http_scheme(b->h->first), "https") == 0;
 }
 
-/* How long he is waited for, at least: the first of it may be a way there and back behind the head. */
+/* The least that a body is waited for: its first byte may come a round trip after the head. */
 static apr_time_t at_least(const nap_body *b, const nap_pace *pace)
 {
     apr_time_t after = apr_time_from_msec(pace->after_ms);
@@ -136,7 +137,7 @@ static apr_time_t at_least(const nap_body *b, const nap_pace *pace)
     return b->length || after > FIRST_US ? after : FIRST_US;
 }
 
-/* 1: so many others are read that he would have to send more than he does: in all, or of late. */
+/* 1: so many others are read that the client sends too slowly, on average or of late. */
 static int is_slow(nap_body *b, apr_time_t now)
 {
     apr_time_t all = waited(b, now), since = all - b->window;
@@ -157,7 +158,7 @@ static int is_slow(nap_body *b, apr_time_t now)
     return slow;
 }
 
-/* He was told to come, so he is waited for. */
+/* A holder was told to come, so we wait for them. */
 static int is_holder(request_rec *r, nap_body *b)
 {
     nap_request q;
@@ -172,8 +173,8 @@ static int is_holder(request_rec *r, nap_body *b)
     return b->holder > 0;
 }
 
-/* Nothing has come for PAUSE, nor have we asked. Of the form there will be no page; whom there is room for is
- * waited for. */
+/* Nothing has come for PAUSE, and in that time we have not asked. The page will not give the form back. If
+ * there is room for the access, the body is waited for. */
 static int is_refused(request_rec *r, nap_body *b, apr_time_t now)
 {
     if (b->outside || now - (b->asked > b->heard ? b->asked : b->heard) < PAUSE_US)
@@ -182,7 +183,7 @@ static int is_refused(request_rec *r, nap_body *b, apr_time_t now)
     return nap_access_refused(r, b->h);
 }
 
-/* Nothing has come yet: OK to look again, or the status he is told. */
+/* Nothing has come yet: OK to look again, or the status that the client gets. */
 static int wait_for_more(request_rec *r, nap_body *b)
 {
     apr_time_t now;
@@ -223,7 +224,7 @@ static apr_status_t write_file(nap_body *b, const char *data, apr_size_t len)
     return apr_file_write_full(b->file, data, len, NULL);
 }
 
-/* What has come is kept. */
+/* Keeps what has come. */
 static apr_status_t keep(nap_body *b, apr_bucket_brigade *bb)
 {
     apr_status_t rv = APR_SUCCESS;
@@ -245,7 +246,7 @@ static apr_status_t keep(nap_body *b, apr_bucket_brigade *bb)
     return rv;
 }
 
-/* What lies in the file stands behind what is kept in memory. */
+/* Appends the file to what is kept in memory. */
 static apr_status_t join_file(nap_body *b)
 {
     apr_off_t begin = 0, end = 0;
@@ -265,7 +266,7 @@ static int cannot_keep(request_rec *r, apr_status_t rv)
     return HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* Up to `most` bytes; OK, or the status that he is told. */
+/* Reads up to `most` bytes; OK, or the status that the client gets. */
 static int gather(request_rec *r, nap_body *b, apr_off_t most)
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
@@ -299,8 +300,8 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
     return status;
 }
 
-/* LimitRequestBody, which httpd's filter asks for when it is read first, is none of a backend's; what a handler
- * hands over is no request for a proxy yet. */
+/* httpd's filter enforces LimitRequestBody when it is first read, but not for a proxied request. One that a
+ * handler setting sends to a proxy is not marked as proxied yet. */
 static int gather_as_handled(request_rec *r, nap_body *b, apr_off_t most)
 {
     int proxied = r->proxyreq, status;
@@ -312,14 +313,14 @@ static int gather_as_handled(request_rec *r, nap_body *b, apr_off_t most)
     return status;
 }
 
-/* The access h is about to enter: OK once its body is there, as much of it as is waited for; or the status
- * that the visitor is told. */
+/* The access h is about to enter. OK: as much of its body is there as is waited for; else the status that the
+ * visitor gets. */
 int nap_body_await(request_rec *r, nap_handle *h)
 {
     apr_time_t began;
     nap_body *b = h->uploads ? h->upload : NULL;
 
-    if (b)                          /* an error's document, or `Satisfy Any` thought nothing of it */
+    if (b)                          /* an error's document, or `Satisfy Any` overruled it */
         return b->failed == r ? b->status : OK;
     if (h->room->view.body < 0 || !nap_has_body(r) || h->room->view.admit_early == 1 ||
         h->dir->engine == NAP_ENGINE_DRY_RUN)
@@ -338,14 +339,14 @@ int nap_body_await(request_rec *r, nap_handle *h)
     began = apr_time_now();
     b->status = gather_as_handled(r, b, h->room->view.body);
     b->took = apr_time_now() - began;
-    if (b->may_wait_for_us || b->refused)   /* he has been waited for enough */
+    if (b->may_wait_for_us || b->refused)   /* the client has been waited for enough */
         b->patience = 0;
     if (b->status != OK)
         b->failed = r;
     return b->status;
 }
 
-/* Of the access h, which has one (`uploads`): microseconds that it was read before it entered. */
+/* The access h has a body (`uploads`): microseconds that it was read before entry. */
 uint64_t nap_body_took(const nap_handle *h)
 {
     return (uint64_t)h->upload->took;
@@ -353,7 +354,7 @@ uint64_t nap_body_took(const nap_handle *h)
 
 /* ---- While it runs ------------------------------------------------------------------------------ */
 
-/* httpd's filter tells him when it is read and may wait; here nobody waits for long. */
+/* httpd's filter tells the client to go on when it is read and may block; we never block for long. */
 static void tell_to_go_on(nap_handle *h, request_rec *r)
 {
     const char *line = r->status_line;
@@ -368,10 +369,10 @@ static void tell_to_go_on(nap_handle *h, request_rec *r)
     ap_send_interim_response(r, 0);
     r->status = status;
     r->status_line = line;
-    h->passes = passes;             /* that was none of the answer */
+    h->passes = passes;             /* that was not part of the answer */
 }
 
-/* Who answers before he has heard all needs no permit any more. */
+/* An answer that begins before its whole body is read needs no permit any more. */
 static int is_unanswered(const nap_handle *h)
 {
     const nap_line *line = nap_line_of(h->first->connection);
@@ -384,7 +385,7 @@ static int is_last(const apr_bucket_brigade *bb)
     return !APR_BRIGADE_EMPTY(bb) && APR_BUCKET_IS_EOS(APR_BRIGADE_LAST(bb));
 }
 
-/* Its permit is back, and the reader waits as others do for a body before their access enters. */
+/* The permit is back, and the reader waits as one does before its access enters. */
 static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     request_rec *r = b->h->first;
@@ -399,7 +400,7 @@ static apr_status_t read_outside(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     return rv;
 }
 
-/* With a permit, for a while. Nothing has come by then: it goes back. */
+/* Waits a while with the permit. If nothing has come by then, the permit goes back. */
 static apr_status_t read_inside(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     nap_handle *h = b->h;
@@ -426,7 +427,7 @@ static int come_in_again(nap_body *b)
     return !is_unanswered(b->h) || nap_access_again(b->h);
 }
 
-/* From the client, by a reader that waits. */
+/* Reads from the client, for a reader that waits. */
 static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t readbytes)
 {
     nap_handle *h = b->h;
@@ -445,7 +446,7 @@ static apr_status_t read_waiting(nap_body *b, apr_bucket_brigade *bb, apr_off_t 
     return rv;
 }
 
-/* `most` bytes of what is kept, or all of it. */
+/* Gives `most` bytes of what is kept, or all of it. */
 static apr_status_t give(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
 {
     apr_bucket *after;
@@ -461,7 +462,7 @@ static apr_status_t give(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
     return APR_SUCCESS;
 }
 
-/* The same, to be read once more. */
+/* The same, but the bytes stay to be read once more. */
 static apr_status_t show(nap_body *b, apr_bucket_brigade *bb, apr_off_t most)
 {
     apr_bucket *after, *copy;

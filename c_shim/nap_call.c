@@ -1,11 +1,11 @@
-/* nap_call.c: the early call on answers that nobody asked it of.
+/* nap_call.c: the early call, as a header on any answer.
  *
- * Whoever brings a ticket and is to come now is told so with whatever he is answered: `Nap-Call: now`.
- * A script or a program hears it; the ticket page asks by itself (nap-status). It is looked at when the
- * answer is about to be made, so an access that has just used the ticket up is told nothing.
+ * A holder who should come now is told so with any answer they get: `Nap-Call: now`. Scripts and
+ * programs see it; the ticket page asks for itself (nap-status). The ticket is looked at when the
+ * answer is about to be made, so an access that has just used it up is told nothing.
  *
- * The hooks are registered while the configuration is read, by the first <NapRoom>. As long as
- * nobody has a ticket nobody is looked at; who brings none costs two looks into his headers.
+ * The hooks are registered while the configuration is read, by the first <NapRoom>. As long as no
+ * tickets are out, no request is looked at; one without a ticket costs two looks at its headers.
  */
 #include "mod_nap.h"
 
@@ -14,7 +14,7 @@ static const uint32_t *const *counts = &nowhere;
 
 static int hooked;
 
-/* A cookie of ours, by part of its name: the core looks closer. */
+/* A cookie of ours, judged by part of its name: the core looks closer. */
 static NAP_SELDOM int is_in(const char *cookie)
 {
     for (int i = 0; i < nap_the_site->in_order->nelts; i++) {
@@ -31,14 +31,14 @@ static NAP_SELDOM void tell(request_rec *r)
     nap_handle *h = nap_handle_make(nap_first(r));
     nap_request q;
 
-    /* refused this moment: there is no room */
+    /* it has just been refused: there is no room */
     if (h->refused)
         return;
     nap_request_fill(&q, h, r);
     nap_the_core->call(&q);
 }
 
-/* Whoever asks where he stands is told in the answer itself. */
+/* A request for the ticket's status gets the call in its answer. */
 static int is_status(const request_rec *r)
 {
     const nap_handle *h = nap_handle_at(r);
@@ -70,13 +70,13 @@ static void call(request_rec *r)
         tell_holder(r);
 }
 
-/* A child: whoever sells tickets is known. */
+/* A child starts: by now it is known which gates sell tickets. */
 void nap_call_start(void)
 {
     counts = nap_the_core->tickets_out();
 }
 
-/* Once per reading of the configuration: httpd takes all hooks away before it reads the next. */
+/* Each time the configuration is read: httpd removes all hooks before it reads the next one. */
 void nap_call_begin(void)
 {
     hooked = 0;

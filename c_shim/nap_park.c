@@ -3,24 +3,24 @@
  * The life of a parked connection:
  *
  * 1. The last fixup has a place for its access and returns SUSPENDED (nap_park). httpd's process_connection
- *    ends in CONN_STATE_SUSPENDED; ours is around it.
- * 2. It makes of that a state in which the MPM waits until the connection's socket can be read (let_go). From
- *    here on the socket has an eventfd for a descriptor, so that what is polled is not the client. The access
+ *    ends in CONN_STATE_SUSPENDED; ours runs around it.
+ * 2. Ours turns that into a state in which the MPM waits until the connection's socket can be read (let_go).
+ *    From here on the socket's descriptor is an eventfd, so the MPM does not poll the client. The access
  *    stands in the child's yard (nap_yard.c).
- * 3. A thread of each child, the keeper, hears the child's bell when one of them is woken. It watches for
- *    clients who have gone, too, and for the time at which each must look up at the latest, which is before
- *    httpd's Timeout is over. Whoever is to look up has his eventfd written to.
- * 4. A worker calls process_connection: the socket has its own descriptor again, the access has left the yard
- *    (take_up). Ours asks the core, and waits on, refuses, or goes on where the last
- *    fixup had stopped: with the handler.
+ * 3. A thread of each child, the keeper, hears the child's bell when one of them is woken. It also watches
+ *    for clients that have gone, and for the time by which each access must look up, which is before httpd's
+ *    Timeout is over. To make an access look up, it writes to its eventfd.
+ * 4. A worker calls process_connection: the socket gets its own descriptor back, and the access leaves the
+ *    yard (take_up). Ours asks the core. The access waits on, is refused, or goes on where the last fixup had
+ *    stopped: with the handler.
  *
- * What mod_rewrite redirects within httpd (a front controller in .htaccess) enters inside of its handler, which
- * must come back: each step out to our own handler, which is around it, is made to do nothing (be_silent,
- * follow), and from there SUSPENDED goes on its way.
+ * A request that mod_rewrite redirects within httpd (a front controller in .htaccess) enters inside
+ * mod_rewrite's handler, which must return. Each step out to our own handler, which is around it, is made to
+ * do nothing (be_silent, follow). From our handler SUSPENDED is returned as usual.
  *
- * Who cannot be parked waits on a worker, as everywhere else: streams of HTTP/2 (theirs is no connection of the
- * MPM's), other redirects within httpd, who enters before his authorization (NapAdmit early) or from a handler, and
- * whoever comes when descriptors are short, while workers last.
+ * An access that cannot be parked waits on a worker, as with other MPMs. These are streams of HTTP/2 (not a
+ * connection of the MPM's), other redirects within httpd, and accesses that enter before authorization
+ * (NapAdmit early) or from a handler. When descriptors are short, all do so while workers last.
  */
 #include <ap_mpm.h>
 #include <apr_portable.h>
@@ -35,16 +35,16 @@
 
 #include "nap_park.h"
 
-#define PLACES 16384            /* unless NapTables says how many; fewer where there is little memory */
-#define EACH_TAKES (32 * 1024)  /* bytes of one who is parked, with the connection */
-#define OF_MEMORY 8             /* all of them together take an eighth of it at most */
+#define PLACES 16384            /* unless NapTables sets another number; fewer with little memory */
+#define EACH_TAKES (32 * 1024)  /* bytes of a parked access, with its connection */
+#define OF_MEMORY 8             /* all of them take at most an eighth of it */
 #define FACTOR "AsyncRequestWorkerFactor"
 #define FACTOR_OF_EVENT "2"
 #define FACTOR_IS_OURS "mod_nap-" FACTOR
 
 /* ---- The server -------------------------------------------------------------------------------- */
 
-/* Why nobody can be parked here; NULL: everybody can. */
+/* Why no access can be parked here; NULL: it can. */
 static const char *cannot_park(void)
 {
 #ifdef AP_MPMQ_CAN_WAITIO
@@ -58,7 +58,7 @@ static const char *cannot_park(void)
 #endif
 }
 
-/* The value of a directive of the whole server, where it stands last; NULL: it is not there. */
+/* The last value of a directive in the whole configuration; NULL: it is not there. */
 static const char *value_of(const ap_directive_t *d, const char *name)
 {
     const char *found = NULL;
@@ -72,7 +72,7 @@ static const char *value_of(const ap_directive_t *d, const char *name)
     return found;
 }
 
-/* Give event's directive this value, as if it stood in the configuration. NULL: done, else why not. */
+/* Gives event's directive this value, as if it stood in the configuration. NULL: done, else why not. */
 static const char *give_factor(server_rec *s, apr_pool_t *p, const char *value)
 {
     module *mpm = ap_top_module;
@@ -87,7 +87,7 @@ static const char *give_factor(server_rec *s, apr_pool_t *p, const char *value)
     return command->AP_TAKE1(&cmd, NULL, value);
 }
 
-/* The open files that a child may have: the most that it can raise its limit to. */
+/* The files that a child may open: the most that it can raise its limit to. */
 static double files_of_child(void)
 {
     struct rlimit limit;
@@ -95,8 +95,9 @@ static double files_of_child(void)
     return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max == RLIM_INFINITY ? INT_MAX : (double)limit.rlim_max;
 }
 
-/* event takes no more connections in a child than its threads and so many for each that is idle. Enough for all
- * who may wait in one child while every other thread runs; but none is taken that there is no descriptor for. */
+/* event takes no more connections in a child than its threads, plus the factor for each idle thread. The
+ * factor is large enough for all who may wait in one child while every other thread runs, within the
+ * descriptors there are. */
 static unsigned factor_for(const nap_server_conf *conf)
 {
     double threads = conf->threads_per_child ? conf->threads_per_child : 1;
@@ -121,7 +122,7 @@ static int speaks_http2(const server_rec *s)
     return 0;
 }
 
-/* The places that there are unless somebody says how many. A container has less memory than its machine. */
+/* The default number of places. A container has less memory than its machine. */
 static double places_by_memory(void)
 {
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE), limit, places;
@@ -136,9 +137,9 @@ static double places_by_memory(void)
     return places > PLACES || places < 1 ? PLACES : places;
 }
 
-/* Accesses that may wait without a worker, and in `why` what makes them fewer than there are places: the connections
- * that event takes with the factor that is given, or the descriptors, of two children, which stand there on an idle
- * server too. 0 where that is no more than can wait on workers. */
+/* Accesses that may wait without a worker. `why`: what makes them fewer than the places, which is either the
+ * connections that event takes with the given factor, or the descriptors, both of two children (an idle
+ * server has two). 0 if that is no more than can wait on workers. */
 static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const char *given, const char **why)
 {
     double places = conf->table_waiters > 0 ? (double)conf->table_waiters : places_by_memory();
@@ -156,7 +157,7 @@ static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const cha
     return most > conf->max_workers ? (uint32_t)most : 0;
 }
 
-/* event keeps its factor over a graceful restart: what was given for it by us must not stay. */
+/* event keeps its factor over a graceful restart, so a factor that we set must be undone. */
 static void set_factor(server_rec *s, apr_pool_t *p, const nap_server_conf *conf, const char *given)
 {
     apr_pool_t *process = s->process->pool;
@@ -177,7 +178,7 @@ static void set_factor(server_rec *s, apr_pool_t *p, const nap_server_conf *conf
                      "event takes connections for all who may wait", value);
 }
 
-/* check_config: what is to be seen to before anybody is parked. */
+/* check_config: what must be settled before anything is parked. */
 void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
 {
     const char *given = value_of(ap_conftree, FACTOR), *cannot = cannot_park(), *few = NULL;
@@ -188,7 +189,7 @@ void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
     conf->parked = !cannot && nap_the_site->parks && conf->park ? places_for(conf, p, given, &few) : 0;
     conf->on_workers = nap_the_site->admits_early || speaks_http2(s);
     if (conf->on_workers && conf->parked > conf->max_workers)
-        conf->parked = conf->max_workers;       /* there are no more places */
+        conf->parked = conf->max_workers;       /* there are no more places than that */
     if (cannot && wanted)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: %s; who waits holds a worker", cannot);
     else if (few && !conf->parked)
@@ -201,7 +202,7 @@ void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
 
 /* ---- A connection ------------------------------------------------------------------------------ */
 
-/* May any who come over c wait without a worker? What its line has for `around`. */
+/* May requests on c wait without a worker? The first value of `around` in its line. */
 int nap_park_around(const conn_rec *c)
 {
     return nap_yard_is_kept() && !c->master && c->cs ? 0 : NAP_NEVER_AROUND;
@@ -226,7 +227,7 @@ static void bell_close(nap_parked *p)
     p->bell = -1;
 }
 
-/* Out of the yard; his socket has its own descriptor again. */
+/* Leaves the yard; its socket gets its own descriptor back. */
 static void take_up(nap_parked *p)
 {
     apr_os_sock_t has = -1;
@@ -238,15 +239,15 @@ static void take_up(nap_parked *p)
     if (has == p->bell) {
         apr_os_sock_put(&p->socket, &p->client, p->r->connection->pool);
     }
-    else {                      /* the MPM has closed what it took for the client */
+    else {                      /* the MPM has closed the eventfd instead of the client */
         close(p->client);
         p->bell = -1;
     }
     p->client = -1;
 }
 
-/* The request's pool goes. Where he is parked still the MPM has closed his connection, and no log_transaction
- * comes. */
+/* The request's pool goes. If it is still parked, the MPM has closed its connection, and log_transaction will
+ * not run. */
 static apr_status_t end(void *parked)
 {
     nap_parked *p = parked;
@@ -263,14 +264,14 @@ static apr_status_t end(void *parked)
     return APR_SUCCESS;
 }
 
-/* Whoever called a redirect ends it with DONE: no body is thrown away then, and no end is sent. */
+/* The code that called a redirect then ends it with DONE: it discards no body and sends no end. */
 static void be_silent(request_rec *r)
 {
     r->connection->keepalive = AP_CONN_CLOSE;
     r->eos_sent = 1;
 }
 
-/* The access has a place: 1: its last fixup returns nap_park_status. 0: it cannot be parked. */
+/* The access has a place. 1: its last fixup returns nap_park_status; 0: it cannot be parked. */
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
 {
     nap_line *line = nap_line_of(r->connection);
@@ -284,7 +285,7 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     p->at = 0;
     p->no_room = 0;
     p->bell = p->socket ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    /* the lowest number that is free: near the end the rest is for those who run */
+    /* the lowest free number; the last ones are kept for accesses that run */
     if (p->bell < 0 || !nap_yard_spares(p->bell)) {
         bell_close(p);
         return 0;
@@ -297,17 +298,17 @@ int nap_park(request_rec *r, nap_handle *h, const nap_request *q)
     return 1;
 }
 
-/* What the last fixup of r, who is parked, returns. */
+/* What the last fixup of r, which is parked, returns. */
 int nap_park_status(const request_rec *r)
 {
     return r->prev ? DONE : SUSPENDED;
 }
 
 #ifdef AP_MPMQ_CAN_WAITIO
-static ap_HOOK_process_connection_t **behind;   /* a child's, from its start: one at least; NULL ends them */
+static ap_HOOK_process_connection_t **behind;   /* set when a child starts; at least one; NULL-terminated */
 
-/* Around mod_rewrite's handler, which redirects r. Only where r is the first, or ours is around the redirect that
- * led to it too: an error's document, or what a program redirects to, has to come back. */
+/* Runs around mod_rewrite's handler, which redirects r. Only if r is the first, or ours is also around the
+ * redirect that led to it: an error's document, or what a program redirects to, has to return. */
 static int follow(request_rec *r)
 {
     nap_line *line = nap_line_of(r->connection);
@@ -333,8 +334,8 @@ static int follow(request_rec *r)
     return SUSPENDED;
 }
 
-/* The MPM's from here on. Where he finds no room in the yard the eventfd is readable at once: a worker takes him up,
- * and waits. */
+/* From here on it is the MPM's. If the yard has no room for it, the eventfd is readable at once: a worker
+ * takes it up, and waits. */
 static NAP_SELDOM void let_go(conn_rec *c, nap_parked *p)
 {
     apr_os_sock_t client = -1;
@@ -343,23 +344,22 @@ static NAP_SELDOM void let_go(conn_rec *c, nap_parked *p)
     c->cs->state = CONN_STATE_ASYNC_WAITIO;
     c->cs->sense = CONN_SENSE_WANT_READ;
     if (c->aborted || apr_os_sock_get(&client, p->socket) || client < 0)
-        return;                 /* the MPM closes it */
+        return;                 /* the MPM closes the connection */
     p->no_room = !nap_yard_in(p, client);
     if (p->no_room && write(p->bell, &one, sizeof one) < 0)
-        return;                 /* the client's next byte, or Timeout */
+        return;                 /* then the client's next byte wakes it, or Timeout */
     p->client = client;
     apr_os_sock_put(&p->socket, &p->bell, c->pool);
 }
 
-/* Whoever has just been parked: by his last fixup. */
+/* An access that its last fixup has just parked. */
 static NAP_SELDOM void wait_on(conn_rec *c, nap_parked *p)
 {
     if (c->cs->state == CONN_STATE_SUSPENDED)
         let_go(c, p);
 }
 
-/* He has looked up, and the request goes on as it does in ap_process_async_request(), behind the redirects that
- * led to it. */
+/* It has looked up, and goes on as in ap_process_async_request(), after the redirects that led to it. */
 static void go_on(request_rec *r, int status)
 {
     conn_rec *c = r->connection;
@@ -368,17 +368,17 @@ static void go_on(request_rec *r, int status)
     if (ap_extended_status)
         ap_time_process_request(c->sbh, START_PREQUEST);
     if (status == DECLINED) {
-        nap_telepoll_access(r);     /* the one fixup behind ours */
+        nap_telepoll_access(r);     /* the one fixup after ours */
         status = ap_invoke_handler(r);
     }
-    if (status == SUSPENDED) {  /* a handler that waits by itself */
+    if (status == SUSPENDED) {  /* the handler itself waits */
         c->cs->state = CONN_STATE_SUSPENDED;
         apr_thread_mutex_unlock(r->invoke_mtx);
         return;
     }
     apr_thread_mutex_unlock(r->invoke_mtx);
     if (ap_is_HTTP_VALID_RESPONSE(status))
-        r->status = HTTP_OK;    /* no error in an error's document */
+        r->status = HTTP_OK;    /* otherwise an error's document would fail in turn */
     ap_die(status, r);
     if (r != first)
         ap_die(OK, first);
@@ -430,7 +430,7 @@ static int process(conn_rec *c)
     return rc;
 }
 
-/* pre_close_connection: of one who is parked, where Timeout is over or the server stops. */
+/* pre_close_connection, of a parked one when Timeout is over or the server stops. */
 static int close_parked(conn_rec *c)
 {
     nap_line *line = nap_line_of(c);
@@ -440,7 +440,7 @@ static int close_parked(conn_rec *c)
     return OK;
 }
 
-/* The hooks behind ours: not by another round of all, which every request would pay for. */
+/* The hooks after ours. Running all of them again instead would cost every request. */
 static void find_behind(apr_pool_t *p)
 {
     const apr_array_header_t *links = ap_hook_get_process_connection();
@@ -481,7 +481,7 @@ int nap_park_handler(request_rec *r)
     return nap_the_site->parks && nap_is_redirect(r) ? follow(r) : DECLINED;
 }
 
-/* While the configuration is read: who cannot or does not want it does not pay for it. */
+/* While the configuration is read: a server that cannot park, or is told not to, does not pay for it. */
 void nap_park_hook(void)
 {
     if (nap_the_site->parks || !nap_the_site->conf.park || cannot_park())

@@ -1,12 +1,12 @@
-/* nap_park.h: one who waits without a worker, to nap_park.c and nap_yard.c. */
+/* nap_park.h: an access that waits without a worker, for nap_park.c and nap_yard.c. */
 #ifndef NAP_PARK_H
 #define NAP_PARK_H
 
 #include "mod_nap.h"
 
-#define NAP_YARD_OWN 1024       /* descriptors of a child that are for nobody who is parked */
+#define NAP_YARD_OWN 1024       /* descriptors of a child that parked accesses do not use */
 
-/* One who waits without a worker. */
+/* An access that waits without a worker. */
 struct nap_parked {
     request_rec *r;
     nap_handle *h;
@@ -15,8 +15,8 @@ struct nap_parked {
     int bell;                   /* eventfd */
     int client;                 /* the client's descriptor while the socket has the eventfd; else -1 */
     size_t at;                  /* in the yard, one-based; 0: not there */
-    int no_room;                /* there was no room for him in it */
-    ap_conn_keepalive_e keepalive;  /* his connection's, of one who was redirected */
+    int no_room;                /* the yard had no room for it */
+    ap_conn_keepalive_e keepalive;  /* of its connection, if it was redirected */
 };
 
 /* nap_yard.c */

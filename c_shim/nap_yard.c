@@ -1,8 +1,8 @@
-/* nap_yard.c: those who are parked in this child, and their keeper.
+/* nap_yard.c: the accesses that are parked in this child, and their keeper.
  *
- * The keeper is a thread that watches over all of them at once: it hears the child's bell, which the core rings
- * for whoever is to look up, sees whose client has gone, and whose time has come. It only writes to their
- * eventfds; what becomes of them a worker sees to (nap_park.c).
+ * The keeper is a thread that watches over all of them at once. It hears the child's bell, which the core
+ * rings when one of them must look up. It also sees clients that have gone, and accesses whose time has come.
+ * It only writes to their eventfds; a worker does the rest (nap_park.c).
  */
 #include <limits.h>
 #include <pthread.h>
@@ -16,24 +16,24 @@
 
 #include "nap_park.h"
 
-#define TICK_US 250000          /* between two looks at all who are parked */
-#define GRAIN_US 2000           /* between two at whose time has come */
+#define TICK_US 250000          /* between two looks at all parked accesses */
+#define GRAIN_US 2000           /* between two looks for those whose time has come */
 #define MANY 256                /* clients that have gone, seen at a time */
-#define SPARED 256              /* descriptors that nobody is parked with */
+#define SPARED 256              /* descriptors that are not used for parking */
 
-/* Who is parked in this child: columns, as they are looked through often. */
+/* The accesses parked in this child, in columns, as they are scanned often. */
 static struct {
     pthread_mutex_t lock;
     size_t n, size;
     uint32_t *places;           /* of the core's */
-    apr_time_t *due;            /* when he must look up at the latest */
+    apr_time_t *due;            /* the latest time to look up */
     nap_parked **who;
-    unsigned char *told;        /* to look up */
-    apr_time_t next;            /* the keeper looks whose time has come */
+    unsigned char *told;        /* it has been told to look up */
+    apr_time_t next;            /* when the keeper next looks whose time has come */
     uint32_t *which;            /* for the core's answer */
 } yard = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static int clients = -1;        /* epoll: their clients */
+static int clients = -1;        /* epoll, of their clients */
 static int descriptors;          /* that this child may have */
 static pthread_t keeper;
 static atomic_int keeper_runs, keeper_ends;
@@ -49,7 +49,7 @@ static apr_time_t ticks(void)
 
 /* ---- In and out -------------------------------------------------------------------------------- */
 
-/* For one more. 0: there is no memory. */
+/* Makes room for one more. 0: there is no memory. */
 static int yard_grow(void)
 {
     size_t size = yard.size ? 2 * yard.size : 256;
@@ -57,7 +57,7 @@ static int yard_grow(void)
 
     if (yard.n < yard.size)
         return 1;
-    /* each stands as it was where a later one fails */
+    /* if a later one fails, these stay valid */
     if ((places = realloc(yard.places, size * sizeof *yard.places)))
         yard.places = places;
     if ((due = realloc(yard.due, size * sizeof *yard.due)))
@@ -74,7 +74,7 @@ static int yard_grow(void)
     return 1;
 }
 
-/* Under the lock: he is to look up. */
+/* Under the lock: tells it to look up. */
 static void tell(size_t at)
 {
     uint64_t one = 1;
@@ -83,10 +83,10 @@ static void tell(size_t at)
         return;
     yard.told[at] = 1;
     if (write(yard.who[at]->bell, &one, sizeof one) < 0)
-        yard.told[at] = 0;      /* at the next tick again */
+        yard.told[at] = 0;      /* again at the next tick */
 }
 
-/* How long he may stay in the yard, in microseconds: the MPM closes what has waited for Timeout. */
+/* How long it may stay in the yard, in microseconds: the MPM closes a connection that waits for Timeout. */
 static apr_time_t stay_of(const nap_parked *p, uint64_t due)
 {
     apr_time_t ours = p->r->server->timeout, mpm = p->r->connection->base_server->timeout;
@@ -95,7 +95,7 @@ static apr_time_t stay_of(const nap_parked *p, uint64_t due)
     return due < (uint64_t)most ? (apr_time_t)due : most;
 }
 
-/* 0: there is no room for him. */
+/* 0: there is no room for it. */
 int nap_yard_in(nap_parked *p, int client)
 {
     struct epoll_event e = { .events = EPOLLRDHUP | EPOLLONESHOT, .data.ptr = p };
@@ -104,7 +104,7 @@ int nap_yard_in(nap_parked *p, int client)
     int is_in, sooner = 0;
 
     if (read(p->bell, &rung, sizeof rung) < 0)
-        rung = 0;               /* nobody has */
+        rung = 0;               /* it has not been rung */
     pthread_mutex_lock(&yard.lock);
     is_in = yard_grow() && !epoll_ctl(clients, EPOLL_CTL_ADD, client, &e);
     if (is_in) {
@@ -202,7 +202,7 @@ static void look(apr_time_t now, apr_time_t *tick)
     }
     yard.next = tell_whose_time_has_come(now + GRAIN_US);
     if (yard.next < now + GRAIN_US)
-        yard.next = now + GRAIN_US;     /* who could not be told */
+        yard.next = now + GRAIN_US;     /* for those that could not be told */
     if (yard.next > *tick)
         yard.next = *tick;
 }
@@ -228,15 +228,15 @@ static apr_status_t keeper_end(void *none)
 {
     keeper_ends = 1;
     if (nap_the_core)
-        nap_the_core->ring();   /* he would sleep for a tick, and the child with him */
+        nap_the_core->ring();   /* else it would sleep for a tick, and delay the child's end */
     if (keeper_runs)
         pthread_join(keeper, NULL);
     keeper_runs = 0;
     return APR_SUCCESS;
 }
 
-/* Each who is parked has two descriptors, and event takes as many connections more (factor_for): as many as are
- * needed, if they may be had. */
+/* Each parked access has two descriptors, and event takes half as many connections again (factor_for). Raises
+ * the limit to what they need, if it may. */
 static void raise_descriptors(void)
 {
     rlim_t wanted = 3 * (rlim_t)nap_the_site->conf.parked + nap_the_site->conf.threads_per_child + NAP_YARD_OWN;
@@ -252,7 +252,7 @@ static void raise_descriptors(void)
         descriptors = limit.rlim_cur < INT_MAX ? (int)limit.rlim_cur : INT_MAX;
 }
 
-/* A child. Without a keeper everybody waits on his worker. */
+/* A child starts. Without a keeper every access waits on its worker. */
 void nap_yard_start(apr_pool_t *pchild, server_rec *s)
 {
     pthread_attr_t attr;
@@ -268,7 +268,7 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 * 1024);
     keeper_ends = 0;
-    /* signals are for the MPM's threads, but for its own faults */
+    /* signals go to the MPM's threads, except its own faults */
     sigfillset(&all);
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&all, faults[i]);
@@ -284,13 +284,13 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
     apr_pool_pre_cleanup_register(pchild, NULL, keeper_end);
 }
 
-/* 0: whoever is to wait waits on his worker. */
+/* 0: an access that has to wait does so on its worker. */
 int nap_yard_is_kept(void)
 {
     return keeper_runs;
 }
 
-/* Descriptors are given by the lowest number that is free: near the end the rest is for those who run. */
+/* A new descriptor gets the lowest free number. The last ones are kept for accesses that run. */
 int nap_yard_spares(int descriptor)
 {
     return descriptor < descriptors - SPARED;
