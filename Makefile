@@ -6,7 +6,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 SO     := $(TARGET)/release/mod_nap.so
 CGI    := $(TARGET)/cgi/board $(TARGET)/cgi/counter $(TARGET)/cgi/work $(TARGET)/cgi/backend
 PRELOAD := $(TARGET)/preload/die_holding.so
-# What the sanitized module goes through: suites that assert no rate and no overlap.
+# The suites for the sanitized module: those that assert no rate and no overlap.
 SANITIZED := $(TARGET)/sanitize/mod_nap.so
 THREADED := $(TARGET)/tsan/mod_nap.so
 SANITIZED_TESTS := refusal tickets tickets_ends
@@ -64,7 +64,7 @@ $(PRELOAD): tests/preload/die_holding.c
 	@mkdir -p $(@D)
 	$(CC) -O2 $(STRICT) -shared -fPIC -o $@ $< -ldl
 
-# `sudo make install` behind `make` only copies: root may have no cargo.
+# `sudo make install` after `make` only copies: root may have no cargo.
 # What a debugger needs is nine tenths of the file: it goes where debuggers look for it.
 install: $(if $(wildcard $(SO)),,module) ## mod_nap.so into httpd's modules, its manual page, nap-load and nap-sim (DESTDIR, PREFIX hold)
 	objcopy --only-keep-debug $(SO) $(SO).debug
@@ -108,7 +108,7 @@ papers: programs ## docs/papers.md and docs/tuning.md: experiments with the code
 	$(TARGET)/release/nap-sim tune --out docs
 	rm -f docs/img/papers/*.png
 
-# The same seed gives the same report: what differs is a change nobody has looked at.
+# The same seed gives the same report: a difference is a change that nobody has looked at.
 check-papers: programs
 	@$(TARGET)/release/nap-sim paper all --out $(TARGET)/papers >$(TARGET)/papers.log 2>&1 || \
 	  { cat $(TARGET)/papers.log; exit 1; }
@@ -135,7 +135,7 @@ test-models: ## models of the lock-free permits
 	$(CARGO) test --locked -p nap-sim --lib --features models models::
 
 # The shim in the real httpd under AddressSanitizer and UBSan: its objects come before those of the
-# library, which then are not taken. What a child's sanitizer says fails the test that started it.
+# library, so the library's are not used. A child's sanitizer report fails the test that started it.
 $(SANITIZED): module $(wildcard c_shim/*.[ch] tests/sanitize/*)
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC $(STRICT) -Wno-unused-parameter -fno-omit-frame-pointer \
@@ -150,8 +150,8 @@ test-sanitize: $(SANITIZED) programs cgi ## the C shim under AddressSanitizer an
 	NAP_SO=$(abspath $(SANITIZED)) NAP_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) \
 	  $(CARGO) test --locked $(SANITIZED_TESTS:%=--test %) -- --test-threads=$(THREADS)
 
-# The threads of the shim: only its objects are instrumented, but locks and descriptors are seen in all of httpd. TSan
-# wants the addresses that are there without randomisation. mod_cgid's daemon does not outlive all children under it.
+# The shim's threads: only its objects are instrumented, but locks and descriptors are seen in all of httpd.
+# TSan wants addresses without randomisation. mod_cgid's daemon does not outlive all children under it.
 $(THREADED): module $(wildcard c_shim/*.[ch] tests/sanitize/*)
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC $(STRICT) -Wno-unused-parameter -fno-omit-frame-pointer -fsanitize=thread \
@@ -165,8 +165,8 @@ test-threads: $(THREADED) programs cgi ## the C shim under ThreadSanitizer
 	  setarch -R $(CARGO) test --locked --test parking -- --test-threads=$(THREADS) \
 	  --skip the_places_of_a_child_that_is_killed
 
-# What is unsafe in Rust. Sanitizers and Miri want a nightly toolchain; helgrind and DRD take every
-# plain load of an atomic for a race, so threads are the models' business.
+# The unsafe parts of the Rust code. Sanitizers and Miri want a nightly toolchain; helgrind and DRD
+# report every plain load of an atomic as a race, so the models cover threads.
 test-valgrind: ## the segment, the room and what comes from outside under valgrind's memcheck
 	$(CARGO) test --locked -p mod_nap -p nap-core --lib \
 	  --config 'target."cfg(unix)".runner = ["valgrind", "-q", "--error-exitcode=9"]' \
@@ -176,11 +176,11 @@ test-valgrind: ## the segment, the room and what comes from outside under valgri
 test-httpd: module programs cgi ## the tests on a real httpd
 	$(CARGO) test --locked --workspace --no-fail-fast --test '*' -- --test-threads=$(THREADS) $(ELSEWHERE)
 
-# Six minutes of waiting, which in test-all pass beside everything else.
+# Six minutes of waiting; in test-all they pass while everything else runs.
 test-hidden: module programs cgi
 	$(CARGO) test --locked --test browser_return -- hidden_for_six_minutes
 
-# On a second httpd, where nobody can be parked: it has a module and a target of its own.
+# On a second httpd, where no access can be parked: it has its own module and target.
 .PHONY: test-older
 OLDER_TESTS := scheduled tickets restarts refusal
 OLDER_PARKING := where_nobody what_is_answered who_cannot behind_an_error who_waits
@@ -204,8 +204,8 @@ check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 
 # The long forms of tests. No comment behind it: make would keep the space before that.
 test-all: export NAP_TEST := all
-# Two lanes: what happens in containers and clean roots of its own, and what happens here. Beside
-# them somebody waits. What fails keeps nothing else from being run.
+# Two lanes: tests in containers and clean roots of their own, and tests here. While those run,
+# nothing waits. A failure does not keep the others from being run.
 test-all: setup-all module programs cgi ## and the long ones: browsers, models, sanitizers, Docker, packages
 	@$(MAKE) --no-print-directory --keep-going test-roots >$(TARGET)/test-roots.log 2>&1 & roots=$$!; \
 	$(MAKE) --no-print-directory test-hidden >$(TARGET)/test-hidden.log 2>&1 & hidden=$$!; \
@@ -218,7 +218,7 @@ test-all: setup-all module programs cgi ## and the long ones: browsers, models, 
 test-docker: # the image and what ab says of its container
 	@tests/docker.sh
 
-# Each is run, whatever came of those before it.
+# Each is run even if one before it failed.
 bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; crowds that misbehave; instructions per request; debts
 	@failed=; for bench in $(BENCHES); do \
 	    options=; [ $$bench != pollers ] || options='-- mpm=all'; \
@@ -230,7 +230,7 @@ bench: setup-all module programs cgi ## compare with bare httpd and HAProxy; cro
 validate: setup-all module programs cgi ## the simulator beside a real httpd, twelve quiet minutes; within 10 %: docs/validation.md
 	$(CARGO) bench --locked --bench validate
 
-# The control group of the page that thrashes is root's to make; who is not root has the others.
+# Only root can make the control group of the page that thrashes; without root the other curves run.
 .PHONY: curves
 curves: setup-all module programs cgi ## NapRunReady auto beside fixed limits: at least 0.95 of the best; an hour and a half, quiet
 	$(CARGO) bench --locked --bench curves -- $(CURVES)
@@ -247,7 +247,7 @@ man: programs # manual pages of the programs, from what they say of themselves
 	help2man -N --name='visitors for a site behind mod_nap' -o $(TARGET)/man/nap-load.1 $(TARGET)/release/nap-load
 	help2man -N --name='mod_nap in virtual time' -o $(TARGET)/man/nap-sim.1 $(TARGET)/release/nap-sim
 
-# debian/rules asks for module, programs and man alone: who builds without `make deb` goes by Build-Depends.
+# debian/rules needs only module, programs and man: a build without `make deb` goes by Build-Depends.
 deb: setup-package ## a Debian package, in target/deb/
 	@mkdir -p $(TARGET)/deb && rm -f $(TARGET)/deb/*.deb
 	DEB_DIR=$(abspath $(TARGET)/deb) fakeroot debian/rules binary

@@ -25,7 +25,7 @@ fn main() {
     }
 }
 
-/// httpd's own record of how it was built.
+/// httpd's own record of its build settings.
 struct Apxs {
     path: String,
     include: String,
@@ -77,8 +77,8 @@ fn compile(apxs: &Apxs) {
             build.flag("-isystem").flag(dir);
         }
     }
-    // not -fvisibility=hidden: httpd's own macros do not mark nap_module for export; what the .so
-    // exports is settled when it is linked. Hooks have parameters that not everyone needs.
+    // not -fvisibility=hidden: httpd's own macros do not mark nap_module for export; the link step
+    // decides what the .so exports. Hooks have parameters that not every hook needs.
     build
         .std("gnu11")
         .warnings(true)
@@ -87,13 +87,13 @@ fn compile(apxs: &Apxs) {
         .flag("-Wno-unused-parameter")
         // gcc would clear an access and a request byte by byte, or nearly so
         .flag_if_supported("-mmemset-strategy=unrolled_loop:64:noalign,libcall:-1:noalign")
-        // the .so is linked with -z now: there is nothing to be found at a first call
+        // the .so is linked with -z now: no symbol is looked up at a first call
         .flag_if_supported("-fno-plt")
         .force_frame_pointer(false)
         .compile("nap_shim");
 }
 
-/// The contract as Rust sees it. Committed, so that users need no libclang.
+/// The contract in Rust. It is committed, so that users need no libclang.
 #[cfg(feature = "bindings")]
 fn bindings() {
     let contract = bindgen::Builder::default()
@@ -106,7 +106,7 @@ fn bindings() {
         .generate()
         .expect("nap.h is plain C")
         .to_string();
-    // Left alone where it says the same, so that nothing looks newer than what was built from it.
+    // Not rewritten if unchanged, so that it does not look newer than what was built from it.
     let path = "src/ffi/contract.rs";
     if std::fs::read_to_string(path).ok().as_deref() != Some(&contract) {
         std::fs::write(path, contract).expect("src/ffi can be written");

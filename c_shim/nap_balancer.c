@@ -1,12 +1,12 @@
 /* nap_balancer.c: OXTHAS: lbmethod oxthas and nap of mod_proxy_balancer.
  *
  * mod_proxy asks a balancer's method for a worker (find) and hands the request to a scheme's handler.
- * We stand before that handler (hand_over): an attempt that failed and may be made again goes to
- * another member from there, so that mod_proxy sees one attempt, and its way of failing over, which
- * takes a member out for everybody, is not needed. What an attempt came to is told to the core.
+ * We run before that handler (hand_over). If an attempt fails and may be made again, we send it to
+ * another member ourselves, so mod_proxy sees one attempt only. Its own failover, which takes a member
+ * out for everybody, is not needed. The core is told how each attempt ended.
  *
- * mod_nap may be loaded without mod_proxy, so nothing here links to it: optional functions and hooks
- * where there are any, and where there are none its symbols by name, from its own handle.
+ * mod_nap may be loaded without mod_proxy, so nothing here links to it: it uses optional functions and
+ * hooks where they exist, and else mod_proxy's symbols by name, from its own handle.
  *
  *   find ─► hand_over ─┬─► proxy_http ... ─► request_sent ─► (answer) watch ─► OK
  *                      └── again, elsewhere ◄── timeout, 5xx, no connection
@@ -21,7 +21,7 @@
 
 #include "mod_nap.h"
 
-/* A kind of request, and who may be given it. */
+/* A kind of request, and the members that may get it. */
 typedef struct activity {
     const char *name;
     ap_regex_t *path;
@@ -34,7 +34,7 @@ typedef struct nap_oxthas {
     apr_array_header_t *activities; /* of activity *, NULL: none */
 } nap_oxthas;
 
-/* A request on its way through a balancer of ours. */
+/* A request on its way through a balancer that uses our methods. */
 typedef struct call {
     request_rec *r;
     nap_task task;
@@ -42,15 +42,15 @@ typedef struct call {
     const activity *activity;       /* as configured; NULL: by the path's first segment */
     const char *kind;               /* its name */
     proxy_balancer *balancer;
-    proxy_worker *worker;           /* of the attempt that is under way */
+    proxy_worker *worker;           /* of the current attempt */
     apr_array_header_t *tried;      /* of proxy_worker * */
-    int another;                    /* could be tried after this one */
+    int another;                    /* another member could be tried after this one */
     int attempt;                    /* from 0 */
     ap_filter_t *filter;
     ap_conf_vector_t *own_dir;      /* r's, while errors are kept from the client */
     ap_conf_vector_t *override_dir;
     apr_table_t *headers_out;       /* r's, before the first attempt */
-    struct patience *patience;      /* with the member, while its answer is awaited; else NULL */
+    struct patience *patience;      /* for the member, while its answer is awaited; else NULL */
     int keepalives;
     apr_off_t bytes;
     apr_time_t aside;               /* spent on sending to the client */
@@ -59,18 +59,18 @@ typedef struct call {
     unsigned again : 1;             /* ... and may be followed by another */
     unsigned sent : 1;              /* the request has gone to the member, by HTTP */
     unsigned answered : 1;          /* and an answer is going to the client */
-    unsigned broken : 1;            /* ... which the member has not brought to its end */
+    unsigned broken : 1;            /* ... which the member has not completed */
 } call;
 
 static const nap_oxthas unset = { .conf = { NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET,
                                             NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET } };
 
-static int directives;              /* an Oxthas... was read */
+static int directives;              /* an Oxthas... directive was read */
 static int works;                   /* there are tables */
 static module *mod_proxy;           /* NULL: not loaded */
 static ap_filter_rec_t *watch_filter;
 
-/* What there is of mod_proxy. */
+/* What mod_proxy offers, found at run time. */
 static APR_OPTIONAL_FN_TYPE(proxy_balancer_get_best_worker) *best_worker;
 static int (*run_scheme_handler)(request_rec *, proxy_worker *, proxy_server_conf *, char *,
                                  const char *, apr_port_t);
@@ -97,7 +97,7 @@ nap_oxthas *nap_oxthas_merge(apr_pool_t *p, nap_oxthas *b, nap_oxthas *a)
     both = apr_pmemdup(p, a, sizeof *a);
     if (nap_the_core)
         nap_the_core->conf_ox_over(&both->conf, &b->conf);
-    /* the first that matches counts: the nearer ones first */
+    /* the first match counts, so the nearer settings come first */
     if (!both->activities)
         both->activities = b->activities;
     else if (b->activities)
@@ -173,7 +173,7 @@ static void classify(call *c)
     c->kind = first_segment(c->r->pool, c->r->uri);
 }
 
-/* By its route, its URL, or host:port. */
+/* By its route, its URL, or its host:port. */
 static int is_named(const proxy_worker *worker, const char *name, apr_pool_t *p)
 {
     const proxy_worker_shared *s = worker->s;
@@ -200,26 +200,26 @@ static int was_tried(const call *c, const proxy_worker *worker)
     return 0;
 }
 
-/* Left for an attempt of this request. */
+/* Not tried yet by this request. */
 static int is_left(const call *c, const proxy_worker *worker)
 {
     return is_capable(c, worker) && !was_tried(c, worker);
 }
 
-/* mod_proxy would ask it. */
+/* mod_proxy would use it. */
 static int is_open(const proxy_worker *worker)
 {
     return PROXY_WORKER_IS_USABLE(worker) && !PROXY_WORKER_IS_DRAINING(worker);
 }
 
-/* Members that mod_proxy's own rules leave: lbset, spares, standbys, drained and failed ones. */
+/* The members that mod_proxy's own rules allow: lbset, spares, standbys, drained and failed ones. */
 typedef struct gathering {
     const call *c;
     proxy_worker **workers;
     int n, most;
 } gathering;
 
-/* Called for each of them, in the place where a stock method compares two. */
+/* Called for each of them, where a stock method compares two. */
 static int gather(proxy_worker *current, proxy_worker *best, void *baton)
 {
     gathering *g = baton;
@@ -263,7 +263,7 @@ static nap_member member_of(const call *c, const proxy_worker *worker)
     return m;
 }
 
-/* Without the core: whoever has least to do. */
+/* Without the core: the member that has least to do. */
 static proxy_worker *least_busy(const gathering *g)
 {
     proxy_worker *least = g->n ? g->workers[0] : NULL;
@@ -274,8 +274,8 @@ static proxy_worker *least_busy(const gathering *g)
     return least;
 }
 
-/* Are so many members left, also those of another lbset, standbys and spares? With all that were tried
- * out of the way, mod_proxy's rules come to them. */
+/* Are that many members left, counting those of another lbset, standbys and spares? mod_proxy's rules come to
+ * those once all that were tried are excluded. */
 static int are_left(const call *c, int wanted)
 {
     const apr_array_header_t *all = c->balancer->workers;
@@ -288,7 +288,7 @@ static int are_left(const call *c, int wanted)
     return wanted <= 0;
 }
 
-/* For the attempt of this number. */
+/* Chooses a member for the attempt of this number. */
 static proxy_worker *choose(call *c, int attempt)
 {
     gathering g = members_of(c);
@@ -298,7 +298,7 @@ static proxy_worker *choose(call *c, int attempt)
     c->another = are_left(c, 2);        /* the one that is chosen now, and one more */
     if (!works || !nap_the_core || !g.n)
         return least_busy(&g);
-    /* a probe that fails is to be done again by somebody else */
+    /* if a probe fails, another member must be able to do it */
     c->task.may_probe = c->idempotent && c->another &&
                         attempt < (int)nap_the_core->ox_retries(&c->settings->conf);
     for (int i = 0; i < g.n; i++)
@@ -320,7 +320,7 @@ static call *call_at(const request_rec *r)
     return c && ((call *)c)->r == r ? c : NULL;
 }
 
-/* Whatever came between: nothing stays under way. */
+/* Whatever came between: no attempt stays under way. */
 static apr_status_t call_end(void *data)
 {
     call *c = data;
@@ -351,7 +351,7 @@ static apr_uint64_t body_of(const request_rec *r)
     return length && ap_parse_strict_length(&n, length) ? (apr_uint64_t)n : 0;
 }
 
-/* What mod_proxy puts on a connection when it is made. */
+/* The time-out that mod_proxy sets on a new connection. */
 static apr_interval_time_t own_timeout(const request_rec *r, const proxy_balancer *balancer,
                                        const proxy_worker *worker)
 {
@@ -361,7 +361,7 @@ static apr_interval_time_t own_timeout(const request_rec *r, const proxy_balance
            : conf && conf->timeout_set ? conf->timeout : r->server->timeout;
 }
 
-/* Where nothing is set nobody is given up before the most patient member would be. */
+/* The longest of the members' time-outs: without OxthasTimeout no member is given up earlier. */
 static apr_interval_time_t longest_timeout(const request_rec *r, const proxy_balancer *balancer)
 {
     apr_interval_time_t longest = 0;
@@ -429,7 +429,7 @@ static int is_ours(const proxy_balancer *balancer)
 
 /* ---- An attempt ------------------------------------------------------------------------------- */
 
-/* Statuses of a member that another may not have. Sorted, as mod_proxy looks in halves. */
+/* Statuses that another member may not answer with. Sorted, as mod_proxy uses a binary search. */
 static const int failures[] = { HTTP_INTERNAL_SERVER_ERROR, HTTP_BAD_GATEWAY,
                                 HTTP_SERVICE_UNAVAILABLE, HTTP_GATEWAY_TIME_OUT };
 
@@ -438,8 +438,8 @@ static int less(const void *a, const void *b)
     return *(const int *)a - *(const int *)b;
 }
 
-/* A copy of r's settings under which mod_proxy keeps such answers to itself (ProxyErrorOverride);
- * NULL: it does already. */
+/* A copy of r's settings with which mod_proxy keeps such answers back (ProxyErrorOverride); NULL: it
+ * does so already. */
 static ap_conf_vector_t *overriding(request_rec *r)
 {
     const proxy_dir_conf *own = ap_get_module_config(r->per_dir_config, mod_proxy);
@@ -457,21 +457,21 @@ static ap_conf_vector_t *overriding(request_rec *r)
     qsort(dir->error_override_codes->elts, (size_t)dir->error_override_codes->nelts, sizeof(int),
           less);
     dir->error_override = 1;
-    /* with nothing merged over it, the same pointers in another place */
+    /* merged with nothing: a copy with the same pointers */
     vector = ap_merge_per_dir_configs(r->pool, r->per_dir_config,
                                       ap_create_per_dir_config(r->pool));
     ap_set_module_config(vector, mod_proxy, dir);
     return vector;
 }
 
-/* mod_proxy_fcgi does not return such a status but answers with httpd's own page for it: the
- * application's passes instead. */
+/* mod_proxy_fcgi does not return such a status but answers with httpd's own page for it, so the
+ * application's own answer is let through. */
 static int answers_itself(const proxy_worker *worker)
 {
     return !ap_cstr_casecmp(worker->s->scheme, "fcgi");
 }
 
-/* The client sees nothing of this attempt unless it is answered: watch and undo take that back. */
+/* The client sees nothing of this attempt unless it is answered: watch and undo reverse this. */
 static void keep_back(call *c)
 {
     request_rec *r = c->r;
@@ -486,14 +486,14 @@ static void keep_back(call *c)
             r->per_dir_config = c->override_dir;
         }
     }
-    /* on a kept-alive connection mod_proxy_http would close it, for the client to try again */
+    /* on a kept-alive connection mod_proxy_http would close it to make the client retry */
     c->keepalives = r->connection->keepalives;
     if (c->idempotent)
         r->connection->keepalives = 0;
 }
 
-/* GATEWAY_INTERFACE of a request that has not been sent: these write CGI's variables when they have a
- * connection, and tell of the sending in no other way. */
+/* GATEWAY_INTERFACE of a request that has not been sent. These schemes write CGI's variables once they
+ * have a connection; there is no other sign of the sending. */
 static const char not_sent[] = "CGI/1.1";
 
 static int speaks_cgi(const proxy_worker *worker)
@@ -530,7 +530,7 @@ static void begin(call *c, int again)
     c->inside = 1;
 }
 
-/* What keep_back changed. Once the answer begins it must not be there any more. */
+/* Restores what keep_back changed. It must be back before the answer begins. */
 static void give_back(call *c)
 {
     if (c->own_dir)
@@ -541,7 +541,7 @@ static void give_back(call *c)
     c->again = 0;
 }
 
-/* A socket to a member, and the time-out that is mod_proxy's business. */
+/* A socket to a member, and the time-out that mod_proxy had set on it. */
 struct patience {
     apr_socket_t *socket;
     apr_interval_time_t timeout;
@@ -555,9 +555,9 @@ static apr_status_t restore(void *data)
     return APR_SUCCESS;
 }
 
-/* create_req: mod_proxy_http has sent the request and is about to read the answer. The answer's pool
- * goes before others can have the connection: before the end of an answer passes here it may be kept
- * again. Who can go nowhere else may as well wait. */
+/* create_req: mod_proxy_http has sent the request and is about to read the answer. The time-out is restored
+ * before anybody else can have the connection, as the answer's pool goes first; and a kept connection may be
+ * free before the answer's end passes here. A request that no other member may get just waits. */
 static int request_sent(request_rec *r, request_rec *answer)
 {
     call *c = call_at(r);
@@ -578,7 +578,7 @@ static int request_sent(request_rec *r, request_rec *answer)
     return OK;
 }
 
-/* The answer passes: it is the client's now, and the time that he takes is not the member's. */
+/* The answer passes: it is the client's now, and the time that the client takes is not the member's. */
 static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     call *c = f->ctx;
@@ -609,7 +609,7 @@ static apr_status_t watch(ap_filter_t *f, apr_bucket_brigade *bb)
     return rv;
 }
 
-/* mod_proxy_ajp's 503 is of what it holds to be repeatable itself. */
+/* 0: the member has not got the request. mod_proxy_ajp's 503 is also for requests it deems repeatable. */
 static int was_sent(const call *c)
 {
     if (speaks_cgi(c->worker))
@@ -646,11 +646,11 @@ static int may_go_on(const call *c, nap_ox_end end, int again)
 {
     if (!again || c->answered || end == NAP_OX_ANSWERED || end == NAP_OX_GIVEN_UP)
         return 0;
-    /* what was never sent may be sent elsewhere, whatever it is: mod_proxy does that too */
+    /* any request that was never sent may be sent elsewhere: mod_proxy does that too */
     return c->idempotent || end == NAP_OX_CONNECT;
 }
 
-/* Nothing of the failed attempt reaches the client. */
+/* Makes sure that nothing of the failed attempt reaches the client. */
 static void undo(call *c)
 {
     request_rec *r = c->r;
@@ -665,7 +665,7 @@ static void undo(call *c)
     apr_table_unset(r->notes, "error-notes");
 }
 
-/* Are all members alike? Else others take the place of one that is taken out. */
+/* Are all members alike? If not, others replace one that is taken out. */
 static int are_peers(const proxy_balancer *balancer)
 {
     const proxy_worker *first = APR_ARRAY_IDX(balancer->workers, 0, proxy_worker *);
@@ -680,8 +680,8 @@ static int are_peers(const proxy_balancer *balancer)
     return 1;
 }
 
-/* mod_proxy takes a member that cannot be connected to out for `retry` seconds. Where nobody has set
- * that, the core's probes find out sooner. */
+/* mod_proxy takes a member that it cannot connect to out for `retry` seconds. Unless somebody has set
+ * that, it is kept usable: the core's probes find out sooner when it is back. */
 static void keep_usable(const call *c, unsigned before)
 {
     proxy_worker_shared *s = c->worker->s;
@@ -699,7 +699,7 @@ static apr_status_t not_busy(void *data)
     return APR_SUCCESS;
 }
 
-/* Another member, with all that mod_proxy_balancer does for one that it has chosen; its URL, or NULL. */
+/* Another member, set up as mod_proxy_balancer does it for one it has chosen. Returns its URL, or NULL. */
 static char *next_member(call *c, proxy_server_conf *conf, const char *url)
 {
     request_rec *r = c->r;
@@ -729,7 +729,7 @@ static char *next_member(call *c, proxy_server_conf *conf, const char *url)
     return apr_pstrcat(r->pool, next->s->name_ex, url + prefix, NULL);
 }
 
-/* A sticky session's member was not chosen by us. */
+/* For a member that we did not choose (a sticky session). */
 static void go_to(call *c, proxy_worker *worker)
 {
     nap_member member;
@@ -744,7 +744,7 @@ static void go_to(call *c, proxy_worker *worker)
     c->another = are_left(c, 1);
 }
 
-/* scheme_handler, before all others. */
+/* scheme_handler, before all other modules'. */
 static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *conf, char *url,
                      const char *proxyhost, apr_port_t proxyport)
 {
@@ -768,7 +768,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         status = run_scheme_handler(r, c->worker, conf, url, proxyhost, proxyport);
         c->inside = 0;
         c->patience = NULL;     /* its connection is back in its pool, or closed */
-        if (r->eos_sent || r->next)     /* answered past our filter: ap_die takes it away */
+        if (r->eos_sent || r->next)     /* answered past our filter, which ap_die removes */
             c->answered = 1;
         give_back(c);
         end = judge(c, status);
@@ -834,8 +834,8 @@ void nap_balancer_begin(apr_pool_t *pconf)
     works = 1;
 }
 
-/* Members of all balancers, those that may be added at run time too, if any balancer uses our
- * methods; else 0. */
+/* The number of members of all balancers, including those that may be added at run time; 0 if no balancer
+ * uses our methods. */
 uint32_t nap_balancer_members(server_rec *s)
 {
     uint32_t members = 0;
@@ -859,7 +859,7 @@ void nap_balancer_start(server_rec *s, uint32_t members)
     if (!works && mod_proxy && ap_find_linked_module("mod_proxy_balancer.c"))
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: lbmethod oxthas and nap choose by "
                      "busyness only: this mod_proxy lacks what they need");
-    else if (!works)                /* nobody misses what nobody has asked for */
+    else if (!works)                /* not reported: nobody has asked for it */
         ap_log_error(APLOG_MARK, directives ? APLOG_WARNING : APLOG_DEBUG, 0, s, "mod_nap: "
                      "lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded");
     else if (members)

@@ -1,16 +1,15 @@
 /* nap_bwshare.c: mod_bwshare: per-client debts in files and bytes.
  *
  * A client's first request of a chain is charged one file in access_checker, before a costly login,
- * and refused there if he owes too much. Bytes are counted by the connection's filter
- * (nap_access.c), headers included: an answer of known length is charged when its body begins and
- * corrected when the request ends, others brigade by brigade, so that parallel downloads cannot
- * slip through.
+ * and refused there if the client owes too much. The connection's filter (nap_access.c) counts bytes,
+ * headers included. An answer of known length is charged when its body begins and corrected when the
+ * request ends; others are charged brigade by brigade, so that parallel downloads cannot slip through.
  * A brigade may hold a whole download of which nothing has been sent yet: marks between its pieces
- * tell how far it came.
+ * tell how much has been sent.
  *
  * The hooks are registered while the configuration is read, by the first `BwShare On`: a site that
- * does not use this pays nothing. What is set for the server or a virtual host stays there and is
- * looked at beside a directory's: merged into it, it would be merged anew with every request.
+ * does not use this pays nothing. Settings of the server or a virtual host are kept apart from a
+ * directory's: merged into it, they would be merged anew with every request.
  */
 #include <mod_core.h>
 
@@ -18,7 +17,7 @@
 
 enum { BW_OFF = 0, BW_ON = 1, BW_DRY_RUN = 2 };
 
-/* Behind NapTicketPath: where a refusal's page lies. */
+/* The path of a refusal's page, below NapTicketPath. */
 const char nap_bwshare_page_name[] = "slow-down";
 
 /* Limits of the server or of a virtual host. */
@@ -36,16 +35,16 @@ typedef struct nap_bwshare {
     limits *limits;                 /* a directory has none */
 } nap_bwshare;
 
-/* What an answer's marks say; lives with the connection: the last of them may go after the request. */
+/* What an answer's marks report; lives with the connection, as the last marks may outlive the request. */
 struct progress {
     const conn_rec *c;
-    int64_t sent;                   /* up to the last mark that went on while the client was there */
-    int64_t next;                   /* from there to the next one; 0: none is under way */
-    struct mark *last;              /* the last one that has not gone on */
+    int64_t sent;                   /* up to the last mark that passed while the client was there */
+    int64_t next;                   /* from there to the next mark; 0: none is under way */
+    struct mark *last;              /* the last mark, unless it has passed */
 };
 
-static limits server_limits;        /* where nobody sets any */
-static int used;                    /* a BwShare On or DryRun was read */
+static limits server_limits;        /* where none are set */
+static int used;                    /* BwShare On or DryRun was read */
 static int works;                   /* there are tables to write to */
 
 static void hook_in(void);
@@ -218,7 +217,7 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
 
 /* ---- The parent at start ---------------------------------------------------------------------- */
 
-/* Whose debts they are, over restarts: its name alone may be another's, at another address. */
+/* Identifies debts over restarts: the name alone may belong to another host, at another address. */
 static const char *host_name(const server_rec *host, apr_pool_t *p)
 {
     return apr_psprintf(p, "%s:%d %s", host->server_hostname,
@@ -226,7 +225,7 @@ static const char *host_name(const server_rec *host, apr_pool_t *p)
                         host->addrs && host->addrs->virthost ? host->addrs->virthost : "");
 }
 
-/* Limits have an index before anybody is charged by them. */
+/* Gives limits an index, before anybody is charged by them. */
 void nap_bwshare_start(server_rec *s)
 {
     if (!used)
@@ -269,7 +268,7 @@ static const limits *limits_of(const nap_bwshare *server)
 #define PIECE NAP_BW_PIECE          /* at least this between two marks */
 #define LONG (1024 * 1024)          /* from this on a stream of HTTP/2 is sent in pieces */
 
-/* Pieces grow with what lies before them: a mark costs some 300 bytes, and a terabyte has 120. */
+/* Pieces grow with what lies before them. A mark costs some 300 bytes; a terabyte has 120 marks. */
 static int64_t piece_behind(int64_t before)
 {
     return before / 8 > PIECE ? before / 8 : PIECE;
@@ -277,11 +276,11 @@ static int64_t piece_behind(int64_t before)
 
 typedef struct mark {
     struct progress *of;
-    int64_t length;                 /* of what lies before it */
-    int64_t next;                   /* from it to the one behind it; 0: there is none yet */
+    int64_t length;                 /* of the piece before it */
+    int64_t next;                   /* of the piece after it; 0: there is none yet */
 } mark;
 
-/* httpd is done with all that lies before: sent, or given up with the connection. */
+/* httpd is done with all that lies before the mark: it was sent, or given up with the connection. */
 static void mark_passed(void *data)
 {
     mark *m = data;
@@ -332,9 +331,9 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
     APR_BUCKET_INSERT_AFTER(last, b);
 }
 
-/* HTTP/2 carries its buckets to another connection and leaves such ones behind: there the pieces are
- * passed one by one (pass_pieces in nap_access.c). That keeps the stream's worker until they are sent, so
- * only a long answer is. */
+/* HTTP/2 moves its buckets to another connection and drops the marks. So there the pieces are passed one
+ * by one (pass_pieces in nap_access.c). That holds the stream's worker until they are sent, so it is done
+ * only for a long answer. */
 static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb,
                                    apr_off_t length)
 {
@@ -354,7 +353,7 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
         if (b->length == (apr_size_t)-1 || b->length == 0)
             continue;
         if (b->length > (apr_size_t)(most - piece))
-            apr_bucket_split(b, most - piece);     /* where it cannot be, it goes whole */
+            apr_bucket_split(b, most - piece);     /* if it cannot be split, it goes whole */
         piece += b->length;
         last = b;
         if (piece < most)
@@ -370,8 +369,8 @@ static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_bri
     c->marked += piece;
 }
 
-/* Leaves a piece in bb, with what goes with it; the rest goes to `rest`, which is empty. Returns its
- * length in bytes: of what is not known, 0. */
+/* Leaves a piece in bb, with its metadata; moves the rest to `rest`, which is empty. Returns the piece's
+ * length in bytes; data of unknown length counts as 0. */
 apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest)
 {
     apr_off_t piece = 0;
@@ -385,13 +384,13 @@ apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest)
             break;
         }
         if (b->length > (apr_size_t)(PIECE - piece))
-            apr_bucket_split(b, PIECE - piece);    /* where it cannot be, it goes whole */
+            apr_bucket_split(b, PIECE - piece);    /* if it cannot be split, it goes whole */
         piece += b->length;
     }
     return piece;
 }
 
-/* HTTP/2 packs the headers behind us: what they would be without that. */
+/* HTTP/2 packs the headers after our filter: their length without that. */
 static int table_size(void *sum, const char *key, const char *value)
 {
     *(int64_t *)sum += strlen(key) + strlen(value) + 4;
@@ -404,7 +403,7 @@ static NAP_SELDOM void count_headers(nap_charge *c, const request_rec *r)
     apr_table_do(table_size, &c->headers, r->err_headers_out, NULL);
 }
 
-/* The length of all that will be sent behind the headers; -1: not known. */
+/* The length of everything that follows the headers; -1: not known. */
 static apr_off_t length_known(const request_rec *r)
 {
     const char *length = apr_table_get(r->headers_out, "Content-Length");
@@ -420,7 +419,7 @@ static apr_off_t length_known(const request_rec *r)
     return *length ? -1 : n;
 }
 
-/* What has been charged stays so until the answer is settled. */
+/* Charges bytes for good: only settling the answer can correct it. */
 static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
     if (sent <= c->charged)
@@ -429,7 +428,7 @@ static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
     c->charged = sent;
 }
 
-/* The same before they are sent. */
+/* The same, before the bytes are sent. */
 static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
     if (sent <= c->charged)
@@ -438,7 +437,7 @@ static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
     c->charged = sent;
 }
 
-/* The brigade that is here, `length` bytes of it. */
+/* Charges the current brigade, `length` bytes. */
 static inline void charge_brigade(nap_handle *h, apr_off_t length, uint64_t now)
 {
     nap_charge *c = h->charge;
@@ -449,7 +448,7 @@ static inline void charge_brigade(nap_handle *h, apr_off_t length, uint64_t now)
         charge_up_to(c, c->headers + h->sent, now);
 }
 
-/* The same of an answer that is longer: all of it at its start, where its length is told. */
+/* The same for an answer that goes on: all of it at its start, if its length is known. */
 static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now)
 {
     nap_charge *c = h->charge;
@@ -464,13 +463,13 @@ static NAP_SELDOM void charge_part(nap_handle *h, apr_off_t length, uint64_t now
     }
 }
 
-/* The answer's first brigade, or an interim one's. 1: there is something to be charged. */
+/* The answer's first brigade, or an interim one's. 1: there is something to charge. */
 static int begins(nap_handle *h, int ends)
 {
     const request_rec *r = nap_last(h->first);
 
     if (ap_is_HTTP_INFO(r->status)) {
-        /* what flows through a connection that has switched protocols is not counted */
+        /* after a switch of protocols the bytes are not counted */
         h->charged = r->status != HTTP_SWITCHING_PROTOCOLS;
         return 0;
     }
@@ -482,7 +481,7 @@ static int begins(nap_handle *h, int ends)
     return ends;
 }
 
-/* What of an answer is not its headers, over HTTP/1: see charge_passes in nap_access.c. */
+/* An answer over HTTP/1, except its headers: see charge_passes in nap_access.c. */
 int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
     nap_charge *c = h->charge;
@@ -496,15 +495,15 @@ int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, in
         return 0;
     }
     charge_brigade(h, length, now);
-    /* an end that is there too soon is its backend's, or its client's */
+    /* an early end comes from the backend or the client */
     if (!c->progress && !c->pieces && c->charged == c->headers + h->sent)
         h->charged = 0;
     return 1;
 }
 
-/* The request is over: an answer that was cut short was not as long as was thought. What was under way
- * then counts as sent: who breaks off each download before its next mark would have had them for
- * nothing. */
+/* The request is over; an answer that was cut short was shorter than expected. The piece that was under way
+ * counts as sent: otherwise a client that breaks off each download before the next mark would have had
+ * those bytes for nothing. */
 void nap_bwshare_settle(nap_handle *h)
 {
     nap_charge *c = h->charge;
@@ -513,7 +512,7 @@ void nap_bwshare_settle(nap_handle *h)
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
-    if (sent <= c->charged && c->reserved.bytes)   /* none too: it was seen until now */
+    if (sent <= c->charged && c->reserved.bytes)   /* not even this: the charge was just made */
         nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
         charge_up_to(c, sent, 0);
@@ -528,14 +527,14 @@ static apr_status_t settle_late(void *data)
     return APR_SUCCESS;
 }
 
-/* For a page of the site's own: behind the redirect to it with REDIRECT_ in front. */
+/* For an error page of the site's own, which sees it with REDIRECT_ in front. */
 static void tell(request_rec *r, const char *name, const char *value)
 {
     if (value)
         apr_table_setn(r->subprocess_env, name, value);
 }
 
-/* Waiting is told by Retry-After and by a page, unless the site has an ErrorDocument of its own. */
+/* Retry-After and a page tell how long to wait, unless the site has an ErrorDocument of its own. */
 static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
@@ -558,13 +557,13 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     return status;
 }
 
-/* Where the holder of a ticket asks how he stands: as he has been told to. */
+/* Is this a holder's request for their ticket's status, which they were told to make? */
 static NAP_SELDOM int is_poll(request_rec *r)
 {
     const core_dir_config *core = ap_get_core_module_config(r->per_dir_config);
     const char *handler = core->handler, *err = NULL;
 
-    if (core->expr_handler)         /* what SetHandler says, which httpd looks at later */
+    if (core->expr_handler)         /* from SetHandler, which httpd evaluates later */
         handler = ap_expr_str_exec(r, core->expr_handler, &err);
     return !err && handler && !strcmp(handler, "nap-status");
 }
@@ -574,7 +573,7 @@ static uint32_t index_of(const nap_room *room)
     return room && room->index >= 0 ? (uint32_t)room->index : NAP_NONE;
 }
 
-/* Refused, but perhaps not to be: a poll, a ticket in its prime window, DryRun. */
+/* Over the limits, but may pass all the same: a poll, a ticket in its prime window, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;
@@ -596,19 +595,19 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
     return passes;
 }
 
-/* Let in: his bytes are counted as they pass. A tunnel's do not pass as an answer. */
+/* Let in: the client's bytes are counted as they pass. A tunnel's do not pass as an answer. */
 static void count(request_rec *r, nap_handle *h, nap_line *line)
 {
     if (r->method_number == M_CONNECT)
         return;
     h->charged = 1;
     line->charged = h;
-    if (r->connection->master)      /* its pool may go before its answer has */
+    if (r->connection->master)      /* the stream's pool may go before its answer has */
         apr_pool_cleanup_register(r->pool, h, settle_late, apr_pool_cleanup_null);
 }
 
-/* Of `reserved` only the length says whether there is anything. All by itself: as a call of memset it
- * would cost three times as much. */
+/* Of `reserved` only the length needs to be zero: clearing all of it would be a call of memset, and cost
+ * three times as much. */
 static inline void charge_begin(nap_charge *c, uint32_t by, uint32_t flags)
 {
     c->visit = (nap_visit){ .limits = by, .flags = flags };
@@ -618,7 +617,7 @@ static inline void charge_begin(nap_charge *c, uint32_t by, uint32_t flags)
     c->reserved.bytes = 0;
 }
 
-/* access_checker: of a chain of redirects the first request only. What is never refused is charged. */
+/* access_checker: only for the first request of a chain. Requests that are never refused are charged. */
 int nap_bwshare_access(request_rec *r)
 {
     const nap_bwshare *all = of_server(r->server), *own = nap_dir_of(r)->bwshare;
@@ -644,7 +643,7 @@ int nap_bwshare_access(request_rec *r)
     return DECLINED;
 }
 
-/* What httpd is told of an access that was refused. */
+/* The status that httpd gets for a refused access. */
 int nap_bwshare_status(const nap_handle *h)
 {
     return h->charge->visit.status == HTTP_OK ? HTTP_TOO_MANY_REQUESTS : (int)h->charge->visit.status;
@@ -658,7 +657,7 @@ static void hook_in(void)
 
 /* ---- Handlers --------------------------------------------------------------------------------- */
 
-/* The page of a refusal; asked for directly there is nothing to see. */
+/* The page of a refusal; requested directly, it has nothing to show. */
 int nap_bwshare_page(request_rec *r)
 {
     const nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
@@ -690,7 +689,7 @@ static NAP_SELDOM int statistics(request_rec *r, int trace)
     return nap_page_answer(r, bb);
 }
 
-/* What the visitor himself owes by the limits that hold here. */
+/* What the visitor owes by the limits that hold here. */
 static NAP_SELDOM int mine(request_rec *r)
 {
     const limits *by = limits_of(of_server(r->server));

@@ -1,9 +1,9 @@
 /* nap_conf.c: directives.
  *
- * Values are parsed by the core (crates/nap-core/src/conf/), which also has the defaults and ranges; here is
- * only what needs httpd: sections, expressions, flags, paths. A room is known by its name from
- * the first <NapRoom> or NapUse that mentions it, so the order in the file does not matter;
- * nap_site_check (configtest runs it too) finds the names that nobody defined.
+ * Values are parsed by the core (crates/nap-core/src/conf/), which also has the defaults and ranges. Here is
+ * only what needs httpd: sections, expressions, flags, paths. A room is known by its name from the first
+ * <NapRoom> or NapUse that mentions it, so the order in the file does not matter. nap_site_check, which
+ * configtest runs too, finds names that are not defined.
  */
 #include <ap_mpm.h>
 #include <unixd.h>
@@ -21,13 +21,13 @@ static nap_page *page_open;       /* the <NapPage> in it */
 
 /* ---- Where settings live ------------------------------------------------------------------ */
 
-/* The server's is made by nap_dir_set. */
+/* None for the server: nap_dir_set makes its own. */
 void *nap_dir_create(apr_pool_t *p, char *path)
 {
     return path ? apr_pmemdup(p, &nap_dir_unset, sizeof nap_dir_unset) : NULL;
 }
 
-/* Where a directive puts what it says; conf: what httpd found for it. */
+/* The settings that a directive writes to; conf: what httpd found for it. */
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf)
 {
     if (!conf) {
@@ -53,7 +53,7 @@ void *nap_dir_merge(apr_pool_t *p, void *base, void *add)
     return dir;
 }
 
-/* pre_config: once per reading of the configuration. */
+/* pre_config: each time the configuration is read. */
 int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
 {
     nap_site *site = apr_pcalloc(pconf, sizeof *site);
@@ -83,7 +83,7 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     return OK;
 }
 
-/* Room for the configuration of a room or page; of one that nothing is known of there is nothing to see. */
+/* Makes the configuration of a room or page. Its view is empty until something is known. */
 nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view)
 {
     static const nap_room_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "" };
@@ -92,7 +92,7 @@ nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view)
     return nap_the_core ? apr_pcalloc(p, nap_the_core->conf_room_size()) : NULL;
 }
 
-/* It has changed. */
+/* Updates the view, after the configuration has changed. */
 void nap_room_look(const nap_room_conf *conf, nap_room_view *view)
 {
     if (nap_the_core)
@@ -140,7 +140,7 @@ static const char *inside_only(cmd_parms *cmd)
                                            cmd->cmd->name);
 }
 
-/* Of a room as a whole, not of one of its pages. */
+/* For settings of a whole room, which a page cannot have. */
 static const char *room_only(cmd_parms *cmd)
 {
     return page_open ? apr_psprintf(cmd->pool, "%s does not belong inside <NapPage>",
@@ -154,7 +154,7 @@ static const char *whole_server_only(cmd_parms *cmd)
     return err ? err : ap_check_cmd_context(cmd, GLOBAL_ONLY);
 }
 
-/* A directive's words, as the core takes them. */
+/* A directive's arguments, as the core wants them. */
 nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[])
 {
     nap_str *strs = apr_palloc(p, (argc + 1) * sizeof *strs);
@@ -262,7 +262,7 @@ static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg
     return NULL;
 }
 
-/* The page of that file, made on first mention. */
+/* The page in that file, made on first mention. */
 static const nap_own_page *own_page_at(cmd_parms *cmd, const char *path)
 {
     apr_array_header_t *pages = nap_the_site->own_pages;
@@ -333,7 +333,7 @@ static const char *set_priority(cmd_parms *cmd, void *conf, int argc, char *cons
     return NULL;
 }
 
-/* A path of the server's, into the field of nap_site whose offset is cmd->info. */
+/* Sets a server-wide path: the field of nap_site at offset cmd->info. */
 static const char *set_path(cmd_parms *cmd, void *conf, const char *arg)
 {
     const char *err = whole_server_only(cmd);
@@ -349,7 +349,7 @@ static const char *set_path(cmd_parms *cmd, void *conf, const char *arg)
     return NULL;
 }
 
-/* The switch is the path, so that no .htaccess can put the handler somewhere else. */
+/* The path is the switch, so that no .htaccess can move the handler elsewhere. */
 static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
 {
     const char *err = whole_server_only(cmd);
@@ -365,7 +365,7 @@ static const char *set_control(cmd_parms *cmd, void *conf, const char *arg)
 
 /* ---- <NapRoom name> ------------------------------------------------------------------------ */
 
-/* httpd would apply a stranger's directive in here to the whole server, without a word. */
+/* httpd would silently apply other modules' directives in here to the whole server. */
 static const char *only_ours(cmd_parms *cmd, const char *name)
 {
     for (const ap_directive_t *d = cmd->directive->first_child; d; d = d->next) {
@@ -610,7 +610,7 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     if (!room->section)
         return nap_complain(s, p, room->used,
                         apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->view.name));
-    if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: they take over from it */
+    if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: pages inherit from it */
         return !OK;
     rc = nap_the_core->conf_room_finish(room->conf, &nap_the_site->conf, err);
     nap_room_look(room->conf, &room->view);
@@ -625,8 +625,8 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
     return rc ? nap_complain(s, p, room->section, err) : nap_session_check(s, room, p);
 }
 
-/* The state file's place, without touching the file: a directory that the children's user could
- * write would let him put another file there. */
+/* Checks the state file's place without touching the file. If the children's user could write to the
+ * directory, they could put another file there. */
 static int state_check(server_rec *s, apr_pool_t *p)
 {
     const char *dir = nap_the_site->state_file ? ap_make_dirstr_parent(p, nap_the_site->state_file)
@@ -649,7 +649,7 @@ static int state_check(server_rec *s, apr_pool_t *p)
     return OK;
 }
 
-/* A server that runs goes on with the keys it has (nap_server.c): a restart must not end it. */
+/* A running server keeps the keys it has (nap_server.c): a bad file must not stop a restart. */
 static int keys_check(server_rec *s, apr_pool_t *p)
 {
     const char *why = NULL;
@@ -660,8 +660,8 @@ static int keys_check(server_rec *s, apr_pool_t *p)
                                                    nap_the_site->key_file, why)) : OK;
 }
 
-/* A broken page stops a configtest and a start, but not a server that runs: at a restart it goes
- * on with the built-in page (nap_server_start). */
+/* A broken page fails a configtest and a start, but not a running server: at a restart it goes on with
+ * the built-in page (nap_server_start). */
 static int own_pages_check(server_rec *s, apr_pool_t *p)
 {
     apr_array_header_t *pages = nap_the_site->own_pages;

@@ -1,13 +1,12 @@
-/* nap_control.c: nap-control, which an administrator's form is sent to.
- *
- * It answers at NapControl's path alone, whatever an .htaccess says, and to POST alone; who may ask is
- * the business of the <Location> there. The core looks at the origin and the nonce.
+/* nap_control.c: nap-control, which receives an administrator's form.
+ * It answers only at NapControl's path, whatever an .htaccess says, and only to POST. The <Location>
+ * there says who may send it. The core checks the origin and the nonce.
  */
 #include "mod_nap.h"
 
 #define BODY_MAX 8192
 
-/* The whole body, or NULL: it is longer than any form of ours, or did not come. */
+/* The whole body, or NULL: it is longer than any of our forms, or did not come. */
 static const char *body_of(request_rec *r, apr_size_t *len)
 {
     char *buf = apr_palloc(r->pool, BODY_MAX + 1);
@@ -36,7 +35,7 @@ static int is_browser(request_rec *r)
     return accept && ap_strstr_c(accept, "text/html");
 }
 
-/* What was done goes to the log, and so does what was not. */
+/* Both orders carried out and orders rejected go to the log. */
 static int answer(request_rec *r, int status, const char *said, const char *back)
 {
     const char *who = r->user ? r->user : "nobody who said his name";

@@ -1,9 +1,9 @@
-/* nap_filter.c: files that filters make programs of.
+/* nap_filter.c: files that filters run as programs.
  *
- * SSI and mod_ext_filter run programs for what would be a file else. Their filters stand in an answer's chain
- * themselves (SetOutputFilter, AddOutputFilter), or, of SSI alone, behind those of mod_filter, which look at the
- * answer only when it passes: which those are is read from the configuration. Of .htaccess, which is not read
- * then, it is known that "bytype:includes" is for pages.
+ * SSI and mod_ext_filter run programs for what would otherwise be a plain file. Their filters are in an
+ * answer's chain (SetOutputFilter, AddOutputFilter), or, for SSI only, behind mod_filter's, which look at the
+ * answer only when it passes. The configuration tells which of those lead to SSI. An .htaccess has not been
+ * read then; all that is known of it is that "bytype:includes" is for pages.
  */
 #include <util_filter.h>
 #include <dlfcn.h>
@@ -18,10 +18,10 @@ typedef struct {
 
 static apr_array_header_t *leads;       /* of leading */
 
-/* Where mod_ext_filter is; its filters have the administrator's names. NULL: it is not loaded. */
+/* Where mod_ext_filter is loaded: its filters' names are the administrator's choice. NULL: it is not loaded. */
 static const void *external;
 
-/* What module a function is of; NULL: httpd's own, or nobody can tell. */
+/* The module that a function belongs to; NULL: httpd itself, or not known. */
 static const void *module_at(const void *address)
 {
     Dl_info at, httpd;
@@ -71,7 +71,7 @@ void nap_filter_read(apr_pool_t *p)
     note_all(ap_conftree, p);
 }
 
-/* While the configuration is read: 1: there can be such filters. */
+/* While the configuration is read. 1: such filters are possible. */
 int nap_filter_can_run(void)
 {
     const module *ext_filter = ap_find_linked_module("mod_ext_filter.c");
@@ -114,7 +114,7 @@ static int is_program(const ap_filter_t *f)
     return !ap_cstr_casecmp(f->frec->name, "bytype:includes") && is_page(f->r->content_type);
 }
 
-/* The filters of the answer to r, once they are all there, run a program. */
+/* Does a filter of the answer to r run a program? Asked when all filters are there. */
 int nap_filters_run(const request_rec *r)
 {
     for (const ap_filter_t *f = r->output_filters; f; f = f->next)

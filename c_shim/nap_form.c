@@ -1,8 +1,7 @@
 /* nap_form.c: the body of a refused POST, for the page that keeps its form.
  *
- * It is read where the page is made: once, only when the core wants it, and only as much as comes
- * within a second. With `Expect: 100-continue` nothing comes, as
- * httpd has answered already.
+ * It is read when the page is made: once, only if the core wants it, and only as much as comes within
+ * a second. With `Expect: 100-continue` nothing comes, as httpd has answered already.
  */
 #include <apr_buckets.h>
 #include <apr_lib.h>
@@ -13,7 +12,7 @@
 #define PATIENCE_US APR_USEC_PER_SEC
 #define PAUSE_US 10000
 
-/* On refusal, while the request's own headers are still what was received. */
+/* On refusal, while the request's headers are still as received. */
 void nap_form_note(request_rec *r, nap_handle *h)
 {
     if (strcmp(h->method, "POST"))
@@ -55,8 +54,8 @@ static int take(apr_bucket_brigade *bb, char *buf, apr_size_t want, apr_size_t *
     return end;
 }
 
-/* `want` bytes of r's body, or NULL: they did not come. Not blocking: a stream of HTTP/2 has no
- * socket whose time-out could be set. */
+/* `want` bytes of r's body, or NULL: they did not come. Does not block: a stream of HTTP/2 has no
+ * socket on which to set a time-out. */
 static const char *read_body(request_rec *r, apr_size_t want)
 {
     apr_bucket_brigade *bb = apr_brigade_create(r->pool, r->connection->bucket_alloc);
@@ -81,7 +80,7 @@ static const char *read_body(request_rec *r, apr_size_t want)
     return have == want ? buf : NULL;
 }
 
-/* A form that is kept: one of the site's own, as a POST, and as long as NapKeepForm allows. */
+/* Reads a form that is kept: a POST of the site's own, no longer than NapKeepForm allows. */
 static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
 {
     request_rec *first = h->first;
@@ -108,7 +107,7 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
     q->form_body.len = (apr_size_t)length;
 }
 
-/* What the page is told of the form of the access h, whose page r is. */
+/* What the page needs to know of the form of the refused access h; r is the page's request. */
 void nap_form_read(nap_request *q, nap_handle *h, request_rec *r)
 {
     if (!strcmp(h->method, "POST") && h->room->view.keep_form >= 0)

@@ -1,5 +1,5 @@
-/* nap_host.c: what the core may call (nap_host in nap.h). Each copies what it is
- * given, but for the names of headers. */
+/* nap_host.c: what the core may call (nap_host in nap.h). Each function copies what it is given,
+ * except the names of headers. */
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -31,7 +31,7 @@ static void content_type(void *r, nap_str type)
     ap_set_content_type(r, copy(r, type));
 }
 
-/* Kept until the handler knows the status: what is written now would send the headers. */
+/* Kept until the handler knows the status: writing now would send the headers. */
 static void write_body(void *r, nap_str body)
 {
     nap_handle *h = nap_handle_at(r);
@@ -51,10 +51,10 @@ static void log_line(int level, nap_str line)
                  (int)line.len, line.ptr);
 }
 
-/* Told once a minute, by each process. */
+/* Logged once a minute by each process. */
 static NAP_SELDOM void line_lost(apr_status_t why)
 {
-    static volatile apr_uint32_t lost, told;    /* lines; when, in seconds */
+    static volatile apr_uint32_t lost, told;    /* lines; when they were last logged, in seconds */
     apr_uint32_t lines = apr_atomic_inc32(&lost) + 1, last = apr_atomic_read32(&told);
     apr_uint32_t now = (apr_uint32_t)apr_time_sec(apr_time_now());
 
@@ -63,8 +63,8 @@ static NAP_SELDOM void line_lost(apr_status_t why)
                      "lines; this process has lost %u", lines);
 }
 
-/* One write() a line, so that children appending to one file do not mix. A pipe that is full takes
- * none, and nobody waits for it (log_open). */
+/* One write() a line, so that lines of several children in one file do not mix. A pipe that is full loses
+ * the line, so that nobody waits for it (log_open). */
 static void ticket_log(nap_str line)
 {
     char buf[2048];

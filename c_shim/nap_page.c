@@ -1,10 +1,10 @@
 /* nap_page.c: the ticket page's way through httpd, and the handlers.
  *
- * A refusal is answered with the page at once. Behind other requests of a chain, or where `Satisfy
- * Any` would go on asking, it redirects internally to NapTicketPath. That request would be taken by
- * `ProxyPass /` or `RewriteRule ^`, or be asked for a password: so the page is sent before them, in
- * translate_name. Asked for directly it shows the visitor's own ticket in the same way, where the
- * site's authorization lets him: a hook for each of httpd's steps would cost every other request.
+ * A refusal is answered with the page at once. In later requests of a chain, or where `Satisfy Any`
+ * would go on asking, it redirects internally to NapTicketPath. `ProxyPass /` or `RewriteRule ^` would
+ * take that request, or it would be asked for a password. So the page is sent before them, in
+ * translate_name. Requested directly it shows the visitor's own ticket in the same way, if the site's
+ * authorization lets them: a hook for each of httpd's steps would cost every other request.
  */
 #include <util_filter.h>
 #include <apr_buckets.h>
@@ -12,8 +12,8 @@
 
 #include "mod_nap.h"
 
-/* The default of NapTicketPath until 2026: pages that browsers show still ask there, and what was
- * configured for it (a front end's rules) goes on working. */
+/* The default of NapTicketPath until 2026. Pages that browsers still show ask there, and front ends may
+ * still have rules for it. */
 #define TICKET_PATH_BEFORE "/.nap/ticket"
 
 static ap_filter_rec_t *cache_filter;
@@ -30,8 +30,8 @@ static int init(ap_filter_t *filters)
     return status;
 }
 
-/* As ap_invoke_handler() before it calls a handler, which nobody does for us: filters are inserted,
- * and may get ready. mod_filter's (AddOutputFilterByType) have no context before that. */
+/* Does what ap_invoke_handler() does before it calls a handler: inserts filters and initializes them.
+ * mod_filter's (AddOutputFilterByType) have no context before that. */
 static int insert_filters(request_rec *r)
 {
     int status;
@@ -58,18 +58,18 @@ int nap_page_answer(request_rec *r, apr_bucket_brigade *bb)
     return OK;
 }
 
-/* Where the core's answer to r goes. */
+/* Collects the core's answer to r. */
 apr_bucket_brigade *nap_page_open(request_rec *r)
 {
     nap_handle *h = nap_handle_make(r);
 
     h->body = apr_brigade_create(r->pool, r->connection->bucket_alloc);
-    r->no_cache = 1;          /* mod_cache asks this even where it may store no-store */
+    r->no_cache = 1;          /* mod_cache obeys this even where it may store no-store */
     r->no_local_copy = 1;
     return h->body;
 }
 
-/* A file of the page's; it lives as long as the module is loaded. */
+/* A file that the page uses; its text lives as long as the module is loaded. */
 static int asset(request_rec *r, const char *name)
 {
     apr_bucket_alloc_t *list = r->connection->bucket_alloc;
@@ -85,8 +85,8 @@ static int asset(request_rec *r, const char *name)
     return nap_page_answer(r, bb);
 }
 
-/* The site's lines of mod_headers have had their say; but a page that is kept would be somebody else's
- * ticket. */
+/* Runs after the site's mod_headers rules, which may change other headers. But if this page were cached,
+ * others would see this ticket. */
 static apr_status_t set_cache(ap_filter_t *f, apr_bucket_brigade *bb)
 {
     request_rec *r = f->r;
@@ -117,7 +117,7 @@ static void keep_cache(request_rec *r)
         ap_add_output_filter_handle(cache_filter, (void *)value, r, r->connection);
 }
 
-/* The page of the refused access h, told to the core as q, as the answer to r. */
+/* Answers r with the page of the refused access h, which q describes to the core. */
 static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 {
     apr_bucket_brigade *bb = nap_page_open(r);
@@ -125,19 +125,19 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 
     if (h) {
         nap_form_read(q, h, r);
-        /* a redirect shares them with the request that was refused */
+        /* a redirect shares these headers with the refused request */
         q->issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
     }
     status = nap_the_core->page(h ? &h->access : NULL, q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
     keep_cache(r);
-    if (r->status == HTTP_OK)           /* a range of what was asked for is none of the page */
+    if (r->status == HTTP_OK)           /* a requested range does not apply to the page */
         ap_remove_output_filter_byhandle(r->output_filters, "byterange");
     return nap_page_answer(r, bb);
 }
 
-/* nap-status: where the holder of a ticket stands. */
+/* nap-status: how the holder's ticket stands. */
 static int status_page(request_rec *r)
 {
     conn_rec *c = r->connection;
@@ -152,13 +152,13 @@ static int status_page(request_rec *r)
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     took = apr_time_now() - nap_first(r)->request_time;
     again = nap_the_core->status(&q, took > 0 ? (apr_uint64_t)took : 0);
-    /* until then the connection would be closed anyway, having held a process or a thread */
+    /* it would time out before they ask again, holding a process or thread meanwhile */
     if (!c->master && again > r->server->keep_alive_timeout)
         c->keepalive = AP_CONN_CLOSE;
     return nap_page_answer(r, bb);
 }
 
-/* nap-ticket: behind a refusal its page, by itself the visitor's own ticket. */
+/* nap-ticket: after a refusal its page, otherwise the visitor's own ticket. */
 static int ticket_page(request_rec *r)
 {
     const nap_handle *own = nap_handle_at(r);
@@ -178,9 +178,9 @@ static int ticket_page(request_rec *r)
     return page_of(r, h, &q);
 }
 
-/* `Header always` of the place where a visitor was refused (CORS, HSTS, frame rules) holds for his refusal,
- * as for an error of httpd's own there: mod_headers reads it from the request when its answer passes. 1:
- * there is such a place. */
+/* `Header always` of the place where a visitor was refused (CORS, HSTS, frame rules) holds for the refusal
+ * too, as for httpd's own errors there: mod_headers reads it from the request when its answer passes. 1: the
+ * place has settings of its own. */
 static int take_headers(request_rec *r, ap_conf_vector_t *place)
 {
     module *headers = nap_the_site->headers;
@@ -201,8 +201,8 @@ static int take_headers(request_rec *r, ap_conf_vector_t *place)
     return 1;
 }
 
-/* Filters for the page of a refusal that was made at `place`. Lines without `always` are for the
- * application's answers: their types, names and tags are none of the page's. */
+/* Inserts filters for the page of a refusal that was made at `place`. Lines without `always` are for the
+ * application's answers: their types, names and tags do not suit the page. */
 static int insert_theirs(request_rec *r, ap_conf_vector_t *place)
 {
     int taken = take_headers(r, place), status = insert_filters(r);
@@ -214,15 +214,15 @@ static int insert_theirs(request_rec *r, ap_conf_vector_t *place)
     return status;
 }
 
-/* The refused request r answered without an internal redirect, which would cost 5,000 instructions:
- * as in one, what was found out for its URL is forgotten, and what is set for the page's holds. */
+/* Answers the refused request r without an internal redirect, which would cost 5,000 instructions. As in
+ * one, what was found out for r's URL is dropped, and the settings of the page's URL apply. */
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
 {
     char *uri = r->uri;
     ap_conf_vector_t *dir = r->per_dir_config;
     int proxied = r->proxyreq, status;
 
-    r->proxyreq = PROXYREQ_NONE;                    /* the answer is ours: mod_proxy_html asks */
+    r->proxyreq = PROXYREQ_NONE;                    /* the answer is ours, and mod_proxy_html checks this */
     r->uri = (char *)nap_the_site->ticket_path;
     r->per_dir_config = r->server->lookup_defaults;
     r->output_filters = r->proto_output_filters;
@@ -247,7 +247,7 @@ int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q)
     return status;
 }
 
-/* No answer is one: nobody can say who he is. */
+/* If no module gives an answer, nobody can tell who asks: an error. */
 static int decided(request_rec *r, int status)
 {
     if (status != DECLINED)
@@ -256,12 +256,12 @@ static int decided(request_rec *r, int status)
     return HTTP_INTERNAL_SERVER_ERROR;
 }
 
-/* httpd's own questions in its order (ap_process_request_internal), and no others. */
+/* Asks httpd's own authorization hooks in their order (ap_process_request_internal), and no others. */
 static int authorize(request_rec *r)
 {
     int any = ap_satisfies(r) == SATISFY_ANY, status;
 
-    /* a name for the modules that want one; nothing is there */
+    /* some modules want a name; there is no such file */
     r->filename = apr_pstrcat(r->pool, ap_document_root(r), r->uri, NULL);
     status = ap_run_header_parser(r);
     if (status != OK)
@@ -294,8 +294,8 @@ static int answer(request_rec *r, int authorized)
     return status == OK ? DONE : status;
 }
 
-/* The page itself, or a file under it: its style and script. Who was refused has passed the site's
- * authorization (or, with NapAdmit early, not come to it): the page shows nothing but his ticket.
+/* The page itself, or a file below it: its style and script. A refused visitor has passed the site's
+ * authorization (or, with NapAdmit early, has not come to it): the page shows nothing but their ticket.
  * Style and script are the same for everybody. */
 static NAP_SELDOM int claim(request_rec *r, const char *path)
 {
@@ -328,9 +328,9 @@ static NAP_SELDOM int answer_ours(request_rec *r)
     return status == OK ? DONE : status == DECLINED ? HTTP_NOT_FOUND : status;
 }
 
-/* A fixup behind SetHandler: what has one of our handlers, and may be seen, is answered before a front
- * controller's rules in .htaccess (no such file: index.php), or a Redirect there, take it away, and before it could
- * enter a room. Behind a proxy it is the backend's. */
+/* A fixup after SetHandler. A request for one of our handlers that has passed authorization is answered here.
+ * Later a front controller's rules or a Redirect in .htaccess (no such file: index.php) would take it away,
+ * or it would enter a room. A proxied request is the backend's. */
 int nap_page_fixup(request_rec *r)
 {
     if (!r->handler || r->proxyreq || !is_ours(r->handler) || r->main || !nap_the_core)
@@ -338,12 +338,12 @@ int nap_page_fixup(request_rec *r)
     return answer_ours(r);
 }
 
-/* translate_name: before all other modules, of an internal redirect too. */
+/* translate_name: before all other modules, also for an internal redirect. */
 int nap_page_translate(request_rec *r)
 {
     const char *uri = r->uri, *path = nap_the_site->ticket_path;
 
-    /* most differ in the first character behind the "/" */
+    /* most paths differ in the first character after the "/" */
     if (!uri || uri[0] != '/' || (uri[1] != path[1] && uri[1] != TICKET_PATH_BEFORE[1]))
         return DECLINED;
     if (uri[1] == TICKET_PATH_BEFORE[1] && !nap_the_site->conf.ticket_path[0])
@@ -351,7 +351,7 @@ int nap_page_translate(request_rec *r)
     return claim(r, path);
 }
 
-/* Is it the name of a field of the query? */
+/* Does the query have a field of this name? */
 static int asks_for(const char *args, const char *name)
 {
     apr_size_t len = strlen(name);
@@ -410,8 +410,8 @@ int nap_server_status(request_rec *r, int flags)
     return OK;
 }
 
-/* nap-preview: the ticket page in a state that the query names, or the list of states. A form that
- * is sent from such a page comes back here, and nobody does anything with it. */
+/* nap-preview: the ticket page in a state that the query names, or the list of states. A form sent from
+ * such a page comes back here, and is ignored. */
 static int preview(request_rec *r)
 {
     apr_bucket_brigade *bb;
@@ -448,11 +448,11 @@ static NAP_SELDOM int own_handler(request_rec *r)
 
 void nap_page_register(void)
 {
-    /* behind mod_headers, in front of the headers' own */
+    /* after mod_headers, before the filter that sends the headers */
     cache_filter = ap_register_output_filter("NAP-CACHE", set_cache, NULL, AP_FTYPE_PROTOCOL - 1);
 }
 
-/* Before mod_rewrite's, which redirects. */
+/* Before mod_rewrite's handler, which redirects. */
 int nap_page_handler(request_rec *r)
 {
     switch (r->handler ? r->handler[0] : 0) {

@@ -1,10 +1,10 @@
-/* nap_pages.c: NapPage. Which of a room's pages an access asks for.
+/* nap_pages.c: NapPage, which tells which of a room's pages an access asks for.
  *
- * A page is known by a regular expression over the path as httpd has decoded it, or over path and
- * query where the expression mentions a question mark. The first that matches in the order of the
- * file is it; what matches none belongs to the room's own gate. Most expressions begin with "^" and
- * plain letters, and many have nothing else: those are compared before a regular expression is run,
- * which costs more than everything else an admitted access does here.
+ * A page is known by a regular expression over the path as httpd has decoded it, or over path and query if
+ * the expression mentions a question mark. The first match in the order of the file counts; an access that
+ * matches none belongs to the room's own gate. Most expressions begin with "^" and plain letters, and many
+ * have nothing else. Those letters are compared before a regular expression is run, which costs more than
+ * everything else an admitted access does here.
  */
 #include "mod_nap.h"
 
@@ -21,8 +21,8 @@ nap_page *nap_page_named(const nap_room *room, const char *name)
     return NULL;
 }
 
-/* What every match begins with, taken off the front of the expression; *rest: what comes after. With
- * an alternative in it there may be no such thing. */
+/* The plain text that every match begins with, cut off the front of the expression; *rest: what follows. An
+ * expression with an alternative may have no such text. */
 static char *prefix_of(apr_pool_t *p, const char *regex, const char **rest)
 {
     char *prefix = apr_palloc(p, strlen(regex) + 1), *to = prefix;
@@ -34,7 +34,7 @@ static char *prefix_of(apr_pool_t *p, const char *regex, const char **rest)
         return prefix;
     while (*from && !strchr("^$.[]()*+?{}\\", *from))
         *to++ = *from++;
-    if (to > prefix && *from && strchr("*+?{", *from)) {   /* these belong to the letter before */
+    if (to > prefix && *from && strchr("*+?{", *from)) {   /* these apply to the letter before */
         to--;
         from--;
     }
@@ -43,7 +43,7 @@ static char *prefix_of(apr_pool_t *p, const char *regex, const char **rest)
     return prefix;
 }
 
-/* Of a page, or of what starts or ends a session; title: what a complaint begins with. */
+/* Sets the expression of a page, or of what starts or ends a session; title: how a complaint begins. */
 const char *nap_page_regex(cmd_parms *cmd, nap_page *page, const char *title, const char *text)
 {
     ap_regex_t *regex = apr_pcalloc(cmd->pool, sizeof *regex);
@@ -104,7 +104,7 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
 
 /* ---- check_config ------------------------------------------------------------------------------ */
 
-/* room=: whose page it is. */
+/* room=: finds the room that the page belongs to. */
 static const char *owner_find(nap_page *page, apr_pool_t *p)
 {
     nap_room *owner = apr_hash_get(nap_the_site->rooms, page->shared, APR_HASH_KEY_STRING);
@@ -129,7 +129,7 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
     return NULL;
 }
 
-/* Everyone's workers run the others' accesses too. */
+/* Each gate's workers run the other gates' accesses too. */
 static void beside_set(nap_room *room)
 {
     int64_t all = 0;
@@ -170,7 +170,7 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
     return OK;
 }
 
-/* Gates the room takes: its own, one for its sessions and one for each page that is not another room's. */
+/* Gates of the room: its own, one for its sessions, and one for each page that is not another room's. */
 size_t nap_pages_gates(const nap_room *room)
 {
     size_t gates = 1 + (room->view.session == 1);
@@ -191,13 +191,13 @@ static inline int matches(const nap_page *page, const char *path, size_t len)
 {
     size_t n = page->prefix_len;
 
-    /* most paths of one room begin alike: the last letter tells more of them apart */
+    /* most paths of a room begin alike: their last letters differ more often */
     if (n && (len < n || path[n - 1] != page->prefix[n - 1] || memcmp(path, page->prefix, n)))
         return 0;
     return !page->regex || (page->exact && len == n) || matches_regex(page, path, len);
 }
 
-/* Does r ask for this one? */
+/* Does r ask for this page? */
 static int asks_for(const nap_page *page, const request_rec *r)
 {
     const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri;
@@ -207,8 +207,8 @@ static int asks_for(const nap_page *page, const request_rec *r)
     return matches(page, path, strlen(path));
 }
 
-/* The room's page that r asks for, NULL: none of those with a name. As it was asked for: mod_dir and
- * mod_rewrite change r->uri, not what was parsed. */
+/* The room's page that r asks for; NULL: none that has a name. Uses the URL as received: mod_dir and
+ * mod_rewrite change r->uri, but not the parsed form. */
 static const nap_page *asked(const nap_room *room, const request_rec *r)
 {
     const char *path = r->parsed_uri.path ? r->parsed_uri.path : r->uri, *whole = NULL;
@@ -225,8 +225,8 @@ static const nap_page *asked(const nap_room *room, const request_rec *r)
     return NULL;
 }
 
-/* The page that an access is to: by what the visitor asked for first; where no name is for that, by r, which
- * brought him into the room (a script that a rule of his directory sends him to, in a room of <Files>). */
+/* The page that an access asks for: by the URL that the visitor asked for first; if that has none, by r,
+ * which brought the access into the room (as a directory's rule to a script in a room of <Files> does). */
 const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, const request_rec *r)
 {
     const nap_page *page = asked(room, first);
@@ -234,7 +234,7 @@ const nap_page *nap_page_asked(const nap_room *room, const request_rec *first, c
     return page || r == first ? page : asked(room, r);
 }
 
-/* The same for one page. */
+/* The same, for one page. */
 int nap_page_matches(const nap_page *page, const request_rec *first, const request_rec *r)
 {
     return asks_for(page, first) || (r != first && asks_for(page, r));

@@ -1,15 +1,15 @@
 /* nap_query.c: the first look at a request, as soon as its headers are there.
  *
- * The nap-ticket parameter goes, out of the URL and out of the Referer, before anybody can see it. And whether
- * something is sent with the request is remembered for its access. One round through the headers' first
- * letters spares most requests three lookups by name.
+ * The nap-ticket parameter is removed from the URL and from the Referer before anybody can see it. Whether
+ * the request has a body is noted for its access. One pass over the first letters of the headers spares most
+ * requests three look-ups by name.
  */
 #include "mod_nap.h"
 
 #define PARAMETER "nap-ticket="
 
-/* APR notes the first four letters of a name as a number. Of each name we look for here is a bit, chosen by the
- * last two of them: no other header that browsers send has one of these. */
+/* APR keeps the first four letters of a header's name as a number. Each name we look for has a bit, chosen by
+ * the last two of these letters; no other header that browsers send has one of these bits. */
 static apr_uint32_t wanted;
 
 static inline unsigned bit(apr_uint32_t noted)
@@ -24,8 +24,8 @@ static int in_query(const char *start, const char *p)
     return p == start || p[-1] == '?' || p[-1] == '&' || p[-1] == ';';
 }
 
-/* s without its nap-ticket parameters; the first one's value goes to *value. `start` is where the
- * query begins, just behind a "?" or at s. */
+/* s without its nap-ticket parameters; the first one's value goes to *value. `start`: where the
+ * query begins, right after a "?" or at s. */
 static char *without_ticket(apr_pool_t *p, const char *s, const char *start, nap_str *value)
 {
     char *out = apr_palloc(p, strlen(s) + 1), *w = out;
@@ -76,7 +76,7 @@ static NAP_SELDOM void take(request_rec *r)
     r->the_request = line_without_ticket(r->pool, r->the_request);
 }
 
-/* The page a ticket was brought to by its URL is the next one's Referer. */
+/* The URL that brought a ticket to a page is the Referer of the next request. */
 static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
 {
     const char *query = ap_strchr_c(referer, '?');
@@ -88,7 +88,7 @@ static NAP_SELDOM void take_referer(request_rec *r, const char *referer)
 
 /* ---- The headers ------------------------------------------------------------------------------ */
 
-/* Some of the headers may be one of ours. */
+/* Some of the headers may be ones that we look for. */
 static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line)
 {
     const char *referer = apr_table_get(r->headers_in, "Referer");
@@ -99,12 +99,12 @@ static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line
         line->bare = r;
 }
 
-/* post_read_request: nobody else shall see, forward, cache or log a ticket. */
+/* post_read_request, so that nobody else sees, forwards, caches or logs a ticket. */
 int nap_query_take(request_rec *r)
 {
     const apr_array_header_t *headers = apr_table_elts(r->headers_in);
     const apr_table_entry_t *header = (const apr_table_entry_t *)headers->elts, *end = header + headers->nelts;
-    /* a stream's header that stands for its body may come later */
+    /* the header that tells of a stream's body may come later */
     nap_line *line = r->connection->master ? NULL : nap_line_of(r->connection);
 
     while (header < end && !(wanted >> bit(header->key_checksum) & 1))

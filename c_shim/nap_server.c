@@ -1,8 +1,8 @@
 /* nap_server.c: the parent and its children.
  *
- * The parent makes the segment before the first fork and keeps it over graceful restarts: httpd
- * unloads and loads this module then, so the pointer to it waits on the process's own pool. If
- * anything fails the server starts all the same and every request passes.
+ * The parent makes the segment before the first fork and keeps it over graceful restarts. As httpd
+ * unloads and reloads this module then, the process's own pool holds the pointer to it. If anything
+ * fails, the server starts all the same and every request passes.
  */
 #include <ap_mpm.h>
 #include <http_main.h>
@@ -17,8 +17,8 @@
 #include "mod_nap.h"
 
 #define SEGMENT_KEY "mod_nap:segment"
-#define KEYS_MAX (64 * 1024)     /* a key file longer than this is none */
-#define PIPE_SIZE (1024 * 1024)  /* bytes; who is not root may have no more */
+#define KEYS_MAX (64 * 1024)     /* a longer file cannot be a key file */
+#define PIPE_SIZE (1024 * 1024)  /* bytes; without root a pipe may have no more */
 
 static pid_t parent_pid;
 
@@ -64,13 +64,13 @@ static nap_segment *segment_kept(server_rec *s)
 
         segment->fd = -1;
         kept = segment;
-        /* not _setn: its key would lie in this .so, which is unloaded on restart */
+        /* not _setn: the key would lie in this .so, which is unloaded on restart */
         apr_pool_userdata_set(kept, SEGMENT_KEY, NULL, process);
     }
     return kept;
 }
 
-/* pconf goes at every restart; only at the server's end is the segment closed. */
+/* pconf goes at every restart; the segment is closed only at the server's end. */
 static apr_status_t parent_end(void *data)
 {
     if (getpid() == parent_pid && nap_the_core &&
@@ -110,8 +110,8 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     return text;
 }
 
-/* What is wrong with the key file, NULL: nothing. A configtest by another user than its owner can only
- * tell that there is none. */
+/* What is wrong with the key file; NULL: nothing. If configtest runs as a user other than its owner, it can
+ * only tell that the file is missing. */
 const char *nap_keys_check(const char *path, apr_pool_t *p)
 {
     const char *why = NULL;
@@ -126,7 +126,7 @@ const char *nap_keys_check(const char *path, apr_pool_t *p)
     return why;
 }
 
-/* Outlives the module, which each restart loads anew: the text of the keys in force. */
+/* The text of the keys in force. It outlives the module, which each restart reloads. */
 #define KEYS_BEFORE "mod_nap: keys"
 
 static const char *keys_before(apr_pool_t *process)
@@ -145,8 +145,8 @@ static void keys_remember(const char *text, apr_pool_t *process)
         apr_pool_userdata_set(apr_pstrdup(process, text), KEYS_BEFORE, NULL, process);
 }
 
-/* With no good file the site is still protected: at a restart by the keys of before, which tickets in hand are
- * signed with, and at a start by a random key, as without NapTicketKey. */
+/* Without a good file the site is still protected: at a restart by the previous keys, which signed the
+ * tickets in use, and at a start by a random key, as without NapTicketKey. */
 static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
@@ -164,7 +164,7 @@ static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
     nap_the_core->ticket_keys(nap_str_of(before ? before : ""), err);
 }
 
-/* The file may have been spoilt since configtest, or this is a restart: not worth a site's protection. */
+/* The file may have broken since configtest, or this is a restart: protect the site all the same. */
 static void own_pages_read(nap_site *site, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
@@ -181,8 +181,8 @@ static void own_pages_read(nap_site *site, server_rec *s, apr_pool_t *p)
     }
 }
 
-/* A command that reads no more holds nobody up, least of all the parent; one that is behind for a
- * moment loses no line: the parent writes of up to a thousand tickets at once. */
+/* The pipe's reader must not hold up anybody, least of all the parent, if it stops reading; but a short delay
+ * loses no line, even though the parent writes of up to a thousand tickets at once. */
 static void pipe_widen(apr_file_t *log)
 {
     apr_os_file_t fd;
@@ -215,8 +215,8 @@ static const char *log_open(nap_site *site, apr_pool_t *pconf)
     return rv ? apr_pstrdup(pconf, apr_strerror(rv, msg, sizeof msg)) : NULL;
 }
 
-/* A room that does not fit (more were added by a graceful restart than there is space for) passes;
- * the others are protected. */
+/* A room that does not fit (a graceful restart added more than there is space for) is not scheduled:
+ * its requests pass. The others are protected. */
 static int gate_enter(const nap_room_conf *conf, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
@@ -259,7 +259,7 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
                 page->index = nap_page_named(page->owner, page->view.page)->index;
 }
 
-/* A word that children see as the parent writes it; zero. */
+/* A word, zero at first, that the parent writes and the children read. */
 static volatile uint32_t *shared_word(apr_pool_t *p)
 {
     static uint32_t never;
@@ -292,10 +292,10 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     if (!nap_bwshare_used())
         site->conf.table_clients = 0;
     parent_pid = getpid();
-    if ((why = log_open(site, pconf)))   /* not worth a site's protection */
+    if ((why = log_open(site, pconf)))   /* the site is protected all the same */
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
                      why);
-    /* without root the children are who starts the server: there is nobody to keep the file from */
+    /* without root the children run as the same user: nobody to keep the file from */
     if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms, gates,
                                    nap_str_of(site->state_file),
                                    geteuid() == 0 ? ap_unixd_config.user_id : 0, &nap_the_host, err))
@@ -320,8 +320,8 @@ void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, m
         nap_the_core->child_gone(pid);
 }
 
-/* The server's pid file; NULL: there is none that we may look at, so its absence says nothing. A
- * relative name is one under the ServerRoot in 2.4 and under DefaultRuntimeDir in trunk. */
+/* The server's pid file; NULL: there is none that we may look at, so a missing file means nothing. A
+ * relative name is under the ServerRoot in 2.4, and under DefaultRuntimeDir in trunk. */
 static const char *pid_file_seen(apr_pool_t *p)
 {
     const char *path[2];
@@ -337,8 +337,8 @@ static const char *pid_file_seen(apr_pool_t *p)
     return NULL;
 }
 
-/* Somebody has removed the pid file of a server that runs: then its absence is no sign that it stops,
- * which the children are told by a word that they share with their parent. */
+/* If somebody removes the pid file of a running server, a missing file no longer means that it stops. The
+ * parent tells the children by a word that they share. */
 static void pid_file_watch(apr_pool_t *p, server_rec *s)
 {
     volatile uint32_t *known = nap_the_site->pid_file_gone;
@@ -379,12 +379,12 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
     nap_park_start(pchild, s);
 }
 
-/* The server as a whole is going down, not just this child. A child's MPM says STOPPING also at
- * a graceful restart, and when the child alone retires (MaxConnectionsPerChild, too many spare
- * ones): then whoever waits here goes on waiting. A restart shows by the scoreboard's generation,
- * which the parent raises before it tells the children; a graceful stop by the missing pid file,
- * which it removes after that, unless somebody else has (pid_file_watch). On a hard stop the MPM closes
- * the sockets under us: see client_gone. */
+/* The whole server is going down, not just this child. A child's MPM says STOPPING also at a graceful
+ * restart, and when only that child retires (MaxConnectionsPerChild, too many spare ones): then accesses
+ * that wait here go on waiting. A restart shows by the scoreboard's generation, which the parent raises
+ * before it tells the children. A graceful stop shows by the missing pid file, which the parent removes
+ * after that, unless somebody else has (pid_file_watch). On a hard stop the MPM closes the sockets under
+ * us: see client_gone. */
 int nap_server_stopping(void)
 {
     int state = 0;

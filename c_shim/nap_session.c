@@ -1,8 +1,8 @@
-/* nap_session.c: NapSession. What starts and what ends a session, and what an answer says of it.
+/* nap_session.c: NapSession. What starts and ends a session, and what an answer says of it.
  *
- * The core knows who is in a session; by what its client is known it has to be told. So the answers
- * of a room with sessions pass a filter once, before their headers are made: there the application
- * has set its cookie, or said that the session is over.
+ * The core knows which clients are in a session, but must be told the cookie that identifies them. So
+ * answers of a room with sessions pass a filter once, before their headers are made. By then the
+ * application has set its cookie, or has said that the session is over.
  */
 #include <apr_fnmatch.h>
 
@@ -26,7 +26,7 @@ static const char *pattern(cmd_parms *cmd, const nap_page **to, const char *opti
     return nap_page_regex(cmd, page, title, equals + 1);
 }
 
-/* start= and end=; the rest is put back into argv for the core, and *argc says how many. */
+/* Takes start= and end=; the rest is put back into argv for the core, and *argc says how many. */
 const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char **argv)
 {
     int n = 0;
@@ -49,7 +49,7 @@ const char *nap_session_patterns(cmd_parms *cmd, nap_room *room, int *argc, char
 
 /* ---- check_config ------------------------------------------------------------------------------ */
 
-/* The path of the <Location> that a NapUse stands in; NULL: it cannot be told what lies there. */
+/* The path of the <Location> that a NapUse stands in; NULL: it does not tell what lies in the room. */
 static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
 {
     const char *path = nap_section_word(use->parent, "<Location", p);
@@ -57,7 +57,7 @@ static const char *location_of(const ap_directive_t *use, apr_pool_t *p)
     return path && path[0] == '/' && !apr_fnmatch_test(path) ? path : NULL;
 }
 
-/* Can a URL that begins like this lie in the room? */
+/* Can a URL that begins like the page's lie in the room? */
 static int lies_there(const nap_room *room, const nap_page *page, apr_pool_t *p)
 {
     for (int i = 0; room->uses && i < room->uses->nelts; i++) {
@@ -127,7 +127,7 @@ static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_heade
                            sets ? (size_t)sets->nelts : 0, over);
 }
 
-/* The application's cookie; ours is in err_headers_out, too, and of another name. */
+/* The application's cookie; ours is in err_headers_out too, under another name. */
 static apr_array_header_t *set_cookies(request_rec *r)
 {
     apr_array_header_t *sets = NULL;
@@ -175,7 +175,7 @@ void nap_session_hook(void)
     ap_hook_insert_error_filter(insert, NULL, NULL, APR_HOOK_LAST);
 }
 
-/* In front of what makes the headers, behind what still changes them. */
+/* Before the filter that makes the headers, after those that still change them. */
 void nap_session_register(void)
 {
     answer_filter = ap_register_output_filter("NAP_SESSION", answer, NULL, AP_FTYPE_PROTOCOL - 1);

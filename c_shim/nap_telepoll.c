@@ -1,10 +1,10 @@
 /* nap_telepoll.c: TelePolling of the site's own polled URLs.
  *
- * An access to a URL with `TelePoll event` is counted in the last fixup, after authorization and
- * after admission to its room, whatever its method: a poll may bring data. Whoever makes the answer
- * finds in its environment which part of the period it came in. When the answer begins it gets its
- * headers, where the site has set none of its own: TelePoll-Interval, Retry-After, Cache-Control:
- * no-store, and for pages that people look at Refresh.
+ * An access to a URL with `TelePoll event` is counted in the last fixup, after authorization and after
+ * admission to its room, whatever its method: a poll may bring data. The application finds in its
+ * environment in which part of the period the poll came. When the answer begins, it gets these headers
+ * unless the site has set its own: TelePoll-Interval, Retry-After, Cache-Control: no-store, and Refresh
+ * for pages that people look at.
  *
  * The hooks are registered while the configuration is read, by the first TelePoll: a site that does
  * not use this pays nothing.
@@ -13,7 +13,7 @@
 
 #include "mod_nap.h"
 
-/* An event; those of one name are one. */
+/* An event; each name has one record. */
 typedef struct nap_event {
     nap_event_conf conf;
     const ap_directive_t *where;     /* the first TelePoll that names it */
@@ -27,7 +27,7 @@ static void hook_in(void);
 
 /* ---- Settings --------------------------------------------------------------------------------- */
 
-/* Once per reading of the configuration. */
+/* Each time the configuration is read. */
 void nap_telepoll_begin(apr_pool_t *p)
 {
     events = apr_array_make(p, 4, sizeof(nap_event *));
@@ -82,8 +82,8 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
     return NULL;
 }
 
-/* The parent at start: events have an index before anybody polls. Those that are configured no more
- * are let go. */
+/* The parent at start: gives events an index before anybody polls, and drops events that are no longer
+ * configured. */
 void nap_telepoll_start(apr_pool_t *p)
 {
     nap_event_conf **confs = apr_pcalloc(p, (events->nelts + 1) * sizeof *confs);
@@ -95,7 +95,7 @@ void nap_telepoll_start(apr_pool_t *p)
 
 /* ---- A request -------------------------------------------------------------------------------- */
 
-/* For the application: data is brought or counted now, and in which period. */
+/* Tells the application whether data is brought or counted now, and in which period. */
 static void environment(request_rec *r, const nap_poll *poll)
 {
     apr_table_setn(r->subprocess_env, "TELEPOLL_PHASE", poll->tally ? "tally" : "collect");
@@ -111,9 +111,9 @@ static int is_counted(const request_rec *r)
            !(r->prev && r->prev->status != HTTP_OK);
 }
 
-/* 304 carries none of our headers, and who gets it goes on by those of the answer he has: he would
- * poll by its interval for ever. So polls are answered anew. Of other methods than GET and HEAD these
- * are conditions: PUT only what is not there yet. */
+/* A 304 carries none of our headers. Its client would go on by those of the answer it has, and poll at that
+ * interval for ever. So polls get a full answer. For methods other than GET and HEAD these headers are
+ * conditions (PUT only what is not there yet), so they stay. */
 static void answer_anew(request_rec *r)
 {
     if (r->method_number != M_GET)
@@ -122,7 +122,7 @@ static void answer_anew(request_rec *r)
     apr_table_unset(r->headers_in, "If-Modified-Since");
 }
 
-/* Behind the last fixup: of a chain of redirects the first request that lies in an event. */
+/* After the last fixup: for the first request of a chain that lies in an event. */
 int nap_telepoll_access(request_rec *r)
 {
     const nap_event *event = nap_dir_of(r)->event;
@@ -151,7 +151,7 @@ static int is_set(const request_rec *r, const char *name)
     return apr_table_get(r->headers_out, name) || apr_table_get(r->err_headers_out, name);
 }
 
-/* A page that somebody looks at, and not what its script fetches. */
+/* A page that a person looks at, and not a request of its script. */
 static int is_looked_at(const request_rec *r)
 {
     const char *dest;
@@ -163,13 +163,13 @@ static int is_looked_at(const request_rec *r)
     return !dest || !strcmp(dest, "document") || !strcmp(dest, "iframe") || !strcmp(dest, "frame");
 }
 
-/* In whole seconds rounded up: who obeys them comes no sooner than who obeys the milliseconds. */
+/* Whole seconds are rounded up: a client that obeys them never comes sooner than by the milliseconds. */
 static void head(request_rec *r, const nap_poll *poll)
 {
     apr_uint64_t ms = (poll->wait_us + 999) / 1000;
     const char *seconds = apr_psprintf(r->pool, "%" APR_UINT64_T_FMT, (ms + 999) / 1000);
 
-    /* an answer out of a cache would be no poll */
+    /* an answer from a cache would not count as a poll */
     if (!is_set(r, "Cache-Control") && !is_set(r, "Expires"))
         apr_table_setn(r->headers_out, "Cache-Control", "no-store");
     if (!is_set(r, "TelePoll-Interval"))
@@ -198,7 +198,7 @@ static apr_status_t head_first(ap_filter_t *f, apr_bucket_brigade *bb)
     return ap_pass_brigade(f->next, bb);
 }
 
-/* Also of an answer that an error makes: its filters are new ones. */
+/* Also for an error's answer, whose filters are new ones. */
 static void telepoll_head(request_rec *r)
 {
     const nap_handle *h = r->main ? NULL : nap_handle_at(nap_first(r));

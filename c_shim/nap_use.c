@@ -1,15 +1,16 @@
-/* nap_use.c: NapUse in <Proxy>, and what goes past it.
+/* nap_use.c: NapUse in <Proxy>, and settings that bypass it.
  *
- * mod_proxy looks for the <Proxy> of a request when its URL is translated, by the backend's address. What a SetHandler
- * or a RewriteRule in a directory hands over later has none, and of ProxyPass to a Unix socket the address
- * begins behind the "|". Nobody can tell from the configuration which requests will come; but where a line
- * hands over to the very address of a <Proxy> with NapUse, and has none beside it, that is told, by configtest too.
+ * mod_proxy looks for a request's <Proxy> by the backend's address when it translates the URL. A request that
+ * SetHandler or RewriteRule in a directory hands over later has none. For ProxyPass to a Unix socket the
+ * address begins after the "|". The configuration does not tell which requests will come. But if a line hands
+ * over to the very address of a <Proxy> with NapUse and has no NapUse beside it, a warning says so, in
+ * configtest too.
  */
 #include <apr_fnmatch.h>
 
 #include "mod_nap.h"
 
-/* What a section of this name is for, its first word; NULL: it is another. */
+/* The first argument of a section of this name; NULL: it is another section. */
 const char *nap_section_word(const ap_directive_t *section, const char *name, apr_pool_t *p)
 {
     const char *args;
@@ -25,7 +26,7 @@ const char *nap_section_word(const ap_directive_t *section, const char *name, ap
     return word;
 }
 
-/* Is it anywhere but in the main configuration or a virtual host? */
+/* Is it inside a section other than a virtual host? */
 static int is_in_directory(const ap_directive_t *d)
 {
     const ap_directive_t *section = d->parent;
@@ -45,7 +46,7 @@ static int hands_over(char *flags)
     return flag != NULL;
 }
 
-/* Where a SetHandler or a RewriteRule in a directory hands over to; NULL: nowhere. */
+/* The address that a SetHandler, or a RewriteRule in a directory, hands over to; NULL: none. */
 static const char *handed_late(const ap_directive_t *d, apr_pool_t *p)
 {
     const char *args = d->args, *to;
@@ -61,7 +62,7 @@ static const char *handed_late(const ap_directive_t *d, apr_pool_t *p)
     return hands_over(ap_getword_conf(p, &args)) ? to : NULL;
 }
 
-/* The Unix socket of a ProxyPass or ProxyPassMatch, and what is behind it; NULL: there is none. */
+/* The Unix socket of a ProxyPass or ProxyPassMatch, and what follows it; NULL: there is none. */
 static const char *passed_to_socket(const ap_directive_t *d, apr_pool_t *p)
 {
     const char *args = d->args, *to;
@@ -74,7 +75,7 @@ static const char *passed_to_socket(const ap_directive_t *d, apr_pool_t *p)
     return *to ? to : NULL;
 }
 
-/* Would mod_proxy find the section at `address` for what goes `to` there? A "/" may still come. */
+/* Would mod_proxy find the section for `address` when it sends `to` there? A "/" may follow. */
 static int is_for(const char *address, const char *to)
 {
     size_t len = strlen(address);
@@ -86,7 +87,7 @@ static int is_for(const char *address, const char *to)
     return len && !strncmp(address, to, len);
 }
 
-/* Does this line hand over to `address`, past the <Proxy> of it? */
+/* Does this line hand over to `address`, but bypass its <Proxy>? */
 static int goes_past(const ap_directive_t *d, const char *address, apr_pool_t *p)
 {
     const char *to = handed_late(d, p), *behind = to ? ap_strchr_c(to, '|') : NULL;
@@ -116,7 +117,7 @@ static const ap_directive_t *first_past(const ap_directive_t *d, const char *add
     return found;
 }
 
-/* check_config: a warning for each NapUse in <Proxy> that something goes past. */
+/* check_config: a warning for each NapUse in <Proxy> that something bypasses. */
 void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p)
 {
     for (int i = 0; room->uses && i < room->uses->nelts; i++) {

@@ -3,7 +3,7 @@
 # (debootstrap, root) and this machine's own Rust toolchain, under the same tags, so that every command
 # of the docs works without a registry.
 #
-#   docker/base-images.sh           makes those that are neither there nor to be had
+#   docker/base-images.sh           makes those that are not there and cannot be pulled
 #   docker/base-images.sh remove    takes the tags from what it has made
 #
 # What it makes keeps a name of its own (nap-stand-in:..), by which it is known and from which the tags
