@@ -1,7 +1,7 @@
-//! [`Wall`]: what the clock on the server's wall says, and how times and spans are written.
+//! [`Wall`]: the server's wall clock time, and how times and spans are written.
 //!
-//! Inside the module time is [`Micros`] of its own; wall time appears in logs, dates and pages
-//! only. The clock and its distance from UTC are arguments, as everywhere.
+//! Inside the module time is [`Micros`] of its own; wall time appears only in logs, dates and pages.
+//! The clock and its offset from UTC are arguments, as everywhere.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use nap_core::micros::Micros;
 
 const DAY_S: i64 = 86_400;
 
-/// A point in wall time, and where on earth the wall stands.
+/// A point in wall time, with the server's local offset.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Wall {
     /// Since 1970 in UTC.
     pub unix: Micros,
     /// Local time minus UTC, in minutes.
     pub offset_min: i32,
-    /// When that changes next (summer time begins or ends), where it does so soon.
+    /// The next change of the offset (summer time begins or ends), if it is soon.
     pub change: Option<Change>,
 }
 
-/// The clocks are put forward or back.
+/// A change between summer and standard time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Since 1970 in UTC.
@@ -46,7 +46,7 @@ impl Wall {
         }
     }
 
-    /// What the wall's clock says at the inside time `time` when it says `self` at `now`.
+    /// The wall time at the inside time `time`, if it is `self` at `now`.
     pub fn at(self, time: Micros, now: Micros) -> Wall {
         self.moved_to(self.unix + (time - now) - (now - time))
     }
@@ -61,7 +61,7 @@ impl Wall {
         Written::by(|to| to.time(self))
     }
 
-    /// [`Wall::time`], with the date before it if that is another than `today`'s.
+    /// [`Wall::time`], with the date before it if that is not `today`'s.
     pub fn time_seen_from(self, today: Wall) -> Written {
         Written::by(|to| {
             if self.day() != today.day() {
@@ -159,9 +159,9 @@ pub fn thousandths(ms: u64) -> Written {
     })
 }
 
-/// A time or number as text: digits, letters and `-+:. ` only, or the element that says it. Every
-/// refusal writes a dozen of them, and `format!` would take more instructions for their digits than
-/// for the rest of the page. Aligned, because text is checked sixteen bytes at a time where it is.
+/// A time or number as text: digits, letters and `-+:. ` only, or an HTML element around it. Every
+/// refusal writes a dozen of them; `format!` would take more instructions for their digits than for
+/// the rest of the page. Aligned, because aligned text is checked sixteen bytes at a time.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(16))]
 pub struct Written<const N: usize = 40> {
@@ -230,7 +230,7 @@ impl<const N: usize> Written<N> {
         }
     }
 
-    /// What is there already, once more.
+    /// Repeats a part of what is there already.
     fn again(&mut self, part: std::ops::Range<usize>) {
         let end = self.len + part.len();
         if end <= N && part.end <= N {
@@ -262,7 +262,7 @@ impl<const N: usize> fmt::Display for Written<N> {
     }
 }
 
-/// No other character of it means anything in HTML than those of the element.
+/// Only the characters of the element itself mean anything in HTML.
 impl<const N: usize> askama::filters::HtmlSafe for Written<N> {}
 
 impl<const N: usize> askama::FastWritable for Written<N> {
@@ -328,7 +328,7 @@ mod tests {
         }
         let half = before.after(Micros::from_secs(60) + Micros(500_000));
         assert_eq!(half.ceil().stamp().to_string(), "2026-03-29T03:00:00+02:00");
-        // In autumn an hour is there twice, and its two are told apart.
+        // In autumn one hour comes twice; the two are told apart.
         let at = 1_792_890_000;
         let autumn = Wall {
             change: Some(Change {

@@ -1,5 +1,5 @@
-//! An access: in, waiting, out. The lock-free way is [`try_enter`] and [`leave`]; everything else
-//! goes through the room under the lock.
+//! An access enters, waits and leaves. [`try_enter`] and [`leave`] are lock-free where they can be;
+//! everything else goes through the room under the lock.
 
 use std::ffi::c_int;
 use std::hash::Hasher;
@@ -46,9 +46,9 @@ pub mod state {
     pub const DETACHED: u32 = 4;
     /// Over.
     pub const LEFT: u32 = 5;
-    /// Let pass, and an access of its session's all the same.
+    /// Let pass without a permit, but still one of its session's accesses.
     pub const PASSED: u32 = 6;
-    /// Gave its permit back as it could not go on, and has a place for another.
+    /// Gave its permit back to wait for its body; now it has a place to get another.
     pub const RETURNING: u32 = 7;
 }
 
@@ -60,7 +60,7 @@ mod group {
     pub const NEXT_WAIT: u32 = 4;
 }
 
-/// What the functions here need, or nothing is scheduled.
+/// What the functions here need; without it nothing is scheduled.
 pub struct Here<'a> {
     pub process: &'static Process,
     pub setup: &'static Setup,
@@ -94,7 +94,7 @@ impl<'a> Here<'a> {
         self.a.flags & flag != 0
     }
 
-    /// Who comes to a room with sessions has a home, and nobody is refused by a dry run.
+    /// An access to a room with sessions has a home, and a dry run refuses nobody: neither minds.
     fn minds_those_outside(&self) -> bool {
         self.a.home == 0 && !self.has(NAP_FLAG_DRY_RUN)
     }
@@ -127,7 +127,7 @@ impl<'a> Here<'a> {
         Owner(self.a.token)
     }
 
-    /// Workers that wait: httpd's own, or mod_http2's; or accesses that wait without one.
+    /// The counter of waiting workers, httpd's own or mod_http2's, or of parked accesses.
     pub(super) fn waiters(&self) -> &'static AtomicU32 {
         if self.has(NAP_FLAG_PARKS) {
             &self.alive.child.parked
@@ -138,7 +138,7 @@ impl<'a> Here<'a> {
         }
     }
 
-    /// Out of line: the ways without the lock shall not set up a stack for it.
+    /// Out of line, so that the lock-free paths need not set up a stack for it.
     #[inline(never)]
     pub(super) fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> Option<R> {
         self.process
@@ -197,13 +197,13 @@ impl<'a> Here<'a> {
         NAP_REFUSE
     }
 
-    /// Where it stands in its room now, and when it has to look again at the latest.
+    /// Notes where it stands in its room now, and by when it must look again.
     pub(super) fn stands(&mut self, stay: &Stay, alarm: Option<Micros>) {
         put_stay(self.a, stay);
         self.a.alarm_us = alarm.map_or(0, |alarm| alarm.0.max(1));
     }
 
-    /// Act on a verdict of a room with sessions; what was redeemed at its session gate stays so.
+    /// Act on a verdict of a room with sessions; a ticket redeemed at its session gate stays redeemed.
     pub(super) fn told_redeeming(
         &mut self,
         verdict: Option<Verdict>,
@@ -217,7 +217,7 @@ impl<'a> Here<'a> {
         told
     }
 
-    /// Act on a verdict of the gate. None (no lock to be had): fail open.
+    /// Act on a verdict of the gate. None (the lock could not be taken): fail open.
     fn told(&mut self, verdict: Option<Verdict>, now: Micros) -> nap_verdict {
         match verdict {
             None => self.passes(),
@@ -252,7 +252,7 @@ pub(super) enum Waits {
 }
 
 impl Waits {
-    /// Who may do so here, and how many more.
+    /// Finds who may wait in this way here, and how many more.
     pub(super) fn look(self, segment: &Segment, arrival: &mut Arrival<'_>) {
         let life = arrival.owner.life();
         let (workers, children) = (segment.workers(), segment.children());
@@ -292,7 +292,7 @@ pub(super) fn put_stay(a: &mut nap_access, stay: &Stay) {
     }
 }
 
-/// It is an access of its session's no more; `now`: when it ended, or zero.
+/// It is no longer one of its session's accesses; `now`: when it ended, or zero.
 #[inline]
 fn leave_session(here: &mut Here<'_>, now: Micros) {
     if here.a.session != 0 {
@@ -300,7 +300,7 @@ fn leave_session(here: &mut Here<'_>, now: Micros) {
     }
 }
 
-/// Its permit is back, its answer still on its way: the work is the session's already.
+/// Its permit is back, its answer still on its way: charges the work to the session already.
 #[cold]
 pub(super) fn pay_session(here: &mut Here<'_>, now: Micros) {
     let Some(at) = here.a.session.checked_sub(1) else {
@@ -311,7 +311,7 @@ pub(super) fn pay_session(here: &mut Here<'_>, now: Micros) {
     segment.sessions(|sessions| sessions.pay(at, owner.0, work(granted, now), now));
 }
 
-/// Out of line, and without a `Here` of the caller's, who then needs none in memory.
+/// Out of line, and not given the caller's `Here`, which the caller can then keep out of memory.
 #[inline(never)]
 fn leave_it(a: &mut nap_access, ended: Micros) {
     let Some(here) = &mut Here::of(a) else {
@@ -342,7 +342,7 @@ fn leave_it(a: &mut nap_access, ended: Micros) {
     put_stay(here.a, &stay);
 }
 
-/// Time in Run Ready of an access that was granted its permit then (microseconds; 0: it has had none).
+/// Time in Run Ready of an access whose permit was granted then (microseconds; 0: it has had none).
 pub(super) fn work(granted_us: u64, now: Micros) -> Micros {
     match granted_us {
         0 => Micros::ZERO,
@@ -350,7 +350,7 @@ pub(super) fn work(granted_us: u64, now: Micros) -> Micros {
     }
 }
 
-/// The ticket issued or redeemed, in `nap_access.ticket`; word 0 is 0 without one.
+/// The ticket issued or redeemed, in `nap_access.ticket`; without one, word 0 is 0.
 pub fn put_ticket(a: &mut nap_access, ticket: Option<&Ticket>, retry_after: Micros) {
     a.ticket = [0; 16];
     a.ticket[10] = retry_after.0;
@@ -398,9 +398,9 @@ pub fn ticket_of(a: &nap_access) -> (Option<Ticket>, Micros) {
     (ticket, Micros(w[10]))
 }
 
-/// Tickets a request carries, as far as they are genuine; more than eight are not looked at.
+/// The genuine tickets that a request carries; more than eight are not looked at.
 pub struct Carried {
-    /// Those that the request may use come first.
+    /// Tickets that the request may use come first.
     tickets: Vec<Ticket>,
     usable: usize,
     part: Part,
@@ -445,7 +445,7 @@ impl Carried {
         let in_cookies = headers
             .iter()
             .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
-        // A cookie that somebody has emptied is none. Who shows a ticket in a header or the query means it;
+        // A cookie that has been emptied is no ticket. A ticket in a header or the query is sent on purpose;
         // a cookie comes along with whatever a browser fetches.
         let texts = (others.into_iter().map(|text| (text, true)))
             .chain(in_cookies.map(|text| (text, false)))
@@ -471,18 +471,18 @@ impl Carried {
         }
     }
 
-    /// Those that the request may use.
+    /// The tickets that the request may use.
     fn usable(&self) -> &[Ticket] {
         &self.tickets[..self.usable]
     }
 
-    /// The genuine ones.
+    /// All genuine tickets.
     pub fn tickets(&self) -> &[Ticket] {
         &self.tickets
     }
 }
 
-/// The tickets that the request carries, each with the room, or page, it is of.
+/// The tickets that the request carries, each with its room or page.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -518,8 +518,8 @@ pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSet
     found
 }
 
-/// How long until a ticket of this room that the request carries and may use, and nobody has used, is in its prime
-/// window; zero: one is. None: there is none.
+/// How long until a ticket of this room that the request carries and may use, and that is unused, is in its
+/// prime window; zero: one is already. None: there is no such ticket.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -543,7 +543,7 @@ pub unsafe fn until_prime(
     held.flatten()
 }
 
-/// Hashes of a client's prefix, /32 or /64, and of the wider one, /24 or /48.
+/// Hashes of a client's prefix, /32 or /64, and of its wider one, /24 or /48.
 pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
     let v4 = client.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
     let lengths = if v4 { [16, 15] } else { [8, 6] };
@@ -557,8 +557,8 @@ pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
     })
 }
 
-/// How long it had been in the kernel when a worker took it up, or its body was read: asked only where that
-/// makes it be in time.
+/// How long it was in the kernel before a worker took it up, or how long its body was read. Looked up only if
+/// that can make it in time.
 fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
     let now = || here.process.segment.now();
     let is_late = |ticket: &Ticket| (ticket.prime_end..ticket.end).contains(&now());
@@ -704,7 +704,7 @@ pub unsafe extern "C" fn wait(
         }
         segment.tick_if_due();
         let stay = stay_of(&here);
-        // Who waits for his turn may have become the next without being told by the word.
+        // In the lobby an access may have become the next without its wake word saying so.
         let in_lobby = stay.is_some_and(|stay| stay.gate == stay.lobby);
         if word.load(Relaxed) == wake::WAITING && segment.now() < until && !in_lobby {
             return NAP_WAIT;
@@ -725,7 +725,7 @@ pub unsafe extern "C" fn wait(
         here.a.until_us = until.0;
         match verdict {
             Some(None) => NAP_WAIT,
-            // No lock to be had. In the end he passes, and `leave` gives his place back.
+            // The lock cannot be taken. In the end it passes, and `leave` gives its place back.
             None if segment.now() < until => NAP_WAIT,
             None => NAP_PASS,
             verdict => {
@@ -778,7 +778,7 @@ pub unsafe extern "C" fn give_up(
             }
             None => here.gate(|view| view.stopping(place, &arrival)),
         };
-        // As in `wait`: without the lock he passes, and `leave` gives his place back.
+        // As in `wait`: without the lock it passes, and `leave` gives its place back.
         let Some(verdict) = verdict else {
             return NAP_PASS;
         };
@@ -788,7 +788,7 @@ pub unsafe extern "C" fn give_up(
     })
 }
 
-/// Its turn came when nobody was there any more to answer: nothing has run.
+/// Its turn came when nobody was there to answer any more: nothing has run.
 fn turned_down(here: &mut Here<'_>) -> nap_verdict {
     let (permit, owner, entered) = (here.a.permit, here.owner(), Micros(here.a.entered_us));
     let ticket = ticket_of(here.a).0;
@@ -848,8 +848,8 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
             && here.a.state == state::RUNNING
         {
             let now = give_back(&here);
-            // His session has it in hand until its answer has gone: it is not idle meanwhile, and a cookie
-            // that many share has no more streams than one session.
+            // Its session has it in hand until the answer has gone. So the session is not idle meanwhile, and
+            // a cookie that many share has no more streams than one session.
             pay_session(&mut here, now);
             here.a.state = state::DETACHED;
         }
@@ -869,8 +869,8 @@ pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     })
 }
 
-/// Without a lock, unless somebody has come in the meantime: who runs, got in at once, and has no sample to
-/// record. When it was; None: it is another.
+/// Ends, without a lock, an access that runs, got in at once and has no sample to record, unless somebody has
+/// come meanwhile. Returns when it ended; None: it is not such an access.
 #[inline(always)]
 fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
     let mut here = Here::of(a)?;
@@ -891,7 +891,7 @@ fn leave_at_once(a: &mut nap_access) -> Option<Micros> {
     Some(now)
 }
 
-/// Somebody waits by now.
+/// Somebody waits by now: serves the queue.
 #[cold]
 fn serve(a: &mut nap_access) {
     if let Some(here) = Here::of(a) {
@@ -899,7 +899,7 @@ fn serve(a: &mut nap_access) {
     }
 }
 
-/// When it was; zero: somebody else has looked.
+/// Returns when it ended; zero: the clock was not read here.
 #[inline(never)]
 fn leave_otherwise(a: &mut nap_access) -> Micros {
     let Some(here) = &mut Here::of(a) else {
@@ -917,7 +917,7 @@ fn leave_otherwise(a: &mut nap_access) -> Micros {
             here.alive.child.running.fetch_sub(1, Relaxed);
         }
         state::PASSED => leave_session(here, now),
-        // The request ended under its wait (a panic, a killed thread): nobody else would.
+        // The request ended while it waited (a panic, a killed thread): nobody else frees its place.
         state::WAITING => leave_place(here),
         state::RETURNING => {
             super::reading::leave_queue(here);
@@ -953,8 +953,8 @@ fn is_plain(a: &nap_access) -> bool {
     a.group == group::RUN && !has_ticket(a)
 }
 
-/// The permit goes to the head of the queue; without a queue and a sample to record, lock-free. When it
-/// was; zero: somebody else has looked.
+/// Gives the permit to the head of the queue; lock-free if there is no queue and no sample to record. Returns
+/// when that was; zero: the clock was not read here.
 fn give_back(here: &Here<'_>) -> Micros {
     let (a, permits) = (&*here.a, here.room.permits);
     let Some(way_out) = permits.way_out().filter(|_| is_plain(a)) else {
@@ -970,7 +970,7 @@ fn give_back(here: &Here<'_>) -> Micros {
     now
 }
 
-/// One that got in at once is over, for the charts: it ran from the moment it came.
+/// An access that got in at once is over; for the charts: it ran from the moment it came.
 #[inline(always)]
 fn note_answer(here: &Here<'_>, residence: Micros, now: Micros) {
     let Some(recent) = here.room.recent else {
@@ -990,9 +990,9 @@ fn note_answer(here: &Here<'_>, residence: Micros, now: Micros) {
 #[cold]
 fn give_back_locked(here: &Here<'_>) {
     let a = &*here.a;
-    // A ticket of the session gate is none of the page's.
+    // A ticket of the session gate is not the page's.
     let ticket = ticket_of(a).0.filter(|_| here.home().is_none());
-    // What he sent meanwhile is neither a response nor a holder's wait.
+    // The time that the body took meanwhile is neither a response time nor a holder's wait.
     let again = here.has(NAP_FLAG_AGAIN);
     let ticket = ticket.filter(|_| !again);
     let segment = &here.process.segment;
@@ -1021,7 +1021,7 @@ fn give_back_locked(here: &Here<'_>) {
         view.leave(&leaving);
     });
     if left.is_none() {
-        // No lock to be had: the permit at least, and whoever waits is served at the next tick.
+        // The lock cannot be taken: frees at least the permit; the next tick serves the queue.
         let permits = here.room.permits;
         if permits.release(leaving.permit, leaving.owner) {
             permits.residence.record(segment.now() - leaving.granted);

@@ -30,17 +30,17 @@ pub use pages::{bw_debt_name, bw_info, bw_mine, bw_page, bw_refusal, debt_report
 
 /// Limits in force.
 struct Limit {
-    /// Of a client, and of a wider prefix.
+    /// Of a client, and of its wider prefix.
     limits: [Limits; 2],
     prefixes: Prefixes,
     /// 0: the server's; else a virtual host's own.
     scope: u32,
     host: String,
-    /// Share of requests that are to be inside each horizon.
+    /// The share of requests that should be inside each horizon.
     shares: [f64; 3],
     /// Bytes a second that the line carries; None: nothing is steered.
     link: Option<f64>,
-    /// Where its service is kept; None: there are no horizons to be steered.
+    /// Where its service is kept; None: there are no horizons to steer.
     service: Option<usize>,
     /// Its keys have a tag of their own, so its debts are repriced when its rates change.
     alone: bool,
@@ -61,7 +61,7 @@ impl Limit {
     }
 }
 
-/// What is in force.
+/// Everything in force.
 struct BwShare {
     debts: Debts,
     limits: Vec<Limit>,
@@ -69,8 +69,8 @@ struct BwShare {
 }
 
 impl BwShare {
-    /// Act in the client's own stripe, where that is all there is to be charged: no horizons that are
-    /// steered, and no network but himself. True: it is done.
+    /// Acts in the client's own stripe if there is nothing else to charge: no steered horizons, and no
+    /// network beyond the client itself. True: it is done.
     #[inline(always)]
     fn quickly(
         &self,
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn conf_bw(
     guard(-1, || {
         // SAFETY: nap.h's promises.
         let (conf, args) = unsafe { (bw_conf(conf), arguments(argv, argc)) };
-        // SAFETY: nap.h\'s promise.
+        // SAFETY: nap.h's promise.
         let which = BwDirective::named(unsafe { text(name) });
         let result = match (conf, which) {
             (Some(conf), Some(which)) => conf.directive(which, &args),
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn conf_bw_check(conf: *const nap_bw_conf, err: *mut c_cha
     })
 }
 
-/// Settings as the law wants them.
+/// The settings as limits.
 fn limits_of(conf: &BwShareConf) -> Limits {
     let number = |millionths: i64| millionths as f64 / 1e6;
     let n = conf.horizons.clamp(0, 3) as usize;
@@ -237,8 +237,8 @@ pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u
     })
 }
 
-/// The units of each tag's limits. Those of hosts that happen to share one are left out: whose a debt
-/// is could not be told.
+/// The units of each tag's limits. Hosts that happen to share a tag are left out: it could not be told
+/// whose a debt is.
 fn units_of(limits: &[Limit]) -> Vec<(u8, Units)> {
     let of_tag = |tagged: u8| {
         limits
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };
-        // Whoever died holding a stripe would hold this up.
+        // A child that died holding a stripe would hold this up.
         process.segment.children_gone();
         let units = units_of(&limits);
         debts.keep_units(&units, process.segment.now());
@@ -310,11 +310,11 @@ pub unsafe extern "C" fn bw_start() -> c_int {
     })
 }
 
-/// Debts that full tables had forgotten when it was last told.
+/// Debts that full tables had forgotten when this was last logged.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Tell what debts a full table has forgotten: by the parent, every few seconds, of which one a minute
-/// looks.
+/// Logs how many debts a full table has forgotten. The parent calls this every few seconds; it looks once
+/// a minute.
 pub fn log_losses(process: &Process) {
     static LAST_NS: AtomicU64 = AtomicU64::new(0);
     let (Some(bw), now_ns) = (in_force(), now_ns()) else {

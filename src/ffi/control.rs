@@ -12,7 +12,7 @@ use super::text::{bytes, put_error};
 use crate::page::form::{Encoding, Source};
 use nap_core::control::{Command, Sent, Which, is_good};
 
-/// A status and what is to be said.
+/// A status and the text to say.
 type Outcome = (c_int, String);
 
 pub unsafe extern "C" fn control(

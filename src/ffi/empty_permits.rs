@@ -1,5 +1,5 @@
-//! Permits that stand empty while tickets are out, told to the error log: by the parent, every few
-//! seconds, and once a minute of each gate.
+//! Logs permits that stand empty while tickets are out. The parent calls this every few seconds; each
+//! gate is logged once a minute at most.
 
 use std::sync::Mutex;
 
@@ -7,24 +7,24 @@ use super::contract::NAP_LOG_NOTICE;
 use super::process::Process;
 use nap_core::micros::Micros;
 
-/// Short times that come together within so long are told together; and nothing is told oftener.
+/// Short times within so long are added up and logged together; nothing is logged more often.
 const MINUTE: Micros = Micros::from_secs(60);
 
-/// What has been told of a gate.
+/// What has been logged of a gate.
 #[derive(Clone, Copy)]
 struct Told {
     /// All the time that permits had stood empty
     empty: Micros,
     /// by then.
     at: Micros,
-    /// It may be told again from then on.
+    /// It may be logged again from then on.
     again: Micros,
 }
 
-/// By index. None: it has not been looked at since the module was loaded, and what was before has been told.
+/// By the gate's index. None: not looked at since the module was loaded; what was before has been logged.
 static TOLD: Mutex<Vec<Option<Told>>> = Mutex::new(Vec::new());
 
-/// Tell where permits have stood empty for so long that somebody should know.
+/// Logs where permits have stood empty for so long that somebody should know.
 pub fn log(process: &Process) {
     let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut seen = Vec::with_capacity(process.segment.room_counts()[1]);
@@ -56,7 +56,7 @@ pub fn log(process: &Process) {
                 };
             }
         }
-        // What was longer ago is told no more.
+        // What was longer ago is not logged any more.
         if now >= before.at + MINUTE {
             (before.empty, before.at) = (empty, now);
         }

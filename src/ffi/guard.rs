@@ -9,10 +9,10 @@ use super::contract::NAP_LOG_ERROR;
 use super::process;
 use crate::shm::clock;
 
-/// Run `act`; after a panic log (once a minute) and return `safe`.
+/// Runs `act`; after a panic logs it (once a minute) and returns `safe`.
 pub fn guard<T>(safe: T, act: impl FnOnce() -> T) -> T {
-    // Whatever the closure touched is shared state that any process may leave half-written at
-    // any time: it is checked on reading and mended under the lock, so unwinding adds nothing.
+    // Anything the closure touched is shared state that any process may leave half-written at any
+    // time. It is checked on reading and mended under the lock, so unwinding adds nothing.
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(value) => value,
         Err(panic) => {
@@ -30,7 +30,7 @@ fn report(what: &str) {
     });
 }
 
-/// An error line of one kind, once a minute in this process. `last`: when the last one was, in
+/// Logs an error line of one kind, once a minute in this process. `last`: when it last did, in
 /// microseconds since boot; zero: never.
 #[cold]
 pub fn log_seldom(last: &AtomicU64, line: impl FnOnce() -> String) {

@@ -6,7 +6,7 @@ use super::contract::{nap_host, nap_str};
 use super::text::lend;
 use nap_core::micros::Micros;
 
-/// The host's functions, copied: the shim's table is static, but the shim may be loaded anew.
+/// The host's functions, copied: the shim's table is static, but the shim may be reloaded.
 #[derive(Clone, Copy)]
 pub struct Host(nap_host);
 
@@ -42,8 +42,8 @@ impl Host {
         }
     }
 
-    /// The name that DNS or the hosts file has for an address (v4 as ::ffff:a.b.c.d). Takes as long
-    /// as they do, so nothing may be locked.
+    /// The name that DNS or the hosts file gives an address (v4 as ::ffff:a.b.c.d). Takes as long as
+    /// the look-up does, so the caller must hold no lock.
     pub fn name_of(&self, address: &[u8; 16]) -> Option<String> {
         let mut name = [0u8; 256];
         // SAFETY: callable (new()); the address is 16 bytes, and the name ends with a zero within
@@ -69,7 +69,7 @@ impl Host {
         Micros::from_millis(unsafe { received(r) }.into())
     }
 
-    /// Connections that the kernel has taken and no worker yet; `u32::MAX` where it does not tell.
+    /// Connections that the kernel has accepted and no worker has taken; `u32::MAX`: not known.
     pub fn outside(&self) -> u32 {
         // SAFETY: callable (new()).
         self.0
@@ -112,7 +112,7 @@ impl Answer<'_> {
         self.header(self.host.0.set_err_header, name, value);
     }
 
-    /// A variable for whoever answers in place of the request.
+    /// A variable for the document that answers in place of the request.
     pub fn variable(&self, name: &str, value: &str) {
         if let Some(variable) = self.host.0.variable {
             // SAFETY: as in header(); both are copied.

@@ -3,7 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `contract` | nap.h as bindgen reads it; committed, compared by `make check-bindings` |
-//! | `guard` | what happens to a panic: the safe answer, and one log line a minute |
+//! | `guard` | a panic becomes the safe answer, and one log line a minute |
 //! | `text` | strings in both directions |
 //! | `host` | what httpd lets us call, as safe methods |
 //! | `process` | what this process knows: the segment, the rooms, its own life |
@@ -15,17 +15,17 @@
 //! | `session` | an access in a room with sessions: its cookie, its answer |
 //! | `ticket_log` | NapTicketLog's records |
 //! | `bwshare` | a client's debts: limits in force; `charge` and `pages` below it |
-//! | `pacing` | limits that move themselves, in the log |
+//! | `pacing` | limits that the module moves itself, in the log |
 //! | `empty_permits` | permits that stand empty while tickets are out, in the log |
 //! | `telepoll` | what is polled: events in force, a poll |
-//! | `oxthas` | a balancer's choice, and what became of it |
+//! | `oxthas` | a balancer's choice, and how it ended |
 //! | `pages` | refusals and pages for the administrator |
 //! | `status` | where the holder of a ticket stands, and the early call |
 //! | `preview` | the ticket page as visitors would see it |
 //! | `control` | what an administrator's form asks for |
 //! | `metrics` | figures for Prometheus and for `/server-status` |
 //!
-//! There is no logic here: what is decided is decided in [`nap_core::room`].
+//! There is no logic here: all decisions are made in [`nap_core::room`].
 
 mod access;
 mod bwshare;

@@ -1,22 +1,22 @@
-//! How many stand outside: the kernel has their connections, and no worker is free to hear them.
+//! How many stand outside: the kernel has their connections, but no worker is free for them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::process::Process;
 use nap_core::micros::Micros;
 
-/// Each look costs a system call. While somebody stands there it is looked at so often, at most,
+/// Each look costs a system call. While somebody stands outside, looks are at least this far apart,
 const LOOK: Micros = Micros::from_millis(1);
-/// and else so often: many do not come together in less.
+/// and otherwise this far: few can come together in less.
 const LOOK_ROUND: Micros = Micros::from_millis(10);
-/// nap_host's word for a process that cannot see it: one that takes no connections any more.
+/// nap_host's answer in a process that cannot see it, as it takes no connections any more.
 const UNKNOWN: u32 = u32::MAX;
 
-/// What this process saw last, and when it is to look again.
+/// When this process looks again, and what it saw last.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 static SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// How many stand outside, as this process saw it a moment ago; none: it cannot see them.
+/// How many stand outside, as this process saw a moment ago; none: it cannot see them.
 #[inline(always)]
 pub fn outside(process: &Process, now: Micros) -> Option<u32> {
     if now.0 < NEXT.load(Relaxed) {
@@ -25,7 +25,7 @@ pub fn outside(process: &Process, now: Micros) -> Option<u32> {
     outside_now(process, now)
 }
 
-/// The same, looked at now.
+/// The same, as of now.
 #[cold]
 pub fn outside_now(process: &Process, now: Micros) -> Option<u32> {
     let seen = process.host.outside();

@@ -33,7 +33,7 @@ unsafe fn ox_conf<'a>(conf: *mut nap_ox_conf) -> Option<&'a mut OxthasConf> {
     unsafe { conf.cast::<OxthasConf>().as_mut() }
 }
 
-/// The same, only read.
+/// The same, but only read.
 ///
 /// # Safety
 /// nap.h: `conf` is live for the call, or null.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn conf_ox(
     guard(-1, || {
         // SAFETY: nap.h's promises.
         let (conf, args) = unsafe { (ox_conf(conf), arguments(argv, argc)) };
-        // SAFETY: nap.h\'s promise.
+        // SAFETY: nap.h's promise.
         let which = OxthasDirective::named(unsafe { text(name) });
         let result = match (conf, which) {
             (Some(conf), Some(which)) => conf.directive(which, &args),
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn ox_start() -> c_int {
     })
 }
 
-/// Random bits, good enough for ties: Weyl's sequence, mixed, from where this process began.
+/// Random bits, good enough for ties: a mixed Weyl sequence that starts elsewhere in each process.
 fn random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
     let step = 0x9e37_79b9_7f4a_7c15;
@@ -127,7 +127,7 @@ fn random() -> u64 {
     z ^ (z >> 31)
 }
 
-/// A request's work, and where it is kept.
+/// A request's task, and the tables that hold it.
 struct Work<'a> {
     t: &'a mut nap_task,
     conf: OxthasConf,
@@ -151,7 +151,7 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// The attempt as it begins; its members are still to come.
+    /// The attempt as it begins; its members are added later.
     fn ask<'t>(&mut self, engine: &mut Engine<'_>, activity: &str, terms: &'t Terms) -> Ask<'t> {
         let now = self.process.segment.now();
         self.t.activity = engine.activity(name_hash(activity.as_bytes()), activity, now);
@@ -182,7 +182,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The executor that a member is; none: the table is full.
+/// The index of a member's executor; none: the table is full.
 ///
 /// # Safety
 /// nap.h: the member's strings are live.

@@ -1,14 +1,14 @@
-//! Limits that move themselves, told to the error log at level debug: by the parent, every few
+//! Logs, at level debug, the limits that the module moves itself. The parent calls this every few
 //! seconds.
 
 use super::contract::NAP_LOG_DEBUG;
 use super::process::Process;
 use nap_core::sqs::page_scheduler::{Move, Why};
 
-/// Moves told at a time; of more the rest is told the next time.
+/// Moves logged at a time; the rest is logged the next time.
 const BATCH: usize = 64;
 
-/// Tell what limits have been set since the last time.
+/// Logs the limits that have been set since the last time.
 pub fn log_moves(process: &Process) {
     let mut moves: Vec<(u32, Move)> = Vec::with_capacity(BATCH);
     process.segment.locked(|tables, _, _| {

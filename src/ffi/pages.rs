@@ -50,7 +50,7 @@ fn cookie<'a>(room: &'a RoomSetup, q: &nap_request) -> Cookie<'a> {
     }
 }
 
-/// One header into the answer.
+/// Puts one header into the answer.
 fn put(answer: &Answer<'_>, header: Header<'_>) {
     match header.add {
         true => answer.add(header.name, header.value),
@@ -58,7 +58,7 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
     }
 }
 
-/// The refusal `here` got, as far as its headers go: without names and times of the day.
+/// The refusal that `here` got, with what its headers need: without names and times of day.
 fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
     let (ticket, retry_after) = ticket_of(here.a);
     let now = here.process.segment.now();
@@ -96,7 +96,7 @@ unsafe fn page_of<'a>(
     }
 }
 
-/// What is set by hand for who is refused here.
+/// The notice that an administrator has set for visitors refused here.
 fn notice(room: &RoomSetup) -> String {
     room.control.map(Control::notice).unwrap_or_default()
 }
@@ -141,12 +141,12 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
     });
 }
 
-/// The answer has a cookie of ours: a cache that gave it to others would give them that too.
+/// The answer has a cookie of ours: a cache must not give it to others.
 pub(super) fn not_for_all(answer: &Answer<'_>) {
     answer.add(c"Cache-Control", "private");
 }
 
-/// Format and language by the request's wishes.
+/// The format and language that the request prefers.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
     })
 }
 
-/// When the page of who waits asks first: it has its turn among those who ask.
+/// When a refused visitor's page asks first: each page that asks gets its turn.
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
     let ticket = ticket_of(here.a).0?;
     let start = ticket.start;
@@ -267,7 +267,7 @@ fn own_page<'a>(setup: &'a Setup, q: &nap_request) -> Option<&'a Own> {
     setup.pages.get(q.own_page as usize)
 }
 
-/// Somebody opened the ticket page himself: he sees the ticket he brings, and is sold none.
+/// A visitor opened the ticket page directly: it shows the ticket they bring, and sells none.
 fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
         return 503;
@@ -306,7 +306,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     c_int::from(page.status)
 }
 
-/// The page; what HTML there is of the administrator's own is under his own policy.
+/// Sends the page. A template of the administrator's own sets its own content policy.
 pub(super) fn say(
     answer: &Answer<'_>,
     own: Option<&Own>,
@@ -328,7 +328,7 @@ pub(super) fn say(
     say_type(answer, format, &render(page, format, language));
 }
 
-/// A page that has been made, with what its form wants.
+/// Sends a finished page, with the headers that its format needs.
 pub(super) fn say_type(answer: &Answer<'_>, format: Format, rendered: &Rendered) {
     if format == Format::Html {
         answer.set(c"Content-Security-Policy", POLICY);
@@ -457,7 +457,7 @@ fn door(process: &Process, path: &str, back: &str) -> Door {
     }
 }
 
-/// The sessions that are shown one by one.
+/// The busiest sessions, which are shown one by one.
 fn busiest(process: &Process) -> Busiest {
     Busiest::gather(|part, busiest| {
         let table = |members: &mut Membership<'_>, now| busiest.take(part, &members.sessions, now);
@@ -465,14 +465,14 @@ fn busiest(process: &Process) -> Busiest {
     })
 }
 
-/// Of the room with sessions that has this index in the segment.
+/// The name of the room with sessions that has this index in the segment.
 fn room_name(index: u32) -> Option<String> {
     let rooms = process::setup()?.rooms.iter();
     let mut named = rooms.filter(|room| room.sessions.as_ref().is_some_and(|s| s.room == index));
     named.next().map(|room| room.conf.name.as_str().to_owned())
 }
 
-/// All rooms as they are now; under the lock numbers are only copied.
+/// All rooms as they are now; under the lock, numbers are only copied.
 pub fn report(process: &Process) -> Report {
     let segment = &process.segment;
     let [rooms, gates] = segment.room_counts();

@@ -1,7 +1,7 @@
 //! Waiting without a worker: an access that is parked, and its child's bell.
 //!
-//! Who wakes a waiter writes the waiter's word, and looks then in which child he is parked
-//! ([`crate::shm::segment::Segment::parked_in`]). Who parks one notes the child first and looks at the word then.
+//! Waking first writes the access's wake word, and then reads in which child it is parked
+//! ([`crate::shm::segment::Segment::parked_in`]). Parking first notes the child, and then reads the word.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,7 +17,7 @@ use nap_core::micros::Micros;
 use nap_core::room::children::Parking;
 use nap_core::room::places::wake;
 
-/// How often one looks whether he is the next to start a session.
+/// How often a parked access checks whether it is the next to start a session.
 const LOBBY: Micros = Micros::from_millis(250);
 
 pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
             0 => until,
             alarm => until.min(Micros(alarm)),
         };
-        // In the lobby he may have become the next without being woken.
+        // In the lobby it may have become the next without being woken.
         let most = match stay_of(&here).is_some_and(|stay| stay.gate == stay.lobby) {
             true => LOBBY,
             false => Micros::MAX,
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
         if bell.load(SeqCst) == heard {
             futex::wait(bell, heard, timeout);
         }
-        // As whoever waits on a worker does: an idle child leaves it to the parent.
+        // As accesses that wait on workers do; an idle child leaves it to the parent.
         if alive.child.parked.load(Relaxed) > 0 {
             process.segment.tick_if_due();
         }

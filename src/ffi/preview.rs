@@ -1,5 +1,5 @@
-//! `nap-preview`: the ticket page as visitors would see it, for the administrator. Nobody is refused
-//! and no ticket sold.
+//! `nap-preview`: the ticket page as visitors would see it, for the administrator. It refuses nobody and
+//! sells no ticket.
 
 use super::contract::{nap_request, nap_str};
 use super::guard::guard;

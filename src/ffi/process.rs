@@ -23,7 +23,7 @@ use nap_core::room::owner::{Life, Owner};
 use nap_core::room::permits::Permits;
 use nap_core::room::recent::Recent;
 
-/// The segment and who to call.
+/// The segment and the host.
 pub struct Process {
     /// The mapping shared by all children.
     pub segment: Segment,
@@ -35,7 +35,7 @@ pub struct Process {
 pub struct Setup {
     /// Rooms and their pages, by the index the shim was told.
     pub rooms: Vec<RoomSetup>,
-    /// Where it is counted how many tickets are out, of each gate that sells any, and None behind them:
+    /// The counters of tickets that are out, one for each gate that sells any, with None behind them:
     /// read with every request.
     pub tickets_out: Vec<Option<&'static atomic::AtomicU32>>,
     /// Keys of ticket signatures.
@@ -64,11 +64,11 @@ pub struct RoomSetup {
     pub control: Option<&'static Control>,
     /// Name of the ticket cookie without and with TLS.
     pub cookie: [String; 2],
-    /// Hashes of the names of the room and of the gate that sells its tickets, as these have them.
+    /// Hashes of the names of the room and of the gate that sells its tickets, as in the tickets.
     pub hashes: [u32; 2],
-    /// How long after its end a ticket's cookie is still of use, microseconds.
+    /// How long after its end a ticket's cookie is still useful, microseconds.
     pub grace_us: u64,
-    /// Of a room that has sessions.
+    /// Its sessions, if the room has any.
     pub sessions: Option<SessionSetup>,
 }
 
@@ -78,20 +78,20 @@ pub struct SessionSetup {
     pub room: u32,
     /// Its session gate,
     pub lobby: u32,
-    /// and that gate's permits: who holds its tickets asks there.
+    /// and that gate's permits: its ticket holders ask there.
     pub permits: &'static Permits,
-    /// Name of the cookie that tells a member, without and with TLS.
+    /// Name of the cookie that identifies a member, without and with TLS.
     pub cookie: [String; 2],
-    /// It is one of ours.
+    /// The cookie is one of ours.
     pub own: bool,
     /// Its attributes then, without and with TLS.
     pub attributes: [String; 2],
-    /// What stands in the table for a cookie is this and its value, hashed.
+    /// The table knows a cookie by a hash of this and the cookie's value.
     pub keys: DefaultHasher,
 }
 
 impl RoomSetup {
-    /// Where its tickets are sold: the session gate of a room with sessions, else its own gate.
+    /// The gate that sells its tickets: the session gate of a room with sessions, else its own gate.
     pub fn seller(&self) -> (u32, &'static Permits) {
         match &self.sessions {
             Some(sessions) => (sessions.lobby, sessions.permits),
@@ -109,7 +109,7 @@ impl RoomSetup {
 pub struct Alive {
     /// Its entry in the children table.
     pub child: &'static Child,
-    /// What it knows: an access asks one static fewer.
+    /// What it knows: kept here, so that an access reads one static fewer.
     pub process: &'static Process,
     /// Its first access.
     first: Owner,
@@ -127,7 +127,7 @@ pub fn process() -> Option<&'static Process> {
     PROCESS.get()
 }
 
-/// Remember segment and host; false when another segment is known already.
+/// Remembers segment and host; false if another segment is known already.
 pub fn begin(segment: Segment, host: Host) -> bool {
     let known = PROCESS.get_or_init(|| Process { segment, host });
     known.segment.raw() == segment.raw()
@@ -140,12 +140,12 @@ pub fn setup() -> Option<&'static Setup> {
     unsafe { SETUP.load(Acquire).as_ref() }
 }
 
-/// Put a configuration in force.
+/// Puts a configuration in force.
 pub fn put_in_force(setup: Setup) {
     SETUP.store(Box::into_raw(Box::new(setup)), Release);
 }
 
-/// This process lives as a child.
+/// This process is a child from now on.
 pub fn child_begins(life: Life) {
     let Some(process) = process() else {
         return;
@@ -170,7 +170,7 @@ pub fn alive() -> Option<&'static Alive> {
 }
 
 impl Alive {
-    /// Whose accesses they are.
+    /// The life that owns this child's accesses.
     pub fn life(&self) -> Life {
         self.first.life()
     }

@@ -1,5 +1,5 @@
-//! Bodies of requests: who reads one without a permit, before its access enters or since it has given its own
-//! back while the rest was still on its way.
+//! Bodies of requests that are read without a permit: before the access enters, or after it has given its
+//! permit back because the rest was still on its way.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c
         // SAFETY: nap.h's promise.
         let carried = unsafe { carried(&here, q) };
         let mut arrival = arrival(&here, q, &carried, Parking::Nobody);
-        // His own worker counts as one that reads. Where it is the last that would do, he is let in for nothing.
+        // Its own worker counts as reading. So if that is the last one that could wait, it is refused.
         let refused = here.gate(|view| {
             here.waits().look(&here.process.segment, &mut arrival);
             if let Some(outside) = outside(here.process, view.now) {
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn step_out(a: *mut nap_access) -> c_int {
         }
         let (permit, owner) = (here.a.permit, here.owner());
         if here.gate(|view| view.step_out(permit, owner)).is_none() {
-            // No lock to be had: the permit at least, and whoever waits is served at the next tick.
+            // The lock cannot be taken: frees at least the permit; the next tick serves the queue.
             here.room.permits.release(permit, owner);
         }
         let now = here.process.segment.now();
@@ -174,14 +174,14 @@ fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> nap_verdict {
         return NAP_WAIT;
     }
     match here.gate(|view| view.granted(place, owner)) {
-        // No lock to be had. In the end he goes on, and `leave` gives his place back.
+        // The lock cannot be taken. In the end it goes on, and `leave` gives its place back.
         None if segment.now().0 < here.a.until_us => NAP_WAIT,
         None => NAP_PASS,
         Some(Some(permit)) => {
             out_of_queue(here);
             runs_again(here, permit)
         }
-        // The place is another's, in a table that was torn.
+        // The place is another access's now: the table was torn.
         Some(None) => {
             out_of_queue(here);
             NAP_PASS
@@ -189,7 +189,7 @@ fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> nap_verdict {
     }
 }
 
-/// Without a permit again.
+/// Leaves the queue, and goes on without a permit.
 pub(super) fn leave_queue(here: &mut Here<'_>) {
     let (place, owner) = (here.a.place, here.owner());
     here.gate(|view| view.gone(place, owner));

@@ -1,5 +1,5 @@
-//! An access in a room with sessions: told by its cookie, seen to its answer. Its waits are those of
-//! any access ([`super::access`]).
+//! An access in a room with sessions: found by its cookie, followed to its answer. It waits like any
+//! access ([`super::access`]).
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hasher};
@@ -24,17 +24,17 @@ use nap_core::room::starts::End;
 use nap_core::room::stay::{Asks, Stay};
 use nap_core::room::verdict::Verdict;
 
-/// Cookies of the session's name that are looked at: one of an upper path may come along.
+/// Cookies of the session's name that are looked at: a higher path may have one too.
 const LOOKED_AT: usize = 4;
 
-/// What stands in the table for a cookie of this room: nobody outside can choose collisions.
+/// The table's key for a cookie of this room: nobody outside can choose collisions.
 fn key(sessions: &SessionSetup, value: &[u8]) -> u64 {
     let mut hasher = sessions.keys.clone();
     hasher.write(value);
     hasher.finish().max(1)
 }
 
-/// What keys of the room of this name begin with: SipHash-1-3 over a secret, as clients' prefixes.
+/// The hasher for keys of this room: SipHash-1-3 over a secret, as for clients' prefixes.
 pub(super) fn keys_of_room(secret: &[u8], room: &str) -> DefaultHasher {
     let mut hasher = DefaultHasher::new();
     hasher.write(secret);
@@ -42,14 +42,14 @@ pub(super) fn keys_of_room(secret: &[u8], room: &str) -> DefaultHasher {
     hasher
 }
 
-/// Of who presents this cookie in the room of this name, if that has sessions.
+/// The key of this cookie in the room of this name, if that has sessions.
 pub(super) fn key_of(room: &str, value: &[u8]) -> Option<u64> {
     let named = |home: &&RoomSetup| home.conf.name.as_str() == room;
     let home = process::setup()?.rooms.iter().find(named)?;
     Some(key(home.sessions.as_ref()?, value))
 }
 
-/// Keys of the cookies that these headers have of the session's name: how many, and they.
+/// The keys of these headers' session cookies, and how many there are.
 fn keys<'q>(
     headers: impl Iterator<Item = &'q [u8]>,
     sessions: &SessionSetup,
@@ -68,7 +68,7 @@ fn keys<'q>(
     (keys, n)
 }
 
-/// The same of one header, written to `to`; of the `last` one of its connection its key is known.
+/// The same for one header, written to `to`. If `last`, of the same connection, is equal, its key is known.
 fn keys_of<'k>(
     header: &[u8],
     sessions: &SessionSetup,
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn try_member(
         if session == 0 {
             return NAP_MORE;
         }
-        // Members go ahead of those outside.
+        // Members go ahead of newcomers outside.
         match here.room.permits.enter(owner, None::<fn() -> u32>) {
             Some(permit) => here.runs_at_once(permit, now),
             None => NAP_MORE,
@@ -174,7 +174,7 @@ pub(super) unsafe fn enter(
         return here.passes();
     };
     let (keys, n) = match q.n_cookies {
-        // try_member() has looked at it.
+        // try_member() has looked at it already.
         0 | 1 => Default::default(),
         // SAFETY: the caller's promise.
         _ => unsafe { keys(cookie_headers(q), sessions) },
@@ -201,7 +201,7 @@ pub(super) unsafe fn enter(
     here.told_redeeming(verdict, redeemed)
 }
 
-/// A look at a place in a room with sessions; `None`: no lock to be had.
+/// A look at a place in a room with sessions; `None`: the lock cannot be taken.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -217,7 +217,7 @@ pub(super) unsafe fn look_up(
         let verdict = tables.look_up_stay(&mut stay, place, until, arrival, now, wakes);
         let place = match &verdict {
             Some(Verdict::Wait(seat)) => seat.place,
-            // A member who found no place on his page: he passes.
+            // A member's access that found no place at its page: it passes.
             None if stay.gate != at => return (Some(None), None),
             None => place,
             _ => return (verdict.map(Some), None),
@@ -237,8 +237,8 @@ pub(super) unsafe fn look_up(
     Some(here.told_redeeming(verdict, redeemed))
 }
 
-/// The cookie of ours that tells the members of the session that this access has begun. Its text is
-/// a signature, so nobody can make one; and what is not in the table is worth nothing.
+/// Sets our cookie, which identifies the members of the session that this access has begun. Its text is
+/// a signature, so nobody can make one up; a cookie that is not in the table is worth nothing.
 pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     let Some((_, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
         return;
@@ -354,7 +354,7 @@ pub(super) unsafe fn is_member(q: &nap_request, process: &Process, room: &RoomSe
     !keys.is_empty() && known == Some(true)
 }
 
-/// The tickets of a room with sessions are its session gate's, in the room's own cookie.
+/// A room with sessions has only its session gate's tickets, in the room's own cookie.
 pub(super) fn ticketing<'a>(here: &Here<'a>) -> &'static RoomSetup {
     here.sessions().map_or(here.room, |(home, _)| home)
 }
@@ -366,12 +366,12 @@ pub(super) unsafe fn carried(here: &Here<'_>, q: &nap_request) -> Carried {
     unsafe { Carried::of(q, here.setup, ticketing(here)) }
 }
 
-/// Sessions without a place, all that there had been when it was last told, and from when on it may be told
-/// again. None: the module has just been loaded, and what was before has been told.
+/// The number of sessions without a place when it was last logged, and when it may be logged again. None:
+/// the module has just been loaded, and what was before has been logged.
 static TOLD: Mutex<Option<(u64, Micros)>> = Mutex::new(None);
 
-/// Tell of sessions that found no place in the table, once a minute: by the parent, every few seconds. At its
-/// start there is nothing to tell.
+/// Logs sessions that found no place in the table, once a minute. The parent calls this every few seconds.
+/// When it starts, there is nothing to log.
 pub fn log_unplaced(process: &Process) {
     let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let count = |tables: &mut Tables<'_>| tables.starts.iter().map(|s| s.counts.unplaced).sum();

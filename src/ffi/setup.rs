@@ -31,7 +31,7 @@ use nap_core::room::children::Workers;
 use nap_core::room::naming::{Entered, LOBBY, LetGo};
 use nap_core::sqs::sessions::sets_for;
 
-/// Holds two structs to the same size and each of the fields, which are all of them, to the same
+/// Makes sure that two structs have the same size, and each of the fields (all must be listed) the same
 /// place.
 macro_rules! same_layout {
     ($ours:ident as $theirs:ident: $($field:ident)*) => {
@@ -55,7 +55,7 @@ const _: () = assert!(PRIORITIES == nap_core::room::places::PRIORITIES as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
-    /// Processors there are.
+    /// The number of processors.
     cores: u32,
     rooms: Vec<RoomSetup>,
     keys: Option<Keys>,
@@ -64,9 +64,9 @@ struct Draft {
 
 static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
 
-/// Rooms and gates there may be beyond those of the first configuration, for graceful restarts.
+/// Spare entries for rooms and gates that graceful restarts may add.
 const SPARE: usize = 8;
-/// Sessions remembered by default: 4 MB, and none of it is touched before there are some.
+/// Sessions remembered by default: 4 MB, untouched until sessions need it.
 const SESSIONS: u64 = 16 << 10;
 
 /// # Safety
@@ -434,7 +434,7 @@ fn dims(server: &ServerConf, rooms: usize, gates: usize) -> Dims {
     }
 }
 
-/// Entries for the members that balancers have, and as many that a graceful restart may bring.
+/// Entries for the balancers' members, and as many again that a graceful restart may add.
 fn executors(server: &ServerConf) -> u32 {
     match server.members {
         0 => 0,
@@ -442,7 +442,7 @@ fn executors(server: &ServerConf) -> u32 {
     }
 }
 
-/// Stripes of debts for the clients asked for, and trace sets a stripe.
+/// Stripes of debts for the number of clients asked for, and trace sets a stripe.
 fn debt_dims(server: &ServerConf) -> [u32; 2] {
     let of = |n: i64, default: i64| if n < 0 { default } else { n } as u64;
     let clients = of(server.table_clients, CLIENTS);
@@ -454,7 +454,7 @@ fn debt_dims(server: &ServerConf) -> [u32; 2] {
     [stripes, sets.div_ceil(u64::from(stripes)) as u32]
 }
 
-/// `places`: so many can wait; a graceful restart makes no more.
+/// `places`: how many can wait; a graceful restart adds none.
 fn workers(server: &ServerConf, places: u32) -> Workers {
     let pool = server.pool();
     Workers {
@@ -467,7 +467,7 @@ fn workers(server: &ServerConf, places: u32) -> Workers {
     }
 }
 
-/// Of the configuration that is about to come into force.
+/// The number of the configuration that is about to come into force.
 fn next_generation(segment: &Segment) -> u32 {
     segment.head().generation.load(Relaxed).wrapping_add(1)
 }
@@ -504,7 +504,7 @@ pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char
     })
 }
 
-/// A room, or a page of one that has been entered before, into the tables: its index.
+/// Enters a room, or a page of a room that has been entered, into the tables; returns its index.
 fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize, String> {
     let segment = &process.segment;
     let running = conf.run_ready_max.saturating_add(conf.beside.max(0));
@@ -561,8 +561,8 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
     Ok(draft.rooms.len() - 1)
 }
 
-/// The ticket cookie's name without and with TLS. Tickets of two pages live side by side; `~` is in no
-/// room's name.
+/// The ticket cookie's name without and with TLS. Tickets of two pages need different names; no room's
+/// name contains `~`.
 fn cookies(conf: &RoomConf) -> [String; 2] {
     let name = conf.name.as_str();
     let page = match conf.page.as_str() {
@@ -631,10 +631,10 @@ pub unsafe extern "C" fn page_own(path: nap_str, err: *mut c_char) -> c_int {
     })
 }
 
-/// The template in that file.
+/// Reads the template in that file.
 fn read_page(path: &str) -> Result<Own, String> {
     let said = |error: std::io::Error| format!("{path}: {error}");
-    // Anything else might be read without an end.
+    // Anything but a plain file might never end.
     let about = std::fs::metadata(path).map_err(said)?;
     if !about.is_file() || about.len() > own::SIZE {
         let most = own::SIZE / 1024;
@@ -678,7 +678,7 @@ pub unsafe extern "C" fn start(ticket_log: c_int) {
     });
 }
 
-/// Where who sells tickets counts those that are out, and None. Where there are sessions no page does.
+/// The counters of the gates that sell tickets, and None. With sessions no page sells any.
 fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static atomic::AtomicU32>> {
     let in_sessions = |page: &RoomSetup| rooms.get(page.room).is_some_and(|r| r.sessions.is_some());
     let selling = rooms
@@ -688,7 +688,7 @@ fn tickets_out(rooms: &[RoomSetup]) -> Vec<Option<&'static atomic::AtomicU32>> {
     counts.chain([None]).collect()
 }
 
-/// Session gates, once all pages are in the tables.
+/// Enters the session gates, once all pages are in the tables.
 fn enter_sessions(draft: &mut Draft, process: &Process) {
     let (segment, cores) = (&process.segment, draft.cores);
     let generation = next_generation(segment);
@@ -722,7 +722,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
             room: room_index,
             lobby,
             permits,
-            // No ticket's begins like this, and no room's name has a "~".
+            // No ticket's cookie begins like this, and no room's name has a "~".
             cookie: match cookie {
                 "" => [format!("naps~{name}"), format!("__Host-naps~{name}")],
                 own => [own.to_owned(), own.to_owned()],
@@ -745,7 +745,7 @@ pub unsafe extern "C" fn child_gone(pid: c_int) {
 pub unsafe extern "C" fn tick() {
     guard((), || {
         if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
-            // Without rooms nobody else notes the time that a full restart goes on from.
+            // Without rooms nothing else notes the time, from which a full restart goes on.
             process.segment.tick_if_due();
             ticket_log::expire(process, setup);
             pacing::log_moves(process);

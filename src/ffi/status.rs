@@ -1,8 +1,8 @@
-//! `nap-status`: the holder of a ticket asks where he stands, and is called when there is room.
+//! `nap-status`: a holder asks how their ticket stands, and is called when there is room.
 //!
-//! Most who ask have to wait on: that takes their ticket's signature and one compare-and-swap for
-//! when they are to ask again. The lock is for those who may be called, or whose time has come.
-//! Who brings a ticket with any other request is told too when he is to come ([`call`]).
+//! Most who ask have to wait on. That takes their ticket's signature and one compare-and-swap for
+//! the time of their next question. The lock is for those who may be called, or whose time has come.
+//! A holder who brings a ticket with any other request is also told when to come ([`call`]).
 
 use super::access::{brought, client_hash};
 use super::contract::nap_request;
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn tickets_out() -> *const *const u32 {
     guard(NOWHERE.as_ptr(), || {
         process::setup().map_or(NOWHERE.as_ptr(), |setup| setup.tickets_out.as_ptr())
     })
-    // None is NULL, and an atomic integer lies as its integer.
+    // None is NULL, and an atomic integer has the layout of its integer.
     .cast()
 }
 
@@ -96,7 +96,7 @@ fn nothing() -> Status<'static> {
     }
 }
 
-/// Of several tickets the one whose time comes first and is not over; of those that are, the last.
+/// Of several tickets the one that starts first and is not over; if all are over, the one that ended last.
 fn nearest<'s>(found: &[(&'s RoomSetup, Ticket)], now: Micros) -> Option<(&'s RoomSetup, Ticket)> {
     let live = found.iter().filter(|(_, ticket)| ticket.end > now);
     let first = live.min_by_key(|(_, ticket)| ticket.start);
@@ -105,12 +105,12 @@ fn nearest<'s>(found: &[(&'s RoomSetup, Ticket)], now: Micros) -> Option<(&'s Ro
         .copied()
 }
 
-/// May he be called who only waits?
+/// May a holder who only waits be called early?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
-    /// He hears it: a call that nobody hears keeps a place for nobody.
+    /// Yes, they see it. A call that nobody sees would keep a place for nobody.
     Asks,
-    /// It is only said whether he has been.
+    /// No. They are only told if they have been called already.
     Looks,
 }
 
@@ -119,7 +119,7 @@ struct Here {
     process: &'static Process,
     setup: &'static Setup,
     now: Micros,
-    /// Of its tickets the one that counts, and the room or page it is of.
+    /// The one of its tickets that counts, and that ticket's room or page.
     nearest: Option<(&'static RoomSetup, Ticket)>,
 }
 
@@ -142,7 +142,7 @@ impl Here {
         Some((here, q))
     }
 
-    /// Where its holder stands.
+    /// How the ticket stands.
     fn turn(&self, room: &RoomSetup, ticket: &Ticket, q: &nap_request, how: How) -> Turn {
         let (gate, permits) = room.seller();
         let calls = &permits.calls;
@@ -163,11 +163,11 @@ impl Here {
                 How::Looks => view.stands(ticket, bind),
             })
         });
-        // No lock to be had: by the ticket's times alone.
+        // If the lock cannot be taken: by the ticket's times alone.
         told.flatten().unwrap_or(turn)
     }
 
-    /// The same, and when he is to ask again who asked so long ago.
+    /// The same, and when the holder is to ask again; `took`: how long ago they asked.
     fn stands(
         &self,
         room: &'static RoomSetup,
@@ -189,7 +189,7 @@ impl Here {
             until: ticket.end - self.now,
             ask: match turn {
                 Turn::Wait => asks.next(ticket.id, self.now, from, permits.outstanding()),
-                // Another access of his has the place: is it served?
+                // Another access of the holder has the place: they ask whether it is served.
                 Turn::In => Some(room_base(room)),
                 _ => None,
             },
@@ -201,7 +201,7 @@ fn room_base(room: &RoomSetup) -> Micros {
     Micros(u64::try_from(room.conf.poll_base_us).unwrap_or(0))
 }
 
-/// What the ticket says by itself.
+/// How the ticket stands by its own times.
 fn by_time(ticket: &Ticket, now: Micros) -> Turn {
     match now {
         _ if now < ticket.start => Turn::Wait,

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn events_start(events: *const *mut nap_event_conf, n: usi
     });
 }
 
-/// Entries by name; those nobody names any more are let go first.
+/// Assigns entries by name; first it frees those that are no longer named.
 fn put_in_force(segment: &Segment, confs: Vec<&mut EventConf>) -> Vec<(String, Option<usize>)> {
     let table = segment.events();
     let owners: Vec<u64> = confs.iter().map(|conf| owner(conf.name.as_str())).collect();
@@ -181,7 +181,7 @@ mod tests {
         };
         assert_eq!(force(&["a", "b"]), [0, 1]);
         segment.events()[1].poll(Micros::from_secs(5));
-        // b stays where it is with what it has, a's entry is c's now.
+        // b keeps its entry and what is in it; a's entry is now c's.
         assert_eq!(force(&["c", "b"]), [0, 1]);
         let level = |at: usize| segment.events()[at].level(Micros::from_secs(5));
         assert_eq!(level(1).map(|level| level.polls), Some(1));

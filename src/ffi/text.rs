@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use super::contract::{NAP_ERR_MAX, nap_str};
 
-/// Bytes httpd lends us for the call.
+/// Bytes that httpd lends us for the call.
 ///
 /// # Safety
 /// `ptr` is null or points to `len` bytes that live as long as `'a` (nap.h: borrowed for the call).
@@ -33,7 +33,7 @@ pub fn lend(s: &str) -> nap_str {
     }
 }
 
-/// A message into `err[NAP_ERR_MAX]`, cut where it must be, ended by a zero.
+/// Writes a message into `err[NAP_ERR_MAX]`, cut if it must be, with a final zero.
 ///
 /// # Safety
 /// `err` is null or has room for `NAP_ERR_MAX` bytes.

@@ -102,8 +102,8 @@ pub fn redeemed(here: &Here<'_>) {
 /// Tickets taken out of the lock at once.
 const BATCH: usize = 64;
 
-/// Seals and records the tickets that have ended unredeemed. The parent alone does this, so each
-/// has one record at most; of those that the issue history no longer has there is none.
+/// Seals and records the tickets that have ended unredeemed. Only the parent does this, so each has one
+/// record at most; those that the issue history no longer has get none.
 pub fn expire(process: &Process, setup: &Setup) {
     let mut ended: Vec<history::Record> = Vec::with_capacity(BATCH);
     loop {

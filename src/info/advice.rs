@@ -1,9 +1,9 @@
-//! `/nap-info?advise`: a configuration from what was measured, for who let the module look on
-//! (`NapEngine DryRun`) before he lets it decide.
+//! `/nap-info?advise`: a configuration from what was measured, for an administrator who lets the module
+//! look on (`NapEngine DryRun`) before it decides.
 //!
-//! What is known then: how long an access takes, how many ran at once, how many more there would have
-//! been. What a limit would do to the throughput is not known before there is one, so nothing is
-//! advised that the application has not been seen to bear.
+//! Then it is known how long an access takes, how many ran at once, and how many more there would have
+//! been. What a limit would do to the throughput is not known before there is one. So the advice never
+//! exceeds what the application has been seen to bear.
 
 use std::fmt::Write as _;
 
@@ -11,11 +11,11 @@ use super::report::{GateLine, Report};
 
 /// Finished accesses before anything is advised.
 const ENOUGH: u64 = 100;
-/// Run Ready over the most that was seen.
+/// Run Ready, as a multiple of the most that ran at once.
 const MARGIN: f64 = 1.25;
 /// The least to run at once.
 const RUN_READY_MIN: u32 = 4;
-/// Seconds a visitor may wait, where an access does not take longer itself.
+/// Seconds a visitor may wait, unless an access itself takes longer.
 const BOUND_S: f64 = 4.0;
 
 /// What to write for one gate.
@@ -37,7 +37,7 @@ impl Report {
         );
         let mut workers = Some(0_u32);
         for room in &self.rooms {
-            // Where sessions start nothing runs: the interval between them finds itself.
+            // At a session gate nothing runs: the module finds the interval between sessions.
             for gate in room.gates.iter().filter(|gate| gate.name != "session") {
                 let advice = Advice::of(gate);
                 workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
@@ -90,7 +90,7 @@ impl Advice {
         }
         let run_ready = match gate.counts.dry_run {
             0 => (f64::from(peak(gate)) * MARGIN).ceil() as u32,
-            // It was not enough; whether the application liked what came besides is not known.
+            // The limit was not enough; whether the application would bear more is not known.
             _ => gate.run_ready.limit,
         };
         let run_ready = run_ready.clamp(RUN_READY_MIN, gate.run_ready.limit.max(RUN_READY_MIN));
@@ -168,7 +168,7 @@ fn tell(
     );
     match gate.name.as_str() {
         "" => writeln!(text, "<NapRoom {room}>\n{lines}</NapRoom>"),
-        // Its expression is known to httpd's configuration alone.
+        // Only httpd's configuration knows its expression.
         page => writeln!(
             text,
             "# In its <NapPage {} ...>:\n{}",

@@ -11,7 +11,7 @@ use nap_core::oxthas::engine::Engine;
 use nap_core::oxthas::executor::{Cell, Executor, Name};
 use nap_core::oxthas::penalty::Failure;
 
-/// Activities of a member that are shown, the first that it had work of.
+/// How many activities of a member are shown: the first that it had work of.
 const ROWS: usize = 8;
 
 /// Plain copies of what is shown.
@@ -172,9 +172,9 @@ impl BalancerLine {
 }
 
 impl ActivityLine {
-    /// One more of this name. A visitor can make some: an activity may be called after the first
-    /// segment of a path, of which the first bytes are kept, and "other" is a segment, too. Nobody
-    /// could tell them apart, and a scrape with a sample twice is thrown away whole.
+    /// Adds another line of the same name. Visitors can cause some: an activity may be named after the first
+    /// segment of a path, cut to its first bytes, and "other" is a segment too. Nobody could tell such lines
+    /// apart, and Prometheus throws away a scrape that has a sample twice.
     fn add(&mut self, other: &ActivityLine) {
         self.capacity_per_s = self.capacity_per_s.or(other.capacity_per_s);
         self.open = self.open.saturating_add(other.open);

@@ -39,7 +39,7 @@ pub struct LimitLine {
     horizons: Vec<HorizonLine>,
 }
 
-/// A limit over a time.
+/// A limit over a horizon.
 #[derive(Clone, Debug, Serialize)]
 struct HorizonLine {
     bytes_per_s: f64,
@@ -85,7 +85,7 @@ pub struct DebtRow {
     pub max: [f64; 2],
     /// How long it would have to wait if it asked now, nanoseconds.
     pub wait_ns: u64,
-    /// For what, if it would.
+    /// Why, if it would have to.
     pub reason: Option<Reason>,
     /// Now.
     pub now_ns: u64,
@@ -110,7 +110,7 @@ struct TraceLine {
     bytes_per_s: f64,
     refused: u64,
     over_limit: bool,
-    /// For what; empty: it is not.
+    /// Why it is refused; empty: it is not.
     reason: &'static str,
     wait_s: f64,
     first_seen: String,
@@ -395,7 +395,7 @@ impl TraceLine {
             file_debt_max: rounded(one.max[0]),
             byte_debt: rounded(one.bytes),
             byte_debt_max: rounded(one.max[1]),
-            // Who came once has no average over time: his bytes in that second.
+            // A client that came once has no average over time: its bytes in that second.
             bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
             refused: row.refused,
             over_limit: one.wait_ns > 0,
@@ -529,7 +529,7 @@ fn written(row: &Row) -> String {
     }
 }
 
-/// A number of bytes as people say it.
+/// A number of bytes with a unit, for people.
 fn size(bytes: &f64) -> String {
     match *bytes {
         b if b < 1e3 => format!("{b:.0} B"),

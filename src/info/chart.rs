@@ -2,8 +2,8 @@
 //!
 //! Lengths along x are per cent of the field and lengths along y are pixels, so a chart is as wide
 //! as there is space and its text stays as large as text. Lines lie in a viewBox of their own that
-//! is stretched; their strokes are not. What differs, differs by dash, shape or hatch and has its
-//! name beside it; colours only add to that. There is no `style` in it, as the policy wants.
+//! is stretched; their strokes are not. Things that differ have different dashes, shapes or hatches and
+//! their names beside them; colours only add to that. It has no `style`, as the policy wants.
 
 use askama::Template;
 
@@ -14,14 +14,14 @@ const HEIGHT: f64 = 150.0;
 /// Steps a scale has, at most.
 const STEPS: f64 = 4.0;
 
-/// A chart with its title, what is to be seen in it in words, and what its signs mean.
+/// A chart with its title, what it shows in words, and what its signs mean.
 #[derive(Clone, Default, Debug, Template)]
 #[template(path = "info/chart.html")]
 pub(super) struct Chart {
     /// Unique on its page.
     pub id: String,
     pub title: &'static str,
-    /// What the chart shows, for those who do not see it, and for those who do.
+    /// What the chart shows in words, for those who cannot see it and for those who can.
     pub said: String,
     pub keys: Vec<Key>,
     pub ys: Vec<Tick>,

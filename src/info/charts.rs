@@ -1,5 +1,5 @@
 //! The charts of a gate: who waits, throughput, response times as in the paper's figure 6, tickets by
-//! slot, and where it finds itself the Run Ready limit over time, as in figure 10 of SQS's paper.
+//! slot, and the Run Ready limit over time, if the module finds it, as in figure 10 of SQS's paper.
 
 use super::chart::{Chart, Key, Line, Mark, Scale, Sign, Tick, short, x_tick};
 use super::minutes::Minutes;
@@ -111,8 +111,8 @@ fn minutes_along(minutes: &Minutes) -> Vec<Tick> {
 fn queue(gate: &GateLine, id: String) -> Chart {
     let minutes = &gate.recent;
     let (longest, highest) = (most(&minutes.queue), most(&minutes.limit));
-    // A limit far above would press the queue to the ground: while it is one, it is told in words,
-    // and what it was before the server's speed was known is cut.
+    // A limit far above the queue would flatten it: such a limit is told in words, and its values from
+    // before the server's speed was known are cut off.
     let limit = gate.wait.limit;
     let near = limit <= longest.max(10).saturating_mul(6);
     let top = match near {

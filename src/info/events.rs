@@ -13,11 +13,11 @@ pub(super) struct EventLine {
     pub reservations: u64,
     /// T0.
     pub unit_s: f64,
-    /// Times longer than it need be, by overload from outside.
+    /// How many times longer than needed, by overload from outside.
     pub stretched: f64,
-    /// Tw of who comes now.
+    /// Tw of a client that comes now.
     pub wait_s: f64,
-    /// Of the last period that had any, and of the one that runs.
+    /// Accesses of the last period that had any; below, of the current one.
     pub accesses: u64,
     pub accesses_running: u64,
     /// Share of a period that its accesses take; above 1 periods become longer.
@@ -45,7 +45,7 @@ impl EventLine {
         let terms = &level.terms;
         let seconds = |ns: u64| ns as f64 / 1e9;
         let (base_s, unit_s) = (terms.base.as_secs_f64(), seconds(level.t0_ns));
-        // Of the period that runs if it has more already.
+        // Of the current period if it has more already.
         let n = level.accesses();
         let share = n as f64 * unit_s / base_s;
         let first = (base_s / f64::from(terms.k.max(1))).max(n as f64 * unit_s);

@@ -24,19 +24,19 @@ pub struct Files<'a> {
 struct Html<'a> {
     report: &'a Report,
     files: Files<'a>,
-    /// What is told gate by gate; of a room, or of all where they are few.
+    /// Rooms shown gate by gate: the one asked for, or all if they are few.
     rooms: Vec<RoomHtml<'a>>,
-    /// A line a gate, where they are not.
+    /// A line a gate, if they are not few.
     overview: &'a [RoomLine],
-    /// It is of one room, and there are others.
+    /// The page is of one room, and there are others.
     of_several: bool,
 }
 
-/// More gates than that have a line each, and a room's are told by its link.
+/// If there are more gates than this, each has a line, and a link leads to its room.
 const FEW: usize = 12;
 
 impl Report {
-    /// `/nap-info`; `asked`: of the room of this name alone, if there is one.
+    /// `/nap-info`; `asked`: only the room of this name, if there is one.
     pub fn to_html(&self, files: Files<'_>, asked: Option<&str>) -> String {
         let mut page = String::with_capacity(128 << 10);
         let asked = asked.filter(|name| self.has_room(name));
@@ -51,7 +51,7 @@ impl Report {
             overview: if many { &self.rooms } else { &[] },
             of_several: asked.is_some() && self.rooms.len() > 1,
         };
-        // Writing to a string does not fail; should the template, what is there is sent.
+        // Writing to a string does not fail; if the template does, what it has written is sent.
         html.render_into(&mut page).ok();
         page
     }
@@ -83,12 +83,12 @@ struct SessionsHtml<'a> {
 }
 
 impl<'a> RoomHtml<'a> {
-    /// The gate at which visitors come in: it tells who is let in by hand, and its notice.
+    /// The gate at which visitors come in. It shows who is let in by hand, and the notice.
     fn first(&self) -> Option<&GateLine> {
         self.gates.first().map(|gate| gate.gate)
     }
 
-    /// The first of its page gates, which all have the limit that is fixed by hand.
+    /// The first of its page gates, which all have the limit that was fixed by hand.
     fn page(&self) -> Option<&GateLine> {
         let at = usize::from(self.sessions.is_some());
         self.gates.get(at).map(|gate| gate.gate)
@@ -140,7 +140,7 @@ impl<'a> GateHtml<'a> {
         percent(gate.wait.expected_s.unwrap_or(0.0), gate.settings.bound_s)
     }
 
-    /// Tickets in their prime window that are served or put off by now.
+    /// Tickets presented in their prime window whose holders are served or put off by now.
     fn settled(&self) -> u64 {
         self.gate.promise.settled()
     }

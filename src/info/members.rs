@@ -1,4 +1,4 @@
-//! [`Busiest`]: the sessions that have had most work done, one by one, for whoever wants to end one.
+//! [`Busiest`]: the sessions that have had most work done, for an administrator who wants to end one.
 
 use serde::Serialize;
 
@@ -9,7 +9,7 @@ use nap_core::sqs::sessions::{Session, Sessions};
 
 /// Sessions shown.
 const SHOWN: usize = 20;
-/// The table is gone through in so many parts, the lock taken for each.
+/// The table is read in so many parts; the lock is taken for each.
 const PARTS: usize = 16;
 
 /// Plain copies of what is shown.

@@ -44,7 +44,7 @@ pub(super) struct Answers {
 
 impl Minutes {
     pub fn of(shot: &RecentShot, gate: &GateShot, clock: Clock) -> Minutes {
-        // Whoever changes the queue notes it, so where nothing is noted nobody waits.
+        // Every change of the queue is noted, so where nothing is noted nobody waits.
         let zeros = |seconds: &[Option<u32>]| {
             let known = seconds.iter().map(|second| second.unwrap_or(0));
             known
@@ -84,7 +84,7 @@ fn sum_of_last(numbers: &[u32], n: usize) -> (u64, usize) {
     (last.iter().map(|&n| u64::from(n)).sum(), last.len())
 }
 
-/// A limit stays what it was until somebody notes another.
+/// A limit stays what it was until another is noted.
 fn levels(seconds: &[Option<u32>], now: u32) -> Vec<u32> {
     let mut level = seconds.iter().flatten().next().copied().unwrap_or(now);
     let mut next = |second: &Option<u32>| {

@@ -10,8 +10,8 @@
 //!   to_advice
 //! ```
 //!
-//! [`Report`]'s field names are the keys of `/nap-info?json`, and this is the only place that has
-//! them; `docs/nap-info.md` explains each, and a test holds it to that.
+//! [`Report`]'s field names are the keys of `/nap-info?json`; they are written only here.
+//! `docs/nap-info.md` explains each, and a test makes sure that it does.
 
 mod advice;
 mod balancers;

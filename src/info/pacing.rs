@@ -1,5 +1,5 @@
-//! [`RunReady`]: how many of a gate run, how many may, and how that was found; over the last minutes as
-//! in the paper's figure 10.
+//! [`RunReady`]: how many accesses of a gate run, how many may, and how that limit was found; over the last
+//! minutes as in the paper's figure 10.
 
 use serde::Serialize;
 

@@ -1,5 +1,5 @@
-//! [`Report`]: a snapshot in words and figures. Its fields are the keys of the JSON form; what each
-//! means is told in `docs/nap-info.md`.
+//! [`Report`]: a snapshot in words and figures. Its fields are the keys of the JSON form;
+//! `docs/nap-info.md` explains them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ pub(super) struct WorkersLine {
     pub free: u32,
     pub parked: u32,
     pub parked_at_most: u32,
-    /// Can it be that who waits takes a worker?
+    /// May waiting accesses take a worker?
     #[serde(skip)]
     pub hold_who_waits: bool,
     pub wanted: Wanted,
@@ -379,8 +379,8 @@ impl Report {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The line for the log when permits of a gate stand empty while tickets are out, or have done so for
-    /// `lately` since the last such line. None: not long enough to be told.
+    /// The log line for a gate whose permits stand empty while tickets are out, or have done so for `lately`
+    /// since the last such line. None: not for long enough.
     pub fn line_for_empty(&self, at: u32, lately: Micros) -> Option<String> {
         let gates = self.rooms.iter().flat_map(|room| {
             let gates = room.gates.iter();
@@ -589,7 +589,7 @@ impl Promise {
 
     fn of(gate: &GateShot) -> Promise {
         let counts = &gate.counts;
-        // Who still waits has been neither served nor put off.
+        // Holders who still wait have been neither served nor put off.
         let settled = counts.presented.saturating_sub(gate.prime_waiting.into());
         let (returned, closed) = gate.returned;
         let rate = returns::return_rate(returned, closed, returns::Z, CLOSED_MIN);
@@ -678,7 +678,7 @@ impl Settings {
     }
 }
 
-/// As the administrator would write it.
+/// The setting as the administrator would write it.
 fn chosen(choice: Choice, unit: u32) -> String {
     match choice.how {
         how::PAPER => "paper".to_owned(),

@@ -1,8 +1,8 @@
-//! [`Sale`]: at what rate tickets are sold and what that rests on; and why permits stand empty while
-//! tickets are out, if they do.
+//! [`Sale`]: at what rate tickets are sold and why; and if permits stand empty while tickets are out, why
+//! they do.
 //!
-//! The rate is that of the server, unless a setting allows less: each that does is a [`Cap`], and the
-//! lowest is told, with the number that would do.
+//! The rate is the server's, unless a setting allows less. Each such setting is a [`Cap`]; the lowest is
+//! shown, with the value that would be enough.
 
 use serde::Serialize;
 
@@ -15,13 +15,13 @@ use nap_core::room::control::Mode;
 use nap_core::room::gate::Empty;
 use nap_core::room::terms::how;
 
-/// Less than this share of the server's rate is too little.
+/// A sale below this share of the server's rate is too slow.
 const ALL: f64 = 0.9;
 /// Tickets whose time has come before they tell whether their holders do.
 const HOLDERS: u32 = 10;
-/// This much faster, and permits would do more.
+/// If all permits could do this many times the rate sold for, that rate is too low.
 const FASTER: f64 = 1.05;
-/// For so long permits stand empty before the error log and the administrator are told.
+/// How long permits must stand empty before the error log and the administrator are told.
 const LONG: Micros = Micros::from_secs(5);
 
 /// The sale of tickets.
@@ -42,12 +42,12 @@ pub(super) struct Sale {
     /// Permits have stood empty for longer than [`LONG`].
     #[serde(skip)]
     pub is_long: bool,
-    /// Why they do, or would.
+    /// Why they stand empty, or would.
     #[serde(skip)]
     pub cause: String,
 }
 
-/// A setting that allows so many tickets a second, and what would allow all.
+/// A setting that allows only so many tickets a second, and the value that would allow all.
 struct Cap {
     per_s: f64,
     why: String,
@@ -171,7 +171,7 @@ fn windows(gate: &GateShot) -> Option<Cap> {
     let (places, by_law_s) = (f64::from(sellable(offer.depth)), takes(offer.prime_by_law));
     let sells_all = |s: &u64| offer.rate * takes(Micros::from_secs(*s)) * ALL <= places;
     let whole_s = (1..=60).take_while(sells_all).last().unwrap_or(0);
-    // In what the windows of our law bear, L is short by this factor.
+    // For the windows of our law, L is too small by this factor.
     let short = offer.rate * by_law_s / places.max(1.0);
     let prime = match terms.prime {
         Micros::ZERO => None,
@@ -189,7 +189,7 @@ fn windows(gate: &GateShot) -> Option<Cap> {
         (_, 0) => "auto".to_owned(),
         (_, s) => format!("{s} s or auto"),
     };
-    // With windows of our law too few could be sold as well.
+    // Even with windows of our law too few might be sold.
     let both = match (&prime, short > 1.0 / ALL) {
         (Some(_), true) => "NapTicketPrime auto and ",
         _ => "",
@@ -209,7 +209,7 @@ fn windows(gate: &GateShot) -> Option<Cap> {
     })
 }
 
-/// Why permits stand empty while tickets are out: what is most likely by what is known.
+/// Why permits stand empty while tickets are out: the likeliest reason by what is known.
 fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
     let (offer, terms) = (&gate.offer, &gate.terms);
     match admits {
@@ -310,7 +310,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Of a second: as precise as it can be of use.
+/// A rate a second, as precise as is useful.
 fn rate(per_s: f64) -> String {
     match per_s {
         n if n >= 10.0 => format!("{n:.0}"),

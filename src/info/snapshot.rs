@@ -27,7 +27,7 @@ use nap_core::telepoll::event::Level;
 
 /// Open slots shown of a gate, the oldest first.
 const SLOTS: usize = 200;
-/// Gates of which it is shown how their limits move.
+/// How many gates are shown with the moves of their limits.
 const PACING: usize = 64;
 /// Tickets shown, the newest first.
 const TICKETS: usize = 50;
@@ -161,7 +161,7 @@ impl Snapshot {
         }
     }
 
-    /// Under the lock: what stands there now. What there is no memory for is left out.
+    /// Under the lock: copies the current state, as far as there is memory.
     pub fn take(&mut self, tables: &Tables<'_>, now: Micros) {
         (self.now, self.epoch, self.node) = (now, tables.epoch, tables.node);
         let rooms = tables.rooms.iter().filter(|room| room.used != 0);

@@ -66,7 +66,7 @@ pub(super) fn sentence(state: State, gate: &GateLine) -> String {
     let mut said = format!("{}: ", state.word());
     // Writing to a string does not fail.
     let wrote = match state {
-        // Nothing runs there: who has his turn goes on to a page.
+        // Nothing runs there: a visitor whose turn has come goes on to a page.
         State::Waiting | State::Full if gate.name == "session" => write!(
             said,
             "{} wait to start a session, of {}",

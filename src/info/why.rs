@@ -1,4 +1,4 @@
-//! Why a limit is what it is, in a sentence for somebody who is woken at three in the morning.
+//! Why a limit is what it is, in a sentence for somebody woken at three in the morning.
 
 use super::report::Wanted;
 use super::snapshot::GateShot;
@@ -15,7 +15,7 @@ pub(super) fn allowed(places: u32, workers: &Workers) -> String {
     }
 }
 
-/// What makes that more.
+/// What would raise that number.
 pub(super) fn raise(wanted: &Wanted, workers: &Workers) -> String {
     match wanted.max_request_workers {
         _ if !workers.hold_who_waits() => {

@@ -1,9 +1,9 @@
 //! What a visitor can read: [`Format`] by Accept, [`Language`] by Accept-Language.
 //!
 //! Both headers are lists of ranges with a weight (RFC 9110, 12.4.2 and 12.5). Weights are kept
-//! in thousandths, which is all the digits there may be. The most specific range that matches
-//! gives a type its weight; among types of one weight that which was named more exactly wins
-//! (`application/json, */*` wants JSON), and then the order we prefer.
+//! in thousandths, which is as many digits as there may be. The most specific range that matches a
+//! type gives it its weight. Among types of one weight the one that was named more exactly wins
+//! (`application/json, */*` wants JSON), and then our preference.
 
 /// In which form a refusal is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Format {
     Html,
     /// RFC 9457 problem details with the ticket.
     Json,
-    /// Plain text, for who accepts neither.
+    /// Plain text, for clients that accept neither.
     Text,
 }
 
@@ -60,11 +60,11 @@ pub enum Language {
 }
 
 impl Language {
-    /// All of them; the first is for who reads none.
+    /// All of them; the first is for visitors who read none.
     pub const ALL: [Language; 2] = [Language::En, Language::Ja];
 
-    /// The language `accept`, the value of the Accept-Language header, prefers; of several of
-    /// one weight the one named first. A name that is not listed stands under `*`, if that is.
+    /// The language that `accept`, the value of the Accept-Language header, prefers; among those of one
+    /// weight the one named first. A language that is not listed counts as `*`, if that is listed.
     pub fn by_accept_language(accept: &[u8]) -> Language {
         let mut best = (0, Language::default());
         for range in list(accept) {
@@ -150,7 +150,7 @@ fn list(header: &[u8]) -> impl Iterator<Item = Range<'_>> {
     })
 }
 
-/// The weight, if this parameter is one; what is no number is ignored.
+/// The weight, if this parameter is one; anything but a number is ignored.
 fn weight(parameter: &[u8]) -> Option<u16> {
     let value = match parameter {
         [b'q' | b'Q', b'=', value @ ..] => value,
@@ -173,7 +173,7 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     Some(thousandths.min(1000))
 }
 
-/// The parts between separators that do not stand in a quoted string, without blanks around them.
+/// The parts between separators outside quoted strings, without blanks around them.
 fn split(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |&b| {

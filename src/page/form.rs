@@ -91,7 +91,7 @@ impl Encoding {
 }
 
 impl Source<'_> {
-    /// Does the request come from a page of this very origin? Who does not say does not.
+    /// Does the request come from a page of this very origin? If it does not say, no.
     pub fn is_same_origin(&self) -> bool {
         if !self.fetch_site.is_empty() {
             return self.fetch_site == b"same-origin";
@@ -142,7 +142,7 @@ impl Form {
         }
         let said = parameter(content_type, b"charset");
         let said = said.as_deref().map(Charset::named);
-        // Whatever the bytes were meant to be: those that are text in UTF-8 go back as the same.
+        // Bytes that are valid UTF-8 go back unchanged, whatever charset was meant.
         [Some(Charset::UTF_8), other]
             .into_iter()
             .flatten()

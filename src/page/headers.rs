@@ -1,7 +1,7 @@
 //! The headers of a refusal, and the cookie that carries its ticket.
 //!
-//! They are told one by one to a closure, each in the same buffer: a refusal must cost little
-//! more than httpd's own, and httpd copies them anyway.
+//! Each is told to a closure, in the same buffer: a refusal must cost little more than httpd's own,
+//! and httpd copies them anyway.
 
 use std::ffi::CStr;
 
@@ -16,7 +16,7 @@ pub struct Header<'a> {
     pub name: &'static CStr,
     /// Its value.
     pub value: &'a str,
-    /// Goes beside others of that name rather than in their place.
+    /// It is added to others of that name instead of replacing them.
     pub add: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct Cookie<'a> {
     pub attributes: &'a str,
     /// The request came under TLS.
     pub tls: bool,
-    /// How long it is of use after the ticket's end.
+    /// How long it is useful after the ticket's end.
     pub grace: Micros,
 }
 
@@ -86,8 +86,8 @@ pub fn delete_cookie(cookie: &Cookie<'_>, mut put: impl FnMut(Header<'_>)) {
     });
 }
 
-/// Tells `put` the header that sets the cookie of a session, or without a value deletes it. It lasts
-/// as long as the browser: when the session is over, the server knows.
+/// Tells `put` the header that sets the cookie of a session, or, without a value, deletes it. It lasts
+/// as long as the browser: the server knows when the session is over.
 pub fn session_cookie(
     name: &str,
     value: Option<&str>,

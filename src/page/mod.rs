@@ -3,22 +3,22 @@
 //! | file | what it holds |
 //! |---|---|
 //! | this | [`Page`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
-//! | [`accept`] | which of them he can read |
+//! | [`accept`] | which of them the visitor can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`problem`] | the page as JSON |
 //! | [`form`] | the form of a refused POST, given back in the page |
-//! | [`own`] | a page of the administrator's own: his template, our values |
-//! | [`sample`] | the states a page can be in, to be looked at before anybody is refused |
+//! | [`own`] | a page of the administrator's own: their template, our values |
+//! | [`sample`] | the states a page can be in, to look at before anybody is refused |
 //! | [`preview`] | a list of them |
-//! | [`owed`] | what a visitor sees of his own debts |
-//! | [`slow_down`] | the page of who owes too much |
-//! | [`status`] | what who asks where he stands is told |
+//! | [`owed`] | what a visitor sees of their own debts |
+//! | [`slow_down`] | the page for a client that owes too much |
+//! | [`status`] | what a holder who asks how their ticket stands is told |
 //! | [`assets`] | the page's style and script: files of their own |
 //!
-//! The words are in `templates/`, a folder a language; all values are escaped by the template
-//! engine. Nothing of the request's address is ever written into a page. Script and style are files
-//! that the module serves, so it works under [`POLICY`]; where there is no script it returns by
-//! Refresh without an address.
+//! The words are in `templates/`, a folder a language; the template engine escapes all values.
+//! Nothing of the request's address is ever written into a page. The module serves script and style as
+//! files, so the page works under [`POLICY`]. Without scripts it returns by Refresh without an
+//! address.
 
 pub mod accept;
 pub mod assets;
@@ -46,19 +46,19 @@ use nap_core::room::verdict::Reason;
 /// The Content-Security-Policy a page is sent with.
 pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'";
 
-/// So much sooner than a ticket's start at most is its holder told to come by clients that know whole
-/// seconds alone; it lies in the window (a third of the prime).
+/// Clients that know only whole seconds may be told to come this much before a ticket's start, at most.
+/// That lies in the window (a third of the prime).
 const HALF: Micros = Micros::from_millis(500);
 
-/// What there is to say.
+/// What a page says.
 #[derive(Clone, Copy, Debug)]
 pub struct Page<'a> {
-    /// Why the access was refused; [`Reason::None`]: it was not, the visitor has opened the
-    /// ticket page himself.
+    /// Why the access was refused; [`Reason::None`]: it was not, the visitor opened the ticket page
+    /// directly.
     pub reason: Reason,
-    /// His ticket; none: there is none to be had yet.
+    /// The visitor's ticket; none: no ticket can be given yet.
     pub ticket: Option<Ticket<'a>>,
-    /// Span until he should come back.
+    /// Time until the visitor should come back.
     pub retry_after: Micros,
     /// Status of the answer.
     pub status: u16,
@@ -70,16 +70,16 @@ pub struct Page<'a> {
     pub path: &'a str,
     /// The form that was refused.
     pub sent: Sent<'a>,
-    /// What the administrator has to say; empty: nothing.
+    /// The administrator's notice; empty: none.
     pub notice: &'a str,
-    /// When its script first asks whether he may come earlier; none: it does not ask.
+    /// When its script first asks whether the visitor may come earlier; none: it does not ask.
     pub ask: Option<Micros>,
 }
 
 /// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Ticket<'a> {
-    /// Sealed: what he presents.
+    /// Sealed: what the holder presents.
     pub token: &'a str,
     /// Its name in pages and logs.
     pub id: u64,
@@ -103,8 +103,8 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// Has what he presents the alphabet of a sealed ticket? Then nothing is to be escaped in it,
-    /// sign by sign.
+    /// Does the token have only the alphabet of a sealed ticket? Then its characters need not be checked
+    /// one by one for escaping.
     fn is_plain(&self) -> bool {
         let plain = |sign: u8| sign.is_ascii_alphanumeric() | (sign == b'-') | (sign == b'_');
         self.token.bytes().fold(true, |all, sign| all & plain(sign))
@@ -161,7 +161,7 @@ impl Page<'_> {
     /// When to come back, in whole seconds: with a ticket the nearest in its window, else rounded up.
     pub fn retry_seconds(&self) -> u64 {
         let up = self.retry_after.secs_ceil().max(1);
-        // The page is made a moment after the ticket was sold: less is left until its start by then.
+        // The page is made a moment after the ticket was sold, so less time is left until its start.
         let sold = self
             .ticket
             .filter(|ticket| ticket.from > Micros::ZERO && self.retry_after < ticket.from + HALF);
@@ -175,8 +175,8 @@ impl Page<'_> {
         sold.map_or(up, sooner).max(1)
     }
 
-    /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no
-    /// address, so the browser asks again for what it was refused. A form would be lost by that.
+    /// Value of the Refresh header, whole seconds: when the page returns by itself. It has no address, so
+    /// the browser repeats the refused request. That would lose a form.
     pub fn refresh_seconds(&self) -> Option<u64> {
         (self.returns() && self.sent == Sent::Nothing).then(|| self.retry_seconds())
     }
@@ -210,7 +210,7 @@ impl Page<'_> {
     }
 }
 
-/// What the visitor has in hand.
+/// What the visitor has been promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Promise {
     /// A ticket whose prime window is to come.
@@ -242,7 +242,7 @@ impl Promise {
     }
 }
 
-/// The templates of this form: the same values for each.
+/// Templates of this kind, which all use the same values.
 macro_rules! template {
     ($(#[$doc:meta])* $name:ident, $path:literal) => {
         $(#[$doc])*
@@ -300,7 +300,7 @@ trait Said {
         self.page().ticket.unwrap_or_default()
     }
 
-    /// Sold for this refusal, rather than shown again.
+    /// The ticket was sold for this refusal, not shown again.
     fn is_new(&self) -> bool {
         !matches!(
             self.page().reason,
@@ -308,18 +308,18 @@ trait Said {
         )
     }
 
-    /// From when on: a whole second not before it.
+    /// When the ticket begins: rounded up to a whole second.
     fn from(&self) -> Wall {
         self.page().wall.after(self.ticket().from).ceil()
     }
 
-    /// With the ticket's name another for each page that is sent: a script remembers by it what it
-    /// has done.
+    /// A mark that differs for each page that is sent, even for one ticket: a script uses it to remember
+    /// what it has done.
     fn mark(&self) -> Written {
         hex(self.page().wall.unix.0)
     }
 
-    /// Until when the place is kept; a whole second not after it is shown, as [`Wall`] does.
+    /// Until when the place is kept; rounded down to a whole second, as [`Wall`] does.
     fn prime(&self) -> Wall {
         self.page().wall.after(self.ticket().prime)
     }
@@ -356,13 +356,13 @@ trait Said {
 /// The template in a string that is allocated once.
 fn filled(capacity: usize, template: &impl Template) -> String {
     let mut body = String::with_capacity(capacity);
-    // Writing to a string does not fail; should a template, what is there is sent.
+    // Writing to a string does not fail; if a template does, what it has written is sent.
     template.render_into(&mut body).ok();
     body
 }
 
-/// Seconds with three decimals: a start is rounded up and an end down, so that who obeys them is
-/// neither early nor late.
+/// Seconds with three decimals: a start is rounded up and an end down, so that a visitor who obeys them
+/// is neither early nor late.
 #[derive(Clone, Copy, Debug)]
 struct Seconds {
     ms: u64,

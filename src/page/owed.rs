@@ -1,4 +1,4 @@
-//! [`Owed`]: what a visitor sees of his own debts, where the administrator lets him.
+//! [`Owed`]: what a visitor sees of their own debts, if the administrator lets them.
 
 use askama::Template;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub struct Owed {
     /// Until it may have more; 0: now.
     #[serde(serialize_with = "seconds", rename = "wait_s")]
     pub wait: Micros,
-    /// For what it has to wait, if it has.
+    /// Why it has to wait, if it has to.
     #[serde(serialize_with = "name")]
     pub reason: Option<Why>,
 }
@@ -27,7 +27,7 @@ pub struct Owed {
 /// Why somebody has to wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Why {
-    /// What he had too much of.
+    /// What they had too much of.
     pub of: Much,
     /// The same in one word, as in logs.
     pub name: &'static str,
@@ -38,7 +38,7 @@ pub struct Why {
 pub struct Due {
     /// What is owed.
     pub debt: f64,
-    /// What may be.
+    /// What may be owed.
     pub max: f64,
     /// What is paid off a second.
     pub rate: f64,

@@ -1,9 +1,9 @@
 //! A ticket page of the administrator's own (`NapTicketPage`): a template, read at start.
 //!
 //! Its language is Jinja's, by minijinja: every value is escaped for HTML unless it is HTML of ours.
-//! [`VALUES`] is the whole of what it can name; docs/own-page.md explains them, and an ErrorDocument of
-//! his own gets the same as `REDIRECT_NAP_*`. When it is read it is tried out on every
-//! [`Sample`], so a wrong name is found by configtest and not by a visitor.
+//! [`VALUES`] is all that it can name; docs/own-page.md explains them, and an ErrorDocument of the
+//! administrator's gets the same as `REDIRECT_NAP_*`. When it is read it is tried out on every
+//! [`Sample`], so configtest finds a wrong name before a visitor does.
 
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use super::{Attributes, Controls, Head, Main, Page, Promise, Said as _, Title, W
 /// Bytes a template may have.
 pub const SIZE: u64 = 256 * 1024;
 
-/// Steps of the template engine that a page may take: some fifty times what the built-in one would.
+/// Steps of the template engine that a page may take: some fifty times those of the built-in page.
 const FUEL: u64 = 50_000;
 
 /// A template that has been tried out.
@@ -25,14 +25,14 @@ pub struct Own {
     environment: Environment<'static>,
     /// Its file, for messages.
     name: String,
-    /// Those of [`VALUES`] that it names: others need not be made.
+    /// The [`VALUES`] that it names: others need not be made.
     wanted: Vec<Named>,
 }
 
 /// A name and what it stands for on some page.
 type Named = (&'static str, fn(&View<'_>) -> Value);
 
-/// What is to be shown, to whom.
+/// What to show, and to whom.
 struct View<'a> {
     page: &'a Page<'a>,
     promise: Promise,
@@ -117,7 +117,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Something of the ticket's, if there is one.
+    /// A value of the ticket, if there is one.
     fn time<T: ToString>(&self, of: impl Fn(&Self) -> T) -> Value {
         match self.promise {
             Promise::None => "".into(),
@@ -161,7 +161,7 @@ impl Own {
         &self.name
     }
 
-    /// The page. Err: why there is none.
+    /// The page. Err: why it could not be made.
     pub fn render(&self, page: &Page<'_>, language: Language) -> Result<String, String> {
         let view = View::of(page, language);
         let values = self.wanted.iter().map(|(name, of)| (*name, of(&view)));

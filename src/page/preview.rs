@@ -1,4 +1,4 @@
-//! The list of states that a ticket page can be looked at in (`SetHandler nap-preview`).
+//! The list of states in which a ticket page can be viewed (`SetHandler nap-preview`).
 
 use askama::Template;
 

@@ -14,7 +14,7 @@ struct Problem<'a> {
     status: u16,
     detail: &'a str,
     reason: &'static str,
-    /// None: nobody was refused, and there is no ticket to come back with.
+    /// None: the visitor was not refused, and has no ticket to come back with.
     retry_after: Option<Seconds>,
     #[serde(skip_serializing_if = "str::is_empty")]
     notice: &'a str,

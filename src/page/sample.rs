@@ -1,5 +1,5 @@
-//! A state that a page can be in, without anybody refused: for the administrator's preview, and to
-//! try out his own page on.
+//! A state that a page can be in, without refusing anybody: for the administrator's preview, and to
+//! try out a page of the administrator's own.
 
 use super::accept::Language;
 use super::form::{Encoding, Field, Form, Sent};
@@ -14,11 +14,11 @@ use nap_core::room::verdict::Reason;
 pub struct Sample {
     /// Why the visitor was refused.
     pub reason: Reason,
-    /// What he has in hand.
+    /// What the visitor has been promised.
     pub promise: Promise,
-    /// The language he reads.
+    /// The language the visitor reads.
     pub language: Language,
-    /// What became of the form he sent.
+    /// What became of the form they sent.
     pub form: SampleForm,
     /// When this is.
     pub wall: Option<Wall>,
@@ -89,8 +89,8 @@ impl Sample {
         })
     }
 
-    /// The state that a query names by `reason`, `promise`, `form` and `language`; what it does not
-    /// name, or wrongly, is as on the commonest page.
+    /// The state that a query names by `reason`, `promise`, `form` and `language`. Anything it does not
+    /// name, or names wrongly, is as on the commonest page.
     pub fn of_query(query: &[u8], wall: Wall) -> Sample {
         let mut sample = Sample {
             wall: Some(wall),

@@ -1,4 +1,4 @@
-//! [`SlowDown`]: what a client who owes too much is told: how long to wait, and why.
+//! [`SlowDown`]: what a client that owes too much is told: how long to wait, and why.
 
 use askama::Template;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub struct SlowDown<'a> {
     pub status: u16,
     /// Now, on the server's wall.
     pub wall: Wall,
-    /// Of the request: only what was asked for can be asked for again, what was sent is lost.
+    /// The request's method: only GET and HEAD can be repeated; what others sent is lost.
     pub method: &'a str,
     /// `NapTicketPath`: style and script lie under it.
     pub path: &'a str,
@@ -35,7 +35,7 @@ pub enum Much {
     Files,
     /// Bytes.
     Bytes,
-    /// Either, by its whole network.
+    /// Either, by the client's whole network.
     Network,
 }
 
@@ -136,7 +136,7 @@ impl SlowDown<'_> {
         self.seconds() * 1000
     }
 
-    /// Another for each page that is sent.
+    /// A mark that differs for each page that is sent.
     fn mark(&self) -> String {
         format!("{:x}", self.wall.unix.0)
     }
@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Coming back would be a GET, and the form gone without a word.
+    /// Coming back would be a GET, and the form silently lost.
     #[test]
     fn what_was_sent_is_to_be_sent_again_and_nothing_happens_by_itself() {
         let posted = SlowDown {

@@ -1,4 +1,4 @@
-//! What the holder of a ticket is told who asks where he stands (`nap-status`), as JSON.
+//! What a holder who asks how their ticket stands is told (`nap-status`), as JSON.
 
 use serde::Serialize;
 
@@ -7,20 +7,20 @@ use crate::wall::hex;
 use nap_core::micros::Micros;
 use nap_core::room::verdict::Turn;
 
-/// Where a holder stands. Spans are from now; zero where that time has passed.
+/// How a holder's ticket stands. Spans are from now; zero where that time has passed.
 #[derive(Clone, Copy, Debug)]
 pub struct Status<'a> {
-    /// None: he brought no ticket that is one.
+    /// None: the request brought no genuine ticket.
     pub turn: Option<Turn>,
-    /// His ticket's name in pages and logs.
+    /// The ticket's name in pages and logs.
     pub id: u64,
     /// Name of the room.
     pub room: &'a str,
-    /// Until its prime window begins: the latest he is told to come.
+    /// Until its prime window begins: by then at the latest the holder is told to come.
     pub from: Micros,
     /// Until the prime window ends.
     pub prime: Micros,
-    /// Until all ends.
+    /// Until the ticket ends.
     pub until: Micros,
     /// When to ask again; none: not any more.
     pub ask: Option<Micros>,
@@ -46,7 +46,7 @@ struct Told<'a> {
 }
 
 impl Status<'_> {
-    /// Is he to come now?
+    /// Should the holder come now?
     pub fn calls(&self) -> bool {
         matches!(self.turn, Some(Turn::Now | Turn::Late))
     }

@@ -1,8 +1,8 @@
 //! [`Balancing`]: the way to OXTHAS's tables, one lock for all of them.
 //!
-//! A choice reads every member of a balancer and writes one, so there is nothing to be had from more
-//! locks. The lock is robust: when a child has died in here, what is counted is counted anew from the
-//! work under way, and what the child had under way is given back.
+//! A choice reads every member of a balancer and writes one, so more locks would gain nothing. The lock
+//! is robust: if a child has died holding it, totals are counted anew from the work under way, and the
+//! child's own work under way is given back.
 
 use std::cell::UnsafeCell;
 
@@ -13,7 +13,7 @@ use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
 use nap_core::room::owner::{Life, Owner};
 
-/// What is not in a table.
+/// Everything that is not in a table.
 #[repr(C)]
 pub struct Desk {
     lock: Lock,
@@ -24,7 +24,7 @@ pub struct Desk {
 // SAFETY: `head` is reached under the process-shared lock only (Balancing::with).
 unsafe impl Sync for Desk {}
 
-/// Where the tables lie. Copies are the same tables.
+/// Where the tables lie. Copies refer to the same tables.
 #[derive(Clone, Copy)]
 pub struct Balancing {
     segment: Segment,
@@ -57,25 +57,25 @@ impl Segment {
 }
 
 impl Balancing {
-    /// Make the lock. Nobody may use the tables meanwhile.
+    /// Makes the lock. Nobody may use the tables meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
         let made = self.desk.lock.init();
         made.map_err(|code| SegmentError::Io(std::io::Error::from_raw_os_error(code)))
     }
 
-    /// After a full restart nobody is left who had anything under way.
+    /// After a full restart: nothing is under way any more.
     pub fn renew(&self) -> Result<(), SegmentError> {
         self.init()?;
         self.with(|engine| engine.mend(|_| true));
         Ok(())
     }
 
-    /// Executors and pieces of work there is space for.
+    /// How many executors and flights there is space for.
     pub fn sizes(&self) -> [usize; 2] {
         [self.executors.1, self.flights.1]
     }
 
-    /// Act on the tables. None: the lock cannot be had.
+    /// Acts on the tables. None: the lock cannot be taken.
     pub fn with<R>(&self, act: impl FnOnce(&mut Engine<'_>) -> R) -> Option<R> {
         let (_held, torn) = match self.desk.lock.take()? {
             Taken::Good(held) => (held, false),

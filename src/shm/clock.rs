@@ -10,7 +10,7 @@ use nap_core::micros::Micros;
 /// In microseconds.
 const CENTURY: u64 = 100 * 365 * 24 * 3600 * 1_000_000;
 
-/// Zero should the clock not be there.
+/// Zero if the clock does not exist.
 fn read(clock: libc::clockid_t) -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -32,8 +32,8 @@ pub fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// The offset that makes inside time begin at wall time, and never before `seen`, unless that is
-/// further off than any clock goes wrong.
+/// The offset that makes inside time begin at wall time and never before `seen`, unless the gap is larger
+/// than any clock error.
 pub fn offset_from(seen: Micros) -> u64 {
     let wall = wall();
     let known = Some(seen.0).filter(|&seen| seen < wall.saturating_add(CENTURY));
@@ -45,11 +45,11 @@ pub fn now(offset: u64) -> Micros {
     Micros(since_boot().wrapping_add(offset))
 }
 
-/// Minutes the server's local time is ahead of UTC, and its next change within a day: since 1970, in
-/// microseconds, and the minutes from then on. It changes at a full quarter of an hour, if at all, so
-/// it is asked for once in each.
+/// Minutes that the server's local time is ahead of UTC, and its next change within a day: when (since 1970,
+/// in microseconds), and the minutes from then on. Changes come only at a full quarter of an hour, so it is
+/// looked up once in each.
 pub fn utc_offset() -> (i32, Option<(u64, i32)>) {
-    /// A quarter since 1970 and an offset, in 32 bits each: of now, and of the next change (or its quarter is 0).
+    /// A quarter since 1970 and an offset, in 32 bits each: for now; for the next change (quarter 0: none).
     static KNOWN: AtomicU64 = AtomicU64::new(u64::MAX);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let seconds = wall() / 1_000_000;
@@ -72,7 +72,7 @@ pub fn utc_offset() -> (i32, Option<(u64, i32)>) {
 
 const QUARTER_S: u64 = 900;
 
-/// The first quarter of an hour behind this one, and within a day, that has another offset, and which.
+/// The first later quarter of an hour, within a day, with another offset; and that offset.
 fn first_change(quarter: u64, offset: i32, at: impl Fn(u64) -> i32) -> Option<(u64, i32)> {
     let (mut before, mut behind) = (quarter, quarter + 86_400 / QUARTER_S);
     if at(behind) == offset {

@@ -1,8 +1,8 @@
 //! [`Debts`]: the way to mod_bwshare's tables, one latch a stripe.
 //!
 //! A stripe holds the debts of its clients and the trace rows that go with them, so a request takes
-//! one lock for both. What a dead child left half-written is integers whose every value is survived, so
-//! nothing has to be mended, and a [`Latch`] is enough.
+//! one lock for both. A dead child can leave only integers half-written, and the code survives any value
+//! of them. So nothing has to be mended, and a [`Latch`] is enough.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ use nap_core::bwshare::trace::{TraceSet, set_of};
 use nap_core::micros::Micros;
 use nap_core::room::children::Child;
 
-/// Where the tables lie. Copies are the same tables.
+/// Where the tables lie. Copies refer to the same tables.
 #[derive(Clone, Copy)]
 pub struct Debts {
     latches: &'static [Latch],
@@ -38,15 +38,15 @@ const UNITS: usize = size_of::<Units>() / size_of::<f64>();
 /// Tags that a key may have.
 const TAGS: usize = 256;
 
-/// How well the horizons of each of them are served. The factors are read with every request, so
-/// they lie outside the lock.
+/// How well the horizons of each set of limits are served. Every request reads the factors, so they lie
+/// outside the lock.
 #[repr(C)]
 pub struct Services {
     lock: Lock,
-    /// Whose an entry is: a limit's scope + 1; 0: nobody's.
+    /// The owner of each entry: a limit's scope + 1; 0: nobody.
     owners: [AtomicU32; SERVICES],
-    /// The bits of [`Limits::units`](nap_core::bwshare::limits::Limits::units) that the debts of each
-    /// key's tag are kept by; 0: not known. The parent's alone.
+    /// The bits of [`Limits::units`](nap_core::bwshare::limits::Limits::units) in which the debts of each
+    /// key's tag are counted; 0: not known. Only the parent uses them.
     units: [[AtomicU64; UNITS]; TAGS],
     /// By how much each rate is lowered, in millionths.
     lowered: [[AtomicU32; HORIZONS]; SERVICES],
@@ -86,24 +86,24 @@ impl Segment {
 }
 
 impl Debts {
-    /// Make the locks. Nobody may use them meanwhile.
+    /// Makes the locks. Nobody may use them meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
         self.latches.iter().for_each(Latch::reset);
         let made = self.services.lock.init();
         Ok(made.map_err(std::io::Error::from_raw_os_error)?)
     }
 
-    /// The child of this entry is dead: what it held is free. Called by the parent alone.
+    /// The child of this entry is dead: frees what it held. Only the parent calls this.
     pub fn free_of(&self, entry: u32) {
         self.latches.iter().for_each(|latch| latch.free_of(entry));
     }
 
-    /// Stripes there are.
+    /// The number of stripes.
     pub fn stripes(&self) -> usize {
         self.latches.len()
     }
 
-    /// Trace rows there are.
+    /// The number of trace rows.
     pub fn rows(&self) -> usize {
         self.stripes() * self.sets * nap_core::bwshare::trace::ROWS
     }
@@ -126,7 +126,7 @@ impl Debts {
         all
     }
 
-    /// Act on the stripe of this key and on its trace set. None: its lock cannot be had.
+    /// Acts on the stripe of this key and on its trace set. None: its lock cannot be taken.
     #[inline]
     pub fn of<R>(
         &self,
@@ -139,7 +139,7 @@ impl Debts {
         })
     }
 
-    /// Act on the stripe of this number and on its trace sets.
+    /// Acts on the stripe of this number and on its trace sets.
     #[inline]
     pub fn at<R>(
         &self,
@@ -159,8 +159,8 @@ impl Debts {
         Some(act(stripe, trace))
     }
 
-    /// The entry of the limits of this scope among the services, now theirs if it was nobody's.
-    /// None: all are others'. Called by the parent alone.
+    /// The service entry of the limits of this scope; takes a free one if they have none. None: all are
+    /// taken. Only the parent calls this.
     pub fn service_of(&self, scope: u32) -> Option<usize> {
         let owner = scope.saturating_add(1);
         let owners = &self.services.owners;
@@ -170,9 +170,9 @@ impl Debts {
         Some(at)
     }
 
-    /// Nobody has limits of other scopes than these any more: their services are free. A child of
-    /// before a graceful restart may still write to one for as long as its requests last. Called by
-    /// the parent alone.
+    /// Frees the services of all other scopes: no limits have them any more. A child from before a
+    /// graceful restart may still write to one as long as its requests last. Only the parent calls
+    /// this.
     pub fn keep_services(&self, scopes: &[u32]) {
         for (at, owner) in self.services.owners.iter().enumerate() {
             let scope = owner.load(Relaxed).checked_sub(1);
@@ -183,10 +183,10 @@ impl Debts {
         }
     }
 
-    /// These are the units of the limits in force, by the tags of their keys: debts kept by others
-    /// are the same amount by these. What a child of before a graceful restart still charges is by
-    /// the old ones, an answer at most; what it gives back is by these ([`Debts::byte_unit`]). Called by
-    /// the parent alone.
+    /// Sets the units of the limits in force, by the tags of their keys, and converts debts counted in
+    /// other units to the same amount. A child from before a graceful restart still charges in the old
+    /// units, for an answer at most; it gives back in these ([`Debts::byte_unit`]). Only the parent calls
+    /// this.
     pub fn keep_units(&self, tags: &[(u8, Units)], now: Micros) {
         let ratios: Vec<(u8, Units)> = (tags.iter())
             .filter_map(|&(tag, units)| Some((tag, self.put_units(tag, units)?)))
@@ -205,7 +205,7 @@ impl Debts {
         f64::from_bits(self.services.units[usize::from(tag)][1].load(Relaxed))
     }
 
-    /// By how much they differ from those before; None: not at all.
+    /// Sets the units. Returns the ratios to those before; None: nothing changed.
     fn put_units(&self, tag: u8, units: Units) -> Option<Units> {
         let kept = &self.services.units[usize::from(tag)];
         let before: Units = std::array::from_fn(|i| {
@@ -215,11 +215,11 @@ impl Debts {
         let horizons = 2..2 + HORIZONS;
         let ratios: Units = std::array::from_fn(|i| {
             let ratio = units[i] / before[i];
-            // Nothing was there before, or nothing is now, or a stray value.
+            // There was no unit before, or is none now, or the value is a stray one.
             if !ratio.is_normal() || ratio < 0.0 || i >= horizons.end {
                 return 1.0;
             }
-            // What was owed within an hour says nothing of a second.
+            // A debt over an hour says nothing about one over a second.
             let is_another = horizons.contains(&i) && units[i + HORIZONS] != before[i + HORIZONS];
             if is_another { 0.0 } else { ratio }
         });
@@ -241,7 +241,7 @@ impl Debts {
         })
     }
 
-    /// Act on a service, and have its rates in force. None: there is none, or its lock cannot be had.
+    /// Acts on a service, then puts its rates in force. None: no such service, or no lock.
     pub fn service<R>(&self, service: usize, act: impl FnOnce(&mut Service) -> R) -> Option<R> {
         let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.services.lock.take()?;
         // SAFETY: inside the mapping; integers. Exclusive: every process takes this lock first.
@@ -253,14 +253,14 @@ impl Debts {
         Some(result)
     }
 
-    /// A client of these limits has come for the first time in a test.
+    /// Counts a client of these limits that has come for the first time in a test.
     #[inline(never)]
     pub fn begin_test(&self, service: usize, first: usize, terms: &Terms<'_>, now_ns: u64) {
         self.service(service, |service| service.note(first, terms, now_ns));
     }
 
-    /// Take over what is in tables of another size. Nobody else may see either yet, and both have
-    /// their locks made.
+    /// Takes over the contents of tables of another size. Nobody else may see either yet, and the locks of
+    /// both are made.
     pub fn take_over(&self, old: &Debts, now: Micros) {
         let now_ns = nanoseconds(now);
         for at in 0..old.stripes() {
@@ -290,7 +290,7 @@ impl Debts {
     }
 }
 
-/// A time as debts have it.
+/// A time in the form that debts use.
 #[inline]
 pub fn nanoseconds(time: Micros) -> u64 {
     time.0.saturating_mul(SECOND_NS / 1_000_000)

@@ -4,7 +4,7 @@
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Sleep while the word is `expected`, at most `timeout`. Returns early at any time: look again.
+/// Sleeps while the word is `expected`, at most `timeout`. May return early: look again.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
@@ -25,7 +25,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     }
 }
 
-/// Wake all who sleep on the word.
+/// Wakes all that sleep on the word.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: `word` is a live, aligned u32; FUTEX_WAKE uses its address only.
     unsafe {

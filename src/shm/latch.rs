@@ -1,11 +1,11 @@
-//! [`Latch`]: a lock of one word inside the segment, for what is done in a hundred instructions.
+//! [`Latch`]: a lock of one word inside the segment, for work of a hundred instructions.
 //!
 //! A robust mutex ([`lock`](super::lock)) takes as many for itself, because the kernel has to find it
-//! when its owner dies. Here the word says which child holds it, and the parent frees, when it hears of
-//! a death, mostly within a second, what the dead held ([`Latch::free_of`]). Nobody is told that its holder
-//! died: for tables whose every value is survived, and of which there are thousands, so that one that
-//! is shut for a second is felt by few. A word that no living child has written is a stray one, and is
-//! taken over when it has stood for two seconds.
+//! when its owner dies. Here the word says which child holds it. When the parent hears of a death, mostly
+//! within a second, it frees what the dead child held ([`Latch::free_of`]). The next holder is not told of
+//! the death. So a latch is for tables that survive any value and have thousands of latches: few notice
+//! if one is shut for a second. A word that no living child has written is a stray one; it is taken over
+//! after two seconds.
 
 use std::sync::atomic::{
     AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -15,19 +15,19 @@ use std::time::Duration;
 use super::clock;
 
 const FREE: u32 = 0;
-/// The parent, and what is no httpd.
+/// The parent, or a process that is not httpd.
 const NO_CHILD: u32 = u32::MAX;
 
-/// Looks before the holder is given the processor.
+/// Looks before we yield the processor to the holder.
 const SPINS: u32 = 200;
 const NAP: Duration = Duration::from_micros(100);
-/// Then it is not to be had, microseconds: its holder is stopped.
+/// How long to try, microseconds: after that its holder must be stopped.
 const LONGEST: u64 = 2_000_000;
 
-/// As whom this process holds latches.
+/// The number under which this process holds latches.
 static OWN: AtomicU32 = AtomicU32::new(NO_CHILD);
 
-/// This process is the child of this entry in the children table. Before it takes any.
+/// Says which entry of the children table this process is. Call it before taking any latch.
 pub fn this_is_child(entry: u32) {
     OWN.store(holder(entry), Relaxed);
 }
@@ -50,7 +50,7 @@ pub struct Held<'a> {
 }
 
 impl Latch {
-    /// Take it, waiting at most two seconds; None: not to be had. `lives`: does the child of this entry?
+    /// Takes it, waiting two seconds at most; None: not free. `lives`: does this entry's child live?
     #[inline]
     pub fn take(&self, lives: impl Fn(u32) -> bool) -> Option<Held<'_>> {
         let own = OWN.load(Relaxed);
@@ -89,7 +89,7 @@ impl Latch {
         stray && (self.holder.compare_exchange(holder, own, Acquire, Relaxed)).is_ok()
     }
 
-    /// The child of this entry is dead. Called by the parent alone, before the entry is another's.
+    /// Frees it from a dead child. Only the parent calls this, before the entry is used again.
     pub fn free_of(&self, entry: u32) {
         let dead = holder(entry);
         self.holder
@@ -103,7 +103,7 @@ impl Latch {
         self.holder.store(holder(entry), Relaxed);
     }
 
-    /// Nobody holds it. Called while nobody else can.
+    /// Resets it to free. Called while nobody else can use it.
     pub fn reset(&self) {
         self.holder.store(FREE, Relaxed);
     }

@@ -1,7 +1,7 @@
 //! A robust, process-shared mutex inside the segment.
 //!
-//! That its owner died is a result the caller must handle ([`Taken::OwnerDied`]): mend what the
-//! lock protects, and the lock is good again when the guard is dropped.
+//! The caller must handle the case that its owner died ([`Taken::OwnerDied`]): mend what the lock
+//! protects. The lock is good again when the guard is dropped.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ unsafe impl Sync for Lock {}
 // SAFETY: as above; nothing in it belongs to one thread.
 unsafe impl Send for Lock {}
 
-/// How the lock came.
+/// How the lock was got.
 pub enum Taken<'a> {
     /// As usual.
     Good(Held<'a>),
@@ -32,7 +32,7 @@ pub struct Held<'a> {
 }
 
 impl Lock {
-    /// Make the mutex. Nobody may use it meanwhile: called on a segment nobody else sees yet.
+    /// Makes the mutex. Nobody may use it meanwhile: called on a segment nobody else sees yet.
     pub fn init(&self) -> Result<(), i32> {
         let mut attr = MaybeUninit::uninit();
         let attr: *mut libc::pthread_mutexattr_t = attr.as_mut_ptr();
@@ -53,7 +53,7 @@ impl Lock {
             .map_or(Ok(()), Err)
     }
 
-    /// Take it, waiting at most two seconds (a stopped child may hold it); None: not to be had.
+    /// Takes it, waiting at most two seconds (a stopped child may hold it); None: not free by then.
     pub fn take(&self) -> Option<Taken<'_>> {
         // SAFETY: init() has made the mutex; pthread_mutex_trylock reads and writes it alone.
         let mut code = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) };
@@ -65,7 +65,7 @@ impl Lock {
             0 => Some(Taken::Good(held)),
             libc::EOWNERDEAD => {
                 // SAFETY: we own the mutex in its inconsistent state; making it consistent now
-                // lets whoever comes after a further death try again.
+                // lets the next process try again after a further death.
                 unsafe { libc::pthread_mutex_consistent(self.mutex.get()) };
                 Some(Taken::OwnerDied(held))
             }

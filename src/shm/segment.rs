@@ -25,8 +25,8 @@
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A section is found by its kind; one whose version or entry size differs is not ours to read.
-//! What comes anew adds kinds, not layouts.
+//! A section is found by its kind. We do not read one whose version or entry size differs. Additions add
+//! kinds, not layouts.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -75,16 +75,16 @@ const LAYOUT: u32 = 2;
 /// Version of all sections together: where it is raised nothing of before is found any more. A type that
 /// changes its meaning but not its size has another number in [`Kind`] instead, and the old one is not used again.
 const VERSION: u32 = 2;
-/// In the word of the head that says how many may be parked: some wait on workers all the same.
+/// In the head's word for how many may be parked: some accesses wait on workers all the same.
 const ON_WORKERS: u32 = 1 << 31;
 /// See [`Segment::parked_in`].
 pub const LOOK: u32 = 1 << 31;
 /// Sections the directory has room for.
 const SECTIONS: usize = 32;
-/// The layout before, which is taken over: its directory, in the same place, had fewer.
+/// The previous layout, which is taken over: its directory, in the same place, had fewer sections.
 const LAYOUT_BEFORE: (u32, usize) = (1, 16);
 
-/// Events of the site's own (`TelePoll`) that there is space for.
+/// How many events of the site's own (`TelePoll`) there is space for.
 const EVENTS: u32 = 64;
 
 /// What a section holds.
@@ -107,7 +107,7 @@ pub enum Kind {
     Places = 7,
     /// Issue history.
     History = 8,
-    /// Live tickets a client.
+    /// Live tickets of each client.
     Clients = 9,
     /// The last minutes of each gate.
     Recent = 10,
@@ -121,17 +121,17 @@ pub enum Kind {
     Services = 14,
     /// Each gate as a page of its room.
     Pages = 15,
-    /// The limit of each that finds itself.
+    /// Each gate's limit, if the module finds it.
     Pacing = 20,
-    /// Whose turn it is to move it.
+    /// Which gate may move its limit next.
     Pacer = 21,
-    /// What is polled.
+    /// Events that are polled.
     Polls = 17,
     /// What OXTHAS keeps beside its tables, and their lock.
     Desk = 24,
     /// Members of balancers.
     Executors = 25,
-    /// Requests that they have been given.
+    /// Requests that members have been given.
     Flights = 26,
     /// When sessions may be started in each room.
     Starts = 18,
@@ -159,7 +159,7 @@ pub struct Section {
     pub offset: u64,
 }
 
-/// How many of each there are to be.
+/// How many of each there should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dims {
     /// Children the server may run.
@@ -191,13 +191,13 @@ pub struct Head {
     _pad: u32,
     /// Bytes in all.
     size: u64,
-    /// Random number of this state's life: tickets of another are unknown.
+    /// Random number of this state's life: tickets of another epoch are unknown.
     pub epoch: u64,
     /// Added to `CLOCK_BOOTTIME`.
     offset: AtomicU64,
-    /// The latest inside time anybody noted (about once a second).
+    /// The latest inside time noted (about once a second).
     seen: AtomicU64,
-    /// Key of ticket signatures, unless the administrator brings his own.
+    /// Key of ticket signatures, unless the administrator sets their own.
     pub key: [u8; 32],
     /// Secret of ticket ids and client hashes.
     pub secret: [u8; 16],
@@ -231,8 +231,8 @@ impl Head {
 pub struct Segment {
     base: *mut u8,
     size: usize,
-    /// The directory by kind, as it was when it was first asked: it never changes afterwards, and no
-    /// stray write reaches this copy.
+    /// The directory by kind, as it was when first used: it never changes afterwards, and no stray write
+    /// reaches this copy.
     sections: &'static OnceLock<[Section; SECTIONS]>,
     head: PhantomData<&'static Head>,
 }
@@ -246,7 +246,7 @@ unsafe impl Sync for Segment {}
 /// Why a segment could not be made or read.
 #[derive(Debug)]
 pub enum SegmentError {
-    /// The system said no.
+    /// The system returned an error.
     Io(std::io::Error),
     /// Not a segment, or not whole.
     Torn(&'static str),
@@ -277,7 +277,7 @@ impl From<nix::Error> for SegmentError {
 }
 
 impl Dims {
-    /// The directory these sizes make, and the bytes in all.
+    /// The directory for these sizes, and the bytes in all.
     fn plan(&self) -> ([Section; SECTIONS], usize) {
         let mut offset = size_of::<Head>().next_multiple_of(64);
         let mut directory = [Section::default(); SECTIONS];
@@ -353,7 +353,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Map `fd`. Nothing is read or written yet.
+    /// Maps `fd`. Nothing is read or written yet.
     pub fn map(fd: &OwnedFd, size: usize) -> Result<Segment, SegmentError> {
         let map: MmapRaw = MmapOptions::new().len(size).map_raw(fd.as_raw_fd())?;
         let base = map.as_mut_ptr();
@@ -366,13 +366,13 @@ impl Segment {
         Segment {
             base,
             size,
-            // One for each mapping, which is never unmapped either.
+            // Leaked once for each mapping, which is never unmapped either.
             sections: Box::leak(Box::default()),
             head: PhantomData,
         }
     }
 
-    /// A mapping an earlier load of the module left in this process.
+    /// Adopts a mapping that an earlier load of the module left in this process.
     ///
     /// # Safety
     /// `base` must be the start of a live, writable, shared mapping of `size` bytes that is never
@@ -386,7 +386,7 @@ impl Segment {
         (self.base, self.size)
     }
 
-    /// Write head and directory over zeroed memory nobody else sees yet.
+    /// Writes head and directory over zeroed memory that nobody else sees yet.
     pub fn format(&self, dims: Dims) -> Result<(), SegmentError> {
         let (directory, size) = dims.plan();
         if size > self.size {
@@ -499,7 +499,7 @@ impl Segment {
         }
     }
 
-    /// Where a section lies, and its entries. What may be done there is the caller's business.
+    /// Where a section lies, and its number of entries. The caller knows what may be done there.
     pub(super) fn region<T>(&self, kind: Kind) -> Option<(*mut T, usize)> {
         let section = self.section(kind, size_of::<T>())?;
         // SAFETY: check() has seen the offset inside the mapping.
@@ -520,8 +520,8 @@ impl Segment {
         section.map_or(0, |section| section.count)
     }
 
-    /// These sizes, with no fewer rooms, gates and places than there are here: the entry with the
-    /// highest index may be the one in use.
+    /// These sizes, but at least the rooms, gates and places that there are here: the entry with the
+    /// highest index may be in use.
     pub fn no_smaller(&self, dims: Dims) -> Dims {
         Dims {
             rooms: dims.rooms.max(self.count::<Room>(Kind::Rooms)),
@@ -541,19 +541,19 @@ impl Segment {
         self.atomics(Kind::Recent)
     }
 
-    /// What the site lets poll by `TelePoll`; empty in a segment from before there was any.
+    /// The site's events of `TelePoll`; empty in a segment from before there were any.
     pub fn events(&self) -> &'static [Event] {
         let polls: &[Event] = self.atomics(Kind::Polls);
         polls.get(..EVENTS as usize).unwrap_or(&[])
     }
 
-    /// The polls of those who hold tickets of a gate.
+    /// The polls of a gate's ticket holders.
     pub fn ticket_polls(&self, gate: u32) -> Option<&'static Event> {
         self.atomics(Kind::Polls)
             .get((EVENTS as usize).saturating_add(gate as usize))
     }
 
-    /// What is set by hand for each gate; empty in a segment from before there was anything.
+    /// What is set by hand for each gate; empty in a segment from before there was any.
     pub fn controls(&self) -> &'static [Control] {
         self.atomics(Kind::Controls)
     }
@@ -563,7 +563,7 @@ impl Segment {
         self.atomics(Kind::Children)
     }
 
-    /// The word a waiter on `place` sleeps on.
+    /// The word that the access at `place` sleeps on.
     pub fn wake_word(&self, place: u32) -> Option<&'static AtomicU32> {
         self.atomics(Kind::Wakes).get(place as usize)
     }
@@ -592,7 +592,7 @@ impl Segment {
         }
     }
 
-    /// Tell the segment how many workers there are.
+    /// Tells the segment how many workers there are.
     pub fn set_workers(&self, workers: Workers) {
         let fields = [
             workers.per_pool,
@@ -637,7 +637,7 @@ impl Segment {
         })
     }
 
-    /// A child is dead: take back all it held.
+    /// A child is dead: takes back all it held.
     pub fn child_ends(&self, pid: u32) {
         for (at, child) in self.children().iter().enumerate() {
             if child.pid.load(SeqCst) != pid {
@@ -657,8 +657,8 @@ impl Segment {
         }
     }
 
-    /// While nothing was scheduled the parent noted no deaths: take back all that those held who are no
-    /// children of this process any more.
+    /// Takes back what processes held that are no longer children of this one. While nothing was scheduled,
+    /// the parent noted no deaths.
     pub fn children_gone(&self) {
         for child in self.children() {
             let pid = child.pid.load(SeqCst);
@@ -668,8 +668,8 @@ impl Segment {
         }
     }
 
-    /// The state, under the lock; places that `act` asks to wake are woken after it. None: the
-    /// lock cannot be had (its holder is stopped): fail open.
+    /// Acts on the state under the lock, then wakes the places that `act` asks for. None: the
+    /// lock cannot be taken (its holder is stopped): fail open.
     pub fn locked<R>(
         &self,
         act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
@@ -702,8 +702,8 @@ impl Segment {
         Some(result)
     }
 
-    /// The same, where nothing but who is in a session is looked at or changed: most accesses of
-    /// members need no more.
+    /// The same for work that looks at or changes only who is in a session: most accesses of members need
+    /// no more.
     pub fn locked_sessions<R>(
         &self,
         act: impl FnOnce(&mut Membership<'_>, Micros) -> R,
@@ -719,7 +719,7 @@ impl Segment {
         Some(act(&mut membership, self.now()))
     }
 
-    /// The table of sessions alone, without a look at the clock.
+    /// Acts on the table of sessions only, without reading the clock.
     pub fn sessions<R>(&self, act: impl FnOnce(&mut Sessions<'_>) -> R) -> Option<R> {
         let held = self.held()?;
         let mut sessions = Sessions {
@@ -744,7 +744,7 @@ impl Segment {
         Some(held)
     }
 
-    /// Do the once-a-second work if nobody has in the last second.
+    /// Does the once-a-second work if nobody has in the last second.
     pub fn tick_if_due(&self) {
         if self.tick_is_due(self.now()) {
             self.locked(|_, _, _| ());
@@ -791,13 +791,13 @@ impl Segment {
         if wakes.is_empty() {
             return;
         }
-        // Their words are written: see parked_in().
+        // The wake words have been written: see parked_in().
         fence(SeqCst);
         match wakes.listed() {
             Some(places) => {
                 for &place in places {
                     self.wake_word(place).into_iter().for_each(futex::wake);
-                    // What a child has left that is dead rings a bell too much, and nobody too little.
+                    // An entry that a dead child has left may ring one bell too many, but none is missed.
                     let parked = |child: u32| (child != 0).then_some(child | LOOK);
                     let told = self
                         .parked_in(place)
@@ -814,15 +814,15 @@ impl Segment {
         }
     }
 
-    /// Where stands in which child the access of a place waits without a worker, one-based; 0: it has one. With
-    /// [`LOOK`] it was woken, whatever its word says: who is next where sessions start is to look when it is time. Who
-    /// is to be parked is noted here before he looks at his word for the last time, and whoever wakes him writes
-    /// that before he looks here, so that one of them sees the other.
+    /// The word that says in which child the access of a place is parked, one-based; 0: it has a worker. With
+    /// [`LOOK`] it has been told to look up, whatever its wake word says: the next in line to start a session
+    /// must look when it is time. Parking writes this word before its last look at the wake word; waking
+    /// writes the wake word before it reads this one. So one of them sees the other.
     pub fn parked_in(&self, place: u32) -> Option<&'static AtomicU32> {
         self.atomics(Kind::Parked).get(place as usize)
     }
 
-    /// One who waits there without a worker is to look up.
+    /// Rings the child's bell: an access parked there must look up.
     fn ring(&self, child: u32) {
         if let Some(child) = self.children().get(child as usize) {
             child.bell.fetch_add(1, SeqCst);
@@ -830,19 +830,19 @@ impl Segment {
         }
     }
 
-    /// Write what is behind the mapping to its file, if it has one.
+    /// Writes the mapping to its file, if it has one.
     pub fn flush(&self) {
         // SAFETY: the mapping is live and `size` bytes long; msync only reads it.
         unsafe { libc::msync(self.base.cast(), self.size, libc::MS_ASYNC) };
     }
 
-    /// After a full restart over a state file: nobody of before is left. Permits, places and
-    /// children are emptied, tickets in hand are good again, time goes on from what was seen.
+    /// After a full restart over a state file: no process of before is left. Empties permits, places and
+    /// children. Tickets in hand are good again; time goes on from what was seen.
     pub fn renew(&self) -> Result<(), SegmentError> {
         let head = self.head();
         let seen = Micros(head.seen.load(Relaxed));
         head.offset.store(clock::offset_from(seen), Relaxed);
-        // The once-a-second work would serve waiters who are dead, before they are forgotten.
+        // Else the once-a-second work would serve waiters that are dead, before they are forgotten.
         head.seen.store(self.now().0, Relaxed);
         head.lock
             .init()
@@ -856,10 +856,10 @@ impl Segment {
             .ok_or(SegmentError::Torn("its lock cannot be had"))
     }
 
-    /// Take over from an older segment what fits: key, epoch, time, and every section of the same
-    /// kind, version and entry size, entry by entry; sessions and debts by their keys. Where gates are
-    /// of another form this is another epoch, so that nobody takes tickets of the old ones for theirs.
-    /// Nobody else may see either segment yet.
+    /// Takes over what fits from an older segment: key, epoch, time, and every section of the same kind,
+    /// version and entry size, entry by entry; sessions and debts by their keys. If gates have another form
+    /// the epoch is new, so that nobody takes old tickets for those of these gates. Nobody else may see
+    /// either segment yet.
     pub fn carry_over(&self, old: &Segment) {
         let (from, to) = (old.head(), self.base.cast::<Head>());
         // SAFETY: as in format(): the new segment is ours alone until it is handed out.
@@ -873,14 +873,14 @@ impl Segment {
                 |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
             from.directory().iter().find(like)
         };
-        // Permits go with their gates: what is counted there are tickets and accesses of these.
+        // Permits go with their gates: they count tickets and accesses of these gates.
         let gates = known_as(&to.directory[Kind::Gates as usize]).is_some();
         if gates {
             to.epoch = from.epoch;
         }
         let permits = if gates { 0 } else { Kind::Permits as u32 };
-        // Sessions and debts are taken over by their keys; what is known of balancer members is of the minutes
-        // before, and stays behind.
+        // Sessions and debts are taken over by their keys. What is known of balancer members is from the last
+        // minutes, and stays behind.
         let apart = [
             Kind::Sessions,
             Kind::DebtLocks,
@@ -921,7 +921,7 @@ impl Segment {
     }
 }
 
-/// Not by whether it lives: the number may be another's by now.
+/// Is `pid` a child of ours? A living process is no proof: the number may be another's by now.
 fn is_own_child(pid: u32) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let found = waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), flags);
@@ -1017,7 +1017,7 @@ mod tests {
         let Verdict::Wait(seat) = enter(3) else {
             panic!("both permits are in use");
         };
-        // The first gives his permit back; whoever hands it on dies before he can tell.
+        // The first gives its permit back; the process that hands it on dies before it can tell.
         permits.release(0, Owner::new(life, 1));
         let died = catch_unwind(AssertUnwindSafe(|| {
             segment.locked(|_, _, _| {

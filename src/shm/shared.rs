@@ -16,7 +16,7 @@ use nap_core::sqs::sessions::SessionSet;
 use nap_core::telepoll::Event;
 use std::sync::atomic::AtomicU32;
 
-/// Types that may be put over shared memory another process, or an older server, has written.
+/// Types that may be laid over shared memory that another process, or an older server, has written.
 ///
 /// # Safety
 /// `repr(C)`; integers, atomics and arrays of them only (no pointers, references, handles, `bool`,

@@ -2,8 +2,8 @@
 //!
 //! The file *is* the segment, fully allocated before it is mapped (a hole on a full disk would be
 //! SIGBUS in every child). On opening, key, epoch, slots, ticket states, ledger and statistics are
-//! taken over; permits, places and children are emptied. A file that is torn or foreign is set
-//! aside beside itself; one whose tables have other sizes is carried over into a new file, in which
+//! taken over; permits, places and children are emptied. A torn or foreign file is renamed and stays
+//! beside the new one. If its tables have other sizes, it is carried over into a new file, in which
 //! rooms, gates and places are never fewer.
 
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,7 @@ use nix::fcntl::{FcntlArg, fallocate, fcntl};
 
 use super::segment::{Dims, Segment, SegmentError};
 
-/// A segment with the file behind it, and what is to be said of how it came.
+/// A segment with the file behind it, and how it was opened.
 pub struct Opened {
     /// The mapping.
     pub segment: Segment,
@@ -31,11 +31,11 @@ pub struct Opened {
 /// Why a state file cannot be used.
 #[derive(Debug)]
 pub enum StateFileError {
-    /// The children's user can write its directory, and so put another file there.
+    /// The children's user can write to its directory, and so put another file there.
     Exposed(PathBuf),
     /// Another server has it.
     InUse,
-    /// The disk is full, the path is wrong, a symbolic link stands there ...
+    /// The disk is full, the path is wrong, the path is a symbolic link ...
     Segment(SegmentError),
 }
 
@@ -59,7 +59,7 @@ impl<E: Into<SegmentError>> From<E> for StateFileError {
     }
 }
 
-/// Open or make the state file at `path` with tables of `dims`.
+/// Opens or makes the state file at `path` with tables of `dims`.
 pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateFileError> {
     check_directory(path, children_uid)?;
     let file = open_locked(path)?;
@@ -76,7 +76,7 @@ pub fn open(path: &Path, dims: Dims, children_uid: u32) -> Result<Opened, StateF
     };
     match old.check(Some(dims)) {
         Ok(()) => {
-            // A copy that somebody has put back may have holes.
+            // A copy that was restored may have holes.
             allocate(&file, length as usize)?;
             old.renew()?;
             Ok(Opened {
@@ -111,7 +111,7 @@ fn make(
 ) -> Result<Opened, StateFileError> {
     let size = dims.bytes();
     if let Err(error) = allocate(&file, size) {
-        // An empty file is "nothing there yet" to the next start; half a segment would be torn.
+        // The next start takes an empty file for a new one; half a segment would be torn.
         file.set_len(0)?;
         return Err(error.into());
     }
@@ -126,7 +126,7 @@ fn make(
     })
 }
 
-/// Disk space for all of the file, so that no write to its mapping can fail.
+/// Allocates disk space for all of the file, so that no write to its mapping can fail.
 fn allocate(file: impl AsFd, size: usize) -> Result<(), nix::Error> {
     fallocate(file, nix::fcntl::FallocateFlags::empty(), 0, size as i64)
 }
@@ -140,7 +140,7 @@ fn open_locked(path: &Path) -> Result<File, StateFileError> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .open(path)?;
-    // Its owner could cut it short under the server.
+    // Another owner could truncate it under the server.
     if file.metadata()?.uid() != nix::unistd::geteuid().as_raw() {
         let whose = "it belongs to another user than the one who starts the server";
         return Err(Error::new(ErrorKind::PermissionDenied, whose).into());
@@ -363,7 +363,7 @@ mod tests {
     fn a_file_of_another_user_is_left_alone() {
         let dir = Dir::new("foreign-owner");
         drop(open(&dir.file(), DIMS, 33).expect("new").file);
-        // Who is not root cannot give it away.
+        // Without root it cannot be given away.
         if std::os::unix::fs::chown(dir.file(), Some(33), None).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! A request's charge: entered, let in all the same, its bytes.
+//! A request's charge: its entry, its excuse, its bytes.
 
 use std::ffi::c_int;
 
@@ -19,13 +19,13 @@ use nap_core::bwshare::service::Service;
 use nap_core::bwshare::visit::{Reason, Visit, is_excused};
 use nap_core::micros::Micros;
 
-/// A request that is charged, and by what.
+/// A request that is charged, and the limits it is charged by.
 pub(super) struct Charged<'a> {
     bw: &'static BwShare,
     limit: &'static Limit,
     v: &'a nap_visit,
     now_ns: u64,
-    /// The limits with their horizons as they are steered; None: as configured.
+    /// The limits with steered horizons; None: as configured.
     steered: Option<Box<[Limits; 2]>>,
 }
 
@@ -58,7 +58,7 @@ impl Charged<'_> {
         self.steered.as_deref().unwrap_or(&self.limit.limits)
     }
 
-    /// In the client's own stripe; None: its lock cannot be had.
+    /// Acts in the client's own stripe; None: its lock cannot be taken.
     #[inline]
     pub(super) fn own<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
         self.bw.debts.of(self.v.key, |stripe, trace| {
@@ -71,7 +71,7 @@ impl Charged<'_> {
         })
     }
 
-    /// In that of his network, if it is another.
+    /// Acts in the stripe of the client's network, if the client has one.
     fn network<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
         if self.v.wide == 0 {
             return None;
@@ -86,7 +86,7 @@ impl Charged<'_> {
         })
     }
 
-    /// Asked first of the client, then of his network.
+    /// Charges the client, then its network, unless either owes too much.
     #[inline]
     fn enter(&self, client: &nap_client) -> Option<(Answer, Option<Reason>)> {
         let excused = self.v.flags & NAP_BW_EXCUSED != 0;
@@ -105,7 +105,7 @@ impl Charged<'_> {
         })
     }
 
-    /// He has been charged himself.
+    /// The same for the network; the client itself has been charged.
     #[inline(never)]
     fn enter_network(&self, excused: bool) -> (Answer, Option<Reason>) {
         let network = self.network(|visit| {
@@ -127,7 +127,7 @@ impl Charged<'_> {
         }
     }
 
-    /// His, and his network's if that is another.
+    /// Charges bytes to the client, and to its network if it has one.
     #[inline(never)]
     fn bytes(&self, bytes: u64) {
         self.own(|visit| visit.bytes(self.v.key, bytes));
@@ -137,7 +137,7 @@ impl Charged<'_> {
         });
     }
 
-    /// The same, yet to be sent: of him and of his network.
+    /// The same for bytes not sent yet: the reservations of the client and of its network.
     fn reserve(&self, bytes: u64) -> [Reserved; 2] {
         let own = self.own(|visit| visit.reserve(self.v.key, bytes));
         let network = self.network(|visit| {
@@ -154,8 +154,8 @@ impl Charged<'_> {
         self.bw.debts.byte_unit(tag(self.limit.scope))
     }
 
-    /// Of what was reserved so much was not sent. A graceful restart may have set another rate since it was
-    /// reserved, and what the client owes for these bytes is another time now.
+    /// Gives back the reserved bytes that were not sent. A graceful restart may have changed the rate since
+    /// they were reserved: the debt for these bytes then stands for another time.
     fn give_back(&mut self, reserved: &nap_reserved, unsent: u64) {
         let ratio = self.byte_unit() / reserved.byte_unit;
         if self.limit.alone && ratio.is_normal() && ratio > 0.0 && ratio != 1.0 {
@@ -181,14 +181,14 @@ impl Charged<'_> {
 }
 
 impl Charged<'_> {
-    /// What the member of a session is told, with what he and his network owe. None: his lock cannot be had.
+    /// What a member of a session would be told, by what client and network owe. None: no lock.
     fn as_member(&self) -> Option<Answer> {
         let own = self.own(|visit| visit.as_member(self.v.key))?;
         let network = self.network(|visit| visit.as_member(self.v.wide));
         Some(own.or_longer(network.unwrap_or(Answer::Pass)))
     }
 
-    /// Once in each test of the line the client counts.
+    /// Counts the client once in each test of the line.
     #[inline(never)]
     fn begin_test(&self) {
         let begun = self.own(|visit| {
@@ -203,7 +203,7 @@ impl Charged<'_> {
     }
 }
 
-/// As they were when the request began: what it gives back has the price of what it took.
+/// The limits as they were when the request began: it gives bytes back at the price it took them.
 #[inline(never)]
 fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
     let factors = lowered.map(|lowered| Service::factor(lowered.into()));
@@ -213,7 +213,7 @@ fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
     }))
 }
 
-/// `last` is whose address this is; it was who asked there last.
+/// Makes `last`, which asked on this connection before, the client of this address.
 #[inline]
 fn look_at(last: &mut nap_client, address: [u8; 16], limits: u32, by: impl FnOnce() -> Client) {
     let is_known = last.limits == limits.wrapping_add(1) && last.address == address;
@@ -260,7 +260,7 @@ pub unsafe extern "C" fn bw_enter(
         let (Some(v), Some(last), Some(address)) = given else {
             return 0;
         };
-        // What no child is known by would hold its latches for ever, should it die.
+        // A process that is not in the children table would hold its latches for ever if it died.
         let (Some(bw), Some(_)) = (in_force(), process::alive()) else {
             return 0;
         };
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn bw_enter(
     })
 }
 
-/// Out of line: whoever owes little needs none of this.
+/// Out of line: a client that owes little needs none of this.
 #[inline(never)]
 fn enter(
     bw: &'static BwShare,
@@ -293,7 +293,7 @@ fn enter(
     }
     let answered = Charged::by(bw, limit, v, now_ns).enter(client);
     let Some((answer, reason)) = answered else {
-        v.key = 0; // no lock to be had: it passes, and nobody is charged
+        v.key = 0; // the lock cannot be taken: it passes, and nobody is charged
         return 0;
     };
     let Some(reason) = reason else { return 0 };
@@ -322,12 +322,12 @@ pub unsafe extern "C" fn bw_excuse(
         }
         let reason = Reason::of(v.debt);
         Charged::of(v).map(|charged| charged.own(|visit| visit.refused(v.key, reason, true)));
-        v.key = 0; // as if it had been refused: nobody is charged for it
+        v.key = 0; // as after a refusal: nobody is charged for it
         1
     })
 }
 
-/// Is he let in all the same? If not `v.wait_us` says how long it takes until he is.
+/// Is it let in all the same? If not, `v.wait_us` is how long it takes until it is.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -341,7 +341,7 @@ unsafe fn excuse(v: &mut nap_visit, q: &nap_request, asked: [u32; 2]) -> bool {
     let nowhere = asked[0] == NAP_NONE;
     let in_room = |own: &&RoomSetup| nowhere || asked.iter().any(|room| own.room == *room as usize);
     let rooms = || setup.rooms.iter().filter(in_room);
-    // A ticket is a promise, whatever its holder owes; but where no room is nothing redeems it.
+    // A ticket is a promise, whatever its holder owes; but outside rooms nothing redeems it.
     // SAFETY: nap.h: q's strings are live for the call.
     let held = |own| unsafe { until_prime(q, process, setup, own) };
     let ticket = || rooms().filter(|_| !nowhere).filter_map(held).min();
@@ -397,7 +397,7 @@ pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: u64, now_us: u64) 
     });
 }
 
-/// The time that `leave` has told, or now.
+/// The time that `leave` returned, or now.
 #[inline]
 fn at(now_us: u64) -> u64 {
     match now_us {

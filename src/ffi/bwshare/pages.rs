@@ -1,4 +1,4 @@
-//! What is said of debts: a refusal, the administrator's pages, a visitor's own.
+//! Pages about debts: a refusal's, the administrator's, a visitor's own.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn bw_info(q: *const nap_request, trace: c_int, args: nap_
     });
 }
 
-/// Looking names up ends after so long, with what there is: each look-up may take seconds.
+/// Looking up names stops after this long, with those found: each look-up may take seconds.
 const NAMES_TAKE: Micros = Micros::from_secs(5);
 
 pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_str) {
@@ -183,7 +183,7 @@ fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {
         let mut line = LimitLine::of(&limit.host, limit.scope, &limit.limits[0], limit.shares);
         let now_ns = now_ns();
         if let (Some(service), Some(terms)) = (limit.service, limit.terms()) {
-            // Nobody may have come since a test ended.
+            // It may be that nobody has come since a test ended.
             let seen = bw.debts.service(service, |service| {
                 service.advance(&terms, now_ns);
                 *service
@@ -195,7 +195,7 @@ fn limit_lines(bw: &BwShare) -> Vec<LimitLine> {
     bw.limits.iter().map(line).collect()
 }
 
-/// A client and its network owe nothing any more, by any limits; false: they owed nothing.
+/// Forgives all debts of a client and its network, by any limits; false: they owed nothing.
 pub fn forgive(address: [u8; 16]) -> bool {
     let Some(bw) = in_force() else { return false };
     let mut owed = false;
@@ -208,7 +208,7 @@ pub fn forgive(address: [u8; 16]) -> bool {
     owed
 }
 
-/// What all clients owe together; None: nobody is charged.
+/// What all clients together owe; None: nobody is charged.
 pub fn debt_report() -> Option<DebtReport> {
     in_force().map(report)
 }
@@ -234,7 +234,7 @@ fn report(bw: &BwShare) -> DebtReport {
     )
 }
 
-/// All rows with what each client owes now; under a stripe's lock they are only copied.
+/// All rows with what each client owes now; under a stripe's lock, they are only copied.
 fn rows(bw: &BwShare) -> Vec<DebtRow> {
     let now_ns = now_ns();
     let limit_of = |row: &Row| bw.limits.iter().find(|limit| limit.scope == row.scope);

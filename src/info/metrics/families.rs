@@ -1,4 +1,4 @@
-//! The families of samples, a table for what each is about.
+//! The families of samples: one table for each subject.
 
 use crate::info::balancers::ActivityLine;
 use crate::info::bwshare::DebtReport;

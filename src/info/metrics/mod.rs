@@ -1,9 +1,9 @@
 //! `nap-metrics`: the report in Prometheus's text format.
 //!
-//! A row a family, of a table for what it is about: name, kind, help and where the figure comes
-//! from. What is not known yet has no sample. A counter never steps back while its epoch lasts, or
-//! `rate()` would take it for one that has begun anew; what a visitor can take back by leaving
-//! before his turn is a gauge.
+//! A row a family, in a table for its subject: name, kind, help and where the figure comes from. An
+//! unknown figure has no sample. A counter never steps back while its epoch lasts, or `rate()` would take
+//! it for one that has begun anew. A figure that a visitor can take back by leaving before their turn is
+//! therefore a gauge.
 
 mod families;
 
@@ -53,7 +53,7 @@ impl Report {
 }
 
 impl Report {
-    /// What a site may have or not: where it has none there are no families of it.
+    /// Features that a site may not use: without them their families are missing.
     fn optional(&self, text: &mut Text) {
         let sessions = self.sessions_by_room();
         let sessions = sessions.map(|(room, sessions)| (vec![("room", room)], sessions));
@@ -87,7 +87,7 @@ impl Text {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
     }
 
-    /// What is not finite is not known.
+    /// A figure that is not finite is not known.
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         if !value.is_finite() {
             return;
