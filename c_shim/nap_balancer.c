@@ -857,8 +857,8 @@ uint32_t nap_balancer_members(server_rec *s)
 void nap_balancer_start(server_rec *s, uint32_t members)
 {
     if (!works && mod_proxy && ap_find_linked_module("mod_proxy_balancer.c"))
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: lbmethod oxthas and nap choose by "
-                     "busyness only: this mod_proxy lacks what they need");
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: lbmethod oxthas and nap choose only "
+                     "by how busy members are: this mod_proxy lacks functions they need");
     else if (!works)                /* not reported: nobody has asked for it */
         ap_log_error(APLOG_MARK, directives ? APLOG_WARNING : APLOG_DEBUG, 0, s, "mod_nap: "
                      "lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded");

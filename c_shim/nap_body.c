@@ -200,7 +200,7 @@ static int wait_for_more(request_rec *r, nap_body *b)
         return OK;
     }
     ap_log_rerror(APLOG_MARK, APLOG_INFO, 0, r, "mod_nap: the body comes too slowly: %" APR_OFF_T_FMT
-                  " bytes of it are there", b->length);
+                  " bytes have come", b->length);
     r->connection->keepalive = AP_CONN_CLOSE;
     return HTTP_REQUEST_TIME_OUT;
 }
@@ -288,7 +288,7 @@ static int gather(request_rec *r, nap_body *b, apr_off_t most)
                 status = cannot_keep(r, rv);
         }
         else {
-            ap_log_rerror(APLOG_MARK, APLOG_INFO, rv, r, "mod_nap: the body did not come whole");
+            ap_log_rerror(APLOG_MARK, APLOG_INFO, rv, r, "mod_nap: the body is incomplete");
             status = ap_map_http_request_error(rv, HTTP_BAD_REQUEST);
         }
     }

@@ -69,8 +69,8 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     page_open = NULL;
     if (!core || core->abi != NAP_ABI) {
         ap_log_perror(APLOG_MARK, APLOG_ERR, 0, plog,
-                      "mod_nap: shim and core do not belong together (%d, %d): nothing is "
-                      "scheduled", NAP_ABI, core ? (int)core->abi : -1);
+                      "mod_nap: the module's C and Rust parts differ in version (%d, %d): nothing is "
+                      "scheduled; rebuild the module", NAP_ABI, core ? (int)core->abi : -1);
         core = NULL;
     }
     nap_the_core = core;
@@ -477,7 +477,7 @@ const command_rec nap_directives[] = {
 
     AP_INIT_TAKE23("NapPage", set_page, NULL, RSRC_CONF,
                    "a page with a gate of its own: its name, a regular expression for its URLs, and "
-                   "perhaps room=, whose page of this name it is"),
+                   "perhaps room=, the room that has this page"),
     AP_INIT_RAW_ARGS("<NapPage", section_page, NULL, RSRC_CONF,
                      "the same, with settings of its own"),
     AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
@@ -540,7 +540,7 @@ const command_rec nap_directives[] = {
     SERVER("NapReserve",
            "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
            "may use them"),
-    SERVER("NapPark", "On: who waits holds no worker, where the MPM is event; or Off"),
+    SERVER("NapPark", "On: waiting accesses hold no worker, if the MPM is event; or Off"),
     SERVER("NapTables", "sizes of tables: clients= trace= sessions= waiters="),
     SERVER("NapTicketPath", "where the ticket page lives"),
     AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
@@ -550,7 +550,7 @@ const command_rec nap_directives[] = {
     PATH("NapTicketLog", log_name, "a file or \"|command\" that gets one line a ticket"),
 
     AP_INIT_TAKE1("BwShare", nap_bwshare_engine, NULL, ANYWHERE,
-                  "On, Off, or DryRun: whether clients who owe too much are asked to wait"),
+                  "On, Off, or DryRun: whether clients that owe too much are asked to wait"),
     BWSHARE("BwShareFiles", RSRC_CONF,
             "files a client may owe, and how many are paid off a second"),
     BWSHARE("BwShareBytes", RSRC_CONF,
@@ -574,15 +574,15 @@ const command_rec nap_directives[] = {
                       "BwShare Off; with 0, BwShare On"),
 
     AP_INIT_TAKE_ARGV("TelePoll", nap_telepoll_set, NULL, ANYWHERE,
-                      "an event's name, or None: who polls these URLs is told when to come again; "
+                      "an event's name, or None: clients that poll these URLs are told when to come again; "
                       "base= rate= mode= k= phase= form="),
 
     OXTHAS("OxthasBands",
            "so many of the best members share the work by its size; integer, equal or capacity"),
     OXTHAS("OxthasHistory", "observations that a member is judged by"),
     AP_INIT_TAKE_ARGV("OxthasActivity", nap_oxthas_activity, NULL, ANYWHERE,
-                      "a kind of request: its name, a regular expression of paths, and members= "
-                      "who alone may be given it"),
+                      "a kind of request: its name, a regular expression of paths, and members=, "
+                      "the only ones that may get it"),
     OXTHAS("OxthasPenalty",
            "alpha: a member's capacity counts as c / (1 + alpha R) after R failures"),
     OXTHAS("OxthasTimeout",

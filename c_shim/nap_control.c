@@ -38,7 +38,7 @@ static int is_browser(request_rec *r)
 /* Both orders carried out and orders rejected go to the log. */
 static int answer(request_rec *r, int status, const char *said, const char *back)
 {
-    const char *who = r->user ? r->user : "nobody who said his name";
+    const char *who = r->user ? r->user : "no user name";
 
     ap_log_rerror(APLOG_MARK, status == HTTP_OK ? APLOG_NOTICE : APLOG_WARNING, 0, r,
                   "mod_nap: nap-control (%s): %s%s", who, status == HTTP_OK ? "" : "not done: ", said);

@@ -59,8 +59,8 @@ static NAP_SELDOM void line_lost(apr_status_t why)
     apr_uint32_t now = (apr_uint32_t)apr_time_sec(apr_time_now());
 
     if (now - last >= 60 && apr_atomic_cas32(&told, now, last) == last)
-        ap_log_error(APLOG_MARK, APLOG_WARNING, why, ap_server_conf, "mod_nap: NapTicketLog takes no "
-                     "lines; this process has lost %u", lines);
+        ap_log_error(APLOG_MARK, APLOG_WARNING, why, ap_server_conf, "mod_nap: NapTicketLog cannot be "
+                     "written; this process has lost %u lines", lines);
 }
 
 /* One write() a line, so that lines of several children in one file do not mix. A pipe that is full loses

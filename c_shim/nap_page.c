@@ -252,7 +252,7 @@ static int decided(request_rec *r, int status)
 {
     if (status != DECLINED)
         return status;
-    ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, "mod_nap: no module authorizes who asks for %s", r->uri);
+    ap_log_rerror(APLOG_MARK, APLOG_ERR, 0, r, "mod_nap: no module authorizes requests for %s", r->uri);
     return HTTP_INTERNAL_SERVER_ERROR;
 }
 

@@ -116,12 +116,12 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
     /* The page sells no tickets then, and here there is no session gate that would. */
     if (owner->view.session == 1 && page->owner->view.session != 1)
         return apr_psprintf(p, "NapPage %s: room=%s: that room has sessions, and room %s has none: "
-                            "who is refused there could be told nothing; give it NapSession too",
+                            "visitors refused there would get no ticket; give it NapSession too",
                             page->view.page, page->shared, page->owner->view.name);
     /* It sells tickets of its own then, and members would stand behind those who hold them. */
     if (owner->view.session != 1 && page->owner->view.session == 1)
         return apr_psprintf(p, "NapPage %s: room=%s: room %s has sessions, and that room has none: "
-                            "its tickets would come before members; give it NapSession too, or define "
+                            "its ticket holders would go before members; give it NapSession too, or define "
                             "the page in room %s and name it there",
                             page->view.page, page->shared, page->owner->view.name,
                             page->owner->view.name);

@@ -191,10 +191,11 @@ void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
     if (conf->on_workers && conf->parked > conf->max_workers)
         conf->parked = conf->max_workers;       /* there are no more places than that */
     if (cannot && wanted)
-        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: %s; who waits holds a worker", cannot);
+        ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
+                     "mod_nap: NapPark: %s; waiting accesses hold workers", cannot);
     else if (few && !conf->parked)
         ap_log_error(APLOG_MARK, wanted ? APLOG_WARNING : APLOG_NOTICE, 0, s,
-                     "mod_nap: NapPark: %s; who waits holds a worker", few);
+                     "mod_nap: NapPark: %s; waiting accesses hold workers", few);
     else if (few)
         ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, s, "mod_nap: NapPark: %s; so %u may wait", few, conf->parked);
     set_factor(s, p, conf, given);
@@ -256,8 +257,8 @@ static apr_status_t end(void *parked)
     take_up(p);
     bell_close(p);
     if (line->parked == p) {
-        ap_log_error(APLOG_MARK, APLOG_INFO, 0, p->r->server, "mod_nap: the connection of one who was parked has "
-                     "been closed");
+        ap_log_error(APLOG_MARK, APLOG_INFO, 0, p->r->server,
+                     "mod_nap: the connection of a parked access has been closed");
         line->parked = NULL;
         nap_the_core->leave(&p->h->access);
     }

@@ -160,7 +160,7 @@ static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
     }
     before = keys_before(s->process->pool);
     ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed with %s",
-                 path ? path : "", why, before ? "the keys of before this restart" : "a random key");
+                 path ? path : "", why, before ? "the keys from before this restart" : "a random key");
     nap_the_core->ticket_keys(nap_str_of(before ? before : ""), err);
 }
 

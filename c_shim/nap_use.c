@@ -127,8 +127,9 @@ void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p)
 
         if (past)
             ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapUse %s in <Proxy> (%s line %d) "
-                         "does not hold for what %s line %d hands over, as httpd does not look there "
-                         "for it; put NapUse into the <Location>, <Directory> or <Files> of these URLs",
+                         "does not apply to requests that %s line %d hands over, as httpd looks up no "
+                         "<Proxy> for them; put NapUse into the <Location>, <Directory> or <Files> of these "
+                         "URLs",
                          room->view.name, use->filename, use->line_num, past->filename,
                          past->line_num);
     }

@@ -279,8 +279,8 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
     if (!keeper_runs)
-        ap_log_error(APLOG_MARK, APLOG_ERR, rc, s, "mod_nap: NapPark: no thread for those who are parked; "
-                     "they wait on workers");
+        ap_log_error(APLOG_MARK, APLOG_ERR, rc, s, "mod_nap: NapPark: the thread for parked accesses "
+                     "cannot be started; they wait on workers");
     apr_pool_pre_cleanup_register(pchild, NULL, keeper_end);
 }
 

@@ -45,7 +45,7 @@ fn it_advises_what_was_seen_and_httpd_takes_it() {
     let said = advice(&httpd);
     line(
         &said,
-        "# Room site: 0 accesses were seen, and 100 are wanted",
+        "# Room site: 0 accesses were seen, and advice needs 100",
     );
     assert!(!said.contains("<NapRoom"), "{said}");
 

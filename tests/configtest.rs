@@ -191,12 +191,12 @@ fn what_does_not_fit_together_is_told() {
         ),
         (
             "NapPark Off\n<NapRoom a>\nNapRunReady 16\n</NapRoom>",
-            "leave nobody to wait under MaxRequestWorkers 16",
+            "leave no worker to wait on under MaxRequestWorkers 16",
         ),
         (
             "NapPark Off\nNapReserve 5\n<NapRoom a>\nNapRunReady 6\n</NapRoom>",
             "NapRunReady 6 and 10 workers in reserve (NapReserve: 5 in each of 2 children) leave \
-             nobody to wait under MaxRequestWorkers 16",
+             no worker to wait on under MaxRequestWorkers 16",
         ),
         (
             "NapReserve 5\n<NapRoom a>\nNapRunReady 7\n</NapRoom>",
@@ -306,7 +306,7 @@ fn too_many_pages_are_told_with_their_number() {
     let said = complaint(&room(15));
     assert!(
         said.contains("NapRunReady 1, 15 of its pages and 0 workers in reserve")
-            && said.contains("leave nobody to wait under MaxRequestWorkers 16"),
+            && said.contains("leave no worker to wait on under MaxRequestWorkers 16"),
         "{said}"
     );
     Httpd::configtest(&room(14)).expect("one may wait");

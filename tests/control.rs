@@ -22,7 +22,7 @@ SetHandler nap-control
 </Location>
 "#;
 
-const DONE: (&str, &str) = ("nap-control (nobody who said his name): ", "what it is for");
+const DONE: (&str, &str) = ("nap-control (no user name): ", "what it is for");
 
 fn site() -> Builder {
     Httpd::builder()

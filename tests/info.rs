@@ -475,7 +475,7 @@ fn what_an_administrator_must_see_is_said_in_words() {
         let (said, attention) = summary(tables);
         assert_eq!(
             said,
-            "Quiet: nobody is here, nor was in the last minute; 2 may run at once."
+            "Quiet: nobody is here or was in the last minute; 2 may run at once."
         );
         assert_eq!(attention, serde_json::json!([]));
         let mut wakes = Wakes::default();
@@ -571,7 +571,7 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         (
             (share, 8_000, 2),
             "Since 11:59:52 (8 s) 2 of 2 permits have stood empty while 538 tickets are out, of which the \
-             next starts in 0.1 s: 1.6 tickets a second are sold, and the server is taken to do 19: \
+             next starts in 0.1 s: 1.6 tickets a second are sold, and the server is estimated to do 19: \
              NapTicketShare 0.1 keeps the rest for newcomers; 1 or auto sells all of it.",
         ),
         (
@@ -590,8 +590,8 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         ),
         (
             (re_access, 8_000, 2),
-            "with NapReAccess 5, the paper's form, tickets start behind all who may wait for as long as \
-             they may; auto sells at the server's speed.",
+            "with NapReAccess 5, the paper's form, tickets start only after the longest wait that all who \
+             wait may have; auto sells at the server's speed.",
         ),
         (
             (bound, 8_000, 2),
@@ -605,13 +605,13 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         ),
         (
             (plain, 1_000, 8),
-            "the server's speed was taken too low; 26 tickets a second are sold now, half as many again \
+            "the server's speed was estimated too low; 26 tickets a second are sold now, half as many again \
              with each second that permits stand empty, up to 77, what 8 permits do at 0.104 s each.",
         ),
         (
             (plain, 1_000, 2),
-            "the tickets that are out were sold when the server's speed was taken too low; those sold \
-             now are sold at 19 a second, all that it is taken to do.",
+            "the tickets that are out were sold when the server's speed was estimated too low; those sold \
+             now are sold at 19 a second, all that it is estimated to do.",
         ),
     ];
     for ((terms, ms, permits), want) in table {
@@ -673,22 +673,22 @@ fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
     let table = [
         (
             plain,
-            "19 tickets a second are sold, all that the server is taken to do: a holder is let in from \
-             0.5 s before his time until 1.4 s after it, and 66 such windows may be open at once.",
+            "19 tickets a second are sold, all that the server is estimated to do: a holder is let in from \
+             0.5 s before the ticket's start until 1.4 s after it, and 66 such windows may be open at once.",
         ),
         (
             prime,
-            "2.0 tickets a second are sold, 10 % of the 19 a second that the server is taken to do: \
+            "2.0 tickets a second are sold, 10 % of the 19 a second that the server is estimated to do: \
              NapTicketPrime 30 s makes windows of 32.0 s of which 67 may be open at once; 2 s or auto \
-             sells all of it. Now a holder is let in from 2.0 s before his time until 30.0 s after it, \
-             and 67 such windows may be open at once.",
+             sells all of it. Now a holder is let in from 2.0 s before the ticket's start until 30.0 s after \
+             it, and 67 such windows may be open at once.",
         ),
         (
             share,
-            "9.2 tickets a second are sold, 47 % of the 19 a second that the server is taken to do: \
+            "9.2 tickets a second are sold, 47 % of the 19 a second that the server is estimated to do: \
              NapTicketShare 0.5 keeps the rest for newcomers; 1 or auto sells all of it. Now a holder is \
-             let in from 0.5 s before his time until 1.5 s after it, and 67 such windows may be open at \
-             once.",
+             let in from 0.5 s before the ticket's start until 1.5 s after it, and 67 such windows may be open \
+             at once.",
         ),
     ];
     for (terms, want) in table {

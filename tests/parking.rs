@@ -527,7 +527,7 @@ fn event_takes_connections_for_all_who_may_wait() {
         (
             "AsyncRequestWorkerFactor 1.5",
             "NapPark: with AsyncRequestWorkerFactor 1.5 event takes few connections (mod_nap sets it where it is \
-             not given); who waits holds a worker",
+             not given); waiting accesses hold workers",
             0,
         ),
     ];
@@ -554,7 +554,7 @@ fn descriptors_say_how_many_may_be_parked() {
         ),
         (
             1060,
-            "NapPark: a child may open 1060 files at most (ulimit -Hn); who waits holds a worker",
+            "NapPark: a child may open 1060 files at most (ulimit -Hn); waiting accesses hold workers",
             0,
         ),
     ];
@@ -736,7 +736,7 @@ fn where_nobody_can_be_parked_the_log_says_so_and_all_wait_on_workers() {
             .expect_log("NapPark:", "it cannot be")
             .start();
         let log = httpd.error_log();
-        let said = format!("mod_nap: NapPark: {why}; who waits holds a worker");
+        let said = format!("mod_nap: NapPark: {why}; waiting accesses hold workers");
         assert_eq!(log.matches(&said).count(), 1, "{log}");
         let held = httpd.hold("one", 1);
         let mut waits = ask(&httpd, "/cgi-bin/app");

@@ -728,7 +728,7 @@ fn wrong_sessions_stop_configtest_in_a_sentence() {
         ),
         (
             "NapPriority progress",
-            "NapPriority progress tells members of sessions apart, and the room has none",
+            "NapPriority progress compares members of sessions, but the room has none",
         ),
         (
             "NapSession cookie=a;b",
@@ -736,7 +736,7 @@ fn wrong_sessions_stop_configtest_in_a_sentence() {
         ),
         ("NapSession idle=1ms", "\"idle=1ms\" is out of range"),
         ("NapSession parallel=99", "\"parallel=99\" is out of range"),
-        ("NapSessionStart 1s", "the room has none; say NapSession"),
+        ("NapSessionStart 1s", "the room has none; add NapSession"),
         (
             "NapSession start=^/login",
             "room site: NapSession: start= matches nothing in the room: URLs that begin with /login \

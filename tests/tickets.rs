@@ -600,7 +600,7 @@ fn a_key_file_that_is_spoilt_under_a_running_server_breaks_no_ticket() {
     let mut httpd = site()
         .config("NapTicketKey {root}/key")
         .secret("key", keys)
-        .expect_log("the keys of before this restart", "the file is spoilt")
+        .expect_log("the keys from before this restart", "the file is spoilt")
         .start();
     let key = httpd.root().join("key");
     let held = httpd.hold("full", 1);
@@ -614,7 +614,7 @@ fn a_key_file_that_is_spoilt_under_a_running_server_breaks_no_ticket() {
         httpd.graceful();
     }
     let log = httpd.error_log();
-    let said = |line: &&str| line.contains("signed with the keys of before this restart");
+    let said = |line: &&str| line.contains("signed with the keys from before this restart");
     assert_eq!(log.lines().filter(said).count(), 2, "{log}");
     let held = httpd.hold("again", 1);
     ticket.until_prime();
@@ -696,7 +696,7 @@ fn fill_pipe(httpd: &Httpd, name: &str) {
 fn a_stuck_ticket_log_holds_up_neither_visitors_nor_the_parent() {
     let mut httpd = site_with("NapTicketLifetime 5s\n")
         .config("NapTicketLog \"|/bin/sleep 100\"")
-        .expect_log("NapTicketLog takes no lines", "nobody reads it")
+        .expect_log("NapTicketLog cannot be written", "nobody reads it")
         .start();
     let held = httpd.hold("full", 1);
     buy(&httpd);

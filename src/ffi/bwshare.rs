@@ -265,8 +265,8 @@ pub unsafe extern "C" fn bw_start() -> c_int {
             return 0;
         };
         let Some(debts) = process.segment.debts() else {
-            let line = "BwShare takes effect at a full restart: the shared memory of the one that \
-                        runs has no tables for it";
+            let line = "BwShare takes effect only after a full restart: the running server's shared \
+                        memory has no tables for it";
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };
@@ -328,8 +328,8 @@ pub fn log_losses(process: &Process) {
     let new = lost.saturating_sub(LOST.swap(lost, Relaxed));
     if new > 0 {
         let line = format!(
-            "mod_bwshare: the table of debts is full; {new} debts, each the smallest where a place was \
-             wanted, were forgotten. NapTables clients= makes it larger, at a full restart"
+            "mod_bwshare: the table of debts is full; {new} of the smallest debts were forgotten: \
+             raise NapTables clients=, with a full restart"
         );
         process.host.log(NAP_LOG_WARN, &line);
     }

@@ -68,7 +68,7 @@ fn outcome(process: &Process, sent: &Sent, header: &str, trusted: (bool, bool)) 
     if !is_good(nonce, secret, wall_now().unix.secs_floor()) {
         return (
             403,
-            "its nonce is missing, wrong or over; /nap-info shows a new one".to_owned(),
+            "its nonce is missing, wrong or expired; /nap-info shows a new one".to_owned(),
         );
     }
     if !urlencoded {
@@ -93,7 +93,7 @@ fn carry_out(process: &Process, command: &Command) -> Outcome {
             match done {
                 Some(true) => (200, command.sentence()),
                 Some(false) => (404, "room: there is no such room".to_owned()),
-                None => (503, "the lock cannot be had; please try again".to_owned()),
+                None => (503, "the tables stay locked; please try again".to_owned()),
             }
         }
         Command::End(which) => end_session(process, command, which),
@@ -118,6 +118,6 @@ fn end_session(process: &Process, command: &Command, which: &Which) -> Outcome {
     match done {
         Some(true) => (200, command.sentence()),
         Some(false) => (404, "session: there is no such session".to_owned()),
-        None => (503, "the lock cannot be had; please try again".to_owned()),
+        None => (503, "the tables stay locked; please try again".to_owned()),
     }
 }

@@ -26,7 +26,7 @@ pub fn guard<T>(safe: T, act: impl FnOnce() -> T) -> T {
 fn report(what: &str) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     log_seldom(&LAST, || {
-        format!("a fault of ours ({what}); the request passed unscheduled, please report it")
+        format!("internal error ({what}): the request passed unscheduled; please report it")
     });
 }
 

@@ -96,8 +96,8 @@ pub unsafe extern "C" fn ox_start() -> c_int {
             return 0;
         };
         let Some(tables) = process.segment.balancing() else {
-            let line = "lbmethod oxthas and nap take effect at a full restart: the shared memory \
-                        of the one that runs has no tables for them";
+            let line = "lbmethod oxthas and nap take effect only after a full restart: the running \
+                        server's shared memory has no tables for them";
             process.host.log(NAP_LOG_WARN, line);
             return 0;
         };

@@ -385,8 +385,8 @@ pub fn log_unplaced(process: &Process) {
     }
     *told = Some((all, now + Micros::from_secs(60)));
     let line = format!(
-        "{new} sessions found no place in their table, or went by a name that was there: they are not \
-         protected. Where it is full NapTables sessions= makes it larger, at a full restart"
+        "{new} sessions found no place in their table, or had another session's cookie, and are not \
+         protected; if the table is full, raise NapTables sessions=, with a full restart"
     );
     process.host.log(NAP_LOG_WARN, &line);
 }

@@ -526,7 +526,7 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
     let Some((Entered { gate, let_go }, permits)) = entered else {
         let goes = match page {
             "" => "it is not scheduled",
-            _ => "it goes with the room's own gate",
+            _ => "the room's own gate is used",
         };
         let title = conf.title();
         return Err(format!(
@@ -535,7 +535,7 @@ fn enter(conf: &RoomConf, draft: &mut Draft, process: &Process) -> Result<usize,
     };
     if let Some(LetGo { room, tickets }) = let_go {
         let line = format!(
-            "room {name} has taken over the entry of room {}, which is configured no more; \
+            "room {name} has taken over the entry of room {}, which is no longer configured; \
              {tickets} of its tickets were still out",
             room.name()
         );

@@ -66,13 +66,13 @@ impl Report {
             per_child => busy.div_ceil(usable).saturating_mul(per_child),
         };
         let words = match wanted <= max {
-            true => format!("{wanted} workers at least are wanted; MaxRequestWorkers is {max}."),
+            true => format!("at least {wanted} workers are wanted; MaxRequestWorkers is {max}."),
             false if own.hold_who_waits => format!(
-                "{wanted} workers at least are wanted: raise MaxRequestWorkers from {max}, or fewer may \
+                "at least {wanted} workers are wanted: raise MaxRequestWorkers from {max}, or fewer may \
                  wait and more are given tickets."
             ),
             false => format!(
-                "{wanted} workers at least are wanted: raise MaxRequestWorkers from {max}, or fewer run."
+                "at least {wanted} workers are wanted: raise MaxRequestWorkers from {max}, or fewer run."
             ),
         };
         let end = "# Tickets outlive a full restart with NapStateFile.\nNapEngine On";
@@ -129,7 +129,7 @@ fn tell(
     let Some(advice) = advice else {
         return writeln!(
             text,
-            "# {of}: {seen} accesses were seen, and {ENOUGH} are wanted before anything is advised."
+            "# {of}: {seen} accesses were seen, and advice needs {ENOUGH} of them."
         );
     };
     let lasted = |s: Option<f64>| s.map_or("an unknown time".to_owned(), |s| format!("{s:.3} s"));

@@ -55,7 +55,7 @@ impl EventLine {
                 level.stretched
             ),
             _ if level.plain || share >= 1.0 => {
-                "more come than a period holds: they are levelled, and wait longer than it"
+                "more clients come than fit into a period: they are levelled, and wait longer"
                     .to_owned()
             }
             Mode::Level => "levelled".to_owned(),

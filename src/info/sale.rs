@@ -104,18 +104,18 @@ fn why(gate: &GateShot, cap: Option<&Cap>) -> String {
         _ => format!("{} such windows may be open at once", sellable(offer.depth)),
     };
     let windows = format!(
-        "a holder is let in from {} before his time until {} after it, and {open}",
+        "a holder is let in from {} before the ticket's start until {} after it, and {open}",
         tenths(early(offer.prime, bound)),
         tenths(offer.prime),
     );
     match cap {
         Some(cap) => format!(
-            "{sold}, {} of the {} a second that the server is taken to do: {}. Now {windows}.",
+            "{sold}, {} of the {} a second that the server is estimated to do: {}. Now {windows}.",
             percent(offer.sold / offer.rate),
             rate(offer.rate),
             cap.why
         ),
-        None => format!("{sold}, all that the server is taken to do: {windows}."),
+        None => format!("{sold}, all that the server is estimated to do: {windows}."),
     }
 }
 
@@ -215,14 +215,14 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
     match admits {
         Mode::Closed => return "the room is closed by hand".to_owned(),
         Mode::Tickets => {
-            return "by hand, ticket holders only are let in, in their time".to_owned();
+            return "only ticket holders are let in, by hand, and only in their time".to_owned();
         }
         Mode::Open => {}
     }
     if let Some((how, interval_s)) = gate.starts {
         return match how {
             how::FIXED => format!(
-                "NapSessionStart fixes the session interval at {interval_s} s; auto lets it find itself"
+                "NapSessionStart fixes the session interval at {interval_s} s; auto finds it"
             ),
             _ => format!(
                 "the session interval was longer when these tickets were sold, or their holders do not \
@@ -232,14 +232,14 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
     }
     if terms.re_access.how == how::FIXED {
         return format!(
-            "with NapReAccess {}, the paper's form, tickets start behind all who may wait for as long as \
-             they may; auto sells at the server's speed",
+            "with NapReAccess {}, the paper's form, tickets start only after the longest wait that all who \
+             wait may have; auto sells at the server's speed",
             terms.re_access.n
         );
     }
     if let Some(cap) = cap {
         return format!(
-            "{} tickets a second are sold, and the server is taken to do {}: {}",
+            "{} tickets a second are sold, and the server is estimated to do {}: {}",
             rate(offer.sold),
             rate(offer.rate),
             cap.why
@@ -259,12 +259,12 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
         .is_some_and(|empty| 4 * empty.permits < 3 * gate.permits);
     match offer.most.filter(|most| *most > FASTER * offer.rate) {
         Some(_) if few_empty => format!(
-            "the server's speed was taken too low; {} tickets a second are sold now, and more once three in \
-             four permits stand empty",
+            "the server's speed was estimated too low; {} tickets a second are sold now, and more once three \
+             in four permits stand empty",
             rate(offer.sold)
         ),
         Some(most) => format!(
-            "the server's speed was taken too low; {} tickets a second are sold now, half as many again \
+            "the server's speed was estimated too low; {} tickets a second are sold now, half as many again \
              with each second that permits stand empty, up to {}, what {} permits do at {:.3} s each",
             rate(offer.sold),
             rate(most),
@@ -272,8 +272,8 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
             gate.service_mean_s.unwrap_or_default()
         ),
         None => format!(
-            "the tickets that are out were sold when the server's speed was taken too low; those sold now \
-             are sold at {} a second, all that it is taken to do",
+            "the tickets that are out were sold when the server's speed was estimated too low; those sold \
+             now are sold at {} a second, all that it is estimated to do",
             rate(offer.sold)
         ),
     }

@@ -75,7 +75,7 @@ pub(super) fn sentence(state: State, gate: &GateLine) -> String {
         _ if gate.name == "session" => write!(said, "nobody waits to start a session"),
         State::Quiet => write!(
             said,
-            "nobody is here, nor was in the last minute; {} may run at once",
+            "nobody is here or was in the last minute; {} may run at once",
             run.limit
         ),
         State::Open | State::Busy => {
@@ -136,12 +136,12 @@ pub(super) fn attention(report: &Report) -> Vec<String> {
     if report.workers.per_child > 1 {
         found.extend(report.children.iter().filter(full).map(|child| {
             format!(
-                "Child {} has no worker free: what it has accepted besides must wait.",
+                "Child {} has no free worker: other connections that it has accepted must wait.",
                 child.pid
             )
         }));
     } else if report.workers.free == 0 && report.workers.max_request_workers > 0 {
-        found.push("No worker is free: whatever comes now must wait.".to_owned());
+        found.push("No worker is free: new requests must wait.".to_owned());
     }
     found
 }

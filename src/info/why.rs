@@ -98,8 +98,8 @@ pub(super) fn re_access(gate: &GateShot) -> String {
     }
     let (limit, claims) = (gate.limit, gate.claims);
     format!(
-        "{claims} tickets may be presented within the bound; whoever comes without one is let in if \
-         these {limit} places hold him and all whose tickets come due before he is served."
+        "{claims} tickets may be presented within the bound; a newcomer is let in if these \
+         {limit} places hold them and all whose tickets come due before they are served."
     )
 }
 

@@ -159,7 +159,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| latch.take(|_| true).is_some());
             latch.free_of(3);
-            assert!(waits.join().expect("no panic"), "whoever waits has it now");
+            assert!(waits.join().expect("no panic"), "the waiter has it now");
         });
         drop(latch.take(|_| true).expect("free"));
         let _held = latch.take(|_| true).expect("free");

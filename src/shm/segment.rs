@@ -853,7 +853,7 @@ impl Segment {
             child.pid.store(0, Relaxed);
         }
         self.locked(|tables, now, wakes| tables.begin_anew(now, wakes))
-            .ok_or(SegmentError::Torn("its lock cannot be had"))
+            .ok_or(SegmentError::Torn("its lock cannot be taken"))
     }
 
     /// Takes over what fits from an older segment: key, epoch, time, and every section of the same kind,
@@ -1028,7 +1028,7 @@ mod tests {
             })
         }));
         assert!(died.is_err());
-        let word = segment.wake_word(seat.place).expect("his place");
+        let word = segment.wake_word(seat.place).expect("its place");
         assert_eq!(word.load(Relaxed), wake::GRANTED);
         permits.release(1, Owner::new(life, 2));
         let his = segment.locked(|tables, _, _| tables.places.place(seat.place).map(|p| p.permit));

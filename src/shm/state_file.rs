@@ -142,7 +142,7 @@ fn open_locked(path: &Path) -> Result<File, StateFileError> {
         .open(path)?;
     // Another owner could truncate it under the server.
     if file.metadata()?.uid() != nix::unistd::geteuid().as_raw() {
-        let whose = "it belongs to another user than the one who starts the server";
+        let whose = "it does not belong to the user who starts the server";
         return Err(Error::new(ErrorKind::PermissionDenied, whose).into());
     }
     lock(&file)?;

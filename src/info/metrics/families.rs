@@ -52,7 +52,7 @@ pub const SERVER: &[Row<Report>] = &[
     (
         "nap_parked_max",
         GAUGE,
-        "Accesses that may wait without a worker; 0: who waits holds one.",
+        "Accesses that may wait without a worker; 0: waiting accesses hold one each.",
         |r| count(r.workers.parked_at_most),
     ),
     (
@@ -70,7 +70,7 @@ pub const SERVER: &[Row<Report>] = &[
     (
         "nap_attention",
         GAUGE,
-        "Sentences of /nap-info that want an administrator.",
+        "Sentences of /nap-info that need an administrator.",
         |r| Some(r.attention.len() as f64),
     ),
     (
@@ -131,7 +131,7 @@ pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_wait_expected_seconds",
         GAUGE,
-        "Until a visitor who comes last now has their turn.",
+        "Time until a visitor who comes now has their turn.",
         |g| g.wait.expected_s,
     ),
     (
@@ -227,7 +227,7 @@ pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_shed_total",
         COUNTER,
-        "Newcomers told when the server's speed became known.",
+        "Newcomers given a ticket when the server's speed became known.",
         |g| total(g.counts.shed),
     ),
     (
@@ -251,7 +251,7 @@ pub const GATE: &[Row<GateLine>] = &[
     (
         "nap_tickets_deferred_twice_total",
         COUNTER,
-        "Of these, tickets put off before already.",
+        "Of these, tickets that had been put off before.",
         |g| total(g.promise.deferred_twice),
     ),
     (
@@ -442,7 +442,7 @@ pub const EVENT: &[Row<EventLine>] = &[
     (
         "telepoll_stretch_ratio",
         GAUGE,
-        "Times that the unit interval is longer, as answers take longer than usual.",
+        "How many times longer the unit interval is, as answers take longer than usual.",
         |e| Some(e.stretched),
     ),
 ];

@@ -131,7 +131,7 @@ mod tests {
             fit(130),
             Err(
                 "room shop: NapRunReady 10, 130 of its pages and 18 workers in reserve \
-                 (NapReserve: 3 in each of 6 children) leave nobody to wait under \
+                 (NapReserve: 3 in each of 6 children) leave no worker to wait on under \
                  MaxRequestWorkers 150; this room wants MaxRequestWorkers 318"
                     .into()
             )

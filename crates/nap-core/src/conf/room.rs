@@ -269,7 +269,7 @@ impl RoomConf {
         let (base, rate) = (self.poll_base_us, self.poll_rate);
         if base.saturating_mul(rate) < 2 * SECOND {
             return Err(format!(
-                "{}: NapPoll base={} rate={rate} leaves room for one poll; base times rate is 2 or more",
+                "{}: NapPoll base={} rate={rate} leaves room for one poll; base times rate must be 2 or more",
                 self.title(),
                 Time(base)
             ));
@@ -376,7 +376,7 @@ impl RoomConf {
         let (enough, too_many, wanted) = match server.hold_who_waits() {
             true => (
                 running.saturating_add(reserve) < workers,
-                "leave nobody to wait under",
+                "leave no worker to wait on under",
                 self.workers_wanted(reserve),
             ),
             false => (
@@ -624,7 +624,7 @@ mod tests {
                 &[(RunReady, "140")],
                 150,
                 "room shop: NapRunReady 140 and 18 workers in reserve (NapReserve: 3 in each of 6 \
-                 children) leave nobody to wait under MaxRequestWorkers 150; this room wants \
+                 children) leave no worker to wait on under MaxRequestWorkers 150; this room wants \
                  MaxRequestWorkers 2398",
             ),
         ];

@@ -66,7 +66,7 @@ impl RoomConf {
                     let is = |one: &&SameSite| one.name().eq_ignore_ascii_case(value);
                     let one = SameSite::ALL.iter().find(is).ok_or_else(|| {
                         format!(
-                            "NapSession: {} is not to be had; use SameSite=Lax, Strict or None",
+                            "NapSession: {} is not known; use SameSite=Lax, Strict or None",
                             shown(option)
                         )
                     })?;
@@ -86,7 +86,7 @@ impl RoomConf {
         if !self.session_cookie.as_str().is_empty() && attributes != [UNSET; 2] {
             return Err(
                 "NapSession: SameSite= and Partitioned are for the cookie that the module makes; with cookie= \
-                 say them where the application makes its own"
+                 set them where the application makes its own"
                     .into(),
             );
         }
@@ -138,7 +138,7 @@ impl RoomConf {
         }
         if self.start_threshold == 0 {
             return Err(
-                "NapSessionStart: threshold=0 would start fewer sessions for ever, for no \
+                "NapSessionStart: threshold=0 would start fewer and fewer sessions, as no \
                         queue is shorter; use a number above 0"
                     .into(),
             );
@@ -155,15 +155,15 @@ impl RoomConf {
         ] {
             if self.session != 1 && field != UNSET {
                 return Err(format!(
-                    "{title}: {} says something of sessions, and the room has none; say NapSession",
+                    "{title}: {} is about sessions, but the room has none; add NapSession",
                     which.name()
                 ));
             }
         }
         if self.session != 1 && self.progress == 1 && !self.is_page() {
             return Err(format!(
-                "{title}: NapPriority progress tells members of sessions apart, and the room has none; \
-                 say NapSession"
+                "{title}: NapPriority progress compares members of sessions, but the room has none; \
+                 add NapSession"
             ));
         }
         or_default(&mut self.session, 0);
@@ -268,7 +268,7 @@ mod tests {
         let cases: [(&[&str], &str); 11] = [
             (
                 &["NapSessionQueue 5"],
-                "room shop: NapSessionQueue says something of sessions, and the room has none; say \
+                "room shop: NapSessionQueue is about sessions, but the room has none; add \
                  NapSession",
             ),
             (
@@ -282,7 +282,7 @@ mod tests {
             ),
             (
                 &["NapSession", "NapSessionStart auto threshold=0"],
-                "NapSessionStart: threshold=0 would start fewer sessions for ever, for no queue is \
+                "NapSessionStart: threshold=0 would start fewer and fewer sessions, as no queue is \
                  shorter; use a number above 0",
             ),
             (
@@ -304,12 +304,12 @@ mod tests {
             ),
             (
                 &["NapSession SameSite=no"],
-                "NapSession: \"SameSite=no\" is not to be had; use SameSite=Lax, Strict or None",
+                "NapSession: \"SameSite=no\" is not known; use SameSite=Lax, Strict or None",
             ),
             (
                 &["NapSession cookie=PHPSESSID SameSite=None"],
                 "NapSession: SameSite= and Partitioned are for the cookie that the module makes; with cookie= \
-                 say them where the application makes its own",
+                 set them where the application makes its own",
             ),
             (
                 &["NapSession idle=1000h"],
