@@ -7,10 +7,10 @@
  * for its turn again before the reader is given the end.
  *
  * A client that does not say how long its body is may wait for an answer to its beginning before it sends the
- * end (gRPC). So a stream of HTTP/2 is not read before entry, and a chunked body only until nothing has come
- * for PAUSE. With `Expect: 100-continue` nothing is read before entry: the client is told to go on when the
- * handler reads, which is when its access runs. Nor is it with NapAdmit early: the client is not authorized
- * yet.
+ * end (gRPC). So a stream of HTTP/2 is not read before entry, and a chunked body only until it has been
+ * waited for PAUSE in all. With `Expect: 100-continue` nothing is read before entry: the client is told to go
+ * on when the handler reads, which is when its access runs. Nor is anything with NapAdmit early: the client
+ * is not authorized yet.
  *
  * A client that falls silent, and would be refused if it had sent everything, is refused then.
  *

@@ -18,7 +18,7 @@ typedef struct {
 
 static apr_array_header_t *leads;       /* of leading */
 
-/* Where mod_ext_filter is loaded: its filters' names are the administrator's choice. NULL: it is not loaded. */
+/* Where mod_ext_filter is loaded; administrators choose its filters' names. NULL: it is not loaded. */
 static const void *external;
 
 /* The module that a function belongs to; NULL: httpd itself, or not known. */

@@ -159,7 +159,7 @@ fn tell(
     writeln!(
         text,
         "# These limits serve {least} {:.0} a second{why} and let {} wait;\n\
-         # who comes beyond is given a ticket.",
+         # visitors beyond that are given a ticket.",
         advice.throughput, advice.places
     )?;
     let lines = format!(

@@ -836,7 +836,7 @@ impl Segment {
         unsafe { libc::msync(self.base.cast(), self.size, libc::MS_ASYNC) };
     }
 
-    /// After a full restart over a state file: no process of before is left. Empties permits, places and
+    /// After a full restart over a state file: no earlier process is left. Empties permits, places and
     /// children. Tickets in hand are good again; time goes on from what was seen.
     pub fn renew(&self) -> Result<(), SegmentError> {
         let head = self.head();
