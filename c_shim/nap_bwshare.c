@@ -512,7 +512,7 @@ void nap_bwshare_settle(nap_handle *h)
     h->charged = 0;
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
-    if (sent <= c->charged && c->reserved.bytes)   /* not even this: the charge was just made */
+    if (sent <= c->charged && c->reserved.bytes)   /* 0 too: the client was seen until now */
         nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
         charge_up_to(c, sent, 0);

@@ -129,7 +129,7 @@ static const char *owner_find(nap_page *page, apr_pool_t *p)
     return NULL;
 }
 
-/* Each gate's workers run the other gates' accesses too. */
+/* Tells each gate the permits of the others, which share its workers. */
 static void beside_set(nap_room *room)
 {
     int64_t all = 0;

@@ -306,7 +306,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     c_int::from(page.status)
 }
 
-/// Sends the page. A template of the administrator's own sets its own content policy.
+/// Sends the page. An administrator's own template goes without our Content-Security-Policy.
 pub(super) fn say(
     answer: &Answer<'_>,
     own: Option<&Own>,
