@@ -10,7 +10,7 @@ use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
 use nap_core::bwshare::table::{Stripe, WAYS, worth};
 
-/// What our code says to a case of a file named "bwshare".
+/// Our code's answer to a case of a file named "bwshare".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
     match input.get("op").and_then(Value::as_str) {
         None if input.get("script").is_some() => script(&read(input)?),
@@ -113,7 +113,7 @@ fn horizons(input: &Windows) -> Value {
 #[derive(Deserialize)]
 struct Full {
     now: f64,
-    /// Of each entry of a set: tat1, tat2, tau1, tau2.
+    /// For each entry of a set: tat1, tat2, tau1, tau2.
     sets: Vec<Vec<(f64, f64, f64, f64)>>,
 }
 
@@ -123,11 +123,11 @@ fn evict(input: &Full) -> Result<Value, Refused> {
     Ok(json!({"choice": choices}))
 }
 
-/// Any client's, but for the bits that tell them apart.
+/// The key of any client, without the bits that tell clients apart.
 const KEY: u64 = 2;
 
-/// Which of these a new client takes the place of, and what that one was worth. Both of his buckets
-/// are full: the others are heavy debtors.
+/// Which entry of the set a new client replaces, and what that entry was worth. Both buckets of the entry are
+/// full: the others are heavy debtors.
 fn evicted(set: &[(f64, f64, f64, f64)], now: u64) -> Result<(usize, f64), Refused> {
     let malformed = |what: &str| Refused::Malformed(format!("a set {what}"));
     let &(.., tau1, tau2) = set.first().ok_or(malformed("of nobody"))?;
@@ -141,7 +141,7 @@ fn evicted(set: &[(f64, f64, f64, f64)], now: u64) -> Result<(usize, f64), Refus
         refused: 0.0,
         horizons: Horizons::NONE,
     };
-    // These bits say nothing of a key's buckets.
+    // These bits say nothing about a key's buckets.
     let key = |n: usize| (n as u64 + 1) << 48 | KEY;
     let heavy = ns(tau1.max(tau2)).saturating_mul(1000);
     let account = |n: usize| Account {

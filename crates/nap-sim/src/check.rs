@@ -1,8 +1,7 @@
 //! Random worlds under the [`Oracle`](super::oracle::Oracle): the property test of the room.
 //!
-//! Every world is made from one seed: sizes, laws, manners, faults. `nap-sim check` runs as many
-//! events as it is told; a failure names the seed of the world that failed, and `NAP_SEED` or
-//! `--seed` runs that world again.
+//! Every world is made from one seed: sizes, laws, manners, faults. `nap-sim check` runs the number of events
+//! it is given. A failure names the seed of its world; `NAP_SEED` or `--seed` runs that world again.
 
 use super::crowd::Manners;
 use super::server::{Curve, Law, Service};
@@ -18,7 +17,7 @@ use nap_core::room::counts::Counts;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::sqs::page_scheduler::Pace;
 
-/// What a check came to.
+/// What a check counted.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     /// Worlds.
@@ -39,13 +38,13 @@ pub struct Tally {
     pub deferred_twice: u64,
     /// not let in, for want of a worker.
     pub broken: u64,
-    /// The same where nothing goes wrong, jobs are alike and all laws ours: presented in their prime window,
+    /// The same where nothing goes wrong, jobs are alike and all laws ours: presented in the prime window,
     pub calm_presented: u64,
     /// put off.
     pub calm_deferred: u64,
     /// Requests refused because their address owed too much,
     pub slowed: u64,
-    /// let in all the same for their ticket.
+    /// let in all the same because of their ticket.
     pub excused: u64,
 }
 
@@ -77,14 +76,14 @@ impl Tally {
     }
 }
 
-/// The world of this seed, or the first of those that follow from it, does not hold.
+/// Something did not hold in the world of this seed, or in one of those that follow from it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The world's own seed.
     pub seed: u64,
-    /// Events until then.
+    /// Events up to the failure.
     pub event: u64,
-    /// What does not hold.
+    /// What did not hold.
     pub why: String,
 }
 
@@ -98,7 +97,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// One world of at most so many events. Also: its digest.
+/// Runs one world for at most this many events and returns its digest.
 pub fn world(seed: u64, events: u64, tally: &mut Tally) -> Result<u64, Failure> {
     let mut world = World::new(random(seed), true);
     while world.happened < events && world.step() {}
@@ -115,13 +114,13 @@ pub fn world(seed: u64, events: u64, tally: &mut Tally) -> Result<u64, Failure> 
     }
 }
 
-/// Worlds from `seed` on until so many events have happened.
+/// Runs worlds from `seed` on until this many events have happened.
 pub fn worlds(seed: u64, events: u64) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     let mut seeds = Rng::new(seed, 0);
     let mut next = seed;
     while tally.events < events {
-        // No world is so long that the others do not get their turn.
+        // No world is so long that the others get no turn.
         world(next, 5_000.min(events - tally.events), &mut tally)?;
         next = seeds.bits() >> 16;
     }
@@ -167,7 +166,7 @@ pub fn random(seed: u64) -> Setup {
         unguarded: false,
         uncontrolled: false,
     };
-    // Drawn apart, so that the other worlds stay what they were.
+    // Drawn separately, so that the other worlds stay as they were.
     let rng = &mut Rng::new(seed, 78);
     if rng.chance(0.4) {
         setup.pace = pace(rng, c, &setup.workers);
@@ -180,13 +179,13 @@ pub fn random(seed: u64) -> Setup {
     setup
 }
 
-/// Between the two, small numbers as likely as great ones.
+/// A value between the two; small numbers are as likely as large ones.
 fn between(rng: &mut Rng, low: f64, high: f64) -> f64 {
     let (low, high) = (low + 1.0, high + 1.0);
     low * (high / low).powf(rng.unit()) - 1.0
 }
 
-/// Often nothing, else a share up to `most`.
+/// Often 0, otherwise a share up to `most`.
 fn some(rng: &mut Rng, most: f64) -> f64 {
     if rng.chance(0.5) {
         0.0

@@ -1,14 +1,14 @@
-//! [`Client`]: a visitor, his ticket, and what he does when told to wait.
+//! [`Client`]: a visitor, their ticket, and what they do when told to wait.
 
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;
 use nap_core::room::verdict::Refusal;
 
-/// Shares of what visitors do that the obedient do not.
+/// Shares of visitors who are not obedient, and what they do instead.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Manners {
-    /// Tickets nobody comes back with.
+    /// Tickets that are never presented.
     pub no_show: f64,
     /// Tickets presented after their prime window.
     pub late: f64,
@@ -18,27 +18,27 @@ pub struct Manners {
     pub give_up: f64,
     /// Waits during which the same ticket is presented a second time.
     pub second_tab: f64,
-    /// Requests with something that is no good ticket: forged, used, or another room's.
+    /// Requests that carry something that is no good ticket: forged, used, or another room's.
     pub fake: f64,
     /// Images and prefetches among the requests.
     pub unsold: f64,
     /// Visitors whose page asks from time to time whether they may come earlier.
     pub asks: f64,
-    /// Calls that nobody hears.
+    /// Early calls that do not reach the holder.
     pub deaf: f64,
-    /// Addresses the visitors come from; 0: each has his own.
+    /// Number of addresses the visitors share; 0: each has their own.
     pub addresses: u32,
     /// The obedient come up to this long after the time they were told.
     pub reaction: Micros,
-    /// The obedient are people who come back by hand: so long after the time they were told,
-    /// lognormal of this median in seconds and this sigma; none: by their page, see `reaction`.
+    /// The obedient come back by hand: this long after the time they were told, lognormal with this median in
+    /// seconds and this sigma. None: their page brings them back, see `reaction`.
     pub by_hand: Option<(f64, f64)>,
     /// The late come up to this long after the prime window's end.
     pub lateness: Micros,
     /// Pause after an answer before the next post.
     pub think: Micros,
-    /// Who is told of a time that is later than his patience, counted from his first request, gives
-    /// that post up: exponential with this mean; 0: he waits as long as it takes.
+    /// Mean patience (exponential), counted from a post's first request; 0: unlimited. A visitor who is told
+    /// of a later time gives that post up.
     pub patience: Micros,
 }
 
@@ -64,7 +64,7 @@ impl Default for Manners {
     }
 }
 
-/// How often the hammering come.
+/// How often hammering visitors come.
 const HAMMER: Micros = Micros::from_millis(100);
 
 /// A visitor.
@@ -72,23 +72,23 @@ const HAMMER: Micros = Micros::from_millis(100);
 pub struct Client {
     /// Address as 16 bytes.
     pub address: [u8; 16],
-    /// Hashes of his prefix and of the wider one.
+    /// Hashes of the address's prefix and of the wider one.
     pub hash: [u64; 2],
     /// Comes ten times a second.
     pub hammers: bool,
-    /// How long he waits in all; zero: for ever.
+    /// How long the visitor waits in all; zero: for ever.
     pub patience: Micros,
-    /// His page asks where he stands.
+    /// The visitor's page asks where they stand.
     pub asks: bool,
-    /// Number of the post he is at.
+    /// Number of the post in progress.
     pub post: u32,
-    /// When he began it.
+    /// When the visitor began it.
     pub begun: Micros,
-    /// His ticket.
+    /// The visitor's ticket.
     pub jar: Option<Ticket>,
-    /// The last one he used.
+    /// The last ticket the visitor used.
     pub spent: Option<Ticket>,
-    /// When he had all he wanted.
+    /// When the visitor had all they wanted.
     pub finished: Option<Micros>,
 }
 
@@ -132,7 +132,7 @@ impl Client {
         }
     }
 
-    /// He has been refused at `now`.
+    /// What the visitor does after a refusal at `now`.
     pub fn refused(
         &mut self,
         refusal: &Refusal,

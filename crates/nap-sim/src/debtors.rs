@@ -1,4 +1,4 @@
-//! [`Debtors`]: mod_bwshare in front of the room, as the shim has it: asked before the room is, and a
+//! [`Debtors`]: mod_bwshare in front of the room, as the shim has it. It is asked before the room is, and a
 //! ticket in its prime window is charged but not refused.
 
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use nap_core::bwshare::visit::Visit;
 use nap_core::micros::Micros;
 
 const SECRET: [u8; 16] = *b"nobody will tell";
-/// Clients they have room for: 16 x 266.
+/// Stripes of the table: room for 16 x 266 clients.
 const STRIPES: usize = 16;
 
 /// What a visitor who owes too much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slow {
-    /// To wait so long.
+    /// How long to wait.
     pub wait: Micros,
-    /// He did wait as long as he was told before, and nothing was charged to his address since.
+    /// The client waited as long as told before, and nothing has been charged to their address since.
     pub again: bool,
 }
 
@@ -27,12 +27,12 @@ pub struct Slow {
 pub struct Debtors {
     limits: Limits,
     stripes: Vec<Stripe>,
-    /// When each may come again, as long as he is charged nothing more.
+    /// When each may come again, as long as nothing more is charged to them.
     told_ns: BTreeMap<u64, u64>,
 }
 
 impl Debtors {
-    /// Nobody owes anything yet.
+    /// New debtors: nobody owes anything yet.
     pub fn new(limits: Limits) -> Debtors {
         Debtors {
             limits,
@@ -41,7 +41,7 @@ impl Debtors {
         }
     }
 
-    /// One more request from this address. Err: it may not be answered yet.
+    /// One more request from this address; an error if it may not be answered yet.
     pub fn enters(&mut self, address: [u8; 16], now: Micros) -> Result<(), Slow> {
         let (key, now_ns) = (key_of(address), nanoseconds(now));
         let limits = self.limits;
@@ -60,7 +60,7 @@ impl Debtors {
         }
     }
 
-    /// Does he owe little enough for a member of a session?
+    /// Whether the address owes little enough for a member of a session.
     pub fn is_moderate(&mut self, address: [u8; 16], now: Micros) -> bool {
         let (key, limits) = (key_of(address), self.limits);
         let mut visit = Visit {
@@ -72,7 +72,7 @@ impl Debtors {
         visit.as_member(key) == Answer::Pass
     }
 
-    /// What he owes, with one more file, as multiples of the maxima: files, bytes.
+    /// What the address owes, with one more file, as multiples of the maxima: files, bytes.
     pub fn owed(&mut self, address: [u8; 16], now: Micros) -> [f64; 2] {
         let (key, limits, now_ns) = (key_of(address), self.limits, nanoseconds(now));
         let account = self.stripe(key).account(key);
@@ -81,14 +81,14 @@ impl Debtors {
         [files / limits.files.max(), bytes / limits.bytes.max()]
     }
 
-    /// He is let in all the same.
+    /// The address is let in all the same.
     pub fn excused(&mut self, address: [u8; 16], now: Micros) {
         let (key, limits) = (key_of(address), self.limits);
         self.stripe(key).charge_file(key, &limits, nanoseconds(now));
         self.told_ns.remove(&key);
     }
 
-    /// He has been sent so many bytes.
+    /// This many bytes have been sent to the address.
     pub fn sent(&mut self, address: [u8; 16], bytes: u64, now: Micros) {
         let (key, limits) = (key_of(address), self.limits);
         self.stripe(key)

@@ -1,4 +1,4 @@
-//! [`Events`]: what happens when. What happens at the same time happens in the order it was said.
+//! [`Events`]: what happens when. Simultaneous events happen in the order they were entered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,33 +8,33 @@ use nap_core::micros::Micros;
 /// Something that happens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Event {
-    /// A visitor sends his request, with what is in his jar.
+    /// A visitor sends a request, with what is in their jar.
     Come(u32),
-    /// A visitor's page asks where he stands.
+    /// A visitor's page asks where they stand.
     Ask(u32),
-    /// The same ticket from a second tab, if that visitor's access still waits.
+    /// The same ticket comes from a second tab, if that visitor's access still waits.
     SecondTab(u32),
-    /// A waiter looks up: woken, or at his deadline.
+    /// A waiter looks up: woken, or at the deadline.
     Look(u32),
-    /// A waiting visitor closes his connection, if he still waits.
+    /// A waiting visitor closes the connection, if they still wait.
     GiveUp(u32),
-    /// The server finishes a job, if nothing has changed since this was reckoned.
+    /// The server finishes a job, if nothing has changed since this was calculated.
     Done(u64),
     /// The once-a-second work.
     Tick,
-    /// Limits that find themselves are looked at.
+    /// Limits that find themselves are checked.
     Pace,
     /// A child is killed.
     Kill,
     /// The parent has noticed that the child with this entry and epoch is dead.
     Buried(u16, u32),
-    /// All children end and begin anew over the same state.
+    /// All children end and start again over the same state.
     Restart,
     /// Run Ready's limit changes in place.
     Limit,
     /// The server becomes slower or faster.
     Speed,
-    /// The machine sleeps: time passes and nobody runs.
+    /// The machine sleeps: time passes and nothing runs.
     Suspend,
     /// The verb of this number is due.
     Verb(u32),

@@ -1,8 +1,8 @@
-//! [`Figures`]: what a run came to, as visitors saw it: the paper's Tables 1 and 2, and ours.
+//! [`Figures`]: a run's results as visitors saw them: the paper's Tables 1 and 2, and ours.
 
 use nap_core::micros::Micros;
 
-/// Numbers of which mean, variance and percentiles are wanted; seconds.
+/// Numbers whose mean, variance and percentiles are wanted, in seconds.
 #[derive(Clone, Default)]
 pub struct Sample(Vec<f64>);
 
@@ -14,12 +14,12 @@ impl std::fmt::Debug for Sample {
 }
 
 impl Sample {
-    /// One more.
+    /// Adds one value.
     pub fn push(&mut self, span: Micros) {
         self.0.push(span.as_secs_f64());
     }
 
-    /// As they came.
+    /// The values in the order they came.
     pub fn values(&self) -> &[f64] {
         &self.0
     }
@@ -29,19 +29,19 @@ impl Sample {
         self.0.len()
     }
 
-    /// Mean; 0 of none.
+    /// Mean; 0 if there are none.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// Variance; 0 of none.
+    /// Variance; 0 if there are none.
     pub fn variance(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.0.iter().map(|x| (x - mean) * (x - mean)).sum();
         squares / self.0.len().max(1) as f64
     }
 
-    /// The value that a share `p` of them does not exceed; 0 of none.
+    /// The value that a share `p` of them does not exceed; 0 if there are none.
     pub fn quantile(&self, p: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -49,17 +49,17 @@ impl Sample {
         sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
     }
 
-    /// The greatest; 0 of none.
+    /// The greatest; 0 if there are none.
     pub fn max(&self) -> f64 {
         self.0.iter().copied().fold(0.0, f64::max)
     }
 
-    /// Share of those above `x`.
+    /// Share of values above `x`.
     pub fn above(&self, x: f64) -> f64 {
         self.0.iter().filter(|y| **y > x).count() as f64 / self.0.len().max(1) as f64
     }
 
-    /// Jain's index of fairness: 1 = all alike; 1 of none.
+    /// Jain's index of fairness: 1 = all alike, also if there are none.
     pub fn jain(&self) -> f64 {
         let (sum, squares) = self
             .0
@@ -73,37 +73,37 @@ impl Sample {
     }
 }
 
-/// Somebody was called before his time; since the beginning.
+/// An early call: somebody was called before their time. Times are since the beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// When.
     pub at: Micros,
-    /// When his ticket starts.
+    /// When the holder's ticket starts.
     pub start: Micros,
 }
 
 /// A run as its visitors saw it.
 #[derive(Clone, Default, Debug)]
 pub struct Figures {
-    /// Request to answer, of requests that got their page.
+    /// Request to answer, for requests that got their page.
     pub served: Sample,
-    /// When each of these came, since the beginning.
+    /// When each of these requests came, since the beginning.
     pub came: Sample,
-    /// Work begun to work done, of the same: S.
+    /// Start of work to end of work for the same requests: S.
     pub residence: Sample,
-    /// First request of a post to its page, tickets and all.
+    /// First request of a post to its page, including time spent on tickets.
     pub total: Sample,
     /// Refusal to the time its ticket names.
     pub ticket_wait: Sample,
-    /// When each visitor had all he wanted, since the beginning.
+    /// When each visitor had all they wanted, since the beginning.
     pub finished: Sample,
     /// Requests sent for posts.
     pub tries: u64,
     /// New tickets received.
     pub tickets: u64,
-    /// Times that pages asked where their holders stand.
+    /// Number of times that pages asked where their holders stand.
     pub asks: u64,
-    /// Those who were called.
+    /// Early calls.
     pub calls: Vec<Call>,
     /// Refusals that gave no ticket.
     pub without: u64,
@@ -123,9 +123,9 @@ pub struct Figures {
     pub excused: u64,
     /// Posts given up (no-shows).
     pub abandoned: u64,
-    /// Last page, since the beginning.
+    /// Time of the last page, since the beginning.
     pub span: Micros,
-    /// Integral of places in the queue, of L wanted, and how long they were taken over.
+    /// How long places in the queue and the wanted L were summed, in seconds.
     pub seconds: f64,
     /// Sum over time of q.
     pub queued: f64,

@@ -1,20 +1,20 @@
-//! Virtual time: the very same code that httpd runs, driven by scripts and seeds instead of by
-//! requests and a clock.
+//! Virtual time: the same code that httpd runs, driven by scripts and seeds instead of by requests and a
+//! clock.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`world`] | visitors, children, faults and the room, one event after the other |
-//! | [`pollers`] | clients that poll an event as they are told |
+//! | [`pollers`] | clients that poll an event when they are told to |
 //! | [`setup`] | what a world is made of |
 //! | [`crowd`] | visitors: what they do when told to wait |
-//! | [`debtors`] | what their addresses owe: mod_bwshare in front of the room |
+//! | [`debtors`] | what visitors' addresses owe: mod_bwshare in front of the room |
 //! | [`server`] | stand-in for httpd: jobs that share processors |
 //! | [`sessions`] | visitors in sessions, as in the SQS paper's experiment |
 //! | [`state`] | the room's tables, in boxes |
 //! | [`oracle`] | what must hold, checked from outside after every event |
 //! | [`check`] | random worlds under the oracle |
-//! | [`figures`] | what a run came to: the paper's Tables 1 and 2 |
-//! | [`report`], [`plot`] | it as Markdown tables, and drawn |
+//! | [`figures`] | a run's results: the paper's Tables 1 and 2 |
+//! | [`report`], [`plot`] | the results as Markdown tables and as drawings |
 //! | [`events`] | the queue of what happens when |
 //! | [`workflow`] | the model of the oxthas paper: engines, executors, failures |
 //! | [`vectors`] | reference inputs and outputs |

@@ -1,9 +1,9 @@
-//! Every interleaving, and every value the memory model lets a thread read, of a few accesses at
-//! one gate: loom's models of Run Ready's lock-free way in and out (`room::permits`).
+//! loom's models of Run Ready's lock-free way in and out (`room::permits`): every interleaving of a few
+//! accesses at one gate, and every value the memory model lets a thread read.
 //!
-//! The threads run what httpd's do: `try_enter` and `leave` without the lock, and the gate's own
-//! operations under it (`ffi::access`). `make test-models` runs them; anywhere else the permits'
-//! atomics are not loom's.
+//! The threads run what httpd's do: `try_enter` and `leave` without the lock, and the gate's own operations
+//! under it (`ffi::access`). Only `make test-models` runs them: elsewhere the permits' atomics are not
+//! loom's.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread::{self, JoinHandle};
@@ -22,9 +22,9 @@ use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Verdict;
 
 const NOW: Micros = Micros::from_secs(1000);
-/// Preemptions a thread may suffer beside those by which it blocks: most faults need one or two.
+/// Preemptions of a thread besides those where it blocks: most faults need one or two.
 const PREEMPTIONS: usize = 2;
-/// A gate's operations need more of a stack than loom gives unasked.
+/// A gate's operations need more stack than loom's default.
 const STACK: usize = 1 << 20;
 
 /// A gate that several threads use.
@@ -74,7 +74,7 @@ impl Site {
         act(&mut self.state.lock().expect("no panic under it"))
     }
 
-    /// `try_enter`, and `enter` where that did not do.
+    /// `try_enter`, then `enter` if that was not enough.
     fn enter(&self, who: Owner) -> Stands {
         match self.permits().enter(who, Some(|| 0)) {
             Some(permit) => Stands::Runs(permit),
@@ -111,7 +111,7 @@ impl Site {
         }
     }
 
-    /// `leave` of one that came in at once and holds no ticket.
+    /// `leave` of an access that came in at once and holds no ticket.
     fn leave(&self, permit: u32, who: Owner) {
         let leaving = Leaving {
             permit,
@@ -129,7 +129,7 @@ impl Site {
         }
     }
 
-    /// Runs by now, whichever way it came in.
+    /// Whether the access runs by now, whichever way it came in.
     fn runs(&self, stands: Stands) -> bool {
         match stands {
             Stands::Runs(_) => true,
@@ -139,7 +139,7 @@ impl Site {
     }
 }
 
-/// Permits alone: only one thread does here what the lock is for.
+/// Permits alone: only one thread does here what needs the lock.
 fn run_ready(limit: u32) -> Arc<Permits> {
     let permits = Permits::default();
     permits.set_limit(limit);

@@ -1,8 +1,6 @@
-//! [`Oracle`]: what must hold, watched from outside.
-//!
-//! It knows every ticket sold and every access that waits from what the gate has answered alone,
-//! and compares: order, promises, claims, permits, places (docs/dev/algorithms.md 2.3; issue 2). The first
-//! thing that does not hold is kept as a sentence and ends the run.
+//! [`Oracle`]: what must hold, watched from outside. It knows every ticket sold and every waiting access from
+//! the gate's answers alone, and compares order, promises, claims, permits and places (docs/dev/algorithms.md
+//! 2.3; issue 2). The first thing that does not hold is kept as a sentence and ends the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +18,11 @@ use nap_core::room::verdict::{Reason, Refusal, Seat, Turn, Verdict};
 /// Slot and index: one ticket.
 type Key = (u32, u32);
 
-/// Audits of the whole ledger are dear: one for so many small ones.
+/// Audits of the whole ledger are expensive: one for this many small ones.
 const LEDGER_EVERY: u64 = 61;
-/// Who would be served within this part of the bound waits: X is learnt, and not exact.
+/// A prime ticket may be put off only if more wait than are served in this part of the bound: X is not exact.
 const SURELY: f64 = 0.75;
-/// Looking takes a woken waiter at most so long beyond what the world says.
+/// A woken waiter takes at most this long beyond what the world says to look.
 const SLACK: Micros = Micros::from_millis(2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,9 +36,9 @@ enum Held {
 struct Fact {
     ticket: Ticket,
     held: Held,
-    /// Its holder was called then: good from there on.
+    /// When its holder was called: it is good from then on.
     called: Option<Micros>,
-    /// Its holder left before he ran: its claim came back without being asked for.
+    /// Its holder left before running: its claim came back without being asked for.
     returned: bool,
 }
 
@@ -48,7 +46,7 @@ struct Fact {
 struct Waiter {
     owner: Owner,
     place: u32,
-    /// Order of entering.
+    /// Order of entry.
     turn: u64,
     deadline: Micros,
     until: Micros,
@@ -57,26 +55,26 @@ struct Waiter {
     prime: bool,
     ticket: Option<Key>,
     granted: bool,
-    /// His ticket has been presented again; another has his turn.
+    /// Its ticket has been presented again; another access has its turn.
     replaced: bool,
     /// The line was too long for the bound when the server's speed became known.
     shed: bool,
-    /// His child is dead.
+    /// Its child is dead.
     dead: bool,
 }
 
 /// An access at the door, as the oracle sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Number of the access.
+    /// The access's number.
     pub id: u32,
-    /// Its token.
+    /// Its owner token.
     pub owner: Owner,
-    /// Tickets it carries.
+    /// The tickets it carries.
     pub tickets: &'a [Ticket],
-    /// May it wait?
+    /// Whether it may wait.
     pub parking: Parking,
-    /// What the gate says it redeemed.
+    /// The ticket that the gate says it redeemed.
     pub redeemed: Option<Ticket>,
 }
 
@@ -85,7 +83,7 @@ pub struct Asked<'a> {
 pub struct Oracle {
     terms: Terms,
     epoch: u64,
-    /// The bound slots opened with, where it is not the present one.
+    /// The bound that slots opened with, where it is not the present one.
     bounds: BTreeMap<u32, Micros>,
     facts: BTreeMap<Key, Fact>,
     sold: BTreeSet<Key>,
@@ -94,14 +92,14 @@ pub struct Oracle {
     ran: u32,
     highest: u32,
     audits: u64,
-    /// Deaths under the lock have been mended: equal deadlines may have changed their order.
+    /// Deaths under the lock have been mended: accesses with equal deadlines may have changed their order.
     pub mended: bool,
-    /// The bound has been changed: who came later may have the earlier deadline.
+    /// The bound has been changed: a later access may have the earlier deadline.
     pub rebound: bool,
-    /// And all jobs are short: nobody may be put off twice.
+    /// In addition all jobs are short: nobody may be put off twice.
     pub calm: bool,
-    /// Nothing goes wrong in this world: there must be a worker for whoever holds a ticket, or workers are
-    /// short and so many wait that he would not be served within the bound.
+    /// Nothing goes wrong in this world: every holder must find a worker, unless workers are short and so
+    /// many wait that the holder would not be served within the bound.
     pub untroubled: bool,
     /// Accesses a second that the server really does while there is work.
     pub capacity: f64,
@@ -116,7 +114,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Watches a gate with these settings.
+    /// An oracle that watches a gate with these settings.
     pub fn new(terms: Terms, epoch: u64) -> Oracle {
         Oracle {
             terms,
@@ -141,7 +139,7 @@ impl Oracle {
         }
     }
 
-    /// Accesses that are served within this part of the bound, in the mean.
+    /// Mean number of accesses that are served within this part of the bound.
     fn served_within(&self, part: f64) -> f64 {
         self.capacity * self.terms.bound.as_secs_f64() * part
     }
@@ -185,8 +183,8 @@ impl Oracle {
         self.claim(ticket).0 <= now && now < ticket.prime_end
     }
 
-    /// An access's address owed too much; `excused`: it was let in for its ticket's sake; `again`: it
-    /// had waited as long as it was told.
+    /// An access's address owed too much. `excused`: it was let in because of its ticket. `again`: it had
+    /// waited as long as it was told.
     pub fn slowed_down(&mut self, tickets: &[Ticket], excused: bool, again: bool, now: Micros) {
         let facts = || tickets.iter().filter_map(|ticket| self.fact(ticket));
         let prime = facts().any(|f| f.held == Held::Sold && self.in_time(&f.ticket, now));
@@ -202,7 +200,7 @@ impl Oracle {
         });
     }
 
-    /// The gate has answered an access that came. Look at [`Oracle::grants`] first.
+    /// The gate has answered a new access. Call [`Oracle::grants`] first.
     pub fn answered(&mut self, asked: &Asked<'_>, verdict: &Verdict, now: Micros) {
         let Asked {
             id,
@@ -221,7 +219,7 @@ impl Oracle {
         let prime = held(&|f| f.held == Held::Sold && self.in_time(&f.ticket, now));
         let waits = held(&|f| match f.held {
             Held::Place(old) if now < f.ticket.end => {
-                // Who is being told to come later has a new ticket, and this one is spent.
+                // A waiter that is being told to come later has a new ticket, and this one is spent.
                 self.waiters
                     .get(&old)
                     .is_some_and(|w| !w.granted && !w.shed)
@@ -281,7 +279,8 @@ impl Oracle {
                 });
                 self.spend(redeemed, Held::Used);
                 match refusal.ticket.filter(|ticket| self.waits(ticket)) {
-                    // His own, which is good again when the access that has the place is gone.
+                    // The waiter's own ticket, which is good again when the access that has the place is
+                    // gone.
                     Some(own) => self.must(tickets.contains(&own), || {
                         format!("access {id} was given {own:?}, with which another waits")
                     }),
@@ -299,7 +298,7 @@ impl Oracle {
         }
     }
 
-    /// Does an access wait with this ticket, and has not been told yet?
+    /// Whether an access waits with this ticket and has not been told yet.
     fn waits(&self, ticket: &Ticket) -> bool {
         let held = self.fact(ticket).map(|fact| fact.held);
         let Some(Held::Place(id)) = held else {
@@ -364,8 +363,8 @@ impl Oracle {
                 format!("access {id} waits as a holder, {parking:?}: {seat:?}")
             });
         } else {
-            // The last workers are for holders, as soon as there are any who can come; but before the speed
-            // is known everybody is held who has a worker, and so is a late holder.
+            // The last workers are for holders once there are any who can come. Before the speed is known
+            // everybody who has a worker is held, late holders too.
             let lasts = parking > Parking::Sparing && seat.predicted > Micros::ZERO;
             let order = Laws::CHOSEN.sale.order.min(Micros(self.terms.bound.0 / 8));
             let nobody_comes = || {
@@ -395,7 +394,7 @@ impl Oracle {
         });
         let Some(ticket) = refusal.ticket else { return };
         if ticket.epoch != self.epoch && tickets.contains(&ticket) {
-            return; // Nothing to be sold; it is as good as it was.
+            return; // Nothing could be sold; the ticket is as good as it was.
         }
         let key = (ticket.slot, ticket.index);
         if let Some(fact) = self.facts.get(&key).copied() {
@@ -438,7 +437,7 @@ impl Oracle {
         self.must(sound, || format!("access {id} at {now:?}: until {until:?}"));
     }
 
-    /// The gate has told a holder who asked where he stands.
+    /// The gate has told a holder where they stand.
     pub fn asked(&mut self, ticket: &Ticket, turn: Turn, state: &State, now: Micros) {
         let Some(fact) = self.fact(ticket).copied() else {
             return;
@@ -507,7 +506,7 @@ impl Oracle {
         }
     }
 
-    /// A waiter has gone, by himself or with his child: his ticket is good again.
+    /// A waiter has left, alone or with its child: its ticket is good again.
     pub fn left_queue(&mut self, id: u32, state: &State) {
         let Some(waiter) = self.waiters.remove(&id) else {
             return;
@@ -524,14 +523,15 @@ impl Oracle {
         }
     }
 
-    /// A full restart: nobody waits any more; who had not run yet, permit or not, has his ticket.
+    /// A full restart: nobody waits any more. An access that had not run, with a permit or not, has its
+    /// ticket back.
     pub fn restarted(&mut self, state: &State) {
         for id in self.waiters.keys().copied().collect::<Vec<_>>() {
             self.left_queue(id, state);
         }
     }
 
-    /// The child of this access is dead; as long as nobody has noticed, its place stays.
+    /// The child of this access is dead; its place stays until that is noticed.
     pub fn dead(&mut self, id: u32) {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.dead = true;
@@ -572,7 +572,7 @@ impl Oracle {
         self.rebound = true;
     }
 
-    /// Who has been given a permit since the last look: nobody who was before him may still wait.
+    /// Accesses that got a permit since the last look: nobody ahead of them may still wait.
     pub fn grants(&mut self, state: &State) {
         for waiter in self.waiters.values_mut() {
             waiter.shed |= state.wake_word(waiter.place) == wake::SHED;
@@ -620,7 +620,7 @@ impl Oracle {
         });
     }
 
-    /// All that can be seen at any time.
+    /// Checks all that can be checked at any time.
     pub fn audit(&mut self, state: &State, now: Micros, wake_up_to: Micros) {
         self.grants(state);
         let (gate, permits) = (state.gate(), state.permits());
@@ -666,8 +666,8 @@ impl Oracle {
         }
     }
 
-    /// Never more windows are open than L, by the greatest there was while they were sold: of those who
-    /// have not come yet, for all tau.
+    /// No more windows of holders who have not come yet are open than L, for all tau. L is the greatest it
+    /// was while they were sold.
     fn invariant(&mut self, depth: u32, now: Micros) {
         self.highest = self.highest.max(depth);
         if self.terms.re_access.how == how::FIXED {
@@ -697,7 +697,7 @@ impl Oracle {
         }
     }
 
-    /// The ledger's cells are what the tickets out there claim.
+    /// The ledger's cells equal what the tickets that are out claim.
     fn ledger(&mut self, state: &State, now: Micros) {
         let first = now.0 / CELL.0;
         let (cell_of, cell_from) = (|t: Micros| t.0 / CELL.0, |t: Micros| t.0.div_ceil(CELL.0));

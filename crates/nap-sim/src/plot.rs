@@ -1,9 +1,8 @@
 //! [`Figure`]: dots, lines, and bars with their spread, drawn as SVG and as PNG.
 //!
-//! Series differ by mark as well as by colour. Where dots lie closer than one is wide there is one
-//! mark, and marks above each other are one rectangle: what is seen is the same, and 30,000 accesses
-//! make no megabytes of SVG. The same figure is the same file, byte for byte, where the font is the
-//! same.
+//! Series differ by mark as well as by colour. Dots closer than one dot's width become one mark, and marks
+//! above each other become one rectangle. It looks the same, and 30,000 accesses do not make megabytes of
+//! SVG. The same figure gives the same file, byte for byte, if the font is the same.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,13 +21,13 @@ pub type Point = (f64, f64);
 /// Panels below each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its files' name, without ending.
+    /// File name, without extension.
     pub name: String,
-    /// What somebody who cannot see it is told.
+    /// Text for readers who cannot see the figure.
     pub alt: String,
-    /// From above to below.
+    /// From top to bottom.
     pub panels: Vec<Panel>,
-    /// All panels have the axes that hold all of them.
+    /// All panels have the same axes, wide enough for all.
     pub alike: bool,
 }
 
@@ -56,17 +55,17 @@ enum Marks {
     Bars(Vec<Bar>),
 }
 
-/// A bar, with what it may as well have been.
+/// A bar and its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bar {
-    /// How high it is.
+    /// Its height.
     pub value: f64,
-    /// Lower and upper end of its spread; none: it has none.
+    /// Lower and upper end of its spread, if it has one.
     pub spread: Option<(f64, f64)>,
 }
 
 impl Panel {
-    /// Empty axes. `x` and `y` say what they are and their units.
+    /// An empty panel. `x` and `y` name the axes and their units.
     pub fn new(title: &str, x: &str, y: &str) -> Panel {
         Panel {
             title: title.to_owned(),
@@ -82,34 +81,34 @@ impl Panel {
         self
     }
 
-    /// A dot for each point.
+    /// Adds a dot for each point.
     pub fn dots(self, name: &str, points: Vec<Point>) -> Panel {
         self.with(name, Marks::Dots(points))
     }
 
-    /// A line from point to point.
+    /// Adds a line from point to point.
     pub fn line(self, name: &str, points: Vec<Point>) -> Panel {
         self.with(name, Marks::Line(points))
     }
 
-    /// A bar for each of the [`Panel::categories`].
+    /// Adds a bar for each of the [`Panel::categories`].
     pub fn bars(self, name: &str, bars: Vec<Bar>) -> Panel {
         self.with(name, Marks::Bars(bars))
     }
 
-    /// What stands along the x axis instead of numbers.
+    /// Names that stand along the x axis instead of numbers.
     pub fn categories<S: ToString>(mut self, names: impl IntoIterator<Item = S>) -> Panel {
         self.categories = names.into_iter().map(|name| name.to_string()).collect();
         self
     }
 
-    /// A line across at `y`, with a word at its end.
+    /// Adds a horizontal line at `y`, with a label at its end.
     pub fn level(mut self, y: f64, name: &str) -> Panel {
         self.level = Some((y, name.to_owned()));
         self
     }
 
-    /// Greatest x and y, and the least of either where it is below zero.
+    /// Greatest x and y, and the least of each if it is below zero.
     fn ends(&self) -> [f64; 4] {
         let mut ends = [0.0, self.categories.len() as f64, 0.0, 0.0];
         let mut reach = |at: usize, value: f64| {
@@ -141,7 +140,7 @@ const WIDTH: u32 = 860;
 const HEIGHT: u32 = 270;
 /// Width and height of a dot, in pixels.
 const DOT: f64 = 3.0;
-/// A line of more points has no marks on it.
+/// A line with more points than this has no marks on it.
 const MARKED: usize = 60;
 const INKS: [RGBColor; 5] = [
     RGBColor(0x1f, 0x5a, 0xa6),
@@ -152,12 +151,12 @@ const INKS: [RGBColor; 5] = [
 ];
 const LEVEL: RGBColor = RGBColor(0xb3, 0x26, 0x1e);
 const GREY: RGBColor = RGBColor(0xd8, 0xd8, 0xd8);
-/// The name under which the font is known; a browser takes its own for the SVG's.
+/// The font's name; a browser uses its own for the SVG.
 const FONT: &str = "sans-serif";
 const FONT_FILE: &str = "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf";
 
 impl Figure {
-    /// Draws `NAME.svg` and `NAME.png` into the folder: where they are.
+    /// Draws `NAME.svg` and `NAME.png` into the folder and returns their paths.
     pub fn draw(&self, folder: &Path) -> Result<[PathBuf; 2], String> {
         let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{}.{kind}", self.name)));
         std::fs::write(&svg, self.svg()?).map_err(|e| format!("{}: {e}", svg.display()))?;
@@ -170,7 +169,7 @@ impl Figure {
     pub fn svg(&self) -> Result<String, String> {
         let mut text = String::new();
         self.draw_on(SVGBackend::with_string(&mut text, self.size()))?;
-        // What is so anyhow, on each of some thousand marks.
+        // Default attributes that would stand on each of some thousand marks.
         let [opaque, bare] = [" opacity=\"1\"", " stroke=\"none\""];
         Ok(text.replace(opaque, "").replace(bare, ""))
     }
@@ -199,7 +198,7 @@ impl Figure {
     }
 }
 
-/// Plotters keeps a font for as long as the program runs.
+/// Registers the font: plotters keeps it for as long as the program runs.
 fn know_the_font() -> Result<(), String> {
     static KNOWN: OnceLock<Result<(), String>> = OnceLock::new();
     let read = || {
@@ -220,7 +219,7 @@ impl Panel {
         part: &DrawingArea<B, Shift>,
         [left, right, low, high]: [f64; 4],
     ) -> Drawn<B> {
-        // A little beyond the last and the highest; axes of nothing are one long.
+        // A little beyond the last and the highest value; empty axes have length one.
         let beyond = |from: f64, to: f64, margin: f64| match to > from {
             true => to + margin * (to - from),
             false => from + 1.0,
@@ -327,7 +326,7 @@ fn dots<B: DrawingBackend>(
     Ok(())
 }
 
-/// The cells of a grid in which points lie; those above each other together.
+/// The cells of a grid that contain points; cells above each other form one run.
 fn runs(points: &[Point], [x_unit, y_unit]: [f64; 2]) -> Vec<(i64, Range<i64>)> {
     let cell = |&(x, y): &Point| ((x / x_unit).floor() as i64, (y / y_unit).floor() as i64);
     let cells: BTreeSet<(i64, i64)> = points.iter().map(cell).collect();
@@ -367,7 +366,7 @@ fn line<'a, B: DrawingBackend + 'a>(
     Ok(())
 }
 
-/// The mark of the n-th series, `at` so many pixels from where it belongs.
+/// The mark of the n-th series, offset by `at` pixels.
 fn mark<B: DrawingBackend>(at: (i32, i32), n: usize) -> DynElement<'static, B, (i32, i32)> {
     let ink = INKS[n % INKS.len()];
     match n % 5 {
@@ -382,7 +381,7 @@ fn mark<B: DrawingBackend>(at: (i32, i32), n: usize) -> DynElement<'static, B, (
     }
 }
 
-/// The bars of one series, the `group`-th of `groups` that stand beside each other.
+/// The bars of one series, the `group`-th of `groups` that stand side by side.
 fn stand<B: DrawingBackend>(
     chart: &mut Chart<'_, B>,
     series: &Series,
@@ -413,7 +412,7 @@ fn stand<B: DrawingBackend>(
     Ok(())
 }
 
-/// A number on an axis that spans so much.
+/// A label on an axis with this span.
 fn tick(value: f64, span: f64) -> String {
     let decimals = match span {
         span if span > 5.0 => 0,
@@ -425,7 +424,7 @@ fn tick(value: f64, span: f64) -> String {
     format!("{:.decimals$}", value + 0.0)
 }
 
-/// The x axis: numbers, or categories each in the middle of its unit.
+/// The x axis: numbers, or categories, each in the middle of its unit.
 #[derive(Clone)]
 struct Across {
     numbers: RangedCoordf64,

@@ -1,8 +1,6 @@
-//! [`Setup`]: clients that poll one event as they are told, in virtual time, against a server that
-//! takes a while for each poll.
-//!
-//! The event is the one that httpd has; the server's time is shared by the polls that have a worker,
-//! and somebody else may take part of it.
+//! [`Setup`]: clients that poll one event when they are told to, in virtual time. Each poll takes the server
+//! a while. The event's code is httpd's; the polls that have a worker share the server's time, and another
+//! load may take part of it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,47 +9,47 @@ use nap_core::micros::Micros;
 use nap_core::rng::Rng;
 use nap_core::telepoll::{Asks, Terms};
 
-/// Clients, what they poll, and who serves them.
+/// Clients, what they poll, and the server.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The event's.
+    /// The event's terms.
     pub terms: Terms,
-    /// How many poll.
+    /// Number of polling clients.
     pub clients: u32,
-    /// They begin at random within so many seconds ...
+    /// They begin at random within this many seconds ...
     pub begin_s: f64,
-    /// ... unless it is said when.
+    /// ... unless their times are given.
     pub begin_at_s: Vec<f64>,
-    /// Mean delay of the network, each way, seconds.
+    /// Mean network delay each way, in seconds.
     pub delay_s: f64,
     /// They wait up to this share longer than told, as the ticket page does.
     pub longer: f64,
-    /// What a poll takes the server, seconds.
+    /// The server's time for a poll, in seconds.
     pub service_s: f64,
-    /// So many are served at a time; of the others the server knows nothing.
+    /// Polls served at a time; the server does not know of the others.
     pub workers: u32,
-    /// From and until when somebody else takes this share of the server.
+    /// From when until when another load takes this share of the server.
     pub hog: Option<(f64, f64, f64)>,
-    /// They wait with tickets, of which so many begin a second, and poll as the ticket page does.
+    /// If set, clients have tickets, of which this many start a second, and poll as the ticket page does.
     pub tickets_per_s: Option<f64>,
-    /// Everything random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
-    /// How long it is watched, seconds.
+    /// Length of the run, in seconds.
     pub for_s: u32,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Polled {
-    /// Polls that reached the server, a number a second.
+    /// Polls that reached the server, for each second.
     pub asked: Vec<u32>,
-    /// Answers, a number a second.
+    /// Answers, for each second.
     pub answered: Vec<u32>,
     /// T0 at the end of each second, in seconds.
     pub unit_s: Vec<f64>,
-    /// Of few clients each access: when, whose, what it was told, R or Q.
+    /// With few clients, each access: when, whose, what it was told, R or Q.
     pub accesses: Vec<Access>,
-    /// The longest that an answer took, seconds, in each second.
+    /// For each second, the longest that an answer took, in seconds.
     pub slowest_s: Vec<f64>,
 }
 
@@ -60,7 +58,7 @@ pub struct Polled {
 pub struct Access {
     /// When it came, seconds.
     pub at_s: f64,
-    /// Who.
+    /// The client's number.
     pub client: u32,
     /// Tw, seconds.
     pub wait_s: f64,
@@ -68,9 +66,9 @@ pub struct Access {
     pub ahead: i64,
 }
 
-/// Accesses are written down one by one of at most so many clients.
+/// Accesses are recorded one by one for at most this many clients.
 const FEW: u32 = 100;
-/// Before it there is time for what a first period needs: it begins at a whole number of them.
+/// Whole periods before the start: the first period begins at a whole number of them.
 const EPOCH_PERIODS: u64 = 1000;
 
 impl Default for Setup {
@@ -97,14 +95,14 @@ impl Default for Setup {
 struct Begun {
     /// When the client sent it.
     asked_us: u64,
-    /// When the worker took it: what the server knows.
+    /// When the worker took it, which is what the server knows.
     at_us: u64,
-    /// What the client will wait after his answer; None: he does not come again.
+    /// How long the client waits after the answer; None: it does not come again.
     next_us: Option<u64>,
 }
 
 impl Setup {
-    /// Runs it.
+    /// Runs the simulation.
     pub fn run(&self) -> Polled {
         let asks = Asks::default();
         let event = &asks.event;
@@ -173,14 +171,14 @@ impl Setup {
                 continue;
             };
             busy += 1;
-            // All who are served share it, and want the same of it: they end in their order.
+            // Served polls share the server and need the same work: they end in their order.
             let from_us = now_us.max(free_us);
             free_us = from_us + micros(self.takes_s(from_us as f64 / 1e6));
             let start_us =
                 (self.tickets_per_s).map(|rate| micros(self.begin_s + f64::from(client) / rate));
             let left = start_us.map(|start| Micros(start.saturating_sub(now_us)));
             let told = match left {
-                // His time has come: he is not asked to ask again.
+                // The client's time has come: it is not told to ask again.
                 Some(Micros(0)) => {
                     out -= u32::from(std::mem::take(&mut holds[client as usize]));
                     None
@@ -211,7 +209,7 @@ impl Setup {
             }
             let next_us = told.map(|(wait, _)| {
                 let longer = Micros((wait.0 as f64 * (1.0 + rng.unit() * self.longer)) as u64);
-                // The page asks at its start at the latest.
+                // The page asks at the ticket's start at the latest.
                 left.map_or(longer, |left| longer.min(left)).0
             });
             let begun = Begun {
@@ -235,7 +233,7 @@ impl Setup {
 }
 
 impl Polled {
-    /// The most polls a second in any window of so many seconds, from a second on.
+    /// The most polls a second in any window of `window_s` seconds, from `from_s` on.
     pub fn most(&self, window_s: usize, from_s: usize) -> f64 {
         let all = self.asked.get(from_s..).unwrap_or(&[]);
         let most = all
@@ -245,7 +243,7 @@ impl Polled {
         f64::from(most.unwrap_or(0)) / window_s as f64
     }
 
-    /// Polls a second in the mean, in seconds from and until.
+    /// Mean polls a second from `from_s` until `until_s`.
     pub fn mean(&self, from_s: usize, until_s: usize) -> f64 {
         let all = self.asked.get(from_s..until_s).unwrap_or(&[]);
         f64::from(all.iter().sum::<u32>()) / all.len().max(1) as f64
@@ -257,10 +255,10 @@ mod tests {
     use super::*;
     use nap_core::telepoll::{Form, Mode};
 
-    /// 1/T0 is so much less than the rate.
+    /// 1/T0 is less than the rate by this factor.
     const MARGIN: f64 = 1.1;
 
-    /// No window of five seconds and no second has more than they may, after the first period.
+    /// After the first period no five-second window and no second has more polls than allowed.
     fn is_level(setup: &Setup, unit_s: f64) {
         let polled = setup.run();
         let from = (setup.begin_s + setup.terms.base.as_secs_f64()).ceil() as usize;
@@ -321,7 +319,7 @@ mod tests {
                     .filter(|access| access.at_s >= 360.0)
                     .map(|access| access.at_s % 60.0);
                 let last = late.fold(0.0, f64::max);
-                // Ta/k, and in whole units the rest of one.
+                // Ta/k, plus up to one unit of rounding.
                 let unit_s = 60.0 / f64::from(2 * clients);
                 assert!(
                     last <= 30.0 + unit_s,
@@ -358,7 +356,7 @@ mod tests {
     /// As with a real httpd: `cargo bench --bench pollers -- only=hog`.
     #[test]
     fn a_hog_lowers_the_rate_to_what_is_served_and_it_is_back_within_three_periods() {
-        // Clients, polls a second, service of one in seconds, what the hog leaves.
+        // Clients, polls a second, seconds of service for one, the share that the hog leaves.
         for (clients, rate, service_s, left) in [
             (2_000, 500.0, 0.001, 0.1),
             (8_000, 500.0, 0.001, 0.1),
@@ -369,7 +367,7 @@ mod tests {
         ] {
             let terms = Terms::new(Micros::from_secs(10), rate);
             let period = (f64::from(clients) * MARGIN / rate).max(10.0).ceil() as usize;
-            // Who has been told before comes as he was told.
+            // A client that was told earlier comes as it was told.
             let end = 100 + (2 * period).max(30);
             let setup = Setup {
                 terms,

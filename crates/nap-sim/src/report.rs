@@ -1,5 +1,5 @@
-//! [`Report`]: what a run came to, as Markdown: words, tables with the paper's numbers beside ours,
-//! figures; each with the command that gives it again.
+//! [`Report`]: a run's results as Markdown: text, tables with the paper's numbers beside ours, and figures.
+//! Each has the command that reproduces it.
 
 use std::fmt::Write;
 
@@ -29,7 +29,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows yet. `command` gives its numbers again; `columns` are those after the rows' names.
+    /// A table without rows. `command` reproduces its numbers; `columns` are those after the rows' names.
     pub fn new(name: &str, command: &str, columns: &[&str]) -> Table {
         Table {
             name: name.to_owned(),
@@ -39,14 +39,14 @@ impl Table {
         }
     }
 
-    /// What came out here.
+    /// Adds a row of our numbers.
     pub fn row<S: Into<String>>(&mut self, name: &str, cells: impl IntoIterator<Item = S>) {
         let cells = cells.into_iter().map(Into::into);
         self.rows
             .push([name.to_owned()].into_iter().chain(cells).collect());
     }
 
-    /// What the paper says; where it says nothing, an empty cell.
+    /// Adds a row of the paper's numbers; an empty cell where the paper gives none.
     pub fn paper(&mut self, name: &str, cells: &[&str]) {
         self.row(&format!("paper: {name}"), cells.iter().copied());
     }
@@ -87,7 +87,7 @@ impl Report {
         self.blocks.push(Block::Figure(figure, command.to_owned()));
     }
 
-    /// Its figures, to be drawn.
+    /// The figures to be drawn.
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.blocks.iter().filter_map(|block| match block {
             Block::Figure(figure, _) => Some(figure),
@@ -95,7 +95,7 @@ impl Report {
         })
     }
 
-    /// As Markdown; `images`: where the figures are, seen from the text; none: they are not drawn.
+    /// As Markdown. `images`: path of the figures, relative to the text; None: they are not drawn.
     pub fn markdown(&self, images: Option<&str>) -> String {
         let mut text = format!("## {}\n\n", self.title);
         for block in &self.blocks {
@@ -116,10 +116,10 @@ impl Report {
     }
 }
 
-/// A number with so many decimals, and a dash where there is none.
+/// A number with this many decimals, and a dash if there is none.
 pub fn number(value: f64, decimals: usize) -> String {
     match value.is_finite() {
-        // No "-0": what a sum of nothing is.
+        // No "-0", which is the sum of no values.
         true => format!("{:.decimals$}", value + 0.0),
         false => "–".to_owned(),
     }

@@ -6,32 +6,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use nap_core::micros::Micros;
 use nap_core::rng::Rng;
 
-/// How the work of jobs is spread.
+/// How jobs' work is distributed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Law {
-    /// Every job alike.
+    /// Every job takes the same.
     Fixed,
     /// Exponential.
     Exponential,
     /// Lognormal with this coefficient of variation.
     Lognormal(f64),
-    /// Up to this share more or less than the mean, all of it alike likely.
+    /// Uniform: up to this share more or less than the mean.
     Uniform(f64),
-    /// This share of the jobs takes so many seconds instead of the mean: two kinds of pages.
+    /// This share of the jobs takes this many seconds instead of the mean: two kinds of pages.
     Mix(f64, f64),
 }
 
-/// Seconds of one processor that a job takes.
+/// Processor seconds that a job takes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Service {
-    /// Mean, in seconds; with [`Law::Mix`] that of the other kind.
+    /// Mean, in seconds; with [`Law::Mix`] the mean of the other kind.
     pub mean_s: f64,
     /// Its spread.
     pub law: Law,
 }
 
 impl Service {
-    /// What a job takes in the mean, of whichever kind.
+    /// Mean work of a job over both kinds.
     pub fn expected_s(&self) -> f64 {
         match self.law {
             Law::Mix(share, seconds) => (1.0 - share) * self.mean_s + share * seconds,
@@ -39,7 +39,7 @@ impl Service {
         }
     }
 
-    /// Of which kind a job of this work is, 1 or 2: pages tell it before they run.
+    /// The kind of a job with this work, 1 or 2: pages tell it before they run.
     pub fn kind_of(&self, work_s: f64) -> u32 {
         match self.law {
             Law::Mix(_, seconds) if work_s == seconds => 2,
@@ -63,13 +63,13 @@ impl Service {
     }
 }
 
-/// What the processors do of their work when so many jobs share them: caches, locks and swapping
-/// make it less (or more) than all. Straight between its points, level beyond them; none: all.
+/// The share of their work that the processors do when this many jobs share them. Caches, locks and swapping
+/// lower (or raise) it. It is linear between its points and level beyond them; without points it is all.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct Curve(Vec<(f64, f64)>);
 
 impl Curve {
-    /// Through (jobs, share of the work) with the jobs rising and the shares above 0.
+    /// Points (jobs, share of the work): the jobs rise and the shares are above 0.
     pub fn new(points: Vec<(f64, f64)>) -> Result<Curve, String> {
         let rising = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
         let good = |&(jobs, share): &(f64, f64)| jobs >= 0.0 && share > 0.0 && share.is_finite();
@@ -79,7 +79,7 @@ impl Curve {
         }
     }
 
-    /// With so many jobs.
+    /// The share with this many jobs.
     pub fn at(&self, jobs: usize) -> f64 {
         let jobs = jobs as f64;
         let after = self.0.partition_point(|(at, _)| *at < jobs);
@@ -94,13 +94,13 @@ impl Curve {
     }
 }
 
-/// Jobs and the processors they share. Work is reckoned in nanoseconds of one processor.
+/// Jobs and the processors they share. Work is counted in nanoseconds of one processor.
 #[derive(Debug)]
 pub struct Server {
     cores: f64,
     curve: Curve,
     speed: f64,
-    /// Work that a job present since the beginning would have got.
+    /// Work that a job present since the beginning would have received.
     given: f64,
     at: Micros,
     jobs: BTreeMap<u32, u64>,
@@ -121,7 +121,7 @@ impl Server {
         }
     }
 
-    /// The same, which loses or gains with the number of jobs.
+    /// The same server with a curve of its speed by number of jobs.
     pub fn with_curve(self, curve: Curve) -> Server {
         Server { curve, ..self }
     }
@@ -134,7 +134,7 @@ impl Server {
         self.ends.insert((end, id));
     }
 
-    /// Job `id` is broken off.
+    /// Job `id` is aborted.
     pub fn abort(&mut self, id: u32, now: Micros) {
         self.advance(now);
         if let Some(end) = self.jobs.remove(&id) {
@@ -153,14 +153,14 @@ impl Server {
         Some(id)
     }
 
-    /// When the next job will be done if nothing changes; none: never.
+    /// When the next job will be done if nothing changes; None: never.
     pub fn next_done(&self) -> Option<Micros> {
         let &(end, _) = self.ends.first().filter(|_| self.rate() > 0.0)?;
         let left_us = (end as f64 - self.given) / (self.rate() * 1e3);
         Some(self.at + Micros(left_us.ceil() as u64))
     }
 
-    /// From now on `speed` times as fast as at first.
+    /// From now on the server runs `speed` times as fast as at first.
     pub fn set_speed(&mut self, speed: f64, now: Micros) {
         self.advance(now);
         self.speed = speed;
@@ -171,7 +171,7 @@ impl Server {
         self.at = self.at.max(until);
     }
 
-    /// Processors in use, 0..=1 of all.
+    /// The share of the processors in use, 0..=1.
     pub fn busy(&self) -> f64 {
         (self.jobs.len() as f64 / self.cores).min(1.0)
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::vectors::{Refused, read};
 use nap_core::sqs::interval::{Interval, Law, RateLaw};
 
-/// What our code says to a case whose law is "session_aimd".
+/// Our code's answer to a case whose law is "session_aimd".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
     Ok(session_rate(&read(input)?))
 }
@@ -21,7 +21,7 @@ struct SessionRate {
     r_min: f64,
     r_max: f64,
     hold: u32,
-    /// Each second: the length of every page queue, and how many wait to start.
+    /// For each second: the length of every page queue, and how many wait to start.
     queues_backlog: Vec<(Vec<u32>, u32)>,
 }
 

@@ -1,11 +1,10 @@
-//! [`Shop`]: visitors of several pages each in virtual time, in a room with page gates and, mostly, with
-//! sessions. [`ShopSetup`] is the SQS paper's experiment (chapter 4): visitors log in, browse three
-//! pages, search, buy and log out, with time to think; who has waited too long for a page breaks off
-//! and begins again at the second. The search is heavy and contends with others of its kind. [`Site`]
-//! is any other.
+//! [`Shop`]: visitors of several pages each in virtual time, in a room with page gates and usually sessions.
+//! [`ShopSetup`] is the SQS paper's experiment (chapter 4): visitors log in, browse three pages, search, buy
+//! and log out, with time to think. A visitor who has waited too long for a page breaks off and begins again
+//! at the second page. The search is heavy and contends with other searches. [`Site`] is any other site.
 //!
-//! The room is the very code that httpd runs; what it must not do, refuse a member or break a
-//! ticket's promise, is counted as it happens.
+//! The room is the code that httpd runs. What it must not do (refuse a member, break a ticket's promise) is
+//! counted as it happens.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -35,9 +34,9 @@ pub use setup::{
     Site, Think, Way, fixed, found,
 };
 
-/// Places to wait on, where nothing is said of workers.
+/// Places to wait on if workers are not configured.
 const PLACES: usize = 4096;
-/// How often limits are looked at; once a second the rest.
+/// How often limits are checked; everything else once a second.
 const LOOK: Micros = Micros::from_millis(250);
 const LOOKS: u64 = 4;
 
@@ -47,7 +46,7 @@ enum Stand {
     Runs,
 }
 
-/// An access, from its coming to its end, whether or not its visitor is still there.
+/// An access from its arrival to its end, whether or not its visitor is still there.
 struct Access {
     client: usize,
     page: usize,
@@ -56,14 +55,14 @@ struct Access {
     stay: Stay,
     asked: Micros,
     stand: Stand,
-    /// What a page gate that sells tickets wants to know of it in the end.
+    /// What a page gate that sells tickets needs to know of it at the end.
     met: Met,
     ticket: Option<Ticket>,
-    /// By what its visitor was known when he asked; 0 = by nothing.
+    /// The key that identified its visitor when they asked; 0 = none.
     key: u64,
-    /// Nobody looks at its answer: its visitor has broken off, or is a robot.
+    /// Nobody reads its answer: its visitor has broken off, or is a robot.
     orphan: bool,
-    /// Its child had hardly a worker left that may wait.
+    /// Its child had hardly any worker left that may wait.
     short: bool,
 }
 
@@ -78,29 +77,29 @@ struct Met {
 
 struct Client {
     page: usize,
-    /// Pages of his visit.
+    /// Pages of the visit.
     pages: usize,
-    /// Of which kind this one is.
+    /// The kind of the present page.
     kind: usize,
     key: u64,
     ticket: Option<Ticket>,
-    /// An access of his was cut off since he was given the ticket.
+    /// An access was cut off since the visitor was given the ticket.
     cut_off: bool,
     asks: bool,
     patience: Micros,
-    /// When he asked for this page first; none: not yet.
+    /// When the visitor first asked for this page; None: not yet.
     since: Option<Micros>,
-    /// When he has been told to come.
+    /// When the visitor has been told to come.
     due: Micros,
-    /// When he came; none: not yet.
+    /// When the visitor came; None: not yet.
     came: Option<Micros>,
-    /// He is one of a limited number of sessions.
+    /// The visitor has one of a limited number of sessions.
     inside: bool,
-    /// It is none of the visitors: it asks and asks, and looks at no answer.
+    /// A robot, not a visitor: it asks again and again, and reads no answer.
     robot: bool,
 }
 
-/// An answer being made: whose, and the work left.
+/// An answer being made: its access, and the work left.
 struct Job {
     token: u64,
     heavy: bool,
@@ -117,7 +116,7 @@ enum Event {
     BreakOff(u64),
     Tick,
     Kill,
-    /// Of a child, with its epoch.
+    /// The child's number and epoch.
     Buried(u16, u32),
     Restart,
     Limits,
@@ -127,14 +126,14 @@ enum Event {
 /// The simulated world.
 pub struct Shop {
     setup: Site,
-    /// The session gate; none: pages sell tickets.
+    /// The session gate; None: pages sell tickets.
     lobby: Option<u32>,
     rng: Rng,
     now: Micros,
     events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
     clients: Vec<Client>,
     accesses: BTreeMap<u64, Access>,
-    /// Who waits on which place.
+    /// The access that waits on each place.
     places: BTreeMap<u32, u64>,
     jobs: Vec<Job>,
     searches: usize,
@@ -142,21 +141,21 @@ pub struct Shop {
     debtors: Option<Debtors>,
     serial: u32,
     looks: u64,
-    /// Sessions at once, where they are limited.
+    /// Sessions under way, if their number is limited.
     inside: u32,
-    /// When a session was finished last.
+    /// When a session last finished.
     heard: Micros,
     left: usize,
-    /// What goes wrong is drawn apart.
+    /// Randomness for faults, drawn separately.
     faults: Rng,
-    /// Children that take connections, and those of before a restart.
+    /// Children that take connections; `leaving` are those of before a restart.
     alive: Vec<u16>,
     leaving: Vec<u16>,
-    /// Who runs is counted.
+    /// Whether running accesses are counted.
     watched: bool,
-    /// How many ran at each page when its limit may have been changed last.
+    /// How many ran at each page when its limit may last have been changed.
     running: Vec<u32>,
-    /// What does not hold.
+    /// The first thing that did not hold.
     failure: Option<String>,
     outcome: Outcome,
 }
@@ -178,8 +177,8 @@ impl Shop {
         shop.outcome
     }
 
-    /// The same watched; then everybody goes home. What it came to with what its gates have counted, or
-    /// what did not hold.
+    /// Runs a watched site; then everybody goes home. Returns the outcome and the gates' counts, or what did
+    /// not hold.
     pub fn watched(site: Site) -> Result<(Outcome, Vec<Counts>), String> {
         let mut shop = Shop::new(site);
         shop.watched = true;
@@ -190,7 +189,7 @@ impl Shop {
         shop.failure.map_or(Ok((shop.outcome, counts)), Err)
     }
 
-    /// What happens next; false: it is over.
+    /// Handles the next event; false: the run is over.
     fn step(&mut self) -> bool {
         let Some(at) = self.next_time().filter(|at| self.goes_on(*at)) else {
             return false;
@@ -327,7 +326,7 @@ impl Shop {
         self.at(OPENS + first, Event::Ask(client));
     }
 
-    /// Of which kind a visit's page is.
+    /// The kind of a visit's page.
     fn kind_of(&mut self, page: usize) -> usize {
         let Order::Drawn(_, shares) = &self.setup.order else {
             return page;
@@ -346,8 +345,7 @@ impl Shop {
         self.events.push(Reverse((when, n, event)));
     }
 
-    /// How fast jobs go, light and heavy: the processors are shared, and searches are in each
-    /// other's way.
+    /// The speed of jobs, light and heavy: the processors are shared, and searches slow each other down.
     fn speeds(&self) -> [f64; 2] {
         let jobs = self.jobs.len();
         let share = (self.setup.processors / jobs.max(1) as f64).min(1.0);
@@ -545,8 +543,8 @@ mod tests {
         }
     }
 
-    /// Visitors who leave after ten seconds, at a shop whose searches are badly in each other's way: while
-    /// limits are tried, nobody's wait comes to that.
+    /// Visitors leave after ten seconds, and the shop's searches slow each other down badly. While limits are
+    /// tried, nobody waits that long.
     #[test]
     fn limits_are_found_without_a_session_broken_off() {
         for (contention, clients) in [(0.15, 105), (0.3, 105), (0.3, 180), (0.5, 90), (0.5, 135)] {
@@ -591,7 +589,7 @@ mod tests {
         assert_eq!((outcome.members_refused, outcome.broken), (0, 0));
     }
 
-    /// Whatever the shop is like: a member is never refused, a ticket's promise never broken.
+    /// Whatever the shop is like, no member is refused and no ticket's promise is broken.
     #[test]
     fn promises_hold_in_shops_of_all_kinds() {
         let one = std::env::var("NAP_SEED")
@@ -615,7 +613,7 @@ mod tests {
         }
     }
 
-    /// What apache-conf ships.
+    /// The limits that apache-conf ships.
     const FOR_PEOPLE: [(f64, f64); 2] = [(300.0, 5.0), (200e6, 1e6)];
 
     fn debts([files, bytes]: [(f64, f64); 2]) -> Debts {
@@ -648,13 +646,13 @@ mod tests {
             assert!(outcome.slowed[1] > 1000, "{told}");
             assert_eq!((outcome.members_refused, outcome.broken), (0, 0), "{told}");
             assert_eq!(outcome.mid_session, 0, "{told}");
-            // Of what robots may have, five a second each, most is starts of sessions too.
+            // Robots may have five requests a second each, and most of those are starts of sessions too.
             assert!(outcome.sessions > 10, "{told}");
         }
     }
 
-    /// Whatever debts are allowed: no ticket's promise is broken, and no member refused who owes at most
-    /// four times the maximum.
+    /// Whatever debts are allowed: no ticket's promise is broken, and no member who owes at most four times
+    /// the maximum is refused.
     #[test]
     fn debts_break_no_promise_and_refuse_no_member_who_owes_little() {
         let one = std::env::var("NAP_SEED")
@@ -686,8 +684,8 @@ mod tests {
         assert!(one.is_some() || (excused > 1000 && slowed > 1000));
     }
 
-    /// All of a small crowd come at once, as when sales begin: who is given a ticket in the first
-    /// second, when nothing is known, must not hold the rate where it was.
+    /// A small crowd comes all at once, as when sales begin. Tickets given in the first second, when nothing
+    /// is known, must not hold the rate where it was.
     #[test]
     fn a_crowd_that_holds_tickets_raises_the_rate() {
         let mut rush = setup(24, 1);
@@ -706,8 +704,8 @@ mod tests {
         assert!(outcome.sessions > 260, "{told}");
     }
 
-    /// A shop of seven pages, each with its gate and a limit that finds itself, as the bench has it: four
-    /// have been there before, and then so many come, who obey their tickets and do not ask.
+    /// A shop of seven pages, each with its gate and a limit that finds itself, as in the bench. Four
+    /// visitors come first; then `crowd` visitors come, who obey their tickets and do not ask.
     fn shop_of_pages(crowd: usize, children: u32, per_pool: u32) -> Site {
         let mut site = setup(crowd, 1).site();
         let few = (0..4).map(|n| (Micros::from_secs(n), 1));
@@ -724,7 +722,7 @@ mod tests {
             prime: Micros::ZERO,
             ..terms
         };
-        // The first is the room's own, to which nobody comes.
+        // The first gate is the room's own, to which nobody comes.
         site.gates = vec![(terms, found(law::AUTO)); 1 + PAGES];
         if let Some(sessions) = &mut site.sessions {
             sessions.lobby = terms;
@@ -745,7 +743,7 @@ mod tests {
         site
     }
 
-    /// A child of the MPMs' stock settings has 25 threads, and there may be six.
+    /// A child with the MPMs' stock settings has 25 threads, and there may be six children.
     #[test]
     fn on_httpds_stock_settings_sessions_start_as_fast_as_on_roomy_ones() {
         let crowd = 200;
@@ -761,7 +759,8 @@ mod tests {
         assert!(stock > 0.85 * roomy && stock > 3.5, "{stock:.2} {roomy:.2}");
     }
 
-    /// Where nobody logs out a session is over after twenty minutes. What one asks for is known before.
+    /// Where nobody logs out, a session is over after twenty minutes. What a session asks for is known
+    /// before.
     #[test]
     fn a_shop_whose_visitors_never_log_out_is_known_after_some_minutes() {
         for seed in 1..=2 {
@@ -803,7 +802,7 @@ mod tests {
             "sessions: {} in order, {} by progress",
             finished[0], finished[1]
         );
-        // What a page passes is told worse where it is not the first who is served first.
+        // A page's throughput is estimated less well if accesses are not served first come, first served.
         assert!(finished[1] * 100 > finished[0] * 92, "{finished:?}");
     }
 }

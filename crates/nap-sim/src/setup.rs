@@ -15,39 +15,39 @@ use nap_core::sqs::page_scheduler::Pace;
 /// When visitors come for the first time.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Arrivals {
-    /// All within this span: the flash crowd of the paper.
+    /// All within this span: the paper's flash crowd.
     Within(Micros),
-    /// So many a second, independently of each other.
+    /// This many a second, independently of each other.
     Rate(f64),
-    /// Each as it is written, whatever [`Setup::clients`] and [`Setup::posts`] say.
+    /// Each as the script says; [`Setup::clients`] and [`Setup::posts`] do not count.
     Script(Arc<[Visit]>),
 }
 
 /// A visitor of a script.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Visit {
-    /// When he comes for the first time, since the beginning.
+    /// When the visitor comes for the first time, since the beginning.
     pub at: Micros,
-    /// Accesses he wants.
+    /// Accesses the visitor wants.
     pub posts: u32,
-    /// Work of each of them in seconds of one processor; none: as [`Setup::service`] says.
+    /// Processor seconds of work for each of them; None: as [`Setup::service`] says.
     pub work_s: Option<f64>,
 }
 
-/// Something that goes wrong at a time of its own.
+/// Something that goes wrong at a given time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Verb {
     /// A child is killed.
     Kill,
-    /// All children end and begin anew over the kept state.
+    /// All children end and start again over the kept state.
     Restart,
-    /// The application runs at this speed, 1 = as at first; 0: it answers nothing any more.
+    /// The application runs at this speed, 1 = as at first; 0: it no longer answers.
     Speed(f64),
-    /// The clock goes on by so much, and nobody runs meanwhile: the machine slept.
+    /// The clock advances by this much and nothing runs meanwhile: the machine slept.
     Sleep(Micros),
 }
 
-/// What goes wrong, each so many times a second on average.
+/// Faults, as mean numbers a second.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Faults {
     /// Children killed.
@@ -67,19 +67,19 @@ pub struct Faults {
 /// A world to be simulated.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Everything random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
     /// The gate's settings; `parked` follows from the workers.
     pub terms: Terms,
-    /// The laws' constants, to be swept.
+    /// The laws' constants, which can be swept.
     pub laws: Laws,
     /// How Run Ready's limit is found.
     pub pace: Pace,
     /// The server's workers.
     pub workers: Workers,
-    /// Processors the application has.
+    /// Processors available to the application.
     pub cores: f64,
-    /// What they do when many share them.
+    /// How much of their work they do when many jobs share them.
     pub curve: Curve,
     /// Work of an access.
     pub service: Service,
@@ -87,33 +87,33 @@ pub struct Setup {
     pub shift: Option<(Micros, f64)>,
     /// Visitors.
     pub clients: u32,
-    /// Accesses each of them wants.
+    /// Accesses that each of them wants.
     pub posts: u32,
     /// When they come.
     pub arrivals: Arrivals,
     /// How they behave.
     pub manners: Manners,
-    /// What goes wrong, by chance,
+    /// Faults at random times,
     pub faults: Faults,
-    /// and what goes wrong when, since the beginning.
+    /// and faults at given times since the beginning.
     pub verbs: Vec<(Micros, Verb)>,
-    /// Who came before this time, since the beginning, is in no figure; they begin here.
+    /// Figures start at this time since the beginning; visitors who came before it are left out.
     pub counted_from: Micros,
     /// A woken waiter takes up to this long to look.
     pub wake: Micros,
-    /// What an address may owe; None: no debts.
+    /// What an address may owe; None: debts are not counted.
     pub debts: Option<Limits>,
-    /// Each visitor has a priority up to this one.
+    /// The greatest priority that visitors have.
     pub priorities: u32,
-    /// Nobody is put off at his deadline: the paper's module had no such guard.
+    /// Nobody is put off at the deadline: the paper's module had no such guard.
     pub unguarded: bool,
-    /// The room is bypassed: whoever comes runs at once (the uncontrolled server).
+    /// The room is bypassed: every access runs at once (the uncontrolled server).
     pub uncontrolled: bool,
 }
 
 impl Default for Setup {
-    /// The paper's experiment (chapter 6): 600 visitors, 50 posts each, limit 10, bound 4 s, and
-    /// the settings a room has by default, with workers enough.
+    /// The paper's experiment (chapter 6): 600 visitors, 50 posts each, limit 10, bound 4 s. Otherwise the
+    /// settings a room has by default, with enough workers.
     fn default() -> Setup {
         let auto = Choice::default();
         Setup {
@@ -170,8 +170,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Nothing goes wrong, and those who run fill no child alone: here every holder finds a worker
-    /// to wait on.
+    /// Whether nothing goes wrong and no child is filled by running accesses alone: then every holder finds a
+    /// worker to wait on.
     pub fn is_untroubled(&self) -> bool {
         self.shift.is_none()
             && self.faults == Faults::default()
@@ -179,8 +179,8 @@ impl Setup {
             && self.terms.run_ready <= self.workers.per_pool / 2
     }
 
-    /// Besides, every job is short against the bound and all laws are ours: here nobody may be put
-    /// off twice.
+    /// Whether in addition every job is short compared with the bound and all laws are ours: then nobody may
+    /// be put off twice.
     pub fn is_calm(&self) -> bool {
         let terms = &self.terms;
         let alike = match self.service.law {
@@ -209,7 +209,7 @@ impl Setup {
         }
     }
 
-    /// The laws of the paper: its line, its slots, no deadline guard.
+    /// The paper's laws: its queue, its slots, no deadline guard.
     pub fn as_in_the_paper(mut self) -> Setup {
         let paper = Choice {
             how: how::PAPER,

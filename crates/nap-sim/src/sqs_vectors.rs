@@ -7,7 +7,7 @@ use super::vectors::{Refused, read};
 use nap_core::sqs::elastic_hill::{ElasticHill, Phase, Settings, Sight};
 use nap_core::sqs::paper_hill::{self, PaperHill};
 
-/// What our code says to a case of a file named "sqs".
+/// Our code's answer to a case of a file named "sqs".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
     match input.get("law").and_then(Value::as_str) {
         Some("elastic_hill") => Ok(elastic(&read(input)?)),
@@ -45,7 +45,7 @@ fn paper(input: &Paper) -> Value {
 #[derive(Deserialize)]
 struct Elastic {
     params: Params,
-    /// Finished, seconds, saturated.
+    /// Number finished, seconds, saturated.
     feeds: Vec<(f64, f64, bool)>,
 }
 
@@ -105,7 +105,7 @@ fn elastic(input: &Elastic) -> Value {
 mod tests {
     use crate::vectors::run;
 
-    /// The cases of the file whose law is one of the page schedulers'.
+    /// The file's cases whose law belongs to the page schedulers.
     #[test]
     fn the_page_schedulers_laws_agree_with_the_vectors() {
         let text = include_str!("../../../tests/vectors/sqs.json");

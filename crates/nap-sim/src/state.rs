@@ -1,4 +1,4 @@
-//! [`State`]: the room's tables in boxes, as httpd has them in the segment.
+//! [`State`]: the room's tables in boxes; httpd has them in the segment.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -42,7 +42,7 @@ pub struct State {
     pacer: Pacer,
     /// The laws' constants.
     pub laws: Laws,
-    /// Workers of the server; none: places are not shared out.
+    /// The server's workers; None: places are not shared out.
     pub workers: Workers,
     pages: Vec<Page>,
     starts: [Starts; 1],
@@ -57,7 +57,7 @@ pub struct State {
 }
 
 impl State {
-    /// A gate with these settings, and tables for so many places and children.
+    /// One gate with these settings, and tables for this many places and children.
     pub fn new(terms: Terms, places: usize, children: usize, epoch: u64) -> State {
         let mut state = State {
             rooms: [Room {
@@ -95,8 +95,8 @@ impl State {
         state
     }
 
-    /// A room whose pages have these settings, and, where it has sessions (at most so many), a session
-    /// gate, which is the last gate.
+    /// A room with these settings for its pages. If it has sessions (at most this many), its last gate is a
+    /// session gate.
     pub fn with_pages(
         pages: &[Terms],
         sessions: Option<(Terms, StartTerms, u64)>,
@@ -136,7 +136,7 @@ impl State {
         state
     }
 
-    /// The limits of the pages: fixed, or found by themselves.
+    /// Sets the limits of the pages: fixed, or found by themselves.
     pub fn pace_pages(&mut self, pace: &[Pace], now: Micros) {
         let pages = self.pacing.iter_mut().zip(self.permits.iter());
         for ((page, permits), pace) in pages.zip(pace) {
@@ -154,7 +154,7 @@ impl State {
         &self.starts[0]
     }
 
-    /// Places are shared out among the gates as these workers allow.
+    /// Shares out places among the gates as these workers allow.
     pub fn share_places(&mut self, workers: Workers) {
         self.workers = workers;
         self.locked(|tables, _| tables.share_places());
@@ -165,7 +165,7 @@ impl State {
         &self.gates
     }
 
-    /// Run Ready's limit finds itself, and places are shared out as these workers allow.
+    /// Lets Run Ready's limit find itself, and shares out places as these workers allow.
     pub fn pace(&mut self, pace: Pace, workers: Workers, now: Micros) {
         self.workers = workers;
         self.permits[0].set_limit(self.pacing[0].configure(pace, now));
@@ -176,7 +176,7 @@ impl State {
         &self.gates[0]
     }
 
-    /// Its settings, to change in place.
+    /// The gate's settings, to change in place.
     pub fn terms_mut(&mut self) -> &mut Terms {
         &mut self.gates[0].terms
     }
@@ -186,7 +186,7 @@ impl State {
         &self.permits[0]
     }
 
-    /// Run Ready for those who do not hold the lock.
+    /// Run Ready for callers that do not hold the lock.
     #[cfg(all(test, feature = "models"))]
     pub fn shared_permits(&self) -> Arc<[Permits]> {
         Arc::clone(&self.permits)
@@ -204,7 +204,7 @@ impl State {
         &self.entries
     }
 
-    /// An operation on all tables, as under the lock; what is to be woken after it.
+    /// Runs an operation on all tables, as under the lock; returns what is to be woken after it.
     pub fn locked<R>(&mut self, act: impl FnOnce(&mut Tables<'_>, &mut Wakes) -> R) -> (R, Wakes) {
         let mut wakes = Wakes::default();
         let mut tables = Tables {
@@ -237,7 +237,7 @@ impl State {
         (result, wakes)
     }
 
-    /// An operation on the gate.
+    /// Runs an operation on the gate.
     pub fn at_gate<R>(
         &mut self,
         now: Micros,
@@ -249,7 +249,7 @@ impl State {
         })
     }
 
-    /// A child begins its life in a free entry.
+    /// Starts a child's life in a free entry.
     pub fn child_starts(&mut self) -> Option<u16> {
         let at = self
             .children
@@ -265,7 +265,7 @@ impl State {
         Some(at as u16)
     }
 
-    /// The parent has noticed a death: all that child held is taken back.
+    /// The parent has noticed a death: everything that child held is taken back.
     pub fn child_ends(&mut self, at: u16, now: Micros) -> Wakes {
         let child = &self.children[at as usize];
         let life = child.life(at as usize);

@@ -28,7 +28,7 @@ const AUTO: Choice = Choice {
     n: 0,
 };
 
-/// One run slot, a bound of 4 s, prime windows of 5 s; L as told.
+/// One run slot, a bound of 4 s, prime windows of 5 s; L as given.
 fn terms(wait_limit: Choice) -> Terms {
     let secs = Micros::from_secs;
     Terms {
@@ -51,7 +51,7 @@ const fn fixed(n: u32) -> Choice {
     Choice { how: how::FIXED, n }
 }
 
-/// Visitors of one thousand share a /24, from the second thousand on; before, each has his own.
+/// Visitors of the same thousand share a /24, from the second thousand on; before that each has their own.
 const NEIGHBOURS: u32 = 1000;
 
 /// One gate and a clock. Visitors are numbers.
@@ -60,9 +60,9 @@ struct Story {
     now: Micros,
     /// Workers to wait on in all children.
     left: u32,
-    /// How long whoever comes had been in the kernel.
+    /// How long each arriving access had been in the kernel.
     waited: Micros,
-    /// What of that counts to his bound.
+    /// How much of that counts towards its bound.
     stood: Micros,
 }
 
@@ -121,7 +121,7 @@ impl Story {
         self.state.at_gate(self.now, |view| act(view, &arrival)).0
     }
 
-    /// Of every newcomer it can be told beforehand whether he will be refused.
+    /// For every newcomer it can be told beforehand whether they will be refused.
     fn enters(&mut self, visitor: u32, tickets: &[Ticket]) -> Verdict {
         self.ask(visitor, tickets, Parking::Anybody, |view, arrival| {
             let told = view.would_refuse(arrival);
@@ -135,7 +135,7 @@ impl Story {
         })
     }
 
-    /// Enters and runs.
+    /// The visitor enters and runs.
     fn runs(&mut self, visitor: u32, tickets: &[Ticket]) -> Leaving {
         let now = self.now;
         let (verdict, redeemed) = self.ask(visitor, tickets, Parking::Anybody, |view, arrival| {
@@ -175,7 +175,7 @@ impl Story {
         *refusal
     }
 
-    /// The waiter looks up, at his deadline or not, and is refused.
+    /// The waiter looks up, at the deadline or not, and is refused.
     fn put_off(&mut self, visitor: u32, tickets: &[Ticket], seat: &Seat) -> Refusal {
         let (place, mut until) = (seat.place, seat.until);
         let verdict = self.ask(visitor, tickets, Parking::Nobody, |view, arrival| {
@@ -187,7 +187,7 @@ impl Story {
         *refusal
     }
 
-    /// A newcomer's ticket, and the clock at the start of its prime window.
+    /// A newcomer's ticket; moves the clock to the start of its prime window.
     fn ticket(&mut self, visitor: u32) -> Ticket {
         let verdict = self.ask(visitor, &[], Parking::Nobody, |view, arrival| {
             view.enter(arrival)
@@ -232,7 +232,7 @@ fn who_leaves_the_queue_has_his_claim_again_however_full_the_ledger() {
     story.now = tickets[0].start;
     let seat = story.waits(2, &tickets[..1]);
     let cell = story.now + Micros::from_secs(2);
-    // His own claim is free; the next ticket takes it.
+    // The visitor's own claim is free; the next ticket takes it.
     let before = story.claims(cell);
     while story.claims(cell) < 2 {
         story.state.at_gate(story.now, |view| {
@@ -301,7 +301,7 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
     for visitor in 1..=14 {
         story.waits(visitor, &[]);
     }
-    // One in his prime window, one too early, both among the newcomers who are the newest.
+    // One holder in their prime window, one too early, both among the newest newcomers.
     story.now = tickets[0].start;
     let prime = story.waits(50, &tickets[..1]);
     let early = story.waits(51, &tickets[1..2]);
@@ -329,8 +329,8 @@ fn who_is_told_that_the_line_is_too_long_keeps_his_ticket() {
     assert_ne!(story.state.wake_word(prime.place), wake::SHED);
 }
 
-/// A crowd before anything is known: who does not fit is told in the order of coming, some at each
-/// departure, and who comes meanwhile is behind them.
+/// A crowd comes before anything is known. Visitors who do not fit are told in the order of coming, some at
+/// each departure; those who come meanwhile are behind them.
 #[test]
 fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     let many = 55;
@@ -377,7 +377,7 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
         })
         .collect();
     assert!(starts.is_sorted(), "{starts:?}");
-    // Everybody has been told: the next one is told at once.
+    // Everybody has been told: the next visitor is told at once.
     let ticket = story.refused(many + 2, &[]).ticket.expect("sold");
     assert!(
         Some(&ticket.start) >= starts.last(),
@@ -385,7 +385,7 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     );
 }
 
-/// No worker was free to hear him until his window was over.
+/// No worker was free to hear the visitor until their window was over.
 #[test]
 fn who_came_in_time_and_was_heard_later_is_in_time() {
     let mut story = Story::new(terms(fixed(5)));
@@ -403,8 +403,8 @@ fn who_came_in_time_and_was_heard_later_is_in_time() {
     assert!(story.waits(3, &[other]).re_access);
 }
 
-/// The last tickets of a crowd find a server that idles, and the next crowd comes before anybody has
-/// looked round: it is sold tickets for what was seen, not for what the empty permits said.
+/// The last tickets of a crowd find an idle server, and the next crowd comes before anybody has looked. It is
+/// sold tickets for the speed that was measured, not for what the empty permits said.
 #[test]
 fn the_next_crowd_begins_with_what_was_seen() {
     let mut story = Story::new(terms(AUTO));
@@ -604,7 +604,7 @@ fn a_permit_collected_for_one_who_has_gone_goes_to_the_next() {
         view.places.free(next.place);
         view.permits.release(permit, Story::owner(3));
     });
-    // And his ticket is good again.
+    // And the visitor's ticket is good again.
     story.runs(2, &[ticket]);
     assert_eq!(story.state.gate().counts.presented, 1);
 }
@@ -625,13 +625,13 @@ fn who_cannot_go_on_steps_out_and_waits_for_his_turn_again() {
             let Some(Verdict::Wait(seat)) = view.step_in(owners[0], 0) else {
                 panic!("there is one permit");
             };
-            // He has none: twice is harmless.
+            // The visitor has no permit: twice is harmless.
             view.step_out(running.permit, owners[0]);
             assert!(view.permits.holds(running.permit, owners[1]));
             (running.permit, seat)
         })
         .0;
-    // He has begun: no bound sends him away.
+    // The visitor has begun: no bound sends them away.
     story.pass(60_000);
     story.state.at_gate(story.now, |view| {
         view.tick();
@@ -700,7 +700,7 @@ fn as_many_tickets_are_sold_as_x_allows_however_few_workers_there_are() {
         });
         story.runs(1, &[]);
         story.state.at_gate(story.now, learn_the_speed);
-        // rho at its worst: L is next to nothing.
+        // rho at its worst: L is close to zero.
         story.state.at_gate(story.now, |view| {
             (0..200).for_each(|_| view.gate.conformal.observe(4.0, 0.1));
         });
@@ -711,7 +711,7 @@ fn as_many_tickets_are_sold_as_x_allows_however_few_workers_there_are() {
             .filter(|t| t.start < last)
             .count()
     };
-    // X = 10 a second for as long as is asked, from half a second on, however few workers there are.
+    // X = 10 a second for as long as asked, from half a second on, however few workers there are.
     for workers in [9, 500] {
         let sold = sold_within(20, workers);
         assert!((190..=200).contains(&sold), "{workers}: {sold}");
@@ -823,8 +823,8 @@ fn a_limit_set_by_hand_leaves_behind_the_one_that_was_found() {
     assert_eq!([Some(40), None].map(&mut limited), [40, 5]);
 }
 
-/// A default room on event: 150 workers, a tenth in reserve. The most that a limit may find is half of
-/// them; who could wait beside a fixed limit of ten must be able to wait.
+/// A default room on event: 150 workers, a tenth in reserve. A limit may find at most half of them; visitors
+/// who could wait beside a fixed limit of ten must still be able to wait.
 #[test]
 fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
     let workers = Workers {
@@ -854,9 +854,9 @@ fn a_limit_that_finds_itself_lets_nearly_as_many_wait_as_a_fixed_one() {
     assert_eq!([4, 10, 60].map(&mut parked), [127, 115, 60]);
 }
 
-/// X = 10 a second, bound 4 s: who is told first may come after half a second, and his turn is half a second
-/// later at most. Until then newcomers wait, with the last workers too; from then on they are told to come
-/// later.
+/// X = 10 a second, bound 4 s. The first visitor who is told may come after half a second, and their turn is
+/// half a second later at most. Until then newcomers wait, with the last workers too; from then on they are
+/// told to come later.
 #[test]
 fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
     let mut story = Story::new(Terms {
@@ -876,7 +876,7 @@ fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
             view.enter(arrival)
         })
     };
-    // Behind n others his turn is n tenths of a second from now.
+    // Behind n others the visitor's turn is n tenths of a second from now.
     for visitor in 100..111 {
         let verdict = comes(&mut story, visitor);
         assert!(
@@ -886,7 +886,7 @@ fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
     }
     let verdict = comes(&mut story, 111);
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
-    // As many outside count as many in the queue.
+    // Accesses outside count like accesses in the queue.
     story.state.at_gate(story.now, |view| {
         view.gone(0, Story::owner(100));
         view.note_outside(FEW);
@@ -901,8 +901,8 @@ fn newcomers_wait_until_the_first_who_holds_a_ticket_can_come() {
     assert!(matches!(verdict, Verdict::Refuse(_)), "{verdict:?}");
 }
 
-/// Four of ten run, and some stand outside, for the other workers read bodies or are still to be started: that
-/// says nothing of the server. Once the queue inside begins, X is that of all ten.
+/// Four of ten run, and some stand outside, as the other workers read bodies or are not started yet. That
+/// says nothing about the server. Once the queue inside begins, X is that of all ten.
 #[test]
 fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
     let mut story = Story::new(Terms {
@@ -948,7 +948,8 @@ fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
     assert!((99.0..101.0).contains(&x), "{x}");
 }
 
-/// Some stood outside a minute ago, and nobody has looked since: who waits now is the first of a new queue.
+/// Some stood outside a minute ago, and nobody has looked since: a visitor who waits now is the first of a
+/// new queue.
 #[test]
 fn whom_nobody_has_seen_for_long_is_no_queue_that_lasts() {
     let mut story = Story::new(Terms {
@@ -979,8 +980,8 @@ fn whom_nobody_has_seen_for_long_is_no_queue_that_lasts() {
     assert_eq!(busy_for(&story), 0);
 }
 
-/// One at a time, and three in a second: the speed is known when more than half of the bound of all who wait is over.
-/// Whoever can still be served within it stays, and the permit does not stand empty.
+/// One runs at a time, and three leave in a second: the speed is known when more than half of every waiter's
+/// bound is over. A waiter that can still be served within it stays, and the permit does not stand empty.
 #[test]
 fn whom_a_cold_server_can_still_serve_is_not_told_to_go() {
     let mut story = Story::new(Terms {
@@ -1014,7 +1015,7 @@ fn whom_a_cold_server_can_still_serve_is_not_told_to_go() {
     assert!((2..=5).contains(&kept), "{kept}");
 }
 
-/// Who stood in the kernel has less of his bound left, three quarters at least.
+/// A visitor who stood in the kernel has less of their bound left, three quarters at least.
 #[test]
 fn his_bound_began_when_the_kernel_had_his_request() {
     let mut story = Story::new(Terms {
@@ -1050,7 +1051,7 @@ fn his_bound_began_when_the_kernel_had_his_request() {
     assert_eq!(left(&mut story, 4, &[ticket]), bound - tenth);
 }
 
-/// Four workers for ten permits: nobody ever waits inside. Who stands outside is a queue all the same: X is
+/// Four workers for ten permits: nobody ever waits inside. Accesses outside are a queue all the same: X is
 /// learnt from it, and newcomers are told to come later while more stand there than are served in a quarter
 /// of the bound.
 #[test]
@@ -1088,7 +1089,7 @@ fn whom_no_worker_has_taken_up_waits_as_well() {
                 };
                 assert!(visitor > 20, "{visitor}: X is not known yet");
                 assert_eq!(refusal.reason, Reason::Full);
-                // Of those outside so many are served first as fit a quarter of the bound.
+                // Of those outside, only as many as fit a quarter of the bound are served first.
                 let told = refusal.ticket.expect("sold").start - story.now;
                 let quarter = Micros::from_secs(1);
                 let near = told >= quarter - Micros::from_millis(500) && told < quarter + quarter;

@@ -7,7 +7,7 @@ use super::vectors::{Refused, read};
 use nap_core::micros::Micros;
 use nap_core::telepoll::{Event, Form, Mode, Terms, ticket_interval};
 
-/// What our code says to a case of a file named "telepolling".
+/// Our code's answer to a case of a file named "telepolling".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
     let mode = input.get("mode").and_then(Value::as_str);
     let (mode, form) = match mode {
@@ -30,9 +30,9 @@ pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
 #[derive(Deserialize)]
 struct Script {
     ta: f64,
-    /// Of the modes whose unit interval is given ...
+    /// For modes whose unit interval is given ...
     t0: Option<f64>,
-    /// ... and of those where it follows from the accesses.
+    /// ... and for those where it follows from the accesses.
     n0: Option<f64>,
     slack: Option<f64>,
     times: Vec<f64>,
@@ -48,7 +48,7 @@ fn script(input: &Script, mode: Mode, form: Form) -> Result<Value, Refused> {
     event.set(&Terms {
         mode,
         form,
-        // A unit interval that is given is the floor, and no number of accesses leads above it.
+        // A given unit interval is the floor, and no number of accesses raises it.
         k: u16::MAX,
         floor_ns: (floor * 1e9).round() as u64,
         slack_ppm: (input.slack.unwrap_or(1.0) * 1e6).round() as u32,

@@ -1,10 +1,10 @@
 //! Reference vectors: files of inputs and expected outputs (`tests/vectors/*.json`), computed by an
 //! independent implementation; `nap-sim vectors FILE...` runs any file of that form.
 //!
-//! A file is `{"name", "tolerance", "cases": [{"case", "input", "expect"}]}`. What a case asks is
-//! told by its input's `law` or `op`, and the file's `name` where systems share a word. Numbers
-//! agree within the relative tolerance. The code under test counts whole units of time and whole
-//! cells, so scripts are run on a finer scale than microseconds, until their times come out even.
+//! A file is `{"name", "tolerance", "cases": [{"case", "input", "expect"}]}`. The input's `law` or `op` says
+//! what a case tests, together with the file's `name` where systems share a word. Numbers agree within the
+//! relative tolerance. The code under test counts whole units of time and whole cells, so scripts run on a
+//! finer scale than microseconds, until their times come out even.
 
 use std::fmt;
 
@@ -18,16 +18,16 @@ use nap_core::nap::slots::{self, Slots, Terms};
 use nap_core::nap::wait_limit::{self, Facts, RhoSettings, Settings};
 use nap_core::nap::{returns, slots::capacity};
 
-/// One case, run.
+/// The result of one case.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
     /// Its title.
     pub case: String,
     /// What the file expects.
     pub expected: Value,
-    /// What our code says.
+    /// What our code returns.
     pub got: Value,
-    /// Whether the two agree.
+    /// Whether they agree.
     pub ok: bool,
 }
 
@@ -36,7 +36,7 @@ pub struct CaseResult {
 pub enum Refused {
     /// Not of the form above; the text says what is wrong.
     Malformed(String),
-    /// Of the form, but about something that is not built; the text names it.
+    /// Of that form, but about something that is not implemented; the text names it.
     Unsupported(String),
 }
 
@@ -412,8 +412,8 @@ fn line(value: &Value) -> Result<Line, Refused> {
     }
 }
 
-/// The ledger counts by cells and rounds outwards; the vectors do not. So the script's second
-/// is made as many seconds as bring its times out even and the ledger can hold.
+/// Cells to a second of the script. The ledger counts by cells and rounds outwards; the vectors do not. So
+/// the script's second is stretched until its times come out even and the ledger can hold them.
 fn cells_a_second(bound: f64, lines: &[Line]) -> f64 {
     let mut times = vec![bound];
     for line in lines {
@@ -442,7 +442,7 @@ fn cells_a_second(bound: f64, lines: &[Line]) -> f64 {
         .unwrap_or(1.0)
 }
 
-/// Whether all that is expected is there, numbers within the relative tolerance.
+/// Whether everything expected is there, numbers within the relative tolerance.
 fn agree(expected: &Value, got: &Value, tolerance: f64) -> bool {
     match (expected, got) {
         (Value::Number(a), Value::Number(b)) => match (a.as_f64(), b.as_f64()) {

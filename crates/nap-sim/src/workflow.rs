@@ -1,10 +1,10 @@
-//! [`Workflow`]: the model of the oxthas paper (chapter 5): engines that hand activities to executors
-//! they share, driving the engine's own code.
+//! [`Workflow`]: the model of the oxthas paper (chapter 5): engines hand activities to executors that they
+//! share. It drives the engine's own code.
 //!
-//! A process is five activities one after the other; an executor has one queue and does one piece at a
-//! time, in size / speed steps. What has timed out is done all the same, only its result is not wanted.
-//! The paper leaves open how much work there is: here it is a share of what all executors can do. A step
-//! is a second of the engine's time, a size of one a thousand.
+//! A process is five activities in a row. An executor has one queue and does one piece at a time, in size /
+//! speed steps. Work that has timed out is still done, but its result is not wanted. The paper leaves open
+//! how much work there is: here it is a share of what all executors can do. A step is a second of the
+//! engine's time; a size of one is a thousand.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,17 +19,17 @@ use nap_core::rng::Rng;
 
 /// Activities of a process.
 pub const STAGES: usize = 5;
-/// Work handed out in the first so many steps goes anywhere.
+/// Work handed out in this many first steps goes to any executor.
 const RANDOM_STEPS: u64 = 1000;
-/// An engine's work under way.
+/// The most work that an engine has under way.
 const FLIGHTS: usize = 4096;
 const SCALE: f64 = 1000.0;
 const OWNER: u64 = 1;
 
-/// How sizes differ.
+/// The distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
-    /// All from nothing to twice the mean alike.
+    /// Uniform from 0 to twice the mean.
     Uniform,
     /// Pareto with exponent 1.5, cut at a hundred times the mean.
     HeavyTailed,
@@ -38,42 +38,42 @@ pub enum Sizes {
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Workflow {
-    /// Everything random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
     /// Relative speeds of the executors.
     pub speeds: Vec<f64>,
     /// Engines.
     pub engines: usize,
-    /// Processes of each.
+    /// Processes of each engine.
     pub processes: usize,
-    /// Steps between two of them.
+    /// Steps between the starts of two processes.
     pub every: u64,
-    /// Work that comes, as a share of what all executors can do.
+    /// Incoming work as a share of what all executors can do.
     pub load: f64,
     /// Sizes.
     pub sizes: Sizes,
     /// The law after the first steps.
     pub law: Law,
-    /// Settings; a timeout of `Micros::MAX` is none.
+    /// Settings; a timeout of `Micros::MAX` means none.
     pub terms: Terms,
     /// This executor dies at this step.
     pub dies: Option<(usize, u64)>,
-    /// A run is given up after so many steps.
+    /// A run is given up after this many steps.
     pub limit: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The step at which all processes were done; none: they never were.
+    /// The step at which all processes were done; None: they never were.
     pub steps: Option<f64>,
-    /// Lengths of all queues, by fifties of steps.
+    /// Lengths of all queues, every fifty steps.
     pub queues: Vec<Vec<f64>>,
-    /// Timeouts of each executor so far, by fifties of steps.
+    /// Timeouts of each executor so far, every fifty steps.
     pub timeouts: Vec<Vec<f64>>,
 }
 
-/// Between two looks at the queues.
+/// Steps between two looks at the queues.
 const LOOK: u64 = 50;
 
 impl Workflow {
@@ -95,7 +95,7 @@ impl Workflow {
         }
     }
 
-    /// Run it.
+    /// Runs the model.
     pub fn run(&self) -> Outcome {
         Run::new(self).finish()
     }
@@ -326,7 +326,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The first in this queue is begun.
+    /// Begins the first job in this queue.
     fn begin(&mut self, executor: usize) {
         if let Some(job) = self.queues[executor].front().copied() {
             let speed = self.speeds[executor][job.activity as usize - 1];

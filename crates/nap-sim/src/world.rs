@@ -1,7 +1,7 @@
 //! [`World`]: visitors, children and faults around the room, one event after the other.
 //!
-//! It does for the room what `ffi` does in httpd, in the same order: the lock-free way in and out
-//! first, parking decided in each child, a waiter looks up when woken or at his deadline, a dead
+//! It does for the room what `ffi` does in httpd, in the same order: the lock-free way in and out comes
+//! first, and each child decides about parking. A waiter looks up when woken or at its deadline, and a dead
 //! child's things are swept when its parent notices. Only the clock and the network are missing.
 
 mod accesses;
@@ -30,7 +30,7 @@ const BEGINNING: Micros = Micros::from_secs(1000);
 const SECRET: [u8; 16] = *b"nobody will know";
 /// Bytes of a page.
 const PAGE: u64 = 5000;
-/// A visitor whose connection broke comes again within so long.
+/// A visitor whose connection broke comes again within this time.
 const RECONNECT: Micros = Micros::from_secs(1);
 
 /// A request on its way to a worker.
@@ -44,7 +44,7 @@ struct Request {
     sell: bool,
     /// It presents, for the first time, a ticket in its prime window.
     prime: bool,
-    /// Of a visitor who waits already.
+    /// Its visitor already has an access that waits.
     second: bool,
 }
 
@@ -64,38 +64,38 @@ struct Access {
     queue: u32,
     predicted: Micros,
     redeemed: Option<Ticket>,
-    /// Which accesses it is alike in work, where that counts; 0: it does not.
+    /// The kind of accesses with like work, if that counts; 0: it does not.
     kind: u32,
-    /// Its work, where it had to be known before it runs.
+    /// Its work, if that had to be known before it runs.
     work_s: Option<f64>,
 }
 
-/// A visitor and what of him is under way.
+/// A visitor and what they have under way.
 #[derive(Debug)]
 struct Visitor {
     client: Client,
-    /// His youngest access; only its end moves him on.
+    /// The visitor's newest access; only its end moves them on.
     current: u32,
-    /// The last ticket he presented in its prime window.
+    /// The last ticket the visitor presented in its prime window.
     presented: u64,
-    /// What he wants.
+    /// What the visitor wants.
     visit: Visit,
-    /// He is in the figures.
+    /// The visitor is in the figures.
     counted: bool,
-    /// He has been told that there is no ticket.
+    /// The visitor has been told that there is no ticket.
     told_none: bool,
-    /// The last one he was called with.
+    /// The last ticket the visitor was called with.
     called: u64,
-    /// When he comes if nobody calls him.
+    /// When the visitor comes if nobody calls them.
     due: Micros,
 }
 
-/// A world. Same setup, same run.
+/// A world. The same setup gives the same run.
 pub struct World {
     setup: Setup,
     now: Micros,
     events: Events,
-    /// Randomness apart for each purpose, so that one change does not change all.
+    /// Separate randomness for each purpose, so that one change does not change everything.
     work: Rng,
     manners: Rng,
     faults: Rng,
@@ -117,17 +117,17 @@ pub struct World {
     pub digest: u64,
     /// What visitors saw.
     pub figures: Figures,
-    /// The same of those who are in no figure.
+    /// The same for visitors who are not in the figures.
     before: Figures,
 }
 
 impl World {
-    /// Does nothing go wrong here ([`Setup::is_calm`])?
+    /// Whether nothing goes wrong here ([`Setup::is_calm`]).
     pub fn is_calm(&self) -> bool {
         self.setup.is_calm()
     }
 
-    /// A world about to begin; with an oracle that watches it, if wanted.
+    /// A new world; with an oracle that watches it, if wanted.
     pub fn new(mut setup: Setup, watched: bool) -> World {
         let workers = setup.workers;
         let most = setup.terms.run_ready.max(setup.pace.hi);
@@ -213,8 +213,7 @@ impl World {
         self.backlog.len()
     }
 
-    /// The next event happens; false when all visitors have what they wanted, or something does
-    /// not hold.
+    /// Handles the next event; false if all visitors have what they wanted, or something does not hold.
     pub fn step(&mut self) -> bool {
         if (self.here == 0 && self.accesses.is_empty()) || self.failure().is_some() {
             return false;
@@ -331,7 +330,7 @@ impl World {
             && let Some(oracle) = &mut self.oracle
         {
             oracle.limit_changed(limit);
-            // Whoever waits has been served at once.
+            // Every waiter has been served at once.
             oracle.raised = false;
         }
     }
@@ -385,9 +384,9 @@ mod tests {
         assert!(f.throughput() >= 0.97 * all_at_once.figures.throughput());
     }
 
-    /// Three thousand come, and then nobody; tickets are sold for three tenths of what can be served.
-    /// Three polls after the last of the queue is served (10 s), nine tenths of the permits are used for as
-    /// long as there are tickets, the mean of all seeds, the first ones first.
+    /// Three thousand come, and then nobody; tickets are sold for three tenths of what can be served. Three
+    /// polls after the last of the queue is served (10 s), nine tenths of the permits are used for as long as
+    /// there are tickets, in the mean of all seeds. The first tickets are used first.
     #[test]
     fn what_becomes_free_early_is_used_by_those_who_are_called_in_order() {
         const SEEDS: u64 = 10;
@@ -418,8 +417,8 @@ mod tests {
                 (f.finished.above(from) - f.finished.above(to)) * 3000.0 / full / (to - from);
             assert!(used >= 0.85, "{seed}: {used:.3} from {from} s to {to} s");
             sum += used;
-            // A call goes to whoever asks among the first, as many as are served until all of them have
-            // asked: nobody is overtaken by more. Who waits a minute asks after a quarter of it.
+            // A call goes to a visitor who asks among the first, as many as are served until all of them have
+            // asked: nobody is overtaken by more. A visitor who waits a minute asks after a quarter of it.
             let round = (15.0 * full) as usize;
             let overtaken = |at: usize| {
                 let (call, before) = (&f.calls[at], &f.calls[..at]);
@@ -442,8 +441,8 @@ mod tests {
         assert!(mean >= 0.92, "{mean:.3}");
     }
 
-    /// All come at once, and all may wait: by the time that the speed is known a part of their bound is over. Next to
-    /// nobody is kept who would be put off at its end (only where the first speed was thought to be higher than it is).
+    /// All come at once, and all may wait: part of their bound is over when the speed becomes known. Hardly
+    /// anybody is kept who would be put off at its end (only where the first speed was overestimated).
     #[test]
     fn whom_a_cold_server_keeps_is_served_within_the_bound() {
         for seed in 1..=4 {
@@ -474,8 +473,8 @@ mod tests {
         assert!(world.figures.served.max() < 4.0);
     }
 
-    /// All of a crowd that comes once are told within a second of its beginning, by the first X. A cold server is
-    /// 15 % faster from then on; one that is warm, or slower, bears what is sold too much.
+    /// All of a crowd that comes once are told within a second of its beginning, by the first X. A cold
+    /// server is 15 % faster from then on. A server that is warm, or slower, copes with what is oversold.
     #[test]
     fn who_is_told_by_a_cold_server_does_not_leave_a_warm_one_idle() {
         let over = |mean_s, speed, warming| {
@@ -522,7 +521,7 @@ mod tests {
         assert!(figures.total.max() < 60.0, "{}", figures.total.max());
     }
 
-    /// docs/dev/algorithms.md 1.4, 1.5: of 30 ms and 816 ms at ten at once.
+    /// docs/dev/algorithms.md 1.4, 1.5: pages of 30 ms and 816 ms, ten at once.
     #[test]
     fn a_queue_counted_in_work_keeps_the_bound_with_light_and_heavy_pages() {
         let over = |how| {

@@ -31,7 +31,7 @@ impl Shop {
         }
     }
 
-    /// He asks for a page. True: not before he has paid what he owes.
+    /// The visitor asks for a page; true: not before they have paid what they owe.
     pub(super) fn comes_later(&mut self, at: usize) -> bool {
         let Some(debts) = self.setup.debts else {
             return false;
@@ -51,7 +51,7 @@ impl Shop {
         wait.is_some()
     }
 
-    /// One more request of this visitor. Some: he owes too much, for so long.
+    /// One more request from this visitor; Some: they owe too much, for this long.
     fn slows_down(&mut self, at: usize) -> Option<Micros> {
         let (now, address) = (self.now, address(at));
         let slow = self.debtors.as_mut()?.enters(address, now).err()?;
@@ -64,7 +64,7 @@ impl Shop {
             self.outcome.excused += 1;
             return None;
         }
-        // Told from amounts, where the rule goes by times: the last digits are not theirs.
+        // Computed from amounts, while the rule goes by times: the last digits may differ.
         let most = BEYOND as f64 - 1e-9;
         let owes_little = debtors.owed(address, now).iter().all(|owed| *owed < most);
         self.outcome.members_slowed += u64::from(member && owes_little);
@@ -92,7 +92,7 @@ impl Shop {
         key != 0 && known.0
     }
 
-    /// The page is sent, and who reads it asks for its parts.
+    /// The page is sent, and its reader asks for its parts.
     pub(super) fn is_sent(&mut self, access: &Access) {
         let (Some(debts), now) = (self.setup.debts, self.now) else {
             return;
@@ -112,7 +112,7 @@ impl Shop {
     }
 }
 
-/// 10.x.y.z, another for each.
+/// 10.x.y.z, a different one for each client.
 fn address(client: usize) -> [u8; 16] {
     let [.., x, y, z] = (client as u32).to_be_bytes();
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, x, y, z]

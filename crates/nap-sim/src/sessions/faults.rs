@@ -9,40 +9,40 @@ use nap_core::room::children::Parking;
 use nap_core::room::owner::Life;
 use nap_core::sqs::page_scheduler::law;
 
-/// Entries for children: of several restarts at once some are still leaving.
+/// Entries for children: after several restarts at once some are still leaving.
 const ENTRIES: usize = 64;
-/// A death is noticed within so long, and who was cut off comes again within as much.
+/// A death is noticed within this time, and a visitor who was cut off comes again within as much.
 const NOTICED: u64 = 1_000_000;
-/// Nobody is there to take a connection: it waits.
+/// How long a connection waits if no child is there to take it.
 const BACKLOG: Micros = Micros::from_millis(100);
-/// After so long every ticket has ended and every session was idle.
+/// After this time every ticket has ended and every session has been idle.
 const LATER: Micros = Micros::from_secs(3 * 24 * 3600);
-/// The table of sessions is gone through in fewer ticks.
+/// This many ticks are more than enough to go through the table of sessions.
 const TICKS: u64 = 20;
 
-/// What goes wrong, and how often: times a second. All zero = nothing, and one child.
+/// What goes wrong, in times a second. If all are zero, nothing does, and there is one child.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct Faults {
     /// Children at a time; 0 = one.
     pub children: u16,
     /// Kills of a child, with all it has in hand.
     pub kills: f64,
-    /// Restarts: graceful ones and full ones alike often.
+    /// Restarts: graceful and full ones equally often.
     pub restarts: f64,
     /// Changes of all fixed limits, to between one and twice what was configured.
     pub limits: f64,
-    /// The clock goes on for up to `asleep`, and nobody runs.
+    /// The clock advances by up to `asleep`, and nothing runs.
     pub sleeps: f64,
     /// See `sleeps`.
     pub asleep: Micros,
     /// Share of tickets whose holder never comes.
     pub no_show: f64,
-    /// Share of accesses whose child has hardly a worker left that may wait.
+    /// Share of accesses whose child has hardly any worker left that may wait.
     pub short: f64,
 }
 
 impl Shop {
-    /// The children that serve from the beginning on, and when the first faults strike.
+    /// Starts the children that serve from the beginning, and schedules the first faults.
     pub(super) fn foretell(&mut self) {
         if self.setup.faults != Faults::default() {
             self.state.children.resize_with(ENTRIES, Default::default);
@@ -53,7 +53,7 @@ impl Shop {
         }
     }
 
-    /// When a fault of this kind strikes next.
+    /// Schedules when a fault of this kind strikes next.
     pub(super) fn again(&mut self, event: Event) {
         let faults = self.setup.faults;
         let rate = match event {
@@ -68,7 +68,7 @@ impl Shop {
         }
     }
 
-    /// Who may wait in the child that takes an access.
+    /// Which accesses may wait in the child that takes an access.
     pub(super) fn parking(&mut self) -> Parking {
         let short = self.setup.faults.short;
         match short > 0.0 && self.faults.chance(short) {
@@ -88,7 +88,7 @@ impl Shop {
         self.alive.extend(started);
     }
 
-    /// The child that takes a connection; none: it waits, and he is asked for again.
+    /// The child that takes a connection; None: the connection waits and is offered again later.
     pub(super) fn taken_by(&mut self, client: usize) -> Option<Life> {
         let at = match self.alive.len() {
             0 => {
@@ -101,7 +101,7 @@ impl Shop {
         self.state.life(self.alive[at])
     }
 
-    /// Some child, of the former generation or not.
+    /// Kills some child, of the former generation or not.
     pub(super) fn kill(&mut self) {
         let n = self.alive.len() + self.leaving.len();
         let at = self.faults.below(n as u64) as usize;
@@ -138,7 +138,7 @@ impl Shop {
             if access.orphan {
                 continue;
             }
-            // No answer has told him anything.
+            // No answer has told the visitor anything.
             let client = &mut self.clients[access.client];
             (client.key, client.ticket, client.cut_off) = (access.key, ticket, true);
             let after = Micros(self.faults.below(NOTICED));
@@ -146,7 +146,7 @@ impl Shop {
         }
     }
 
-    /// Its parent has noticed, and starts another.
+    /// The parent has noticed, and starts another child.
     pub(super) fn buried(&mut self, child: u16, epoch: u32) {
         if self.state.life(child) != Some(Life { child, epoch }) {
             return; // A restart has come before.
@@ -174,7 +174,7 @@ impl Shop {
         self.children_start();
     }
 
-    /// Who was there finishes what he has in hand.
+    /// The old children finish what they have in hand.
     fn restarts_gracefully(&mut self) {
         self.leaving.append(&mut self.alive);
         self.children_start();
@@ -218,7 +218,7 @@ impl Shop {
         self.now = self.now + Micros(self.faults.below(most));
     }
 
-    /// A page has no more running than may; where its limit was lowered, no more than there were.
+    /// No more accesses run at a page than may; after its limit was lowered, no more than ran before.
     pub(super) fn audit_page(&mut self, page: u32) {
         let at = page as usize;
         let permits = &self.state.all_permits()[at];
@@ -229,7 +229,7 @@ impl Shop {
         }
     }
 
-    /// The same of all, before their limits are changed.
+    /// The same check for all pages, before their limits are changed.
     pub(super) fn audit(&mut self) {
         if !self.watched {
             return;

@@ -1,5 +1,5 @@
-//! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as one; and [`Outcome`]:
-//! what it came to.
+//! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as a site; [`Outcome`]: the
+//! results.
 
 use super::Faults;
 use crate::server::{Curve, Law, Service};
@@ -19,14 +19,14 @@ pub const HEAVY: usize = 4;
 /// How a shop is kept from being overrun.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
-    /// Not at all: whoever asks runs.
+    /// Not at all: every access runs at once.
     Open,
-    /// So many sessions at once; who would be one more is refused, and tries again.
+    /// At most this many sessions at once; one more visitor is refused, and tries again.
     SessionLimit(u32),
     /// By the room.
     Room {
-        /// As the paper's server: who has broken off is not noticed, his place and page stay; a
-        /// refusal says nothing, and he tries again.
+        /// As the paper's server: a visitor who breaks off is not noticed, and their place and page stay. A
+        /// refusal says nothing, and the visitor tries again.
         deaf: bool,
     },
 }
@@ -34,7 +34,7 @@ pub enum Way {
 /// How long visitors think between two pages.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Think {
-    /// All so many seconds.
+    /// This many seconds each time.
     Fixed(f64),
     /// Exponential with this mean, seconds.
     Exponential(f64),
@@ -43,11 +43,11 @@ pub enum Think {
 /// A kind of page.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kind {
-    /// Its gate, of [`Site::gates`].
+    /// Its gate, an index into [`Site::gates`].
     pub gate: u32,
-    /// Work of one.
+    /// Work of one page.
     pub service: Service,
-    /// Those under way are in each other's way, see [`Site::contention`].
+    /// Pages of this kind that are under way slow each other down, see [`Site::contention`].
     pub heavy: bool,
 }
 
@@ -56,26 +56,26 @@ pub struct Kind {
 pub enum Order {
     /// Each of [`Site::kinds`], one after the other.
     Listed,
-    /// So many, each of a kind drawn by these shares, which add up to 1.
+    /// This many, each of a kind drawn by these shares, which add up to 1.
     Drawn(u32, Vec<f64>),
 }
 
 /// When visitors come for the first time.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Coming {
-    /// So many within this span.
+    /// This many within this span.
     Within(usize, Micros),
-    /// At these times, since the beginning; each with so many pages of [`Order::Drawn`].
+    /// At these times, since the beginning; each with this many pages of [`Order::Drawn`].
     At(Vec<(Micros, u32)>),
 }
 
 /// How long visitors wait.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Patience {
-    /// For each answer one of the two, by a coin; who has broken off begins again at the second page.
+    /// For each answer one of the two, by a coin; a visitor who breaks off begins again at the second page.
     Returns([Micros; 2]),
-    /// For each page, tickets and all, exponential with this mean ([`Micros::MAX`]: as long as it
-    /// takes); who has lost it goes for good.
+    /// For each page, tickets included, exponential with this mean ([`Micros::MAX`]: as long as it takes). A
+    /// visitor who loses patience goes for good.
     Goes(Micros),
 }
 
@@ -86,44 +86,44 @@ pub struct SessionTerms {
     pub lobby: Terms,
     /// How sessions start.
     pub starts: StartTerms,
-    /// Any page starts one; else the first.
+    /// Any page starts a session; otherwise only the first.
     pub anywhere: bool,
-    /// The last page ends it; else the time it is idle.
+    /// The last page ends the session; otherwise only idle time does.
     pub ends: bool,
-    /// The table has room for so many.
+    /// Room in the table for this many.
     pub most: u64,
 }
 
-/// mod_bwshare in front of a site. Each visitor has an address of his own.
+/// mod_bwshare in front of a site. Each visitor has their own address.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Debts {
     /// What an address may owe.
     pub limits: Limits,
-    /// Files that are asked for as soon as a page is there; they lie in no room.
+    /// Files that are asked for as soon as a page arrives; they belong to no room.
     pub parts: u32,
     /// Bytes of a page, and of each of its parts.
     pub bytes: u64,
-    /// So many robots ask for the first page,
+    /// This many robots ask for the first page,
     pub robots: usize,
-    /// each after so long again, whatever it has been told.
+    /// each again after this long, whatever it has been told.
     pub every: Micros,
 }
 
 /// What a site is made of.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// Everything random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
-    /// Who comes when.
+    /// When visitors come.
     pub coming: Coming,
-    /// Each has one visit, and the run ends with the last; else he begins another when he has
-    /// finished one.
+    /// Each visitor has one visit, and the run ends with the last; otherwise visitors begin another visit
+    /// when they have finished one.
     pub once: bool,
     /// Time to think.
     pub think: Think,
-    /// When they break off.
+    /// When visitors break off.
     pub patience: Patience,
-    /// What keeps order.
+    /// How the site is kept from being overrun.
     pub way: Way,
     /// The laws' constants, to be swept.
     pub laws: Laws,
@@ -133,23 +133,23 @@ pub struct Site {
     pub sessions: Option<SessionTerms>,
     /// None: nobody is charged.
     pub debts: Option<Debts>,
-    /// The server's workers; none: there are always enough.
+    /// The server's workers; None: there are always enough.
     pub workers: Option<Workers>,
     /// Pages.
     pub kinds: Vec<Kind>,
-    /// Which of them a visit has.
+    /// Which pages a visit has.
     pub order: Order,
     /// Processors that share the work.
     pub processors: f64,
-    /// What they do of it when many share them.
+    /// How much of it they do when many share them.
     pub curve: Curve,
     /// What each heavy page beyond the second takes of the others' speed.
     pub contention: f64,
-    /// The pages of so many ticket holders ask whether they may come earlier.
+    /// Share of ticket holders whose page asks whether they may come earlier.
     pub asks: f64,
-    /// They come up to so many seconds after the time they were told.
+    /// Visitors come up to this many seconds after the time they were told.
     pub reaction_s: f64,
-    /// It goes on no longer; a run in which no visit has ended for `silence` neither.
+    /// Maximum length of the run; it also ends when no visit has ended for `silence`.
     pub length: Micros,
     /// See `length`.
     pub silence: Micros,
@@ -160,20 +160,20 @@ pub struct Site {
 /// What a shop is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct ShopSetup {
-    /// Everything random comes from it.
+    /// The seed of everything random.
     pub seed: u64,
     /// Visitors.
     pub clients: usize,
-    /// Each has one session, and the run ends with the last; else he begins another when he has
-    /// finished one.
+    /// Each visitor has one session, and the run ends with the last; otherwise visitors begin another session
+    /// when they have finished one.
     pub once: bool,
     /// They come for the first time within this span.
     pub within: Micros,
     /// Time to think.
     pub think: Think,
-    /// A visitor breaks off after so long: one of the two by a coin.
+    /// A visitor breaks off after this long: one of the two by a coin.
     pub timeouts: [Micros; 2],
-    /// What keeps order.
+    /// How the shop is kept from being overrun.
     pub way: Way,
     /// How sessions start.
     pub starts: StartTerms,
@@ -183,21 +183,21 @@ pub struct ShopSetup {
     pub pace: [Pace; 2],
     /// Work of a light page and of the heavy one, seconds,
     pub work_s: [f64; 2],
-    /// each time up to this share more or less, all of it alike likely.
+    /// each varied uniformly by up to this share.
     pub spread: [f64; 2],
-    /// Processors that share it.
+    /// Processors that share the work.
     pub processors: f64,
     /// What each search beyond the second takes of the others' speed.
     pub contention: f64,
-    /// The pages of those who hold tickets ask whether they may come earlier.
+    /// Whether ticket holders' pages ask whether they may come earlier.
     pub asks: bool,
-    /// They come up to so many seconds after the time they were told.
+    /// Visitors come up to this many seconds after the time they were told.
     pub reaction_s: f64,
-    /// The session nearest its end is served first.
+    /// Whether the session nearest its end is served first.
     pub progress: bool,
-    /// The light pages have the heavy one's gate.
+    /// Whether the light pages use the heavy one's gate.
     pub one_gate: bool,
-    /// It goes on no longer; a run in which no session has ended for `silence` neither.
+    /// Maximum length of the run; it also ends when no session has ended for `silence`.
     pub length: Micros,
     /// See `length`.
     pub silence: Micros,
@@ -206,7 +206,7 @@ pub struct ShopSetup {
 /// Gates of a shop: light pages, the heavy one.
 const LIGHT_GATE: u32 = 0;
 const HEAVY_GATE: u32 = 1;
-/// Sessions that a shop's table has room for.
+/// Sessions for which a shop's table has room.
 const MOST: u64 = 3072;
 
 impl ShopSetup {
@@ -288,7 +288,7 @@ impl ShopSetup {
     }
 }
 
-/// A limit that stays.
+/// A fixed limit.
 pub fn fixed(limit: u32) -> Pace {
     Pace {
         law: law::FIXED,
@@ -311,22 +311,22 @@ pub fn found(law: u32) -> Pace {
     }
 }
 
-/// What it came to.
+/// The results of a run.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct Outcome {
     /// Sessions finished.
     pub sessions: u64,
-    /// When the last visitor was done, since the first came; none: some never were.
+    /// When the last visitor was done, since the first came; None: some never were.
     pub done_s: Option<f64>,
-    /// From a visitor's first request to the end of his session, seconds, as they ended.
+    /// From a visitor's first request to the end of their session, seconds, in the order they ended.
     pub took_s: Vec<f64>,
-    /// From request to page, seconds, by kind of page, as they came.
+    /// From request to page, seconds, by kind of page, in the order they came.
     pub response_s: Vec<Vec<f64>>,
-    /// The same from the first request for it, tickets and all.
+    /// The same from the first request for the page, tickets included.
     pub total_s: Vec<Vec<f64>>,
     /// Times that a visitor broke off, by kind of page.
     pub broken_off: Vec<u64>,
-    /// Pages after the first that a visitor broke off or, where there are sessions, was refused.
+    /// Pages after the first at which a visitor broke off or, if there are sessions, was refused.
     pub mid_session: u64,
     /// Visitors who went for good, before or after their first page.
     pub gone: u64,
@@ -334,25 +334,25 @@ pub struct Outcome {
     pub members_refused: u64,
     /// Refused as strangers though they had a session: there must be none.
     pub forgotten: u64,
-    /// Refused at the door in their ticket's prime window: there must be none.
+    /// Refused at the gate in their ticket's prime window: there must be none.
     pub turned_away: u64,
     /// Refused with a ticket where one is sold (with sessions: at the first page),
     pub tickets: u64,
-    /// or with none.
+    /// or without one.
     pub untold: u64,
-    /// From these refusals to the ticket's time, seconds.
+    /// Time from these refusals to the ticket's time, seconds.
     pub told_s: Vec<f64>,
     /// Pages asked for.
     pub requests: u64,
-    /// Refused because of what they owed: requests of visitors, and of robots.
+    /// Refused because of what was owed: requests of visitors, and of robots.
     pub slowed: [u64; 2],
-    /// Let in though they owed too much: with a ticket in its prime window, or as members.
+    /// Let in although too much was owed: with a ticket in its prime window, or as members.
     pub excused: u64,
-    /// Of those slowed, members who owed no more than members may: there must be none.
+    /// Slowed members who owed no more than members may: there must be none.
     pub members_slowed: u64,
     /// Tickets presented in their prime window and not let in, or put off twice.
     pub broken: u64,
-    /// The schedulers, second by second.
+    /// The schedulers' state, second by second.
     pub course: Vec<Second>,
 }
 
@@ -372,7 +372,7 @@ pub struct Second {
 }
 
 impl Outcome {
-    /// Sessions a second over the whole run; none: it never ended.
+    /// Sessions a second over the whole run; None: it never ended.
     pub fn sessions_per_s(&self) -> Option<f64> {
         Some(self.sessions as f64 / self.done_s?)
     }

@@ -1,4 +1,4 @@
-//! Accesses of a shop in its room: in, to a place or a page, out; what `ffi` does in httpd.
+//! Accesses of a shop in its room: in, to a place or a page, out, as `ffi` does it in httpd.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -45,8 +45,8 @@ impl Shop {
         self.woken(&wakes);
     }
 
-    /// What a page gate that sells tickets is told of an access; a session gate's members have their
-    /// places by another law, and what they met is asked for nowhere.
+    /// What a page gate that sells tickets is told of an access. A session gate's members have their places
+    /// by another law, and what they met is not asked for.
     fn met(&self, access: &Access) -> Leaving {
         let met = match self.lobby {
             None => access.met,
@@ -191,7 +191,7 @@ impl Shop {
                 match refusal.ticket {
                     _ if access.page > 0 && self.lobby.is_some() => self.outcome.mid_session += 1,
                     None => self.outcome.untold += 1,
-                    // Shown again before its time.
+                    // The ticket was presented again before its time.
                     held if held == access.ticket => {}
                     Some(ticket) => {
                         self.outcome.tickets += 1;
@@ -219,8 +219,8 @@ impl Shop {
         }
     }
 
-    /// Where hardly a worker is left a session waits with one access, and another is a stranger's. That one may
-    /// have been cut off, and its child's death not been noticed yet.
+    /// Where hardly any worker is left, a session waits with one access, and further ones are a stranger's.
+    /// The waiting one may have been cut off, and its child's death not been noticed yet.
     fn is_spared(&self, access: &Access) -> bool {
         let own = (self.accesses.values()).filter(|own| own.client == access.client);
         let mut waiting = own.filter(|own| matches!(own.stand, Stand::Waits { .. }));
@@ -233,7 +233,7 @@ impl Shop {
         access.short && (waiting.next().is_some() || dead.next().is_some())
     }
 
-    /// He came with a good ticket in its prime window, and was not told to wait.
+    /// Whether the visitor came with a good ticket in its prime window, and was not told to wait.
     fn was_prime(&self, access: &Access) -> bool {
         let known = !access.met.waited && !self.clients[access.client].cut_off;
         let in_time = |ticket: Ticket| (ticket.start..ticket.prime_end).contains(&access.asked);
@@ -273,7 +273,7 @@ impl Shop {
         });
     }
 
-    /// Who has been woken looks at his place.
+    /// A woken waiter looks at its place.
     pub(super) fn woken(&mut self, wakes: &Wakes) {
         if wakes.is_empty() && wakes.listed().is_some() {
             return;
@@ -291,7 +291,7 @@ impl Shop {
     }
 }
 
-/// A member who finds a permit free runs, and the page's gate is not looked at.
+/// A member who finds a free permit runs, and the page's gate is not looked at.
 fn try_member(
     tables: &mut Tables<'_>,
     stay: &mut Stay,

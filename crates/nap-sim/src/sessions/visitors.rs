@@ -37,7 +37,7 @@ impl Shop {
         }
     }
 
-    /// He has lost his patience, and goes for good.
+    /// The visitor has lost patience, and goes for good.
     pub(super) fn gives_up(&mut self, at: usize) {
         let client = &self.clients[at];
         self.outcome.broken_off[client.kind] += 1;
@@ -117,7 +117,7 @@ impl Shop {
         }
     }
 
-    /// His page has a ticket, and asks where he stands, or brings him back. `begins`: it is new.
+    /// The visitor's page has a ticket; it asks where they stand, or brings them back. `begins`: it is new.
     pub(super) fn page_waits(&mut self, at: usize, begins: bool) {
         let client = &self.clients[at];
         let remaining = client.due - self.now;
@@ -157,7 +157,7 @@ impl Shop {
         }
     }
 
-    /// His patience is over: he hangs up, and begins again at the second page.
+    /// The visitor's patience is over: they hang up, and begin again at the second page.
     pub(super) fn breaks_off(&mut self, token: u64) {
         let deaf = self.is_deaf();
         let Some(access) = self.accesses.get_mut(&token) else {
@@ -165,7 +165,7 @@ impl Shop {
         };
         access.orphan = true;
         let at = access.client;
-        // Of what runs the server sees nothing: the work is wasted.
+        // The server does not notice it for a running access: that work is wasted.
         if let Stand::Waits { place, .. } = access.stand
             && !deaf
         {

@@ -1,4 +1,4 @@
-//! Stories of the early call: who is called, what it costs nobody, and what becomes of silence.
+//! Stories of the early call: who is called, that it costs nobody anything, and what follows silence.
 
 use super::*;
 use nap_core::micros::Micros;
@@ -16,7 +16,7 @@ impl Story {
         })
     }
 
-    /// Nothing but looks, every quarter of a second.
+    /// Nothing happens but looks, every quarter of a second.
     fn idles(&mut self, ms: u64) {
         for _ in 0..ms / 250 {
             self.pass(250);
@@ -24,8 +24,8 @@ impl Story {
         }
     }
 
-    /// Tickets of so many visitors from number 2 on, sold while one runs and others wait; then all of
-    /// those go.
+    /// Tickets of `n` visitors from number 2 on, sold while one runs and others wait; then all of those
+    /// leave.
     pub(super) fn full_house(&mut self, n: u32) -> Vec<Ticket> {
         let running = self.runs(1, &[]);
         let waiting = 50..50 + self.state.gate().terms.wait_limit.n;
@@ -51,7 +51,7 @@ fn when_the_server_has_room_the_first_is_called_and_let_in_before_his_time() {
     assert_eq!(story.asks(2, &tickets[0]), Turn::Now);
     assert_eq!(story.asks(2, &tickets[0]), Turn::Now, "and stays called");
     assert!(story.now < tickets[0].start - Micros::from_secs(2));
-    // Somebody else is faster: he waits for his turn, and nobody can turn him away.
+    // Another visitor is faster: the called one waits for their turn, and nobody can turn them away.
     let other = story.runs(90, &[]);
     let seat = story.waits(2, &tickets[..1]);
     assert!(seat.redeemed.is_some_and(|t| t.has(Ticket::CALLED)));
@@ -106,7 +106,7 @@ fn a_called_ticket_is_a_claim_until_it_is_used() {
     assert_eq!(story.claims(story.now), 0);
 }
 
-/// All who hold tickets up to a minute ahead have come before their time.
+/// All holders of tickets up to a minute ahead have come before their time.
 #[test]
 fn who_comes_after_all_were_called_is_behind_nobody() {
     let mut story = Story::new(quiet());
@@ -124,7 +124,7 @@ fn who_comes_after_all_were_called_is_behind_nobody() {
     let again = story.full_house(3);
     assert!(again[0].start < story.now + Micros::from_secs(10));
     assert!(again[0].start < again[1].start && again[1].start < again[2].start);
-    // They are as good as any: in their time, once.
+    // These tickets are as good as any: good in their time, once.
     story.now = again[1].start;
     let leaving = story.runs(3, &again[1..2]);
     story.leaves(&leaving);
@@ -138,7 +138,7 @@ fn who_does_not_react_loses_nothing() {
     let tickets = story.full_house(3);
     story.idles(750);
     assert_eq!(story.asks(2, &tickets[0]), Turn::Now);
-    // A rush of newcomers: all places but his are taken, and then some.
+    // A rush of newcomers: all places but the holder's are taken, and more come.
     story.runs(80, &[]);
     for visitor in 81..100 {
         story.enters(visitor, &[]);
@@ -181,7 +181,7 @@ fn one_who_was_called_and_leaves_the_queue_stays_called() {
     assert_eq!(story.asks(2, &tickets[0]), Turn::Now);
     let seat = story.waits(2, &tickets[..1]);
     assert_eq!(story.state.permits().calls.counts().came, 1);
-    // Put off by the guard, it is his own ticket again: no other could be better.
+    // Put off by the guard, the holder gets their own ticket again: no other could be better.
     story.now = seat.until;
     let refusal = story.put_off(2, &tickets[..1], &seat);
     assert_eq!(refusal.ticket, Some(tickets[0]));
@@ -199,8 +199,8 @@ fn nobody_is_called_while_all_permits_are_held() {
     story.leaves(&running);
 }
 
-/// On a loaded machine L once fell to 1 with 109 tickets out: nobody waited, nobody ran, and all
-/// held tickets for later.
+/// On a loaded machine L once fell to 1 with 109 tickets out: nobody waited, nobody ran, and all held tickets
+/// for later.
 #[test]
 fn a_limit_that_fell_to_one_does_not_leave_the_server_idle_before_its_tickets() {
     let mut story = Story::new(Terms {

@@ -1,4 +1,4 @@
-//! Caps: what one client, one address, one net may hold of the tickets.
+//! Caps: how many tickets one client, one address or one net may hold.
 
 use super::*;
 use crate::crowd::Manners;
@@ -13,7 +13,7 @@ fn roomy() -> Terms {
     }
 }
 
-/// Slots of the tickets that these visitors are sold, one after the other.
+/// Slots of the tickets that these visitors buy, one after the other.
 fn slots_of(story: &mut Story, visitors: impl IntoIterator<Item = u32>) -> Vec<u32> {
     visitors
         .into_iter()
@@ -35,7 +35,7 @@ fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
     let running = story.runs(1, &[]);
     let (ticket, own) = (story.ticket(2), story.ticket(3));
     story.now = ticket.start;
-    // He comes from the address of another who holds a ticket too.
+    // The visitor comes from the address of another who holds a ticket too.
     let seat = story.waits(3, &[ticket]);
     assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
     let now = story.now;
@@ -50,7 +50,7 @@ fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
     assert_eq!(live(&mut story, 3), 0, "his has ended unused");
 }
 
-/// One address buys, of a slot that sells 250 tickets, and nobody comes.
+/// One address buys from a slot that sells 250 tickets, and nobody comes.
 fn flooded() -> Story {
     let mut story = Story::new(Terms {
         wait_limit: fixed(1000),

@@ -1,4 +1,4 @@
-//! Stories of restarts: what a full one finds, and what a graceful one leaves for some seconds.
+//! Stories of restarts: what a full restart finds, and what a graceful one leaves for some seconds.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn a_permit_not_collected_when_the_server_was_killed_leaves_the_ticket_good() {
     assert_eq!((counts.presented, counts.kept), (1, 1));
 }
 
-/// A crowd buys for ten minutes; then the directive is taken out, and five are the default.
+/// A crowd buys ten-minute tickets; then the directive is removed, and five minutes are the default.
 #[test]
 fn a_shorter_lifetime_leaves_tickets_already_sold_as_they_are() {
     let secs = Micros::from_secs;
@@ -45,7 +45,7 @@ fn a_shorter_lifetime_leaves_tickets_already_sold_as_they_are() {
         story.now = ticket.start + secs(presented);
         story.state.at_gate(story.now, |view| view.tick());
         story.runs(3, &[]);
-        // All places are taken: who is late is booked again.
+        // All places are taken: a late holder is re-booked.
         for visitor in 4..9 {
             story.enters(visitor, &[]);
         }
@@ -65,8 +65,8 @@ fn a_shorter_lifetime_leaves_tickets_already_sold_as_they_are() {
     }
 }
 
-/// The place of a ticket that waits is lost: a death under the lock, or a power cut that has kept one
-/// page of the state file and not the other.
+/// A waiting ticket loses its place: by a death under the lock, or a power cut that has kept one page of the
+/// state file and not the other.
 #[test]
 fn a_ticket_whose_place_is_lost_is_good_again() {
     for power_cut in [false, true] {
@@ -136,7 +136,7 @@ fn newcomers_take_no_worker_that_a_holder_will_want_while_few_children_are_there
     }
 }
 
-/// A room that is renamed begins anew; the gate of the old one stays, with all it had found.
+/// A renamed room starts afresh; the old one's gate stays, with everything it had found.
 #[test]
 fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
     let workers = Workers {
@@ -180,6 +180,6 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
             .0
     };
     assert_eq!(parked(false), ((230 - 128) / 4 / 2, Some(128)));
-    // Of the other two may run, and four are kept free; a quarter of the rest is its own.
+    // Of the others two may run, and four are kept free; a quarter of the rest is the gate's own.
     assert_eq!(parked(true), ((230 - 2 - 4) / 4, Some(128)));
 }

@@ -1,4 +1,4 @@
-//! Starts: a ticket begins a session, which has to wait at its page and has not run.
+//! Starts: a ticket begins a session, whose access has to wait at its page and has not run.
 
 use super::*;
 use nap_core::room::part::Part;
@@ -10,7 +10,7 @@ const PAGE: u32 = 0;
 const OTHER: u32 = 1;
 const LOBBY: u32 = 2;
 
-/// Two pages of one permit each, on which only members wait; and a turn each millisecond.
+/// Two pages of one permit each, on which only members wait, and a turn each millisecond.
 struct Site {
     state: State,
     now: Micros,
@@ -47,7 +47,7 @@ fn owner(visitor: u32) -> Owner {
 }
 
 impl Site {
-    /// One has the page; another was given a ticket, has begun his session with it and waits there.
+    /// One access has the page; another visitor has begun a session with a ticket and waits there.
     fn new() -> Site {
         let starts = StartTerms {
             on: 1,
@@ -97,7 +97,7 @@ impl Site {
         (stay, verdict)
     }
 
-    /// He presents the ticket, and waits at his page.
+    /// The visitor presents the ticket and waits at their page.
     fn begins(&mut self, visitor: u32, page: u32) -> (Stay, u32) {
         let ticket = self.ticket;
         let (stay, verdict) = self.comes(visitor, page, &[ticket]);
@@ -108,7 +108,7 @@ impl Site {
         (stay, seat.place)
     }
 
-    /// What the session gate counts: presented, kept, broken, and tickets that are out.
+    /// The session gate's counts: presented, kept, broken, and tickets that are out.
     fn counts(&self) -> [u64; 4] {
         let counts = &self.state.gates()[LOBBY as usize].counts;
         let out = self.state.all_permits()[LOBBY as usize].outstanding();
@@ -121,7 +121,7 @@ impl Site {
         self.nobody_is_under_way();
     }
 
-    /// Of what was begun now nothing will come to the pages.
+    /// No begun session has accesses still to come to the pages.
     fn nobody_is_under_way(&self) {
         assert_eq!(self.state.starts().begun.at(self.now), Some(0));
     }
@@ -131,7 +131,7 @@ impl Site {
         gates.map(|gate| gate.queue.len()).sum()
     }
 
-    /// The page is free: the one who waits there runs.
+    /// The page is free: the waiter there runs.
     fn is_let_in(&mut self, mut stay: Stay, place: u32, visitor: u32) {
         let (now, page) = (self.now, stay.page);
         let (tickets, mut until) = ([self.ticket], Micros::MAX);
@@ -160,7 +160,7 @@ fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
     site.is_let_in(stay, place, 3);
 }
 
-/// Another's session gate has sold other tickets of the same slots and numbers.
+/// Another room's session gate has sold other tickets with the same slots and numbers.
 #[test]
 fn so_it_is_where_the_page_is_another_rooms() {
     for lobby_of_the_page in [0, OTHER + 1] {
@@ -190,7 +190,7 @@ fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
         tables.turn_down(&mut stay, 0, owner(2), came, now, wakes);
     });
     site.is_out_again();
-    // The page is free: he runs at once.
+    // The page is free: the holder runs at once.
     let (stay, verdict) = site.comes(3, PAGE, &[ticket]);
     assert!(stay.begun && matches!(verdict, Some(Verdict::Run(_))));
 }
@@ -202,7 +202,7 @@ fn so_is_that_of_one_whose_child_died() {
     site.state.child_ends(0, now);
     site.state.child_starts();
     site.is_out_again();
-    // Nor does what he has not come to tell what sessions ask for.
+    // Nor does a page that the visitor never reached say what sessions ask for.
     let later = now + Micros::from_secs(20);
     site.state
         .locked(|tables, wakes| tables.tick_since(now, later, wakes));
@@ -244,7 +244,7 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
     let (stay, place) = site.begins(3, PAGE);
     assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
     assert_eq!(site.counts(), [1, 1, 0, 0]);
-    // Who had it leaves: nothing of it is his any more.
+    // The former access leaves: nothing of the place belongs to it any more.
     let mut left = site.stay;
     site.state.locked(|tables, wakes| {
         tables.leave_place(&mut left, old, owner(2), now, wakes);
@@ -253,7 +253,7 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
     site.is_let_in(stay, place, 3);
 }
 
-/// Loaded anew in the queue of those who start, at a page that starts nothing.
+/// Reloaded in the session queue, at a page that starts nothing.
 #[test]
 fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
     let mut site = Site::new();
@@ -277,7 +277,7 @@ fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
     assert_eq!(site.waiting(), 1);
 }
 
-/// Nobody waits twice for one session there; but what is only being read does not wait.
+/// No session waits twice there; but an access that is only being read does not wait.
 #[test]
 fn where_workers_are_few_a_session_waits_with_one_access() {
     let member = 99;
@@ -363,7 +363,7 @@ fn presented_at_another_page_it_begins_there() {
     site.is_let_in(stay, place, 3);
 }
 
-/// Who is let in next at a page: first the one with the earlier turn by his priority, member or not.
+/// Order of service at a page: the earliest turn by priority comes first, member or not.
 #[test]
 fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() {
     let member = 99;
@@ -457,7 +457,7 @@ fn by_progress_the_session_nearest_its_end_is_let_in_first() {
     }
 }
 
-/// What a page passes is divided by what sessions ask of it: in quiet times they need not wait.
+/// A page's throughput is divided by what sessions ask of it: in quiet times they need not wait.
 #[test]
 fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
     let member = 99;
@@ -477,7 +477,7 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
         members.leave(&mut stay, owner(2), Micros::ZERO, now);
     });
     assert_eq!(visits(&mut site), [1, 0], "which began it");
-    // Without the lock on the gates; then on to the queue there, for no permit is free.
+    // Entered without the lock on the gates; then on to the queue there, as no permit is free.
     let (mut stay, _) = site.state.locked(|tables, _| {
         let session = (tables.membership()).enter((0, PAGE), &[member], owner(3), now);
         Stay {
@@ -501,7 +501,7 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
     assert_eq!(visits(&mut site), [2, 1]);
 }
 
-/// The heavy page may be another room's.
+/// The heavy page may belong to another room.
 #[test]
 fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
     let mut site = Site::new();
@@ -514,7 +514,7 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
     assert_eq!(queued(&mut site), Some(50));
     let mut site = Site::new();
     site.state.locked(|tables, _| {
-        // The same, and the page at which he waits is not the room's own.
+        // The same, and the page where the member waits is not the room's own.
         (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
     });
     assert_eq!(queued(&mut site), Some(50), "his session has come there");
@@ -567,7 +567,7 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
 
 #[test]
 fn idle_sessions_are_over_however_late_ticks_come() {
-    // Always in an even second: by these alone half of the table would never be looked at.
+    // Always in an even second: ticks at these times alone would never look at half of the table.
     let mut site = Site::new();
     let (begin, idle) = (site.now, Micros::from_secs(60));
     site.state.locked(|tables, _| {
@@ -603,7 +603,7 @@ fn idle_sessions_are_over_however_late_ticks_come() {
     assert_eq!(known, 1, "the story's own has an access in hand");
 }
 
-/// Pages of a room with sessions sell no tickets: places that stand by for them are no use there.
+/// Pages of a room with sessions sell no tickets: places reserved for holders are of no use there.
 #[test]
 fn of_the_places_the_session_gate_has_what_members_do_not_need() {
     let workers = Workers {
@@ -625,7 +625,7 @@ fn of_the_places_the_session_gate_has_what_members_do_not_need() {
     // 32 of 132 run.
     state.share_places(workers);
     assert_eq!(parked(&state), [6, 6, 6, 6, 75]);
-    // Told to have a queue as long: nobody else's tickets are in its way.
+    // Told to have an equally long queue: no other gate's tickets are in its way.
     state.locked(|tables, _| tables.gates[2].terms.wait_limit = fixed(40));
     state.share_places(workers);
     assert_eq!(parked(&state), [0, 0, 40, 0, 60]);

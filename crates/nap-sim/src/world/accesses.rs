@@ -1,4 +1,4 @@
-//! Accesses of a world: what `ffi` does for them in httpd, in the same order.
+//! Accesses of a world: the steps that `ffi` takes for them in httpd, in the same order.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -105,7 +105,7 @@ impl World {
         self.wake(&wakes);
     }
 
-    /// Does its address owe too much? A ticket in its prime window is let in all the same.
+    /// Whether its address owes too much. A ticket in its prime window is let in all the same.
     fn is_slowed_down(&mut self, access: &Access) -> bool {
         let n = access.request.client as usize;
         let address = self.visitors[n].client.address;
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Those who wait in this child: on a worker, or parked.
+    /// Number of accesses that wait in this child: on a worker, or parked.
     fn waiters(&self, child: u16) -> &AtomicU32 {
         let child = self.child(child);
         match self.setup.workers.hold_who_waits() {
@@ -271,12 +271,12 @@ impl World {
         self.served(&access);
     }
 
-    /// The permit to the head of the queue; lock-free where nobody waits and nothing is to be told.
+    /// Gives the permit to the head of the queue; lock-free if nobody waits and nothing is to be told.
     fn gives_back(&mut self, access: &Access) {
         let permits = self.state.permits();
         let is_plain = !access.waited && access.redeemed.is_none();
         if is_plain && let Some(way_out) = permits.way_out() {
-            // Nobody comes meanwhile: it takes no time here.
+            // Nobody comes meanwhile: this takes no time here.
             way_out.leave(access.permit, access.owner, self.now - access.granted);
             return;
         }
@@ -344,7 +344,7 @@ impl World {
         self.state.at_gate(self.now, |view| act(view, &arrival))
     }
 
-    /// Sleepers wake up, each in his own time.
+    /// Sleepers wake up, each after a time of its own.
     pub(super) fn wake(&mut self, wakes: &Wakes) {
         let all: Vec<u32>;
         let places = match wakes.listed() {

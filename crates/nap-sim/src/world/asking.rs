@@ -1,4 +1,4 @@
-//! Asking: pages that ask where their holders stand, as `nap-status` is asked, and are called.
+//! Asking: pages ask where their holders stand, as `nap-status` is asked, and holders are called.
 
 use super::{BEGINNING, World};
 use crate::events::Event;
@@ -9,7 +9,7 @@ use nap_core::room::arrival::bind_of;
 use nap_core::room::verdict::Turn;
 
 impl World {
-    /// The next time a visitor's page asks, or he comes. `begins`: his ticket is a new one.
+    /// Schedules the next time a visitor's page asks, or the visitor comes. `begins`: the ticket is new.
     pub(super) fn asks_later(&mut self, n: u32, begins: bool) {
         let Some(visitor) = self.visitors.get(n as usize) else {
             return;
@@ -30,14 +30,14 @@ impl World {
         self.events.at(self.now + next, event);
     }
 
-    /// A visitor's page asks where he stands, as `nap-status` is asked.
+    /// A visitor's page asks where they stand, as `nap-status` is asked.
     pub(super) fn asks(&mut self, n: u32) {
         let Some(visitor) = self.visitors.get_mut(n as usize) else {
             return;
         };
         let (client, now) = (&visitor.client, self.now);
         let Some(ticket) = client.jar.filter(|_| client.finished.is_none()) else {
-            // Used up by a second tab: he comes without.
+            // Used up by a second tab: the visitor comes without it.
             return self.events.at(now, Event::Come(n));
         };
         self.figures.asks += 1;
@@ -91,12 +91,12 @@ mod tests {
     use nap_core::room::terms::{Choice, Terms, how};
     use nap_core::telepoll::ticket_interval;
 
-    /// The longest between two questions of those who have not long to wait: four times the base
-    /// interval, and half as long again.
+    /// The longest time between two questions of holders with a short wait: four times the base interval, and
+    /// half as long again.
     const POLL: Micros = Micros::from_secs(18);
 
-    /// Twenty a second can be served; all come within a second, and then nobody.
-    /// Tickets are sold for three tenths of that.
+    /// Twenty a second can be served; all come within a second, and then nobody. Tickets are sold for three
+    /// tenths of that rate.
     fn crowd(asks: f64, seed: u64) -> World {
         let usual = Setup::default();
         let mut world = World::new(
@@ -128,7 +128,7 @@ mod tests {
         world
     }
 
-    /// Share of what the server can do that it did between the two, in seconds.
+    /// The share of the server's capacity used between the two times, in seconds.
     fn used(world: &World, from_s: f64, to_s: f64) -> f64 {
         let finished = &world.figures.finished;
         let share = finished.above(from_s) - finished.above(to_s);
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn when_load_stops_early_those_who_wait_use_what_has_become_free() {
-        // The first wave is through after five seconds, and ten after they came the first ask.
+        // The first wave is through after five seconds; the first ask comes ten seconds after they came.
         let left_alone = used(&crowd(0.0, 1), 15.0, 35.0);
         assert!(left_alone < 0.4, "{left_alone}");
         for seed in 1..=4 {
@@ -161,7 +161,7 @@ mod tests {
         }
     }
 
-    /// By how many of his own intervals each was called after the first of those behind him.
+    /// How many of their own polling intervals after the first holder behind them each was called.
     fn overtaken(calls: &[Call]) -> Vec<f64> {
         let mut by_start = calls.to_vec();
         by_start.sort_by_key(|call| std::cmp::Reverse(call.start));

@@ -1,5 +1,5 @@
-//! Children of a world, and what goes wrong: deaths, restarts, a limit that changes, a slow server,
-//! a machine that sleeps; at last everybody goes home.
+//! Children of a world, and its faults: deaths, restarts, a limit that changes, a slow server, a machine that
+//! sleeps. At last everybody goes home.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// When a fault of this kind strikes next.
+    /// Schedules when a fault of this kind strikes next.
     pub(super) fn again(&mut self, event: Event) {
         let faults = self.setup.faults;
         let rate = match event {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Some child.
+    /// Kills some child.
     pub(super) fn kill(&mut self) {
         let n = self.faults.below(self.alive.len() as u64) as usize;
         if let Some(&child) = self.alive.get(n)
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// To between half and twice what was configured; the bound with it, now and then.
+    /// Changes the limit to between half and twice what was configured, and half of the time the bound too.
     pub(super) fn limit_changes(&mut self) {
         let c = f64::from(self.setup.terms.run_ready);
         let limit = (c * (0.5 + 1.5 * self.faults.unit())).round().max(1.0) as u32;
@@ -87,7 +87,7 @@ impl World {
         self.reckon();
     }
 
-    /// The clock goes on and nobody runs.
+    /// The clock advances and nothing runs.
     pub(super) fn sleeps(&mut self, span: Micros) {
         self.now = self.now + span;
         self.server.sleep(self.now);
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Whichever idle worker is fastest takes a connection: any child with one, by chance.
+    /// The child that takes a connection: one of those with an idle worker, by chance.
     pub(super) fn idle_child(&mut self) -> Option<u16> {
         let workers = self.setup.workers;
         let threads = if workers.threaded != 0 {
@@ -129,7 +129,7 @@ impl World {
             .find(|child| idle(child))
     }
 
-    /// Killed: what it had in hand is gone, without a word to anybody.
+    /// A child is killed: what it had in hand is gone, without a word to anybody.
     fn dies(&mut self, child: u16) {
         let gone: Vec<u32> = self
             .accesses
@@ -149,7 +149,7 @@ impl World {
         self.reckon();
     }
 
-    /// Its parent has noticed.
+    /// The parent has noticed the child's death.
     pub(super) fn buried(&mut self, child: u16) {
         let wakes = self.state.child_ends(child, self.now);
         if let Some(oracle) = &mut self.oracle {

@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    /// Where what this visitor sees is noted.
+    /// The figures in which what this visitor sees is recorded.
     fn figures_of(&mut self, client: u32) -> &mut Figures {
         match self.visitors.get(client as usize) {
             Some(visitor) if visitor.counted => &mut self.figures,
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Since the figures begin.
+    /// Time since the figures began.
     fn since_counted(&self, at: Micros) -> Micros {
         at - (BEGINNING + self.setup.counted_from)
     }
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// A connection broke under a visitor: he comes again.
+    /// A visitor's connection broke: they come again.
     pub(super) fn cut_off(&mut self, id: u32, request: &Request) {
         let Some(visitor) = self.visitors.get(request.client as usize) else {
             return;

@@ -1,4 +1,4 @@
-//! `nap-sim check`: random worlds under the oracle, as many events as wanted.
+//! `nap-sim check`: random worlds under the oracle, for the given number of events.
 
 use std::process::ExitCode;
 
@@ -8,13 +8,13 @@ use nap_sim::check::{Tally, world, worlds};
 /// What to check.
 #[derive(Args)]
 pub struct Options {
-    /// Events in all
+    /// Number of events in all
     #[arg(long, default_value_t = 1_000_000)]
     events: u64,
     /// First world; the others follow from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run this one world again, as a failure (NAP_SEED) has named it
+    /// Run this one world again, named by a failure (NAP_SEED)
     #[arg(long)]
     world: Option<u64>,
 }

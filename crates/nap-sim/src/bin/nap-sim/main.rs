@@ -21,16 +21,16 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Any room, crowd, server and fault: what visitors would see
+    /// Simulate any room, crowd, server and fault: what visitors would see
     #[command(alias = "nap")]
     WhatIf(Box<what_if::Options>),
-    /// The papers' experiments: their tables and figures, the papers' numbers beside ours
+    /// Run the papers' experiments: their tables and figures, the papers' numbers beside ours
     Paper(paper::Options),
-    /// Crowds of more and more visitors: events a second, and what becomes of them
+    /// Simulate larger and larger crowds: events a second, and what becomes of the visitors
     Scale(scale::Options),
-    /// What stands behind the constants of the laws: docs/tuning.md
+    /// Show the reasons for the laws' constants: docs/tuning.md
     Tune(tune::Options),
-    /// Random worlds with faults, watched: what was promised must be kept
+    /// Check random worlds with faults: what was promised must be kept
     #[command(after_help = "Exit status: 0 all holds, 1 something does not (its seed is printed).")]
     Check(check::Options),
     /// Run files of reference inputs and outputs, one line a case

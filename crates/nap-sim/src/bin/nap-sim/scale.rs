@@ -1,7 +1,7 @@
-//! `nap-sim scale`: flash crowds of more and more visitors, to see how the work of the room and of the
-//! simulator grows, and what becomes of a crowd far beyond any machine.
+//! `nap-sim scale`: flash crowds of more and more visitors. It shows how the work of the room and of the
+//! simulator grows, and what happens to a crowd far beyond any machine.
 //!
-//! What is timed is this program: its times differ from run to run, all else does not.
+//! The times are this program's own and differ from run to run; everything else stays the same.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -15,21 +15,21 @@ use nap_sim::world::World;
 /// The crowds.
 #[derive(Args)]
 pub struct Options {
-    /// Visitors of the largest crowd; the others have a tenth of the next
+    /// Visitors of the largest crowd; each smaller crowd has a tenth of the next
     #[arg(long, default_value_t = 1_000_000)]
     most: u32,
-    /// All come within so many seconds
+    /// Seconds within which all visitors come
     #[arg(long, default_value_t = 1.0)]
     within: f64,
     /// Processor time of a page, milliseconds
     #[arg(long, default_value_t = 14.8)]
     service_ms: f64,
-    /// Everything random comes from it
+    /// The seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// The least crowd.
+/// The smallest crowd.
 const LEAST: u32 = 1000;
 
 pub fn run(options: &Options) -> ExitCode {
@@ -98,7 +98,7 @@ fn crowd(clients: u32, options: &Options) -> [String; 8] {
 mod tests {
     use super::*;
 
-    /// Five hundred a second are what pages may ask, and the rate of those who hold no ticket.
+    /// Five hundred a second is what pages may ask, and the rate of visitors who hold no ticket.
     #[test]
     fn who_is_told_that_there_is_no_ticket_comes_no_oftener_than_pages_ask() {
         let mut setup = Setup {

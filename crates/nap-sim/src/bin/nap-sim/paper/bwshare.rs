@@ -1,5 +1,5 @@
-//! mod_bwshare's note: 30 files at once and one in 20 s; 500,000 bytes at once and 1,000 a second; and
-//! limits over three horizons. One client that takes whatever he gets, against each.
+//! mod_bwshare's note: 30 files at once and one in 20 s; 500,000 bytes at once and 1,000 a second; and limits
+//! over three horizons. One client takes all it can get, against each.
 
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::Account;
@@ -10,7 +10,7 @@ use nap_sim::report::{Report, Table, number};
 
 use super::{Run, System};
 
-/// What is at once, and what comes in a second.
+/// The amount allowed at once, and the amount added each second.
 type Limit = (f64, f64);
 
 const FILES: Limit = (30.0, 0.05);
@@ -18,15 +18,15 @@ const BYTES: Limit = (500_000.0, 1000.0);
 const PLENTY: Limit = (1e12, 1e9);
 /// Bytes of a file.
 const FILE: f64 = 5000.0;
-/// He asks so often while he is let in.
+/// Time between the client's requests while it is let in.
 const GAP_NS: u64 = SECOND_NS / 20;
-/// Seconds at which is looked.
+/// Seconds at which the result is read.
 const TIMES: [u64; 4] = [10, 60, 300, 900];
 /// Bytes a second (1 Mbit/s, 100 and 50 kbit/s), and over how many seconds.
 const HORIZONS: [(f64, f64); 3] = [(125_000.0, 1.0), (12_500.0, 3600.0), (6250.0, 8.0 * 3600.0)];
-/// ALGORITHMS 6: half of each is the bucket, so that every window is bounded.
+/// ALGORITHMS 6: half of each horizon is the bucket, so that every window is bounded.
 const BUCKET: f64 = 0.5;
-/// A file of the third example takes so long on its way: 2 Mbit/s.
+/// Transfer time of a file in the third example: 2 Mbit/s.
 const ON_ITS_WAY_NS: u64 = SECOND_NS / 50;
 
 pub fn report(run: &Run) -> Report {
@@ -105,7 +105,7 @@ fn example(name: &str, unit: &str, limits: [Limit; 2], command: &str) -> (Table,
     (table, panel)
 }
 
-/// What he has got when, in files and bytes, each time he was let in.
+/// What the client has received, in files and bytes, each time it was let in.
 fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f64)> {
     let limits = Limits {
         files: Lane::new(limits[0].0, limits[0].1, true),
@@ -137,7 +137,7 @@ fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f6
     taken
 }
 
-/// The fullest window of each horizon, of a client that always takes the next file.
+/// The fullest window of each horizon, for a client that always takes the next file.
 fn windows(hours: u64, command: &str) -> Table {
     let name = format!("Three horizons, {hours} h: megabytes in the fullest window");
     let mut table = Table::new(&name, command, &["1 s", "1 h", "8 h", "in all"]);

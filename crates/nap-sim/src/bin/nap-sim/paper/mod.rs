@@ -1,8 +1,8 @@
-//! `nap-sim paper`: the papers' experiments with the very code that runs in httpd, the papers'
-//! numbers beside ours.
+//! `nap-sim paper`: the papers' experiments with the code that runs in httpd, the papers' numbers beside
+//! ours.
 //!
-//! A file a system. Each makes a [`Report`] out of a [`Run`]: words, tables and figures, every number
-//! from a world simulated for it, and nothing written or drawn.
+//! There is a file for each system. Each makes a [`Report`] from a [`Run`]: text, tables and figures. Every
+//! number comes from a world simulated for it; nothing is written or drawn here.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub enum System {
     Oxthas,
     /// mod_bwshare: its note's examples
     Bwshare,
-    /// TelePolling: its figures 3 and 4, a crowd, a hog
+    /// TelePolling: its figures 3 and 4, a crowd, a competing load
     Telepoll,
 }
 
@@ -51,32 +51,33 @@ impl fmt::Display for System {
     }
 }
 
-/// What is to be run, and how.
+/// What to run, and how.
 #[derive(Args)]
 pub struct Options {
-    /// Whose experiment: a system's name, or all
+    /// Which experiment: a system's name, or all
     #[arg(value_parser = which, value_name = "SYSTEM")]
     systems: Which,
-    /// Into this folder: papers.md, or SYSTEM.md of one, and its figures as SVG and PNG in img/papers
+    /// Write papers.md, or SYSTEM.md for one system, into this folder, and the figures as SVG and PNG into
+    /// img/papers
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     run: Run,
 }
 
-/// What a system is told. The same run is the same report, byte for byte.
+/// A system's settings. The same run gives the same report, byte for byte.
 #[derive(Args, Clone, Debug)]
 pub struct Run {
-    /// Everything random comes from it
+    /// The seed of everything random
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// A small version of each experiment, in seconds
+    /// Run a small version of each experiment that takes seconds
     #[arg(long)]
     pub small: bool,
 }
 
 impl Run {
-    /// What gives a system's numbers again.
+    /// The command that reproduces a system's numbers.
     pub fn command(&self, system: System) -> String {
         let small = if self.small { " --small" } else { "" };
         format!("nap-sim paper {system} --seed {}{small}", self.seed)
@@ -142,7 +143,7 @@ pub fn run(options: &Options) -> ExitCode {
     ExitCode::from(u8::from(written.is_err()))
 }
 
-/// Where figures are, seen from the report.
+/// Path of the figures, relative to the report.
 const IMAGES: &str = "img/papers";
 
 fn write(folder: &Path, name: &str, text: &str, reports: &[Report]) -> Result<(), String> {

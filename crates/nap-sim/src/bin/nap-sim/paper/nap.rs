@@ -1,9 +1,8 @@
-//! NAP-Web, chapter 6: 600 visitors post 50 times each, all at once; Run Ready 10, bound 4 s, history
-//! 100, slots and tickets of five minutes. Tables 1 and 2, figures 5 and 6.
+//! NAP-Web, chapter 6: 600 visitors post 50 times each, starting all at once. Run Ready 10, bound 4 s,
+//! history 100, slots and tickets of five minutes. Tables 1 and 2, figures 5 and 6.
 //!
-//! The paper does not say how long a post takes nor how many places Re Access had. 67.6 pages a second
-//! follow from its tables by Little's law (600 visitors / 8.88 s); one processor at 14.8 ms a page does
-//! as many.
+//! The paper does not say how long a post takes, nor how many places Re Access had. By Little's law its
+//! tables give 67.6 pages a second (600 visitors / 8.88 s); one processor at 14.8 ms a page does as many.
 
 use std::sync::Arc;
 
@@ -18,15 +17,15 @@ use nap_sim::world::World;
 
 use super::{Run, System};
 
-/// A server that runs has served some when the crowd comes: the paper's laws know nothing before,
-/// and keep what they then say for a whole slot. As many as run and wait before anything is known.
+/// A running server has served some accesses when the crowd comes. The paper's laws know nothing before that,
+/// and keep what they then say for a whole slot. This many run and wait before anything is known.
 const FIRST_TO_COME: u32 = 18;
 const THEIR_POSTS: u32 = 30;
-/// When the crowd comes; those are gone.
+/// When the crowd comes; the first visitors are gone by then.
 const CROWD_AT: Micros = Micros::from_secs(20);
 
 const BOUND_S: f64 = 4.0;
-/// Of the paper; of a small run fewer, and slots and tickets as much shorter.
+/// The paper's number of posts; a small run has fewer, and slots and tickets as much shorter.
 const POSTS: u32 = 50;
 const SMALL_POSTS: u32 = 5;
 const SLOT_S: u64 = 300;
@@ -35,7 +34,7 @@ const RE_ACCESS: u32 = 100;
 
 const PAPERS_FORM: &str = "the paper's form";
 
-/// A way to meet the crowd, and what the paper measured of it: the columns of its two tables.
+/// A way to meet the crowd, and the paper's measurements of it: the columns of its two tables.
 struct Way {
     name: &'static str,
     title: &'static str,
@@ -175,7 +174,7 @@ fn met(posts: u32, slot: Micros, seed: u64) -> [(Way, Figures); 3] {
     })
 }
 
-/// The first to come, and the paper's 600 within a second.
+/// The first visitors, then the paper's 600 within a second.
 fn crowd(posts: u32, seed: u64) -> Arc<[Visit]> {
     let mut rng = Rng::new(seed, 0);
     let mut visit = |after: Micros, within: Micros, posts| Visit {
@@ -218,20 +217,21 @@ mod tests {
     #[test]
     fn the_crowd_is_met_as_in_the_paper_and_better() {
         let [(_, none), (_, paper), (_, ours)] = met(6, Micros::from_secs(36), 1);
-        // Tables 1 and 2: what the paper measured is not exceeded, and its form does as it did.
+        // Tables 1 and 2: our figures do not exceed the paper's, and the paper's form behaves as it did
+        // there.
         assert!(ours.served.mean() <= 3.92 && ours.served.variance() <= 0.51);
         assert!(ours.served.max() <= 4.98 && ours.total.max() <= 76.17);
         assert!(ours.throughput() >= 0.97 * none.throughput());
         assert_eq!([ours.broken, ours.slow, paper.broken], [0; 3]);
         assert!(ours.presented > 500);
-        // While the whole crowd is there, which in six posts is not long.
+        // While the whole crowd is present, which is not long with six posts.
         let met = paper.came.values().iter().zip(paper.served.values());
         let full = met.filter(|(came, _)| (5.0..25.0).contains(*came));
         let full: Vec<f64> = full.map(|(_, response)| *response).collect();
         let mean = full.iter().sum::<f64>() / full.len() as f64;
         assert!((3.4..4.2).contains(&mean), "{mean}: {paper:?}");
         assert!((4.0..5.0).contains(&paper.served.max()), "{paper:?}");
-        // Few tickets, and holders wait much longer than those who are let in (its 58.7 s to 3.92).
+        // Few tickets, and holders wait much longer than those who are let in (the paper: 58.7 s to 3.92 s).
         assert!(paper.tickets < ours.tickets, "{paper:?}");
         assert!(paper.ticket_wait.mean() > 3.0 * paper.served.mean());
     }

@@ -1,8 +1,8 @@
 //! OXTHAS, chapter 5: six executors, two engines, 200 processes of five activities each; timeouts of
 //! different lengths (figures 4 to 6), an executor that dies (figures 7 to 9).
 //!
-//! The paper gives no load and no table; what its figures show is told in words. 1.3 times what the
-//! executors can do reproduces figure 4 best, 0.9 figure 7 (docs/dev/algorithms.md 4.1).
+//! The paper gives no load and no table; what its figures show is described in words. A load of 1.3 times
+//! what the executors can do reproduces figure 4 best, 0.9 figure 7 (docs/dev/algorithms.md 4.1).
 
 use nap_core::micros::Micros;
 use nap_core::oxthas::engine::{Law, Terms};
@@ -17,7 +17,7 @@ const RUNS: u64 = 10;
 /// Student's t for a 95 per cent interval of ten and of three.
 const T_TEN: f64 = 2.262;
 const T_THREE: f64 = 4.303;
-/// What never ends is drawn as far as it was watched.
+/// A run that never ends is drawn as far as it was watched.
 const NEVER: &str = "never ends";
 const DIES: (usize, u64) = (2, 2000);
 
@@ -42,7 +42,7 @@ fn alpha(timeout: u64) -> Terms {
     }
 }
 
-/// beta = T / 100, with a floor of as much: the paper's own reaches zero.
+/// beta = T / 100, with an equal floor: the paper's own reaches zero.
 fn beta(timeout: u64) -> Terms {
     let hundredth = Micros(Micros::from_secs(timeout).0 / 100);
     Terms {
@@ -97,7 +97,7 @@ const WAYS: [Way; 5] = [
     },
 ];
 
-/// Many runs.
+/// The results of many runs.
 struct Many {
     steps: Vec<f64>,
     ended: bool,
@@ -108,7 +108,7 @@ impl Many {
         self.steps.iter().sum::<f64>() / self.steps.len().max(1) as f64
     }
 
-    /// Half of the 95 per cent interval.
+    /// Half of the width of the 95 per cent interval.
     fn half(&self) -> f64 {
         let n = self.steps.len() as f64;
         let mean = self.mean();
@@ -338,7 +338,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
     );
 }
 
-/// What the paper leaves for later: other sizes, and a law that looks at its own work.
+/// What the paper leaves for later: other sizes, and a law that considers its own work.
 fn laws(report: &mut Report, lab: &Lab, command: &str) {
     let mut table = Table::new(
         "Steps by law, load 0.9, no failures",

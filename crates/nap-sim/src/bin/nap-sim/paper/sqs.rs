@@ -1,9 +1,9 @@
-//! SQS, chapter 4: a shop of seven pages of which the fifth is heavy, up to 400 visitors with one
-//! session each; figures 4 to 16 and Table 1.
+//! SQS, chapter 4: a shop of seven pages of which the fifth is heavy, up to 400 visitors with one session
+//! each; figures 4 to 16 and Table 1.
 //!
-//! The paper gives numbers in Table 1 alone; what its figures show is told in words. How much the
-//! searches hinder each other (memory, collections) it does not say: [`CONTENTION`] is what makes no
-//! control fail as often with 100 visitors as in Table 1.
+//! The paper gives numbers in Table 1 alone; what its figures show is described in words. It does not say how
+//! much the searches slow each other down (memory, garbage collections). With [`CONTENTION`], no control
+//! fails as often with 100 visitors as in Table 1.
 
 use nap_core::micros::Micros;
 use nap_core::room::starts::StartTerms;
@@ -17,7 +17,7 @@ use super::{Run, System};
 
 /// What each search beyond the second takes of the others' speed.
 const CONTENTION: f64 = 0.034;
-/// "No answer for more than 500 s": there the paper's lines end. Here: no session's end.
+/// The paper's lines end at "No answer for more than 500 s". Here: no session has ended for that long.
 const SILENCE: Micros = Micros::from_secs(500);
 const LENGTH: Micros = Micros::from_secs(2000);
 const CLIENTS: [usize; 11] = [1, 25, 50, 75, 100, 150, 200, 250, 300, 350, 400];
@@ -31,9 +31,9 @@ struct Variant {
     title: &'static str,
     timeouts_s: [Option<u64>; 2],
     think: Think,
-    /// What the paper's figures show of each way.
+    /// What the paper's figures show for each way.
     paper: [&'static str; 4],
-    /// Sessions at once where they are limited: the paper's best.
+    /// Sessions at once where they are limited: the paper's best number.
     sessions: u32,
 }
 
@@ -100,7 +100,7 @@ const VARIANTS: [Variant; 5] = [
     },
 ];
 
-/// How the shop is run.
+/// How the shop is controlled.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kept {
     Open,
@@ -120,8 +120,8 @@ const KEPT: [(Kept, &str); 5] = [
 ];
 
 fn starts(how: u32, interval: Micros) -> StartTerms {
-    // What NapSessionStart says where it is told nothing, on the paper's two processors; what a deaf
-    // server still does for those who have gone must not make their next access a stranger's.
+    // NapSessionStart's defaults on the paper's two processors. What a deaf server still does for visitors
+    // who have gone must not make their next access a stranger's.
     StartTerms {
         on: 1,
         how,
@@ -175,12 +175,12 @@ fn setup(kept: Kept, variant: &Variant, clients: usize, seed: u64) -> ShopSetup 
     }
 }
 
-/// The shop of figure 5 with mod_nap as it is by default.
+/// The shop of figure 5 with mod_nap and its defaults.
 pub fn shop(clients: usize, seed: u64) -> ShopSetup {
     setup(Kept::Nap, &VARIANTS[1], clients, seed)
 }
 
-/// What one way came to, by clients.
+/// The results of one way, by clients.
 struct Line {
     name: &'static str,
     runs: Vec<(usize, Outcome)>,
@@ -248,7 +248,7 @@ pub fn report(run: &Run) -> Report {
     report
 }
 
-/// Sessions a second by clients, and how many failed half way.
+/// Sessions a second by clients, and how many failed midway.
 fn by_clients(report: &mut Report, variant: &Variant, lines: &[Line], command: &str) {
     let title = format!("{}: {}", variant.figures, variant.title);
     let columns = SMALL.map(|n| format!("sessions/s, {n} clients"));
@@ -413,7 +413,7 @@ mod tests {
         let run = |kept, clients| Shop::run(setup(kept, variant, clients, 1));
         let rate = |run: &Outcome| run.sessions_per_s().unwrap_or_default();
         let pages = [150, 400].map(|clients| run(Kept::Pages, clients));
-        // Page schedulers hold for a while, then sessions fail at the search alone, and it falls.
+        // Page schedulers hold for a while; then sessions fail at the search alone, and throughput falls.
         assert_eq!(pages[0].mid_session, 0);
         assert!(pages[1].mid_session > 100 && rate(&pages[1]) < rate(&pages[0]));
         assert_eq!(pages[1].broken_off[HEAVY], pages[1].mid_session);

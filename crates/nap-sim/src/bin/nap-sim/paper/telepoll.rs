@@ -1,5 +1,5 @@
-//! TelePolling: the examples of the paper's figures 3 and 4, then what its section 2 promises: a crowd
-//! that polls no faster than it may, and what becomes of it when somebody else takes the server.
+//! TelePolling: the examples of the paper's figures 3 and 4, then the promises of its section 2: a crowd that
+//! polls no faster than it may, and what happens to it when another load takes the server.
 
 use nap_core::micros::Micros;
 use nap_core::telepoll::{Form, Mode, Terms};
@@ -9,7 +9,7 @@ use nap_sim::report::{Report, Table, number};
 
 use super::{Run, System};
 
-/// The examples' Ta, seconds.
+/// The examples' Ta, in seconds.
 const BASE_S: u64 = 60;
 /// When two clients of figure 3 begin, and four of figure 4.
 const TWO: [f64; 2] = [5.0, 10.0];
@@ -49,7 +49,7 @@ fn example(mode: Mode, form: Form, begin: &[f64], floor_s: f64) -> Polled {
     .run()
 }
 
-/// When accesses of a period (the first is 1) come, from its start.
+/// When the accesses of a period (the first is 1) come, from its start.
 fn times(polled: &Polled, period: u64) -> Vec<f64> {
     let start = ((period - 1) * BASE_S) as f64;
     (polled.accesses.iter())
@@ -213,7 +213,7 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
                 number(polled.most(1, 15), 0),
             ],
         );
-        // The first burst is nobody's to stop, and would hide the rest.
+        // The first burst cannot be prevented, and would hide the rest.
         let line = polls(&polled).into_iter().skip(15).collect();
         panel = panel.line(name, line);
     }

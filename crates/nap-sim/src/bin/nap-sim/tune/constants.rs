@@ -14,10 +14,10 @@ use crate::paper::sqs::shop;
 
 const CHOSEN: Laws = Laws::CHOSEN;
 
-/// A constant and what it is tried with; the chosen value among them.
+/// A constant and the values tried for it, the chosen value among them.
 type Tried = (&'static str, Vec<(String, Laws)>);
 
-/// So many values of one constant.
+/// These values of one constant.
 fn tried<T: Copy, const N: usize>(
     name: &'static str,
     values: [T; N],
@@ -28,7 +28,7 @@ fn tried<T: Copy, const N: usize>(
     (name, each.into())
 }
 
-/// Rows of each constant's values, the chosen ones in bold.
+/// Rows for each constant's values, the chosen ones in bold.
 fn rows<const N: usize>(table: &mut Table, all: Vec<Tried>, run: impl Fn(&Laws) -> [String; N]) {
     for (name, values) in all {
         for (value, laws) in values {
@@ -45,7 +45,7 @@ fn ppm(share: u32) -> String {
     number(f64::from(share) / 1e6, 2)
 }
 
-/// All of them.
+/// The chapter on all constants.
 pub fn laws(lab: &Lab) -> Report {
     let mut report = Report::new("One constant at a time");
     report.text(
@@ -413,7 +413,7 @@ fn start(lab: &Lab) -> Table {
 }
 
 /// What is sold in the first second of a crowd, before the server's speed is known or while it is
-/// taken for less than it is.
+/// underestimated.
 fn cold(lab: &Lab) -> Table {
     let columns = [
         "crowd: mean total, s",

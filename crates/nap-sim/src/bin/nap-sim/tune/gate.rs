@@ -58,7 +58,7 @@ pub fn guard(lab: &Lab) -> Report {
     report
 }
 
-/// phi.
+/// phi, the share of X that is sold as tickets.
 pub fn share(lab: &Lab) -> Report {
     let mut report = Report::new("The share that is sold as tickets (phi)");
     report.text(

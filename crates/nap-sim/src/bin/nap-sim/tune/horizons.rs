@@ -1,4 +1,4 @@
-//! The steering of mod_bwshare's horizons: is the wanted share of tests reached?
+//! The steering of mod_bwshare's horizons: does it reach the wanted share of tests?
 
 use nap_core::bwshare::horizons::{HORIZONS, Horizons};
 use nap_core::bwshare::service::{Service, Steering, TEST_NS, Terms};
@@ -9,19 +9,19 @@ use super::Lab;
 
 /// The note's rates: bytes a second, and their horizons.
 const RATES: [(f64, f64); HORIZONS] = [(125e3, 1.0), (12.5e3, 3600.0), (6.25e3, 28800.0)];
-/// The share of tests that is to be passed.
+/// The share of tests to be passed.
 const WANTED: f64 = 0.9;
-/// Tests of ten seconds in a day.
+/// Number of tests in a day, ten seconds each.
 const DAY: u64 = 8640;
 
-/// Clients that come in a test: at night a fifth of the evening's, and noise.
+/// Clients that come in a test: at night a fifth of the evening's, with noise.
 fn clients(test: u64, busiest: f64, rng: &mut Rng) -> u64 {
     let hour = (test % DAY) as f64 / DAY as f64;
     let day = 0.6 - 0.4 * (std::f64::consts::TAU * hour).cos();
     (busiest * day * (0.8 + 0.4 * rng.unit())).round() as u64
 }
 
-/// The steering, against lines that are too thin for the evening.
+/// The steering, against links that are too narrow for the evening.
 pub fn probabilities(lab: &Lab) -> Report {
     let mut report = Report::new("Horizon probabilities");
     report.text(
@@ -108,7 +108,7 @@ fn steerings(lab: &Lab) -> Table {
     table
 }
 
-/// A day, after two to settle.
+/// A day, after two days of settling.
 struct Day {
     passed: f64,
     worst: f64,
@@ -138,7 +138,7 @@ fn day(seed: u64, busiest: f64, wanted: f64, steering: Steering) -> Day {
         service.advance(&terms, now);
         let factor = service.factors()[1];
         let come = clients(test, busiest, &mut rng);
-        // Who asks for more than the lowered hourly rate is inside the longest limit only.
+        // A client that asks for more than the lowered hourly rate is inside the longest limit only.
         let eligible = (come as f64 * factor).round() as u64;
         for client in 0..come {
             let first = usize::from(client >= eligible);

@@ -1,7 +1,6 @@
-//! `nap-sim tune`: what stands behind the constants of the laws. Each is swept with the code that
-//! runs in httpd; the tables, and what was chosen, are docs/tuning.md.
-//!
-//! A file a subject, each a chapter: what was swept, the table, the constant, what changed and why.
+//! `nap-sim tune`: the reasons for the laws' constants. Each constant is swept with the code that runs in
+//! httpd; docs/tuning.md has the tables and the chosen values. There is a file for each subject, and each is
+//! a chapter: what was swept, the table, the constant, what changed and why.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,13 +18,13 @@ mod horizons;
 mod returns;
 mod starts;
 
-/// What is swept, and where it goes.
+/// What to sweep, and where the output goes.
 #[derive(Args)]
 pub struct Options {
-    /// Into this folder, as tuning.md; else it is printed
+    /// Write tuning.md into this folder instead of printing it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Everything random comes from it
+    /// The seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -76,20 +75,20 @@ fn text(seed: u64) -> String {
     format!("{HEAD}{}\n", chapters.concat().trim_end())
 }
 
-/// What all chapters have.
+/// What all chapters share.
 struct Lab {
     seed: u64,
-    /// What gives the numbers again.
+    /// The command that reproduces the numbers.
     command: String,
 }
 
-/// What a saturated server of [`Setup::default`] serves a second.
+/// Pages a second of a saturated server of [`Setup::default`].
 const FULL: f64 = 1.0 / 0.0148;
 /// How long visitors come.
 const LOAD_S: f64 = 60.0;
 
 impl Lab {
-    /// Half as many again as can be served come for a minute, each for one page.
+    /// Visitors come for a minute, half as many again as can be served, each for one page.
     fn overload(&self, manners: Manners) -> Setup {
         let rate = 1.5 * FULL;
         Setup {
@@ -108,7 +107,7 @@ impl Lab {
         world
     }
 
-    /// Of what the server could have done while visitors came, the share that it did.
+    /// The share of the server's capacity that was used while visitors came.
     fn used(world: &World) -> f64 {
         let finished = &world.figures.finished;
         let in_time = 1.0 - finished.above(LOAD_S);

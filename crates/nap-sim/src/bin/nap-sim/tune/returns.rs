@@ -1,4 +1,4 @@
-//! Prime window, lifetime and late pool, against how people come back.
+//! Prime window, lifetime and late pool, compared with how people come back.
 
 use nap_core::micros::Micros;
 use nap_sim::crowd::Manners;
@@ -95,7 +95,7 @@ fn span(s: u64) -> String {
     }
 }
 
-/// Of the tickets that were presented, those in their prime window.
+/// The share of presented tickets that came in their prime window.
 fn in_prime(world: &World) -> f64 {
     let counts = &world.state().gate().counts;
     let early = counts.redeemed_early as f64;
@@ -103,7 +103,7 @@ fn in_prime(world: &World) -> f64 {
     presented / (presented + counts.late as f64 + counts.expired as f64)
 }
 
-/// Of the tickets whose fate is known, those that lapsed.
+/// The share of tickets with a known fate that lapsed.
 fn lapsed(world: &World) -> f64 {
     let counts = &world.state().gate().counts;
     let used = counts.presented + counts.redeemed_early + counts.late;

@@ -1,4 +1,4 @@
-//! The first rate of session starts, fed forward from what sessions cost.
+//! The first rate of session starts, fed forward from the cost of sessions.
 
 use nap_core::micros::Micros;
 use nap_sim::report::{Report, Table, number};

@@ -1,8 +1,8 @@
 //! An access log of httpd as a crowd: common or combined format with the duration at the end of the
 //! line (`LogFormat "%h %l %u %t \"%r\" %>s %b \"%{Referer}i\" \"%{User-Agent}i\" %D"`).
 //!
-//! Times in a log are whole seconds: who came in the same second is spread over it. What a request
-//! took is taken for its work, so a log of a day without overload says most.
+//! Times in a log are whole seconds: requests in the same second are spread over it. A request's duration is
+//! taken as its work, so the log of a day without overload says most.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use nap_sim::setup::Visit;
 
 use super::words;
 
-/// What of a log is wanted.
+/// What to take from a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    /// Seconds that a duration of 1 is.
+    /// Seconds in a duration of 1.
     pub unit_s: f64,
-    /// Only paths that begin so.
+    /// Only paths that begin with this.
     pub only: String,
-    /// Each request comes so many times.
+    /// How many times each request comes.
     pub times: u32,
 }
 
@@ -32,7 +32,7 @@ pub fn unit(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Its requests, the first one at 0; the error names file, line and reason.
+/// A log's requests, the first at 0; an error names file, line and reason.
 pub fn read(file: &Path, wanted: &Wanted) -> Result<Vec<Visit>, String> {
     let text = std::fs::read(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let text = String::from_utf8_lossy(&text);
@@ -67,7 +67,7 @@ pub fn read(file: &Path, wanted: &Wanted) -> Result<Vec<Visit>, String> {
 }
 
 struct Request<'a> {
-    /// When it came, seconds since 1970.
+    /// When the request came, in seconds since 1970.
     second: i64,
     path: &'a str,
     duration: f64,
@@ -86,7 +86,7 @@ fn parse(line: &str) -> Result<Request<'_>, String> {
         .trim_start()
         .strip_prefix('"')
         .ok_or("no \"request\" after the time")?;
-    // httpd writes a quote of the request's own as \".
+    // httpd writes a quote within the request as \".
     let mut escaped = false;
     let end = request.bytes().position(|byte| {
         let ends = byte == b'"' && !escaped;
@@ -96,7 +96,7 @@ fn parse(line: &str) -> Result<Request<'_>, String> {
     let (request, rest) = request.split_at(end.ok_or("the request has no closing \"")?);
     let rest = rest.get(1..).unwrap_or_default();
     let path = request.split(' ').nth(1).unwrap_or_default();
-    // Status, bytes, duration; or with referer and agent between.
+    // Status, bytes, duration; or with referer and agent in between.
     let fields = words::split(rest);
     let duration = match fields.len() {
         3 | 5 => fields.last().and_then(|field| field.parse().ok()),

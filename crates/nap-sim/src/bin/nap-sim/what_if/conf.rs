@@ -1,9 +1,9 @@
-//! A room of an httpd configuration file, read by the code that reads it in httpd and with its
-//! messages, so that what is simulated is what will run.
+//! A room of an httpd configuration file, read by httpd's own code and with its messages, so that the
+//! simulated room is the one that will run.
 //!
-//! Only `<NapRoom>` sections are read, the server's own `Nap...` lines and what the MPM is told of
-//! workers. Files that are included are not looked into. Which page a URL belongs to is not asked
-//! here, so regular expressions are not looked at.
+//! Only `<NapRoom>` sections, the server's own `Nap...` lines and the MPM's settings of workers are read.
+//! Included files are not looked into. It does not matter here which page a URL belongs to, so regular
+//! expressions are not checked.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use super::words;
 /// A gate of a room.
 #[derive(Debug)]
 pub struct GateConf {
-    /// Of its page; the room's own: of the room.
+    /// The page's name; for the room's own gate the room's.
     pub name: String,
     /// Its settings.
     pub terms: Terms,
@@ -29,17 +29,17 @@ pub struct GateConf {
 /// What a file says of a room.
 #[derive(Debug)]
 pub struct Configured {
-    /// Its own gate, then those of its pages.
+    /// The room's own gate, then those of its pages.
     pub gates: Vec<GateConf>,
-    /// Its sessions.
+    /// The room's sessions.
     pub sessions: Option<SessionTerms>,
-    /// The server's workers; none: the file does not say.
+    /// The server's workers; None: the file does not say.
     pub workers: Option<Workers>,
-    /// What of it is not simulated.
+    /// Parts of the file that are not simulated.
     pub remarks: Vec<String>,
 }
 
-/// In rooms and servers, but not for the gate that is simulated here.
+/// Allowed in rooms and servers, but without effect on the gate that is simulated here.
 const ELSEWHERE: [&str; 9] = [
     "NapControl",
     "NapEngine",
@@ -52,7 +52,7 @@ const ELSEWHERE: [&str; 9] = [
     "NapTicketLog",
 ];
 
-/// Of a room, but of what a page looks like, how it is found and how long its answer is.
+/// A room's directives about what a page looks like, how it is found and how long its answer is.
 const UNSEEN: [Directive; 7] = [
     Directive::Admit,
     Directive::Download,
@@ -63,10 +63,10 @@ const UNSEEN: [Directive; 7] = [
     Directive::TicketStatus,
 ];
 
-/// Sessions that the table has room for where `NapTables` says nothing.
+/// Room in the sessions' table if `NapTables` does not say.
 const SESSIONS: u64 = 16 << 10;
 
-/// Accesses that may wait without a worker where `NapTables` says nothing.
+/// Accesses that may wait without a worker if `NapTables` does not say.
 const PLACES: u32 = 16384;
 
 fn is_http2(protocol: &&str) -> bool {
@@ -82,11 +82,11 @@ struct Draft {
     ends: bool,
 }
 
-/// What is known while a file is read.
+/// What is known while a file is being read.
 struct Reader {
     rooms: Vec<Draft>,
     server: ServerConf,
-    /// The MPM is event; None: it is not loaded here.
+    /// Whether the MPM is event; None: it is not loaded here.
     event: Option<bool>,
     /// Inside `<NapRoom>`.
     inside: bool,
@@ -95,7 +95,7 @@ struct Reader {
     remarks: Vec<String>,
 }
 
-/// The room of that name, or the only one; the error names file, line and reason.
+/// The room with that name, or the only one; an error names file, line and reason.
 pub fn read(file: &Path, name: Option<&str>, cores: u32) -> Result<Configured, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let mut reader = Reader {
@@ -303,7 +303,7 @@ impl Reader {
 }
 
 impl Draft {
-    /// `NapSession`; what starts and what ends a session is the shim's, in httpd too.
+    /// `NapSession`; in httpd too, the shim handles what starts and what ends a session.
     fn session(&mut self, args: &[&str]) -> Result<(), String> {
         let begins = |arg: &&str, with: &str| arg.to_ascii_lowercase().starts_with(with);
         self.starts = args.iter().any(|arg| begins(arg, "start="));
@@ -316,7 +316,7 @@ impl Draft {
         self.conf.directive(Directive::Session, &rest)
     }
 
-    /// Defaults and checks, in httpd's order: pages take over from a room that is not finished.
+    /// Applies defaults and checks, in httpd's order: pages inherit from a room that is not finished.
     fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
         for page in &mut self.pages {
             page.over(&self.conf);
@@ -370,7 +370,7 @@ fn unknown(name: &str) -> String {
     }
 }
 
-/// Letters to put in, take out or change, to make one of the other (Levenshtein).
+/// Number of letters to insert, delete or change to make one out of the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

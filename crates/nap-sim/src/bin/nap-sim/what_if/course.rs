@@ -3,7 +3,7 @@
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::world::World;
 
-/// What is looked at once a second. Counts are since the beginning.
+/// What is read once a second. Counts are since the beginning.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     at_s: f64,
@@ -16,15 +16,15 @@ struct Moment {
     outstanding: f64,
 }
 
-/// The run, a moment a second.
+/// The run, one moment a second.
 #[derive(Default)]
 pub struct Course(Vec<Moment>);
 
-/// Points of a line, at most: longer runs are drawn in longer steps.
+/// Maximum number of points in a line: longer runs are drawn in longer steps.
 const POINTS: usize = 240;
 
 impl Course {
-    /// Called after each event; looks when a second has passed.
+    /// Called after each event; records a moment when a second has passed.
     pub fn look(&mut self, world: &World) {
         let at_s = world.elapsed().as_secs_f64();
         if at_s < self.0.len() as f64 {
@@ -41,13 +41,13 @@ impl Course {
             limit: f64::from(gate.limit),
             outstanding: f64::from(world.state().permits().outstanding()),
         };
-        // A second in which nothing happens has passed, too.
+        // A second in which nothing happened has passed, too.
         while self.0.len() as f64 <= at_s {
             self.0.push(moment);
         }
     }
 
-    /// What is a second; what there is; what visitors were told.
+    /// The run's figure: rates a second, the present state, and what visitors were told.
     pub fn figure(&self, bound_s: f64) -> Figure {
         let step = self.0.len().div_ceil(POINTS).max(1);
         let seen: Vec<Moment> = self.0.iter().copied().step_by(step).collect();

@@ -1,17 +1,17 @@
-//! A run as JSON, under the names that `nap-load --json` has for the same figures of a real server, so
-//! that one can be laid beside the other.
+//! A run as JSON, under the names that `nap-load --json` has for the same figures of a real server, so that
+//! the two can be compared.
 
 use std::path::Path;
 
 use nap_sim::figures::{Figures, Sample};
 use serde_json::{Value, json};
 
-/// A world's into a file; `-`: to standard output.
+/// Writes a world's figures into a file; `-`: to standard output.
 pub fn write(figures: &Figures, file: &Path) -> Result<(), String> {
     put(&report(figures), file)
 }
 
-/// The same with any report.
+/// Writes any report in the same way.
 pub fn put(report: &Value, file: &Path) -> Result<(), String> {
     let text = format!("{report:#}");
     if file == Path::new("-") {
@@ -43,7 +43,7 @@ fn report(f: &Figures) -> Value {
     })
 }
 
-/// Seconds.
+/// Mean, percentiles and so on, in seconds.
 fn summary(sample: &Sample) -> Value {
     json!({
         "count": sample.n(),

@@ -1,5 +1,5 @@
-//! `nap-sim what-if`: any room, crowd, server and fault in virtual time; without options the NAP-Web
-//! paper's experiment (chapter 6).
+//! `nap-sim what-if`: any room, crowd, server and fault in virtual time; without options, the NAP-Web paper's
+//! experiment (chapter 6).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,13 +30,13 @@ mod script;
 mod visits;
 mod words;
 
-/// A world; as it stands, the NAP-Web paper's experiment in a room as it is by default.
+/// A world; without options the NAP-Web paper's experiment in a room with default settings.
 #[derive(Args)]
 pub struct Options {
-    /// Take the room of an httpd configuration file, as httpd would; the options below go before it
+    /// Take the room of an httpd configuration file, as httpd would; the options below override it
     #[arg(long, value_name = "FILE", help_heading = "Room")]
     conf: Option<PathBuf>,
-    /// Which of its rooms
+    /// Which of the file's rooms
     #[arg(long, requires = "conf", help_heading = "Room")]
     room: Option<String>,
     /// Run Ready's limit [default: 10]
@@ -57,7 +57,7 @@ pub struct Options {
     /// Share of the capacity sold as tickets: auto or 0..1
     #[arg(long, value_parser = a_share, help_heading = "Room")]
     share: Option<f64>,
-    /// Prime window, seconds [default: as long as the wait limit bears it]
+    /// Prime window, seconds [default: as long as the wait limit allows]
     #[arg(long, value_parser = above_zero, help_heading = "Room")]
     prime: Option<f64>,
     /// From a ticket's start to its end, seconds [default: 300]
@@ -66,54 +66,54 @@ pub struct Options {
     /// Slot period, seconds [default: 10]
     #[arg(long, value_parser = above_zero, help_heading = "Room")]
     period: Option<f64>,
-    /// Without the deadline guard, as the paper's module was
+    /// Run without the deadline guard, as the paper's module did
     #[arg(long, help_heading = "Room")]
     unguarded: bool,
     /// Let everybody in at once, as if there were no module
     #[arg(long, help_heading = "Room")]
     uncontrolled: bool,
 
-    /// Who comes when and what goes wrong when, a line each (docs/nap-sim.md)
+    /// When visitors come and what goes wrong when, one item a line (docs/nap-sim.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["clients", "posts", "within", "rate"], help_heading = "Visitors")]
     script: Option<PathBuf>,
     /// Visitors
     #[arg(long, value_parser = at_least_one(), default_value_t = 600, help_heading = "Visitors")]
     clients: u32,
-    /// Pages each of them wants [default: 50]
+    /// Pages that each visitor wants [default: 50]
     #[arg(long, value_parser = at_least_one(), help_heading = "Visitors")]
     posts: Option<u32>,
-    /// A visit's pages, GATE:MS[:CV][*TIMES],..: each at the gate of that NapPage (the room's name: its
-    /// own) with so much work; with @SHARE instead of *TIMES, --posts of them are drawn. With
-    /// NapSession a visit is a session (docs/nap-sim.md)
+    /// A visit's pages, GATE:MS[:CV][*TIMES],..: each at the gate of that NapPage (the room's name: its own
+    /// gate) with that much work; with @SHARE instead of *TIMES, --posts of them are drawn. With NapSession a
+    /// visit is a session (docs/nap-sim.md)
     #[arg(long, value_name = "PAGES", value_parser = PageSpec::parse, value_delimiter = ',', requires = "conf",
           conflicts_with_all = ["unguarded", "no_show", "late", "lateness", "hammer", "addresses", "give_up",
               "service_ms", "mix", "shift", "kills", "every", "line"], help_heading = "Visitors")]
     pages: Option<Vec<PageSpec>>,
-    /// All come first within this many seconds ...
+    /// All visitors first come within this many seconds ...
     #[arg(long, value_parser = from_zero, default_value_t = 1.0, help_heading = "Visitors")]
     within: f64,
-    /// ... or so many a second
+    /// ... or this many come each second
     #[arg(long, value_parser = above_zero, conflicts_with = "within", help_heading = "Visitors")]
     rate: Option<f64>,
-    /// Pause of a visitor between a page and his next post, seconds
+    /// Pause of a visitor between a page and their next post, seconds
     #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Visitors")]
     think: f64,
-    /// Who would have to wait longer than this in all, seconds, gives that page up (a mean)
+    /// Mean patience, seconds; a visitor who would have to wait longer in all gives that page up
     #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Visitors")]
     patience: f64,
-    /// Share of tickets nobody comes back with
+    /// Share of tickets that nobody comes back with
     #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     no_show: f64,
     /// Share of tickets presented after their prime window ...
     #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     late: f64,
-    /// ... within so many seconds
+    /// ... by up to this many seconds
     #[arg(long, value_parser = from_zero, default_value_t = 30.0, help_heading = "Visitors")]
     lateness: f64,
     /// Share of visitors who come ten times a second whatever they are told
     #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     hammer: f64,
-    /// They share so many addresses (0: each has his own)
+    /// Number of addresses that visitors share (0: each has their own)
     #[arg(long, default_value_t = 0, help_heading = "Visitors")]
     addresses: u32,
     /// Share of visitors whose page asks whether they may come earlier
@@ -122,7 +122,7 @@ pub struct Options {
     /// Share of waits broken off
     #[arg(long, value_parser = a_share, default_value_t = 0.0, help_heading = "Visitors")]
     give_up: f64,
-    /// The obedient come up to so many seconds after the time they were told
+    /// The obedient come up to this many seconds after the time they were told
     #[arg(long, value_parser = from_zero, default_value_t = 0.2, help_heading = "Visitors")]
     reaction: f64,
 
@@ -135,16 +135,16 @@ pub struct Options {
     /// Processor time of a page, milliseconds
     #[arg(long, value_parser = above_zero, default_value_t = 14.8, help_heading = "Server")]
     service_ms: f64,
-    /// Its coefficient of variation (lognormal; 0: all alike)
+    /// Its coefficient of variation (lognormal; 0: no variation)
     #[arg(long, value_parser = from_zero, default_value_t = 0.35, help_heading = "Server")]
     cv: f64,
-    /// SHARE:MS, a second kind of pages
+    /// A second kind of page, SHARE:MS
     #[arg(long, value_parser = second_kind, conflicts_with = "cv", help_heading = "Server")]
     mix: Option<(f64, f64)>,
-    /// JOBS:SHARE,..: what the processors do of their work when so many jobs share them
+    /// How much of their work processors do when JOBS share them, JOBS:SHARE,..
     #[arg(long, value_parser = pair, value_delimiter = ',', help_heading = "Server")]
     curve: Vec<(f64, f64)>,
-    /// SECONDS:SPEED, the server changes its speed (0.2: five times slower)
+    /// Change of the server's speed, SECONDS:SPEED (0.2: five times slower)
     #[arg(long, value_parser = new_speed, help_heading = "Server")]
     shift: Option<(f64, f64)>,
     /// Children [default: 10]
@@ -153,23 +153,23 @@ pub struct Options {
     /// Workers of a child [default: 64]
     #[arg(long, value_parser = at_least_one(), help_heading = "Server")]
     threads: Option<u32>,
-    /// Children killed a second
+    /// Number of children killed a second
     #[arg(long, value_parser = from_zero, default_value_t = 0.0, help_heading = "Server")]
     kills: f64,
 
-    /// Everything random comes from it
+    /// The seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Print the room's state every so many seconds
+    /// Print the room's state every this many seconds
     #[arg(long)]
     every: Option<f64>,
-    /// One line, tab-separated, for tables of many runs
+    /// Print one tab-separated line, for tables of many runs
     #[arg(long, conflicts_with_all = ["out", "json"])]
     line: bool,
-    /// As JSON into this file (-: stdout), under nap-load's names
+    /// Write JSON into this file (-: stdout), under nap-load's names
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     json: Option<PathBuf>,
-    /// Into this folder: what-if.md, and its figure as SVG and PNG
+    /// Write what-if.md into this folder, and its figure as SVG and PNG
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -288,7 +288,7 @@ impl Options {
         Ok(setup)
     }
 
-    /// The room and its workers: what the file says, and before it what the options say.
+    /// The room and its workers: options first, then the file.
     fn room(&self, setup: &mut Setup, configured: Option<Configured>) {
         let mut workers = None;
         if let Some(read) = configured {
@@ -304,7 +304,7 @@ impl Options {
         self.over(terms);
     }
 
-    /// The options' workers, the file's, or those of the paper's experiment.
+    /// The workers of the options, the file or the paper's experiment.
     fn workers(&self, configured: Option<Workers>) -> Workers {
         let workers = configured.unwrap_or(Setup::default().workers);
         if self.children.is_none() && self.threads.is_none() {
@@ -314,13 +314,13 @@ impl Options {
         Workers {
             pools: self.children.unwrap_or(workers.pools),
             per_pool,
-            // As large a part of a child's as it was.
+            // The same share of a child's workers as before.
             reserve: (per_pool * workers.reserve).div_ceil(workers.per_pool.max(1)),
             ..workers
         }
     }
 
-    /// A gate's settings as the options have them.
+    /// A gate's settings, overridden by the options.
     fn over(&self, terms: &mut Terms) {
         let secs = Micros::from_secs_f64;
         if let Some(bound) = self.bound.map(secs) {
@@ -398,13 +398,13 @@ fn simulate(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// As it was typed.
+/// The command as it was typed.
 fn command() -> String {
     let words: Vec<String> = std::env::args().skip(1).collect();
     format!("nap-sim {}", words.join(" "))
 }
 
-/// Into a folder: the page and its figures.
+/// Writes the page and its figures into a folder.
 fn write(report: &Report, folder: &Path) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
     let page = folder.join("what-if.md");
@@ -485,7 +485,7 @@ fn report(world: &World, course: &Course, bound: f64, command: &str) -> Report {
     report
 }
 
-/// The room as it stands.
+/// The room's present state.
 fn moment(world: &World) -> String {
     let (gate, permits) = (world.state().gate(), world.state().permits());
     format!(

@@ -1,4 +1,4 @@
-//! A script: who comes when, and what goes wrong when. A line each:
+//! A script: who comes when, and what goes wrong when, one item a line:
 //!
 //! ```text
 //! # a flash crowd on a normal day
@@ -13,7 +13,7 @@
 //! at 7min sleep 30s
 //! ```
 //!
-//! Without `at` a line begins at once. Times as in directives.
+//! A line without `at` takes effect from the beginning. Times are as in directives.
 
 use std::path::Path;
 
@@ -30,16 +30,16 @@ pub struct Script {
     pub visits: Vec<Visit>,
     /// In the order of time.
     pub verbs: Vec<(Micros, Verb)>,
-    /// From when to when the application runs at this part of its speed; those that overlap multiply.
+    /// From when to when the application runs at this share of its speed; overlapping changes multiply.
     slow: Vec<(Micros, Option<Micros>, f64)>,
 }
 
 const KNOWN: &str = "crowd, rate, ramp, log, kill, restart, slower, dead, sleep";
-/// More than these are meant by nobody.
+/// More visits than this can only be a mistake.
 const MOST: usize = 20_000_000;
 
 impl Script {
-    /// Read a file; the error names it, the line and the reason.
+    /// Reads a file; an error names it, the line and the reason.
     pub fn read(file: &Path, rng: &mut Rng) -> Result<Script, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new(""));
@@ -139,7 +139,7 @@ impl Script {
         Ok(())
     }
 
-    /// What is slower, or dead, while something else is: when one of them is over the other goes on.
+    /// Combines overlapping changes of speed: when one of them ends, the others go on.
     fn change_speed(&mut self) {
         let ends = self.slow.iter().filter_map(|(_, end, _)| *end);
         let mut times: Vec<Micros> = self.slow.iter().map(|(at, ..)| *at).chain(ends).collect();
@@ -168,8 +168,8 @@ impl Script {
     }
 }
 
-/// Arrivals independent of each other at a rate that goes evenly from one to another: those of the
-/// highest rate, thinned (Lewis and Shedler).
+/// Independent arrivals at a rate that changes evenly from one to another: arrivals at the highest rate,
+/// thinned (Lewis and Shedler).
 fn poisson(from: f64, to: f64, span_s: f64, rng: &mut Rng) -> Result<Vec<f64>, String> {
     let most = from.max(to);
     if most * span_s > MOST as f64 {
@@ -201,7 +201,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// `name VALUE`, wherever it stands in what is left.
+    /// The value of `name VALUE`, wherever it stands in the rest of the line.
     fn option(&mut self, name: &str) -> Result<Option<&'a str>, String> {
         let Some(at) = self.0.iter().position(|word| *word == name) else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! `--pages`: visitors who want different pages of a room, each page with its gate (`NapPage`), and
-//! with sessions where the room has them (`NapSession`).
+//! `--pages`: visitors who want different pages of a room, each page with its gate (`NapPage`), and with
+//! sessions if the room has them (`NapSession`).
 
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
@@ -16,7 +16,7 @@ use super::conf::{Configured, GateConf};
 use super::script::Script;
 use super::{Options, json};
 
-/// Nobody comes back after that.
+/// Nobody comes back after this time.
 const LENGTH: Micros = Micros::from_secs(24 * 3600);
 /// Points of a line, at most.
 const POINTS: usize = 240;
@@ -27,9 +27,9 @@ pub struct PageSpec {
     gate: String,
     ms: f64,
     cv: Option<f64>,
-    /// So many one after the other.
+    /// Fetched this many times in a row,
     times: u32,
-    /// Or this share of all.
+    /// or as this share of all pages.
     share: Option<f64>,
 }
 
@@ -61,20 +61,20 @@ impl PageSpec {
         }
     }
 
-    /// What a table calls it.
+    /// Its name in a table.
     fn title(&self) -> String {
         format!("{}, {} ms", self.gate, self.ms)
     }
 }
 
-/// What is simulated, and how its kinds of pages are called.
+/// What is simulated, and the names of its kinds of pages.
 pub struct Visits {
     site: Site,
     names: Vec<String>,
     bound_s: f64,
 }
 
-/// A room of pages or sessions cannot be simulated without being told what is asked of it.
+/// An error if a room with pages or sessions lacks `--pages`: it needs them to be simulated.
 pub fn wanted(configured: &Configured) -> Result<(), String> {
     let (own, pages) = (&configured.gates[0].name, &configured.gates[1..]);
     if pages.is_empty() && configured.sessions.is_none() {
@@ -113,7 +113,7 @@ impl Options {
         }
         let mut sessions = configured.sessions;
         if let Some(sessions) = &mut sessions {
-            // Its queue and its Re Access are no page's.
+            // The session gate's queue and Re Access are not a page's.
             let lobby = sessions.lobby;
             self.over(&mut sessions.lobby);
             sessions.lobby.wait_limit = lobby.wait_limit;
@@ -178,7 +178,7 @@ impl Options {
     }
 
     fn kind(&self, spec: &PageSpec, gates: &[GateConf]) -> Result<Kind, String> {
-        // A page may have its room's name: it is meant then.
+        // A page may have its room's name: then the page is meant.
         let Some(gate) = gates.iter().rposition(|gate| gate.name == spec.gate) else {
             let known: Vec<&str> = gates.iter().map(|gate| gate.name.as_str()).collect();
             return Err(format!(
@@ -227,9 +227,9 @@ impl Options {
         }
     }
 
-    /// When they come, unless all within a span.
+    /// When visitors come; None: all within a span.
     fn coming(&self, order: &Order) -> Result<Option<Coming>, String> {
-        // Of its own: what pages take has another.
+        // Separate randomness: what pages take has another.
         let mut rng = Rng::new(self.seed, 1);
         if let Some(rate) = self.rate {
             let posts = self.posts.unwrap_or(1);
@@ -269,7 +269,7 @@ impl Options {
 }
 
 impl Visits {
-    /// Runs it, and says what came out.
+    /// Runs it, and prints the results.
     pub fn simulate(self, options: &Options) -> Result<(), String> {
         let outcome = Shop::visited(self.site.clone());
         if let Some(file) = &options.json {
@@ -283,7 +283,7 @@ impl Visits {
         Ok(())
     }
 
-    /// How many came.
+    /// How many visitors came.
     fn came(&self) -> usize {
         match &self.site.coming {
             Coming::Within(clients, _) => *clients,
@@ -346,7 +346,7 @@ impl Visits {
         report
     }
 
-    /// Visitors who went before their first page, and those who were lost half way.
+    /// Visitors who left before their first page, and those lost midway.
     fn gone(&self, outcome: &Outcome) -> (u64, u64) {
         (
             outcome.gone.saturating_sub(outcome.mid_session),
@@ -425,7 +425,7 @@ impl Visits {
         }
     }
 
-    /// Under the names of `nap-load sessions`.
+    /// The results as JSON, under the names of `nap-load sessions`.
     fn json(&self, outcome: &Outcome) -> Value {
         let page = |(name, (one, all)): (&String, (&Vec<f64>, &Vec<f64>))| json!({ "page": name, "response": Sorted::of(one).json(), "total": Sorted::of(all).json() });
         let times = outcome.response_s.iter().zip(&outcome.total_s);
@@ -445,7 +445,7 @@ impl Visits {
     }
 }
 
-/// Seconds in order.
+/// Seconds in ascending order.
 struct Sorted(Vec<f64>);
 
 impl Sorted {
@@ -459,7 +459,7 @@ impl Sorted {
         self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
     }
 
-    /// Nearest rank.
+    /// By nearest rank.
     fn quantile(&self, p: f64) -> f64 {
         let rank = (p * self.0.len() as f64 - 1e-9).ceil().max(1.0) as usize;
         self.0.get(rank - 1).copied().unwrap_or(0.0)
@@ -498,7 +498,7 @@ mod tests {
     const SESSIONS: &str = "NapSession start=^/login$ end=^/logout$ idle=2min\n";
     const LISTED: &str = "shop:30*2,search:300:0.1,shop:30";
 
-    /// What these options come to in a room that also says so much.
+    /// The results of these options in a room with this configuration.
     fn visits(conf: &str, options: &[&str], script: &str) -> Result<(Visits, Outcome), String> {
         let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
         let file = |name: &str| std::env::temp_dir().join(format!("nap-{name}-{id}"));
@@ -563,7 +563,7 @@ mod tests {
             "the same command, another run"
         );
 
-        // Without the module the same visitors lose their patience, in the midst of it too.
+        // Without the module the same visitors lose their patience, midway too.
         let open = [&crowd[..], &["--uncontrolled", "--patience", "30"]].concat();
         let (_, open) = good(SESSIONS, &open, "");
         assert!(
@@ -595,7 +595,7 @@ mod tests {
         let [light, heavy] = [0, 1].map(|kind| ours.response_s[kind].len() as f64);
         assert_eq!(light + heavy, 600.0);
         assert!((heavy / 600.0 - 0.3).abs() < 0.08, "{heavy}");
-        // Response times are within the bound; what is over it was waited outside.
+        // Response times are within the bound; longer waits happened outside.
         let longest = Sorted::of(&ours.response_s[1]).quantile(1.0);
         assert!(longest < room.bound_s + 2.0, "{longest}");
         let json = room.json(&ours);

@@ -2,7 +2,7 @@
 
 use nap_core::micros::Micros;
 
-/// The words of a line; what stands in quotes is one. A backslash keeps a quote in it.
+/// The words of a line; a quoted part is one word. A backslash keeps a quote in it.
 pub fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut chars = line.trim().chars().peekable();
@@ -68,7 +68,7 @@ pub fn count(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| format!("\"{text}\" is no whole number from 1 to 10000000"))
 }
 
-/// So many a second: `20/s`, or `20`.
+/// A rate a second: `20/s`, or `20`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = number(text.strip_suffix("/s").unwrap_or(text));
     number.map_err(|_| format!("\"{text}\" is no rate; 20/s is one"))
