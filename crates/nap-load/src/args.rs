@@ -1,4 +1,4 @@
-//! [`Args`]: the command line as typed. [`crate::plan::Plan`] is what it means once checked.
+//! [`Args`]: the command line as typed. [`crate::plan::Plan`] is the same after checking.
 //!
 //! Times take units (`500ms 4s 5min`, a bare number is seconds); shares are 0..1 or a percentage.
 
@@ -9,8 +9,8 @@ use nap_core::micros::Micros;
 
 use crate::slow::Way;
 
-/// Visitors for a site behind mod_nap: a closed crowd or a stream of newcomers, obeying their
-/// tickets or not, and the numbers of the NAP-Web paper's Tables 1 and 2.
+/// Visitors for a site behind mod_nap: a closed crowd or a stream of newcomers, who obey their tickets or
+/// not. The report has the numbers of the NAP-Web paper's Tables 1 and 2.
 ///
 /// The paper's crowd:  nap-load -c 600 -n 50 http://127.0.0.1:8080/board
 #[derive(Parser, Debug)]
@@ -19,7 +19,7 @@ pub struct Args {
     /// What to visit: http://host[:port]/path[?query]
     pub url: String,
 
-    /// Visitors at once; with --open, the most at once (arrivals beyond are turned away, counted)
+    /// Visitors at once; with --open, the maximum at once (further arrivals are turned away, and counted)
     #[arg(short, long, value_name = "N", help_heading = "Load",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub clients: Option<u32>,
@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "M", help_heading = "Load",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub posts: Option<u32>,
-    /// Think time between two posts, uniform in half to one and a half times this
+    /// Think time between two posts, uniform from half to one and a half times this
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = time, help_heading = "Load")]
     pub think: Micros,
     /// Spread the visitors' first posts evenly over this time
@@ -45,15 +45,15 @@ pub struct Args {
         requires = "open"
     )]
     pub arrivals: Arrivals,
-    /// No new posts (closed) or visitors (open) after this; those begun are finished [open: 60s]
+    /// Start no new posts (closed) or visitors (open) after this; posts under way are finished [open: 60s]
     #[arg(long, value_name = "TIME", value_parser = positive_time, help_heading = "Load")]
     pub duration: Option<Micros>,
 
     /// Obey Retry-After alone, not the ticket's time
     #[arg(long, help_heading = "Visitors")]
     pub retry_after: bool,
-    /// This share has a page that asks: it does what the ticket page's script does, asks where it
-    /// stands when it is told to, comes when it is called and at its ticket's time
+    /// This share has a page that does what the ticket page's script does: it asks where it stands when it is
+    /// told to, and comes when it is called and at its ticket's time
     #[arg(long, value_name = "SHARE", value_parser = share_alone, help_heading = "Visitors",
           conflicts_with = "accept")]
     pub asks: Option<Manner>,
@@ -63,23 +63,23 @@ pub struct Args {
     /// This share retries RATE times a second with its cookie, ignoring the ticket
     #[arg(long, value_name = "SHARE@RATE", value_parser = hammering, help_heading = "Visitors")]
     pub hammer: Option<Manner>,
-    /// This share never uses a ticket: it goes on to its next post without the cookie, when the
-    /// ticket's time begins, or TIME after the refusal
+    /// This share never uses a ticket: it goes on to its next post without the cookie, when the ticket's time
+    /// begins, or TIME after the refusal
     #[arg(long, value_name = "SHARE[@TIME]", value_parser = share_and_time, help_heading = "Visitors")]
     pub no_show: Option<Manner>,
-    /// This share comes in the ticket's tail: within 30 s of its begin, or TIME after it
+    /// This share comes in the ticket's tail: within 30 s of its start, or TIME after it
     #[arg(long, value_name = "SHARE[@TIME]", value_parser = share_and_time, help_heading = "Visitors")]
     pub late: Option<Manner>,
     /// This share drops the connection TIME after asking, and goes on to its next post
     #[arg(long, value_name = "SHARE@TIME", value_parser = share_at_time, help_heading = "Visitors")]
     pub abort: Option<Manner>,
-    /// N more visitors who read a long answer slowly, over and over
+    /// N more visitors who read a long answer slowly, again and again
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_read, help_heading = "Visitors")]
     pub slow_read: Option<Slow>,
-    /// N more visitors who send a form slowly, over and over
+    /// N more visitors who send a form slowly, again and again
     #[arg(long, value_name = "N@BYTES_PER_S:URL", value_parser = slow_send, help_heading = "Visitors")]
     pub slow_send: Option<Slow>,
-    /// How they do, in turn where there are several
+    /// How they send it; with several ways, visitors take turns
     #[arg(
         long,
         value_enum,
@@ -89,19 +89,19 @@ pub struct Args {
         requires = "slow_send"
     )]
     pub slow_way: Vec<Way>,
-    /// Bytes of such a form
+    /// Size of this form in bytes
     #[arg(long, value_name = "N", default_value_t = 1_000_000, help_heading = "Visitors",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pub slow_bytes: u32,
 
-    /// GET instead of POST
+    /// Use GET instead of POST
     #[arg(long, help_heading = "HTTP", conflicts_with_all = ["post_bytes", "form"])]
     pub get: bool,
     /// Size of the posted form
     #[arg(long, value_name = "BYTES", default_value_t = 1024, help_heading = "HTTP",
           value_parser = clap::value_parser!(u32).range(..=16_777_216))]
     pub post_bytes: u32,
-    /// Begin of the posted form; it is filled up with x to its size
+    /// Start of the posted form; x fills it up to its size
     #[arg(
         long,
         value_name = "TEXT",
@@ -115,7 +115,7 @@ pub struct Args {
     /// Which form of the answer to prefer
     #[arg(long, value_enum, default_value = "html", help_heading = "HTTP")]
     pub accept: Accept,
-    /// Give up a try after this
+    /// Give up a try after this time
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = positive_time,
           help_heading = "HTTP")]
     pub timeout: Micros,
@@ -124,37 +124,37 @@ pub struct Args {
     pub common: Common,
 }
 
-/// What every way to visit has.
+/// The options that all kinds of visits share.
 #[derive(clap::Args, Debug)]
 pub struct Common {
-    /// Hard stop: the run ends here, whatever is still under way
+    /// Hard stop: the run ends here, even if something is still under way
     #[arg(long, value_name = "TIME", default_value = "15min", value_parser = positive_time,
           help_heading = "Load")]
     pub stop: Micros,
-    /// Seed of everything random [default: NAP_SEED, else random; printed]
+    /// Seed of everything random [default: NAP_SEED, otherwise random; printed]
     #[arg(long, value_name = "N", help_heading = "Load")]
     pub seed: Option<u64>,
 
-    /// Wait after a 503 that says nothing, and after an error
+    /// Wait after a 503 that gives no time, and after an error
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = positive_time,
           help_heading = "Visitors")]
     pub retry: Micros,
-    /// Within which a presented ticket must be answered to count as kept (NapWaitMax)
+    /// Time in which a presented ticket must be answered to count as kept (NapWaitMax)
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_time,
           help_heading = "Visitors")]
     pub bound: Micros,
-    /// Where visitors come from: each its own /24, all one address, or N behind each address
-    /// [default: distinct on 127.0.0.0/8, else one]
+    /// Where visitors come from: each from its own /24, all from one address, or N from each address
+    /// [default: distinct on 127.0.0.0/8, otherwise one]
     #[arg(long, value_name = "distinct|one|N", value_parser = source, help_heading = "Visitors")]
     pub source: Option<Source>,
 
-    /// A further request header (repeatable)
+    /// An additional request header (repeatable)
     #[arg(long, value_name = "NAME: VALUE", help_heading = "HTTP")]
     pub header: Vec<String>,
-    /// HTTP/2 with prior knowledge
+    /// Use HTTP/2 with prior knowledge
     #[arg(long, help_heading = "HTTP")]
     pub h2c: bool,
-    /// A new connection for every try
+    /// Open a new connection for every try
     #[arg(long, help_heading = "HTTP", conflicts_with = "h2c")]
     pub no_keepalive: bool,
     /// Allow a target that is not this machine
@@ -191,29 +191,29 @@ pub enum Accept {
     Json,
 }
 
-/// A share of the visitors, and the time their manner needs (of a hammering one: the period).
+/// A share of the visitors, and the time that their manner needs (for hammering ones: the period).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Manner {
     pub share: f64,
     pub time: Option<Micros>,
 }
 
-/// Slow readers or senders: how many, how fast, of what.
+/// Slow readers or senders: how many, how fast, and what they read or send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slow {
     pub visitors: u32,
-    /// Bytes per second of each.
+    /// Bytes per second for each.
     pub rate: u32,
     pub url: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Every visitor an address of his own, in a /24 of his own.
+    /// Each visitor has their own address, in their own /24.
     Distinct,
-    /// The machine's own choice, the same for all.
+    /// The machine's choice, the same for all.
     One,
-    /// So many visitors behind each address.
+    /// This many visitors behind each address.
     Behind(u32),
 }
 

@@ -1,7 +1,6 @@
-//! A visitor: his posts, his tries, his ticket, his pauses.
-//!
-//! He knows what a browser knows: his cookies, the answers, his own watch. What he does after a
-//! refusal is [`crate::plan::Manners`]; what his tries come to is [`crate::tally`].
+//! A visitor: their posts, tries, ticket and pauses. They know what a browser knows: cookies, answers and
+//! their own clock. [`crate::plan::Manners`] decides what they do after a refusal; [`crate::tally`] holds the
+//! results of their tries.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -32,18 +31,18 @@ pub struct World {
 }
 
 impl World {
-    /// Pause until `at`, and note how late we woke.
+    /// Pause until `at`, and record how late we woke.
     pub async fn pause_until(&self, at: Micros) {
         self.clock.pause_until(at, &self.tally).await;
     }
 
-    /// No new posts and visitors any more at `now`?
+    /// Whether no new posts and visitors begin any more at `now`.
     pub fn closing(&self, now: Micros) -> bool {
         self.plan.duration.is_some_and(|duration| now >= duration)
     }
 }
 
-/// One visitor, from his arrival at `start` to the end of his last post.
+/// One visitor, from arrival at `start` to the end of the last post.
 pub async fn visit(world: Rc<World>, number: u32, behaviour: Behaviour, start: Micros) {
     let mut visitor = Visitor {
         rng: Rng::new(world.plan.seed, u64::from(number)),
@@ -68,17 +67,17 @@ struct Visitor {
     ticket: Option<Ticket>,
 }
 
-/// What a try leaves to decide.
+/// What there is to decide after a try.
 enum After {
     Served,
     Refused {
         retry_after: Option<Micros>,
-        /// His page, where it asks.
+        /// The visitor's page, if it asks.
         page: Option<Page>,
     },
-    /// An error worth another try.
+    /// An error after which another try makes sense.
     Error,
-    /// An error that is none.
+    /// An error after which another try makes no sense.
     Hopeless,
     HungUp,
 }
@@ -87,7 +86,7 @@ impl Visitor {
     async fn live(&mut self, start: Micros) {
         let think = self.world.plan.think.as_secs_f64();
         for post in 0..self.world.plan.posts {
-            // Who was to come in time may come, even if the clock woke him a little late.
+            // A visitor who was to come in time may come, even if the clock woke them a little late.
             let now = if post == 0 {
                 start
             } else {
@@ -152,7 +151,7 @@ impl Visitor {
                 }
                 After::Error => world.plan.manners.after_error(self.behaviour, (sent, now)),
                 After::Refused { retry_after, page } => {
-                    // Who has been late once comes on time with the ticket he was re-booked to.
+                    // A visitor who has been late once comes on time with the ticket they were re-booked to.
                     let manner = match self.behaviour {
                         Behaviour::Late if was_late => Behaviour::Obedient,
                         behaviour => behaviour,
@@ -219,7 +218,7 @@ impl Visitor {
         }
     }
 
-    /// Send a request and count what that took; `None` when there was no answer in time.
+    /// Send a request and count its time; `None` when there was no answer in time.
     async fn exchange(
         &mut self,
         limit: Duration,
@@ -236,7 +235,7 @@ impl Visitor {
         result.ok()
     }
 
-    /// As his page does: asks where he stands until he is to come.
+    /// Acts as the visitor's page does: asks where they stand until they are to come.
     async fn wait_as(&mut self, mut page: Page) -> Move {
         let world = self.world.clone();
         let mut step = page.step(world.clock.now());
@@ -266,7 +265,7 @@ impl Visitor {
         }
     }
 
-    /// Asks where he stands; `None` without an answer, nothing in it when it was an error.
+    /// Asks where the visitor stands; `None` without an answer, `Null` if it was an error.
     async fn poll(&mut self, page: &Page) -> Option<Value> {
         let world = self.world.clone();
         let plan = &world.plan;
@@ -298,7 +297,7 @@ impl Visitor {
         Some(serde_json::from_slice(&json.unwrap_or_default()).unwrap_or_default())
     }
 
-    /// Write the try into the book and take what the answer brought.
+    /// Record the try and take what the answer brought.
     fn enter(
         &mut self,
         a: &Place,
@@ -390,7 +389,7 @@ impl Visitor {
         }
     }
 
-    /// All cookies; without the ticket's own when it is presented in another way.
+    /// All cookies, without the ticket's own if it is presented in another way.
     fn cookie_line(&self) -> Option<String> {
         let but = match self.world.plan.present {
             Present::Cookie => None,
@@ -415,11 +414,11 @@ impl Visitor {
 #[derive(Default)]
 struct Course {
     deferrals: u32,
-    /// Begin of the ticket that its first refusal brought.
+    /// Start of the ticket that the first refusal brought.
     told: Option<Micros>,
 }
 
-/// Where in its post a try stands, and when it was made.
+/// Number of a try within its post, and when it was made.
 struct Place {
     post: u32,
     number: u32,
@@ -432,7 +431,7 @@ struct Place {
 fn with_ticket(uri: &Uri, token: &str) -> Uri {
     let join = if uri.query().is_some() { '&' } else { '?' };
     let token: String = form_urlencoded::byte_serialize(token.as_bytes()).collect();
-    // A serialised token is all of characters a query may hold.
+    // A serialised token consists of characters that a query may hold.
     format!("{uri}{join}nap-ticket={token}")
         .parse()
         .unwrap_or_else(|_| uri.clone())

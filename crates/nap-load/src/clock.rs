@@ -1,4 +1,4 @@
-//! [`Clock`]: the time of a run, counted from its begin.
+//! [`Clock`]: the time of a run, counted from its start.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use nap_core::micros::Micros;
 
 use crate::tally::Tally;
 
-/// The run's watch, the same for all its visitors.
+/// The run's clock, the same for all its visitors.
 #[derive(Clone, Copy)]
 pub struct Clock(Instant);
 
 impl Clock {
-    /// The run begins now.
+    /// A clock that starts now.
     pub fn begin() -> Self {
         Clock(Instant::now())
     }
 
-    /// The time of the run.
+    /// The time since the run's start.
     pub fn now(self) -> Micros {
         self.point(Instant::now())
     }
@@ -27,7 +27,7 @@ impl Clock {
         Micros(u64::try_from(at.duration_since(self.0).as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Pause until `at`, and note how late we woke.
+    /// Pause until `at`, and record how late we woke.
     pub async fn pause_until(self, at: Micros, tally: &RefCell<Tally>) {
         if at <= self.now() {
             return;

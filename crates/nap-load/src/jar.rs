@@ -12,11 +12,11 @@ pub struct Jar(Vec<Cookie>);
 struct Cookie {
     name: String,
     value: String,
-    /// When it dies; `Micros::MAX` for a cookie without Max-Age.
+    /// When it expires; `Micros::MAX` for a cookie without Max-Age.
     dies: Micros,
 }
 
-/// Name and value of one `Set-Cookie`, and how long it may live.
+/// Name and value of one `Set-Cookie`, and how long it is valid.
 pub struct SetCookie<'a> {
     pub name: &'a str,
     pub value: &'a str,
@@ -43,14 +43,14 @@ impl<'a> SetCookie<'a> {
         })
     }
 
-    /// Does this cookie take another one away?
+    /// Whether this deletes the cookie of its name.
     pub fn deletes(&self) -> bool {
         self.max_age == Some(Micros::ZERO)
     }
 }
 
 impl Jar {
-    /// Keep, replace or delete as the server says.
+    /// Keep, replace or delete it as the server says.
     pub fn store(&mut self, cookie: &SetCookie<'_>, now: Micros) {
         self.remove(cookie.name);
         if !cookie.deletes() {

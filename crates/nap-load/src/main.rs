@@ -1,10 +1,9 @@
 //! `nap-load`: visitors who obey their tickets, and some who do not.
 //!
-//! The experiment of the NAP-Web paper's chapter 6 as a program: a crowd posts to a board, waits as
-//! its tickets say, and counts what it was promised and what it got. One thread, so that half of a
-//! small machine is left to the server. `nap-load sessions` is the SQS paper's experiment: [`sessions`];
-//! `nap-load pollers` the TelePolling paper's law: [`pollers`].
-//! `docs/nap-load.md` explains options and output.
+//! The experiment of the NAP-Web paper's chapter 6 as a program: a crowd posts to a board, waits as its
+//! tickets say, and counts what it was promised and what it got. It has one thread, which leaves half of a
+//! small machine to the server. `nap-load sessions` is the SQS paper's experiment: [`sessions`]; `nap-load
+//! pollers` the TelePolling paper's law: [`pollers`]. `docs/nap-load.md` explains options and output.
 
 mod args;
 mod client;
@@ -48,7 +47,7 @@ use crate::slow::{Manner, SlowBook, all_begun, come_slowly};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
-    // A URL has a scheme, so no crowd's target is called so.
+    // A URL has a scheme, so no crowd's target has this name.
     let mut words = std::env::args_os().peekable();
     let program = words.next();
     match words.peek().and_then(|word| word.to_str()) {
@@ -70,7 +69,7 @@ fn crowd_main(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The run's seed: the option's, NAP_SEED's, or a random one.
+/// The run's seed: from the option, from NAP_SEED, or a random one.
 fn seed(given: Option<u64>) -> Result<u64, String> {
     match (given, std::env::var("NAP_SEED")) {
         (Some(seed), _) => Ok(seed),
@@ -82,14 +81,14 @@ fn seed(given: Option<u64>) -> Result<u64, String> {
     }
 }
 
-/// Thousands of visitors need more than the usual 1024 descriptors; take what we may have.
+/// Thousands of visitors need more than the usual 1024 descriptors; take as many as allowed.
 fn raise_file_limit() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 
-/// Do it on a runtime of one thread, with the signals that end a run with a report.
+/// Run on a runtime of one thread, with the signals that end a run with a report.
 fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
     // Blocked before the runtime exists, so that an interrupt still leads to a report.
     let mut signals = SigSet::empty();
@@ -106,7 +105,7 @@ fn on_runtime<T>(run: impl AsyncFnOnce(&SignalFd) -> T) -> io::Result<T> {
     Ok(LocalSet::new().block_on(&runtime, run(&signals)))
 }
 
-/// The run, and how writing the CSV went.
+/// The run's report, and whether writing the CSV worked.
 fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
     let tally = Tally::new(plan.bound, csv);
     on_runtime(async |signals| {
@@ -138,7 +137,7 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
     })
 }
 
-/// Let the slow readers and senders begin first, then start the clock.
+/// Let the slow readers and senders start first, then start the clock.
 async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<World> {
     const PATIENCE: Micros = Micros::from_secs(5);
     let plan = &world.plan;
@@ -158,7 +157,7 @@ async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<
     Rc::new(world)
 }
 
-/// The whole crowd, until its last visitor is through.
+/// Run the whole crowd until its last visitor has finished.
 async fn crowd(world: &Rc<World>) {
     let mut visitors = JoinSet::new();
     match world.plan.crowd {
@@ -200,14 +199,14 @@ fn admit(world: &Rc<World>, visitors: &mut JoinSet<()>, behaviour: Behaviour, st
     visitors.spawn_local(visit(world.clone(), number, behaviour, start));
 }
 
-/// Until a signal comes; looked at now and then, as nothing depends on it to the millisecond.
+/// Wait for a signal; checked now and then, as milliseconds do not matter.
 async fn interrupted(signals: &SignalFd) {
     while let Ok(None) = signals.read_signal() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// CPU time of this process so far, user and system.
+/// CPU time that this process has used, user and system.
 fn cpu_time() -> Micros {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
         return Micros::ZERO;

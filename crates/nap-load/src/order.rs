@@ -1,8 +1,7 @@
-//! [`Order`] and [`TimeTold`]: who was served before whom, and what a ticket's time was worth.
-//!
-//! Both look at visits: a post from its first try to its page. A visit could have been served when
-//! as many had been served as had arrived before it and itself: the k-th to arrive at the time at which
-//! the k-th was served, whoever that was.
+//! [`Order`] and [`TimeTold`]: who was served before whom, and how good the told times were. Both compare
+//! visits; a visit is a post from its first try to its page. The k-th visit to arrive could have been served
+//! when the k-th visit was served, whichever that was: by then as many had been served as had arrived up to
+//! and including it.
 
 use nap_core::micros::Micros;
 use serde::Serialize;
@@ -17,26 +16,26 @@ const APART: Micros = Micros::from_secs(2);
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Order {
     pub pairs: u64,
-    /// The later one was served first.
+    /// The later visit was served first.
     pub wrong: u64,
-    /// wrong / pairs; null without pairs.
+    /// wrong / pairs; null if there are no pairs.
     pub wrong_share: Option<f64>,
 }
 
-/// The tickets sold at a visit's first refusal: their start against when it could have been served.
+/// The tickets sold at a visit's first refusal: their start compared with when it could have been served.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct TimeTold {
     pub count: usize,
-    /// Medians; above zero: told a later time. Null of nothing.
+    /// Median; above zero: the told time was late. Null if there are none.
     pub median_s: Option<f64>,
-    /// How far off, either way.
+    /// Median error in either direction.
     pub median_error_s: Option<f64>,
-    /// The same as a part of the wait until it could have been served.
+    /// The same as a share of the wait until it could have been served.
     pub median_error_share: Option<f64>,
 }
 
 impl Order {
-    /// Of visits by begin and end. In n log n: by begins, with a count of the ends so far.
+    /// From visits by begin and end, in n log n: sorted by begin, with a count of the ends so far.
     pub fn of(visits: impl Iterator<Item = (Micros, Micros)>) -> Self {
         let mut visits: Vec<_> = visits.collect();
         visits.sort_unstable();
@@ -91,7 +90,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| percentile(&values, 0.5))
 }
 
-/// How many were entered up to a rank from 1 on (Fenwick, "A new data structure for cumulative
+/// How many entries have a rank up to a given one, from 1 on (Fenwick, "A new data structure for cumulative
 /// frequency tables", 1994).
 struct Counts(Vec<u64>);
 
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_time_told_is_held_against_the_rank() {
-        // The third to come was served first; he could have been when the third was: at 8.
+        // The third to come was served first; they could have been served when the third was: at 8.
         let served = [
             post(0, 4, None),
             post(1, 8, Some(7)),
@@ -190,7 +189,7 @@ mod tests {
             post(3, 13, Some(13)),
         ];
         let told = TimeTold::of(&served);
-        // Could: 3, 4, 8, 13. Told 3 late of 3 s, 4 late of 6 s, and right.
+        // Could be served at 3, 4, 8, 13. Told 3 s late of 3 s, 4 s late of 6 s, and the right time.
         assert_eq!(
             (told.count, told.median_s, told.median_error_s),
             (3, Some(3.0), Some(3.0))

@@ -1,4 +1,4 @@
-//! What a run leaves behind: tables or JSON on stdout, files of JSON and CSV.
+//! A run's output: tables or JSON on stdout, files of JSON and CSV.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,19 +11,18 @@ use serde::Serialize;
 pub trait Findings: Serialize {
     /// As tables, for people.
     fn table(&self) -> String;
-    /// Was anything served at all?
+    /// Whether anything was served at all.
     fn fruitful(&self) -> bool;
 }
 
-/// Run, with a writer for rows where `csv` is wanted, and write the report. False when nothing was
-/// served.
+/// Run, with a writer for rows if `csv` is wanted, and write the report. False when nothing was served.
 pub fn write<F: Findings>(
     json: Option<PathBuf>,
     csv: Option<PathBuf>,
     run: impl FnOnce(Option<Box<dyn Write>>) -> io::Result<(F, io::Result<()>)>,
 ) -> Result<bool, String> {
     let named = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    // Before the run, so that a wrong name is not found out after it.
+    // Before the run, so that a wrong name is found out early.
     let create = |path: &Path| File::create(path).map_err(|e| named(path, e));
     let to_stdout = json.as_deref() == Some(Path::new("-"));
     let json = match json.filter(|_| !to_stdout) {
@@ -49,7 +48,7 @@ pub fn write<F: Findings>(
     Ok(report.fruitful())
 }
 
-/// How the program ends after that.
+/// The program's exit code for this outcome.
 pub fn end(outcome: Result<bool, String>) -> ExitCode {
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,40 +1,39 @@
-//! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves.
-//!
-//! It asks where it stands when it was told to, comes when it is called, and once its ticket's time
-//! has come; who has not heard of the server lately asks first. Pure: the page's text, the answers and
-//! the clock are arguments.
+//! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves. It asks where
+//! it stands when it was told to. It comes when it is called, and when its ticket's time has come; if it has
+//! not heard of the server lately, it asks first. Pure: the page's text, the answers and the clock are
+//! arguments.
 
 use nap_core::micros::Micros;
 use serde_json::Value;
 
-/// An alarm is set so much later than the time it is for.
+/// An alarm is set this much later than the time it is for.
 const ALARM: Micros = Micros::from_millis(5);
-/// A question is given up after this.
+/// A question is given up after this time.
 pub const PATIENCE: Micros = Micros::from_secs(8);
-/// Without a network it asks again after 2, 4, 8 and then this.
+/// Without a network it asks again after 2, 4, 8 and then this many seconds.
 const NO_NETWORK: Micros = Micros::from_secs(10);
-/// Who has been told so lately that his ticket waits comes without asking again: a page that asks at the
-/// longest interval of the default `NapPoll`, spread, has been.
+/// A page that was told this recently that its ticket waits comes without asking again. A page that asks at
+/// the longest interval of the default `NapPoll`, spread, always was.
 const FRESH: Micros = Micros::from_secs(20);
-/// One that never had an answer asks so often.
+/// A page that never had an answer asks this many times.
 const UNHEARD: u32 = 3;
 
 /// A page that asks.
 #[derive(Debug)]
 pub struct Page {
-    /// Where it asks; none: it has found that nobody answers.
+    /// Where it asks; None: it has found that nobody answers.
     asks: Option<String>,
     /// When it comes in any case, a point of the run.
     due: Micros,
-    /// When it asks next; none: at `due`.
+    /// When it asks next; None: at `due`.
     next: Option<Micros>,
-    /// When it was told last that its ticket waits.
+    /// When it was last told that its ticket waits.
     told: Option<Micros>,
     /// It has a form to send again.
     has_form: bool,
     answered: bool,
     missed: u32,
-    /// It shows its ticket in a header, as its cookie was not kept.
+    /// It sends its ticket in a header, as its cookie was not kept.
     pub by_header: bool,
 }
 
@@ -49,7 +48,7 @@ pub enum Step {
 }
 
 impl Page {
-    /// A page that was there at `heard`; `None` for one without a ticket's script.
+    /// A page received at `heard`; `None` if it has no ticket script.
     pub fn read(html: &str, heard: Micros) -> Option<Self> {
         let ms = |name| attribute(html, name)?.parse().ok().map(Micros::from_millis);
         Some(Page {
@@ -69,7 +68,7 @@ impl Page {
         self.asks.as_deref().unwrap_or("")
     }
 
-    /// What is to be done at `now`.
+    /// What to do at `now`.
     pub fn step(&self, now: Micros) -> Step {
         let over = now >= self.due;
         let told = self.told.filter(|_| !self.has_form);
@@ -87,7 +86,7 @@ impl Page {
         }
     }
 
-    /// It has heard at `now` where it stands (`None`: no answer). What it does next.
+    /// An answer came at `now` (`None`: no answer); returns what the page does next.
     pub fn hear(&mut self, says: Option<&Value>, now: Micros) -> Step {
         (self.next, self.told) = (None, None);
         let Some(says) = says else {
@@ -128,7 +127,7 @@ impl Page {
     }
 }
 
-/// The value of an element's attribute, the first of that name in the page.
+/// The value of an element's attribute, the first with that name in the page.
 pub fn attribute<'a>(html: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = html.split_once(&format!(" {name}=\""))?;
     Some(rest.split_once('"')?.0)
@@ -177,9 +176,9 @@ mod tests {
             (json!({"state": "late"}), Step::Come),
             (json!({"state": "over"}), Step::Come),
             (json!({"state": "used"}), Step::Stay),
-            // The cookie was not kept: once more, with the header.
+            // The cookie was not kept: ask once more, with the header.
             (json!({"state": "none"}), Step::Ask),
-            // Not the module speaking: it comes at its time.
+            // Not the module's answer: it comes at its time.
             (json!({"state": "elsewhere"}), Step::Pause(ms(10_000))),
             (json!({}), Step::Pause(ms(10_000))),
         ];
@@ -199,7 +198,7 @@ mod tests {
         let page = after(6);
         assert_eq!(page.step(ms(8999)), Step::Pause(ms(9000)));
         assert_eq!(page.step(ms(9000)), Step::Come);
-        // A computer that slept.
+        // The computer slept.
         assert_eq!(page.step(ms(24_000)), Step::Ask);
         let form = format!("{HTML}<form id=\"nap-form\">");
         let page = Page::read(&form, ms(1000)).expect("a page that asks");
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(page.hear(None, ms(5005)), Step::Pause(ms(9010)));
         assert_eq!(page.hear(None, ms(9010)), Step::Pause(ms(10_000)));
         assert_eq!(page.step(ms(10_000)), Step::Come);
-        // Who had one goes on asking until the network is back.
+        // A page that had an answer goes on asking until the network is back.
         let mut page = self::page();
         page.hear(
             Some(&json!({"state": "wait", "from": 6, "ask": 1})),

@@ -1,8 +1,7 @@
 //! [`Plan`]: the run as decided before it starts, and what a visitor does after each answer.
 //!
-//! Everything here is pure: shares, addresses and moves follow from the seed, the clock is an
-//! argument. In a closed crowd the shares are exact counts, dealt out by the seed; in an open one
-//! each newcomer draws.
+//! Everything here is pure: shares, addresses and moves follow from the seed, and the clock is an argument.
+//! In a closed crowd the shares are exact counts, dealt out by the seed; in an open one each newcomer draws.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
@@ -16,7 +15,7 @@ use crate::slow::Form;
 use crate::ticket::{Group, Ticket};
 use nap_core::rng::Rng;
 
-/// How a visitor behaves, all his life long.
+/// How a visitor behaves throughout the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     Obedient,
@@ -25,7 +24,7 @@ pub enum Behaviour {
     NoShow,
     Late,
     Abort,
-    /// His page asks.
+    /// The visitor's page asks.
     Asks,
 }
 
@@ -52,25 +51,25 @@ impl Behaviour {
         ][self as usize]
     }
 
-    /// Does he do as he is told?
+    /// Whether the visitor does as told.
     pub fn obeys(self) -> bool {
         matches!(self, Behaviour::Obedient | Behaviour::Asks)
     }
 }
 
-/// What a refused visitor does next; points of the run.
+/// What a refused visitor does next; times are points of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Try again then.
+    /// Try again at that time.
     Retry(Micros),
-    /// Let this post go, forget the ticket, go on then.
+    /// Give this post up, forget the ticket, and go on at that time.
     GiveUp(Micros),
 }
 
-/// The manners of the run: shares, and times that go with them.
+/// The run's manners: shares, and the times that go with them.
 #[derive(Clone, Debug)]
 pub struct Manners {
-    /// Of each behaviour but the obedient, in the order of [`Behaviour::ALL`].
+    /// Every behaviour but the obedient, in the order of [`Behaviour::ALL`].
     others: [Option<Manner>; 6],
     obey_retry_after: bool,
     retry: Micros,
@@ -78,11 +77,11 @@ pub struct Manners {
 
 /// No pause is shorter: a server that says "come back in 0 seconds" must not make us spin.
 const SHORTEST_PAUSE: Micros = Micros::from_millis(10);
-/// How long after the tail's begin the late come, at most, unless told otherwise.
+/// How long after the tail's start the late come, at most, unless told otherwise.
 const LATENESS: Micros = Micros::from_secs(30);
 
 impl Manners {
-    /// All are obedient.
+    /// All visitors are obedient.
     pub fn obedient(retry: Micros) -> Self {
         Manners {
             others: [None; 6],
@@ -91,12 +90,12 @@ impl Manners {
         }
     }
 
-    /// The behaviours of `n` visitors: exact shares, in an order that is the seed's.
+    /// The behaviours of `n` visitors: exact shares, in an order that depends on the seed.
     pub fn deal(&self, n: u32, seed: u64) -> Vec<Behaviour> {
         let mut hands = vec![Behaviour::Obedient; n as usize];
         let (mut from, mut sum) = (0, 0.0);
         for (behaviour, share) in self.shares() {
-            // Rounding the running sum keeps the total right however the shares are cut.
+            // Rounding the running sum keeps the total right however the shares are divided.
             sum += share;
             let upto = ((sum * f64::from(n)).round() as usize).min(hands.len());
             hands[from..upto].fill(behaviour);
@@ -106,7 +105,7 @@ impl Manners {
         hands
     }
 
-    /// The behaviour of one newcomer of an open run.
+    /// The behaviour of one newcomer in an open run.
     pub fn draw(&self, rng: &mut Rng) -> Behaviour {
         let mut rest = rng.unit();
         for (behaviour, share) in self.shares() {
@@ -118,15 +117,15 @@ impl Manners {
         Behaviour::Obedient
     }
 
-    /// How long `behaviour` holds on to a connection, if not for ever.
+    /// How long `behaviour` keeps a connection open, if not for ever.
     pub fn patience(&self, behaviour: Behaviour) -> Option<Micros> {
         (behaviour == Behaviour::Abort)
             .then(|| self.time(behaviour))
             .flatten()
     }
 
-    /// What to do after a refusal. `ticket` is what is in hand now; `sent` is when the refused try
-    /// began, `now` when its answer was read.
+    /// What to do after a refusal. `ticket` is the one now held; `sent` is when the refused try began, `now`
+    /// when its answer was read.
     pub fn after_refusal(
         &self,
         behaviour: Behaviour,
@@ -154,7 +153,7 @@ impl Manners {
             }
             _ if self.obey_retry_after => as_told,
             (_, Some(ticket)) if ticket.group(now) == Group::Early => ticket.window.from,
-            // A fresh ticket that is good at once; or one kept through a refusal that names none.
+            // A fresh ticket that is good at once, or one kept through a refusal that names none.
             (_, Some(ticket)) if ticket.group(now) == Group::Prime && !ticket.presented => now,
             _ => as_told,
         };
@@ -185,7 +184,7 @@ impl Manners {
 /// How visitors arrive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Crowd {
-    /// All there from the begin, spread over `ramp`.
+    /// All there from the start, spread over `ramp`.
     Closed { ramp: Micros },
     /// Fresh ones at `rate` per second.
     Open { rate: f64, arrivals: Arrivals },
@@ -195,9 +194,9 @@ pub enum Crowd {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: SocketAddr,
-    /// Absolute, as HTTP/2 needs it.
+    /// Absolute, which HTTP/2 needs.
     pub whole: Uri,
-    /// Path and query, as HTTP/1 needs it.
+    /// Path and query, which HTTP/1 needs.
     path: Uri,
 }
 
@@ -226,7 +225,7 @@ impl Target {
         let address = (bare, uri.port_u16().unwrap_or(80))
             .to_socket_addrs()
             .map_err(|e| format!("{url}: {e}"))?
-            // localhost may mean ::1 first, where visitors cannot have addresses of their own.
+            // localhost may mean ::1 first, where visitors cannot have their own addresses.
             .min_by_key(SocketAddr::is_ipv6)
             .ok_or_else(|| format!("{url}: no address"))?;
         if !address.ip().is_loopback() && !allow_remote {
@@ -246,12 +245,12 @@ impl Target {
         })
     }
 
-    /// How a request names it: HTTP/2 needs the whole.
+    /// The URI that a request gives: HTTP/2 needs the whole.
     pub fn uri(&self, h2c: bool) -> &Uri {
         if h2c { &self.whole } else { &self.path }
     }
 
-    /// Where its visitors come from.
+    /// Where the target's visitors come from.
     pub fn source(&self, given: Option<Source>) -> Result<Source, String> {
         match (given, self.can_spread()) {
             (Some(Source::One), _) | (None, false) => Ok(Source::One),
@@ -467,7 +466,7 @@ impl Common {
     }
 }
 
-/// What a posted form is called.
+/// Content type of a posted form.
 pub const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
 
 #[cfg(test)]
@@ -556,7 +555,7 @@ mod tests {
             ),
             ("--late 1@2s", Behaviour::Late, Move::Retry(ms(110_000))),
             ("--abort 1@2s", Behaviour::Abort, Move::Retry(ms(103_000))),
-            // One whose page does not ask.
+            // A client whose page does not ask.
             ("--asks 1", Behaviour::Asks, Move::Retry(ms(103_000))),
         ];
         for (line, behaviour, want) in cases {

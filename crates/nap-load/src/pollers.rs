@@ -1,8 +1,8 @@
 //! `nap-load pollers`: clients who poll as they are told, and the rate at which they come.
 //!
-//! Each asks again when the answer says: `TelePoll-Interval`, else `Retry-After`. With `--status` they
-//! hold tickets: each is refused by the URL, asks that address where it stands as the ticket page
-//! does, and comes when it is told to. A connection a poll, as they are further apart than a server
+//! Each asks again when the answer says: after `TelePoll-Interval`, otherwise `Retry-After`. With `--status`
+//! they hold tickets: the URL refuses each one, which then asks that path where it stands, as the ticket page
+//! does, and comes when told to. Each poll has its own connection, as polls are further apart than a server
 //! keeps one open.
 
 use std::cell::RefCell;
@@ -42,29 +42,29 @@ use crate::wire::connect;
 struct Args {
     /// What to poll: http://host[:port]/path[?query]
     url: String,
-    /// Clients
+    /// Number of clients
     #[arg(short, long, value_name = "N", default_value_t = 2000,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     clients: u32,
-    /// Their first polls are spread evenly over this
+    /// Time over which their first polls are spread evenly
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     begin: Micros,
-    /// How long they poll
+    /// How long clients poll
     #[arg(long, value_name = "TIME", default_value = "2min", value_parser = positive_time)]
     duration: Micros,
-    /// From when on rates are judged: after the first period
+    /// Time from which rates are judged: after the first period
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
     skip: Micros,
-    /// They hold tickets of the URL, and ask this path where they stand
+    /// Clients hold tickets of the URL, and ask this path where they stand
     #[arg(long, value_name = "PATH")]
     status: Option<String>,
-    /// Polls are POSTs that bring this
+    /// Send polls as POST with this body
     #[arg(long, value_name = "TEXT", conflicts_with = "status")]
     post: Option<String>,
-    /// A poll is given up after this
+    /// Give up a poll after this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time)]
     timeout: Micros,
-    /// Wait after a poll that failed, or was answered without a time
+    /// Wait after a poll that failed, or whose answer gives no time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = positive_time)]
     retry: Micros,
     /// Allow a target that is not this machine
@@ -73,8 +73,8 @@ struct Args {
     /// Write the report as JSON (- for stdout instead of the table)
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write one row per request: its time, client, what it was, status, seconds until its answer,
-    /// seconds it was told to wait, seconds until its ticket begins
+    /// Write one row per request: its time, client, kind, status, seconds until its answer, seconds it was
+    /// told to wait, seconds until its ticket begins
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
@@ -124,7 +124,7 @@ fn run(
             () = crate::interrupted(signals) => {}
         }
         let ended = world.clock.now();
-        // Whoever still waits is dropped.
+        // Clients that still wait are dropped.
         clients.shutdown().await;
         let mut book = world.book.replace(Book::new(None));
         let written = book.flush();
@@ -135,13 +135,13 @@ fn run(
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// A poll of the URL, or of where a ticket stands.
+    /// A poll of the URL, or of a ticket's standing.
     Poll,
-    /// The page itself, without a ticket or with one.
+    /// The page itself, with or without a ticket.
     Page,
 }
 
-/// What was answered.
+/// An answer.
 struct Reply {
     status: u16,
     head: String,
@@ -160,7 +160,7 @@ impl Reply {
         })
     }
 
-    /// How long it says to wait.
+    /// How long the answer says to wait.
     fn wait(&self) -> Option<Micros> {
         let told = self
             .header("TelePoll-Interval")
@@ -168,7 +168,7 @@ impl Reply {
         seconds(told.parse().ok()?)
     }
 
-    /// When the page of a ticket asks first.
+    /// When a ticket's page asks first.
     fn first_ask(&self) -> Option<Micros> {
         let ms = attribute(&self.body, "data-ask-ms")?;
         seconds(ms.parse::<f64>().ok()? / 1000.0)
@@ -204,7 +204,7 @@ async fn poll(world: &World, number: u32) {
     }
 }
 
-/// As the ticket page does.
+/// Waits for the page with a ticket, as the ticket page does.
 async fn hold(world: &World, number: u32) {
     let page = world.target.uri(false).to_string();
     let status = world.args.status.clone().unwrap_or_default();
@@ -231,7 +231,7 @@ async fn hold(world: &World, number: u32) {
     }
 }
 
-/// Asks once, and waits as long as it is told to; true: he is to come.
+/// Asks once, and waits as long as it is told to; true: the client is to come.
 async fn is_to_come(world: &World, number: u32, status: &str, ticket: &str) -> bool {
     let asked = world.clock.now();
     let reply = ask(world, number, "GET", status, ticket, "").await;
@@ -249,7 +249,7 @@ async fn is_to_come(world: &World, number: u32, status: &str, ticket: &str) -> b
     false
 }
 
-/// Until a point of the run.
+/// Waits until a point of the run.
 async fn pause(world: &World, until: Micros) {
     let left = until - world.clock.now();
     if left > Micros::ZERO {
@@ -260,7 +260,7 @@ async fn pause(world: &World, until: Micros) {
     }
 }
 
-/// None: no answer.
+/// Sends a request; None: no answer.
 async fn ask(
     world: &World,
     number: u32,
@@ -283,7 +283,7 @@ async fn ask(
         );
     }
     let _ = write!(request, "Connection: close\r\n\r\n{body}");
-    // Tickets are limited for each client, so each has an address of his own.
+    // Tickets are limited for each client, so each has its own address.
     let own = [
         127,
         1 + (number >> 16) as u8,
@@ -310,7 +310,7 @@ async fn ask(
 }
 
 impl World {
-    /// Writes a request down; when its answer was there.
+    /// Records a request, and returns when its answer came.
     fn note(
         &self,
         client: u32,
@@ -395,18 +395,18 @@ struct Report {
     polls: usize,
     /// Polls in each second of the run.
     each_second: Vec<u32>,
-    /// From `skip` on, in the mean of whole seconds.
+    /// Mean of the whole seconds from `skip` on.
     mean: f64,
-    /// The most in any whole second, and a second in any five that begin with one.
+    /// The most in any whole second, and the most a second in any five from such a second on.
     most_in_1s: f64,
     most_in_5s: f64,
-    /// Clients who have had their page.
+    /// Clients that have had their page.
     served: usize,
     /// The same in each second of the run.
     served_each_second: Vec<u32>,
-    /// What was answered, by what was asked for; status 0 is no answer.
+    /// Number of answers, by what was asked for; status 0 is no answer.
     answers: BTreeMap<String, u64>,
-    /// The longest that an answer took, and how late we woke ourselves, seconds.
+    /// The longest that an answer took, and how late we woke ourselves, in seconds.
     slowest: f64,
     woke_late: f64,
 }
@@ -436,7 +436,7 @@ impl Report {
     }
 }
 
-/// How many in each whole second.
+/// How many times fall in each whole second.
 fn seconds_of(times: &[Micros], ended: Micros) -> Vec<u32> {
     let mut each = vec![0; ended.secs_floor() as usize];
     for at in times {
@@ -447,7 +447,7 @@ fn seconds_of(times: &[Micros], ended: Micros) -> Vec<u32> {
     each
 }
 
-/// The most in so many seconds, a second.
+/// The most in this many seconds, as a number a second.
 fn most(each_second: &[u32], seconds: usize) -> f64 {
     let sums = each_second
         .windows(seconds)

@@ -1,8 +1,8 @@
 //! [`Report`]: the run in numbers, as JSON for scripts and as tables for people.
 //!
-//! Tables 1 and 2 are those of the NAP-Web paper's chapter 6, with its words: response time of
-//! served accesses; the same including waiting (from a post's first try to its page); and how long
-//! refused visitors were told to wait, and did. The rest judges promises and fairness.
+//! Tables 1 and 2 are those of the NAP-Web paper's chapter 6, in its words: response time of served accesses;
+//! the same including waiting (from a post's first try to its page); and how long refused visitors were told
+//! to wait, and did wait. The rest judges promises and fairness.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -35,7 +35,7 @@ pub struct Report {
     pub throughput: Throughput,
     /// From the first arrival until the last post was served.
     pub last_served_s: f64,
-    /// Over that span.
+    /// Over the same span.
     pub served_per_s: f64,
     pub response: Summary,
     pub total: Summary,
@@ -54,7 +54,7 @@ pub struct Report {
     pub late: Presentations,
     pub expired: Presentations,
     pub fairness: Fairness,
-    /// Of those who do as they are told.
+    /// Of visitors who do as they are told.
     pub order: Order,
     pub time_told: TimeTold,
     pub behaviours: Vec<BehaviourReport>,
@@ -70,7 +70,7 @@ pub struct Report {
 /// Served posts per second.
 #[derive(Serialize)]
 pub struct Throughput {
-    /// From the begin to the last served post.
+    /// From the start to the last served post.
     pub whole: f64,
     /// From 20 % to 80 % of that time.
     pub steady: f64,
@@ -96,16 +96,16 @@ pub struct Requests {
 #[derive(Serialize)]
 pub struct Refusals {
     pub total: u64,
-    /// Reason, then what the try was.
+    /// By reason, then by kind of try.
     pub by_reason: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
 }
 
-/// Jain's indices; null where there is nothing to compare.
+/// Jain's indices; null if there is nothing to compare.
 #[derive(Serialize)]
 pub struct Fairness {
-    /// Of the finishing times of visitors who got through all their posts.
+    /// For the finishing times of visitors who got through all their posts.
     pub jain_finish: Option<f64>,
-    /// Of the visitors' mean times including waiting.
+    /// For the visitors' mean times including waiting.
     pub jain_total: Option<f64>,
     pub finished: usize,
     pub first_finish_s: f64,
@@ -132,19 +132,19 @@ pub struct Connections {
     pub opened: u64,
     /// Requests sent again because a kept connection had just been closed.
     pub resent: u64,
-    /// Those that had been out for more than 50 ms: the server may have died over them.
+    /// Those that had been out for more than 50 ms: the server may have died while handling them.
     pub resent_late: u64,
     /// Open arrivals beyond `--clients`, never begun.
     pub turned_away: u64,
 }
 
-/// How this client itself fared.
+/// How this client itself performed.
 #[derive(Clone, Serialize)]
 pub struct Generator {
-    /// CPU time over elapsed time; above 0.7 its own queueing spoils the numbers.
+    /// CPU time over elapsed time; above 0.7 its own queueing distorts the numbers.
     pub cpu_share: f64,
     pub cpu_s: f64,
-    /// How late its clock woke visitors up; a millisecond is the clock's own grain.
+    /// How late its clock woke visitors up; the clock's own resolution is a millisecond.
     pub lag_mean_s: f64,
     pub lag_max_s: f64,
 }
@@ -189,7 +189,7 @@ impl Findings for Report {
 }
 
 impl Report {
-    /// Sum up. `elapsed` and `cpu` are of the run without the slow readers' head start.
+    /// Sums up. `elapsed` and `cpu` are of the run without the slow readers' head start.
     pub fn new(
         plan: &Plan,
         tally: Tally,
@@ -396,7 +396,7 @@ impl Report {
 
         writeln!(out)?;
         let f = &self.fairness;
-        // Fresh visitors with a post each have no finishing times to compare.
+        // Fresh visitors with one post each have no finishing times to compare.
         if self.mode == "closed" {
             writeln!(
                 out,

@@ -1,8 +1,8 @@
-//! Slow readers and senders: visitors with a long answer, or a long form, and a thin line, holding a
-//! connection each.
+//! Slow readers and senders: visitors with a long answer or form and a narrow link, who hold a connection
+//! each.
 //!
 //! Raw sockets, a reader's with a small receive buffer, so that the server really feels the slowness. Each
-//! begins anew when his answer is through, and after `--retry` when he was refused.
+//! visitor starts again when the answer is complete, and after `--retry` when refused.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -25,11 +25,11 @@ use crate::clock::span;
 use crate::plan::Target;
 use crate::wire::connect;
 
-/// What the slow readers, or senders, saw, all together.
+/// What all slow readers, or senders, saw together.
 #[derive(Clone, Default, Serialize)]
 pub struct SlowBook {
     pub visitors: u32,
-    /// Readers that have had the head of an answer with a status below 400; senders who have sent a head.
+    /// Readers that received an answer's head with a status below 400; senders that sent a head.
     pub began: u32,
     pub bytes: u64,
     /// Answers read to their end.
@@ -38,10 +38,10 @@ pub struct SlowBook {
     pub errors: u64,
 }
 
-/// Reads ten times a second.
+/// Time between two reads.
 const TICK: Duration = Duration::from_millis(100);
 const RECEIVE_BUFFER: u32 = 16 << 10;
-/// Bytes that are sent at once, before the silence.
+/// Bytes sent at once, before the silence.
 const BURST: usize = 10_000;
 
 /// What a slow visitor does.
@@ -68,7 +68,7 @@ pub enum Way {
     Steady,
     /// A byte a second.
     Trickle,
-    /// 10,000 bytes at once, and then nothing.
+    /// 10,000 bytes at once, and then no more.
     Burst,
     /// At the rate, in chunks, without a length.
     Chunked,
@@ -77,7 +77,7 @@ pub enum Way {
 }
 
 impl Form {
-    /// Bytes that are to be sent by now, at `rate` a second.
+    /// Bytes that should have been sent by now, at `rate` a second.
     fn due(self, rate: u32, since: Duration) -> usize {
         let due = match self.way {
             Way::Burst => BURST,
@@ -90,7 +90,7 @@ impl Form {
     }
 }
 
-/// One visitor of `target`, at `rate` bytes a second, over and over until the run ends.
+/// One visitor of `target`, at `rate` bytes a second, again and again until the run ends.
 pub async fn come_slowly(
     manner: Manner,
     book: Rc<RefCell<SlowBook>>,
@@ -217,7 +217,7 @@ async fn send_stream(
     Ok(answer.map_err(std::io::Error::other)?.status().as_u16() < 400)
 }
 
-/// A form that becomes due bit by bit.
+/// A form whose bytes become due gradually.
 struct SlowBody {
     form: Form,
     rate: u32,

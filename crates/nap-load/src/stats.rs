@@ -45,9 +45,9 @@ impl Summary {
     }
 }
 
-/// The nearest-rank percentile `p` (0..=1) of sorted values; 0 of nothing.
+/// The nearest-rank percentile `p` (0..=1) of sorted values; 0 for none.
 pub fn percentile(sorted: &[f64], p: f64) -> f64 {
-    // 0.999 * 1000 is a little over 999 in binary: do not let that pick the next rank.
+    // 0.999 * 1000 is a little over 999 in binary: this must not pick the next rank.
     let rank = (p * sorted.len() as f64 - 1e-9).ceil().max(1.0) as usize;
     sorted
         .get(rank - 1)
@@ -57,7 +57,7 @@ pub fn percentile(sorted: &[f64], p: f64) -> f64 {
 }
 
 /// Jain's fairness index (sum x)^2 / (n sum x^2): 1 when all are equal, 1/n when one has all.
-/// `None` of nothing, or when all are zero.
+/// `None` for no values, or when all are zero.
 pub fn jain(values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|v| v * v).sum();

@@ -1,8 +1,6 @@
-//! [`Tally`]: the book every visitor writes his tries into; the report is made from it.
-//!
-//! One entry per try goes into the counters and, if wanted, into the CSV at once; only what
-//! percentiles need is kept. What a promise came to is judged here, from the visitor's own watch
-//! and the answer, never from what the module says about itself.
+//! [`Tally`]: the record of every visitor's tries, from which the report is made. Each try goes into the
+//! counters and, if wanted, into the CSV at once; only what percentiles need is kept. Whether a promise was
+//! kept is judged by the visitor's clock and the answer, never by what the module says about itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,11 +16,11 @@ use crate::wire::Fault;
 pub struct Try<'a> {
     pub client: u32,
     pub post: u32,
-    /// Of this post, from 1.
+    /// Number within its post, from 1.
     pub number: u32,
     /// When it began, a point of the run.
     pub at: Micros,
-    /// Until its answer was read, connecting included.
+    /// Time until its answer was read, connecting included.
     pub response: Micros,
     pub group: Group,
     /// The ticket in hand when it was sent.
@@ -30,7 +28,7 @@ pub struct Try<'a> {
     pub outcome: Outcome<'a>,
 }
 
-/// What a try came to.
+/// The result of a try.
 #[derive(Clone, Copy)]
 pub enum Outcome<'a> {
     Served {
@@ -57,13 +55,13 @@ pub struct Served {
     pub client: u32,
     /// When it was done, a point of the run.
     pub done: Micros,
-    /// Of the try that was served.
+    /// Response time of the try that was served.
     pub response: Micros,
-    /// From the post's first try on.
+    /// Time since the post's first try.
     pub total: Micros,
     pub tries: u32,
     pub group: Group,
-    /// Begin of the ticket that came with the post's first refusal, a point of the run.
+    /// Start of the ticket that came with the post's first refusal, a point of the run.
     pub told: Option<Micros>,
 }
 
@@ -78,17 +76,17 @@ impl Served {
 pub struct Client {
     pub behaviour: Behaviour,
     pub began: Micros,
-    /// When he was through with all his posts.
+    /// When the visitor finished all posts.
     pub finished: Option<Micros>,
     pub tries: u64,
     pub polls: u64,
 }
 
-/// Questions of ticket pages where they stand.
+/// Questions that ticket pages asked about where they stand.
 #[derive(Default, Serialize)]
 pub struct Polls {
     pub total: u64,
-    /// Those that were told to come before their tickets' time.
+    /// Answers that called the visitor before the ticket's time.
     pub called: u64,
     pub unanswered: u64,
 }
@@ -102,7 +100,7 @@ pub struct Posts {
     pub abandoned: u64,
     /// Hung up on by an aborting visitor.
     pub aborted: u64,
-    /// Answered with an error that is no use retrying (4xx).
+    /// Answered with an error that retrying cannot cure (4xx).
     pub failed: u64,
     /// Under way when the run was stopped.
     pub unfinished: u64,
@@ -158,11 +156,11 @@ pub struct Tickets {
     pub doubled: u64,
 }
 
-/// The book.
+/// The record of a run.
 pub struct Tally {
     bound: Micros,
     csv: Option<Box<dyn Write>>,
-    /// The first error of writing the CSV; later rows are not tried.
+    /// The first error in writing the CSV; later rows are not tried.
     pub csv_error: Option<io::Error>,
     pub clients: Vec<Client>,
     pub served: Vec<Served>,
@@ -170,7 +168,7 @@ pub struct Tally {
     pub tries: u64,
     pub polls: Polls,
     pub promises: Promises,
-    /// By [`Group`]; only those that have a ticket and are not prime.
+    /// By [`Group`]; only groups that have a ticket and are not prime.
     pub presentations: [Presentations; 5],
     pub tickets: Tickets,
     /// Waits as told at issue, and as passed until the ticket was presented; seconds.
@@ -227,7 +225,7 @@ impl Tally {
         }
     }
 
-    /// A visitor begins; his number.
+    /// A visitor begins; returns their number.
     pub fn arrive(&mut self, behaviour: Behaviour, now: Micros) -> u32 {
         self.clients.push(Client {
             behaviour,
@@ -239,7 +237,7 @@ impl Tally {
         self.clients.len() as u32 - 1
     }
 
-    /// A visitor is through with all his posts.
+    /// A visitor has finished all posts.
     pub fn finish(&mut self, client: u32, now: Micros) {
         if let Some(client) = self.clients.get_mut(client as usize) {
             client.finished = Some(now);
@@ -254,7 +252,7 @@ impl Tally {
         self.lag_max = self.lag_max.max(lag);
     }
 
-    /// A ticket was presented at or after its begin for the first time.
+    /// A ticket was presented at or after its start for the first time.
     pub fn waited(&mut self, ticket: &Ticket, now: Micros) {
         self.waited.push((now - ticket.issued).as_secs_f64());
     }
@@ -269,7 +267,7 @@ impl Tally {
         }
     }
 
-    /// Enter a try.
+    /// Record a try.
     pub fn enter(&mut self, a: &Try<'_>) {
         self.tries += 1;
         if let Some(client) = self.clients.get_mut(a.client as usize) {
@@ -303,7 +301,7 @@ impl Tally {
         }
     }
 
-    /// A ticket neither client nor answer has named before.
+    /// A ticket that neither client nor answer has named before.
     fn issued(&mut self, client: u32, ticket: &Ticket) {
         self.tickets.issued += 1;
         self.told

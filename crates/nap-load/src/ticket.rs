@@ -1,8 +1,7 @@
-//! What an answer says about our place in the crowd: served, refused with a ticket, refused without.
-//!
-//! Everything the module says is read from each place it says it in (headers, cookie, JSON body);
-//! where two places name different tickets the answer is marked, for that is a fault of the
-//! server's. Times are spans from the answer's sending when parsed, points of the run once held.
+//! What an answer says about our standing: served, refused with a ticket, refused without. Everything the
+//! module says is read from each place it says it in (headers, cookie, JSON body). If two places name
+//! different tickets the answer is marked, as that is a fault of the server. Times are spans from the
+//! answer's sending when parsed, and points of the run once held.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, RETRY_AFTER, SET_COOKIE};
@@ -11,12 +10,12 @@ use serde_json::Value;
 
 use crate::jar::SetCookie;
 
-/// A ticket's window. Spans from the answer's sending, or points of the run, see the holder.
+/// A ticket's window. Its holder says whether times are spans from the answer's sending or points of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Start of the prime window.
     pub from: Micros,
-    /// End of the prime window, begin of the tail.
+    /// End of the prime window, start of the tail.
     pub prime: Micros,
     /// End of the tail.
     pub until: Micros,
@@ -81,12 +80,12 @@ pub struct Ticket {
     pub issued: Micros,
     /// Points of the run.
     pub window: Window,
-    /// It has been presented at or after `window.from`.
+    /// Presented at or after `window.from`.
     pub presented: bool,
 }
 
 impl Ticket {
-    /// The ticket an offer becomes in our hand when the answer came in at `now`.
+    /// The ticket that an offer becomes when the answer arrives at `now`.
     pub fn new(offer: Offer, now: Micros) -> Self {
         Ticket {
             id: offer
@@ -100,8 +99,8 @@ impl Ticket {
         }
     }
 
-    /// `nap-status` has said at `now` where it stands. Who is called before his time may come from
-    /// now on; is it a call?
+    /// `nap-status` has said at `now` where the ticket stands. A holder called before their time may come
+    /// from now on; returns whether this is a call.
     pub fn hear(&mut self, says: &Value, now: Micros) -> bool {
         match says["state"].as_str() {
             Some("wait") => {
@@ -117,7 +116,7 @@ impl Ticket {
         }
     }
 
-    /// What presenting it at `now` is.
+    /// The group of a try that presents it at `now`.
     pub fn group(&self, now: Micros) -> Group {
         let Window { from, prime, until } = self.window;
         match now {
@@ -129,14 +128,14 @@ impl Ticket {
     }
 }
 
-/// What a try is by the visitor's own watch.
+/// The kind of a try by the visitor's own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// No ticket.
     Newcomer,
     /// Before the prime window.
     Early,
-    /// In it.
+    /// In the prime window.
     Prime,
     /// In the tail.
     Late,
@@ -178,8 +177,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Put the ticket it brings, heard at `heard`, into the visitor's hand, or take away one that it
-    /// says is worth nothing. Returns whether it brought one, and whether another than was held.
+    /// Gives the visitor the ticket it brings, heard at `heard`, or takes away one that it says is worth
+    /// nothing. Returns whether it brought one, and whether that is a new one.
     pub fn hand_over(self, hand: &mut Option<Ticket>, heard: Micros) -> (bool, bool) {
         let Some(offer) = self.offer else {
             if self.reason.voids_ticket() {
@@ -208,7 +207,7 @@ pub struct Offer {
     pub window: Window,
 }
 
-/// `Nap-Reason`, or `Plain` for a refusal by somebody else (HAProxy, bare httpd).
+/// `Nap-Reason`, or `Plain` for a refusal from elsewhere (HAProxy, bare httpd).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     Full,
@@ -260,7 +259,7 @@ impl Reason {
         Self::NAMES[self as usize].0
     }
 
-    /// Does it say that the ticket presented is worth nothing?
+    /// Whether it says that the ticket presented is worth nothing.
     pub fn voids_ticket(self) -> bool {
         use Reason::*;
         matches!(
@@ -270,12 +269,12 @@ impl Reason {
     }
 }
 
-/// `Nap-Ticket`, by which a ticket comes and may be presented.
+/// `Nap-Ticket`, the header in which a ticket comes and may be presented.
 pub const NAP_TICKET: HeaderName = HeaderName::from_static("nap-ticket");
 const NAP_TICKET_WINDOW: HeaderName = HeaderName::from_static("nap-ticket-window");
 const NAP_REASON: HeaderName = HeaderName::from_static("nap-reason");
 
-/// Is this answer a refusal, so that its body is worth reading?
+/// Whether this answer is a refusal, so that its body is worth reading.
 pub fn is_refusal(status: u16, headers: &HeaderMap) -> bool {
     matches!(status, 503 | 429) || headers.contains_key(NAP_REASON)
 }
@@ -339,7 +338,7 @@ fn understand_refusal(headers: &HeaderMap, json: Option<&[u8]>) -> Refusal {
     }
 }
 
-/// The module's own cookie names; another one (`NapTicketCookie`) is known by its value.
+/// The module's own cookie names; another one (`NapTicketCookie`) is recognised by its value.
 fn is_ticket_cookie(name: &str) -> bool {
     name.starts_with("nap-") || name.starts_with("__Host-nap-")
 }

@@ -1,9 +1,9 @@
 //! [`Wire`]: one visitor's connection. Opened when needed, kept while the server keeps it.
 //!
-//! hyper drives the protocol in a task of its own; dropping a [`Link`] ends that task and thereby
-//! closes the socket at once, which is how a try is given up. When the server closes a kept
-//! connection without a word of answer, the request is sent again on a new one, once, as browsers
-//! do (RFC 9110, 9.2.2). If that took its time the server may have died over it: counted apart.
+//! hyper drives the protocol in a task of its own. Dropping a [`Link`] ends that task and closes the socket
+//! at once, which is how a try is given up. When the server closes a kept connection without any answer, the
+//! request is sent again on a new one, once, as browsers do (RFC 9110, 9.2.2). If the close came late, the
+//! server may have died handling it: that is counted separately.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,18 +25,18 @@ use crate::ticket::is_refusal;
 pub struct Reply {
     pub status: u16,
     pub headers: HeaderMap,
-    /// When the head of the answer was here: the window's times count from its sending.
+    /// When the answer's head arrived: the window's times count from its sending.
     pub heard: Instant,
-    /// The body, where it is JSON.
+    /// The body, if it is JSON.
     pub json: Option<Vec<u8>>,
-    /// The body of a refusal, where it is HTML: the ticket page.
+    /// The body of a refusal, if it is HTML: the ticket page.
     pub html: Option<Vec<u8>>,
 }
 
-/// Why nothing came back.
+/// Why there was no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// Nobody listens.
+    /// Nobody listens there.
     Refused,
     /// The connection could not be made for another reason.
     Connect,
@@ -75,9 +75,9 @@ pub struct Wire {
     pub resent_late: u64,
 }
 
-/// Until then after sending, a close may simply have crossed the request on its way.
+/// Until this long after sending, a close may simply have crossed the request on its way.
 const CROSSED: Duration = Duration::from_millis(50);
-/// More of a refusal than this is not read into memory.
+/// No more of a refusal than this is read into memory.
 const BODY_LIMIT: usize = 64 << 10;
 
 impl Wire {
@@ -99,7 +99,7 @@ impl Wire {
         request: impl Fn() -> Request<Full<Bytes>>,
     ) -> Result<Reply, Fault> {
         loop {
-            // The link is out of `self` while in use: given up half way, it is gone.
+            // The link is out of `self` while in use: if given up midway, it is gone.
             let kept = match self.link.take() {
                 Some(mut link) => link.ready().await.then_some(link),
                 None => None,
@@ -188,9 +188,9 @@ impl Link {
         })
     }
 
-    /// Still good for a request, as far as can be known here?
+    /// Whether it is still good for a request, as far as can be known here.
     async fn ready(&mut self) -> bool {
-        // Let the driver hear a close that has already arrived.
+        // Let the driver notice a close that has already arrived.
         tokio::task::yield_now().await;
         match &mut self.sender {
             Sender::Http1(sender) => sender.ready().await.is_ok(),

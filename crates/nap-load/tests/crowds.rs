@@ -1,8 +1,8 @@
-//! nap-load, the real binary, against a server that says what the script wants; and against a real one
-//! where it is to behave as the page that this serves.
+//! nap-load, the real binary, against a server that follows a script, and against a real one where it has to
+//! behave like the page that this serves.
 //!
-//! The server answers one request after the other from a closure and lives as long as the test.
-//! After a refusal it closes the connection, as httpd does.
+//! The server answers one request after the other from a closure, and exists as long as the test. After a
+//! refusal it closes the connection, as httpd does.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -48,7 +48,7 @@ enum Say {
     PageAndLeave,
     /// 503 with reason, token and window.
     Ticket(&'static str, String, [f64; 3]),
-    /// The same with an HTML page that asks after so many milliseconds and returns after so many.
+    /// The same with an HTML page that asks after, and returns after, this many milliseconds.
     TicketPage(String, [f64; 3], [u64; 2]),
     /// 200 with this JSON.
     Told(&'static str),
@@ -132,7 +132,7 @@ fn converse(stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> Optio
             Say::Status(status) => (format!("{status} Whatever"), String::new(), true),
             Say::HangUp => return None,
             Say::Silence => {
-                // The client goes away first.
+                // The client closes first.
                 let _ = reader.read(&mut [0]);
                 return None;
             }
@@ -190,7 +190,7 @@ fn nap_load(args: &[&str]) -> Output {
     command.output().expect("nap-load starts")
 }
 
-/// Run and give back the JSON report.
+/// Runs it and returns the JSON report.
 fn report(args: &[&str]) -> Value {
     let output = nap_load(&[args, &["--json", "-"]].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -199,7 +199,7 @@ fn report(args: &[&str]) -> Value {
     report
 }
 
-/// Assert several values of a report by their paths.
+/// Asserts several values of a report by their paths.
 fn check(report: &Value, wants: &[(&str, u64)]) {
     for (path, want) in wants {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -234,7 +234,7 @@ const SOON: [f64; 3] = [0.05, 60.0, 300.0];
 #[test]
 fn kept_broken_and_deferred_promises_are_told_apart() {
     let ticket = |reason, token: &str| Say::Ticket(reason, token.to_owned(), SOON);
-    // What must be presented, and what it is answered with.
+    // What must be presented, and the answer to it.
     let mut script = vec![
         (None, Say::Page { redeemed: false }),
         (None, ticket("full", "A")),
@@ -313,7 +313,7 @@ fn kept_broken_and_deferred_promises_are_told_apart() {
     );
     assert_eq!(report["kept_share"], 0.5);
     assert_eq!(report["errors"], serde_json::json!({}));
-    // Nobody came before his time.
+    // Nobody came before their time.
     let (told, waited) = (&report["wait_told"]["min"], &report["wait_observed"]["min"]);
     assert!(waited.as_f64() >= told.as_f64(), "{told} {waited}");
 
@@ -369,7 +369,7 @@ fn a_hammering_visitor_shows_the_same_ticket_until_its_time() {
     let count = |path: &str| report.pointer(path).and_then(Value::as_u64).expect(path);
     let early = count("/early/presented");
     assert!(early > 1, "{report:#}");
-    // The two clocks may differ by a moment at the window's begin, not by more than one try.
+    // The two clocks may differ by a moment at the window's start, but by no more than one try.
     assert_eq!(
         count("/tickets/shown_again"),
         count("/refusals/by_reason/early/early")
@@ -449,7 +449,7 @@ fn a_page_asks_as_it_is_told_and_comes_when_it_is_called() {
             ("polls.called", 1),
             ("polls.unanswered", 0),
             ("behaviours.0.polls", 2),
-            // Who is called comes in time.
+            // A called holder comes in time.
             ("promises.presented", 1),
             ("promises.kept", 1),
             ("early.presented", 0),
@@ -510,7 +510,7 @@ fn pages_of_a_real_server_bring_their_visitors_back() {
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64).expect(path);
     let told = number("/time_told/count");
     assert!(told > 0.0, "{report:#}");
-    // Who was told lately that his ticket waits comes back at its time without asking once more.
+    // A page told lately that its ticket waits comes back at its time without asking again.
     assert!(number("/polls/total") < told, "{report:#}");
     assert_eq!(report["errors"], serde_json::json!({}));
 }

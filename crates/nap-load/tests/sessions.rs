@@ -1,4 +1,4 @@
-//! `nap-load sessions`, the real binary, against a shop that says what the script wants.
+//! `nap-load sessions`, the real binary, against a shop that follows a script.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,7 +19,7 @@ struct Ask {
 
 /// What the shop does with a request.
 enum Say {
-    /// 200 with this header line, where it is not empty.
+    /// 200 with this header line, if it is not empty.
     Page(&'static str),
     /// Refused, with a ticket good in 50 ms.
     Ticket(&'static str),
@@ -38,7 +38,7 @@ const PAGE: Say = Say::Page("");
 
 type Asked = Arc<Mutex<Vec<Ask>>>;
 
-/// Its address, and what it was asked.
+/// The shop's address, and what it was asked.
 fn shop(mut script: impl FnMut(&Ask) -> Say + Send + 'static) -> (String, Asked) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let site = format!("http://{}", listener.local_addr().expect("an address"));
@@ -74,7 +74,7 @@ fn converse(mut stream: TcpStream, script: &Mutex<impl FnMut(&Ask) -> Say>) -> O
             Say::Plain => "503 Busy\r\n".to_owned(),
             Say::Status(status) => format!("{status} Whatever\r\n"),
             Say::Silence => {
-                // The client goes away first.
+                // The client closes first.
                 let _ = reader.read(&mut [0]);
                 return None;
             }
@@ -145,7 +145,7 @@ fn nap_load(site: &str, options: &[&str]) -> Output {
         .expect("nap-load starts")
 }
 
-/// Run and give back the JSON report.
+/// Runs it and returns the JSON report.
 fn report(site: &str, options: &[&str]) -> Value {
     let output = nap_load(site, &[options, &["--json", "-"]].concat());
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -154,7 +154,7 @@ fn report(site: &str, options: &[&str]) -> Value {
     report
 }
 
-/// Assert several values of a report by their paths.
+/// Asserts several values of a report by their paths.
 fn check(report: &Value, wants: &[(&str, u64)]) {
     for (path, want) in wants {
         let pointer = format!("/{}", path.replace('.', "/"));
@@ -198,7 +198,7 @@ fn a_session_goes_through_its_pages_with_its_cookies() {
     let pages = ["/login", "/list", "/search", "/buy"];
     assert_eq!(paths(&asked), [pages, pages].concat());
     let asked = asked.lock().expect("asked");
-    // Each session is of somebody new.
+    // Each session belongs to a new client.
     assert_eq!(asked[0].cookie, "");
     assert_eq!(asked[4].cookie, "");
     assert!(asked[1..4].iter().all(|ask| ask.cookie == "shop=abc"));
@@ -260,7 +260,7 @@ fn who_asks_where_he_stands_comes_when_he_is_called() {
     assert_eq!(paths(&asked), wanted);
 }
 
-/// One session in which the search page says this once: the report, the pages asked for.
+/// One session in which the search page answers this once: the report, and the pages asked for.
 fn a_search_that_says(
     say: impl Fn() -> Say + Send + 'static,
     options: &[&str],
@@ -307,7 +307,7 @@ fn a_page_that_does_not_come_sends_him_back_to_the_second() {
 fn he_goes_back_to_the_page_that_was_named() {
     let (_, paths) = a_search_that_says(|| Say::Plain, &["--restart", "1"]);
     assert_eq!(paths[2..4], ["/search", "/login"]);
-    // He is not yet where he would go back to.
+    // The client has not yet reached the page it would go back to.
     let (_, paths) = a_search_that_says(|| Say::Plain, &["--restart", "4"]);
     assert_eq!(paths[2..4], ["/search", "/search"]);
 }

@@ -1,16 +1,16 @@
-//! [`Args`]: the command line of `nap-load sessions` as typed. [`super::plan::Plan`] is what it means
-//! once checked.
+//! [`Args`]: the command line of `nap-load sessions` as typed. [`super::plan::Plan`] is the same after
+//! checking.
 
 use clap::{Parser, ValueEnum};
 use nap_core::micros::Micros;
 
 use crate::args::{Common, positive_time, time};
 
-/// Clients who go through the pages of a session, with think time and a browser's patience: how many
-/// sessions come to their end, how long they take, and where they fail (the SQS paper's section 4).
+/// Clients who go through the pages of a session, with think time and a browser's patience. The report says
+/// how many sessions come to their end, how long they take, and where they fail (the SQS paper's section 4).
 ///
-/// Whoever gets no answer in time, or an error, goes back to the second page. Whoever is refused
-/// with a ticket comes when his ticket says.
+/// A client that gets no answer in time, or an error, goes back to the second page. A client refused with a
+/// ticket comes when the ticket says.
 ///
 /// A shop's seven pages:  nap-load sessions -c 100 http://127.0.0.1:8080 /shop/login /shop/new
 ///     '/shop/list?category={number}' '/shop/article?article={number}' '/shop/search?q={number}'
@@ -25,8 +25,8 @@ use crate::args::{Common, positive_time, time};
 pub struct Args {
     /// The site: http://host[:port]
     pub site: String,
-    /// A session's pages, in order: /path[?query], or POST:/path[?form] for one that is posted. Each
-    /// {number} becomes one from 0 to 9999, another one for each request
+    /// A session's pages, in order: /path[?query], or POST:/path[?form] for a posted one. Each {number}
+    /// becomes a number from 0 to 9999, a new one for each request
     #[arg(value_name = "PAGE", required = true, num_args = 2..=100)]
     pub pages: Vec<String>,
 
@@ -41,7 +41,7 @@ pub struct Args {
     /// Think time before each page but the first, and between two sessions
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = time, help_heading = "Load")]
     pub think: Micros,
-    /// Whether every think time is the same, or they are exponentially distributed around it
+    /// Whether all think times are the same, or exponentially distributed around it
     #[arg(long, value_enum, default_value = "fixed", help_heading = "Load")]
     pub think_law: Law,
     /// Spread the clients' first sessions evenly over this time
@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = positive_time, help_heading = "Load")]
     pub duration: Option<Micros>,
 
-    /// Give up a page after this. Of several, TIME,TIME, each session has one, drawn with equal chance
+    /// Give up a page after this. With several, TIME,TIME, each session draws one with equal chance
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time,
           value_delimiter = ',', help_heading = "Visitors")]
     pub timeout: Vec<Micros>,
@@ -60,7 +60,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..))]
     pub restart: u32,
 
-    /// Who holds a ticket asks this path whether he may come earlier, as ticket pages do
+    /// Ticket holders ask this path whether they may come earlier, as ticket pages do
     #[arg(long, value_name = "PATH", value_parser = path, help_heading = "Visitors")]
     pub status: Option<String>,
 

@@ -1,7 +1,7 @@
 //! [`Book`]: what became of sessions and of each page's tries.
 //!
-//! Where a try failed is what the run is about: before the session began, at its first page, or
-//! within it. What tickets of the first page were worth is the crowd's [`Tally`](crate::tally::Tally).
+//! The run shows where tries fail: before the session began, at its first page, or within it. The crowd's
+//! [`Tally`](crate::tally::Tally) says how good tickets of the first page were.
 
 use std::io::{self, Write};
 
@@ -14,25 +14,25 @@ use crate::wire::Fault;
 /// One try, after its answer.
 pub struct Try<'a> {
     pub client: u32,
-    /// Of this client, from 0.
+    /// Number of the client's session, from 0.
     pub session: u32,
     /// Index of the page.
     pub page: usize,
-    /// Of this session, from 1.
+    /// Number of the try within the session, from 1.
     pub number: u32,
     /// When it began, a point of the run.
     pub at: Micros,
-    /// Until its answer was read, connecting included.
+    /// Time until its answer was read, connecting included.
     pub response: Micros,
     pub group: Group,
     /// 0: no answer.
     pub status: u16,
     pub fate: Fate,
-    /// In hand after the answer.
+    /// The ticket held after the answer.
     pub ticket: Option<&'a Ticket>,
 }
 
-/// What a try came to.
+/// The result of a try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Served,
@@ -70,7 +70,7 @@ pub struct Failures {
     pub refused: u64,
     pub timeouts: u64,
     pub errors: u64,
-    /// The application knew the session no more.
+    /// The application no longer knew the session.
     pub lost: u64,
 }
 
@@ -84,7 +84,7 @@ impl Failures {
 #[derive(Default)]
 pub struct PageBook {
     pub tries: u64,
-    /// Response times of those served; seconds.
+    /// Response times of the served tries, in seconds.
     pub served: Vec<f64>,
     pub failures: Failures,
 }
@@ -93,21 +93,21 @@ pub struct PageBook {
 pub struct Completion {
     /// When, a point of the run.
     pub done: Micros,
-    /// From its first try at page 1.
+    /// Time since its first try at page 1.
     pub took: Micros,
     /// How often it went back.
     pub restarts: u32,
 }
 
-/// The book.
+/// The record of a run.
 pub struct Book {
     pub pages: Vec<PageBook>,
     pub started: u64,
     pub completed: Vec<Completion>,
-    /// Given up: the first page is none (4xx).
+    /// Given up: the first page does not exist (4xx).
     pub failed: u64,
     csv: Option<Box<dyn Write>>,
-    /// The first error of writing the CSV; later rows are not tried.
+    /// The first error in writing the CSV; later rows are not tried.
     csv_error: Option<io::Error>,
 }
 
@@ -127,7 +127,7 @@ impl Book {
         }
     }
 
-    /// Enter a try.
+    /// Record a try.
     pub fn enter(&mut self, a: &Try<'_>) {
         if let Some(page) = self.pages.get_mut(a.page) {
             page.tries += 1;

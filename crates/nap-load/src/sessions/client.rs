@@ -1,8 +1,7 @@
-//! A client: his sessions, page after page, as the SQS paper's section 4 has them.
-//!
-//! He thinks before each page but the first. A page that does not come in time, or is an error, sends
-//! him back to the second; at the first he asks again. A ticket he obeys, wherever he gets it; but a
-//! refusal within a session is a failure of that session all the same.
+//! A client: its sessions, page after page, as in the SQS paper's section 4. It thinks before each page but
+//! the first. A page that does not come in time, or is an error, sends it back to the second page; at the
+//! first it asks again. It obeys a ticket wherever it gets one, but a refusal within a session is still a
+//! failure of that session.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,11 +28,11 @@ pub struct World {
     pub plan: Plan,
     pub clock: Clock,
     pub book: RefCell<Book>,
-    /// The tries of first pages alone: what their tickets were worth.
+    /// The tries of first pages alone, to judge their tickets.
     pub tally: RefCell<Tally>,
 }
 
-/// One client, from his arrival at `start` to the end of his last session.
+/// One client, from its arrival at `start` to the end of its last session.
 pub async fn live(world: Rc<World>, number: u32, start: Micros) {
     let mut client = Client {
         rng: Rng::new(world.plan.seed, u64::from(number)),
@@ -71,9 +70,9 @@ struct Client {
 enum Next {
     /// On to the next page.
     On,
-    /// The same page, then.
+    /// The same page, at that time.
     Again(Micros),
-    /// Back to the page of this index, then.
+    /// Back to the page with this index, at that time.
     Back(usize, Micros),
     /// Nowhere.
     End,
@@ -81,7 +80,7 @@ enum Next {
 
 impl Client {
     async fn session(&mut self, session: u32) {
-        // As somebody who was never here.
+        // As a client that was never here.
         self.jar = Jar::default();
         self.ticket = None;
         let world = self.world.clone();
@@ -118,7 +117,7 @@ impl Client {
         });
     }
 
-    /// Ask for a page once, write it into the books, decide.
+    /// Ask for a page once, record it, decide.
     async fn attempt(&mut self, session: u32, page: usize, number: u32, timeout: Micros) -> Next {
         let world = self.world.clone();
         let at = world.clock.now();
@@ -171,7 +170,7 @@ impl Client {
         self.exchange(&page.method, &uri, &body, timeout).await
     }
 
-    /// One request with his cookies, and its answer if it comes in time.
+    /// One request with the client's cookies, and its answer if it comes in time.
     async fn exchange(
         &mut self,
         method: &Method,
@@ -265,7 +264,7 @@ impl Client {
         }
     }
 
-    /// Until `at`; who holds a ticket asks meanwhile, as its page does, and comes when he is called.
+    /// Waits until `at`; a ticket holder asks meanwhile, as its page does, and comes when called.
     async fn wait_for_turn(&mut self, at: Micros) {
         let world = self.world.clone();
         if let (Some(status), Some(_)) = (&world.plan.status, &self.ticket) {
@@ -279,8 +278,8 @@ impl Client {
         self.pause_until(at).await;
     }
 
-    /// Asks where he stands; how long he is told to wait, none: he is to come. No answer, or one to
-    /// nobody: until `at`.
+    /// Asks where the client stands: how long it is told to wait; None: it is to come. Without an answer, or
+    /// with one that knows no ticket: until `at`.
     async fn stands(&mut self, status: &Uri, at: Micros) -> Option<Micros> {
         let world = self.world.clone();
         let left = at - world.clock.now();
@@ -310,11 +309,11 @@ impl Client {
 
 /// An answer, or none.
 struct Heard {
-    /// 0: none.
+    /// 0: no answer.
     status: u16,
     fate: Fate,
     retry_after: Option<Micros>,
-    /// Another ticket than was held.
+    /// A different ticket from the one held.
     is_new: bool,
     torn: bool,
 }
@@ -330,7 +329,7 @@ impl Heard {
         }
     }
 
-    /// As the crowd's book has it; `hand`: the ticket in hand now.
+    /// The result for the crowd's tally; `hand`: the ticket now held.
     fn outcome<'a>(&self, hand: Option<&'a Ticket>) -> Outcome<'a> {
         let status = self.status;
         let refused = |reason, ticket| Outcome::Refused {

@@ -1,7 +1,7 @@
 //! `nap-load sessions`: the experiment of the SQS paper's section 4 as a program.
 //!
-//! Clients who go through a session's pages with think time and a browser's patience; what counts is
-//! how many sessions come to their end, and where the others fail.
+//! Clients go through a session's pages with think time and a browser's patience. The results are how many
+//! sessions come to their end, and where the others fail.
 
 mod args;
 mod book;
@@ -43,7 +43,7 @@ pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// The run, and how writing the CSV went.
+/// The run's report, and whether writing the CSV worked.
 fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
     crate::on_runtime(async |signals| {
         let world = Rc::new(World {
@@ -67,7 +67,7 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
     })
 }
 
-/// All clients, until the last is through.
+/// Runs all clients until the last has finished.
 async fn crowd(world: &Rc<World>) {
     let mut clients = JoinSet::new();
     let n = u64::from(world.plan.clients);

@@ -13,7 +13,7 @@ use super::args::{Args, Law};
 use crate::args::{Accept, Source};
 use crate::plan::{Manners, Route, Target};
 
-/// What `{number}` is drawn from.
+/// The number of values of `{number}`.
 const NUMBERS: u64 = 10_000;
 
 /// The whole run, checked.
@@ -29,7 +29,7 @@ pub struct Plan {
     pub duration: Option<Micros>,
     pub stop: Micros,
     pub seed: u64,
-    /// At least one.
+    /// At least one timeout.
     pub timeouts: Vec<Micros>,
     /// Index of the page to go back to.
     pub restart: usize,
@@ -39,7 +39,7 @@ pub struct Plan {
     pub source: Source,
     pub route: Route,
     pub headers: HeaderMap,
-    /// Where tickets' holders ask whether they may come earlier.
+    /// Where ticket holders ask whether they may come earlier.
     pub status: Option<Uri>,
 }
 
@@ -49,7 +49,7 @@ pub struct Page {
     pub method: Method,
     /// As given, without query or form.
     pub path: String,
-    /// Path and query, or path alone of a posted one; with the site before it for HTTP/2.
+    /// Path and query, or only the path of a posted page; with the site before it for HTTP/2.
     uri: Template,
     /// Empty unless posted.
     body: Template,
@@ -108,7 +108,7 @@ impl Page {
 
     /// A request's target and body.
     pub fn ask(&self, rng: &mut Rng) -> (Uri, Bytes) {
-        // A number more or less makes no other kind of URI than the one that was tried.
+        // The number does not change what kind of URI it is; one was tried.
         let uri = self.uri.fill(rng).parse().unwrap_or_default();
         (uri, self.body.fill(rng).into())
     }

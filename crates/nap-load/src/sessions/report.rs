@@ -38,15 +38,15 @@ pub struct Report {
     pub elapsed_s: f64,
     pub sessions: Sessions,
     pub throughput: Throughput,
-    /// Of every page but the first.
+    /// Failures at every page but the first.
     pub mid_session_failures: u64,
     pub first_page_failures: u64,
     pub pages: Vec<PageReport>,
     /// From a session's first try to its last page.
     pub completion: Summary,
-    /// Seconds, and how many sessions took no longer.
+    /// Seconds, and how many sessions took no longer than that.
     pub completion_curve: Vec<(f64, usize)>,
-    /// Of the first page.
+    /// Tickets of the first page.
     pub tickets: Tickets,
     pub promises: Promises,
     /// kept / presented; null when none was presented.
@@ -61,7 +61,7 @@ pub struct Report {
 pub struct Sessions {
     pub started: u64,
     pub completed: u64,
-    /// Of the completed: those that never went back.
+    /// Completed sessions that never went back.
     pub completed_at_once: u64,
     /// Given up: the first page was answered with a 4xx.
     pub failed: u64,
@@ -72,7 +72,7 @@ pub struct Sessions {
 /// Completed sessions per second.
 #[derive(Serialize)]
 pub struct Throughput {
-    /// From the begin to the last completed session; to the end of a run that was stopped.
+    /// From the start to the last completed session; to the end of a run that was stopped.
     pub whole: f64,
     /// From 20 % to 80 % of that time.
     pub steady: f64,
@@ -309,7 +309,7 @@ fn pages(plan: &Plan, book: Book) -> Vec<PageReport> {
         .collect()
 }
 
-/// The distribution of sorted times: those of evenly chosen ranks, always the last.
+/// The distribution of sorted times: times at evenly chosen ranks, always including the last.
 fn curve(sorted: &[f64]) -> Vec<(f64, usize)> {
     let n = sorted.len();
     let points = n.min(CURVE);
