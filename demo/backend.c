@@ -1,18 +1,19 @@
-/* backend.c: an executor for tests, the bench and the demo: one queue, and a speed.
+/* backend.c: an executor for tests, the bench and the demo, with one queue and a speed.
  *
  *   backend NAME PORT RATE
  *
- * Each request takes size / RATE seconds of sleep, one after the other in arrival order; its size is
- * its body's, or of one without a body what ?size= says, or 1000. What sleeps takes no processor, so a
- * machine with two cores can hold many of them.
+ * Each request sleeps for size / RATE seconds, one after the other in arrival order. Its size is
+ * that of its body; without a body it is what ?size= says, or 1000. Sleeping takes no processor, so
+ * a machine with two cores can run many backends.
  *
  *   /_mode?ok  /_mode?500  /_mode?slow=20     how it behaves from now on
  *   /_mode?cut                                ... it breaks off in the middle of each answer
- *   /_mode?500&only=/b                        ... on paths that begin so; the others are well
+ *   /_mode?500&only=/b                        ... on paths that begin with this; others work
  *   /_count                                   requests answered since the last time this was asked,
  *                                             by attempts: all, then those that were not the first
  *
- * The answer is the backend's name. Stopped with SIGSTOP it accepts connections and says nothing.
+ * The answer is the backend's name. When stopped with SIGSTOP it accepts connections and says
+ * nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -84,7 +85,7 @@ static int send_all(int fd, const char *data, size_t len)
     return 1;
 }
 
-/* More is promised than comes. */
+/* Promises more than it sends. */
 static int half_an_answer(int fd)
 {
     char head[512];
@@ -105,7 +106,7 @@ static int answer(int fd, int status, const char *body)
     return send_all(fd, head, (size_t)n);
 }
 
-/* One request; its head is in `head`. 0: the connection is done. */
+/* Serves one request; its head is in `head`. 0: the connection is done. */
 static int serve(int fd, const char *head, size_t body)
 {
     char path[1024] = "", text[128];

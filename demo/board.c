@@ -1,15 +1,15 @@
 /* The bulletin board of the NAP-Web paper's experiment (chapter 6), as a CGI program.
  *
- * A POST appends one entry (form field `text`) to a file under a lock; every request shows the
- * last entries as HTML. Each request burns processor time as a script in an interpreter would,
- * so that a crowd overloads the machine and not only the queue:
+ * A POST appends one entry (form field `text`) to a file under a lock; every request shows the last
+ * entries as HTML. Each request burns as much processor time as an interpreted script would, so
+ * that a crowd overloads the machine and not only the queue:
  *
  *   BOARD_DIR       directory of the file `posts` and of its `lock`
  *   BOARD_CPU_MS    processor time of one request in ms, its own work included (30)
  *   BOARD_SLEEP_MS  time asleep besides, for experiments that must not be CPU bound (0)
  *
- * A number in the file `cpu_ms` of that directory stands above BOARD_CPU_MS: a board that becomes slower
- * or faster while a crowd is there.
+ * A number in the file `cpu_ms` of that directory overrides BOARD_CPU_MS, for a board that becomes
+ * slower or faster while a crowd is there.
  *
  * The file keeps KEEP entries, one a line: seconds, a blank, the text as it was sent, urlencoded.
  */
@@ -39,7 +39,7 @@ static long number(const char *name, long otherwise)
     return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
-/* The number in a file; without it `otherwise`. */
+/* The number in a file; without the file `otherwise`. */
 static long number_in(const char *path, long otherwise)
 {
     FILE *file = fopen(path, "r");

@@ -1,17 +1,18 @@
-/* Pages that want something else each: a CGI program for measurements of a limit that finds itself.
+/* Pages that need different things: a CGI program to measure a limit that finds itself.
  *
- *   /work?cpu=30          wants a processor for 30 ms
- *   /work?sleep=160       waits for a slow backend for 160 ms, and wants a processor for one
- *   /work?memory=8        goes over 8 MB of memory of its own ten times
+ *   /work?cpu=30          needs a processor for 30 ms
+ *   /work?sleep=160       waits for a slow backend for 160 ms, and needs a processor for one
+ *   /work?memory=8        goes over 8 MB of its own memory ten times
  *
- * and several of them together (cpu=5&sleep=100; who sleeps keeps his memory). WORK_DIR, or BOARD_DIR,
- * is the directory of a file `slower`: the number in it multiplies every time and the passes over
- * memory, so `echo 2 >slower` makes all pages twice as slow from now on, but those asked with `steady`.
+ * or several of them together (cpu=5&sleep=100; a program that sleeps keeps its memory). WORK_DIR,
+ * or BOARD_DIR, is the directory of a file `slower`. The number in it multiplies every time and the
+ * passes over memory: `echo 2 >slower` makes all pages twice as slow from now on, except those
+ * requested with `steady`.
  *
- * The memory is a part of the file that WORK_MEMORY names, the first part that nobody else has. In a
- * control group that may not hold all parts in use at once (bench/curves.rs) each throws out what the
- * others come back for: the machine thrashes. Memory without a file behind it is no use there: without
- * swap the kernel kills what wants more than it may have.
+ * The memory is a part of the file that WORK_MEMORY names, the first part that nobody else has. In
+ * a control group that cannot hold all parts in use at once (bench/curves.rs), each program evicts
+ * what the others come back for: the machine thrashes. Memory without a file behind it would not
+ * do: without swap the kernel kills a program that exceeds its limit.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -63,7 +64,7 @@ static void path_of(const char *name, char path[PATH_SIZE])
     }
 }
 
-/* What multiplies everything. */
+/* The factor that multiplies everything. */
 static double slower(void)
 {
     char path[PATH_SIZE];
@@ -78,7 +79,7 @@ static double slower(void)
     return factor;
 }
 
-/* Burns so much processor time, besides what has been used. */
+/* Burns this much processor time, in addition to what has been used. */
 static void burn(double ms)
 {
     struct timespec begin, now;
@@ -100,8 +101,8 @@ static void wait_for(double ms)
         ;
 }
 
-/* The first part of a file that nobody else has, until this process ends; of more processes than parts
- * some share one. */
+/* The first part of a file that nobody else has, until this process ends. With more processes than
+ * parts some share one. */
 static long take_part(const char *path, long parts)
 {
     char lock_path[PATH_SIZE];
@@ -121,7 +122,7 @@ static long take_part(const char *path, long parts)
     return getpid() % parts;
 }
 
-/* Goes over so much memory so often. */
+/* Goes over this much memory this many times. */
 static uint64_t go_over(size_t size, long passes)
 {
     const char *path = getenv("WORK_MEMORY");

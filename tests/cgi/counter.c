@@ -1,14 +1,14 @@
-/* How many of these CGI programs run at once, counted apart from the module under test.
+/* Counts how many of these CGI programs run at once, independently of the module under test.
  *
- * Each run holds a lock on a slot (one byte) of a shared file for as long as it lives. The kernel
- * lets go of it at death, so a run that was killed is no longer counted: whoever looks next finds
- * its slot unlocked. How many run is the number of slots, so that nobody who is killed half way
- * leaves it wrong. Slots, maximum and the integral over time are updated under a lock of the file.
+ * Each run holds a lock on a slot (one byte) of a shared file while it runs. The kernel releases
+ * the lock at death, so a killed run is no longer counted: the next one that looks finds its slot
+ * unlocked. The number of runs is the number of slots, so a run that is killed midway does not
+ * leave it wrong. Slots, maximum and the integral over time are updated under a lock of the file.
  *
  *   COUNTER_FILE   the shared file, made on first use
  *   query          ms=N sleeps, cpu=N burns N ms of processor time, bytes=N sends N bytes
  *   counter report (on the command line) prints the state as JSON and counts nothing
- *   counter forget does so too and lets the maximum begin anew at what runs now
+ *   counter forget does so too and resets the maximum to the number of present runs
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,9 +27,9 @@
 
 struct count {
     uint64_t running;   /* slots in use */
-    uint64_t max;       /* the most there ever were */
+    uint64_t max;       /* the greatest number at once */
     uint64_t started;   /* runs ever */
-    uint64_t ended;     /* of these, gone in good order */
+    uint64_t ended;     /* of these, ended properly */
     uint64_t died;      /* of these, found dead */
     uint64_t busy_ns;   /* integral of running over time */
     uint64_t since_ns;  /* CLOCK_MONOTONIC of the last change of busy_ns */
@@ -72,8 +72,8 @@ static int slot_lock(int fd, int command, int slot, short type)
     return command == F_OFD_GETLK ? lock.l_type : 0;
 }
 
-/* Takes the file's lock, brings the integral up to now and takes out the dead. `mine` is passed
- * over: one's own lock never shows as a conflict. */
+/* Takes the file's lock, brings the integral up to now and removes the dead. `mine` is skipped:
+ * one's own lock never shows as a conflict. */
 static void enter(struct count *count, int fd, int mine)
 {
     while (flock(fd, LOCK_EX))
@@ -94,7 +94,7 @@ static void enter(struct count *count, int fd, int mine)
             running++;
         }
     }
-    /* Not as it was written: whoever wrote it may have been killed half way, as it came or went. */
+    /* Not as written: the last writer may have been killed midway, as it came or went. */
     count->running = running;
 }
 

@@ -1,5 +1,5 @@
 /* Kills a process that holds a robust mutex, for tests: LD_PRELOAD it, then make the file that
- * DIE_FILE names. Whoever takes such a mutex next removes the file (so it is one process alone),
+ * DIE_FILE names. The next process that takes such a mutex removes the file (so it is only one),
  * writes its pid to DIE_FILE.by and dies up to 30 us later: before, while or just after it changes
  * what the mutex protects.
  */

@@ -1,5 +1,5 @@
-/* pools.c: see pools.h. The blocks of a pool hang on one cleanup, registered with the first of them:
- * cleanups run last come first served, so those of the shim still find what they need. */
+/* pools.c: see pools.h. A pool's blocks hang on one cleanup, registered with the first of them.
+ * Cleanups run last in, first out, so the shim's cleanups still find what they need. */
 #include "pools.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
-/* pools.h: for the sanitized build, included before every file of the shim. What the shim takes from
- * a pool comes from malloc and goes with the pool, so that AddressSanitizer sees its bounds and its
- * end: APR's own pools hand out parts of large blocks, where it sees neither. */
+/* pools.h: for the sanitized build, included before every file of the shim. The shim's pool memory
+ * comes from malloc and goes with the pool, so that AddressSanitizer sees its bounds and its end.
+ * APR's own pools hand out parts of large blocks, where it sees neither. */
 #ifndef NAP_SANITIZE_POOLS_H
 #define NAP_SANITIZE_POOLS_H
 

@@ -1,7 +1,7 @@
-/* threads.h: before all else in the shim where it is built for ThreadSanitizer.
+/* threads.h: included first in the shim when it is built for ThreadSanitizer.
  *
- * httpd hands a pool from thread to thread by atomics of its own, which are not instrumented: what is allocated
- * comes behind all that was done with pools which are gone. */
+ * httpd passes a pool from thread to thread by its own atomics, which are not instrumented. So an
+ * allocation is taken to come after everything that was done with pools that are gone. */
 #ifndef NAP_THREADS_H
 #define NAP_THREADS_H
 

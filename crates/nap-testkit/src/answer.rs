@@ -1,4 +1,4 @@
-//! What a server answered, all of it read.
+//! A server's answer, read completely.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Answer {
     }
 }
 
-/// Asks once, on a connection of its own, following nothing and keeping no cookie.
+/// Asks once, on a connection of its own, without following redirects or keeping cookies.
 pub fn ask(method: &str, url: &str, head: &[(&str, &str)], body: &[u8]) -> Answer {
     let agent = ureq::Agent::config_builder()
         .http_status_as_error(false)

@@ -1,10 +1,10 @@
-//! An application in a room that a held access fills: who comes then is refused with a ticket that
+//! An application in a room that a held access fills: a visitor who comes then is refused with a ticket that
 //! begins a few seconds later.
 
 use super::{Builder, Httpd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// One runs, newcomers do not wait, and there is a ticket for everybody.
+/// One access runs, newcomers do not wait, and there is a ticket for everybody.
 pub const ROOM: &str = "<NapRoom site>
 NapRunReady 1
 NapWaitMax 2s
@@ -18,7 +18,7 @@ const PLACES: &str = "<Location /cgi-bin>\nNapUse site\n</Location>
 # The form itself is not scheduled.
 <Location /form>\nNapUse None\n</Location>";
 
-/// Writes down what it has been asked to do, a line each.
+/// Records each request it gets, a line each.
 const APP: &str = "#!/bin/sh
 body=$(head -c \"${CONTENT_LENGTH:-0}\")
 printf '%s %s %s\\n' \"$REQUEST_METHOD\" \"$QUERY_STRING\" \"$body\" | tr -d '\\r' >> \"$BOARD_DIR/asked\"
@@ -31,7 +31,7 @@ impl Builder {
         self.app_with("")
     }
 
-    /// The same, with further lines in its room.
+    /// The same, with additional lines in its room.
     pub fn app_with(self, lines: &str) -> Self {
         let room = ROOM.replace("</NapRoom>", &format!("{lines}\n</NapRoom>"));
         self.nap()
@@ -49,8 +49,7 @@ impl Builder {
 }
 
 impl Builder {
-    /// The board in a room that a part of [`Httpd::in_a_crowd`]'s visitors have to be sent away from,
-    /// for some seconds.
+    /// The board in a room that has to send some of [`Httpd::in_a_crowd`]'s visitors away for some seconds.
     pub fn crowded_board(self) -> Self {
         self.nap()
             .workers(2, 128)
@@ -62,12 +61,12 @@ impl Builder {
 }
 
 impl Httpd {
-    /// What is seen while 150 visitors of the board come and go.
+    /// Calls `look` while 150 visitors of the board come and go.
     pub fn in_a_crowd<T>(&self, look: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Each round is over soon.
+                // Each round is soon over.
                 while !over.load(Relaxed) {
                     let url = format!("{}/board", self.url());
                     let crowd = ["--clients", "150", "--posts", "4", "--stop", "15s"];
@@ -80,8 +79,8 @@ impl Httpd {
     }
 }
 
-/// Addresses under which the application answers in [`Builder::everywhere`], and which somebody
-/// would like to get more out of than that.
+/// Addresses at which the application of [`Builder::everywhere`] answers; an attacker would like to get more
+/// out of them.
 pub fn hostile_addresses() -> Vec<String> {
     let mut all: Vec<String> = [
         "//evil.example/evil",
@@ -123,14 +122,14 @@ impl Builder {
 }
 
 impl Httpd {
-    /// The same where bodies are no UTF-8: each byte a character.
+    /// The same when bodies are not UTF-8: each byte is a character.
     pub fn asked_in_bytes(&self) -> Vec<String> {
         let bytes = std::fs::read(self.root().join("data/asked")).expect("it was asked");
         let text: String = bytes.iter().map(|&b| char::from(b)).collect();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What the application has been asked to do: method, query, body.
+    /// The requests that the application got: method, query, body.
     pub fn asked(&self) -> Vec<String> {
         let text = self.read("data/asked");
         text.lines().map(str::to_owned).collect()

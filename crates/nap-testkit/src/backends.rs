@@ -1,5 +1,5 @@
-//! Executors behind a balancer: processes of their own (`demo/backend.c`), which can be stopped and
-//! killed, slowed down and broken.
+//! Executors behind a balancer: separate processes (`demo/backend.c`), which can be stopped and killed,
+//! slowed down and broken.
 
 use super::{free_port, made, wait_until};
 use nix::sys::signal::{Signal, kill};
@@ -19,7 +19,7 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// On a port that is free; should somebody be faster to take it, on another.
+    /// On a free port; if another process takes it first, on another port.
     pub fn start(name: &str, rate: u32) -> Backend {
         for _ in 0..10 {
             let port = free_port();
@@ -36,7 +36,7 @@ impl Backend {
         panic!("each port that was free was another's when the backend came to it")
     }
 
-    /// So many bytes a second each, named a, b, c ...
+    /// This many bytes a second each; they are named a, b, c ...
     pub fn all(rates: &[u32]) -> Vec<Backend> {
         let names = ["a", "b", "c", "d", "e", "f"];
         let pairs = names.iter().zip(rates);
@@ -49,13 +49,12 @@ impl Backend {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How it behaves from now on: `ok`, `500`, `cut`, `slow=20`, each perhaps with `&only=/path`.
+    /// How it behaves from now on: `ok`, `500`, `cut`, `slow=20`, each optionally with `&only=/path`.
     pub fn mode(&self, mode: &str) {
         self.ask(&format!("/_mode?{mode}")).expect("it answers");
     }
 
-    /// Requests that it has been sent since this was last asked, and how many of them were not a
-    /// first attempt.
+    /// Requests received since the last call, and how many of them were not a first attempt.
     pub fn count(&self) -> (u32, u32) {
         let text = self.ask("/_count").expect("it answers");
         let mut numbers = text.split_whitespace().filter_map(|n| n.parse().ok());
@@ -75,7 +74,7 @@ impl Backend {
         self.process.wait().expect("a process of ours");
     }
 
-    /// On the same port, after [`Backend::kill`].
+    /// Starts it on the same port, after [`Backend::kill`].
     pub fn start_again(&mut self) {
         self.process = launch(&self.name, self.port, self.rate);
         assert!(self.listens(), "its port is another's now");
@@ -86,7 +85,7 @@ impl Backend {
         kill(pid, signal).expect("a process of ours");
     }
 
-    /// Waits until it does; false: it has ended, as its port was not free.
+    /// Waits until it listens; false: it has ended, as its port was not free.
     fn listens(&mut self) -> bool {
         let mut ended = false;
         wait_until("the backend listens", Duration::from_secs(20), || {
@@ -124,7 +123,7 @@ fn launch(name: &str, port: u16, rate: u32) -> Child {
         .expect("the backend starts")
 }
 
-/// A backend that speaks another protocol after 101: it says back what it is told.
+/// A backend that speaks another protocol after 101: it echoes what it receives.
 pub fn echoing() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -158,7 +157,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// A balancer of these members, each with its name as its route, and with lines of its own.
+/// A balancer of these members, each with its name as its route, and with additional lines.
 pub fn balancer(backends: &[Backend], lines: &str) -> String {
     let members: String = (backends.iter())
         .map(|b| format!("BalancerMember {} route={}\n", b.url(), b.name))
@@ -169,7 +168,7 @@ pub fn balancer(backends: &[Backend], lines: &str) -> String {
     )
 }
 
-/// Modules of httpd's that a balancer wants.
+/// The modules of httpd that a balancer needs.
 pub const MODULES: [&str; 7] = [
     "proxy",
     "proxy_http",

@@ -1,7 +1,7 @@
 //! A headless Chromium for a test, driven over WebDriver (W3C) by Debian's chromedriver.
 //!
-//! WebDriver is JSON over HTTP, so the client is what the tests have anyway. The guard ends the
-//! browser and its driver.
+//! WebDriver is JSON over HTTP, so the tests' own HTTP client suffices. The guard ends the browser and its
+//! driver.
 
 use super::answer::Answer;
 use super::{PATIENCE, comes_true, free_port, wait_until};
@@ -19,7 +19,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// A fresh browser with these further arguments, and these preferences of its profile.
+    /// A fresh browser with these additional arguments, and these preferences in its profile.
     pub fn start(arguments: &[&str], preferences: &Value) -> Browser {
         let port = free_port();
         let driver = Command::new("chromedriver")
@@ -66,12 +66,12 @@ impl Browser {
         self.tell("/execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// What a script hands to its last argument, a function.
+    /// What a script passes to its last argument, a function.
     pub fn run_async(&self, script: &str) -> Value {
         self.tell("/execute/async", &json!({"script": script, "args": []}))
     }
 
-    /// The text that can be seen.
+    /// The visible text.
     pub fn text(&self) -> String {
         let body = self.run("return document.body ? document.body.innerText : ''");
         body.as_str().unwrap_or_default().to_owned()
@@ -87,7 +87,7 @@ impl Browser {
         );
     }
 
-    /// Another tab, in which the next commands act; its handle.
+    /// Opens another tab, in which the next commands act; returns its handle.
     pub fn new_tab(&self) -> String {
         let tab = self.tell("/window/new", &json!({"type": "tab"}));
         let handle = tab["handle"].as_str().expect("a handle").to_owned();
@@ -102,7 +102,7 @@ impl Browser {
         answer["value"].as_str().expect("a handle").to_owned()
     }
 
-    /// The tab's network, there or not.
+    /// Switches the tab's network on or off.
     pub fn network(&self, there: bool) {
         self.devtools("Network.enable", &json!({}));
         let state = json!({"offline": !there, "latency": 0, "downloadThroughput": -1,
@@ -110,8 +110,8 @@ impl Browser {
         self.devtools("Network.emulateNetworkConditions", &state);
     }
 
-    /// As if its computer slept: all its processes stand still until the guard goes. No command is
-    /// to be sent meanwhile.
+    /// As if its computer slept: all its processes are stopped until the guard is dropped. Send no command
+    /// meanwhile.
     pub fn sleep(&self) -> Asleep {
         let mut processes = children(self.driver.id() as i32);
         let mut seen = 0;
@@ -123,13 +123,13 @@ impl Browser {
         Asleep(processes)
     }
 
-    /// The tab in which the next commands act.
+    /// Chooses the tab in which the next commands act.
     pub fn switch_to(&self, handle: &str) {
         self.tell("/window", &json!({"handle": handle}));
     }
 
-    /// Clicks on the first element that this selector finds, as a visitor would. Where the page has gone
-    /// on by itself meanwhile, on that of the next.
+    /// Clicks on the first element that this selector finds, as a visitor would. If the page has moved on by
+    /// itself meanwhile, on that of the next page.
     pub fn click(&self, selector: &str) {
         let mut tried = Ok(());
         let clicked = comes_true(PATIENCE, || {
@@ -155,7 +155,7 @@ impl Browser {
         }
     }
 
-    /// The text of the first element that this selector finds; it needs no script.
+    /// The text of the first element that this selector finds; works without JavaScript.
     pub fn text_of(&self, selector: &str) -> Option<String> {
         let wanted = json!({"using": "css selector", "value": selector});
         let url = format!("{}/elements", self.session);
@@ -166,7 +166,7 @@ impl Browser {
         Some(text["value"].as_str()?.to_owned())
     }
 
-    /// A window of so many CSS pixels, in the dark or not.
+    /// Sets a window of this many CSS pixels, in dark mode or not.
     pub fn look_like(&self, width: u32, height: u32, dark: bool) {
         let size =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
@@ -176,18 +176,18 @@ impl Browser {
         self.devtools("Emulation.setEmulatedMedia", &media);
     }
 
-    /// Runs a script at the start of each page from now on, before the page's own.
+    /// Runs a script at the start of each page from now on, before the page's own scripts.
     pub fn on_each_page(&self, script: &str) {
         let wanted = json!({"source": script});
         self.devtools("Page.addScriptToEvaluateOnNewDocument", &wanted);
     }
 
-    /// The whole page as a PNG, whatever of it the window shows.
+    /// The whole page as a PNG, not only the part that the window shows.
     pub fn picture(&self) -> Vec<u8> {
         self.capture(true)
     }
 
-    /// What the window shows of it.
+    /// The part of it that the window shows.
     pub fn view(&self) -> Vec<u8> {
         self.capture(false)
     }
@@ -201,14 +201,14 @@ impl Browser {
             .expect("base64")
     }
 
-    /// What the console has said since it was asked last.
+    /// Console messages since the last call.
     pub fn console(&self) -> Vec<String> {
         let said = self.tell("/se/log", &json!({"type": "browser"}));
         let lines = said.as_array().expect("a list").iter();
         lines.map(|line| line["message"].to_string()).collect()
     }
 
-    /// What axe-core finds wrong with the page, and how many rules it looked at.
+    /// What axe-core finds wrong with the page, and how many rules it checked.
     pub fn axe(&self) -> Value {
         let path = super::made::file("axe/axe.min.js");
         let script = std::fs::read_to_string(path).expect("`make setup-all` fetches axe-core");
@@ -242,7 +242,7 @@ impl Browser {
     }
 }
 
-/// A browser that stands still.
+/// A stopped browser.
 pub struct Asleep(Vec<i32>);
 
 impl Drop for Asleep {

@@ -1,9 +1,9 @@
-//! What a server is to be, before it is one.
+//! The specification of a server, before it starts.
 
 use super::{Httpd, Mpm};
 use std::path::PathBuf;
 
-/// What a server is to be; made by [`Httpd::builder`], ended by [`Builder::start`].
+/// The specification of a server; made by [`Httpd::builder`], ended by [`Builder::start`].
 #[derive(Clone)]
 pub struct Builder {
     pub(super) mpm: Mpm,
@@ -13,7 +13,7 @@ pub struct Builder {
     pub(super) processes: u32,
     pub(super) threads: u32,
     pub(super) access_log_format: String,
-    /// A program with arguments that runs httpd: valgrind, for one.
+    /// A program with arguments that runs httpd, for example valgrind.
     pub(super) under: Vec<String>,
     /// Path under the ServerRoot, content, mode.
     pub(super) files: Vec<(PathBuf, Vec<u8>, u32)>,
@@ -48,12 +48,12 @@ impl Builder {
         self
     }
 
-    /// Will mod_nap be loaded?
+    /// Whether mod_nap will be loaded.
     pub fn has_nap(&self) -> bool {
         self.nap
     }
 
-    /// Loads further modules by their short names, in this order.
+    /// Loads additional modules by their short names, in this order.
     pub fn modules(mut self, names: &[&str]) -> Self {
         self.modules
             .extend(names.iter().map(|name| (*name).to_string()));
@@ -67,12 +67,12 @@ impl Builder {
         self
     }
 
-    /// `/nap-info`, for [`Httpd::room`].
+    /// Adds `/nap-info`, for [`Httpd::room`].
     pub fn info(self) -> Self {
         self.config("<Location /nap-info>\nSetHandler nap-info\n</Location>")
     }
 
-    /// Exactly so many children of so many threads; prefork starts `processes * threads` children.
+    /// Exactly this many children with this many threads; prefork starts `processes * threads` children.
     pub fn workers(mut self, processes: u32, threads: u32) -> Self {
         (self.processes, self.threads) = (processes, threads);
         self
@@ -83,7 +83,7 @@ impl Builder {
         self
     }
 
-    /// Runs httpd by another program; `{root}` in its arguments stands for the ServerRoot.
+    /// Runs httpd under another program; `{root}` in its arguments stands for the ServerRoot.
     pub fn under(mut self, program: &[&str]) -> Self {
         self.under = program.iter().map(|word| (*word).to_string()).collect();
         self
@@ -96,7 +96,7 @@ impl Builder {
         self
     }
 
-    /// Adds a file that only its owner can read: root, where the server starts as root.
+    /// Adds a file that only its owner can read: root, if the server starts as root.
     pub fn secret(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.files
             .push((path.into(), content.as_ref().to_vec(), 0o600));
@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Allows error-log lines that contain `part`, for a reason.
+    /// Allows error-log lines that contain `part`, giving the reason.
     pub fn expect_log(mut self, part: &str, reason: &'static str) -> Self {
         self.expected.push((part.to_string(), reason));
         self
@@ -127,21 +127,21 @@ impl Builder {
             .unwrap_or_else(|log| panic!("httpd did not start:\n{log}"))
     }
 
-    /// Starts the server, or says with its own words why it does not come up.
+    /// Starts the server, or returns its own words about why it does not come up.
     pub fn try_start(self) -> Result<Httpd, String> {
         let mut attempts = 0;
         loop {
             let mut httpd = Httpd::lay_out(self.clone());
             match httpd.launch() {
                 Ok(()) => return Ok(httpd),
-                // Somebody took the port between our asking and httpd's binding.
+                // Another process took the port between our choosing it and httpd's binding it.
                 Err(log) if log.contains("could not bind") && attempts < 5 => attempts += 1,
                 Err(log) => return Err(log),
             }
         }
     }
 
-    /// What `apachectl configtest` says of this server: its complaint, or nothing.
+    /// Runs `apachectl configtest` on this server: its complaint, or nothing.
     pub fn configtest(self) -> Result<(), String> {
         let httpd = Httpd::lay_out(self);
         let output = httpd.command().arg("-t").output().expect("httpd runs");

@@ -1,4 +1,4 @@
-//! The httpd.conf of a test's server: only the modules it needs, only loopback, all paths its own.
+//! The httpd.conf of a test's server: only the modules it needs, only loopback, all paths private.
 
 use super::{Builder, made};
 use std::fmt;
@@ -25,7 +25,7 @@ impl Mpm {
         }
     }
 
-    /// mod_cgi forks from the child itself, which a child with threads must not do.
+    /// mod_cgi forks from the child itself, which a threaded child must not do.
     fn cgi(self) -> &'static str {
         if self == Mpm::Prefork { "cgi" } else { "cgid" }
     }
@@ -37,7 +37,7 @@ impl fmt::Display for Mpm {
     }
 }
 
-/// The text of httpd.conf; what the test itself wants comes last.
+/// The text of httpd.conf; the test's own lines come last.
 pub fn text(server: &Builder, root: &Path, port: u16) -> String {
     let mpm = server.mpm;
     let needed = [
@@ -99,8 +99,8 @@ DocumentRoot {{root}}/htdocs
         .replace("{port}", &port.to_string())
 }
 
-/// The answer of `apxs -q NAME`, asked once, from the httpd that is tested: the one that `APXS` names, as
-/// for build.rs, or the distribution's.
+/// The answer of `apxs -q NAME`, asked once. It is the apxs of the tested httpd: the one that `APXS` names,
+/// as for build.rs, or the distribution's.
 fn apxs(name: &'static str) -> String {
     let apxs = std::env::var("APXS").unwrap_or_else(|_| "apxs".into());
     let output = Command::new(&apxs).args(["-q", name]).output();
@@ -108,7 +108,7 @@ fn apxs(name: &'static str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-/// The version of the httpd that is tested; (2, 4, 0) where its apxs does not say.
+/// The version of the tested httpd; (2, 4, 0) if its apxs does not say.
 pub fn version() -> (u32, u32, u32) {
     let said = apxs("HTTPD_VERSION");
     let mut numbers = said.split('.').map(|n| n.parse().unwrap_or(0));
@@ -118,7 +118,7 @@ pub fn version() -> (u32, u32, u32) {
     }
 }
 
-/// Can anybody be parked there, on event?
+/// Whether accesses can be parked there, on event.
 pub fn parks() -> bool {
     version() >= (2, 4, 63)
 }
@@ -135,12 +135,12 @@ fn file_of(name: &str) -> PathBuf {
         .join(format!("mod_{name}.so"))
 }
 
-/// Is this module, which nobody compiles into httpd, beside it?
+/// Whether this module, which is never compiled into httpd, is installed with it.
 pub fn has_module(name: &str) -> bool {
     file_of(name).exists()
 }
 
-/// The LoadModule line of a module; nothing for one that is compiled into httpd.
+/// The LoadModule line of a module; empty for one that is compiled into httpd.
 fn load(name: &str) -> String {
     static BUILT_IN: OnceLock<String> = OnceLock::new();
     let file = file_of(name);
@@ -161,9 +161,9 @@ fn load(name: &str) -> String {
     String::new()
 }
 
-/// Generations of children that ServerLimit has slots for. Under worker and event a child takes two
-/// seconds and more to leave at a graceful restart, with our module or without (2.0 to 2.6 s both), so
-/// tests that restart faster see several at once.
+/// Generations of children that ServerLimit has slots for. Under worker and event a child takes two seconds
+/// or more to leave at a graceful restart, with our module or without (2.0 to 2.6 s both). So tests that
+/// restart faster see several at once.
 const GENERATIONS: u32 = 8;
 
 /// A fixed number of workers, all there from the start, and slots for old generations.

@@ -1,17 +1,17 @@
 //! What the CGI program tests/cgi/counter.c has counted.
 
-/// What the counting CGI program has seen; a run that was killed counts until it is dead.
+/// The counts of the counting CGI program; a killed run counts until it is dead.
 #[derive(Debug, Clone, Copy, serde::Deserialize)]
 pub struct Counter {
-    /// Runs at this moment.
+    /// Runs at present.
     pub running: u64,
-    /// The most there ever were at once.
+    /// The greatest number of runs at once.
     pub max: u64,
-    /// Runs ever started; of these, ended in good order; of these, found dead.
+    /// Runs ever started; of these, ended properly; of these, found dead.
     pub started: u64,
     pub ended: u64,
     pub died: u64,
-    /// Integral of `running` over time, and the moment up to which it goes.
+    /// Integral of `running` over time, and the moment up to which it is taken.
     pub busy_ns: u64,
     pub now_ns: u64,
 }

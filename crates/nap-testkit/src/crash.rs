@@ -1,21 +1,21 @@
-//! Children of event and prefork that crash at SIGTERM: httpd's own races, told from a fault of ours by the core.
+//! Children of event and prefork that crash at SIGTERM: cores tell httpd's own races from a fault of ours.
 //!
-//! A child that is told to end closes the sockets of all connections in hand (close_worker_sockets
-//! of event.c), while a thread may already have given back the pool in which such a socket lies.
-//! Bare httpd 2.4.71 crashed so once in 1,432 stops right behind answers: its main thread in
-//! apr_os_sock_get, called by mod_mpm_event.so, another thread in munmap.
+//! A child that is told to end closes the sockets of all connections in hand (close_worker_sockets of
+//! event.c), while a thread may already have given back the pool in which such a socket lies. Bare httpd
+//! 2.4.71 crashed in this way once in 1,432 stops right after answers: its main thread in apr_os_sock_get,
+//! called by mod_mpm_event.so, another thread in munmap.
 //!
-//! A child of prefork destroys its pools in the signal's handler, whatever it is doing: one in 40 stops
-//! right behind an answer over TLS found it in SSL_free, called by mod_ssl.so for the connection's end,
-//! and so mod_ssl.so freed the same again.
+//! A child of prefork destroys its pools in the signal's handler, whatever it is doing. One in 40 stops right
+//! after an answer over TLS found it in SSL_free, called by mod_ssl.so for the connection's end, and so
+//! mod_ssl.so freed the same memory again.
 
 use super::config;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program with cores of any size allowed, and a sanitizer's runtime before all else in it: dash does not
-/// bear that of TSan.
+/// Runs a program with cores of any size allowed, and with a sanitizer's runtime loaded first: dash does not
+/// work under TSan's.
 pub const WITH_CORES: [&str; 4] = [
     "sh",
     "-c",
@@ -23,8 +23,8 @@ pub const WITH_CORES: [&str; 4] = [
     "sh",
 ];
 
-/// Is a race all that the cores in this directory tell of? So it is taken to be where there are
-/// none (the machine puts them elsewhere), or no gdb.
+/// Whether the cores in this directory show nothing but a race. Without cores (the machine puts them
+/// elsewhere) or gdb, that is assumed.
 pub fn is_httpds_race(cores: &Path) -> bool {
     let files = fs::read_dir(cores).into_iter().flatten().flatten();
     files.map(|core| backtrace(&core.path())).all(|frames| {
@@ -59,9 +59,10 @@ fn backtrace(core: &Path) -> Vec<String> {
     crashed(&String::from_utf8_lossy(&said))
 }
 
-/// Of all threads' frames the crashed one's. httpd's handler sends its process the signal once more, and the
-/// kernel gives that to any thread: gdb takes that one for it. The handler stands in the frames of the other, if it
-/// has not come back yet, and where several crashed all their frames count. Who is in a system call has not crashed.
+/// The frames of the thread that crashed, out of all threads' frames. httpd's handler sends its process the
+/// signal once more, the kernel gives it to any thread, and gdb takes that thread for the crashed one. The
+/// one that really crashed has the handler in its frames, if it has not returned yet; if several crashed, all
+/// their frames count. A thread in a system call has not crashed.
 fn crashed(said: &str) -> Vec<String> {
     let frames = |thread: &str| -> Vec<String> {
         let frames = thread.lines().filter(|line| line.starts_with('#'));
@@ -80,7 +81,7 @@ fn crashed(said: &str) -> Vec<String> {
                     .into_iter()
                     .any(|name| at(frames, name))
             };
-            // gdb shows the one it takes when it has read the core.
+            // gdb shows the thread that it chose when it has read the core.
             let taken = threads.first().cloned().unwrap_or_default();
             let back = threads
                 .into_iter()

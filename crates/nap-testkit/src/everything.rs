@@ -1,9 +1,9 @@
-//! All that the module can show at once: pages, sessions, a polled event, and a balancer.
+//! Everything that the module can show at once: pages, sessions, a polled event, and a balancer.
 
 use super::backends::{Backend, MODULES};
 use super::{Builder, Httpd};
 
-/// Sessions, a page, an event and a balancer, besides.
+/// Sessions, a page, an event and a balancer, in addition.
 const MORE: &str = r#"
 <NapRoom shop>
 NapRunReady 1
@@ -35,7 +35,7 @@ printf 'Content-Type: text/plain\r\nSet-Cookie: SID=abc; Path=/\r\n\r\nhello\n'
 const PAGE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n";
 
 impl Builder {
-    /// Beside what is configured already; everything else goes to the balancer.
+    /// In addition to what is configured already; everything else goes to the balancer.
     pub fn everything(self, backends: &[Backend]) -> Self {
         let members: String = (backends.iter())
             .map(|b| format!("BalancerMember {}\n", b.url()))

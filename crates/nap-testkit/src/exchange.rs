@@ -2,15 +2,15 @@
 
 use std::io::{self, Read, Write};
 
-/// Asks for a path, with further headers, each with the end of its line. The whole answer, head and
-/// body.
+/// Asks for a path, with additional headers, each with the end of its line. Returns the whole answer, head
+/// and body.
 pub fn exchange(stream: &mut (impl Read + Write), path: &str, headers: &str) -> Vec<u8> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).expect("httpd reads");
     read_answer(stream).expect("an answer within the time-out")
 }
 
-/// One answer: of the length that its head says, in chunks, or until the connection closes.
+/// Reads one answer: of the length that its head says, in chunks, or until the connection closes.
 pub fn read_answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let (mut answer, mut part) = (Vec::new(), [0; 16384]);
     let mut whole = None;
@@ -25,7 +25,7 @@ pub fn read_answer(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Bytes of the answer that begins so; None: not known, or not yet. Chunks have no trailers here.
+/// Length of the answer that begins like this; None: not known, or not yet. Chunks have no trailers here.
 fn length(answer: &[u8]) -> Option<usize> {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let text = String::from_utf8_lossy(&answer[..head]).to_ascii_lowercase();

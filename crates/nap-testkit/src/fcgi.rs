@@ -8,19 +8,19 @@ const END_REQUEST: u8 = 3;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 
-/// One of them, on a port of its own.
+/// A responder on a port of its own.
 pub struct Responder {
     port: u16,
     bodies: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Responder {
-    /// Whatever it is asked, it answers this, head and body as of a CGI program; None: it hangs up.
+    /// Answers this to every request, head and body as of a CGI program; None: it hangs up.
     pub fn start(answer: Option<&'static str>) -> Responder {
         Responder::answering(answer, usize::MAX)
     }
 
-    /// The same once it has read so many bytes of a body.
+    /// The same as soon as it has read this many bytes of a body.
     pub fn early(answer: &'static str, read: usize) -> Responder {
         Responder::answering(Some(answer), read)
     }
@@ -33,7 +33,7 @@ impl Responder {
         };
         let bodies = Arc::clone(&responder.bodies);
         std::thread::spawn(move || {
-            // What is not read must not reset the connection before the answer is.
+            // Unread bytes must not reset the connection before the answer has been read.
             let mut unread = Vec::new();
             for mut stream in listener.incoming().flatten() {
                 let Ok(body) = read_request(&mut stream, enough) else {
@@ -55,7 +55,7 @@ impl Responder {
         format!("fcgi://127.0.0.1:{}", self.port)
     }
 
-    /// The bodies of all requests that have come whole, in their order.
+    /// The bodies of all requests that arrived complete, in their order.
     pub fn bodies(&self) -> Vec<Vec<u8>> {
         self.bodies.lock().expect("no panic").clone()
     }

@@ -1,6 +1,6 @@
-//! A room made full for as long as a test wants: a CGI program that answers when it is told.
+//! A room made full for as long as a test wants: a CGI program that answers when it is told to.
 //!
-//! `/cgi-bin/hold?NAME` says that it runs by a file of its name, and waits for another.
+//! `/cgi-bin/hold?NAME` creates a file to say that it runs, and waits for another.
 
 use super::{Answer, Builder, Httpd, wait_until};
 use std::fs;
@@ -26,19 +26,19 @@ impl Builder {
     }
 }
 
-/// Accesses that run until they are released, at the latest when this goes.
+/// Accesses that run until they are released, at the latest when this is dropped.
 pub struct Held<'a> {
     httpd: &'a Httpd,
     name: &'static str,
     streams: Vec<TcpStream>,
 }
 
-/// Accesses that run in a child of `/nap-info`.
+/// Accesses that run in a child, from `/nap-info`.
 pub fn runs_in(child: &serde_json::Value) -> u64 {
     sum(child, &["running"])
 }
 
-/// Those that wait in it, with a worker or without.
+/// Accesses that wait in a child, with a worker or without.
 pub fn waits_in(child: &serde_json::Value) -> u64 {
     sum(child, &WAITING)
 }
@@ -51,7 +51,7 @@ fn sum(child: &serde_json::Value, states: &[&str]) -> u64 {
 }
 
 impl Httpd {
-    /// Sends so many accesses of this name that hold on, and returns when all of them run.
+    /// Sends this many accesses of this name, which are held, and returns when all of them run.
     pub fn hold(&self, name: &'static str, accesses: usize) -> Held<'_> {
         let held = self.ask_to_hold(name, accesses);
         wait_until("the room is held", PATIENCE, || {
@@ -74,7 +74,7 @@ impl Httpd {
         }
     }
 
-    /// How many of this name run now.
+    /// How many of this name run at present.
     pub fn holding(&self, name: &str) -> usize {
         let files = fs::read_dir(self.root.join("data")).expect("the root is there");
         files
@@ -91,15 +91,15 @@ impl Httpd {
         self.accesses(&WAITING)
     }
 
-    /// Waits until nobody waits or runs. mod_cgid's daemon goes first when the server stops; a
-    /// program that was to start just then keeps its child for ten seconds.
+    /// Waits until nobody waits or runs. mod_cgid's daemon ends first when the server stops; a program that
+    /// was to start just then keeps its child for ten seconds.
     pub fn until_idle(&self) {
         wait_until("the room is empty", PATIENCE, || {
             self.accesses(&["running", "waiting", "waiting_h2", "parked"]) == 0
         });
     }
 
-    /// The sum of these counts of all children.
+    /// The sum of these counts over all children.
     pub fn accesses(&self, states: &[&str]) -> usize {
         let info = self.get("/nap-info?json").json();
         let children = info["children"].as_array().expect("the children");
@@ -107,7 +107,7 @@ impl Httpd {
         children.iter().map(count).sum::<u64>() as usize
     }
 
-    /// Waits until so many requests wait.
+    /// Waits until this many requests wait.
     pub fn until_waiting(&self, requests: usize) {
         wait_until(
             &format!("{requests} requests wait in the room"),
@@ -118,7 +118,7 @@ impl Httpd {
 }
 
 impl Held<'_> {
-    /// Lets all of this name go on, for good, and returns their answers.
+    /// Releases all of this name for good, and returns their answers.
     pub fn release(mut self) -> Vec<String> {
         self.let_go();
         let read = |stream: &mut TcpStream| {
@@ -141,8 +141,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Sends an access that is to wait for the held permit, lets the holder go when it does, and
-/// returns its answer.
+/// Sends an access that has to wait for the held permit, releases the holder when it waits, and returns its
+/// answer.
 pub fn admitted(httpd: &Httpd, held: Held<'_>, path: &str, head: &[(&str, &str)]) -> Answer {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| httpd.request("GET", path, head, b""));

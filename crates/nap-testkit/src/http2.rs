@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection, on a thread of its own; closed when this goes.
+/// A connection on a thread of its own; closed when this is dropped.
 pub struct Http2 {
     requests: mpsc::UnboundedSender<Asked>,
 }
@@ -19,14 +19,14 @@ pub struct Http2 {
 struct Asked {
     path: String,
     cookie: String,
-    /// Empty: a GET, else a POST of that.
+    /// Empty: a GET, otherwise a POST of these bytes.
     sent: Vec<u8>,
-    /// The body stays where it is.
+    /// The body is left unread.
     unread: bool,
     reply: oneshot::Sender<Answer>,
 }
 
-/// A request under way; dropped, its stream is reset and the connection lives on.
+/// A request under way; if dropped, its stream is reset and the connection stays open.
 pub struct Stream(oneshot::Receiver<Answer>);
 
 impl Http2 {
@@ -58,7 +58,7 @@ impl Http2 {
         self.send(path, cookie, Vec::new(), false)
     }
 
-    /// The same, and nothing of the answer's body is read: no more comes than the stream's window takes.
+    /// The same, but the answer's body is not read: no more comes than fits the stream's window.
     pub fn ask_unread(&self, path: &str) -> Stream {
         self.send(path, "", Vec::new(), true)
     }
@@ -141,7 +141,7 @@ async fn run(mut sender: SendRequest<Full<Bytes>>, port: u16, asked: Asked) {
         () = reply.closed() => None,
     };
     if let Some(answer) = answer {
-        // Nobody may be interested any more.
+        // Nobody may be waiting for it any more.
         let _ = reply.send(answer);
     }
 }

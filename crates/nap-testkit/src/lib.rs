@@ -57,7 +57,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long the server may take over anything it is asked to do.
+/// How long the server may take for anything it is asked to do.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs a test under prefork, worker and event, one after the other.
@@ -68,7 +68,7 @@ pub fn for_each_mpm(test: impl Fn(Mpm)) {
     }
 }
 
-/// Under event; in the long form under each. For what waits much, and is the core's own whatever the MPM.
+/// Under event; in the long form under each MPM. For tests that wait a lot and do not depend on the MPM.
 pub fn for_event_or_each_mpm(test: impl Fn(Mpm)) {
     match long() {
         true => for_each_mpm(test),
@@ -96,7 +96,7 @@ pub fn comes_true(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Sends a crowd of visitors with tickets to a URL, as `nap-load`'s options say; its report.
+/// Sends a crowd of visitors with tickets to a URL, with these options of `nap-load`; returns its report.
 pub fn crowd(url: &str, options: &[&str]) -> serde_json::Value {
     let output = Command::new(made::file("release/nap-load"))
         .args(options)
@@ -112,7 +112,7 @@ pub fn crowd(url: &str, options: &[&str]) -> serde_json::Value {
     serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// Says to other threads that it is over, however that came about.
+/// Tells other threads that it is over, however it ended.
 pub struct SetOnDrop<'a>(pub &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -152,7 +152,7 @@ impl Httpd {
         self.port
     }
 
-    /// `http://127.0.0.1:PORT`, without a slash at its end.
+    /// `http://127.0.0.1:PORT`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -161,7 +161,7 @@ impl Httpd {
         self.request("GET", path, &[], b"")
     }
 
-    /// One request on a connection of its own; redirects and cookies are the caller's business.
+    /// One request on a connection of its own; redirects and cookies are left to the caller.
     pub fn request(&self, method: &str, path: &str, head: &[(&str, &str)], body: &[u8]) -> Answer {
         answer::ask(method, &format!("{}{path}", self.url()), head, body)
     }
@@ -196,7 +196,7 @@ impl Httpd {
             .is_some_and(|p| matches!(p.try_wait(), Ok(None)))
     }
 
-    /// The processes that serve requests, of whatever generation; not mod_cgid's daemon.
+    /// The processes that serve requests, of any generation; not mod_cgid's daemon.
     pub fn children(&self) -> Vec<i32> {
         let threaded = self.builder.mpm != Mpm::Prefork;
         let mut pids: Vec<i32> = process::processes()
@@ -223,7 +223,7 @@ impl Httpd {
         kill(Pid::from_raw(pid), Signal::SIGKILL).expect("a child of ours may be killed");
     }
 
-    /// Stops one of our own children in its tracks until the guard goes: the others have all work.
+    /// Stops one of our own children until the guard is dropped: the others have all the work.
     pub fn pause(&self, pid: i32) -> Paused {
         assert!(
             self.children().contains(&pid),
@@ -231,7 +231,7 @@ impl Httpd {
         );
         kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("a child of ours may be stopped");
         let paused = Paused(pid);
-        // Its threads stop one by one, and one of them may just be taking a connection.
+        // Its threads stop one by one, and one of them may be taking a connection just then.
         wait_until("it stands still", PATIENCE, || process::stands_still(pid));
         paused
     }
@@ -242,7 +242,7 @@ impl Httpd {
         self.write_config();
     }
 
-    /// Allows further error-log lines, for a test that causes them on the way.
+    /// Allows additional error-log lines, for a test that causes them on the way.
     pub fn expect_log(&mut self, part: &str, reason: &'static str) {
         self.builder.expected.push((part.to_string(), reason));
     }
@@ -262,7 +262,7 @@ impl Httpd {
         self.end(Signal::SIGTERM);
     }
 
-    /// `apachectl graceful-stop`: what is being served is finished first.
+    /// `apachectl graceful-stop`: what is being served finishes first.
     pub fn graceful_stop(&mut self) {
         self.end(Signal::SIGWINCH);
     }
@@ -282,7 +282,7 @@ impl Httpd {
         self.read("access_log")
     }
 
-    /// What the counting CGI program `/counter` has seen, asked of the file and not of the server.
+    /// The counts of the counting CGI program `/counter`, read from its file and not from the server.
     pub fn counter(&self) -> Counter {
         let output = Command::new(self.root.join("cgi-bin/counter"))
             .arg("report")
@@ -293,7 +293,7 @@ impl Httpd {
             .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// The counter's maximum begins anew at what runs now.
+    /// Resets the counter's maximum to the number of present runs.
     pub fn forget_counter_max(&self) {
         let status = Command::new(self.root.join("cgi-bin/counter"))
             .arg("forget")
@@ -303,12 +303,12 @@ impl Httpd {
         assert!(status.expect("the counter runs").success());
     }
 
-    /// What the module says of its first room, at `/nap-info` ([`Builder::info`]).
+    /// What `/nap-info` says of the module's first room ([`Builder::info`]).
     pub fn room(&self) -> Room {
         self.try_room().expect("an answer")
     }
 
-    /// The same, or nothing when the child that was asked died over it.
+    /// The same, or None if the child that was asked died meanwhile.
     pub fn try_room(&self) -> Option<Room> {
         use std::io::{Read as _, Write as _};
         let mut stream = self.connect();
@@ -336,7 +336,7 @@ impl Httpd {
             make_dir(&root.join(dir));
         }
         open_to_children(&root.join("cores"), 0o777);
-        // What CGI programs share: the first to make a file may be the test, as another user.
+        // CGI programs share this: the test, as another user, may be the first to make a file.
         fs::write(root.join("data/counter"), "").expect("the temp directory takes a file");
         open_to_children(&root.join("data"), 0o777);
         open_to_children(&root.join("data/counter"), 0o666);
@@ -379,7 +379,7 @@ impl Httpd {
             .arg(&self.root)
             .arg("-f")
             .arg(self.root.join("httpd.conf"));
-        // The machine's own settings must not reach in, nor a backtrace fill the error log.
+        // The machine's own settings must not affect it, nor a backtrace fill the error log.
         command
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -405,7 +405,7 @@ impl Httpd {
             if !self.is_running() || start.elapsed() > PATIENCE {
                 self.destroy();
                 let said = format!("{}{}", self.read("stderr"), self.error_log());
-                // The caller has it now, and what he makes of it is his to say.
+                // The caller has the log now and decides what to make of it.
                 let _ = fs::remove_file(self.root.join("error_log"));
                 return Err(said);
             }
@@ -414,7 +414,7 @@ impl Httpd {
         Ok(())
     }
 
-    /// Asks for nothing but a sign of life; a room never sees OPTIONS.
+    /// Asks only for a sign of life; a room never sees OPTIONS.
     fn answers(&self) -> bool {
         use std::io::{Read as _, Write as _};
         let knock = || -> std::io::Result<usize> {
@@ -471,8 +471,8 @@ impl Httpd {
         }
     }
 
-    /// Allows the very lines that tell of a child of event or prefork that died of SIGTERM's own race
-    /// ([`crash`]). A graceful stop and worker are forgiven nothing.
+    /// Allows exactly the lines that report a child of event or prefork that died of SIGTERM's own race
+    /// ([`crash`]). Nothing is allowed after a graceful stop or under worker.
     fn forgive_crashes_since(&mut self, before: usize) {
         if self.mpm() == Mpm::Worker {
             return;
@@ -490,7 +490,7 @@ impl Httpd {
         }
     }
 
-    /// Allows what httpd says of itself while SIGTERM ends it, whatever modules it has.
+    /// Allows what httpd logs about itself while SIGTERM ends it, whatever modules it has.
     fn forgive_stop_since(&mut self, before: usize) {
         self.forgive_crashes_since(before);
         const OF_A_STOP: [(&str, &str); 2] = [
@@ -498,7 +498,7 @@ impl Httpd {
                 "AH10246:",
                 "mod_cgid's daemon was ended before the child that asks it",
             ),
-            // Event's child closes its workers' connections, and so does who has one in hand.
+            // Event's child closes its workers' connections, and so does a worker that has one in hand.
             (
                 "AH00468:",
                 "a connection was closed by two threads of event",
@@ -514,7 +514,7 @@ impl Httpd {
         }
     }
 
-    /// Ends the server whatever it takes, and only the server.
+    /// Ends the server by any means, and nothing but the server.
     fn destroy(&mut self) {
         let Some(mut child) = self.process.take() else {
             return;
@@ -529,7 +529,7 @@ impl Httpd {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        // Nobody but its own offspring is in the server's process group.
+        // Only its own offspring is in the server's process group.
         let _ = killpg(pid, Signal::SIGKILL);
         let _ = child.wait();
         if stopping {
@@ -560,7 +560,7 @@ impl Drop for Httpd {
     }
 }
 
-/// A child that stands still.
+/// A stopped child.
 pub struct Paused(i32);
 
 impl Drop for Paused {
@@ -569,7 +569,7 @@ impl Drop for Paused {
     }
 }
 
-/// A port that nobody has now.
+/// A port that nobody uses now.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     listener

@@ -1,9 +1,9 @@
-//! Reads httpd's error log: generations of the server, and lines nobody expected.
+//! Reads httpd's error log: generations of the server, and unexpected lines.
 
-/// What httpd says when not all workers are idle or a generation overlaps the next: the harness
-/// asks for exactly so many, which is nobody's fault. The last two: the harness knocks as soon as the
-/// port is open, when event's listener may not be ready yet to be given a connection that writes or
-/// is kept; bare httpd says the first of them too.
+/// What httpd says when not all workers are idle or a generation overlaps the next: the harness asks for
+/// exactly the workers it needs, so this is no fault. The last two: the harness connects as soon as the port
+/// is open, when event's listener may not be ready yet for a connection that writes or is kept. Bare httpd
+/// says the first of them too.
 const BUSY: [&str; 10] = [
     "AH00161:", "AH00162:", "AH00286:", "AH00287:", "AH00288:", "AH00484:", "AH00485:", "AH10159:",
     "AH03092:", "AH03093:",
@@ -14,8 +14,8 @@ pub fn generations(log: &str) -> usize {
     log.matches("resuming normal operations").count()
 }
 
-/// The lines of level warn and worse, the crashes, and what is no log line at all, less those that
-/// contain an expected part.
+/// Lines of level warn and worse, crashes, and lines that are no log lines at all, except those that contain
+/// an expected part.
 pub fn unexpected(log: &str, expected: &[(String, &'static str)]) -> String {
     log.lines()
         .filter(|line| is_alarming(line))
@@ -25,8 +25,8 @@ pub fn unexpected(log: &str, expected: &[(String, &'static str)]) -> String {
         .collect()
 }
 
-/// httpd writes `[date] [module:level] [pid ...] message`. What has no level was written past it: a
-/// panic, an assertion, the C library.
+/// httpd writes `[date] [module:level] [pid ...] message`. A line without a level was written by something
+/// else: a panic, an assertion, the C library.
 fn is_alarming(line: &str) -> bool {
     let field = line
         .strip_prefix('[')
@@ -38,7 +38,7 @@ fn is_alarming(line: &str) -> bool {
             .map(|(_, level)| level)
     });
     match level {
-        // httpd tells of a crashed child at level notice.
+        // httpd reports a crashed child at level notice.
         Some("notice") => line.contains("exit signal"),
         Some(level) => !(level == "info" || level == "debug" || level.starts_with("trace")),
         None => !line.is_empty(),

@@ -1,7 +1,7 @@
-//! [`long`]: are the long forms of tests wanted?
+//! [`long`]: whether the long forms of tests are wanted.
 
-/// `make test-all` sets NAP_TEST=all. What it may not be stops the test: with a slip of the pen, the
-/// long forms would be left out and called passed.
+/// `make test-all` sets NAP_TEST=all. Any other value stops the test: after a typing mistake the long forms
+/// would be left out and called passed.
 pub fn long() -> bool {
     match std::env::var_os("NAP_TEST") {
         None => false,

@@ -1,4 +1,4 @@
-//! What `make` built for the tests, and whether it is still what the sources say.
+//! What `make` built for the tests, and whether it is still up to date with the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub fn look_for(name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// A directory under target/ for what a run leaves behind.
+/// A directory under target/ for a run's output.
 pub fn directory(name: &str) -> PathBuf {
     let path = target().join(name);
     fs::create_dir_all(&path).expect("target takes a directory");
@@ -68,7 +68,7 @@ pub fn repository() -> &'static Path {
         .expect("the kit is in crates/nap-testkit")
 }
 
-/// Where cargo puts what it builds: a test program is in its debug/deps.
+/// Where cargo puts its output: a test program is in its debug/deps.
 fn target() -> PathBuf {
     let program = std::env::current_exe().expect("a program has a file");
     let target = program

@@ -1,5 +1,5 @@
-//! A client with an address of its own on the loopback, that asks for one path by a script and
-//! remembers what came of it, and when.
+//! A client with its own loopback address that asks for one path by a script, and records the results with
+//! their times.
 
 use super::{Httpd, exchange};
 use std::net::TcpStream;
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Try {
-    /// When it was sent, seconds since the robot began.
+    /// When it was sent, in seconds since the robot began.
     pub sent: f64,
-    /// When its answer was there: what the server decided it did between the two.
+    /// When its answer arrived: the server decided between the two times.
     pub answered: f64,
-    /// 200.
+    /// The status was 200.
     pub passed: bool,
     /// Bytes of the answer, headers included.
     pub bytes: f64,
@@ -57,14 +57,14 @@ impl Robot {
         }
     }
 
-    /// Asks so many times, one after the other and as fast as it is answered.
+    /// Asks this many times, one after the other and as fast as answers come.
     pub fn burst(&mut self, n: usize) {
         for _ in 0..n {
             self.ask();
         }
     }
 
-    /// Asks at most `per_s` times a second, for so many seconds.
+    /// Asks at most `per_s` times a second, for this many seconds.
     pub fn steadily(&mut self, per_s: f64, seconds: f64) {
         let end = self.now() + seconds;
         while self.now() < end {
@@ -73,7 +73,7 @@ impl Robot {
         }
     }
 
-    /// Does nothing for so many seconds.
+    /// Does nothing for this many seconds.
     pub fn be_silent(&self, seconds: f64) {
         self.be_silent_until(self.now() + seconds);
     }

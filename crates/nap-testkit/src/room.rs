@@ -1,10 +1,10 @@
-//! What the module says of a room, of its JSON the part that tests of faults ask for.
+//! What the module says of a room: the part of its JSON that tests of faults need.
 
 use super::Httpd;
 use super::held::{runs_in, waits_in};
 use serde_json::Value;
 
-/// A room of one gate, and the children.
+/// A room with one gate, and the children.
 #[derive(Debug, Clone)]
 pub struct Room {
     /// Permits held.
@@ -13,13 +13,13 @@ pub struct Room {
     pub waiting: u64,
     /// Tickets sold.
     pub sold: u64,
-    /// Promises that were not kept.
+    /// Promises that were broken.
     pub broken: u64,
-    /// Times the tables were mended after a death under the lock.
+    /// How often the tables were mended after a death under the lock.
     pub mended: u64,
     /// The children it knows.
     pub children: Vec<i32>,
-    /// Accesses it counts, in all children.
+    /// Accesses it counts, over all children.
     pub accesses: u64,
 }
 
@@ -47,7 +47,7 @@ impl Room {
 }
 
 impl Httpd {
-    /// What `/nap-info` says of the only gate there is.
+    /// What `/nap-info` says of the only gate.
     pub fn gate(&self) -> Value {
         self.get("/nap-info?json").json()["rooms"][0]["gates"][0].take()
     }

@@ -1,17 +1,17 @@
-//! httpd under a sanitizer: `make test-sanitize` and `make test-threads` name the runtime of a module built with
-//! one in `NAP_PRELOAD`, and the module in `NAP_SO`.
+//! httpd under a sanitizer: `make test-sanitize` and `make test-threads` name a sanitizer's runtime in
+//! `NAP_PRELOAD`, and the module built with it in `NAP_SO`.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Loads the runtime before anything else. What it has to say goes to files the children can write.
+/// Loads the runtime before anything else. Its reports go to files that the children can write.
 pub fn preload(command: &mut Command, root: &Path) {
     let Some(runtime) = std::env::var_os("NAP_PRELOAD") else {
         return;
     };
     let log = format!("log_path={}/data/sanitizer", root.display());
-    // httpd leaves most of what it has taken to its end.
+    // httpd frees most of its memory only by ending.
     let of_addresses = format!("detect_leaks=0:detect_stack_use_after_return=1:{log}");
     command
         .env("RUNTIME", runtime)
@@ -23,7 +23,7 @@ pub fn preload(command: &mut Command, root: &Path) {
         );
 }
 
-/// All that the sanitizers of a server's processes have said.
+/// Everything that the sanitizers of a server's processes have reported.
 pub fn reports(root: &Path) -> String {
     let entries = fs::read_dir(root.join("data")).into_iter().flatten();
     entries
@@ -39,8 +39,8 @@ pub fn reports(root: &Path) -> String {
         .collect()
 }
 
-/// httpd that is stopped closes the sockets its threads still read from, for one: what TSan says of a race without
-/// a frame of ours.
+/// Leaves out TSan's reports of a race without a frame of ours: a stopping httpd, for one, closes sockets
+/// that its threads still read from.
 fn without_httpds_races(report: &str) -> String {
     let is_httpds = |part: &&str| {
         let is_race = part.starts_with("WARNING: ThreadSanitizer: data race");

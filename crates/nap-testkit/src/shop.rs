@@ -1,4 +1,4 @@
-//! The demo's shop for a test: PHP-FPM and PostgreSQL, private to it and gone with it.
+//! The demo's shop for a test: PHP-FPM and PostgreSQL, private to it and removed with it.
 
 use super::Builder;
 use std::fs;
@@ -25,7 +25,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// With variables of `demo/shop/serve.sh`; panics with its own words when it does not come up.
+    /// With variables of `demo/shop/serve.sh`; panics with its own words if it does not come up.
     pub fn start(settings: &[(&str, &str)]) -> Shop {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Shop {
 
 impl Drop for Shop {
     fn drop(&mut self) {
-        // Its end of input is its end.
+        // It ends when its input ends.
         drop(self.process.stdin.take());
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.root);

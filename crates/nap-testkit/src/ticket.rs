@@ -1,4 +1,4 @@
-//! A ticket as its holder has it, and the times he goes by.
+//! A ticket as its holder has it, and the times that the holder goes by.
 
 use super::Answer;
 use std::thread::sleep;
@@ -15,7 +15,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Of an answer that has one.
+    /// The ticket of an answer that has one.
     #[track_caller]
     pub fn of(answer: &Answer) -> Ticket {
         let issued = Instant::now();
@@ -46,12 +46,12 @@ impl Ticket {
         sleep(at.saturating_duration_since(Instant::now()));
     }
 
-    /// Until he may come.
+    /// Sleeps until the holder may come.
     pub fn until_prime(&self) {
         self.sleep_until(self.from + 0.01);
     }
 
-    /// Until his prime window is over, and he may still come.
+    /// Sleeps until the prime window is over, when the holder may still come.
     pub fn until_tail(&self) {
         self.sleep_until(self.prime + 0.05);
     }

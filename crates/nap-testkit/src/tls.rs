@@ -1,11 +1,11 @@
-//! A second port of a test's httpd that speaks TLS, with a certificate signed by itself.
+//! A second port of a test's httpd that speaks TLS, with a self-signed certificate.
 
 use super::{Builder, Mpm, made};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 impl Builder {
-    /// The same site at this port too, with HTTP/2 where the MPM, chosen before, has it.
+    /// The same site at this port too, with HTTP/2 if the MPM, chosen before, supports it.
     pub fn tls(mut self, port: u16) -> Builder {
         let (key, certificate) = self_signed();
         let mut protocols = "http/1.1";

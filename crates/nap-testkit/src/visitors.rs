@@ -1,7 +1,6 @@
-//! Visitors who ask for one URL again and again, each time on a connection of his own.
-//!
-//! They keep no ticket: whoever is refused asks again a moment later, so a queue behind a limit
-//! stays full. What every try came to is kept and can be looked at while they go on.
+//! Visitors who ask for one URL again and again, each time on a new connection. They keep no ticket: a
+//! refused visitor asks again a moment later, so a queue behind a limit stays full. The result of every try
+//! is kept and can be read while they go on.
 
 use super::Httpd;
 use std::io::{Read as _, Write as _};
@@ -11,14 +10,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What the tries of all visitors came to.
+/// The results of all visitors' tries.
 #[derive(Clone, Debug, Default)]
 pub struct Tries {
     /// 200, with a whole answer.
     pub served: usize,
     /// 503, with the ticket page.
     pub refused: usize,
-    /// Anything else: another status, a connection cut, no answer at all.
+    /// Anything else: another status, a cut connection, no answer at all.
     pub failed: Vec<String>,
 }
 
@@ -35,11 +34,11 @@ impl Visitors {
         Visitors::each(httpd, n, path, |stream, _| judge(stream))
     }
 
-    /// `n` visitors who hang up after up to `patience`, in the queue or while they are served: what
-    /// they have not read by then comes back to the server as a reset. No try of theirs fails.
+    /// `n` visitors who hang up after up to `patience`, in the queue or while they are served: what they have
+    /// not read by then comes back to the server as a reset. None of their tries counts as failed.
     pub fn come_and_hang_up(httpd: &Httpd, n: u32, path: &str, patience: Duration) -> Visitors {
         Visitors::each(httpd, n, path, move |stream, nth| {
-            // Golden-ratio steps spread the tries over the whole span, the same in every run.
+            // Golden-ratio steps spread the tries over the whole span, in the same way in every run.
             let part = (u64::from(nth) * 618_034 % 1_000_000) as f64 / 1e6;
             let wait = patience.mul_f64(part).max(Duration::from_millis(1));
             stream.set_read_timeout(Some(wait)).ok();
@@ -97,12 +96,12 @@ impl Visitors {
         }
     }
 
-    /// What has been so far.
+    /// The results so far.
     pub fn tries(&self) -> Tries {
         self.tries.lock().expect("no visitor panics").clone()
     }
 
-    /// Each finishes the try he is at; then what has been in all.
+    /// Each visitor finishes their present try; then the results of all.
     pub fn leave(mut self) -> Tries {
         self.end();
         self.tries()
@@ -125,7 +124,7 @@ impl Drop for Visitors {
     }
 }
 
-/// A refusal that mod_nap knows nothing of.
+/// A refusal that does not come from mod_nap.
 pub const NOT_OURS: &str = "a 503 that is not ours";
 
 /// The status of a whole answer, or what was wrong with it.
