@@ -1,10 +1,10 @@
-//! Balancer methods side by side: four backends with speeds 1 : 1 : 2 : 4 behind two front ends that
-//! know nothing of each other, requests of known size at random times, each method with the very same
-//! ones. Backends sleep (one queue each, size / speed), so the machine's processors are not the limit.
+//! Balancer methods side by side: four backends with speeds 1 : 1 : 2 : 4 behind two front ends that know
+//! nothing of each other. Requests of known size come at random times, the same ones for each method.
+//! Backends sleep (one queue each, size / speed), so the machine's processors are not the limit.
 //!
-//! Prints a Markdown table a distribution of sizes: mean, p99 and longest response, and the makespan;
-//! then one of requests that may be repeated while every backend fails at random (MTBF 20 s, for two
-//! seconds: stopped, or answering 500 at once). Then the cost of one choice among 16 members, without httpd.
+//! Prints a Markdown table for each distribution of sizes: mean, p99 and longest response, and the makespan.
+//! Another table has repeatable requests while every backend fails at random (MTBF 20 s, for two seconds:
+//! stopped, or answering 500 at once). At last comes the cost of one choice among 16 members, without httpd.
 //!
 //! ```text
 //! cargo bench --bench balancer -- [requests=900] [load=0.7] [seed=1]
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const RATES: [u32; 4] = [100_000, 100_000, 200_000, 400_000];
 const METHODS: [&str; 5] = ["byrequests", "bytraffic", "bybusyness", "oxthas", "nap"];
 const MEAN_SIZE: f64 = 4000.0;
-/// Requests at a time; more are there only where a method lets queues grow.
+/// Requests at a time; there are more only if a method lets queues grow.
 const CLIENTS: usize = 240;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -37,7 +37,7 @@ enum Sizes {
     HeavyTailed,
 }
 
-/// When it is sent, and how large it is.
+/// When the request is sent, and how large it is.
 struct Request {
     at: Duration,
     size: usize,
@@ -77,7 +77,8 @@ fn requests(n: usize, load: f64, sizes: Sizes, seed: u64) -> Vec<Request> {
         .collect()
 }
 
-/// One request, a POST with this body or a GET of as much work, on this connection, made anew when the server has closed it. The status, 0: none.
+/// One request, a POST with this body or a GET of as much work, on this connection, which is opened again if
+/// the server has closed it. Returns the status, 0: none.
 fn ask(stream: &mut Option<TcpStream>, port: u16, body: &[u8], repeatable: bool) -> u16 {
     for _ in 0..2 {
         let mut own = match stream.take() {
@@ -103,7 +104,7 @@ fn ask(stream: &mut Option<TcpStream>, port: u16, body: &[u8], repeatable: bool)
     0
 }
 
-/// Status, and whether the connection closes.
+/// The status, and whether the connection closes.
 fn answer(stream: &mut TcpStream) -> Option<(u16, bool)> {
     let text = nap_testkit::read_answer(stream).ok()?;
     let text = String::from_utf8_lossy(&text).to_lowercase();
@@ -191,7 +192,7 @@ fn compare(name: &str, all: &[Request]) {
     for method in METHODS {
         let backends = Backend::all(&RATES);
         let sides = [front_end(&backends, method), front_end(&backends, method)];
-        // Not counted: connections are made, and ours see everybody once.
+        // Not counted: connections are made, and our method sees every member once.
         drive(
             [sides[0].port(), sides[1].port()],
             &all[..60.min(all.len())],
@@ -215,7 +216,7 @@ fn compare(name: &str, all: &[Request]) {
     );
 }
 
-/// Every backend fails at random while stock methods and ours serve requests that may be repeated.
+/// Every backend fails at random while stock methods and ours serve repeatable requests.
 fn frequent_failures(all: &[Request], seed: u64) {
     println!(
         "\n**every backend fails, MTBF 20 s, for 2 s**, {} requests\n",
@@ -265,7 +266,7 @@ fn fail_at_random(backend: &Backend, seed: u64, over: &AtomicBool) {
     }
 }
 
-/// One choice among sixteen members, with its end.
+/// The cost of one choice among sixteen members, including its end.
 fn cost() {
     const N: usize = 16;
     let (mut head, mut executors) = (Box::new(Head::EMPTY), vec![Executor::EMPTY; 2 * N]);
@@ -327,7 +328,7 @@ fn main() {
     ] {
         compare(name, &requests(n, load, sizes, seed));
     }
-    // Fifteen seconds of them, at half the load: what is repeated is work, too.
+    // Fifteen seconds of requests at half the load: repeated requests are work, too.
     frequent_failures(&requests(1500, 0.5, Sizes::Uniform, seed), seed);
     println!();
     cost();

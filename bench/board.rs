@@ -1,5 +1,5 @@
-//! What the benches share: the board behind a server of a kind, a crowd sent to it, what the room
-//! says of itself meanwhile, and the figures of the reports.
+//! What the benches share: the board behind a server of a given kind, a crowd sent to it, what the room says
+//! of itself meanwhile, and the figures of the reports.
 
 use nap_testkit::{self, Builder, Httpd, Mpm, made};
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 /// Accesses at once, in every way that has a limit.
 pub const LIMIT: u32 = 10;
-/// How often the room is looked at while a crowd is there.
+/// How often the room is read while a crowd is there.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The value of an option `name=value`, or what it is otherwise.
+/// The value of an option `name=value`, or the default.
 pub fn option(name: &str, otherwise: &str) -> String {
     let given = std::env::args().find_map(|arg| Some(arg.strip_prefix(name)?.to_string()));
     given.unwrap_or_else(|| otherwise.to_string())
@@ -25,7 +25,7 @@ pub fn number_option(name: &str, otherwise: &str) -> u32 {
     number.unwrap_or_else(|| stop(&format!("{name}{given}: a whole number from 1 is meant")))
 }
 
-/// What `mpm=` asks for: one of them or `all`.
+/// The MPMs that `mpm=` asks for: one of them or `all`.
 pub fn mpms() -> Vec<Mpm> {
     let wanted = option("mpm=", "event");
     let all = Mpm::ALL.into_iter();
@@ -38,7 +38,7 @@ pub fn mpms() -> Vec<Mpm> {
     chosen
 }
 
-/// Ends the bench with a sentence when something that `make` builds is missing or old.
+/// Ends the bench with a sentence if something that `make` builds is missing or old.
 pub fn require_what_make_builds() {
     let needed = ["cgi/board", "cgi/counter", "release/nap-load"];
     let module = std::env::var_os("NAP_SO").map_or(Some("release/mod_nap.so"), |_| None);
@@ -55,12 +55,12 @@ pub fn stop(why: &str) -> ! {
     std::process::exit(2)
 }
 
-/// A server for the board: `work` says what one access costs (`BOARD_CPU_MS 30`).
+/// A server for the board: `work` sets the cost of an access (`BOARD_CPU_MS 30`).
 pub fn sized(mpm: Mpm, processes: u32, threads: u32, work: &str) -> Builder {
     server(work).mpm(mpm).workers(processes, threads)
 }
 
-/// The same, its workers still to be told.
+/// The same, with its workers still to be set.
 pub fn server(work: &str) -> Builder {
     Httpd::builder()
         .config("ListenBacklog 2048\nKeepAlive Off\nTimeout 300")
@@ -72,7 +72,7 @@ pub fn server(work: &str) -> Builder {
         )
 }
 
-/// Workers for the largest crowd, so that none is what limits; few large children, as the README
+/// Enough workers for the largest crowd, so that workers are not the limit; few large children, as the README
 /// says.
 pub fn plenty(mpm: Mpm, work: &str) -> Builder {
     sized(mpm, 3, 256, work)
@@ -83,7 +83,7 @@ pub fn with_nap(mpm: Mpm, work: &str, bound: &str) -> Builder {
     with_room(plenty(mpm, work), bound)
 }
 
-/// A server with a room around the board and the counter; `park=Off`: they wait on workers on event too.
+/// A server with a room around the board and the counter; `park=Off`: accesses wait on workers on event too.
 pub fn with_room(server: Builder, bound: &str) -> Builder {
     let park = match option("park=", "").as_str() {
         "" => String::new(),
@@ -98,7 +98,7 @@ pub fn with_room(server: Builder, bound: &str) -> Builder {
         .config("<Location /nap-info>\nSetHandler nap-info\nRequire local\n</Location>")
 }
 
-/// Starts a server; None, with its own words on stderr, when it does not come up.
+/// Starts a server; None, with its own words on stderr, if it does not come up.
 pub fn start(server: Builder) -> Option<Httpd> {
     match server.try_start() {
         Ok(httpd) => Some(httpd),
@@ -109,8 +109,8 @@ pub fn start(server: Builder) -> Option<Httpd> {
     }
 }
 
-/// Sends a crowd to the board at a port; nap-load's report. Under `room`: what `/nap-info` of the
-/// server said meanwhile, where it was to be `watched`.
+/// Sends a crowd to the board at a port and returns nap-load's report. Under `room`: what the server's
+/// `/nap-info` said meanwhile, if it was `watched`.
 pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ pub fn send(port: u16, watched: Option<&Httpd>, options: &[&str]) -> Value {
     })
 }
 
-/// Looks at the room until it is over. Medians of what was seen while somebody waited.
+/// Reads the room until the run is over. Medians of what was seen while somebody waited.
 fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
     let (mut wanted, mut used, mut most_held) = (Vec::new(), Vec::new(), 0.0_f64);
     let mut locked_ms = Vec::new();
@@ -138,14 +138,14 @@ fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
         let gate = &info["rooms"][0]["gates"][0];
         let figure = |pointer: &str| gate.pointer(pointer).and_then(Value::as_f64);
         let queue = figure("/wait/queue").unwrap_or(0.0);
-        // Before the server's speed is known nothing is wanted yet, and all may wait.
+        // Before the server's speed is known no limit is wanted yet, and all may wait.
         if queue > 0.0
             && let (Some(want), Some(limit)) = (figure("/wait/wanted"), figure("/wait/limit"))
         {
             wanted.push(want);
             used.push(limit);
         }
-        // Whoever behaves runs, waits or holds a ticket: one of the three.
+        // A well-behaved visitor runs, waits or holds a ticket: one of the three.
         let held = ["/run_ready/running", "/promise/outstanding"];
         let held = held.into_iter().filter_map(figure).sum::<f64>() + queue;
         most_held = most_held.max(held);
@@ -160,7 +160,7 @@ fn watch(httpd: &Httpd, over: &AtomicBool) -> Value {
     })
 }
 
-/// Leaves a report in a folder.
+/// Writes a report into a folder.
 pub fn keep(folder: &Path, name: &str, report: &Value) {
     let path = folder.join(format!("{}.json", name.replace(' ', "-")));
     let text = serde_json::to_string_pretty(report).expect("a JSON value");

@@ -1,11 +1,11 @@
-//! An application that becomes five times slower, or five times faster, in the middle of a crowd that wants
-//! one page each.
+//! An application becomes five times slower, or five times faster, in the middle of a crowd that wants one
+//! page each.
 //!
-//! What is served from ten seconds after the change on is held against what httpd with `MaxRequestWorkers 10`
-//! serves of the same crowd in the same time: that is what the application can then serve. One Markdown row a
-//! direction and kind of visitor, medians of the rounds; exits 1 where something does not hold. Who holds a
-//! ticket learns of an earlier time only by asking, so of the faster application only visitors whose page
-//! asks are judged by what is served. Options:
+//! The pages served from ten seconds after the change on are compared with those of httpd with
+//! `MaxRequestWorkers 10`, for the same crowd in the same time: that is what the application can then serve.
+//! Prints one Markdown row for each direction and kind of visitor, medians of the rounds; exits 1 if
+//! something does not hold. A holder learns of an earlier time only by asking. So with the faster application
+//! only visitors whose page asks are judged by the pages served. Options:
 //!
 //! ```text
 //! cargo bench --bench changes -- [mpm=event-stock] [rounds=1] [visitors=ticket,retry-after,asks] [only=slower]
@@ -28,27 +28,28 @@ use visitors::Kind;
 
 const BOUND: &str = "4s";
 const BOUND_S: f64 = 4.0;
-/// More than this may wait to be accepted, where workers are few.
+/// More connections than this may wait to be accepted, where workers are few.
 const BACKLOG: &str = "ListenBacklog 4096";
-/// So long after the change it is to be known.
+/// The change must be known this long after it.
 const KNOWN_S: f64 = 10.0;
-/// Of what the application can serve then.
+/// The least share of what the application can serve then.
 const LEAST: f64 = 0.9;
 
 /// A change, and a crowd that lasts until it has been seen.
 struct Change {
     name: &'static str,
-    /// Milliseconds of processor a page, before and after.
+    /// Milliseconds of processor time for a page, before and after.
     from: &'static str,
     to: &'static str,
-    /// When it happens, after the crowd has been sent for.
+    /// When it happens, after the start of the crowd.
     at: Duration,
     visitors: &'static str,
-    /// For so long after it is to be known is counted what is served: until the last few come.
+    /// Served pages are counted for this long after the change must be known: until the last few come.
     counted_s: f64,
-    /// May holders be put off, or answered after the bound? They were told of a server that was faster.
+    /// Whether holders may be put off, or answered after the bound: their times were those of a faster
+    /// server.
     deferred: bool,
-    /// Must those be served who do not ask?
+    /// Whether visitors who do not ask must be served too.
     all_judged: bool,
 }
 
@@ -80,12 +81,12 @@ struct Seen {
     report: Value,
     /// When the application changed, in seconds of the crowd.
     changed_s: f64,
-    /// Seconds in which somebody was served.
+    /// Times at which somebody was served, in seconds.
     ends: Vec<f64>,
 }
 
 impl Seen {
-    /// Pages a second while it is counted.
+    /// Pages a second while they are counted.
     fn rate(&self, counted_s: f64) -> f64 {
         let from = self.changed_s + KNOWN_S;
         let counted = |end: &&f64| (from..from + counted_s).contains(*end);
@@ -137,7 +138,7 @@ fn main() {
     }
 }
 
-/// A crowd, and the change while it is there.
+/// Runs a crowd, and makes the change while it is there.
 fn meet(host: &Host, change: &Change, kind: &Kind, nap: bool, round: u32) -> Seen {
     let way = if nap {
         "mod_nap"
@@ -170,7 +171,7 @@ fn meet(host: &Host, change: &Change, kind: &Kind, nap: bool, round: u32) -> See
         ["--seed", &seed],
         ["--csv", &csv],
     ];
-    // The others tell their visitors nothing.
+    // The other servers tell their visitors nothing.
     let obeys = if nap { kind.options } else { &[] };
     let options = [&all.concat()[..], &["--get"], obeys].concat();
     let sent = Instant::now();
@@ -199,7 +200,7 @@ fn meet(host: &Host, change: &Change, kind: &Kind, nap: bool, round: u32) -> See
     }
 }
 
-/// The board takes so many milliseconds from now on: all of the file or none.
+/// The board takes this many milliseconds from now on; a reader sees the whole new file or the old one.
 fn become_slower_or_faster(httpd: &Httpd, cpu_ms: &str) {
     let file = httpd.root().join("data/cpu_ms");
     let fresh = file.with_extension("new");
@@ -236,7 +237,7 @@ fn print_row(change: &Change, kind: &str, row: &[(Seen, Seen)], is_judged: bool)
             && over <= 0.01 * presented
             && p99 <= BOUND_S;
     let lost = broken + unanswered + unserved;
-    // Nothing that is not seen holds.
+    // A figure that is missing does not hold.
     let fast = ratio >= LEAST || !is_judged && ratio.is_finite();
     let holds = fast && in_time && lost == 0.0 && presented > 0.0;
     let verdict = match (holds, is_judged) {

@@ -1,16 +1,16 @@
-//! The flash crowd of the NAP-Web paper's chapter 6, four ways in one run on one machine.
+//! The flash crowd of the NAP-Web paper's chapter 6, met in four ways in one run on one machine.
 //!
-//! The same board behind bare httpd, httpd with as many workers as mod_nap's limit, HAProxy with
-//! that limit and a queue bounded as mod_nap's, and mod_nap. Prints one Markdown table a crowd, each
-//! figure the median of the rounds, and what was promised of mod_nap's; exits 1 where it does not hold.
-//! Leaves nap-load's own reports in target/bench. Options:
+//! The same board behind bare httpd, httpd with as many workers as mod_nap's limit, HAProxy with that limit
+//! and a queue bounded like mod_nap's, and mod_nap. Prints one Markdown table for each crowd, each figure the
+//! median of the rounds, and how mod_nap's promises hold; exits 1 if one does not. Leaves nap-load's own
+//! reports in target/bench. Options:
 //!
 //! ```text
 //! cargo bench --bench compare -- [mpm=event|all] [rounds=1] [crowds=200x20,600x10] [only=mod_nap] [work=cpu|sleep]
 //! ```
 //!
-//! `work=sleep` lets the board sleep for most of an access instead of computing, so that the machine
-//! itself is not what limits: the same crowd where others compute as well.
+//! With `work=sleep` the board sleeps for most of an access instead of computing, so that the machine itself
+//! is not the limit: the same crowd for machines where other programs compute as well.
 
 mod board;
 mod haproxy;
@@ -42,11 +42,11 @@ const COLUMNS: [Column; 15] = [
 ];
 const TOTAL_MEAN: &str = "/total/mean";
 const JAIN: &str = "/fairness/jain_finish";
-/// What is shown as a multiple of bare httpd's in the same round: in a closed loop unfair servers
-/// look faster in the mean, and bare is fair.
+/// Figures shown as a multiple of bare httpd's in the same round. In a closed loop unfair servers look faster
+/// in the mean, and bare httpd is fair.
 const TO_BARE: [Column; 2] = [("total / bare", TOTAL_MEAN, 2), ("Jain / bare", JAIN, 3)];
 
-/// What of mod_nap's figures must hold (issue "The main job"): heading, JSON pointer, the most there may be.
+/// What must hold of mod_nap's figures (issue "The main job"): heading, JSON pointer, maximum.
 const PROMISED: [(&str, &str, f64); 8] = [
     ("p99 s", "/response/p99", 4.0),
     ("variance s²", "/response/variance", 0.51),
@@ -57,11 +57,11 @@ const PROMISED: [(&str, &str, f64); 8] = [
     ("torn tickets", "/tickets/torn", 0.0),
     ("doubled tickets", "/tickets/doubled", 0.0),
 ];
-/// Of tickets presented in their prime windows so many are served at once and within the bound.
+/// The least share of tickets presented in their prime windows that are served at once and within the bound.
 const KEPT: f64 = 0.99;
-/// Of presented tickets so many may be put off.
+/// The greatest share of presented tickets that may be put off.
 const DEFERRED: f64 = 0.01;
-/// Bare httpd's mean total time may be passed by this factor.
+/// The greatest ratio of our mean total time to bare httpd's.
 const OF_BARE: f64 = 1.10;
 const JAIN_LEAST: f64 = 0.95;
 /// Path, status, microseconds and seconds of waiting.
@@ -70,14 +70,14 @@ const SERVED_AND_WAITED: &str = "%U %>s %D %{nap-wait}n";
 const BARE: &str = "bare httpd";
 const HAPROXY: &str = "HAProxy";
 const NAP: &str = "mod_nap";
-/// What an access costs, by the word given for `work=`.
+/// The cost of an access, by the word given for `work=`.
 const WORKS: [(&str, &str); 2] = [
     ("cpu", "BOARD_CPU_MS 30"),
     ("sleep", "BOARD_SLEEP_MS 160\nBOARD_CPU_MS 1"),
 ];
 const BOUND: &str = "4s";
 const BOUND_S: f64 = 4.0;
-/// Where nobody is refused both are a plain queue: within the noise of one another.
+/// Where nobody is refused both are a plain queue: equal within the noise.
 const EQUAL: f64 = 1.05;
 
 fn main() {
@@ -97,7 +97,7 @@ fn main() {
             for round in 0..rounds {
                 for (way, reports) in ways.iter().zip(&mut reports) {
                     eprintln!("{crowd}, {mpm}, round {}: {}", round + 1, way.name);
-                    // One that did not start keeps its turn in the order of rounds.
+                    // A server that did not start keeps its turn in the order of rounds.
                     reports.push(way.meet(mpm, work, &crowd, round).unwrap_or_default());
                 }
             }
@@ -110,7 +110,7 @@ fn main() {
     }
 }
 
-/// So many clients, each posting so many times, one after the other.
+/// This many clients, each with this many posts, one after the other.
 struct Crowd {
     clients: u32,
     posts: u32,
@@ -222,8 +222,8 @@ fn print_table(mpm: Mpm, crowd: &Crowd, rounds: u32, ways: &[&Way], reports: &[V
     println!("\nnap-load itself used {:.0} % of one core.", 100.0 * load);
 }
 
-/// Prints what was promised of mod_nap's figures and what came of it, the median of the rounds; what is
-/// counted, in all of them. A figure that is not there, as when a server did not start, does not hold.
+/// Prints how mod_nap's promises hold: medians of the rounds; counts, over all of them. A missing figure, as
+/// when a server did not start, does not hold.
 fn judge(ways: &[&Way], reports: &[Vec<Value>], rounds: usize) -> bool {
     let of = |name: &str| {
         let at = ways.iter().position(|way| way.name == name)?;
@@ -264,7 +264,7 @@ fn judge(ways: &[&Way], reports: &[Vec<Value>], rounds: usize) -> bool {
         beyond.collect::<Option<Vec<f64>>>().and_then(median),
         &|seen| seen <= BOUND_S,
     );
-    // Where nobody was refused nobody presented anything.
+    // Where nobody was refused, nobody presented anything.
     let presented = total("/promises/presented");
     let share = |pointer: &str, of_none: f64| match presented? {
         0.0 => Some(of_none),

@@ -1,17 +1,17 @@
-//! Crowds that want one page each: all at once, or more than can be served for a while and then none.
+//! Crowds that want one page each: all at once, or for a while more than can be served and then none.
 //!
-//! They do as told in three ways: by the ticket, by Retry-After alone, by a page that asks; on a fresh server
-//! (cold) and once more on the same one (warm). One Markdown table a server, crowd and source, each figure
-//! the median of the rounds, and what was promised of mod_nap; exits 1 where it does not hold. Options, as
-//! they are by themselves (`all=yes`: everything, about eight hours):
+//! Visitors do as told in three ways: by the ticket, by Retry-After alone, by a page that asks; on a fresh
+//! server (cold) and once more on the same one (warm). Prints one Markdown table for each server, crowd and
+//! source, each figure the median of the rounds, and how mod_nap's promises hold; exits 1 if one does not.
+//! Options, with their defaults first (`all=yes`: everything, about eight hours):
 //!
 //! ```text
 //! cargo bench --bench crowds -- mpm=event-stock,event-roomy[,worker-stock,prefork-stock] crowds=1000,open \
 //!     source=distinct,one visitors=ticket,retry-after,asks warm=once|all|no rounds=1 seconds=20 work=20 only= park=On|Off
 //! ```
 //!
-//! `warm=once` is those who come at once; `seconds=` is how long newcomers come, `work=` milliseconds of processor,
-//! `park=` NapPark; without it the module's own default.
+//! `warm=once` applies to crowds that come at once; `seconds=` is how long newcomers come, `work=`
+//! milliseconds of processor time, `park=` NapPark, by default the module's own.
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
@@ -29,16 +29,16 @@ use visitors::Kind;
 
 const BOUND: &str = "4s";
 const BOUND_S: f64 = 4.0;
-/// Those who come at once do so within this.
+/// Crowds that come at once come within this time.
 const AT_ONCE: &str = "200ms";
-/// So many times what the machine serves arrive in the open crowd.
+/// Arrivals of the open crowd, as a multiple of what the machine serves.
 const OVERLOAD: f64 = 1.5;
-/// How many measure what the machine serves.
+/// Number of visitors that measure what the machine serves.
 const MEASURE: &str = "300";
-/// A crowd that is not through by then never will be.
+/// A crowd that has not finished by then never will.
 const STOP: &str = "240s";
 
-/// More than this may wait to be accepted, where workers are few.
+/// More connections than this may wait to be accepted, where workers are few.
 const BACKLOG: &str = "ListenBacklog 4096";
 
 fn server(host: &Host, work: &str) -> Builder {
@@ -61,7 +61,7 @@ impl Way {
         ["bare httpd", "MaxRequestWorkers 10", "HAProxy", "mod_nap"][self as usize]
     }
 
-    /// Its limit is ours, so ours is measured by it.
+    /// Whether it has the same limit as ours, so that ours is measured by it.
     fn is_peer(self) -> bool {
         matches!(self, Way::FewWorkers | Way::HaProxy)
     }
@@ -98,7 +98,7 @@ impl Crowd {
         }
     }
 
-    /// nap-load's options for it, where the machine serves so many a second.
+    /// nap-load's options for the crowd, if the machine serves `capacity` a second.
     fn options(self, capacity: f64, seconds: u32) -> Vec<String> {
         let words = match self {
             Crowd::AtOnce(n) => format!("--clients {n} --ramp {AT_ONCE}"),
@@ -186,10 +186,10 @@ fn main() {
     }
 }
 
-/// One way with one kind of visitors; nothing stands for a round whose server did not start.
+/// One way with one kind of visitors; a round whose server did not start has no report.
 struct Row {
     way: Way,
-    /// The others tell their visitors nothing.
+    /// None: the way tells its visitors nothing.
     kind: Option<&'static Kind>,
     warm: bool,
     reports: Vec<Option<Value>>,
@@ -204,7 +204,7 @@ impl Row {
         }
     }
 
-    /// A figure in each round, together with what was best there; none when one of them lacks it.
+    /// A figure in each round, together with the best one there; None if one of them lacks it.
     fn all(
         &self,
         best: &[Option<f64>],
@@ -270,7 +270,7 @@ fn meet(asked: &Asked, host: &Host, crowd: Crowd, source: &str) -> Vec<Row> {
                 row.name()
             );
             if !row.warm {
-                // The one before ends first: it would take its part of the machine.
+                // The one before ends first: it would take its share of the machine.
                 drop(server.take());
                 server =
                     board::start(row.way.server(host, &asked.work)).map(Server::behind(row.way));
@@ -293,7 +293,7 @@ fn meet(asked: &Asked, host: &Host, crowd: Crowd, source: &str) -> Vec<Row> {
     rows
 }
 
-/// An httpd, and what stands in front of it.
+/// An httpd, and what is in front of it.
 struct Server {
     haproxy: Option<HaProxy>,
     httpd: Httpd,
@@ -324,7 +324,7 @@ impl Server {
     }
 }
 
-/// What the machine serves a second just now.
+/// How many the machine serves a second at present.
 fn capacity(host: &Host, work: &str) -> f64 {
     let server = board::start(Way::FewWorkers.server(host, work));
     let report = server
@@ -348,12 +348,12 @@ fn best(rows: &[Row], rounds: usize) -> Vec<Option<f64>> {
     (0..rounds).map(in_round).collect()
 }
 
-/// A figure of a report, seen beside the best rate of its round.
+/// A figure of a report, compared with the best rate of its round.
 type Figure = fn(&Value, Option<f64>) -> Option<f64>;
 
 const RATIO: Figure = |report, best| Some(figure(report, "/served_per_s")? / best?);
 const LAST: Figure = |report, _| figure(report, "/last_served_s");
-/// When the last of as many would be through at that rate.
+/// When the last of as many would be finished at that rate.
 const IDEAL: Figure = |report, best| Some(figure(report, "/clients")? / best?);
 const REQUESTS: Figure = |report, _| figure(report, "/requests_per_visitor/with_polls");
 const WRONG: Figure = |report, _| Some(100.0 * figure(report, "/order/wrong_share")?);
@@ -428,8 +428,8 @@ fn print_table(
     }
 }
 
-/// Prints what was promised of a row, the median of the rounds; what is counted, in all of them. A figure
-/// that is not there does not hold. Without the others in the run nothing is held against them.
+/// Prints how the promises hold in a row: medians of the rounds; counts, over all of them. A missing figure
+/// does not hold. Without the other ways in the run nothing is compared with them.
 fn judge(host: &Host, crowd: Crowd, row: &Row, best: &[Option<f64>]) -> bool {
     let mut all_hold = true;
     let mut promise = |what: String, seen: Option<f64>, holds: &dyn Fn(f64) -> bool| {
@@ -466,7 +466,7 @@ fn judge(host: &Host, crowd: Crowd, row: &Row, best: &[Option<f64>]) -> bool {
     if let Crowd::Open = crowd {
         at_most("wrong order %", row.middle(best, WRONG), 1.0);
     }
-    // Where nobody was refused nobody was told anything, and nobody presented anything.
+    // Where nobody was refused, nobody was told anything, and nobody presented anything.
     let none_told = row.total("/refusals/total") == Some(0.0);
     let told = |of: Figure| row.middle(best, of).or(none_told.then_some(0.0));
     match row.warm {
@@ -481,7 +481,7 @@ fn judge(host: &Host, crowd: Crowd, row: &Row, best: &[Option<f64>]) -> bool {
     at_most("deferred", share("/promises/deferred", 0.0), 0.01);
     let kept = share("/promises/kept", 1.0);
     if best.iter().any(Option::is_some) {
-        // The bound is each round's own.
+        // Each round has its own bound.
         let beyond = row.middle(best, |report, best| {
             Some(LAST(report, best)? - 1.10 * IDEAL(report, best)?)
         });

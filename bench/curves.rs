@@ -1,28 +1,28 @@
-//! A limit that finds itself beside the best of those that somebody has tried: `NapRunReady auto` on a
-//! real httpd with pages that want something else each (demo/work.c), under visitors who always want
-//! more than there is.
+//! A limit that finds itself beside the best of several fixed ones: `NapRunReady auto` on a real httpd with
+//! pages that need different things (demo/work.c), under visitors who always want more than there is.
 //!
-//! `cpu`: a page that burns processor time. `thrash`: one that goes over 8 MB of its own and waits a
-//! little, in a control group that may hold twelve times that and reads the rest from the disk again.
-//! `slow`: one that waits for a backend. `mix`: a light and a heavy page, each with a gate of its own;
-//! every visitor asks five times for the one, once for the other.
+//! `cpu`: a page that burns processor time. `thrash`: one that goes over 8 MB of its own and waits a little,
+//! in a control group that may hold twelve times that and reads the rest from the disk again. `slow`: one
+//! that waits for a backend. `mix`: a light and a heavy page, each with its own gate; every visitor asks five
+//! times for the light one, once for the heavy one.
 //!
-//! A round has each fixed limit, and `auto` from a cold start: its throughput from the sixtieth second
-//! on, and again from the sixtieth on after the page, of `mix` the heavy one, became twice as slow.
-//! Throughput is what visitors were served, each access by the time it takes alone, so that more of the
-//! light ones is no gain. The best limit is the one with the best median; those that have less
-//! than 0.7 of it after two rounds are not tried again, nor with the slower page, for all its times are
+//! A round has each fixed limit, and `auto` from a cold start. Its throughput is measured from the sixtieth
+//! second on, and again from the sixtieth second after the page (of `mix` the heavy one) became twice as
+//! slow. Throughput is what visitors were served, each access weighted by the time it takes alone, so that
+//! more light ones are no gain. The best limit is the one with the best median. Limits with less than 0.7 of
+//! it after two rounds are not tried again. Nor are they tried with the slower page, whose times are all
+//! twice as long.
 //! twice as long alike.
 //!
-//! Prints a table of medians and ranges, leaves limits and throughput over time in target/curves, and
-//! exits 1 where the median of a page's ratios is below 0.95. `thrash` wants a control group for memory
-//! (root's right); where there is none it is left out with a word. A round takes 17 minutes. Options:
+//! Prints a table of medians and ranges, leaves limits and throughput over time in target/curves, and exits 1
+//! if the median of a page's ratios is below 0.95. `thrash` needs a control group for memory (root's right);
+//! without one it is left out with a message. A round takes 17 minutes. Options:
 //!
 //! ```text
 //! cargo bench --bench curves -- [page=cpu,thrash,slow,mix] [rounds=5] [seconds=8] [settle=60]
 //! ```
 //!
-//! `seconds=`: how long a fixed limit is measured. `settle=`: how long `auto` has; shorter tells nothing.
+//! `seconds=`: how long a fixed limit is measured. `settle=`: how long `auto` has; less proves nothing.
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
@@ -39,14 +39,14 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What `auto` must reach of the best fixed limit's throughput.
+/// The share of the best fixed limit's throughput that `auto` must reach.
 const LEAST: f64 = 0.95;
-/// Of fewer rounds nothing is said to hold.
+/// With fewer rounds nothing is judged.
 const ROUNDS: u32 = 5;
 const LIMITS: [u32; 6] = [1, 2, 4, 8, 16, 32];
-/// With less than this part of the best throughput a limit is not tried with the slower page ...
+/// With less than this share of the best throughput a limit is not tried with the slower page ...
 const HOPELESS: f64 = 0.7;
-/// ... nor, after so many rounds, at all.
+/// ... nor, after this many rounds, at all.
 const TRIED: usize = 2;
 /// How much slower the page becomes.
 const SLOWER: f64 = 2.0;
@@ -54,37 +54,37 @@ const SLOWER: f64 = 2.0;
 const WARM_UP: Duration = Duration::from_secs(3);
 /// How long `auto` is measured.
 const WINDOW: Duration = Duration::from_secs(15);
-/// How often limits and what was served are noted.
+/// How often limits and served accesses are recorded.
 const LOOK: Duration = Duration::from_millis(500);
-/// A visitor looks so often whether he is to leave.
+/// How often a visitor checks whether to leave.
 const GLANCE: Duration = Duration::from_millis(250);
-/// What was begun for visitors who have left has so long to end before the server is stopped.
+/// Accesses of visitors who have left have this long to end before the server is stopped.
 const LEAVING: Duration = Duration::from_secs(5);
-/// Who was refused asks again after this.
+/// A refused visitor asks again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// What is asked for, and how.
 struct Page {
     name: &'static str,
-    /// As many as no limit tried has enough for.
+    /// So many that no limit tried is enough for them.
     visitors: usize,
-    /// What every visitor asks for in turn; each begins at another place.
+    /// What every visitor asks for in turn; each starts at a different one.
     wants: &'static [Want],
     /// The room's pages.
     gates: &'static str,
-    /// It runs in the control group.
+    /// Whether it runs in the control group.
     in_group: bool,
 }
 
-/// So many accesses of one kind.
+/// This many accesses of one kind.
 struct Want {
-    /// `{ms}` stands for what this one takes.
+    /// `{ms}` stands for this one's time.
     path: &'static str,
     times: usize,
-    /// What it takes in the mean: work, or waiting. Each takes half to one and a half times that: of
-    /// equal ones that begin together all end together, and a span has one such end more or less.
+    /// Its mean time: work, or waiting. Each access takes half to one and a half times that. Equal ones that
+    /// begin together would all end together, and a span could contain one such end more or less.
     ms: f64,
-    /// It is the one that becomes slower.
+    /// Whether this is the one that becomes slower.
     heavy: bool,
 }
 
@@ -141,7 +141,7 @@ const fn only(path: &'static str, ms: f64) -> Want {
     }
 }
 
-/// What was seen of a page at one of its speeds, a figure a round.
+/// What was seen of a page at one of its speeds, a figure for each round.
 #[derive(Default)]
 struct Seen {
     /// By limit; None: not tried in that round.
@@ -149,7 +149,7 @@ struct Seen {
     auto: Vec<f64>,
 }
 
-/// What one run of the bench has.
+/// The settings of a run of the bench.
 struct Setting {
     seconds: Duration,
     settle: Duration,
@@ -212,8 +212,8 @@ fn main() {
 }
 
 impl Page {
-    /// Each limit and `auto` with the page as it is, then with the slower one. `auto` comes in the
-    /// middle, and another limit first in each round.
+    /// Each limit and `auto` with the page as it is, then with the slower one. `auto` comes in the middle,
+    /// and each round starts with a different limit.
     fn round(&self, round: usize, setting: &Setting, [as_it_is, slower]: &mut [Seen; 2]) {
         let mut limits = LIMITS;
         limits.rotate_left(round % LIMITS.len());
@@ -289,7 +289,7 @@ impl Page {
     fn start(&self, limit: &str, setting: &Setting) -> Httpd {
         let memory = setting.memory.as_ref().filter(|_| self.in_group);
         let server: Builder = Httpd::builder()
-            // Each child has room for all of them.
+            // Each child has enough workers for all of them.
             .workers(2, 192)
             .nap()
             .info()
@@ -318,7 +318,7 @@ impl Page {
         httpd
     }
 
-    /// What an access takes in the mean, while the heavy one is so much slower.
+    /// The mean time of an access while the heavy one is slower by this factor.
     fn mean_ms(&self, slower: f64) -> f64 {
         let sums = self.wants.iter().fold((0.0, 0.0), |(ms, n), want| {
             let times = want.times as f64;
@@ -333,7 +333,7 @@ impl Want {
         self.ms * if self.heavy { slower } else { 1.0 }
     }
 
-    /// What the nth access takes of the mean: steps of the golden ratio fill the range evenly.
+    /// The nth access's share of the mean: steps of the golden ratio fill the range evenly.
     fn part(nth: usize) -> f64 {
         0.5 + (nth as f64 * 0.618_034).fract()
     }
@@ -344,13 +344,13 @@ impl Seen {
         median(self.fixed.get(&limit)?.iter().flatten().copied().collect())
     }
 
-    /// Is it to be tried after so many rounds?
+    /// Whether to try the limit after this many rounds.
     fn is_worth(&self, limit: u32, rounds: usize) -> bool {
         let best = self.best().map_or(0.0, |(_, best)| best);
         rounds < TRIED || self.median_at(limit).unwrap_or(0.0) >= HOPELESS * best
     }
 
-    /// The fixed limit with the best median, and that.
+    /// The fixed limit with the best median, and that median.
     fn best(&self) -> Option<(u32, f64)> {
         let medians = LIMITS
             .iter()
@@ -358,7 +358,7 @@ impl Seen {
         medians.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What `auto` had of the best fixed limit's throughput in the same round.
+    /// The throughput of `auto` as a share of the best fixed limit's in the same round.
     fn ratios(&self) -> Vec<f64> {
         let best = self.best().and_then(|(limit, _)| self.fixed.get(&limit));
         let pairs = self.auto.iter().zip(best.into_iter().flatten());
@@ -371,7 +371,7 @@ impl Seen {
 /// What the visitors of a page were served.
 struct Counts<'a> {
     page: &'a Page,
-    /// By what they wanted, thousandths of an access that takes the mean.
+    /// Accesses by kind, in thousandths of one that takes the mean.
     served: Vec<AtomicU64>,
     refused: AtomicU64,
     failed: AtomicU64,
@@ -387,7 +387,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Lets visitors come, each again and again, until `then` has come to its end.
+    /// Lets visitors come again and again until `then` has finished.
     fn while_visited<T>(&self, httpd: &Httpd, then: impl FnOnce() -> T) -> T {
         let over = AtomicBool::new(false);
         let seen = std::thread::scope(|scope| {
@@ -437,7 +437,7 @@ impl<'a> Counts<'a> {
         }
     }
 
-    /// Served so far, in accesses that take the mean of all.
+    /// Served so far, in accesses that take the overall mean.
     fn served(&self, slower: f64) -> f64 {
         let each = self.served.iter().zip(self.page.wants);
         let sum: f64 = each
@@ -446,7 +446,7 @@ impl<'a> Counts<'a> {
         sum / self.page.mean_ms(slower)
     }
 
-    /// Served a second in the span that begins now.
+    /// Accesses served a second in the span that begins now.
     fn measure(&self, span: Duration, slower: f64) -> f64 {
         let (begin, before) = (Instant::now(), self.served(slower));
         std::thread::sleep(span);
@@ -462,7 +462,7 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// The status of an answer that came to its end; None: it was given up, for it is over.
+/// The status of a complete answer; None: it was given up, as the run is over.
 fn ask(port: u16, path: &str, over: &AtomicBool) -> std::io::Result<Option<u16>> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(GLANCE))?;
@@ -492,7 +492,7 @@ fn has_work(httpd: &Httpd) -> bool {
     figures.filter_map(Value::as_u64).sum::<u64>() > 0
 }
 
-/// Limits and what has been served, until it is over.
+/// Limits and served accesses, until the run is over.
 fn watch(httpd: &Httpd, counts: &Counts<'_>, begun: Instant, over: &AtomicBool) -> Vec<Value> {
     let mut course = Vec::new();
     while !over.load(Relaxed) {
@@ -519,7 +519,8 @@ fn watch(httpd: &Httpd, counts: &Counts<'_>, begun: Instant, over: &AtomicBool) 
     course
 }
 
-/// Whether every median ratio is good enough. Of fewer rounds than [`ROUNDS`] a good one is told as not judged.
+/// Whether every median ratio is good enough. With fewer rounds than [`ROUNDS`] a good one is shown as not
+/// judged.
 fn print_table(pages: &[&Page], seen: &[[Seen; 2]], rounds: u32) -> bool {
     let limits = LIMITS.map(|limit| limit.to_string()).join(" | ");
     println!(
@@ -555,7 +556,7 @@ fn print_table(pages: &[&Page], seen: &[[Seen; 2]], rounds: u32) -> bool {
     good
 }
 
-/// The median, and between what the others lie.
+/// The median, and the range of the others.
 fn cell(figures: Vec<f64>, decimals: usize) -> String {
     let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
     let most = figures.iter().copied().fold(0.0, f64::max);

@@ -1,13 +1,13 @@
-//! The table of debts with a million clients in it: memory, instructions and time of a request's
-//! lookup and charge, and who is still known after a flood of new addresses.
+//! The table of debts with a million clients in it: memory, instructions and time of a request's lookup and
+//! charge, and which debtors are still known after a flood of new addresses.
 //!
-//! The table is the module's own, in a shared segment, with its locks. What is measured is a client
-//! found and charged one file; the clients come in random order. Time is told in random reads: each
-//! reads 64 bytes of an array as large as the table, from a mapping of the same kind, at a place
-//! that the read before tells, as a lookup cannot begin before its key is known. Rounds of both
-//! alternate; the median of their ratios and the middle half are printed. Instructions are counted
-//! by valgrind's callgrind over this program itself, less those of drawing the clients; with the
-//! latch that comes with each they are within the bound as well. Exits 1 when a bound of docs/dev/design.md is passed.
+//! The table is the module's own, in a shared segment, with its locks. A measured operation finds a client
+//! and charges it one file; the clients come in random order. Time is given in random reads. Each reads 64
+//! bytes of an array as large as the table, from a mapping of the same kind. The previous read determines the
+//! place, as a lookup cannot begin before its key is known. Rounds of both alternate; the median of their
+//! ratios and the middle half are printed. Instructions are counted by valgrind's callgrind over this program
+//! itself, less those of drawing the clients; including the latch they are within the bound as well. Exits 1
+//! when a bound of docs/dev/design.md is exceeded.
 
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::segment::{Dims, Segment};
@@ -24,7 +24,7 @@ const HEAVY: u64 = 1000;
 const FLOOD: u64 = 10_000_000;
 const ROUNDS: usize = 15;
 const OPERATIONS: u64 = 1_000_000;
-/// For callgrind: lookups of two runs, whose difference leaves out all else.
+/// For callgrind: lookups in two runs, whose difference leaves out everything else.
 const FEW: u64 = 1000;
 const MANY: u64 = 101_000;
 
@@ -77,7 +77,7 @@ fn limits() -> Limits {
     }
 }
 
-/// SplitMix64: keys as good as the hashes that real ones are.
+/// SplitMix64: keys as good as the hashes of real clients.
 fn mixed(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -109,7 +109,7 @@ fn segment() -> Segment {
     Segment::anonymous(dims).expect("shared memory")
 }
 
-/// Every client owes one file.
+/// A table in which every client owes one file.
 fn filled() -> Debts {
     let (debts, limits) = (segment().debts().expect("stripes"), limits());
     for client in 0..CLIENTS {
@@ -126,7 +126,7 @@ fn charge(debts: &Debts, n: u64, seed: u64) -> u64 {
         .sum()
 }
 
-/// Time of a lookup over that of a random read, in rising order.
+/// A lookup's time divided by a random read's, in rising order.
 fn times(debts: &Debts) -> Vec<f64> {
     let array = array(debts.bytes()[0] / 64);
     charge(debts, OPERATIONS, 99);
@@ -161,14 +161,14 @@ fn array(lines: usize) -> memmap2::MmapMut {
 fn read(array: &[u8], n: u64, seed: u64) -> u64 {
     let (lines, _) = array.as_chunks::<64>();
     (0..n).fold(seed, |sum, i| {
-        // What the last read said has a part in where the next one is.
+        // The last read's value helps to choose the next place.
         let line = &lines[(mixed(sum ^ i) % lines.len() as u64) as usize];
         let words = line.as_chunks::<8>().0.iter();
         words.fold(0, |sum, word| sum ^ u64::from_le_bytes(*word))
     })
 }
 
-/// What callgrind counts: clients drawn, and charged in a table without locks or in the shared one.
+/// What callgrind counts: drawing clients, and charging them in a table without locks or in the shared one.
 fn count(what: &str, n: u64) {
     let limits = limits();
     let drawn = (0..n).map(|i| key(mixed(i) % CLIENTS));

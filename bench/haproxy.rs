@@ -1,4 +1,4 @@
-//! HAProxy in front of a server: a limit and a queue, as the peer of ours.
+//! HAProxy in front of a server: a limit and a queue, to compare with ours.
 
 use nap_testkit::{Httpd, free_port, wait_until};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ pub struct HaProxy {
 }
 
 impl HaProxy {
-    /// With so many connections to the server at once; the others wait for `queue` at most.
+    /// With this many connections to the server at once; the others wait for `queue` at most.
     pub fn start(httpd: &Httpd, limit: u32, queue: &str) -> HaProxy {
         let port = free_port();
         let config = httpd.root().join("haproxy.cfg");

@@ -1,4 +1,4 @@
-//! httpds that benches try: as distributions ship them, and roomy.
+//! The httpds that benches use: as distributions ship them, and roomy.
 
 use crate::board;
 use nap_testkit::{Builder, Mpm};
@@ -12,17 +12,17 @@ const STOCK_PREFORK: &str = "ServerLimit 256\nStartServers 5\nMinSpareServers 5\
 
 /// An httpd, and the least rate that is promised on it.
 pub struct Host {
-    /// What an option calls it.
+    /// Its name in an option.
     pub name: &'static str,
     pub mpm: Mpm,
-    /// Processes and threads; none: the lines below.
+    /// Processes and threads; None: the lines below.
     sizes: Option<(u32, u32)>,
     stock: &'static str,
-    /// Of the best rate of the others in the same run.
+    /// As a share of the best rate of the others in the same run.
     pub least: f64,
 }
 
-/// Those that are tried.
+/// The httpds to choose from.
 pub const HOSTS: [Host; 4] = [
     Host {
         name: "event-stock",
@@ -55,7 +55,7 @@ pub const HOSTS: [Host; 4] = [
 ];
 
 impl Host {
-    /// The one of that name; ends the bench with a sentence where there is none.
+    /// The httpd with this name; ends the bench with a sentence if there is none.
     pub fn named(name: &str) -> &'static Host {
         let host = HOSTS.iter().find(|host| host.name == name);
         host.unwrap_or_else(|| {
@@ -64,7 +64,7 @@ impl Host {
         })
     }
 
-    /// The MPM as Debian ships it.
+    /// The httpd with this MPM as Debian ships it.
     pub fn stock(mpm: Mpm) -> &'static Host {
         let stock = HOSTS
             .iter()
@@ -74,7 +74,7 @@ impl Host {
 
     /// A server with its MPM and its workers.
     pub fn on(&self, server: Builder) -> Builder {
-        // Without sizes those of the builder are overridden by the stock lines behind them.
+        // Without sizes the stock lines after them override those of the builder.
         let (processes, threads) = self.sizes.unwrap_or((2, 25));
         let server = server.mpm(self.mpm).workers(processes, threads);
         server.config(self.stock)

@@ -1,30 +1,30 @@
-//! What mod_nap costs a request, in userspace instructions as valgrind's callgrind counts them.
+//! The cost of mod_nap for a request, in userspace instructions as valgrind's callgrind counts them.
 //!
-//! Two servers (prefork) with the same configuration but for the module. Start-up is subtracted by
-//! asking twice, with few and with many requests. Wall-clock time says nothing of a per cent here;
-//! instructions do. Beside each ratio stands docs/dev/design.md's goal, and what has once been reached with room for
-//! the chance of where strings come to lie: exits 1 when a row is beyond that, so that nothing is lost again.
+//! Two servers (prefork) have the same configuration except for the module. Asking twice, with few and with
+//! many requests, subtracts start-up. Wall-clock time cannot show a per cent here; instructions can. Beside
+//! each ratio stands docs/dev/design.md's goal, and a ratio once reached with some room for where strings
+//! happen to lie. Exits 1 when a row exceeds that, so that nothing is lost again.
 //!
-//! To compare a string that crosses a page's border takes twenty instructions more, and what a module
-//! takes of a request's memory shifts those behind it. So what mod_nap adds to an access is the mean over
-//! as many places as a page has, made by a header in front of all.
+//! Comparing a string that crosses a page's border takes twenty instructions more, and the request memory
+//! that a module uses shifts the strings behind it. So mod_nap's addition to an access is the mean over all
+//! places in a page, set by a header in front of all.
 //!
 //! docs/checks.md says why some goals are not reached:
 //!
 //! - admitted: a small static file that is really scheduled, over one kept-alive connection;
-//! - member: as an access of a session's, in a room with pages;
+//! - member: an access of a session, in a room with pages;
 //! - debts: with `BwShare On` for everything;
-//! - of these, proxied: what rooms are for, a page of an application behind mod_proxy; only httpd is
-//!   counted. Debian: with the modules that Debian loads unless told otherwise, and their usual
-//!   settings. Both: as most sites that need a room are set up;
-//! - a poll: where does the holder of a ticket stand, against a small static file of httpd's own; each
+//! - of these, proxied: the rooms' main purpose, a page of an application behind mod_proxy; only httpd is
+//!   counted. Debian: with the modules that Debian loads by default, and their usual settings. Both: as most
+//!   sites that need a room are set up;
+//! - a poll: where does the holder of a ticket stand, compared with a small static file of httpd's own; each
 //!   on a connection of its own, as polls are;
-//! - refused: with a ticket, against `Redirect 503` with an ErrorDocument of the same size; and the
+//! - refused: with a ticket, compared with `Redirect 503` with an ErrorDocument of the same size; and the
 //!   same with Debian's modules;
-//! - parking: with the module on event, an admitted access that does not wait, where who waits holds no
-//!   worker against where who waits does.
+//! - parking: with the module on event, an admitted access that does not wait, where a waiting access holds
+//!   no worker compared with where it does.
 //!
-//! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a word given.
+//! `cargo bench --bench instructions -- ROW..` measures the rows whose names contain a given word.
 
 use nap_testkit::{Builder, Httpd, Mpm};
 use std::io::{Read as _, Write as _};
@@ -32,7 +32,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-/// Where strings lie: so many places, this far apart; a page of memory together.
+/// Where strings lie: this many places, this far apart; together a page of memory.
 const PLACES: u32 = 64;
 const APART: usize = 64;
 
@@ -40,7 +40,7 @@ const APART: usize = 64;
 const FEW: u32 = 3 * PLACES;
 const MANY: u32 = 19 * PLACES;
 
-/// Loaded by Debian's apache2 as it is installed, beyond what every server here has.
+/// Loaded by Debian's apache2 as installed, in addition to what every server here has.
 const DEBIAN: [&str; 13] = [
     "access_compat",
     "auth_basic",
@@ -88,8 +88,8 @@ BrowserMatch "WebDrive" redirect-carefully
 BrowserMatch "^gvfs" redirect-carefully
 "#;
 
-/// A row of the table: its name, what is measured (without and with the module), the goal, and what has
-/// been reached and is held.
+/// A row of the table: its name, what is measured (without and with the module), the goal, and the ratio that
+/// has been reached and must not be exceeded.
 type Row = (&'static str, fn() -> [f64; 2], f64, f64);
 
 const ROWS: [Row; 14] = [
@@ -158,7 +158,7 @@ fn main() {
     }
 }
 
-/// The same for both servers; only what is in `<IfModule>` differs.
+/// A server with or without the module; only what is in `<IfModule>` differs.
 fn server(nap: bool, config: &str) -> Builder {
     let builder = Httpd::builder()
         .mpm(Mpm::Prefork)
@@ -178,7 +178,7 @@ fn server(nap: bool, config: &str) -> Builder {
     if nap { builder.nap() } else { builder }
 }
 
-/// What is asked for, and of which server.
+/// What is requested, and from which server.
 #[derive(Clone, Copy)]
 struct Base {
     name: &'static str,
@@ -217,13 +217,13 @@ impl Base {
         }
     }
 
-    /// Of callgrind's files.
+    /// A name for callgrind's files.
     fn named(self, what: &str) -> String {
         let debian = if self.debian { "-debian" } else { "" };
         format!("{what}-{}{debian}", self.name)
     }
 
-    /// How to make its server, with this configuration, and the module or not.
+    /// How to make its server with this configuration, with or without the module.
     fn server(self, config: &str) -> impl Fn(bool) -> Builder {
         let port = self.proxied.then(application);
         move |nap| {
@@ -239,8 +239,8 @@ impl Base {
         }
     }
 
-    /// A page that no room schedules would cost nothing and prove nothing: where the room is full it
-    /// must be refused.
+    /// Panics unless a room schedules the page, as it would otherwise cost nothing and prove nothing: if the
+    /// room is full it must be refused.
     fn is_scheduled(self) {
         let full = room("NapRunReady 1\nNapWaitLimit 2\nNapWaitMax 10min");
         let httpd = self.server(&full)(true).under(&[]).start();
@@ -255,7 +255,7 @@ fn admitted(base: Base) -> [f64; 2] {
     plain("admitted", base, &room("NapRunReady 2"))
 }
 
-/// Admitted on event, where who waits holds a worker and where none.
+/// Admitted on event, where waiting accesses hold a worker and where they do not.
 fn parking() -> [f64; 2] {
     let ask = |httpd: &Httpd, requests: u32| {
         let mut stream = httpd.connect();
@@ -297,7 +297,7 @@ fn plain(what: &str, base: Base, config: &str) -> [f64; 2] {
 /// The header by which the n-th request's strings are shifted.
 type Shift = fn(u32) -> String;
 
-/// A request without the module, and the same with what it adds.
+/// A request without the module, and the same plus what the module adds.
 fn added(
     name: &str,
     server: impl Fn(bool) -> Builder,
@@ -321,7 +321,7 @@ fn shifted(n: u32) -> String {
     format!("X-Shift: {}\r\n", "x".repeat(place * APART))
 }
 
-/// The same for a member of a session, where there are pages.
+/// The same for a member of a session, in a room with pages.
 fn member(base: Base) -> [f64; 2] {
     let Base {
         under, page, start, ..
@@ -345,7 +345,7 @@ fn member(base: Base) -> [f64; 2] {
     };
     let ask = |httpd: &Httpd, requests: u32, shift: Shift| {
         let mut stream = httpd.connect();
-        // Without the module nobody sets one, but it is sent there as well.
+        // Without the module nobody sets a cookie, but one is sent there as well.
         let cookie = begin(&mut stream).unwrap_or_else(|| "x".repeat(started.len()));
         for n in 0..requests {
             let header = format!("{}Cookie: naps~r={cookie}\r\n", shift(n));
@@ -379,7 +379,7 @@ fn answer_all(mut stream: TcpStream) {
         asked.extend_from_slice(&part[..length]);
         if asked.ends_with(b"\r\n\r\n") {
             asked.clear();
-            // httpd has to wait for it, always: whether it did would be tens of instructions.
+            // httpd always has to wait for it: otherwise the result would vary by tens of instructions.
             std::thread::sleep(Duration::from_millis(1));
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
@@ -402,8 +402,8 @@ fn refused_by_debian() -> [f64; 2] {
 
 fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     let config = room(
-        // Two waiters keep the room full. They are the ledger as well, in which some twenty tickets
-        // would find room; a static Re Access sells as many as a large room's ledger does.
+        // Two waiters keep the room full. They also determine the ledger, which has room for some twenty
+        // tickets; a static Re Access sells as many as a large room's ledger does.
         "NapRunReady 1\nNapWaitLimit 2\nNapReAccess 1000\nNapWaitMax 2min\nNapTicketPrime 5s\n\
          NapSlotTickets 1000\nNapTicketsPerClient 100000",
     );
@@ -439,7 +439,7 @@ fn refused_where(name: &str, also: impl Fn(Builder) -> Builder) -> [f64; 2] {
     ]
 }
 
-/// A poll against a static file. Its goal is a rate, nine tenths of static files': bench/rates.rs.
+/// A poll compared with a static file. Its goal is a rate, nine tenths of static files': bench/rates.rs.
 fn polled() -> [f64; 2] {
     let config = room("NapRunReady 1\nNapWaitLimit 0\nNapReAccess 4\nNapWaitMax 10min");
     let alone = |httpd: &Httpd, path: &str, head: &[(&str, &str)]| {
@@ -476,8 +476,8 @@ fn room(settings: &str) -> String {
     )
 }
 
-/// Sends endless programs until the room refuses one: one runs, the others wait, as long as their
-/// streams live. Without the module the last of them runs as well.
+/// Sends endless programs until the room refuses one. One runs and the others wait while their streams exist.
+/// Without the module the last of them runs as well.
 fn fill_up(httpd: &Httpd) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -497,8 +497,8 @@ fn fill_up(httpd: &Httpd) -> Vec<TcpStream> {
     held
 }
 
-/// The children's instructions for MANY requests less those for FEW, by their difference. Leaves
-/// callgrind's files in target/bench, for callgrind_annotate.
+/// The children's instructions for MANY requests less those for FEW, divided by the difference in requests.
+/// Leaves callgrind's files in target/bench, for callgrind_annotate.
 fn per_request(
     name: &str,
     nap: bool,
@@ -516,7 +516,7 @@ fn per_request(
         let names = files
             .flatten()
             .map(|file| file.file_name().to_string_lossy().into_owned());
-        // The parent works by the clock, not by the request.
+        // The parent's work depends on the clock, not on requests.
         let children = names.filter(|name| name.starts_with("callgrind.") && *name != parent);
         let mut all = 0.0;
         for (n, child) in children.enumerate() {
@@ -529,19 +529,19 @@ fn per_request(
     (many - few) / f64::from(MANY - FEW)
 }
 
-/// What callgrind's file says: its line `totals: N`.
+/// The count in callgrind's file: its line `totals: N`.
 fn count(path: &Path) -> f64 {
     let text = std::fs::read_to_string(path).expect("callgrind's file");
     let line = text.lines().find_map(|line| line.strip_prefix("totals: "));
     line.and_then(|n| n.trim().parse().ok()).unwrap_or(0.0)
 }
 
-/// The answer to a path.
+/// The answer to a request for a path.
 fn exchange(stream: &mut TcpStream, path: &str) -> String {
     exchange_with(stream, path, "")
 }
 
-/// The same with further headers, each with the end of its line.
+/// The same with additional headers, each with the end of its line.
 fn exchange_with(stream: &mut TcpStream, path: &str, headers: &str) -> String {
     String::from_utf8_lossy(&nap_testkit::exchange(stream, path, headers)).into_owned()
 }

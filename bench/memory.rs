@@ -1,5 +1,5 @@
-//! [`Memory`]: memory that is not enough, so that who wants too much of it at once makes it thrash: a
-//! file on the disk, and a control group that cannot hold all of it.
+//! [`Memory`]: too little memory, so that accesses which need too much of it at once make it thrash: a file
+//! on the disk, and a control group that cannot hold all of it.
 
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use std::fs;
@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Memory of an access; so many of them fit, and so many there are.
+/// Memory of an access, how many of these fit, and how many there are.
 const PART: u64 = 8 << 20;
 const PARTS_FIT: u64 = 12;
 const PARTS: u64 = 64;
 
-/// The file and the group; they go when this goes.
+/// The file and the group; dropping this removes them.
 pub struct Memory {
     /// The file.
     pub file: PathBuf,
@@ -34,12 +34,12 @@ impl Memory {
         Ok(memory)
     }
 
-    /// This process, and those it will start, have no more than the group may.
+    /// Limits this process, and those it will start, to the group's memory.
     pub fn take_in(&self, pid: i32) {
         self.group.take_in(pid);
     }
 
-    /// Nothing of the file stays in the cache: there it would be ours, and the group would get it free.
+    /// Nothing of the file stays in the cache: there it would be charged to us, and free for the group.
     fn write(&self, folder: &Path) -> std::io::Result<()> {
         fs::create_dir_all(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
@@ -61,12 +61,12 @@ impl Drop for Memory {
     }
 }
 
-/// A control group below our own whose processes may have so much memory together.
+/// A control group below our own whose processes share this much memory.
 struct Group(PathBuf);
 
 impl Group {
-    /// Of version 1 below the group of this process; of version 2 below the nearest that hands memory
-    /// down, for one with processes of its own cannot.
+    /// In version 1 below the group of this process. In version 2 below the nearest group that can divide its
+    /// memory, as a group with processes of its own cannot.
     fn new(bytes: u64) -> Result<Group, String> {
         let ours = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let path_of = |controllers: &str| {
@@ -108,7 +108,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Programs of a server that has been stopped may still be on their way out.
+        // Programs of a server that has been stopped may still be ending.
         let begin = Instant::now();
         while fs::remove_dir(&self.0).is_err() && begin.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(250));

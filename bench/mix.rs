@@ -1,11 +1,11 @@
-//! A room whose accesses cost much or little: of 85 % that take 30 ms and 15 % that take 816 ms, how
-//! many are answered later than the bound, with the wait limit counted in heads and in work
-//! (`NapWaitLimit auto`, `work`; docs/dev/algorithms.md 1.5)?
+//! A room whose accesses cost much or little: 85 % take 30 ms and 15 % take 816 ms. How many are answered
+//! later than the bound, with the wait limit counted in heads and in work (`NapWaitLimit auto`, `work`;
+//! docs/dev/algorithms.md 1.5)?
 //!
-//! Newcomers arrive at 1.3 x what the limit passes and obey their tickets; the time is sleep, so that
-//! the limit is what limits. One Markdown row a law and round; nap-load's reports stay in
-//! target/bench. Exits 1 when more than 1.6 % of what was served came too late with `work`, in the
-//! median of the rounds, or a ticket was broken. Options:
+//! Newcomers arrive at 1.3 x what the limit lets through and obey their tickets. Accesses sleep, so that the
+//! limit is what matters. Prints one Markdown row for each law and round; nap-load's reports stay in
+//! target/bench. Exits 1 when more than 1.6 % of the served accesses came too late with `work`, in the median
+//! of the rounds, or a ticket was broken. Options:
 //!
 //! ```text
 //! cargo bench --bench mix -- [mpm=event] [rounds=3] [seconds=60]
@@ -18,14 +18,14 @@ use nap_testkit::{Httpd, Mpm, made};
 use serde_json::Value;
 
 const BOUND_S: f64 = 4.0;
-/// The part of what is served that may come later: that of docs/dev/algorithms.md's evidence for this mix.
+/// The share of served accesses that may be late: docs/dev/algorithms.md's evidence for this mix.
 const LATE: f64 = 0.016;
 /// Path, share and milliseconds of each kind.
 const KINDS: [(&str, f64, f64); 2] = [("light", 0.85, 30.0), ("heavy", 0.15, 816.0)];
-/// How many come, as a part of those that pass.
+/// Arrivals as a multiple of what the limit lets through.
 const OVERLOAD: f64 = 1.3;
 
-/// What came of a run.
+/// The results of a run.
 struct Seen {
     served: f64,
     late: f64,

@@ -1,14 +1,13 @@
 //! The experiment of the NAP-Web paper's chapter 6 on the real server, with the paper's settings:
 //! 600 clients post 1 KB to the board, Run Ready 10, bound 4 s, history 100.
 //!
-//! Each server has served a few when the crowd comes, as a server has that runs: the paper's laws know
-//! nothing before, and keep what they then say for a whole slot.
+//! Each server has served a few accesses when the crowd comes, as a running server has: the paper's laws know
+//! nothing before that, and keep what they then say for a whole slot.
 //!
-//! Three rows: no control, the paper's form of the laws, ours. Prints the paper's Tables 1 and 2 with
-//! its own numbers beside, and leaves them in target/demo-paper with the responses drawn as in its
-//! figures 5 and 6, and with nap-load's rows and reports. The paper's clients post 50 times; with
-//! fewer posts the slots and the lifetime of tickets are as much shorter than its five minutes.
-//! Options:
+//! Three rows: no control, the paper's form of the laws, ours. Prints the paper's Tables 1 and 2 with its own
+//! numbers beside ours. Leaves them in target/demo-paper with the responses drawn as in its figures 5 and 6,
+//! and with nap-load's rows and reports. The paper's clients post 50 times; with fewer posts the slots and
+//! the lifetime of tickets are shorter than its five minutes in proportion. Options:
 //!
 //! ```text
 //! cargo bench --bench paper -- [posts=10] [clients=600] [mpm=event]
@@ -22,17 +21,17 @@ use std::path::Path;
 
 /// What an access costs.
 const WORK: &str = "BOARD_CPU_MS 30";
-/// The paper's: posts of a client, and its slots and lifetime in seconds.
+/// The paper's numbers: posts of a client, and its slots and lifetime in seconds.
 const POSTS: u32 = 50;
 const SLOT_S: u32 = 300;
-/// NapTicketLifetime's least.
+/// The minimum of NapTicketLifetime.
 const SHORTEST_S: u32 = 5;
 /// Places in Re Access, fixed. The paper does not say how many it had.
 const RE_ACCESS: u32 = 100;
 const BOUND_S: f64 = 4.0;
 
-/// As many as run and wait before anything is known, so that nobody is refused yet; they wait in
-/// lines of different lengths.
+/// As many as run and wait before anything is known, so that nobody is refused yet; they wait in lines of
+/// different lengths.
 const FIRST_TO_COME: [&str; 8] = [
     "--clients",
     "18",
@@ -44,16 +43,16 @@ const FIRST_TO_COME: [&str; 8] = [
     "1",
 ];
 
-/// A way to meet the crowd, and what the paper measured of it, column by column.
+/// A way to meet the crowd, and the paper's measurements, column by column.
 struct Row {
     name: &'static str,
-    /// Its files in target/demo-paper.
+    /// Name of its files in target/demo-paper.
     file: &'static str,
-    /// Its panel of the figure.
+    /// Title of its panel in the figure.
     title: &'static str,
-    /// The room's own lines; none: no room.
+    /// The room's own lines; None: no room.
     room: Option<fn(slot_s: u32) -> String>,
-    /// In [`TABLES`]' order; empty: the paper has no such row.
+    /// In the order of [`TABLES`]; empty: the paper has no such row.
     paper: [&'static [&'static str]; 2],
 }
 
@@ -154,7 +153,7 @@ fn main() {
         text += &table.written(at, &met);
     }
     let load = board::load_share(met.iter().map(|(_, report, _)| report));
-    // The most is what the holder of the lock once waited for a processor.
+    // The maximum: once the holder of the lock waited that long for a processor.
     let [locked, most] = INFO_LOCKED.map(|pointer| {
         let of_rows = met
             .iter()
@@ -248,7 +247,7 @@ fn cell(report: &Value, (_, pointer, decimals): Column) -> String {
     }
 }
 
-/// What was served, from nap-load's rows.
+/// The served requests in nap-load's rows.
 fn served(csv: &Path) -> Vec<Point> {
     let text = std::fs::read_to_string(csv).expect("nap-load has written it");
     let mut lines = text.lines();

@@ -1,14 +1,14 @@
-//! Very many who wait without a worker (`NapPark On`): what each takes, what everybody else notices, in which order
-//! they are served, what is left behind; and how long it takes from a permit that is free to the next answer, with
-//! and without. Exits 1 where what is wanted does not hold.
+//! Very many accesses that wait without a worker (`NapPark On`): what each takes, what others notice, in
+//! which order they are served, and what is left behind. Also the time from a free permit to the next answer,
+//! with and without parking. Exits 1 if a requirement does not hold.
 //!
 //! ```text
 //! cargo bench --bench parking -- [waiters=10000] [blocked=1000] [chain=300] [rounds=5]
 //! ```
 //!
-//! `waiters=`: on 2 children of 25 threads, with 10 permits. `chain=`: so many wait for one permit, each for the
-//! answer of the one before; `rounds=` of that with, and without. `blocked=`: so many wait on workers, as where nobody
-//! can be parked, and streams of HTTP/2 with two sizes of mod_http2's own pool.
+//! `waiters=`: on 2 children of 25 threads, with 10 permits. `chain=`: how many wait for one permit, each for
+//! the answer of the one before; `rounds=` of that with parking, and without. `blocked=`: how many wait on
+//! workers, as where nobody can be parked, and streams of HTTP/2 with two sizes of mod_http2's own pool.
 
 #[allow(dead_code, reason = "the board itself is another bench's")]
 mod board;
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 
 const LIMIT: u32 = 10;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks whether all are there: the kernel's backlog holds them.
+/// How many are sent between two checks that all are there: the kernel's backlog holds them.
 const AT_ONCE: usize = 250;
-/// So many ask for what is not scheduled meanwhile, one behind the other.
+/// How many requests for an unscheduled file are sent meanwhile, one after the other.
 const BESIDE: usize = 1000;
 
 fn server(limit: u32, park: &str) -> Builder {
@@ -53,7 +53,7 @@ fn ask(httpd: &Httpd, path: &str, connection: &str) -> TcpStream {
     stream
 }
 
-/// What the children of a server have in hand, all together.
+/// What a server's children hold, all together.
 #[derive(Clone, Copy)]
 struct Footprint {
     resident_kb: u64,
@@ -99,7 +99,7 @@ impl std::fmt::Display for Footprint {
     }
 }
 
-/// Kilobytes that each of so many connections takes which have asked for a file and stay.
+/// Kilobytes for each of this many connections that have asked for a file and stay open.
 fn idle_connection(waiters: usize) -> f64 {
     let httpd = server(LIMIT, "On").workers(2, 25).start();
     let before = Footprint::by(&httpd);
@@ -118,7 +118,7 @@ fn idle_connection(waiters: usize) -> f64 {
     (with.resident_kb as f64 - before.resident_kb as f64) / waiters as f64
 }
 
-/// Milliseconds of each of those who ask for what is not scheduled.
+/// Milliseconds for each request that is not scheduled.
 fn beside(httpd: &Httpd) -> Vec<f64> {
     let took = (0..BESIDE).map(|_| {
         let begin = Instant::now();
@@ -128,8 +128,8 @@ fn beside(httpd: &Httpd) -> Vec<f64> {
     took.collect()
 }
 
-/// So many were answered, by the log, right before one who came two batches sooner: within a batch, and where
-/// one ends and the next begins, ten run at once.
+/// How many were answered, by the log, right before one that came two batches earlier. Within a batch, and
+/// where one ends and the next begins, ten run at once.
 fn overtaken(log: &str) -> usize {
     let asked = log.lines().filter_map(|line| {
         let (_, rest) = line.split_once("/file.txt?")?;
@@ -181,7 +181,7 @@ fn crowd(waiters: usize) -> bool {
     let took_all = begin.elapsed();
     drop(all);
     httpd.until_idle();
-    // A connection that is closed lingers for two seconds.
+    // A closed connection lingers for two seconds.
     let most = before.descriptors + 8;
     let back = comes_true(PATIENCE, || Footprint::by(&httpd).descriptors <= most);
     let after = Footprint::by(&httpd);
@@ -218,12 +218,12 @@ fn crowd(waiters: usize) -> bool {
     .all(|holds| *holds)
 }
 
-/// Children that hold so many who wait on their workers, by the ready settings of docs/sizing.md.
+/// Children for this many accesses that wait on workers, by the ready settings of docs/sizing.md.
 const CHILDREN: usize = 2;
-/// Beside those who wait: who runs, the reserve, and holders' share of a child.
+/// Room beside the waiters: running accesses, the reserve, and holders' share of a child.
 const ROOM: f64 = 1.4;
 
-/// What each takes who waits on a worker.
+/// What each access that waits on a worker takes.
 fn blocked(waiters: usize) -> bool {
     let threads = (waiters as f64 * ROOM / CHILDREN as f64).ceil() as u32;
     let httpd = server(LIMIT, "Off")
@@ -239,7 +239,7 @@ fn blocked(waiters: usize) -> bool {
         let next = AT_ONCE.min(waiters - all.len());
         let from = all.len();
         all.extend((from..from + next).map(|n| ask(&httpd, &format!("/file.txt?{n}"), "close")));
-        // Where the kernel puts too many into one child some are refused.
+        // If the kernel puts too many into one child, some are refused.
         wait_until("they wait, or are told", PATIENCE, || {
             let gate = httpd.gate();
             let refused = gate["counts"]["refused_in_all"].as_u64().unwrap_or(0);
@@ -267,7 +267,7 @@ fn blocked(waiters: usize) -> bool {
     )
 }
 
-/// Streams of HTTP/2 that wait in one child of 400 threads, on connections of eight, with so many workers of
+/// Streams of HTTP/2 that wait in one child of 400 threads, eight to a connection, with this many workers of
 /// mod_http2's own.
 fn streams(pool: u32) {
     const THREADS: u32 = 400;
@@ -305,8 +305,8 @@ fn streams(pool: u32) {
     );
 }
 
-/// Milliseconds between the ends of answers that wait for each other, sorted: a permit is free, the next one is
-/// told, runs, and is answered.
+/// Milliseconds between the ends of answers that wait for each other, sorted: a permit becomes free, the next
+/// access is told, runs, and is answered.
 fn chain(waiters: usize, park: &str) -> Vec<f64> {
     let httpd = server(1, park).workers(2, 400).start();
     let held = httpd.hold("one", 1);
@@ -384,7 +384,7 @@ fn main() {
     }
     let [parked, tail] = [medians[0].clone(), tails].map(|all| median(all).unwrap_or(f64::NAN));
     println!();
-    // What is asked for is from the permit to the handler; this is more than that.
+    // The requirement is from the permit to the handler; this measures more than that.
     all_hold &= wanted(
         &format!(
             "median {parked:.3} ms (<= 0.3), 99 % {tail:.3} ms (<= 3), the median of the rounds"

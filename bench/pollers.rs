@@ -1,17 +1,17 @@
-//! Two thousand real clients who poll a real httpd as they are told: whether they come as evenly as
-//! they should, and what a hog beside the server does to them.
+//! Two thousand real clients who poll a real httpd as they are told: whether they come as evenly as they
+//! should, and how a hog beside the server affects them.
 //!
 //! `event`: a small file under `TelePoll`. `tickets`: holders of a crowded room's tickets, who ask
-//! `nap-status` as the ticket page does. In neither may any five seconds have more than 1.15/T0 polls
-//! a second, nor any one second more than 1/T0 + 4 sqrt(1/T0), once the first period is over.
+//! `nap-status` as the ticket page does. In both, once the first period is over, no five seconds may have
+//! more than 1.15/T0 polls a second, and no single second more than 1/T0 + 4 sqrt(1/T0).
 //!
-//! `hog`: a page under `TelePoll` that wants a processor for some milliseconds, on a server that
-//! runs niced; in mid-event several processes burn all there is for thirty seconds. Prints a row for
-//! each base interval. No more may be asked than is served before the hog leaves, no fewer than nine
-//! tenths of those before it in the fourth period after it; and the hog must have been felt.
+//! `hog`: a page under `TelePoll` that needs a processor for some milliseconds, on a server that runs niced.
+//! In mid-event several processes burn all processor time for thirty seconds. Prints a row for each base
+//! interval. Before the hog leaves, no more polls may be asked than are served. In the fourth period after
+//! it, there must be at least nine tenths of those before it. And the hog must have been felt.
 //!
-//! Exits 1 where a bound is passed. `cargo bench --bench pollers -- [only=event,tickets,hog]
-//! [mpm=event] [clients=2000] [hogs=4]`
+//! Exits 1 if a bound is exceeded. `cargo bench --bench pollers -- [only=event,tickets,hog] [mpm=event]
+//! [clients=2000] [hogs=4]`
 
 #[allow(dead_code, reason = "the board is another bench's")]
 mod board;
@@ -24,16 +24,16 @@ use std::time::{Duration, Instant};
 /// "A little more than 1/N0": T0 of a rate.
 const MARGIN: f64 = 1.1;
 
-/// A poll as its client saw it, seconds.
+/// A poll as its client saw it, in seconds.
 struct Poll {
     at: f64,
-    /// Until its answer; None: there was none.
+    /// Time until its answer; None: there was none.
     took: Option<f64>,
     told: Option<f64>,
 }
 
 fn main() {
-    // The hog is this program again.
+    // The hog is this same program.
     if let Some(seconds) = std::env::args().skip_while(|arg| arg != "--hog").nth(1) {
         return burn(seconds.parse().expect("a number"));
     }
@@ -61,7 +61,7 @@ fn main() {
     }
 }
 
-/// Enough workers for whoever polls and whoever waits.
+/// Enough workers for all who poll and all who wait.
 fn server(mpm: Mpm) -> Builder {
     Httpd::builder()
         .nap()
@@ -80,7 +80,7 @@ fn event(mpm: Mpm, clients: u32) -> bool {
             "<Location /score.json>\nTelePoll score base=2s rate={RATE}\n</Location>"
         ))
         .start();
-    // All have been told by then, and N T0 is over.
+    // All have been told by then, and the first N T0 are over.
     let (skip_s, for_s) = (12.0, 60.0);
     let (polls, report) = poll(&httpd, "/score.json", clients, for_s, &[]);
     is_level("event", mpm, RATE, &polls, (skip_s, for_s), &report)
@@ -103,7 +103,7 @@ fn tickets(mpm: Mpm, clients: u32) -> bool {
     is_level("tickets", mpm, RATE, &polls, (10.0, for_s), &report)
 }
 
-/// Polls `path` for so long; what came of it, and nap-load's own report.
+/// Polls `path` for this long; returns the polls, and nap-load's own report.
 fn poll(httpd: &Httpd, path: &str, clients: u32, for_s: f64, more: &[&str]) -> (Vec<Poll>, Value) {
     let csv = httpd.root().join("polls.csv").display().to_string();
     let (clients, duration) = (clients.to_string(), format!("{for_s}s"));
@@ -125,7 +125,7 @@ fn poll(httpd: &Httpd, path: &str, clients: u32, for_s: f64, more: &[&str]) -> (
     (rows.lines().filter_map(row).collect(), report)
 }
 
-/// A row of nap-load's that is a poll.
+/// A poll from a row of nap-load's.
 fn row(line: &str) -> Option<Poll> {
     let fields: Vec<&str> = line.split(',').collect();
     let [at, _, "poll", status, took, told, ..] = fields[..] else {
@@ -139,7 +139,7 @@ fn row(line: &str) -> Option<Poll> {
     })
 }
 
-/// Whether no window has more than it may.
+/// Whether no window has more polls than allowed.
 fn is_level(
     name: &str,
     mpm: Mpm,
@@ -167,22 +167,22 @@ fn is_level(
     five <= may_five && one <= may_one && unanswered == 0 && times.len() > 1000
 }
 
-/// The most in any span of so many seconds.
+/// The most polls in any span of this many seconds.
 fn most(times: &[f64], span_s: f64) -> f64 {
     let until = |at: f64| times.partition_point(|other| *other < at + span_s);
     let each = times.iter().enumerate().map(|(i, at)| until(*at) - i);
     each.max().unwrap_or(0) as f64
 }
 
-/// When the hog comes and goes, and when all is over, seconds.
+/// When the hog comes and goes, in seconds.
 const HOG: (f64, f64) = (60.0, 90.0);
 const BASE_S: f64 = 10.0;
 
 fn hog(mpm: Mpm, clients: u32) -> bool {
     let rate = f64::from(board::number_option("rate=", "100"));
     let cpu = board::option("cpu=", "5");
-    // Who has been told a time comes then: of more than fit into a base interval it takes longer
-    // than the hog is there until the rate has fallen.
+    // A client that has been told a time comes then: with more clients than fit into a base interval, the
+    // rate would take longer to fall than the hog is there.
     let clients = clients.min((BASE_S * rate) as u32);
     let period = (f64::from(clients) * MARGIN / rate).max(BASE_S);
     let for_s = HOG.1 + 4.0 * period;
@@ -234,14 +234,14 @@ fn answered(poll: &Poll) -> Option<f64> {
     poll.took.map(|took| poll.at + took)
 }
 
-/// How many a second have such a time in a span.
+/// How many polls a second have such a time in a span.
 fn count(polls: &[Poll], time: impl Fn(&Poll) -> Option<f64>, from: f64, until: f64) -> f64 {
     let times = polls.iter().filter_map(time);
     let there = times.filter(|at| (from..until).contains(at));
     there.count() as f64 / (until - from)
 }
 
-/// R, and T0 over its floor, with the time they were asked for.
+/// R, and T0 divided by its floor, with the time they were read.
 type Level = (f64, f64, f64);
 
 fn watch(httpd: &Httpd, over: &AtomicBool) -> Vec<Level> {
@@ -283,7 +283,7 @@ fn table(polls: &[Poll], levels: &[Level], for_s: f64) {
     }
 }
 
-/// Processes that burn, ended by their ids.
+/// Hog processes, ended by their ids.
 struct Hogs(Vec<Child>);
 
 impl Drop for Hogs {
@@ -299,7 +299,7 @@ fn hogs() {
     let until = |seconds: f64| std::thread::sleep(Duration::from_secs_f64(seconds));
     until(HOG.0);
     let this = std::env::current_exe().expect("this program");
-    // Should nobody end them they end by themselves.
+    // If nobody ends them they end by themselves.
     let seconds = (HOG.1 - HOG.0 + 1.0).to_string();
     let hog = |_| {
         let hog = Command::new(&this).args(["--hog", &seconds]).spawn();

@@ -1,17 +1,17 @@
-//! What httpd answers in a second, and the processor time that it takes: of what comes most often where
-//! a room is full, beside the cheapest that httpd itself has for the same.
+//! How many answers httpd gives in a second, and their processor time: for the most frequent requests when a
+//! room is full, compared with httpd's own cheapest equivalent.
 //!
-//! - Polls of ticket pages beside small static files: nine tenths of their rate at least. Polls over
-//!   one kept connection stand beside them: where few wait they ask every three seconds, and a
-//!   browser's connection is kept for five.
-//! - Refusals with a ticket beside `Redirect 503` with an ErrorDocument file of the page's size, on a
+//! - Polls of ticket pages compared with small static files: nine tenths of their rate at least. Polls over
+//!   one kept connection are shown beside them: where few wait they ask every three seconds, and a browser's
+//!   connection is kept for five.
+//! - Refusals with a ticket compared with `Redirect 503` with an ErrorDocument file of the page's size, on a
 //!   server without the module: 1.10 of its processor time at most, user's and kernel's together.
 //!   (bench/instructions.rs counts the user's part alone.)
 //!
-//! Each answer over a connection of its own, asked by one client without a pause. Pairs of rounds in
-//! the order A B B A; the median of the pairs' ratios is printed with its 90 % interval (by the
-//! binomial distribution of ranks). Decides only where the interval is within 3 %, as docs/dev/httpd.md asks
-//! for ("Measuring"), or wholly on one side of the bound; then exits 1 where the bound is passed.
+//! Each answer uses a connection of its own; one client asks without a pause. Pairs of rounds in the order A
+//! B B A; the median of the pairs' ratios is printed with its 90 % interval (by the binomial distribution of
+//! ranks). Decides only if the interval is within 3 %, as docs/dev/httpd.md requires ("Measuring"), or wholly
+//! on one side of the bound; then exits 1 if the bound is exceeded.
 //!
 //! `cargo bench --bench rates -- [mpm=event|all] [pairs=11] [seconds=2] [only=polls,refusals]`
 
@@ -22,13 +22,13 @@ use nap_testkit::{Builder, Httpd, Mpm};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// The least rate of polls, of static files'.
+/// The least rate of polls, relative to static files'.
 const POLLS: f64 = 0.9;
-/// The most processor time of a refusal, of httpd's own.
+/// The greatest processor time of a refusal, relative to httpd's own.
 const REFUSALS: f64 = 1.1;
-/// One runs without an end and nobody may wait: who comes is refused. The rest is each measurement's.
+/// One access runs without end and nobody may wait: newcomers are refused. Each measurement adds the rest.
 const FULL: &str = "NapRunReady 1\nNapWaitLimit 0\nNapTicketsPerClient 100000\n";
-/// One ticket, whose time does not come before all is measured.
+/// One ticket, whose time does not come before the measurements end.
 const FAR: &str = "NapWaitMax 10min\nNapReAccess 4\n";
 /// Room for as many tickets as are sold meanwhile.
 const MANY: &str = "NapWaitMax 2min\nNapReAccess 1000\nNapTicketPrime 5s\nNapSlotTickets 1000\n";
@@ -40,11 +40,11 @@ Timeout 900
 CustomLog /dev/null common";
 const APP: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\n";
 
-/// What a round came to.
+/// The results of a round.
 struct Round {
     /// Answers a second.
     rate: f64,
-    /// Processor time of an answer, microseconds.
+    /// Processor time of an answer, in microseconds.
     cpu_us: f64,
 }
 
@@ -63,7 +63,7 @@ struct Pairs {
 
 impl Pairs {
     fn measure(pairs: usize, ours: impl Fn() -> Round, theirs: impl Fn() -> Round) -> Pairs {
-        // Children are there, files are in memory.
+        // Children have started, files are in memory.
         let _warm = [ours(), theirs()];
         let mut both = Pairs {
             ours: Vec::new(),
@@ -77,7 +77,7 @@ impl Pairs {
         both
     }
 
-    /// The median of the pairs' ratios of this number, and its 90 % interval.
+    /// The median of the pairs' ratios of this figure, and its 90 % interval.
     fn ratio(&self, number: fn(&Round) -> f64) -> (f64, f64, f64) {
         let sum = |rounds: &[Round]| rounds.iter().map(number).sum::<f64>();
         let pairs = self.ours.chunks(2).zip(self.theirs.chunks(2));
@@ -128,7 +128,7 @@ fn server(plan: &Plan) -> Builder {
     Httpd::builder().mpm(plan.mpm).config(COMMON)
 }
 
-/// With a room, as these settings have it.
+/// A server with a room that has these settings.
 fn full(plan: &Plan, settings: &str) -> Builder {
     let builder = server(plan).nap().holding().cgi("app", APP).config(&format!(
         "<NapRoom site>\n{FULL}{settings}</NapRoom>\n<Location /cgi-bin>\nNapUse site\n</Location>"
@@ -144,7 +144,7 @@ fn head_of(ticket: &Ticket) -> [(&str, &str); 1] {
     [("Nap-Ticket", ticket.token.as_str())]
 }
 
-/// Is the bound passed?
+/// Whether the bound is exceeded.
 fn polls(plan: &Plan) -> bool {
     let httpd = full(plan, FAR).file("htdocs/a.html", "x".repeat(180));
     let httpd = httpd.start();
@@ -186,7 +186,7 @@ fn polls(plan: &Plan) -> bool {
     passed
 }
 
-/// Is the bound passed?
+/// Whether the bound is exceeded.
 fn refusals(plan: &Plan) -> bool {
     let httpd = full(plan, MANY).start();
     let _held = httpd.hold("full", 1);
@@ -210,7 +210,7 @@ fn refusals(plan: &Plan) -> bool {
     passed
 }
 
-/// One client asks without a pause, each time anew.
+/// One client asks without a pause, each time on a new connection.
 fn round(httpd: &Httpd, (path, status): (&str, u16), head: &[(&str, &str)], seconds: f64) -> Round {
     measure(httpd, seconds, || {
         let answer = httpd.request("GET", path, head, b"");
@@ -240,8 +240,8 @@ fn measure(httpd: &Httpd, seconds: f64, mut ask: impl FnMut()) -> Round {
     }
 }
 
-/// Of the threads of the server's children so far, user's and kernel's, seconds. In nanoseconds: the
-/// ticks of /proc/PID/stat are coarse, and given to whoever runs when one ends.
+/// Processor time of the threads of the server's children so far, user's and kernel's, in seconds. Taken in
+/// nanoseconds: the ticks of /proc/PID/stat are coarse, and charged to the thread that runs when one ends.
 fn cpu_time(httpd: &Httpd) -> f64 {
     let ran = |pid: i32| -> Option<f64> {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
@@ -258,7 +258,7 @@ fn cpu_time(httpd: &Httpd) -> f64 {
 fn middle(mut values: Vec<f64>) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let n = values.len();
-    // Chance that fewer than k of n lie below the median.
+    // Probability that fewer than k of n lie below the median.
     let below = |k: usize| -> f64 {
         let mut chance = 0.5_f64.powi(n as i32);
         let mut sum = 0.0;

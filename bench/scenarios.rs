@@ -1,17 +1,17 @@
-//! Crowds that do not behave, and what a room costs: each against a run without, in one go on one
-//! machine, by the rule for rates on a noisy one (pairs in the order A B B A, median of the pairs'
-//! ratios, its 90 % interval by the sign test, no verdict unless that is within 3 %).
+//! Crowds that do not behave, and the cost of a room: each compared with a run without, in one go on one
+//! machine. By the rule for rates on a noisy machine: pairs in the order A B B A, the median of the pairs'
+//! ratios, its 90 % interval by the sign test, no verdict unless that is within 3 %.
 //!
-//! The board sleeps 150 ms and burns little, so that the limit is what limits, not the processor.
-//! One Markdown row a scenario; nap-load's reports stay in target/bench. Options:
+//! The board sleeps 150 ms and burns little, so that the room's limit is the bottleneck, not the processor.
+//! Prints one Markdown row for each scenario; nap-load's reports stay in target/bench. Options:
 //!
 //! ```text
 //! cargo bench --bench scenarios -- [mpm=event] [rounds=7] [only=hammering] [clients=200] [posts=6] [stock=yes] \
 //!     [retry=1s]
 //! ```
 //!
-//! With `stock=yes` the MPM has its settings of Debian, without it workers for everybody. After `retry` those come
-//! back who were told no time: slow senders.
+//! With `stock=yes` the MPM has Debian's settings, without it workers for everybody. Visitors who were told
+//! no time (slow senders) come back after `retry`.
 
 #[allow(dead_code, reason = "rooms stand on hosts of all kinds here")]
 mod board;
@@ -27,9 +27,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 
-/// What an access costs: mostly time, hardly processor.
+/// Cost of an access: mostly time, hardly any processor time.
 const WORK: &str = "BOARD_SLEEP_MS 150\nBOARD_CPU_MS 1";
-/// Half of what the flash crowd's bound is, so that 200 visitors are too many for the queue.
+/// Half of the flash crowd's bound, so that 200 visitors are too many for the queue.
 const BOUND: &str = "2s";
 const BOUND_S: f64 = 2.0;
 /// A verdict needs an interval within this of the median.
@@ -38,13 +38,13 @@ const PRECISE: f64 = 0.03;
 /// One of the two runs of a pair.
 struct Side {
     server: fn(Mpm) -> Builder,
-    /// Besides what all runs have; `{port}` stands for the server's.
+    /// In addition to those of all runs; `{port}` stands for the server's.
     options: &'static [&'static str],
-    /// nap-load's options for a crowd that is there all the time besides; none: nobody.
+    /// nap-load's options for another crowd that is there all the time; empty: nobody.
     beside: &'static [&'static str],
 }
 
-/// What is expected of the ratio of the measured run's figure to the reference's.
+/// What is expected of the ratio of the measured figure to the reference's.
 enum Wanted {
     AtLeast(f64),
     AtMost(f64),
@@ -54,13 +54,13 @@ struct Scenario {
     name: &'static str,
     measured: Side,
     reference: Side,
-    /// What is compared.
+    /// Name of the compared figure.
     what: &'static str,
     figure: fn(&Value) -> Option<f64>,
     wanted: Wanted,
-    /// What else is to be seen in the pairs.
+    /// What else is shown of the pairs.
     besides: fn(&[Pair]) -> String,
-    /// What else must be true in them.
+    /// What else must be true of the pairs.
     must: fn(&[Pair]) -> bool,
 }
 
@@ -76,9 +76,9 @@ const OBEDIENT: Side = Side {
     beside: &[],
 };
 
-/// Visitors four behind each address.
+/// Four visitors behind each address.
 const FOUR_EACH: &[&str] = &["--source", "4"];
-/// Fifty newcomers a second from one address, who have gone before their tickets' time.
+/// Fifty newcomers a second from one address, who leave before their tickets' time.
 const FLOOD: &[&str] = &[
     "--source",
     "one",
@@ -132,8 +132,8 @@ const SCENARIOS: [Scenario; 11] = [
         },
         must: |pairs| total(pairs, "/late/presented") > 0.0,
     },
-    // The reference is the same crowd with manners: its demand is the same, so that what differs is
-    // the hammering alone. Without those visitors the demand would be smaller too.
+    // The reference is the same crowd without hammering: its demand is the same, so only the hammering
+    // differs. Without those visitors the demand would be smaller too.
     Scenario {
         name: "30 % hammering",
         measured: Side {
@@ -167,7 +167,8 @@ const SCENARIOS: [Scenario; 11] = [
         },
         must: |pairs| total(pairs, "/tickets/issued") > 0.0 && capped(pairs) == 0.0,
     },
-    // Who keeps no cookie has no ticket to come back with; he asks on, and costs only himself.
+    // Visitors without cookies have no ticket to come back with; they go on asking, at nobody's cost but
+    // their own.
     Scenario {
         name: "50 addresses, one floods",
         measured: Side {
@@ -269,8 +270,8 @@ const SCENARIOS: [Scenario; 11] = [
     },
 ];
 
-/// Some at 600 bytes a second (above mod_reqtimeout's usual 500), some a byte a second, some with a burst and
-/// then nothing, some in chunks, and some over HTTP/2 where there is that.
+/// Some send at 600 bytes a second (above mod_reqtimeout's usual 500), some a byte a second, some a burst and
+/// then nothing, some in chunks, and some over HTTP/2 if it is there.
 const fn slow_senders(name: &'static str, options: &'static [&'static str]) -> Scenario {
     Scenario {
         name,
@@ -303,7 +304,7 @@ fn room(mpm: Mpm) -> Builder {
     board::with_room(server, BOUND)
 }
 
-/// The same with HTTP/2, which prefork has not.
+/// The same with HTTP/2, which prefork does not support.
 fn with_streams(mpm: Mpm) -> Builder {
     let room = room(mpm).expect_log("Error reading request entity data", "some make way");
     match mpm {
@@ -320,13 +321,13 @@ fn ways(mpm: Mpm) -> &'static str {
     }
 }
 
-/// Served posts a second while the crowd was all there.
+/// Served posts a second while the whole crowd was there.
 fn throughput(report: &Value) -> Option<f64> {
     figure(report, "/crowded_per_s")
 }
 
-/// Posts served from a fifth of the time until the first visitor was through with all of his up to
-/// then, a second: before, the queue forms; behind, ever fewer ask. From nap-load's CSV.
+/// Served posts a second, from a fifth of the time until the first visitor finished up to that time: before
+/// it the queue forms; after it fewer and fewer ask. From nap-load's CSV.
 fn crowded_per_s(tries: &str, first_finish_s: f64) -> f64 {
     let from = first_finish_s / 5.0;
     let n = tries::served_at(tries)
@@ -335,19 +336,18 @@ fn crowded_per_s(tries: &str, first_finish_s: f64) -> f64 {
     n as f64 / (first_finish_s - from)
 }
 
-/// A figure of those who do as they are told.
+/// A figure of the visitors who do as they are told.
 fn obedient(report: &Value, pointer: &str) -> Option<f64> {
     let kinds = report["behaviours"].as_array()?;
     let obedient = kinds.iter().find(|kind| kind["behaviour"] == "obedient")?;
     figure(obedient, pointer)
 }
 
-/// Who hammers is shown the ticket he has, has no second place, and the obedient have what they have
-/// without him: as many posts in the same time, each answered within the bound.
+/// A hammering visitor is shown their ticket again and has no second place. The obedient get as many posts in
+/// the same time as without hammering, each answered within the bound.
 ///
-/// Where they wait is another matter: who hammers takes each place that becomes free at once, so who
-/// comes in his window finds a queue more often, and has waited less before. The mean total, which is
-/// what is compared, has both.
+/// Where they wait differs: a hammering visitor takes each place that becomes free at once. So holders in
+/// their window find a queue more often, and have waited less before. The compared mean total includes both.
 fn hammering_gains_nothing(pairs: &[Pair]) -> bool {
     let as_many = median(ratios(pairs, served_by_each)).is_some_and(|ratio| ratio >= 0.95);
     let one_each = |pair: &Pair| {
@@ -364,12 +364,12 @@ fn hammering_gains_nothing(pairs: &[Pair]) -> bool {
         && as_many
 }
 
-/// Served posts a second of one who does as he is told.
+/// Served posts a second of one visitor who does as told.
 fn served_by_each(report: &Value) -> Option<f64> {
     Some(obedient(report, "/served_per_s")? / obedient(report, "/clients")?)
 }
 
-/// Who was refused a ticket because his address held too many.
+/// Visitors who were refused a ticket because their address held too many.
 fn capped(pairs: &[Pair]) -> f64 {
     let refused = ["newcomer", "early", "prime", "late", "expired"];
     let of = |kind| total(pairs, &format!("/refusals/by_reason/cap/{kind}"));
@@ -392,7 +392,7 @@ fn of_hammering(pairs: &[Pair]) -> String {
     )
 }
 
-/// What became of the slow readers, or senders.
+/// The results of the slow readers, or senders.
 fn of_slow(pairs: &[Pair], who: &str) -> String {
     let told = ["began", "refused", "errors"]
         .map(|of| format!("{:.0} {of}", total(pairs, &format!("/{who}/{of}"))));
@@ -437,7 +437,7 @@ fn main() {
                 .filter_map(|round| scenario.pair(mpm, &crowd, round))
                 .collect();
             let row = scenario.row(mpm, &pairs);
-            // What could not be decided has not been shown.
+            // An undecided row has not been shown to hold.
             fails |= !row.contains("| holds |");
             println!("{row}");
             let reports = pairs
@@ -565,7 +565,7 @@ impl Scenario {
     }
 }
 
-/// A crowd that is there until it is told to go.
+/// A crowd that stays until it is told to leave.
 struct Beside(Option<Child>);
 
 impl Beside {
@@ -578,7 +578,7 @@ impl Beside {
         Beside(Some(child.expect("nap-load runs")))
     }
 
-    /// Its report.
+    /// Ends it and returns its report.
     fn end(mut self) -> Value {
         let child = self.0.take().expect("it ends once");
         interrupt(&child);
@@ -601,8 +601,8 @@ fn interrupt(child: &Child) {
     let _ = kill(pid, Signal::SIGTERM);
 }
 
-/// Between which of the values their distribution's median lies in nine of ten cases (sign test):
-/// the k-th from either end, k the largest with P(Bin(n, 1/2) < k) <= 5 %. None: too few.
+/// The values between which their distribution's median lies in nine of ten cases (sign test): the k-th from
+/// either end, k the largest with P(Bin(n, 1/2) < k) <= 5 %. None: too few values.
 fn interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,15 +1,14 @@
-//! The experiment of the SQS paper's section 4, scaled to one small machine: clients go through the
-//! shop's seven pages with think time and a browser's patience, met in five ways in one run.
+//! The experiment of the SQS paper's section 4, scaled to one small machine: clients go through the shop's
+//! seven pages with think time and a browser's patience, met in five ways in one run.
 //!
-//! No control; page schedulers alone, which find their limits and refuse nobody; the session limit
-//! alone, static, in the application, the best of those given; SQS; HAProxy with a limit, the best of
-//! those given, and a queue as long as the clients' patience. Each meets each number of clients with
-//! a shop of its own, which has seen a dozen sessions of four visitors before.
-//! Prints a Markdown table a number of clients and what is to be shown with its bounds, exits 1 when
-//! one is missed (ways that are left out are not judged), and leaves in target/sessions
-//! nap-load's reports, the tables, and the paper's figures: sessions per second and failures within
-//! sessions against clients (4, 5, 8, 11 to 16), how long sessions took (6, 7), SQS's session queue
-//! and limits over time (9, 10). Options:
+//! The ways are: no control; page schedulers alone, which find their limits and refuse nobody; the session
+//! limit alone, static, in the application, the best of those given; SQS; HAProxy with a limit, the best of
+//! those given, and a queue as long as the clients' patience. Each way meets each number of clients with a
+//! fresh shop, which has seen a dozen sessions of four visitors before. Prints a Markdown table for each
+//! number of clients and the claims with their bounds, and exits 1 when one is missed (ways that are left out
+//! are not judged). Leaves in target/sessions nap-load's reports, the tables, and the paper's figures:
+//! sessions per second and failures within sessions against clients (4, 5, 8, 11 to 16), how long sessions
+//! took (6, 7), SQS's session queue and limits over time (9, 10). Options:
 //!
 //! ```text
 //! cargo bench --bench sessions -- [clients=45,90,135,180] [sessions=7] [think=1s] [law=fixed|exponential]
@@ -18,10 +17,9 @@
 //!     [polls=no]
 //! ```
 //!
-//! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is
-//! what a search costs (SHOP_ROUNDS), `bound=` SQS's NapWaitMax, `priority=` its NapPriority; with
-//! `polls=no` who holds a ticket comes at its time and does not ask whether it may come earlier. Some
-//! minutes:
+//! `timeout=` takes several (`30s,60s`), as nap-load does; `timeout=none` is ten minutes. `rounds=` is the
+//! cost of a search (SHOP_ROUNDS), `bound=` SQS's NapWaitMax, `priority=` its NapPriority; with `polls=no`
+//! holders come at their ticket's time and do not ask whether they may come earlier. A run of some minutes:
 //! `clients=10,40 sessions=1 static=16 maxconn=8`.
 
 #[allow(dead_code, reason = "the board is another bench's")]
@@ -44,9 +42,9 @@ use std::time::{Duration, Instant};
 
 /// The search's place among the pages.
 const HEAVY: usize = 4;
-/// As long as anybody's patience lasts where nobody is to leave.
+/// Longer than anybody's patience, where nobody is meant to leave.
 const PATIENT: &str = "10min";
-/// How often the room is looked at.
+/// How often the room is read.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// A figure of a run: heading, JSON pointer into nap-load's report, decimals.
@@ -75,11 +73,11 @@ const HEAVY_P95: &str = "/heavy_p95";
 /// A way to meet the clients.
 struct Way {
     name: &'static str,
-    /// The room's lines, where there is one.
+    /// The room's lines, if there is a room.
     room: Option<fn() -> String>,
-    /// The option that names the numbers to try, and what they are.
+    /// The option that names the numbers to try, and its default.
     tries: Option<(&'static str, &'static str)>,
-    /// What such a number is.
+    /// What that number means.
     number: Number,
 }
 
@@ -138,12 +136,12 @@ const WAYS: [Way; 5] = [
     },
 ];
 
-/// How long somebody waits to start a session before he is given a ticket.
+/// How long a visitor waits to start a session before they are given a ticket.
 fn bound() -> String {
     board::option("bound=", "4s")
 }
 
-/// A page a gate.
+/// A gate for each page.
 fn page_schedulers(lines: &str) -> String {
     let names = PAGES.map(|page| {
         let path = page.trim_start_matches("POST:");
@@ -153,7 +151,7 @@ fn page_schedulers(lines: &str) -> String {
     format!("NapRunReady auto\n{lines}{}", pages.concat())
 }
 
-/// What all runs have.
+/// What all runs share.
 #[derive(Clone)]
 struct Crowd {
     sessions: String,
@@ -165,14 +163,14 @@ struct Crowd {
     seed: String,
 }
 
-/// What came of a way with a number of clients.
+/// The results of a way with a number of clients.
 struct Met {
     clients: u32,
     report: Value,
     room: Watched,
 }
 
-/// What was seen of a room, where there is one.
+/// What was seen of a room, if there is one.
 #[derive(Default)]
 struct Watched {
     gates: BTreeMap<String, Vec<Seen>>,
@@ -181,7 +179,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Second, limit and queue of each gate, and the session interval, for whoever looks for why.
+    /// Second, limit and queue of each gate, and the session interval, for readers who look for causes.
     fn course(&self) -> Value {
         let gate = |seen: &Vec<Seen>| -> Value {
             let lines = seen.iter();
@@ -279,7 +277,7 @@ impl Crowd {
 }
 
 impl Way {
-    /// Every number of clients; None where the module cannot do it.
+    /// Runs every number of clients; None if the module cannot do it.
     fn meet_all(&self, crowd: &Crowd, clients: &[u32], folder: &Path) -> Option<Vec<Met>> {
         let number = match self.tries {
             None => 0,
@@ -321,8 +319,8 @@ impl Way {
             HaProxy::start(&httpd, number, patience)
         });
         let port = front.as_ref().map_or(httpd.port(), HaProxy::port);
-        // A few who come before all others: PHP and the database fill their caches, and whoever
-        // learns has something to learn from.
+        // A few clients come before all others: PHP and the database fill their caches, and laws that learn
+        // have something to learn from.
         let few = Crowd {
             sessions: "3".to_string(),
             ..crowd.clone()
@@ -382,7 +380,7 @@ impl Way {
         std::thread::scope(|scope| {
             let watch = self.room.map(|_| scope.spawn(|| watch(httpd, &over)));
             let report = {
-                // However it ends, the watch ends with it.
+                // However the run ends, the watch ends with it.
                 let _over = SetOnDrop(&over);
                 nap_load(crowd, clients, label, port)
             };
@@ -410,7 +408,7 @@ fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
     let output = Command::new(made::file("release/nap-load"))
         .arg("sessions")
         .args(options.concat())
-        // As their pages would; servers without tickets are never asked.
+        // Ask as the ticket pages would; servers without tickets are never asked.
         .args(match board::option("polls=", "yes").as_str() {
             "no" => &[][..],
             _ => &["--status", "/nap-ticket/status"],
@@ -424,7 +422,7 @@ fn nap_load(crowd: &Crowd, clients: u32, label: &str, port: u16) -> Value {
     serde_json::from_str(&said).unwrap_or_else(|e| board::stop(&format!("{label}: {e}: {said}")))
 }
 
-/// What the heavy page says, where a pointer finds it.
+/// Adds the heavy page's results where a pointer finds them.
 fn add_heavy(report: &mut Value) {
     let page = report["pages"][HEAVY].clone();
     let failures = page["failures"].as_object();
@@ -433,7 +431,7 @@ fn add_heavy(report: &mut Value) {
     report["heavy_p95"] = page["response"]["p95"].clone();
 }
 
-/// Looks at the room until it is over: limit and queue of each gate.
+/// Reads the room until the run is over: limit and queue of each gate.
 fn watch(httpd: &Httpd, over: &AtomicBool) -> Watched {
     let begun = Instant::now();
     let mut room = Watched::default();
@@ -518,10 +516,10 @@ impl Claim {
     }
 }
 
-/// What is to be shown of SQS by itself, and against each other way with the most clients. Whether
-/// clients leave makes it another experiment: where nobody does, all it can do is not to be in the way.
+/// The claims about SQS by itself, and compared with each other way with the most clients. If clients do not
+/// leave, the experiment is another one: then SQS need only not be in the way.
 fn claims(all: &[(&Way, Vec<Met>)], patient: bool) -> Vec<Claim> {
-    // What a report does not say does not hold.
+    // A figure that is missing does not hold.
     let of = |met: &Met, pointer: &str| figure(&met.report, pointer).unwrap_or(f64::NAN);
     let Some((_, sqs)) = all.iter().find(|(way, _)| way.name == SQS) else {
         return Vec::new();
@@ -580,8 +578,8 @@ fn claims(all: &[(&Way, Vec<Met>)], patient: bool) -> Vec<Claim> {
         let ratio = of(last, RATE) / of(other, RATE);
         let what = format!("sessions/s of {}", way.name);
         claims.push(Claim::at_least(bound, ratio, what));
-        // A static number of sessions so low that the machine stands idle has as short a search as
-        // one likes; whoever passes as many sessions has not.
+        // With a static number of sessions so low that the machine stands idle, a search is as short as one
+        // likes, but not in a way that lets as many sessions through.
         if way.number == Number::Connections {
             let ratio = of(last, HEAVY_P95) / of(other, HEAVY_P95);
             let what = format!("search p95 of {}", way.name);

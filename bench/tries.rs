@@ -1,6 +1,6 @@
-//! Tries of a crowd, as nap-load's CSV has them.
+//! Tries of a crowd, from nap-load's CSV.
 
-/// When somebody was served, in seconds of the crowd. From nap-load's CSV.
+/// When visitors were served, in seconds of the crowd. From nap-load's CSV.
 pub fn served_at(tries: &str) -> impl Iterator<Item = f64> {
     tries.lines().filter_map(|line| {
         let cells: Vec<&str> = line.split(',').collect();

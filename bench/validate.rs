@@ -1,11 +1,11 @@
-//! The simulator against the real server: the same load to httpd with the module and to the same room
+//! The simulator compared with the real server: the same load on httpd with the module and on the same room
 //! in virtual time, and what visitors saw of both side by side.
 //!
-//! The applications sleep for most of an access, so that the machine's processors are not what limits
-//! and the simulator need not know how they are shared. What an access takes is measured first,
-//! without the module; the simulator is told that and what the room's configuration says, and nothing
-//! else. Real and simulated rounds take turns. Each figure is the median of the rounds, the least and
-//! the greatest behind it. A ratio beyond 10 % is an error: exit status 1. Options:
+//! The applications sleep for most of an access, so that the machine's processors are not the limit and the
+//! simulator need not know how they are shared. An access's time is measured first, without the module. The
+//! simulator is given that and the room's configuration, and nothing else. Real and simulated rounds take
+//! turns. Each figure is the median of the rounds, followed by the least and the greatest. A ratio beyond
+//! 10 % is an error: exit status 1. Options:
 //!
 //! ```text
 //! cargo bench --bench validate -- [rounds=3] [only=board|shop] [crowd=WORDS] [out=DIR]
@@ -30,10 +30,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// How far a figure of the simulator may be from the real one.
 const WITHIN: f64 = 0.10;
-/// A count below this share of all pages is as good as none: there a ticket more or less is chance.
+/// A count below this share of all pages is as good as none: there, a few tickets more or less are chance.
 const NONE: f64 = 0.01;
 
-/// What a machine that is not quiet does to the board; looked into on 2026-11-22.
+/// How a machine that is not quiet affects the board; examined on 2026-11-22.
 const STILL: &str = "\
 **Tickets a minute or two ahead while nobody else is there** were seen once, of a crowd with hammering visitors, and
 that run cannot be looked into any more. A machine that does something else in a crowd's first seconds gives the same, for
@@ -48,10 +48,10 @@ ticket page does, 49. What the chosen constants have to do with it: [tuning.md](
 /// A figure of a run.
 pub struct Column {
     heading: &'static str,
-    /// Into both reports.
+    /// JSON pointer into both reports.
     pointer: &'static str,
     decimals: usize,
-    /// The pointer to how many pages there were, where this is a count that may be next to none.
+    /// The pointer to the number of pages, if this is a count that may be close to none.
     of: Option<&'static str>,
 }
 
@@ -76,7 +76,7 @@ impl Column {
 /// Runs the crowds of a part.
 type Compare = fn(&mut Part);
 
-/// What one part came to.
+/// The results of one part.
 pub struct Part {
     name: &'static str,
     rounds: u32,
@@ -85,7 +85,7 @@ pub struct Part {
     worst: f64,
     /// Figures beyond [`WITHIN`].
     beyond: Vec<String>,
-    /// The most of a core that nap-load took.
+    /// The greatest share of a core that nap-load took.
     load: f64,
 }
 
@@ -124,7 +124,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A room of this server in virtual time, with processors that limit nothing; `nap-sim`'s report.
+/// Runs this server's room in virtual time, with processors that limit nothing; returns `nap-sim`'s report.
 pub fn what_if(httpd: &Httpd, room: &str, seed: &str, options: &[&str]) -> Value {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     let output = Command::new(made::file("release/nap-sim"))
@@ -142,12 +142,12 @@ pub fn what_if(httpd: &Httpd, room: &str, seed: &str, options: &[&str]) -> Value
 }
 
 impl Part {
-    /// Is this crowd asked for?
+    /// Whether this crowd is wanted.
     fn wants(&self, crowd: &str) -> bool {
         crowd.contains(&board::option("crowd=", ""))
     }
 
-    /// A crowd, met by both in turn; `meet` is told the round and gives the real and the simulated
+    /// Runs a crowd, real and simulated in turn; `meet` gets the round and returns the real and the simulated
     /// report.
     fn compare(
         &mut self,
@@ -190,7 +190,7 @@ impl Part {
             if !none {
                 let off = (ratio - 1.0).abs();
                 self.worst = self.worst.max(off);
-                // What is no number is beyond, too.
+                // A value that is not a number is beyond, too.
                 if off.is_nan() || off > WITHIN {
                     let which = format!("{}: {crowd}: {}: {ratio:.3}", self.name, column.heading);
                     self.beyond.push(which);
@@ -203,7 +203,7 @@ impl Part {
         text.push('\n');
     }
 
-    /// Says what came out, keeps it, and whether it is good.
+    /// Prints the results, keeps them, and returns whether they are good.
     fn ends(self) -> bool {
         let text = format!(
             "{}Farthest from 1: {:.1} %. nap-load took {:.0} % of a core at most.\n",
@@ -254,7 +254,7 @@ impl Seen {
     }
 }
 
-/// The report, once there are both parts.
+/// Writes the report, once there are both parts.
 fn write_page(folder: &Path, out: &Path) {
     let part = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.md")));
     let (Ok(board), Ok(shop)) = (part("board"), part("shop")) else {

@@ -1,4 +1,4 @@
-//! Visitors of a crowd who do as they are told, and what each may cost.
+//! Visitors of a crowd who do as they are told, and how many requests each may need.
 
 use crate::board;
 
@@ -6,11 +6,11 @@ use crate::board;
 pub struct Kind {
     pub name: &'static str,
     pub options: &'static [&'static str],
-    /// So many requests may each need, polls included.
+    /// Requests that each may need, polls included.
     pub requests: f64,
 }
 
-/// The ways they are told.
+/// The ways in which they are told.
 const KINDS: [Kind; 3] = [
     Kind {
         name: "ticket",
@@ -30,7 +30,7 @@ const KINDS: [Kind; 3] = [
 ];
 
 impl Kind {
-    /// Those that an option `visitors=` names; ends the bench with a sentence where there is none.
+    /// The kinds that an option `visitors=` names; ends the bench with a sentence if there is none.
     pub fn all_named(names: &str) -> Vec<&'static Kind> {
         let named = |wanted: &str| {
             let found = KINDS.iter().find(|kind| kind.name == wanted);

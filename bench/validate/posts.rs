@@ -1,5 +1,5 @@
-//! The board: crowds that post, closed and open; against `nap-sim what-if`, which
-//! reads the room from the very httpd.conf of the server.
+//! The board: crowds that post, closed and open; compared with `nap-sim what-if`, which reads the room from
+//! the server's own httpd.conf.
 
 use super::{Column, Part};
 use crate::board::{self, figure};
@@ -25,10 +25,10 @@ const COLUMNS: [Column; 8] = [
 
 struct Crowd {
     name: &'static str,
-    /// In nap-load's words, with the posts of a visitor.
+    /// nap-load's options, with the posts of a visitor.
     load: &'static [&'static str],
     posts: u32,
-    /// In what-if's words: who of them does not do as he is told.
+    /// what-if's options: which visitors do not do as they are told.
     manners: &'static [&'static str],
 }
 
@@ -68,7 +68,7 @@ const CROWDS: [Crowd; 4] = [
     },
 ];
 
-/// What an access takes.
+/// The time of an access.
 struct Service {
     mean_s: f64,
     cv: f64,
@@ -95,7 +95,7 @@ pub fn compare(part: &mut Part) {
 }
 
 impl Service {
-    /// As many at once as the room lets run, and nobody in between.
+    /// Measures with as many at once as the room lets run, and nothing in between.
     fn measure() -> Service {
         let httpd = started(board::plenty(Mpm::Event, WORK));
         let clients = board::LIMIT.to_string();
@@ -129,7 +129,7 @@ impl Crowd {
         (real, self.simulate(&httpd, service, &seed, &script))
     }
 
-    /// Who came first when, a line each, from nap-load's rows.
+    /// When each visitor first came, a line each, from nap-load's rows.
     fn script(&self, rows: &Path) -> String {
         let rows = std::fs::read_to_string(rows).expect("nap-load has written it");
         let mut came: BTreeMap<&str, f64> = BTreeMap::new();

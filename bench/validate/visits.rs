@@ -1,5 +1,5 @@
-//! The shop: sessions of seven pages under SQS, and under page gates alone; against `nap-sim what-if
-//! --pages`, which reads room, pages and sessions from the very httpd.conf of the server.
+//! The shop: sessions of seven pages under SQS, and under page gates alone; compared with `nap-sim what-if
+//! --pages`, which reads room, pages and sessions from the server's own httpd.conf.
 
 use super::{Column, Part};
 use crate::board::{self, figure};
@@ -9,7 +9,7 @@ use nap_testkit::{Builder, Httpd, Mpm, made};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// What each page waits for, and the search besides.
+/// How long each page waits, and how much longer the search does.
 const SLEEPS: [(&str, &str); 2] = [("SHOP_SLEEP_MS", "50"), ("SHOP_SEARCH_MS", "550")];
 /// Permits of light pages and of the search.
 const LIMITS: [u32; 2] = [10, 4];
@@ -36,14 +36,14 @@ enum Starts {
     Sqs,
 }
 
-/// Visitors within a second, one session each.
+/// Visitors who come within a second, one session each.
 const CROWDS: [(&str, Starts, u32); 3] = [
     ("page gates alone, 100 visitors", Starts::Free, 100),
     ("sessions, 25 visitors", Starts::Sqs, 25),
     ("sessions, 60 visitors", Starts::Sqs, 60),
 ];
 
-/// What light pages and the search take, seconds, and how far that varies.
+/// The time of light pages and of the search, in seconds, and how much it varies.
 struct Service {
     work_s: [f64; 2],
     cv: [f64; 2],
@@ -71,7 +71,7 @@ pub fn compare(part: &mut Part) {
 }
 
 impl Service {
-    /// Of a shop that runs: its first visitors wait for PHP's processes to begin.
+    /// Measures a running shop: its first visitors wait for PHP's processes to start.
     fn measure() -> Service {
         let shop = Shop::start(&SLEEPS);
         let httpd = started(server(&shop, None));
@@ -99,7 +99,7 @@ fn started(server: Builder) -> Httpd {
     board::start(server).unwrap_or_else(|| board::stop("there is nothing to compare with"))
 }
 
-/// A shop with that room and its visitors: real, and simulated.
+/// Runs a shop with that room and its visitors: real, and simulated.
 fn visit(starts: Starts, clients: u32, service: &Service, seed: u32) -> (Value, Value) {
     let shop = Shop::start(&SLEEPS);
     let httpd = started(server(&shop, Some(starts)));
