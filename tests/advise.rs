@@ -1,4 +1,4 @@
-//! `/nap-info?advise`: what DryRun has seen makes a configuration that httpd takes.
+//! `/nap-info?advise`: makes a configuration that httpd accepts from what DryRun has seen.
 
 use nap_testkit::Httpd;
 
@@ -49,7 +49,7 @@ fn it_advises_what_was_seen_and_httpd_takes_it() {
     );
     assert!(!said.contains("<NapRoom"), "{said}");
 
-    // Six at once at least, and a hundred and six in all.
+    // Six at once at least, and 106 in all.
     httpd.hold("a", 6).release();
     for _ in 0..100 {
         assert_eq!(httpd.get("/counter").status, 200);

@@ -1,15 +1,16 @@
-//! Dependencies point one way (src/lib.rs, crates/nap-core/src/lib.rs), and only `shm` and `ffi` may be unsafe. What the
-//! manifests say cargo holds: nap-core knows nothing of httpd, nap-sim and nap-load nothing of the module.
+//! Dependencies point one way (src/lib.rs, crates/nap-core/src/lib.rs), and only `shm` and `ffi` may be
+//! unsafe. Cargo enforces what the manifests say: nap-core does not depend on httpd, nor nap-sim and nap-load
+//! on the module.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A module, and what of ours it may name.
+/// A module, and which of our modules it may name.
 type May = (&'static str, &'static [&'static str]);
 
-/// Each module of nap-core with those of it that it may name.
+/// Each module of nap-core, with those of nap-core that it may name.
 const CORE: &[May] = &[
     ("charset", &[]),
     ("micros", &[]),
@@ -29,7 +30,7 @@ const CORE: &[May] = &[
     ),
 ];
 
-/// Each module of mod_nap with those of it and of nap-core that it may name.
+/// Each module of mod_nap, with those of mod_nap and nap-core that it may name.
 const MODULE: &[May] = &[
     ("wall", &["micros"]),
     (
@@ -54,10 +55,10 @@ const MODULE: &[May] = &[
     ),
 ];
 
-/// Packages that the module is built from, its own two among them, on Linux.
+/// Packages that the module is built from on Linux, its own two included.
 const PACKAGES: usize = 45;
 
-/// The two with their folders.
+/// The two packages with their folders.
 const PARTS: [(&[May], &str); 2] = [(CORE, "crates/nap-core/src"), (MODULE, "src")];
 
 fn root() -> &'static Path {
@@ -111,7 +112,7 @@ fn dependencies_point_one_way() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What stands behind each of these in the line.
+/// The names that follow each of these paths in the line.
 fn names_after(line: &str, paths: &[&str]) -> Vec<String> {
     let behind = paths.iter().flat_map(|path| line.split(path).skip(1));
     let word = |text: &str| -> String {

@@ -1,9 +1,9 @@
-//! Every bit pattern in the segment is survived: another process may have died half way through a
-//! write, a stray write may have hit anything, a state file may come from anywhere. Whatever stands
-//! there, no operation panics, loops or reads outside the tables, and when all who knew of anything
-//! have left, the room serves newcomers again.
+//! Every bit pattern in the segment is survived: another process may have died midway through a write, a
+//! stray write may have hit anything, a state file may come from anywhere. Whatever is there, no operation
+//! panics, loops or reads outside the tables. When everything known has left, the room serves newcomers
+//! again.
 //!
-//! `NAP_SEED` repeats one run. A loop ends as SIGXCPU: the process has some CPU time, not more.
+//! `NAP_SEED` repeats one run. A loop ends with SIGXCPU: the process has a limit of CPU time.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -42,14 +42,14 @@ const DIMS: Dims = Dims {
     flights: 0,
     session_sets: 2,
 };
-/// CPU seconds the whole process may take; it takes a few per cent of them.
+/// CPU seconds that the whole process may use; it uses a few per cent of them.
 const CPU: u64 = 1200;
 
 fn bound_the_work() {
     setrlimit(Resource::RLIMIT_CPU, CPU, CPU + 5).expect("less than before");
 }
 
-/// How many seeds: `NAP_SEED` names a single one, `NAP_TEST=all` wants many.
+/// How many seeds: `NAP_SEED` names a single one, `NAP_TEST=all` needs many.
 fn seeds(few: u64) -> Vec<u64> {
     let given = std::env::var("NAP_SEED").ok().and_then(|s| s.parse().ok());
     match given {
@@ -58,7 +58,7 @@ fn seeds(few: u64) -> Vec<u64> {
     }
 }
 
-/// Says which seed a panic belongs to.
+/// Prints the seed that a panic belongs to.
 struct Telltale(&'static str, u64);
 
 impl Drop for Telltale {
@@ -84,7 +84,7 @@ struct Server {
     accesses: Vec<(Owner, Access)>,
     tickets: Vec<Ticket>,
     serial: u32,
-    /// How far inside time has gone beyond the segment's.
+    /// How far the time inside is ahead of the segment's.
     ahead: Micros,
 }
 
@@ -112,7 +112,7 @@ impl Server {
         server
     }
 
-    /// What the parent does at every start: rooms are entered by name, settings put in place.
+    /// What the parent does at every start: it enters rooms by name and sets their settings.
     fn configure(&mut self) {
         let terms = self.terms();
         let (rng, ahead) = (&mut self.rng, self.ahead);
@@ -228,7 +228,7 @@ impl Server {
             .flatten()
     }
 
-    /// One thing that can happen to a server, anything.
+    /// Anything that can happen to a server.
     fn happens(&mut self) {
         match self.rng.below(32) {
             24..=29 => self.member_comes(),
@@ -253,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Of one of a few sessions, which it begins, names, leaves or ends; or it stays.
+    /// An access of one of a few sessions; it begins, names, leaves or ends it, or stays.
     fn member_comes(&mut self) {
         let Some(owner) = self.owner() else { return };
         let [room, page] = [3, 20].map(|n| self.rng.below(n) as u32);
@@ -501,13 +501,13 @@ impl Server {
         }
     }
 
-    /// When all whom anybody knows of have left, some seconds put the rest right.
+    /// When all known accesses have left, a few seconds put the rest right.
     fn heals(&mut self) {
         self.configure();
         while let Some((owner, access)) = self.accesses.pop() {
             self.leaves(owner, access);
         }
-        // Whoever has a life but no access any more, and what nobody reports, goes with its child.
+        // A life without an access, and whatever nobody reports, goes with its child.
         while !self.lives.is_empty() {
             self.child_dies();
         }
@@ -537,16 +537,16 @@ impl Server {
     }
 }
 
-/// How memory is spoilt.
+/// How memory is corrupted.
 #[derive(Clone, Copy, Debug)]
 enum Spoil {
     /// Any bytes.
     Random,
     /// One value everywhere.
     Fill(u8),
-    /// So many bits turned over.
+    /// This many bits flipped.
     Flip(u32),
-    /// So many words replaced, by small and by large numbers.
+    /// This many words replaced, by small and by large numbers.
     Words(u32),
 }
 
@@ -585,7 +585,7 @@ impl Spoil {
     }
 }
 
-/// The sections begin here; what is before is written by the parent alone, and the lock is there.
+/// Start of the sections; only the parent writes what is before them, and the lock is there.
 fn sections(segment: &Segment) -> (*mut u8, usize) {
     let (base, size) = segment.raw();
     let head = size_of::<Head>().next_multiple_of(64);
@@ -593,11 +593,11 @@ fn sections(segment: &Segment) -> (*mut u8, usize) {
     (unsafe { base.add(head) }, size - head)
 }
 
-/// A part of the sections, as a window over the mapping.
+/// Corrupts a part of the sections, through a window over the mapping.
 fn spoil(segment: &Segment, rng: &mut Rng) {
     let (start, len) = sections(segment);
     let how = Spoil::any(rng);
-    // The small tables lie in front and behind, the large gates between.
+    // The small tables lie before and after, the large gates between.
     let (from, length) = match rng.below(4) {
         0 => (0, len),
         1 => (0, len.min(1 << 16)),
@@ -617,7 +617,7 @@ fn spoil(segment: &Segment, rng: &mut Rng) {
     // live between two operations.
     let window = unsafe { std::slice::from_raw_parts_mut(start.add(from), length) };
     how.bytes(window, rng);
-    // As the once-a-second work does; a debug build would panic where statistics end, at 2^64.
+    // As the once-a-second work does; a debug build would panic where statistics overflow, at 2^64.
     segment.locked(|tables, _, _| {
         for gate in tables.gates.iter_mut() {
             gate.counts.check();
@@ -643,14 +643,14 @@ fn a_segment_spoilt_anywhere_serves_again() {
     }
 }
 
-/// A test makes hundreds of them.
+/// Unmaps a segment, as a test makes hundreds of them.
 fn segment_ends(segment: Segment) {
     let (base, size) = segment.raw();
     // SAFETY: the mapping is ours and nothing refers to it any more.
     unsafe { libc::munmap(base.cast(), size) };
 }
 
-/// A directory of the test's own, gone with it.
+/// A private directory, removed with this.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -668,7 +668,7 @@ impl Drop for Dir {
     }
 }
 
-/// How a state file has come to harm.
+/// Damages a state file in some way.
 fn harm(file: &mut Vec<u8>, rng: &mut Rng) {
     match rng.below(6) {
         0 => file.truncate(rng.below(file.len() as u64) as usize),
@@ -677,7 +677,7 @@ fn harm(file: &mut Vec<u8>, rng: &mut Rng) {
         2 => Spoil::Words(1 << rng.below(6)).bytes(&mut file[..size_of::<Head>()], rng),
         3 => Spoil::Flip(1 << rng.below(8)).bytes(&mut file[..size_of::<Head>()], rng),
         4 => {
-            // Genuine to look at: only magic and layout stand.
+            // It looks genuine: only magic and layout are intact.
             let all = Spoil::any(rng);
             all.bytes(&mut file[16..], rng);
         }

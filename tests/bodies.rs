@@ -1,4 +1,4 @@
-//! A permit is for making an answer, not for receiving a request: bodies, and who sends them slowly.
+//! A permit is for making an answer, not for receiving a request: bodies, and clients that send them slowly.
 
 use nap_testkit::exchange::read_answer;
 use nap_testkit::fcgi::Responder;
@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than `NapBody` is here, and no multiple of anything.
+/// More than `NapBody` here, and a multiple of nothing in particular.
 const LARGE: usize = 300_007;
 
-/// Tells what it was sent: a checksum, and how many bytes.
+/// Reports what it was sent: a checksum, and the number of bytes.
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cksum\n";
 
 fn site(room: &str) -> Builder {
@@ -41,7 +41,7 @@ fn read_all(mut stream: TcpStream) -> String {
     answer
 }
 
-/// Sends a head with these headers, and this of the body.
+/// Sends a head with these headers, and this part of the body.
 fn begin(httpd: &Httpd, headers: &str, part: &[u8]) -> TcpStream {
     let mut stream = httpd.connect();
     write!(
@@ -127,8 +127,8 @@ fn whoever_reads_a_body_sees_what_was_sent() {
     });
 }
 
-/// One request after the other on a connection, each with a body that is read or not; and bodies
-/// that never come whole.
+/// One request after the other on a connection, each with a body that is read or not; and bodies that never
+/// arrive complete.
 #[test]
 fn what_comes_behind_a_body_is_the_next_request() {
     for_each_mpm(|mpm| {
@@ -194,7 +194,7 @@ fn what_comes_behind_a_body_is_the_next_request() {
     });
 }
 
-/// He was there in time, though his form was not.
+/// The holder was there in time, though their form was not.
 #[test]
 fn a_holder_whose_body_comes_slowly_is_in_time() {
     let httpd = site("NapSlotPeriod 1s\nNapTicketPrime 2s\nNapTicketLifetime 5min\n").start();
@@ -232,7 +232,7 @@ fn who_sends_slowly_holds_no_permit() {
         other.write_all(&rest).expect("httpd reads");
         other.write_all(b"12345\r\n0\r\n\r\n").expect("httpd reads");
         assert!(read_all(other).contains(" 1000\n"));
-        // One who goes in the middle is nobody's any more.
+        // A client that leaves in the middle belongs to nothing any more.
         drop(begin(&httpd, &of_length(1000), b"and gone"));
         until(&httpd, (0, 0));
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
@@ -265,7 +265,7 @@ fn who_wants_to_be_told_to_go_on_is_told_when_he_may_run() {
     });
 }
 
-/// The workers that run something in the room, with a permit or without.
+/// Number of workers that run something in the room, with a permit or without.
 fn at_work(httpd: &Httpd) -> u64 {
     let info = httpd.get("/nap-info?json").json();
     let children = info["children"].as_array().expect("a list").iter();
@@ -275,7 +275,7 @@ fn at_work(httpd: &Httpd) -> u64 {
     children.flat_map(busy).sum()
 }
 
-/// His permit went to others while he sent; when all of it is there he waits for another.
+/// The visitor's permit went to others while they sent; when all of it is there they wait for another.
 #[test]
 fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
     for_each_mpm(|mpm| {
@@ -302,13 +302,13 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
                 let room = httpd.room();
                 (room.waiting, room.running) == (1, 1)
             });
-            // Nobody overtakes him.
+            // Nobody overtakes this visitor.
             assert_eq!(httpd.get("/cgi-bin/sum").status, 503);
             held.release();
             assert!(read_all(slow).contains(&expected), "{mpm}");
             until(&httpd, (0, 0));
         }
-        // One who goes while he waits leaves nothing behind.
+        // A visitor who leaves while waiting leaves nothing behind.
         let mut gone = stalled("");
         let held = httpd.hold("again", 1);
         gone.write_all(&body[100_000..]).expect("httpd reads");
@@ -321,7 +321,7 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
     });
 }
 
-/// What is beyond `NapBody` is read while the access runs.
+/// The part beyond `NapBody` is read while the access runs.
 #[test]
 fn who_stalls_while_he_is_read_gives_his_permit_back() {
     for_each_mpm(|mpm| {
@@ -346,13 +346,13 @@ fn who_stalls_while_he_is_read_gives_his_permit_back() {
 #[test]
 fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
     for_each_mpm(|mpm| {
-        // With one permit who is silent for a second is refused while the other visitor has it.
+        // With one permit, a visitor who is silent for a second is refused while the other one has it.
         let httpd = site("NapRunReady 2\n")
             .mpm(mpm)
             .workers(1, 8)
             .access_log_format("%>s")
             .start();
-        // What somebody says is a ticket is none.
+        // What somebody only claims to be a ticket is none.
         let head = format!("{}Nap-Ticket: mine\r\n", of_length(1000));
         let silent: Vec<TcpStream> = (0..6)
             .map(|_| begin(&httpd, &head, b"nothing much"))
@@ -365,18 +365,18 @@ fn of_too_many_who_send_nothing_those_beyond_a_quarter_make_way() {
         for mut stream in silent {
             stream.set_nonblocking(true).expect("a socket");
             let mut answer = [0; 32];
-            // Those who are read still have no answer.
+            // Those that are being read still have no answer.
             if stream.read(&mut answer).is_ok() {
                 assert!(answer.starts_with(b"HTTP/1.1 408 "), "{answer:?}");
                 told += 1;
             }
         }
-        // Those who look at the same moment may all go.
+        // Those that look at the same moment may all leave.
         assert!(told >= 4, "{mpm}: {told}");
     });
 }
 
-/// Those who have begun are those who read as well.
+/// Those that have begun count as readers as well.
 #[test]
 fn of_too_many_who_stall_in_the_middle_those_beyond_a_quarter_make_way() {
     for_each_mpm(|mpm| {
@@ -403,7 +403,7 @@ fn of_too_many_who_stall_in_the_middle_those_beyond_a_quarter_make_way() {
     });
 }
 
-/// His access is over, and httpd reads on what he has not sent: no worker is counted twice.
+/// The access is over, and httpd goes on reading the unsent rest: no worker is counted twice.
 #[test]
 fn who_is_answered_early_and_stalls_is_counted_once() {
     for_each_mpm(|mpm| {
@@ -424,11 +424,12 @@ fn who_is_answered_early_and_stalls_is_counted_once() {
             "POST /fcgi/ HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
         )
         .expect("httpd listens");
-        // All that it reads: httpd is at the client again before it hears the answer.
+        // All that the responder reads: httpd is at the client again before it gets the answer.
         stream.write_all(&body(100_000)).expect("httpd reads");
         wait_until("he has stalled", PATIENCE, || reading(&httpd) == (1, 0));
         wait_until("it has its answer", PATIENCE, || fcgi.bodies().len() == 1);
-        // While httpd hears him it hears that too; what it says itself it keeps until he has sent all.
+        // While httpd reads from the client it gets the answer too; it keeps its own answer until all is
+        // sent.
         for _ in 0..20 {
             stream.write_all(b"x").expect("httpd reads");
             wait_until("his rest is waited for", PATIENCE, || {
@@ -442,7 +443,7 @@ fn who_is_answered_early_and_stalls_is_counted_once() {
     });
 }
 
-/// To read a body before its access enters asks httpd's limits no sooner than the handler would.
+/// Reading a body before its access enters checks httpd's limits no earlier than the handler would.
 #[test]
 fn limits_of_bodies_hold_as_without() {
     for kept in ["", "NapBody Off\n"] {
@@ -464,7 +465,7 @@ fn limits_of_bodies_hold_as_without() {
     }
 }
 
-/// Who sends in chunks and pauses may be waiting for us.
+/// A client that sends in chunks and pauses may be waiting for us.
 #[test]
 fn who_pauses_between_chunks_is_let_in_with_what_is_there() {
     for_each_mpm(|mpm| {
@@ -487,7 +488,7 @@ fn who_pauses_between_chunks_is_let_in_with_what_is_there() {
     });
 }
 
-/// Less than `NapDownload`, and more than the kernel takes for a client that does not read.
+/// Less than `NapDownload`, and more than the kernel takes from a client that does not read.
 #[test]
 fn who_does_not_read_his_answer_gives_his_permit_back() {
     const LONG: usize = 900_000;
@@ -512,7 +513,7 @@ fn who_does_not_read_his_answer_gives_his_permit_back() {
     });
 }
 
-/// What a program is sent by curl, at so many bytes a second.
+/// Output of the program to which curl sends this body, with these options (its rate, for one).
 fn sum_by_curl(url: &str, options: &[&str], body: &[u8]) -> String {
     let mut curl = Command::new("curl")
         .args(["-sk", "--data-binary", "@-", "-H", "Expect:"])
@@ -568,10 +569,10 @@ fn mod_reqtimeouts_limits_hold_before_an_access_enters_and_after_it_stalled() {
     });
 }
 
-/// Of a stream nobody can tell what its reader takes: it is known by how long it keeps the writer.
+/// What a stream's reader takes cannot be seen: the stream is judged by how long it blocks its writer.
 #[test]
 fn who_does_not_read_his_stream_gives_his_permit_back() {
-    // More than the client's window takes, and less than `NapDownload`.
+    // More than fits the client's window, and less than `NapDownload`.
     const LONG: usize = 10_000_000;
     for mpm in [Mpm::Worker, Mpm::Event] {
         let httpd = site("NapDownload 50M\n")

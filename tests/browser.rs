@@ -1,5 +1,5 @@
-//! The ticket page in a real Chromium: with and without JavaScript or cookies, in several tabs, with
-//! hostile addresses. Only in `make test-all` (NAP_TEST=all).
+//! The ticket page in a real Chromium: with and without JavaScript or cookies, in several tabs, with hostile
+//! addresses. Only in `make test-all` (NAP_TEST=all).
 
 use nap_testkit::app::hostile_addresses;
 use nap_testkit::browser::Browser;
@@ -29,7 +29,7 @@ fn a_refused_visitor_is_brought_back_in_time_and_let_in() {
     });
 }
 
-/// What the ticket log says of a ticket, but that it was sold.
+/// The ticket log's records of a ticket, except that it was sold.
 fn fates(httpd: &Httpd, ticket: &str) -> Vec<Value> {
     let log = std::fs::read_to_string(httpd.root().join("tickets")).expect("the log");
     let records = log
@@ -108,7 +108,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
         let browser = Browser::start(&[], &no_cookies);
         browser.open(&format!("{}/cgi-bin/app?a=%2Fb&c", httpd.url()));
         browser.until_shows("A ticket was issued to you");
-        // He comes while the room is still full: only a ticket lets him wait.
+        // The visitor comes while the room is still full: only a ticket lets them wait.
         wait_until("he waits", Duration::from_secs(20), || httpd.waiting() == 1);
         held.release();
         browser.until_shows("the application");
@@ -144,7 +144,7 @@ fn hostile_addresses_execute_nothing_and_lead_nowhere_else() {
     assert!(httpd.asked().is_empty());
 }
 
-/// The page is the one that was opened, from this server, and nothing in the address ran.
+/// The page is the one that was opened, from this server, and nothing in the address was executed.
 fn check_harmless(browser: &Browser, httpd: &Httpd, path: &str) {
     let host = browser.run("return location.host");
     assert_eq!(host, format!("127.0.0.1:{}", httpd.port()), "{path}");
@@ -161,7 +161,7 @@ fn without_javascript_hostile_addresses_lead_nowhere_else_either() {
     let _held = httpd.hold("full", 1);
     let no_scripts = json!({"profile.managed_default_content_settings.javascript": 2});
     let browser = Browser::start(&[], &no_scripts);
-    // To an address with a fragment Refresh without one leads nowhere (docs/tickets.md).
+    // With a fragment in the address, a Refresh without one leads nowhere (docs/tickets.md).
     let mut addresses = hostile_addresses();
     addresses.retain(|path| !path.contains('#'));
     for path in &addresses {
@@ -170,7 +170,7 @@ fn without_javascript_hostile_addresses_lead_nowhere_else_either() {
         let shown = browser.text_of("body").expect("a page");
         assert!(shown.contains("overloaded"), "{path}: {shown}");
     }
-    // Each comes back to where it was: the same request line again, and no other.
+    // Each page returns to where it was: the same request line again, and no other.
     wait_until("all have returned", Duration::from_secs(20), || {
         let log = httpd.access_log();
         let lines = log.lines().filter(|line| line.contains("evil"));
@@ -190,7 +190,7 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
         return;
     }
     nap_testkit::for_each_mpm(|mpm| {
-        // Time enough to open them all before the ticket's.
+        // Enough time to open them all before the ticket's time.
         let httpd = Httpd::builder()
             .app_with("NapWaitMax 20s")
             .config("NapTicketLog {root}/tickets")
@@ -198,7 +198,7 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
             .start();
         let held = httpd.hold("full", 1);
         let browser = Browser::start(&[], &json!({}));
-        // Chromium asks for one address in one tab after the other.
+        // Chromium requests one address in one tab after the other.
         let open = |tab: u32| browser.open(&format!("{}/cgi-bin/app?{tab}", httpd.url()));
         open(0);
         browser.until_shows("A ticket was issued to you");
@@ -212,15 +212,15 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
             browser.until_shows("You have a ticket");
             assert_eq!(number(&browser), ticket);
         }
-        // They ask together at its time. Whose access is there first has the place; who asks behind it is
-        // told so and waits, and whose access comes behind it takes the place over.
-        // That is a bound and two seconds after it was sold, or a little more.
+        // The tabs ask together at the ticket's time. The first access gets the place. A tab that asks later
+        // is told so and waits; a later access takes the place over. That is a bound and two seconds after
+        // the sale, or a little more.
         wait_until("one has come", Duration::from_secs(60), || {
             httpd.waiting() == 1
         });
         held.release();
-        // Each is let in, with it or, as the room is empty then, without it; or it says what became of it.
-        // One that came without it while the first was there has to wait for the time of a ticket of its own.
+        // Each is let in with the ticket or, as the room is empty then, without it; or it says what became of
+        // it. One that came without it while the first was there has to wait for its own ticket's time.
         for tab in tabs {
             browser.switch_to(&tab);
             wait_until("the tab comes to its end", Duration::from_secs(60), || {
@@ -228,7 +228,7 @@ fn three_tabs_with_one_ticket_are_let_in_once() {
                 shown.contains("the application") || shown.contains("Your ticket has been used")
             });
         }
-        // Who came without it while the first was there may have been sold one of his own.
+        // A tab that came without it while the first was there may have been sold its own ticket.
         let promise = &httpd.gate()["promise"];
         let [sold, presented, kept, broken] =
             ["sold", "presented", "kept", "broken"].map(|name| promise[name].as_u64());
@@ -252,7 +252,7 @@ fn a_reload_while_waiting_keeps_the_place() {
         browser.open(&format!("{}/cgi-bin/app", httpd.url()));
         browser.until_shows("A ticket was issued to you");
         httpd.until_waiting(1);
-        // The page that waits is the one before; loading it anew stops that request and sends another.
+        // The page that waits is the former one; reloading it stops that request and sends another.
         browser.run("location.reload()");
         wait_until("the first was let go", Duration::from_secs(20), || {
             httpd.gate()["counts"]["re_access"] == 2 && httpd.waiting() == 1
@@ -286,7 +286,7 @@ fn the_stop_button_stops_all_that_happens_by_itself() {
         "nap-stopped"
     );
     held.release();
-    // It goes on counting, and nothing comes of it.
+    // It goes on counting, and nothing happens.
     browser.until_shows("Your turn comes in 0:00");
     assert!(httpd.asked().is_empty());
     browser.click("[data-go]");

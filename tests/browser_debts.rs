@@ -1,4 +1,4 @@
-//! What mod_bwshare shows, in a real Chromium: to who owes too much, and to the administrator.
+//! What mod_bwshare shows in a real Chromium: to visitors who owe too much, and to the administrator.
 
 use nap_testkit::browser::Browser;
 use nap_testkit::{Httpd, for_each_mpm, long, made, wait_until};
@@ -10,8 +10,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAGES: &str = "<Location /bwshare-info>\nSetHandler bwshare-info\n</Location>\n\
                      <Location /bwshare-trace>\nSetHandler bwshare-trace\n</Location>";
 
-/// Who has asked too much is told how long to wait and why, and is let in when the page comes back:
-/// no second too early, or he would be refused again.
+/// A visitor who has asked too much is told how long to wait and why, and is let in when the page comes back.
+/// It comes back no second too early, or they would be refused again.
 #[test]
 fn who_owes_too_much_is_told_so_and_let_in_when_the_page_comes_back() {
     if !long() {
@@ -29,7 +29,7 @@ fn who_owes_too_much_is_told_so_and_let_in_when_the_page_comes_back() {
             .mpm(mpm)
             .start();
         let browser = Browser::start(&["--lang=en"], &json!({}));
-        // None of them is in its cache.
+        // None of them is in Chromium's cache.
         let open = |n| browser.open(&format!("{}/page.html?{n}", httpd.url()));
         for n in 0..2 {
             open(n);
@@ -52,7 +52,7 @@ fn who_owes_too_much_is_told_so_and_let_in_when_the_page_comes_back() {
     });
 }
 
-/// Sixty clients, each with an address of his own; every tenth wants too many files, four want too many bytes.
+/// Sixty clients, each with their own address; every tenth wants too many files, four want too many bytes.
 fn visit(httpd: &Httpd) {
     for n in 1..=60 {
         let from = [("X-Forwarded-For", &*format!("192.0.2.{n}"))];

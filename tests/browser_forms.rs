@@ -1,5 +1,5 @@
-//! Forms that were refused, in a real Chromium: what a page keeps arrives as it was sent, once. Only in
-//! `make test-all` (NAP_TEST=all).
+//! Forms that were refused, in a real Chromium: a kept form arrives as it was sent, once. Only in `make
+//! test-all` (NAP_TEST=all).
 
 use nap_testkit::app::hostile_addresses;
 use nap_testkit::browser::Browser;
@@ -13,7 +13,7 @@ const LOST: &str = "Your form could not be kept";
 const URLENCODED: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
 
-/// A form that sends itself, its fields named by the address's hash.
+/// A form that sends itself; the address's hash names its fields.
 const SENDER: &str = "<script>
 var told = JSON.parse(decodeURIComponent(location.hash.slice(1)));
 var form = document.createElement('form');
@@ -37,7 +37,7 @@ fn send(browser: &Browser, httpd: &Httpd, kind: &str, fields: &serde_json::Value
     tell(browser, httpd, &json!({"type": kind, "fields": fields}));
 }
 
-/// Opens the sender, which does as it is told.
+/// Opens the sender with these instructions.
 fn tell(browser: &Browser, httpd: &Httpd, told: &serde_json::Value) {
     let told = told.to_string();
     let hash: String = form_urlencoded::byte_serialize(told.as_bytes()).collect();
@@ -49,7 +49,7 @@ fn tell(browser: &Browser, httpd: &Httpd, told: &serde_json::Value) {
     ));
 }
 
-/// What was asked, with each boundary of multipart called the same.
+/// The requests, with each multipart boundary given the same name.
 fn without_boundaries(asked: &[String]) -> Vec<String> {
     let all = asked
         .iter()
@@ -92,7 +92,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         ],
     ]);
     nap_testkit::for_each_mpm(|mpm| {
-        // Each encoding somewhere: it is the same to every MPM.
+        // Each encoding under one MPM: they are the same to all.
         let kind = if mpm == Mpm::Worker {
             MULTIPART
         } else {
@@ -114,7 +114,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         browser.until_shows("the application");
         let url = browser.run("return location.href");
         assert_eq!(url, format!("{}/cgi-bin/app?kept=1", httpd.url()));
-        // What he went away from is not kept by any cache: Chromium asks before it sends again.
+        // No cache keeps the page that the visitor left: Chromium asks before it sends again.
         browser.back();
         wait_until("he is back", Duration::from_secs(20), || {
             !browser.text().contains("the application")
@@ -130,7 +130,7 @@ fn a_form_posted_to_a_hostile_address_goes_there_again_and_nowhere_else() {
     if !long() {
         return;
     }
-    // The room stays full for as long as it takes: a minute on a machine that does other things too.
+    // The room stays full for as long as it takes: a minute on a machine that is busy with other things.
     let site = Httpd::builder().app().everywhere().form(SENDER);
     let httpd = site.config("Timeout 300").start();
     let _held = httpd.hold("full", 1);
@@ -160,10 +160,10 @@ fn a_form_posted_to_a_hostile_address_goes_there_again_and_nowhere_else() {
     assert!(httpd.asked().is_empty());
 }
 
-/// A form that is sent leaves the fragment of its page's address behind.
+/// The address without its fragment, which a submitted form leaves behind.
 const HERE: &str = "return location.href.split('#')[0]";
 
-/// A page of a site that is still in Shift_JIS, and sends itself.
+/// A page of a site that still uses Shift_JIS; it sends itself.
 const IN_SHIFT_JIS: &[u8] = b"<!DOCTYPE html><meta charset=shift_jis><title>form</title>
 <form method=post action='/cgi-bin/app?kept=1'><textarea name='\x96\x5c'>\x82\xa0\x5c&amp;\n\xc3\xb7</textarea>
 <input type=hidden name=_charset_><input name=other value='&#128512;'></form>
@@ -256,7 +256,7 @@ fn a_form_from_another_site_is_not_sent_on_from_our_page() {
         ));
         browser.until_shows(LOST);
         assert_eq!(browser.run("return document.forms.length"), 0);
-        // There is room, and its time comes.
+        // There is room, and the ticket's time comes.
         held.release();
         wait_until("its time has come", Duration::from_secs(20), || {
             browser.run("return document.querySelector('strong[data-clock]').textContent") == "0:00"
@@ -299,7 +299,7 @@ fn gone_back_to_a_page_that_has_sent_its_form_it_is_not_sent_again_by_itself() {
     browser.open(&format!("{}/form/", httpd.url()));
     browser.click("#send");
     browser.until_shows(KEPT);
-    // What a browser does that keeps the page: it is shown again as it was.
+    // As in a browser that keeps the page: it is shown again as it was.
     browser.run(
         "window.addEventListener('pagehide', function (event) { event.stopImmediatePropagation(); });
          HTMLFormElement.prototype.submit = function () { window.sent = (window.sent || 0) + 1; };",
@@ -314,7 +314,7 @@ fn gone_back_to_a_page_that_has_sent_its_form_it_is_not_sent_again_by_itself() {
         browser.run("return document.getElementById('nap-stop').hidden"),
         true
     );
-    // He may still send it himself, and pressed twice it goes once.
+    // The visitor may still send it themselves; pressed twice, it is sent once.
     held.release();
     browser.run("var b = document.querySelector('#nap-form button'); b.click(); b.click();");
     browser.until_shows("the application");

@@ -1,5 +1,5 @@
-//! How the ticket page looks and reads, in a real Chromium: each state in each language, narrow and
-//! wide, light and dark. Only in `make test-all` (NAP_TEST=all). Pictures go to target/pages.
+//! How the ticket page looks and reads in a real Chromium: each state in each language, narrow and wide,
+//! light and dark. Only in `make test-all` (NAP_TEST=all). Pictures go to target/pages.
 
 use nap_testkit::browser::Browser;
 use nap_testkit::{Httpd, long};
@@ -11,7 +11,7 @@ NapUse None
 Require local
 </Location>";
 
-/// Links of the preview's list.
+/// The links in the preview's list.
 fn states(browser: &Browser, httpd: &Httpd) -> Vec<String> {
     browser.open(&format!("{}/nap-preview", httpd.url()));
     let links = browser.run("return [].map.call(document.links, function (a) { return a.href; })");
@@ -37,7 +37,7 @@ fn every_state_is_accessible_and_fits_a_narrow_screen() {
         (1280, 800, true),
     ];
     let links = states(&browser, &httpd);
-    // One whose time has come would be gone while it is looked at.
+    // A page whose time has come would leave while it is examined.
     browser.on_each_page(
         "document.addEventListener('readystatechange', function () {
            document.getElementById('nap').dataset.stopped = '1';
@@ -48,7 +48,7 @@ fn every_state_is_accessible_and_fits_a_narrow_screen() {
         for (width, height, dark) in looks {
             browser.look_like(width, height, dark);
             let wide = browser.run("return document.documentElement.scrollWidth");
-            // Narrower where a scroll bar stands beside it.
+            // Narrower if a scroll bar stands beside it.
             assert!(
                 wide.as_u64() <= Some(width.into()),
                 "{link}: {wide} of {width}"

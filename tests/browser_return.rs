@@ -1,6 +1,6 @@
-//! How the ticket page brings its visitor back, in a real Chromium: called before his time, hidden,
-//! after a sleep, without a network, and used up by another tab. Only in `make test-all`
-//! (NAP_TEST=all): under each MPM, all three at a time.
+//! How the ticket page brings its visitor back, in a real Chromium: called before their time, hidden, after a
+//! sleep, without a network, and used up by another tab. Only in `make test-all` (NAP_TEST=all): under each
+//! MPM, all three at a time.
 
 use nap_testkit::browser::Browser;
 use nap_testkit::{Builder, Httpd, Mpm, example_of, long, wait_until};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One permit, nobody waits; a ticket begins a bound from now.
+/// One permit, nobody waits; a ticket begins one bound from now.
 fn site(mpm: Mpm, bound: &str) -> Builder {
     let room = format!(
         "Timeout 900\n<NapRoom site>\nNapRunReady 1\nNapWaitMax {bound}\nNapWaitLimit 0\nNapReAccess 4\n\
          NapTicketPrime 30s\nNapTicketsPerClient 100000\nNapPoll base=1s\n</NapRoom>\n\
          <Location /cgi-bin>\nNapUse site\n</Location>"
     );
-    // An icon of its own, or the browser asks for one that is not there.
+    // An icon of its own, or the browser requests one that does not exist.
     Httpd::builder().mpm(mpm).nap().access_log_format("%t %r %>s %D").holding().config(&room).cgi(
         "app",
         "#!/bin/sh\nprintf 'Content-Type: text/html\\r\\n\\r\\n<link rel=icon href=data:,><p>served'\n",
@@ -38,7 +38,7 @@ fn asked(httpd: &Httpd) -> u64 {
     httpd.gate()["calls"]["asked"].as_u64().expect("a number")
 }
 
-/// The page of a ticket is there, and asks.
+/// The page of a ticket is open, and asks.
 fn open(browser: &Browser, httpd: &Httpd) {
     browser.open(&format!("{}/cgi-bin/app", httpd.url()));
     browser.until_shows("as soon as there is room");
@@ -50,7 +50,7 @@ fn until_served(browser: &Browser) {
     });
 }
 
-/// It was served once, and the page is the site's: nothing asks or comes again.
+/// The visitor was served once, and the page is the site's: nothing asks or comes again.
 fn stays(browser: &Browser, httpd: &Httpd) {
     assert_eq!(browser.run("return document.scripts.length"), 0);
     let asked_then = asked(httpd);
@@ -61,8 +61,8 @@ fn stays(browser: &Browser, httpd: &Httpd) {
         .lines()
         .filter(|line| line.contains("GET /cgi-bin/app HTTP/1.1 200"));
     assert_eq!(served.count(), 1);
-    // Chromium reports the refusal's own status as an error, and that an interface of the machine has come or
-    // gone: containers have some, in the other lane of `make test-all`.
+    // Chromium reports the refusal's own status as an error, and also that a network interface has come or
+    // gone: containers in the other lane of `make test-all` have some.
     let theirs = ["status of 503", "ERR_NETWORK_CHANGED"];
     let said = browser.console();
     let other: Vec<_> = said
@@ -80,7 +80,7 @@ fn a_page_is_called_and_comes_back_before_its_time_also_when_it_is_hidden() {
         let held = httpd.hold("full", 1);
         open(&browser, &httpd);
         let before = asked(&httpd);
-        // Its tab is behind another now.
+        // Its tab is behind another one now.
         let waits = browser.handle();
         browser.new_tab();
         wait_until("it asks while it is hidden", PATIENCE, || {
@@ -142,7 +142,7 @@ fn a_page_that_is_hidden_for_six_minutes_comes_back_at_its_time() {
     });
 }
 
-/// The script does not run: a policy of the site's, or a front end that denies its path.
+/// The script does not run: the site's policy, or a front end that denies its path, prevents it.
 #[test]
 fn a_page_whose_script_is_blocked_comes_back_at_its_time() {
     under_each(|mpm| {
@@ -180,7 +180,7 @@ fn a_page_whose_script_is_blocked_comes_back_at_its_time() {
     });
 }
 
-/// Its Refresh is called off by the script, which waits for the network instead.
+/// The script cancels the page's Refresh and waits for the network instead.
 #[test]
 fn a_page_that_was_told_to_stop_stays_when_its_time_comes() {
     under_each(|mpm| {
@@ -259,13 +259,13 @@ fn a_tab_whose_ticket_another_has_used_says_so_and_stays() {
         let other = browser.new_tab();
         browser.open(&url);
         browser.until_shows("as soon as there is room");
-        // This one asks no more; the other is called and served.
+        // This tab no longer asks; the other is called and served.
         browser.run("document.getElementById('nap').dataset.stopped = '1'; window.since = performance.now()");
         browser.switch_to(&one);
         held.release();
         until_served(&browser);
         browser.switch_to(&other);
-        // What was heard long ago is no reason to come without a question (FRESH in nap.js).
+        // News from long ago is no reason to come without asking (FRESH in nap.js).
         let long_ago = "return performance.now() - window.since > 20000";
         wait_until("it has heard nothing for long", PATIENCE, || {
             browser.run(long_ago) == true
@@ -276,7 +276,7 @@ fn a_tab_whose_ticket_another_has_used_says_so_and_stays() {
     });
 }
 
-/// The headers are the place's own; with a cookie and a header of the site's, the browser asks first (OPTIONS).
+/// The place's own headers; with a cookie and a header from the site, the browser asks first (OPTIONS).
 #[test]
 fn another_sites_script_may_read_when_to_come_back() {
     const ALLOWED: &str = "<IfModule headers_module>
@@ -317,7 +317,7 @@ Header always set Access-Control-Allow-Headers X-Asked
     });
 }
 
-/// docs/coming-back.md: a page with no script of ours.
+/// docs/coming-back.md: a page without a script of ours.
 #[test]
 fn a_page_of_ones_own_comes_back_by_the_documented_script() {
     under_each(|mpm| {

@@ -1,4 +1,4 @@
-//! Who comes back from another site, in a real Chromium: a buyer signs in at a shop, pays at another site and is sent
+//! Return from another site, in a real Chromium: a buyer signs in at a shop, pays at another site and is sent
 //! back from there by a form's POST, while the shop is full. Only in `make test-all` (NAP_TEST=all).
 
 use nap_testkit::browser::Browser;
@@ -6,7 +6,7 @@ use nap_testkit::{Builder, Httpd, example_of, free_port, long, wait_until};
 use serde_json::json;
 use std::time::Duration;
 
-/// Two sites: they have no registrable domain in common. Wherever they go, it is to the test's own server.
+/// Two sites without a common registrable domain. Both names lead to the test's own server.
 const NAMES: &str = "--host-resolver-rules=MAP shop.example 127.0.0.1, MAP pay.example 127.0.0.1";
 
 /// One access runs at a time, and only members wait for it.
@@ -23,25 +23,25 @@ head -c \"${CONTENT_LENGTH:-0}\" > /dev/null
 printf 'Content-Type: text/html\\r\\n\\r\\n<!doctype html><link rel=icon href=data:,><p>the shop\\n'
 ";
 
-/// Writes down what was sent and the cookies beside it, and sends the buyer on.
+/// Records what was sent and the cookies with it, and sends the buyer on.
 const PAID: &str = "#!/bin/sh
 body=$(head -c \"${CONTENT_LENGTH:-0}\")
 printf '%s %s %s\\n' \"$REQUEST_METHOD\" \"$body\" \"${HTTP_COOKIE:-without a cookie}\" >> \"$BOARD_DIR/asked\"
 printf 'Status: 303\\r\\nLocation: /shop/thanks\\r\\n\\r\\n'
 ";
 
-/// Sends its form to the address behind its own `#`, or has the answer in its frame.
+/// Sends its form to the address after its own `#`, or shows the answer in its frame.
 const PROVIDER: &str = "<!doctype html><link rel=icon href=data:,><iframe name=frame></iframe>
 <form method=post><input name=order value=7><button>pay</button></form>
 <script>document.forms[0].action = location.hash.slice(1)</script>";
 
-/// What lines of the documented shop become.
+/// Lines of the documented shop, and their replacements.
 type Changes<'a> = &'a [(&'a str, &'a str)];
 
 const UNPROTECTED: (&str, &str) = ("NapExempt", "# NapExempt");
 const FOR_OTHER_SITES: (&str, &str) = ("NapSession", "NapSession SameSite=None");
 
-/// The shop of docs/sqs.md; the provider is at the same server.
+/// The shop of docs/sqs.md; the provider is on the same server.
 fn shop(changes: Changes<'_>) -> Builder {
     let mut room = example_of("docs/sqs.md", "/shop/paid");
     for (line, otherwise) in changes.iter().chain(&[("<NapRoom shop>", TERMS)]) {
@@ -59,7 +59,7 @@ fn shop(changes: Changes<'_>) -> Builder {
         .file("htdocs/pay/index.html", PROVIDER)
 }
 
-/// Signs in at the shop, and goes to the other site: by this scheme, at this port.
+/// Signs in at the shop, and goes to the other site, with this scheme and port.
 fn buyer((scheme, port): (&str, u16)) -> Browser {
     let browser = Browser::start(&[NAMES], &json!({}));
     let shop = format!("{scheme}://shop.example:{port}");
@@ -71,11 +71,12 @@ fn buyer((scheme, port): (&str, u16)) -> Browser {
     browser
 }
 
-/// Sends him back, which is to last until the shop has room again, as he waits; what the shop was asked until then.
+/// Sends the buyer back, who has to wait until the shop has room again; returns the shop's requests until
+/// then.
 fn comes_back_and_waits(httpd: &Httpd, browser: &Browser) -> Vec<String> {
     let held = httpd.hold("full", 1);
     let asked = std::thread::scope(|scope| {
-        // The driver answers once the page is there.
+        // The driver answers when the page has loaded.
         scope.spawn(|| browser.click("button"));
         httpd.until_waiting(1);
         let asked = httpd.asked();
@@ -88,7 +89,7 @@ fn comes_back_and_waits(httpd: &Httpd, browser: &Browser) -> Vec<String> {
     asked
 }
 
-/// Sends the other site's form to a page of the shop's, whose answer is shown in its frame.
+/// Sends the other site's form to a page of the shop, whose answer appears in its frame.
 fn ask_in_frame(browser: &Browser, url: &str) {
     browser.run(&format!(
         "document.title = 'asks'; document.forms[0].action = '{url}'; document.forms[0].target = 'frame';
@@ -166,7 +167,7 @@ fn in_another_sites_frame_he_is_a_member_by_the_attributes_that_his_browser_want
         let port = free_port();
         let session = format!("NapSession {attributes}");
         let httpd = shop(&[("NapSession", &session)]).tls(port).start();
-        // Headless it blocks other sites' cookies unless it is told not to.
+        // Headless, it blocks other sites' cookies unless it is told not to.
         let wants = json!({"profile.cookie_controls_mode": i32::from(blocks_others)});
         let browser = Browser::start(&[NAMES], &wants);
         browser.open(&format!("https://pay.example:{port}/pay/#"));

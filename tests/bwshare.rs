@@ -1,8 +1,9 @@
-//! mod_bwshare on a real httpd: what is let through equals the formula, what is refused is told how
-//! long to wait, and what was sent is what was charged.
+//! mod_bwshare on a real httpd: what is let through equals the formula, refused clients are told how long to
+//! wait, and what was sent is what was charged.
 //!
-//! Clients are told apart by X-Forwarded-For behind mod_remoteip, which trusts the loopback here.
-//! The harness's own knocking is exempt. Rates are so low that no credit comes in while a test runs, unless it is about credit.
+//! Clients are told apart by X-Forwarded-For behind mod_remoteip, which trusts the loopback here. The
+//! harness's own requests are exempt. Rates are so low that no credit comes in while a test runs, unless the
+//! test is about credit.
 
 use nap_testkit::{Answer, Builder, Httpd, Mpm, exchange, for_each_mpm, long, wait_until};
 use serde_json::Value;
@@ -29,7 +30,7 @@ fn site(config: &str) -> Builder {
         .config(config)
 }
 
-/// 30,000 bytes of a length that nobody knows beforehand.
+/// 30,000 bytes of a length that is not known beforehand.
 const SLOWLY: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\n\
                       for i in 1 2 3; do head -c 10000 /dev/zero; done\n";
 
@@ -37,7 +38,7 @@ fn get(httpd: &Httpd, client: &str, path: &str) -> Answer {
     httpd.request("GET", path, &[("X-Forwarded-For", client)], b"")
 }
 
-/// How many of `n` requests one after the other are let through.
+/// How many of `n` requests, one after the other, are let through.
 fn passes(httpd: &Httpd, client: &str, path: &str, n: usize) -> usize {
     (0..n)
         .filter(|_| get(httpd, client, path).status == 200)
@@ -201,7 +202,8 @@ fn a_form_that_waits_to_be_sent_is_charged_like_any() {
     });
 }
 
-/// Behind a proxy, which asks for several before it reads: each answer is one client's, as it is sent.
+/// Behind a proxy that sends several requests before it reads: each answer is charged to its client, as it is
+/// sent.
 #[test]
 fn clients_who_share_a_connection_are_each_charged_what_is_sent_to_them() {
     for_each_mpm(|mpm| {
@@ -240,7 +242,7 @@ fn clients_who_share_a_connection_are_each_charged_what_is_sent_to_them() {
     });
 }
 
-/// Nobody reads on: what is charged is what has left the server, not all that was to come.
+/// The client stops reading: what has left the server is charged, not all that was to come.
 #[test]
 fn an_aborted_download_is_charged_as_far_as_it_came() {
     const HUGE: usize = 48 << 20;
@@ -264,7 +266,7 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
                 assert!(charged() >= HUGE as u64, "all of it, while it is sent");
             }
             drop(stream);
-            // What the kernel had taken is sent: some megabytes on a loopback.
+            // What the kernel had taken counts as sent: some megabytes on a loopback.
             nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
                 (300_000..24 << 20).contains(&charged())
             });
@@ -274,7 +276,7 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
             let paid = bytes.expect("a number") - debt.expect("a number");
             assert!((0.0..600.0).contains(&paid), "{row}");
         }
-        // Whole, it is charged to the byte.
+        // A complete download is charged to the byte.
         let whole = get(&httpd, "192.0.2.3", "/huge.bin");
         let headers: usize = whole
             .headers
@@ -288,7 +290,7 @@ fn an_aborted_download_is_charged_as_far_as_it_came() {
     });
 }
 
-/// Who takes a huge file in parts, breaking each off, pays for all that he has read.
+/// A client that takes a huge file in parts, breaking each off, pays for everything it has read.
 #[test]
 fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
     const HUGE: u64 = 1 << 30;
@@ -313,7 +315,7 @@ fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
             assert!(charged() >= HUGE, "all of it, while it is sent");
             drop(stream);
             nap_testkit::wait_until("it is over", Duration::from_secs(20), || charged() < HUGE);
-            // An eighth more at most, and what the kernel had taken: some megabytes on a loopback.
+            // At most an eighth more, and what the kernel had taken: some megabytes on a loopback.
             let (least, most) = (parts * READ, parts * (READ * 9 / 8 + (16 << 20)));
             assert!(
                 (least..most).contains(&charged()),
@@ -324,7 +326,7 @@ fn what_was_under_way_when_a_download_was_broken_off_counts_as_sent() {
     });
 }
 
-/// What an answer was said to be and is not: its program ends too soon, or its reader goes.
+/// Answers that are shorter than announced: their program ends too soon, or their reader leaves.
 #[test]
 fn an_answer_shorter_than_it_said_is_charged_as_far_as_it_came() {
     const SAID: u64 = 50_000_000;
@@ -338,7 +340,7 @@ fn an_answer_shorter_than_it_said_is_charged_as_far_as_it_came() {
         let httpd = site("BwShareFiles 12 0.0001\nBwShareBytes 40M 1")
             .cgi("ends-soon", &ends_soon)
             .cgi("goes-on", &goes_on)
-            // httpd believes what a proxied server says, and a program only then.
+            // httpd trusts a proxied server's length, and a program's only with this.
             .config("SetEnv ap_trust_cgilike_cl 1")
             .expect_log("error writing", "a program whose reader has gone")
             .mpm(mpm)
@@ -359,7 +361,7 @@ fn an_answer_shorter_than_it_said_is_charged_as_far_as_it_came() {
                     assert_eq!(beside.status, 429, "no second download beside it");
                 }
                 drop(stream);
-                // What the kernel had taken is sent: some megabytes on a loopback.
+                // What the kernel had taken counts as sent: some megabytes on a loopback.
                 nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
                     (times * 300_000..times * (16 << 20)).contains(&charged())
                 });
@@ -380,7 +382,7 @@ fn downloads_end_at_the_byte_maximum_whatever_their_kind() {
     assert!(answer.text().contains("more data"), "{}", answer.text());
     let debt = trace(&httpd, "192.0.2.1")["byte_debt"].as_f64();
     let over = debt.expect("a number") - 120_000.0;
-    // A byte a second is paid off; the debt is looked at later.
+    // A byte a second is paid off; the debt is read later.
     let least = retry_after(&answer) as f64 - begin.elapsed().as_secs_f64() - 1.0;
     let most = retry_after(&answer) as f64;
     assert!(
@@ -444,7 +446,7 @@ fn a_refusal_says_how_long_and_why_in_the_visitors_language_and_form() {
     assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
     assert!(retry_after(&own) >= 9_900);
     assert_eq!(own.header("cache-control"), Some("no-store, private"));
-    // Its style is not refused, and the page asked for by itself shows nothing.
+    // Its style is not refused, and the page requested by itself shows nothing.
     assert_eq!(ask("/nap-ticket/nap.css", &[]).status, 200);
     assert_eq!(ask("/nap-ticket/slow-down", &[]).status, 404);
 }
@@ -523,7 +525,7 @@ fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
     );
     let other = get(&httpd, "2001:db8:8:1::1", "/page.html");
     assert_eq!(other.status, 200, "another /48");
-    // The network's debt is in all that is told: a file of its takes 1250 s, of a client 10,000 s.
+    // All waits include the network's debt: a file takes 1250 s of the network's, 10,000 s of a client's.
     let waits = |n: u32| {
         let client = format!("2001:db8:7:{n:x}::1");
         get(&httpd, &client, "/mine?json").json()["wait_s"].clone()
@@ -541,7 +543,7 @@ fn a_client_is_its_prefix_and_rotating_in_a_larger_one_ends_too() {
     );
 }
 
-/// The note's words let one file more through than its formula, and a refused request may be charged too.
+/// The note's words let one file more through than its formula, and may charge a refused request too.
 #[test]
 fn the_rule_and_who_a_client_is_hold_by_virtual_host() {
     let host = |name: &str, lines: &str| {
@@ -583,14 +585,14 @@ fn the_rule_and_who_a_client_is_hold_by_virtual_host() {
     assert_eq!(passed("wide", "2001:db8:7:ff00::1"), 3);
     assert_eq!(passed("wide", "2001:db8:7:ff99::1"), 0, "of the same /56");
     assert_eq!(trace(&httpd, "192.0.2.0/24")["refused"], 9);
-    // An ErrorDocument of the site's own is what is shown, and its status what it always has.
+    // A site's own ErrorDocument is shown, with the usual status.
     (0..3).for_each(|_| assert_eq!(ask("shown", "192.0.2.9").status, 200));
     let own = ask("shown", "192.0.2.9");
     assert_eq!((own.status, own.text().as_str()), (429, "our own words"));
     assert!(retry_after(&own) > 900);
 }
 
-/// Two hosts may have one name, at addresses of their own: what is owed to one is not owed to the other.
+/// Two hosts may have the same name at different addresses: a debt to one is not a debt to the other.
 #[test]
 fn hosts_of_one_name_have_debts_of_their_own_which_outlive_a_restart() {
     let host = |address: &str, files: u32| {
@@ -634,7 +636,7 @@ fn a_refusal_tells_the_networks_wait_where_it_is_longer() {
     assert!((2_500..2_600).contains(&wait), "25,000 at 10: {wait}");
     assert!(own.text().contains("more data"), "{}", own.text());
     assert_eq!(get(&httpd, "2001:db8:7:2::1", "/huge.bin").status, 200);
-    // The network may owe 200,000 and pays 80 off a second.
+    // The network may owe 200,000 and pays off 80 a second.
     let network = get(&httpd, "2001:db8:7:1::1", "/page.html");
     let wait = retry_after(&network);
     assert!((10_600..10_700).contains(&wait), "850,000 at 80: {wait}");
@@ -702,14 +704,14 @@ fn the_tables_sizes_are_said_at_start() {
         let number = rest.split(' ').next().expect("a word");
         number.parse::<u32>().expect("a number")
     };
-    // Whole stripes of them, 64 bytes each at the most.
+    // Whole stripes of them, at most 64 bytes each.
     let clients = number("debts of ");
     assert!((50_000..60_000).contains(&clients), "{said}");
     let kib = number("at a time in ");
     assert!((1_500..4_000).contains(&kib), "{said}");
 }
 
-/// The place of a small debt is another's: who owes most is known as long as there is one who owes less.
+/// A small debt gives up its place: the heaviest debtors are known as long as any entry owes less.
 #[test]
 fn a_full_table_lets_everybody_in_and_forgets_no_heavy_debtor() {
     for_each_mpm(|mpm| {
@@ -731,7 +733,7 @@ fn a_full_table_lets_everybody_in_and_forgets_no_heavy_debtor() {
         assert!(info["debts_lost"].as_u64() >= Some(5001 - 2048), "{info}");
         assert!(!ask("192.0.2.1".to_owned()), "he still owes 12");
         if long() {
-            // Looked at once a minute.
+            // Checked once a minute.
             wait_until("the log says so", Duration::from_secs(100), || {
                 httpd.error_log().contains("the table of debts is full; ")
             });
@@ -739,7 +741,7 @@ fn a_full_table_lets_everybody_in_and_forgets_no_heavy_debtor() {
     });
 }
 
-/// A debt is an amount: loosening the limits lets in at once who owes less than the new maximum.
+/// A debt is an amount: loosened limits let in at once all who owe less than the new maximum.
 #[test]
 fn debts_are_the_same_amount_when_the_limits_change() {
     let with = |limits: &str| format!("{limits}\n<Location /page.html>\nBwShare On\n</Location>");
@@ -761,7 +763,7 @@ fn debts_are_the_same_amount_when_the_limits_change() {
     assert_eq!(passes(&httpd, 11), 10, "40 of 50 are");
 }
 
-/// Of a download that is broken off what was not sent is given back, at the rate that holds by then.
+/// The unsent part of a download that is broken off is given back, at the rate then in force.
 #[test]
 fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
     const HUGE: usize = 48 << 20;
@@ -777,7 +779,7 @@ fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
             .file("htdocs/huge.bin", vec![b'x'; HUGE])
             .config(&with(&format!("BwShareBytes 1G {before}")))
             .start();
-        // Another debt, which is not to be wiped out.
+        // Another debt, which must not be wiped out.
         assert_eq!(httpd.get("/huge.bin").body.len(), HUGE);
         let mut stream = httpd.connect();
         stream
@@ -794,7 +796,7 @@ fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
         nap_testkit::wait_until("it is over", Duration::from_secs(20), || {
             debt(&httpd).is_some_and(|debt| debt < 1.5 * HUGE as f64)
         });
-        // What is paid off by the second meanwhile, at the higher of the rates.
+        // Paid off by the second limit meanwhile, at the higher of the rates.
         let paid = 1e6 * (begun.elapsed().as_secs_f64() + 10.0);
         let left = debt(&httpd).expect("a number");
         assert!(left > HUGE as f64 - paid, "{before} to {after}: {left}");
@@ -802,7 +804,7 @@ fn what_is_given_back_after_a_graceful_restart_has_the_price_of_then() {
     }
 }
 
-/// An administrator who looks for refusals in his log finds them, however they were answered.
+/// An administrator who looks for refusals in the log finds them, however they were answered.
 #[test]
 fn the_log_says_for_which_debt_a_request_was_refused() {
     let httpd = site(
@@ -822,7 +824,7 @@ fn the_log_says_for_which_debt_a_request_was_refused() {
     ];
     for (lines, path) in (1..).zip(asked) {
         get(&httpd, "192.0.2.1", path);
-        // Who has his answer is logged a moment later, and so perhaps behind the next.
+        // A request is logged a moment after its answer, perhaps after the next one.
         wait_until("it is logged", Duration::from_secs(20), || {
             httpd.access_log().lines().count() == lines
         });
@@ -935,7 +937,7 @@ fn horizons_limit_and_their_service_is_shown() {
                     BwShareHorizon 400000 1s 0.95\nBwShareHorizon 100 1h 0.9\n\
                     BwShareHorizon 50 8h 0.5";
     let httpd = site(horizons).start();
-    // 180,000 bytes in an hour's bucket and 720,000 in that of eight: four of 50,000 and a little.
+    // 180,000 bytes in the one-hour bucket and 720,000 in the eight-hour one: four of 50,000 and a little.
     let mut answers = (0..20).map(|_| get(&httpd, "192.0.2.1", "/large.bin"));
     let refused = answers.find(|answer| answer.status == 429);
     let refused = refused.expect("refused in the end");
@@ -946,7 +948,7 @@ fn horizons_limit_and_their_service_is_shown() {
         (&4.into(), &"horizon-2".into()),
         "{row}"
     );
-    // An hour's rate is 100 a second, its bucket pays off half of that.
+    // The one-hour rate is 100 a second; its bucket pays off half of that.
     let owed = row["bytes"].as_f64().expect("a number") - 180_000.0;
     let (wait, most) = (retry_after(&refused) as f64, (owed / 50.0).ceil());
     assert!((most - 5.0..=most).contains(&wait), "{wait} s of {most}");
@@ -954,7 +956,7 @@ fn horizons_limit_and_their_service_is_shown() {
     let limits = &info["limits"][0];
     assert_eq!(limits["link_bytes_per_s"], 1_048_576.0);
     assert_eq!(limits["horizons"][1]["steered_to"], 100.0);
-    // Refused by the second: inside the third with all requests, inside the second but for the last.
+    // Refused by the second: inside the third with all requests, inside the second with all but the last.
     let asked = info["requests"].as_f64().expect("a number");
     assert_eq!(info["horizon_shares"][2], 1.0);
     assert_eq!(info["horizon_shares"][1], (asked - 1.0) / asked);
@@ -969,7 +971,7 @@ fn horizons_limit_and_their_service_is_shown() {
         let achieved = &info["limits"][0]["horizons"];
         (0..3).all(|i| achieved[i]["achieved_share"] == 1.0)
     });
-    // The network of an IPv6 client is no request of its own.
+    // An IPv6 client's network does not count as another request.
     let before = httpd.get("/bwshare-info?json").json();
     for _ in 0..asked as usize {
         get(&httpd, "2001:db8:7:1::1", "/page.html");
@@ -1056,7 +1058,7 @@ fn a_wrong_value_of_a_historic_name_stops_configtest_too() {
     }
 }
 
-/// What curl gets of a client's request, as it came inside TLS or without it: status, bytes of headers and body.
+/// What curl reports for a client's request, with or without TLS: status, bytes of headers and body.
 fn curl(client: &str, url: &str, version: &str) -> (u16, usize) {
     let output = std::process::Command::new("curl")
         .args(["-ski", "--raw", version, url])

@@ -1,9 +1,9 @@
-//! Debts to the file: what a real httpd lets through of several clients at a time is what the
-//! formula says, decision by decision.
+//! Debts to the file: a real httpd lets through of several clients at a time exactly what the formula says,
+//! decision by decision.
 //!
-//! The clients have addresses of their own on the loopback. When exactly the server decided is not
-//! known, only that it was between the request and its answer: a decision is right if it is right
-//! for some times in between, and on this scale a credit comes in every fifty milliseconds.
+//! The clients have their own addresses on the loopback. The exact time of the server's decision is not
+//! known, only that it was between the request and its answer. A decision is right if it is right for some
+//! time in between. On this scale a credit comes in every fifty milliseconds.
 
 use nap_testkit::robot::{Robot, Try};
 use nap_testkit::{Httpd, Mpm, exchange, for_each_mpm};
@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use std::sync::Barrier;
 use std::thread::scope;
 
-/// Asserts that each was decided as debts of at most `max` want it, paid off at `rate` a second,
-/// when a request costs `cost` and is let in if what is owed and `asked` are no more than that; and
-/// that who was refused was told the wait, to the second.
+/// Asserts that each try was decided by debts of at most `max`, paid off at `rate` a second, where a request
+/// costs `cost` and is let in if the debt plus `asked` is no more than `max`. Also asserts that refused
+/// clients were told the wait, to the second.
 fn judge(tries: &[Try], max: f64, rate: f64, asked: f64, cost: impl Fn(&Try) -> f64) {
     for (n, now) in tries.iter().enumerate() {
-        // The debt is the largest of those since any earlier request: it never falls below zero.
+        // The debt is the largest since any earlier request: it never falls below zero.
         let owed = |from: usize, elapsed: f64| {
             let since = tries[from..n].iter().filter(|t| t.passed);
             since.map(&cost).sum::<f64>() - rate * elapsed.max(0.0)
@@ -54,7 +54,7 @@ fn passes(tries: &[Try]) -> usize {
 
 type Script = fn(&mut Robot);
 
-/// What robots get who do this, each from his own address, all at once.
+/// The results of robots that run these scripts all at once, each from its own address.
 fn run(httpd: &Httpd, path: &str, scripts: &[Script]) -> Vec<Vec<Try>> {
     scope(|scope| {
         let robots = scripts.iter().zip(2u8..).map(|(script, n)| {
@@ -70,12 +70,12 @@ fn run(httpd: &Httpd, path: &str, scripts: &[Script]) -> Vec<Vec<Try>> {
     })
 }
 
-/// As much as the page, of a length that nobody knows beforehand.
+/// As large as the page, of a length that is not known beforehand.
 const PROGRAM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'; \
                        for i in 1 2; do head -c 3500 /dev/zero | tr '\\0' x; sleep 0.02; done\n";
 
-/// With eight threads a child, more than there are robots: a child of event without an idle one closes
-/// what is kept alive.
+/// With eight threads a child, more than there are robots: a child of event without an idle thread closes
+/// kept-alive connections.
 fn site(limits: &str) -> nap_testkit::Builder {
     Httpd::builder()
         .nap()
@@ -165,7 +165,7 @@ fn eight_processes_at_once_let_exactly_the_maximum_through() {
     assert_eq!(processes.len(), 8, "{processes:?}");
 }
 
-/// Robots who do this get as many bytes as `max` and `rate` allow, and one answer more at most; the
+/// Robots with these scripts get as many bytes as `max` and `rate` allow, and at most one answer more; the
 /// first of them asks for 0.8 of the rate.
 fn bytes_are_exact(path: &str, (max, rate): (f64, f64), streamed: bool, scripts: &[Script]) {
     for_each_mpm(|mpm| {
@@ -191,7 +191,7 @@ fn bytes_are_exact(path: &str, (max, rate): (f64, f64), streamed: bool, scripts:
 
 #[test]
 fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
-    // Of 7.3 kB an answer the rate pays for 13.7 a second.
+    // At 7.3 kB an answer the rate pays for 13.7 a second.
     let scripts: [Script; 4] = [
         |robot| robot.steadily(11.0, 1.5),
         |robot| robot.burst(40),
@@ -205,10 +205,10 @@ fn bytes_let_through_stay_below_one_answer_more_than_the_formula() {
     bytes_are_exact("/page.html", (50_000.0, 100_000.0), false, &scripts);
 }
 
-/// What a program makes is charged as it goes by, and programs take their time.
+/// A program's output is charged as it is sent, and programs take their time.
 #[test]
 fn so_do_bytes_of_answers_whose_length_nobody_knows_beforehand() {
-    // Of 7.2 kB an answer the rate pays for 2.8 a second.
+    // At 7.2 kB an answer the rate pays for 2.8 a second.
     let scripts: [Script; 4] = [
         |robot| robot.steadily(2.2, 2.5),
         |robot| robot.burst(20),
@@ -234,7 +234,7 @@ fn the_wait_that_is_told_counts_down_to_the_second() {
         assert!(told.len() > 1, "{told:?} with {limits}");
     };
     for_each_mpm(|mpm| {
-        // The fifth file waits for 3.4 s, and 4.6 kB too many for 2.3 s.
+        // The fifth file waits for 3.4 s, and 4.6 kB too many wait for 2.3 s.
         counts_down(mpm, "BwShareFiles 4 0.29\nBwShareBytes 1G 1G", &|tries| {
             judge(tries, 4.0, 0.29, 1.0, |_| 1.0);
         });
@@ -248,8 +248,8 @@ fn the_wait_that_is_told_counts_down_to_the_second() {
     });
 }
 
-/// 30 files and a credit of 0.05 a second, a hundred times as fast: 30 + 1 s x 5 = 35 in a second,
-/// as 30 + 100 s x 0.05 in a hundred of the note's.
+/// The note's 30 files and a credit of 0.05 a second, a hundred times as fast: 30 + 1 s x 5 = 35 in a second,
+/// like 30 + 100 s x 0.05 in a hundred.
 #[test]
 fn the_notes_robot_is_refused_from_request_36_on_and_stands_red() {
     let httpd = site("BwShareFiles 30 5\nBwShareBytes 1G 1G").start();
@@ -269,8 +269,8 @@ fn the_notes_robot_is_refused_from_request_36_on_and_stands_red() {
     );
 }
 
-/// The note's numbers under the historic names, and nothing else. Its words would let request 31 pass (`BwShareRule
-/// literal`); by its formula there are 30 for who does not wait, and one every twenty seconds.
+/// The note's numbers under the historic names, and nothing else. Its words would let request 31 pass
+/// (`BwShareRule literal`); by its formula a client gets 30 at once, and one every twenty seconds.
 #[test]
 fn the_notes_own_lines_limit_files_and_bytes_and_can_be_off() {
     const FILE: usize = 60_000;
@@ -297,7 +297,7 @@ fn the_notes_own_lines_limit_files_and_bytes_and_can_be_off() {
         };
         let files = ask(2, "/small.html", 40);
         let bytes = ask(3, "/large.bin", 15);
-        // He owes too many files already.
+        // This client owes too many files already.
         let free = ask(2, "/free/small.html", 60);
         judge(&files, 30.0, 0.05, 1.0, |_| 1.0);
         judge(&bytes, 500_000.0, 1000.0, 1e-3, |t| t.bytes);
@@ -306,7 +306,7 @@ fn the_notes_own_lines_limit_files_and_bytes_and_can_be_off() {
         let (first_file, first_large) = (first(&files), first(&bytes));
         eprintln!("{mpm}: refused at {first_file:?} and {first_large:?}");
         assert_eq!(first_file, Some(30));
-        // Eight are 480 kB, nine are above half a megabyte for 40 s.
+        // Eight are 480 kB; nine are above half a megabyte for 40 s.
         assert_eq!(first_large, Some(9));
     });
 }

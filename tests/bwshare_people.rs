@@ -1,10 +1,10 @@
-//! The limits that apache-conf ships: people and polite robots never notice them, a mirror run does
-//! at once. The file is read as it is, its values by the module's own parser; browsing goes through
-//! a client's account in virtual time, the mirror run through a real httpd as well.
+//! The limits that apache-conf ships: people and polite robots never notice them, a mirror run does at once.
+//! The file is read as it is, its values by the module's own parser. Browsing goes through a client's account
+//! in virtual time, the mirror run also through a real httpd.
 //!
-//! `tests/recordings/` holds browsing as it was: what a real Chromium and a real wget asked our own site for,
-//! and when, taken from its access log. `NAP_RECORD=1 cargo test --test bwshare_people -- record_a` makes
-//! them anew.
+//! `tests/recordings/` holds real browsing: what a real Chromium and a real wget requested from our own site,
+//! and when, taken from its access log. `NAP_RECORD=1 cargo test --test bwshare_people -- record_a` makes the
+//! recordings again.
 
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::Account;
@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Directives of mod_bwshare in the file for sites, outside its sections.
+/// mod_bwshare's directives in the file for sites, outside its sections.
 fn shipped() -> Vec<String> {
     let file = include_str!("../apache-conf/nap.conf");
     let lines = file.lines().filter(|line| line.starts_with("BwShare"));
@@ -52,7 +52,7 @@ fn limits() -> Limits {
     }
 }
 
-/// A client, what of his was refused, and when first.
+/// A client, what was refused to them, and when first.
 struct Visitor {
     limits: Limits,
     account: Account,
@@ -97,8 +97,8 @@ impl Visitor {
     }
 }
 
-/// How long people look at a page before the next, seconds: quick and slow ones, some back and forth
-/// and a reload or two, as one reads news, shops, or looks for something in a hurry.
+/// How long people look at a page before the next, in seconds: quick and slow ones, with some back and forth
+/// and a reload or two, as people read news, shop, or look for something in a hurry.
 const READING: [&[f64]; 3] = [
     &[
         12.0, 45.0, 3.0, 90.0, 8.0, 2.0, 31.0, 180.0, 5.0, 22.0, 64.0, 4.0, 17.0, 38.0,
@@ -124,7 +124,7 @@ fn people_and_polite_robots_are_never_refused() {
         let refused = visitor.refused.len();
         assert_eq!(refused, 0, "of {}, reading {reading:?}", visitor.asked);
     }
-    // A page a second, as robots.txt may ask of them, for a day.
+    // A page a second for a day, as robots.txt may ask of robots.
     let mut robot = Visitor::new();
     for _ in 0..86_400 {
         robot.ask(40e3);
@@ -135,7 +135,7 @@ fn people_and_polite_robots_are_never_refused() {
 
 #[test]
 fn a_mirror_run_is_refused_within_a_second() {
-    // Eight at a time over a line that lets each have a file of 10 kB in 20 ms.
+    // Eight at a time over a link that transfers each 10 kB file in 20 ms.
     let mut mirror = Visitor::new();
     for _ in 0..1000 {
         mirror.ask(10e3);
@@ -146,7 +146,7 @@ fn a_mirror_run_is_refused_within_a_second() {
     assert!(mirror.refused.len() > 600, "{}", mirror.refused.len());
 }
 
-/// As docs/bwshare.md says it: 300 / (r - 5) seconds with r requests a second.
+/// As docs/bwshare.md says: 300 / (r - 5) seconds with r requests a second.
 #[test]
 fn a_mirror_run_is_refused_within_a_second_from_305_requests_a_second_on() {
     for per_s in [305.0, 303.0, 100.0, 20.0] {
@@ -155,7 +155,7 @@ fn a_mirror_run_is_refused_within_a_second_from_305_requests_a_second_on() {
             mirror.ask(10e3);
             mirror.wait(1.0 / per_s);
         }
-        // With the request that is due then, or the one before.
+        // At the request that is due then, or at the one before.
         let (first, after) = (mirror.refused[0], 300.0 / (per_s - 5.0));
         let early = (after - first) * per_s;
         assert!((-1e-3..=1.001).contains(&early), "{per_s}: {first}");
@@ -184,10 +184,10 @@ fn the_shipped_limits_end_a_mirror_run_on_a_real_server() {
     });
 }
 
-/// A request of a recording: when, seconds, and for what.
+/// A request in a recording: its time in seconds, and its path.
 type Asked = (f64, String);
 
-/// Bytes of a page, of an ordinary part, and of a large one.
+/// Bytes of a page, of an ordinary part, and of a large part.
 const SIZES: [usize; 3] = [60_000, 35_000, 250_000];
 const PAGES: usize = 24;
 
@@ -240,7 +240,7 @@ fn site() -> Builder {
         .file("htdocs/large.png", filled("", SIZES[2]))
 }
 
-/// What the access log has of a visit, and how it was made.
+/// Writes what the access log has of a visit, and how the visit was made.
 fn record(name: &str, how: &str, visit: impl Fn(&Httpd)) {
     let format = "%{begin:usec}t %U";
     let httpd = site().access_log_format(format).start();
@@ -311,7 +311,7 @@ fn who_browsed_as_recorded_would_not_have_been_refused() {
     }
 }
 
-/// Each at its own time, over a connection of its own. The statuses that were answered.
+/// Replays each request at its own time, over a connection of its own. Returns the statuses.
 fn replay(httpd: &Httpd, asked: &[Asked]) -> Vec<String> {
     const AT_ONCE: usize = 6;
     let begin = Instant::now();
@@ -334,7 +334,7 @@ fn replay(httpd: &Httpd, asked: &[Asked]) -> Vec<String> {
     statuses.into_inner().expect("nobody panics")
 }
 
-/// With the limits that are shipped.
+/// With the shipped limits.
 fn limited_site(mpm: Mpm) -> Httpd {
     site().config(&enforced()).mpm(mpm).start()
 }
@@ -359,7 +359,7 @@ fn the_recorded_requests_without_a_pause_are_refused_by_a_real_server() {
     });
 }
 
-/// As long as they took.
+/// Takes as long as the recordings.
 #[test]
 fn recorded_browsing_is_never_refused_by_a_real_server() {
     if !long() {

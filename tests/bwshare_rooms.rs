@@ -1,4 +1,4 @@
-//! Debts beside rooms: who owes too much is refused before he can ask for a place, but a ticket is
+//! Debts beside rooms: a client that owes too much is refused before it can ask for a place, but a ticket is
 //! kept.
 
 use nap_testkit::http2::Http2;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A room of one permit. Only its page is charged, four times at most.
+/// A room of one permit. Only its page is charged, at most four times.
 const ROOM: &str = "<NapRoom site>
 NapRunReady 1
 NapWaitMax 2s
@@ -70,7 +70,7 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
         assert_eq!(refused.status, 429, "he has had his six: {refused:?}");
         let early = with(&httpd, &tickets[5].token);
         assert_eq!(early.status, 429, "it is too early");
-        // His debt would take 10,000 s.
+        // The client's own debt would take 10,000 s.
         assert!((1..60).contains(&retry_after(&early)), "{early:?}");
         held.release();
         httpd.until_idle();
@@ -108,13 +108,13 @@ fn polls_of_a_ticket_are_charged_and_never_refused() {
             assert_eq!(poll.status, 200, "{poll:?}");
         }
     }
-    // Six may be had by anybody.
+    // Anybody may have six.
     assert_eq!(info(&httpd)["requests"], 18);
     assert_eq!(info(&httpd)["excused"], 12);
     held.release();
 }
 
-/// The same would be let in with `BwShare On`, and is charged for it.
+/// These would be let in with `BwShare On`, and are charged for it.
 #[test]
 fn a_dry_run_counts_only_who_would_be_refused() {
     let lines = "<Location /where>\nSetHandler nap-status\nBwShare DryRun\n</Location>
@@ -128,7 +128,7 @@ fn a_dry_run_counts_only_who_would_be_refused() {
     assert_eq!(info(&httpd)["would_be_refused"], 1);
 }
 
-/// What a debtor is told may be made by a program of the site's, which lies in the room.
+/// A program of the site may make a debtor's page, and it lies in the room.
 #[test]
 fn a_debtors_error_document_takes_no_place_and_is_sold_no_ticket() {
     for_each_mpm(|mpm| {
@@ -187,14 +187,14 @@ fn a_ticket_excuses_where_its_room_is_whatever_its_holder_owes() {
     let head = [("Nap-Ticket", tickets[0].token.as_str())];
     let ask = |path: &str| httpd.request("GET", path, &head, b"").status;
     assert_eq!(ask("/page.html"), 429, "no room's");
-    // A file is not scheduled, so the ticket is not used by it.
+    // A file is not scheduled, so it does not use up the ticket.
     let passed = (0..40).take_while(|_| ask("/part/of.html") == 200).count();
     assert_eq!(passed, 40, "ten times what he may owe");
     assert_eq!(ask("/cgi-bin/app"), 200, "the promise");
     assert_eq!(ask("/part/of.html"), 429, "it is used up");
 }
 
-/// The tickets of a page that two rooms share are its owner's.
+/// The tickets of a page that two rooms share belong to its owner.
 #[test]
 fn a_ticket_of_a_shared_page_excuses_in_either_room() {
     let httpd = Httpd::builder()
@@ -220,7 +220,7 @@ fn a_ticket_of_a_shared_page_excuses_in_either_room() {
     assert_eq!(with.status, 200, "{with:?}");
 }
 
-/// A member goes on where others are asked to wait, to four times the maximum of each debt.
+/// A member goes on where others must wait, up to four times the maximum of each debt.
 #[test]
 fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maximum() {
     let ask = |httpd: &Httpd, cookie: &str| {
@@ -254,7 +254,7 @@ fn a_member_of_a_session_is_charged_but_refused_only_beyond_four_times_the_maxim
     );
     assert_eq!(ask(&httpd, ""), 429, "a stranger of this address");
     assert_eq!(info(&httpd)["excused"], 3 * 6);
-    // 1800 bytes in an hour's bucket; files that take a second at most say nothing of it.
+    // 1800 bytes in the one-hour bucket; files that take a second at most are not affected by it.
     let (httpd, cookie) =
         site("BwShareFiles 1000 1000\nBwShareBytes 1G 1G\nBwShareHorizon 1 1h 0.9");
     let passed = (0..200).take_while(|_| ask(&httpd, &cookie) == 200).count();
@@ -286,7 +286,7 @@ fn each_system_may_be_dry_without_the_other() {
     held.release();
 }
 
-/// Also where no mod_rewrite is, and before what a Redirect in a directory makes of them.
+/// Also without mod_rewrite, and before a Redirect in a directory changes them.
 #[test]
 fn in_a_full_room_the_pages_about_debts_are_answered_all_the_same() {
     let pages = ["bwshare-info", "bwshare-trace", "bwshare-mine", "nap-info"];
@@ -341,13 +341,13 @@ fn streams_of_one_connection_get_exactly_the_maximum() {
         assert!(answer.text().contains("Please wait"), "{answer:?}");
     }
     assert_eq!(refused.count(), 30);
-    // Bodies, and at least some headers of each.
+    // Bodies, and at least some of the headers of each.
     wait_until("all is charged", PATIENCE, || {
         info(&httpd)["bytes"].as_u64().expect("a number") > 7000 + 10 * 50
     });
 }
 
-/// Most browsers fetch a film by streams that they break off, one for each place it is looked at from.
+/// Most browsers fetch a film by streams that they break off, one for each position it is viewed from.
 #[test]
 fn a_stream_that_is_broken_off_is_charged_as_far_as_it_came() {
     const HUGE: u64 = 1 << 30;
@@ -371,7 +371,7 @@ fn a_stream_that_is_broken_off_is_charged_as_far_as_it_came() {
         });
         drop(stream);
         wait_until("it is over", PATIENCE, || charged() < HUGE);
-        // A window of the client's, two megabytes at most, and what is under way behind it.
+        // The client's window, two megabytes at most, and what is under way behind it.
         assert!(
             (1..places * (4 << 20)).contains(&charged()),
             "{}",

@@ -1,8 +1,8 @@
 //! An access is a chain of internal redirects: one permit each, and none left behind.
 //!
-//! The room has one permit and nobody may wait. A chain that needed two would be refused by
-//! itself, one that left a permit behind would refuse all that come after it, and one that took
-//! none would pass while a held access has the only one. And the room counts one access for each.
+//! The room has one permit and nobody may wait. A chain that needed two permits would refuse itself. One that
+//! left a permit behind would refuse everything after it. One that took none would pass while a held access
+//! has the only one. The room counts one access for each chain.
 
 use nap_testkit::{Builder, Httpd, Mpm, long, wait_until};
 use std::time::Duration;
@@ -34,9 +34,9 @@ struct Chain {
     modules: &'static [&'static str],
     config: &'static str,
     path: &'static str,
-    /// With the permit free.
+    /// When the permit is free.
     status: u16,
-    /// With the permit taken.
+    /// When the permit is taken.
     full: u16,
 }
 
@@ -251,7 +251,7 @@ fn site(chain: &Chain) -> Builder {
 
 #[test]
 fn a_chain_takes_one_permit_and_gives_it_back() {
-    // Each under one MPM; what differs between them here is mod_cgi and mod_cgid. At length all.
+    // Each under one MPM; the only difference between them here is mod_cgi or mod_cgid. All in the long form.
     std::thread::scope(|scope| {
         for (mpm, some) in Mpm::ALL.into_iter().zip(CHAINS.chunks(CHAINS.len() / 3)) {
             let chains = if long() { &CHAINS } else { some };

@@ -1,9 +1,9 @@
-//! Wrong configurations stop configtest, and the words say what was wrong: directive, value, range.
+//! Wrong configurations stop configtest, and the message says what was wrong: directive, value, range.
 
 use nap_testkit::Httpd;
 use nix::unistd::geteuid;
 
-/// What configtest says of these lines.
+/// configtest's complaint about these lines.
 fn complaint(config: &str) -> String {
     match Httpd::configtest(config) {
         Ok(()) => panic!("it passes: {config}"),
@@ -212,7 +212,7 @@ fn what_does_not_fit_together_is_told() {
             "is not a directory",
         ),
     ];
-    // Children are somebody else only where root starts the server.
+    // Children have another user only if root starts the server.
     let as_root = (
         "NapStateFile {root}/data/state\n<NapRoom a>\n</NapRoom>",
         "the children's user can write",

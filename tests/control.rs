@@ -1,4 +1,4 @@
-//! `nap-control` on a real httpd: who is listened to, and what each order does to visitors.
+//! `nap-control` on a real httpd: whose orders are accepted, and what each does to visitors.
 
 use nap_testkit::browser::Browser;
 use nap_testkit::{Answer, Builder, Httpd, wait_until};
@@ -43,7 +43,7 @@ fn nonce(httpd: &Httpd) -> String {
 
 const FORM: (&str, &str) = ("Content-Type", "application/x-www-form-urlencoded");
 
-/// What curl sends.
+/// Sends an order as curl does.
 fn order(httpd: &Httpd, body: &str) -> Answer {
     let nonce = nonce(httpd);
     let head = [
@@ -211,7 +211,7 @@ fn a_revoked_ticket_is_good_no_more_and_its_holder_is_told_so() {
     assert_eq!(reason(&come()), Some("used"));
 }
 
-/// Signs in with the application's own cookie, of the value that the query has.
+/// Signs in with the application's own cookie, whose value is the query.
 const LOGIN: &str = "#!/bin/sh
 printf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=%s; Path=/\\r\\n\\r\\nhello\\n' \"$QUERY_STRING\"
 ";
@@ -251,7 +251,7 @@ fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
         })
     };
     httpd.until_waiting(1);
-    // One by its cookie, one by its id: of the two that are left.
+    // One by its cookie, one by its id, of the two that are left.
     let said = done(&httpd, "do=revoke&room=site&cookie=a");
     assert_eq!(said, "the session of this cookie in room site is over\n");
     assert_eq!(come("a").status, 503, "a stranger, and it is full");
@@ -281,7 +281,7 @@ fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
     held.release();
     assert_eq!(member.join().expect("an answer"), 200, "he waited already");
 
-    // A limit by hand is the pages', and the page says so.
+    // A limit set by hand applies to the pages, and the page says so.
     done(&httpd, "do=limit&room=site&limit=3");
     assert!(
         httpd
@@ -394,7 +394,7 @@ fn the_page_s_own_buttons_close_open_fix_and_tell() {
     let httpd = site().start();
     let browser = Browser::start(&[], &serde_json::json!({}));
     browser.open(&format!("{}/nap-info", httpd.url()));
-    // The page refreshes itself; paused, what is typed and clicked is what is there.
+    // The page refreshes itself; once paused, typing and clicking act on what is there.
     let pause = || browser.run("document.getElementById('pause').click()");
     pause();
     browser.click("button[value=close]");

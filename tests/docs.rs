@@ -1,5 +1,5 @@
-//! The docs say what there is, and what they show works: every directive, handler, log note and page
-//! variable is told of, every configuration in them passes configtest, every link leads somewhere.
+//! The docs describe what exists, and what they show works. They mention every directive, handler, log note
+//! and page variable; every configuration in them passes configtest; every link leads somewhere.
 
 use nap_testkit::Httpd;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// And what developers read.
+/// And the pages that developers read.
 fn all_pages() -> Vec<PathBuf> {
     let mut pages = pages();
     for folder in ["docs/dev", "docs/lab"] {
@@ -44,7 +44,7 @@ fn all_pages() -> Vec<PathBuf> {
     pages
 }
 
-/// What stands between `before` and `after` in the sources of the shim.
+/// The texts between `before` and `after` in the shim's sources.
 fn in_shim(before: &str, after: char) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for path in in_folder("c_shim", ".c") {
@@ -55,7 +55,7 @@ fn in_shim(before: &str, after: char) -> BTreeSet<String> {
     found
 }
 
-/// The directives of the table.
+/// The directives in the shim's table.
 fn directives() -> BTreeSet<String> {
     let table = read("c_shim/nap_conf.c");
     let (_, table) = table.split_once("nap_directives[] = {").expect("the table");
@@ -132,7 +132,7 @@ fn every_handler_log_note_and_variable_is_told_of() {
     }
 }
 
-/// Modules that the examples are about, besides ours.
+/// Modules that the examples use, besides ours.
 const MODULES: [&str; 11] = [
     "headers",
     "setenvif",
@@ -147,7 +147,7 @@ const MODULES: [&str; 11] = [
     "rewrite",
 ];
 
-/// As it stands in a server of the test's own: its paths, and a room of each name that it only uses.
+/// Adapted to a server of the test's own: its paths, and a room for each name that is only used.
 fn fitted(config: &str) -> String {
     let own = config
         .replace("/var/lib/mod_nap", "{root}/run")
@@ -181,9 +181,9 @@ fn configtest(config: &str) -> Result<(), String> {
         .configtest()
 }
 
-/// The blocks of a page that are written in this language; "" finds those that name none.
+/// The blocks of a page in this language; "" finds those that name none.
 fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
-    // Every other fence opens a block, and the first line behind it is its language.
+    // Every other fence opens a block, and the line after it is its language.
     let fenced = text.split("```").skip(1).step_by(2);
     fenced
         .filter_map(|block| block.split_once('\n'))
@@ -192,7 +192,7 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// What shows that a block of no language is a configuration.
+/// Texts that show a block without a language to be a configuration.
 const CONFIGURATION: [&str; 4] = ["<Location", "NapRoom", "TelePoll ", "BwShare"];
 
 #[test]
@@ -235,7 +235,7 @@ fn the_packages_configuration_loads_with_everything_in_force() {
     configtest(&in_force).unwrap_or_else(|said| panic!("{said}"));
 }
 
-/// As the headings of a page are called in links.
+/// A page's headings as link anchors.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let mut found = BTreeSet::new();
@@ -287,7 +287,7 @@ fn every_link_leads_somewhere() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// One word a thing, everywhere: what else it might be called, and its name.
+/// One name for one thing everywhere: other possible names, and the right one.
 const NAMES: [(&str, &str); 12] = [
     ("prime part", "prime window"),
     ("prime period", "prime window"),
@@ -356,10 +356,10 @@ fn prose(text: &str) -> Vec<String> {
     paragraphs.iter().flat_map(|text| ends(text)).collect()
 }
 
-/// Words that a sentence may have in the mean of a page.
+/// The greatest mean number of words in a page's sentences.
 const WORDS: usize = 20;
 
-/// The worst of it: people are they, a sentence begins with its subject, and is short in the mean.
+/// The worst cases: people are "they", a sentence begins with its subject, and is short in the mean.
 #[test]
 fn the_pages_are_in_plain_english() {
     let japanese = |path: &PathBuf| path.to_string_lossy().ends_with(".ja.md");

@@ -1,8 +1,8 @@
-//! Children die by kill -9, running, waiting or holding the lock: what they held comes back, the
-//! room fills up again, and no more ever fit than before.
+//! Children die by kill -9 while running, waiting or holding the lock. What they held comes back, the room
+//! fills up again, and never takes more than before.
 //!
-//! As many visitors as the room holds ask again and again, those whose child died too. So a
-//! permit or a place that leaked shows: the room is never full again.
+//! As many visitors as the room holds ask again and again, including those whose child died. So a leaked
+//! permit or place shows: the room is never full again.
 
 use nap_testkit::held::{runs_in, waits_in};
 use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, long, made, wait_until};
@@ -34,8 +34,7 @@ fn server() -> Builder {
         .expect_log("AH10393:", "one after the other, as httpd remarks")
 }
 
-/// All permits are in use and all places taken, none of them by the dead; no program of theirs is
-/// left to run either.
+/// All permits are in use and all places taken, none of them by dead children, whose programs have ended too.
 fn is_full(httpd: &Httpd, dead: &[i32]) -> bool {
     let Some(room) = httpd.try_room() else {
         return false;
@@ -45,7 +44,7 @@ fn is_full(httpd: &Httpd, dead: &[i32]) -> bool {
         && httpd.counter().running == LIMIT
 }
 
-/// Kills children one after the other by `kill`, the room filling up again after each.
+/// Kills children one after the other with `kill`; the room fills up again after each.
 fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
     let all = (LIMIT + PLACES) as u32;
     let visitors = Visitors::come(httpd, all, "/counter?ms=250");
@@ -53,7 +52,7 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
     let mut dead = Vec::new();
     let (mut free, mut full) = (Vec::new(), Vec::new());
     for _ in 0..kills() {
-        // The last one only: in a long run pids come again.
+        // Only the last one: in a long run pids come again.
         dead = vec![kill()];
         let start = Instant::now();
         wait_until("what the dead one held is free", PATIENCE, || {
@@ -61,7 +60,7 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
             room.is_some_and(|room| !room.children.contains(&dead[0]))
         });
         free.push(start.elapsed());
-        // For this httpd has to start another child, and visitors to come again.
+        // For this httpd has to start another child, and visitors have to come again.
         wait_until("the room is full again", PATIENCE, || is_full(httpd, &dead));
         full.push(start.elapsed());
     }
@@ -71,7 +70,7 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
         (room.running, room.waiting, room.accesses) == (0, 0, 0) && httpd.counter().running == 0
     };
     wait_until("nothing is held any more", PATIENCE, is_empty);
-    // Programs of killed children have ended: now the maximum means something.
+    // The programs of killed children have ended: now the maximum means something.
     httpd.forget_counter_max();
     let visitors = Visitors::come(httpd, all + 1, "/counter?ms=250");
     wait_until("the room is full once more", PATIENCE, || {
@@ -96,7 +95,7 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
     assert!(median < Duration::from_secs(2), "{median:?}");
 }
 
-/// The child in which most are `doing` that.
+/// The child that has most `doing`.
 fn child_with(httpd: &Httpd, doing: fn(&Value) -> u64) -> i32 {
     let mut victim = None;
     wait_until("somebody does", PATIENCE, || {

@@ -1,12 +1,12 @@
-//! What a new user does first: loads our configuration, with the line in it that loads the module, and points
-//! ab at the server.
+//! A new user's first steps: loading our configuration, with the line in it that loads the module, and
+//! pointing ab at the server.
 
 use nap_testkit::{Httpd, for_each_mpm, made, wait_until};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-/// What mod_nap says where more visitors could wait than httpd has workers for.
+/// mod_nap's message when more visitors could wait than httpd has workers for.
 const SMALL: &str = "this room wants MaxRequestWorkers";
 const SMALL_REASON: &str = "the test's server is small";
 
@@ -55,13 +55,13 @@ fn ab_gets_an_answer_to_every_request_and_the_limit_holds() {
             "5000",
             "-c",
             "100",
-            // Ten of them overlap for sure, however slowly they start.
+            // Ten of them are sure to overlap, however slowly they start.
             &(httpd.url() + "/counter?ms=30"),
         ]);
         let number = |name| number(&report, name);
         assert_eq!(number("Complete requests:"), Some(5000), "{report}");
         assert_eq!(number("Failed requests:"), Some(0), "{report}");
-        // ab asks a few times more than it counts, and httpd logs after it has answered.
+        // ab sends a few more requests than it counts, and httpd logs after answering.
         let statuses = || -> Vec<String> {
             let log = httpd.access_log();
             log.lines()
@@ -123,7 +123,7 @@ fn ab(args: &[&str]) -> String {
     said
 }
 
-/// The number behind a name in ab's report; ab leaves out what did not happen.
+/// The number after a name in ab's report; ab leaves out what did not happen.
 fn number(report: &str, name: &str) -> Option<u64> {
     let rest = report.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()?.parse().ok()

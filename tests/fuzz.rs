@@ -1,5 +1,5 @@
-//! The fuzz targets on stable: each over its corpus (`tests/fuzz/corpus`), over every beginning of
-//! it, and over so many seeded mutations. `NAP_SEED` repeats a run; `NAP_TEST=all` takes 50 times as
+//! The fuzz targets on stable Rust: each over its corpus (`tests/fuzz/corpus`), over every beginning of its
+//! inputs, and over a number of seeded mutations. `NAP_SEED` repeats a run; `NAP_TEST=all` takes 50 times as
 //! many. What a fuzzer finds is added to the corpus and stays.
 
 #[path = "fuzz/targets.rs"]
@@ -10,9 +10,9 @@ use nap_testkit::long;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Longest input; httpd's own limit of a header line is 8190.
+/// Longest input; httpd's own limit for a header line is 8190.
 const LONGEST: usize = 9000;
-/// What the grammars of all targets are made of.
+/// Building blocks of all targets' grammars.
 const TOKENS: &[&[u8]] = &[
     b"nap",
     b"=",

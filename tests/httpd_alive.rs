@@ -1,4 +1,4 @@
-//! The harness's own tests: what every other test on a real server rests on.
+//! Tests of the harness itself, on which every other test with a real server depends.
 
 use nap_testkit::{Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! `/nap-info` over a real segment: empty, busy, and against what its documentation promises.
+//! `/nap-info` over a real segment: empty, busy, and compared with its documentation.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -144,7 +144,7 @@ fn with_room<R>(name: &str, act: impl FnOnce(&mut Tables<'_>, Micros) -> R) -> R
     result.expect("the lock")
 }
 
-/// Two permits, 0.1 s an access: 20/s, while 50/s come. Holders come back in time.
+/// Two permits, 0.1 s an access: 20/s are served, while 50/s come. Holders come back in time.
 struct Crowd {
     now: Micros,
     uri: &'static str,
@@ -428,7 +428,7 @@ fn the_last_minutes_tell_what_happened_second_by_second() {
                 .iter()
                 .all(|n| (19..=21).contains(n))
         );
-        // As many as come an eighth of the bound early, by the phase of the slots one more.
+        // As many as come an eighth of the bound early, or one more, depending on the slots' phase.
         let queue = &numbers("queue")[busy.clone()];
         assert!(queue.iter().all(|n| (3..=5).contains(n)), "{queue:?}");
         assert!(
@@ -437,7 +437,7 @@ fn the_last_minutes_tell_what_happened_second_by_second() {
                 .all(|n| (1..=2).contains(n))
         );
         assert!(numbers("limit")[busy].iter().all(|&n| n == 30));
-        // All of the last minute but what falls into the second that is not over.
+        // All of the last minute, except what falls into the second that is not over.
         let near = |of: u64, all: &Value| {
             let all = all.as_u64().expect("a number");
             assert!(of <= all && of + 60 >= all, "{of} of {all}");
@@ -509,12 +509,12 @@ fn what_an_administrator_must_see_is_said_in_words() {
     });
 }
 
-/// After a crowd of twenty seconds nobody comes any more: not for so long, while the gate has so many
-/// permits and admits whom `admits` says. The gate as it is told then, and the line for the error log.
+/// After a crowd of twenty seconds nobody comes for `ms` milliseconds, while the gate has `permits` permits
+/// and admits whom `admits` says. Returns the gate as shown then, and the line for the error log.
 fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Option<String>) {
     with_room("board", |tables, _| {
         tables.gates[0].terms = terms;
-        // At a time of our own: how it falls into the ledger's cells would be chance.
+        // At a fixed time: otherwise its position in the ledger's cells would be chance.
         let mut crowd = Crowd::new(Micros::from_secs(1_000_000), "/");
         crowd.run(tables, Micros::from_secs(20));
         let mut wakes = Wakes::default();
@@ -622,7 +622,7 @@ fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
         assert!(said.ends_with(want), "{said}");
         let empty_ms = (sale["empty_s"].as_f64().expect("known") * 1e3) as u64;
         assert_eq!(empty_ms, ms - 250, "they were found so at the first look");
-        // In the log and before the administrator, once it has lasted.
+        // In the log and shown to the administrator, once it has lasted.
         let told_of = told["attention"].to_string().contains(said);
         let logged = line.is_some_and(|line| line == format!("room board: {said}"));
         assert_eq!((told_of, logged), (ms > 5_000, ms > 5_000), "{told:#}");
@@ -845,7 +845,7 @@ fn every_key_is_documented_and_no_other() {
     assert_eq!(keys, documented);
 }
 
-/// The dotted paths of all values that are no lists or objects.
+/// The dotted paths of all values that are neither lists nor objects.
 fn collect(value: &Value, path: String, keys: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {

@@ -1,5 +1,5 @@
-//! `/nap-info` of a real httpd: the page is whole, says what the JSON form says, and works under a
-//! strict policy; in a Chromium it refreshes itself (NAP_TEST=all).
+//! `/nap-info` of a real httpd: the page is complete, agrees with the JSON form, and works under a strict
+//! policy; in a Chromium it refreshes itself (NAP_TEST=all).
 
 use nap_testkit::backends::Backend;
 use nap_testkit::browser::Browser;
@@ -20,7 +20,7 @@ NapUse site
 NapUse None
 </Location>";
 
-/// A front controller's rules in .htaccess: what is no file is the application's.
+/// A front controller's rules in .htaccess: whatever is not a file goes to the application.
 #[test]
 fn pages_for_the_administrator_are_there_behind_a_front_controller() {
     let rules = "RewriteEngine On\nRewriteBase /\nRewriteCond %{REQUEST_FILENAME} !-f\n\
@@ -55,13 +55,13 @@ fn pages_for_the_administrator_are_there_behind_a_front_controller() {
         assert_ne!(answer.text(), "the application", "{place}");
     }
     assert!(httpd.get("/nap-info?json").json()["rooms"].is_array());
-    // Whoever may not see it by the place, or by the directory that a file of this name would lie in.
+    // Clients that the place excludes, or the directory in which a file of this name would lie.
     assert_eq!(httpd.get("/closed").status, 403);
     assert_eq!(httpd.get("/within/info").status, 403);
     assert_eq!(httpd.request("POST", "/nap-info", &[], b"x").status, 405);
 }
 
-/// Elements without an end.
+/// Elements without an end tag.
 const VOID: [&str; 4] = ["meta", "link", "br", "input"];
 
 const CONTROL: &str = "NapControl /nap-control
@@ -73,7 +73,7 @@ fn site() -> Builder {
     Httpd::builder().nap().holding().config(ROOM)
 }
 
-/// The tags of a page in their order: name, attributes, whether it closes itself.
+/// The tags of a page in order: name, attributes, whether it closes itself.
 fn tags(html: &str) -> Vec<(String, String)> {
     let parts = html.split('<').skip(1);
     let mut found = Vec::new();
@@ -91,7 +91,7 @@ fn tags(html: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Panics unless every element that begins ends where it should, and no id comes twice.
+/// Panics unless every element ends where it should, and no id occurs twice.
 fn check_structure(html: &str) {
     let (mut open, mut ids) = (Vec::new(), Vec::new());
     for (name, attributes) in tags(html) {
@@ -158,7 +158,7 @@ fn the_page_is_whole_and_says_what_the_json_form_says() {
         assert!(html.contains(part), "{part}: {html}");
     }
     let lists = ["refused", "sold", "queue"].map(|key| numbers(&gate["recent"][key]));
-    // What happened in this very second is not shown before it is over.
+    // The present second is not shown before it is over.
     assert!(lists.iter().all(|list| list.len() == 300));
     wait_until("the second is over", Duration::from_secs(20), || {
         let told = httpd.get("/nap-info?json").json();
@@ -215,8 +215,8 @@ fn of_many_rooms_each_has_a_line_that_leads_to_its_page() {
     waits.release();
 }
 
-/// One permit, two places, and a ticket every ten seconds: long after the others are served most holders
-/// have yet to come, and the page and the error log say so.
+/// One permit, two places, and a ticket every ten seconds. Long after the others are served most holders have
+/// yet to come, and the page and the error log say so.
 #[test]
 fn permits_that_stand_empty_and_settings_that_cost_rate_are_told() {
     let prime = "room other: NapTicketPrime 30s with NapWaitMax 4s: tickets are sold for at most 11 % of what \
@@ -311,7 +311,7 @@ fn the_page_refreshes_itself_where_it_stands_and_pauses() {
     );
     let held = httpd.hold("full", 1);
     browser.until_shows("Busy: 1 of 1 run");
-    // The browser moves with what it shows when lines above come or go: not back to the top.
+    // The browser keeps its scroll position when lines above come or go: it does not return to the top.
     let same = "return [document.activeElement === window.kept, window.scrolled > 0,
                 Math.abs(window.scrollY - window.scrolled) < 100,
                 document.querySelector('.state').mark]";
@@ -334,8 +334,8 @@ fn the_page_refreshes_itself_where_it_stands_and_pauses() {
     browser.until_shows("Open: 0 of 1 run");
 }
 
-/// Looks at the page as phones and desks show it, by day and by night: nothing is wrong with it for
-/// axe-core, and it is no wider than the screen. Pictures go to target/pages.
+/// Views the page as on phones and desktops, light and dark: axe-core finds nothing wrong with it, and it is
+/// no wider than the screen. Pictures go to target/pages.
 fn look_at(httpd: &Httpd, state: &str) {
     let browser = Browser::start(&["--hide-scrollbars"], &json!({}));
     let folder = nap_testkit::made::directory("pages");

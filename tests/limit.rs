@@ -1,5 +1,5 @@
-//! `NapRunReady` is exact: never one more, whatever clients do, and never one less while anybody
-//! waits. A CGI program counts for itself, over all children.
+//! `NapRunReady` is exact: never one more, whatever clients do, and never one less while anybody waits. A CGI
+//! program keeps its own count over all children.
 
 use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, long, wait_until};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,20 +14,21 @@ fn patience() -> Duration {
 /// A program that starts and ends.
 const NOTHING: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nnothing\\n'\n";
 
-/// A hand-over is the end of one program, a waiter woken, the start of the next, each of them behind
-/// whatever else the machine does: no more than so many requests for a program that does nothing.
+/// The greatest time of a hand-over, in requests for a program that does nothing. A hand-over is the end of
+/// one program, the wake-up of a waiter and the start of the next program, each behind the machine's other
+/// work.
 const HAND_OVER: f64 = 3.0;
-/// ... and no more than this part of the limit in all: half of what a queue that is only polled loses.
+/// ... and the greatest share of the limit in all: half of what a queue that is only polled loses.
 const HAND_OVERS: f64 = 0.05;
 
-/// One at a time: the mean is that of a machine that has time for it.
+/// One test at a time: the mean is that of a machine that has time for it.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|failed| failed.into_inner())
 }
 
-/// Limit and connections: as issued, or small.
+/// Limit and connections: as in the issue, or small.
 fn size() -> (u64, u32) {
     if long() { (10, 200) } else { (4, 40) }
 }
@@ -70,7 +71,7 @@ fn as_many_run_as_may_while_anybody_waits_and_never_more() {
             .workers(4, 16)
             .cgi("nothing", NOTHING)
             .start();
-        // What a hand-over takes is the machine's, and is little of a program that takes long.
+        // A hand-over's time depends on the machine, and is small compared with a long program.
         let ms = if long() { 3000 } else { 1000 };
         let visitors = Visitors::come(&httpd, connections, &format!("/counter?ms={ms}"));
         wait_until("the room is full", patience(), || {
@@ -110,8 +111,8 @@ fn never_more_than_may_run_while_clients_hang_up() {
     let rounds = if long() { 100 } else { 8 };
     for_each_mpm(|mpm| {
         let httpd = room(limit).mpm(mpm).workers(4, 16).start();
-        // Half of them ask for more than the sockets hold, so that a program is at work, stuck in
-        // its answer, when its reader goes.
+        // Half of them ask for more than the sockets hold, so that a program is stuck in its answer when its
+        // reader leaves.
         let short = Duration::from_millis(400);
         let large = "/counter?ms=30&bytes=20000000";
         let rude = [

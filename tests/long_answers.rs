@@ -1,7 +1,6 @@
-//! A permit is for making an answer, not for sending it: long answers give theirs back.
+//! A permit is for making an answer, not for sending it: long answers give their permit back.
 //!
-//! The room has one permit and nobody may wait, so that another access is served exactly while
-//! the permit is free.
+//! The room has one permit and nobody may wait, so another access is served exactly while the permit is free.
 
 use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -37,7 +36,7 @@ fn until_free(httpd: &Httpd) {
     wait_until("the permit is free", PATIENCE, || permit_is_free(httpd));
 }
 
-/// Asks, and reads no more than the head of the answer and what comes with it.
+/// Sends a request, and reads no more than the answer's head and what comes with it.
 fn begin(httpd: &Httpd, path: &str, head: &str) -> (TcpStream, String) {
     let mut stream = httpd.connect();
     write!(
@@ -131,7 +130,7 @@ echo 'data: two'
     });
 }
 
-/// Seconds that an answer goes on for: in the long form a minute.
+/// Seconds that an answer goes on: in the long form a minute.
 fn goes_on() -> usize {
     if long() { 60 } else { 3 }
 }
@@ -151,7 +150,7 @@ for n in $(seq \"$QUERY_STRING\"); do echo \"data: $n\"; sleep 1; done
         let mut said = head;
         let mut lines = BufReader::new(stream);
         while lines.read_line(&mut said).expect("it goes on") > 0 {
-            // What was asked for a moment ago may still be on its way out.
+            // The previous request may still be ending.
             until_free(&httpd);
             assert_eq!(httpd.room().running, 0, "it holds none itself");
         }
@@ -161,7 +160,7 @@ for n in $(seq \"$QUERY_STRING\"); do echo \"data: $n\"; sleep 1; done
     });
 }
 
-/// Bytes that no compression makes fewer.
+/// Incompressible bytes.
 fn noise(length: usize) -> Vec<u8> {
     let mut state: u64 = 1;
     let mut next = || {
@@ -171,8 +170,8 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Event's threads are free while the rest of an answer waits for its reader, whether its end came
-/// with its beginning or long after it was detached.
+/// Event's threads are free while the rest of an answer waits for its reader, whether its end came with its
+/// beginning or long after it was detached.
 #[test]
 fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
     const THREADS: usize = 25;
@@ -187,7 +186,7 @@ fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
             .workers(1, THREADS as u32)
             .modules(&["filter", "deflate"])
             .config(room)
-            // More than the sockets take, and the core has no need to wait for them.
+            // More than the sockets take, and the core need not wait for them.
             .config("SendBufferSize 16384\nFlushMaxThreshold 10000000")
             .config(filter)
             .file("htdocs/page", noise(500_000))
@@ -214,7 +213,7 @@ fn on_event_slow_readers_take_no_worker_from_those_who_wait() {
 #[test]
 fn an_upgraded_connection_is_detached() {
     let backend = nap_testkit::backends::echoing();
-    // mod_proxy_wstunnel passes the backend's bytes on, 101 and all, as those of a tunnel.
+    // mod_proxy_wstunnel passes on the backend's bytes, 101 included, as those of a tunnel.
     let ways = [
         (
             &["proxy", "proxy_http"] as &[&str],
@@ -253,7 +252,7 @@ fn an_upgraded_connection_is_detached() {
             socket.read_exact(&mut told).expect("it is echoed");
             drop(socket);
             let _held = httpd.hold("one", 1);
-            // A full room refuses the next one before the backend hears of it.
+            // A full room refuses the next one before the backend is asked.
             let (_refused, head) = begin(&httpd, "/ws", upgrade);
             assert!(head.starts_with("HTTP/1.1 503"), "{head}");
         }

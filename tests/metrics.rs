@@ -1,5 +1,5 @@
-//! `nap-metrics` and our section of `/server-status` on a real httpd: a parser that is not ours reads
-//! them, they say what `/nap-info` says, and the docs and the dashboard name what there is.
+//! `nap-metrics` and our section of `/server-status` on a real httpd: an independent parser reads them, they
+//! agree with `/nap-info`, and the docs and the dashboard name what exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -40,10 +40,10 @@ SetHandler server-status
 </Location>
 "#;
 
-/// What our metrics' names begin with.
+/// Prefixes of our metrics' names.
 const SYSTEMS: [&str; 4] = ["nap_", "bwshare_", "telepoll_", "oxthas_"];
 
-/// What python3-prometheus-client reads: the system's Python has it.
+/// Prints what python3-prometheus-client reads; the system's Python has it.
 const PARSER: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families as families
@@ -53,7 +53,7 @@ print(json.dumps([{'name': f.name, 'kind': f.type, 'help': f.documentation,
 
 #[derive(Deserialize)]
 struct Family {
-    /// A counter's without its `_total`.
+    /// The name, without `_total` for a counter.
     name: String,
     kind: String,
     help: String,
@@ -64,7 +64,7 @@ fn site() -> Builder {
     Httpd::builder().nap().holding().config(SITE)
 }
 
-/// The same with all there can be, and some of it used.
+/// The same with everything there can be, some of it used.
 fn all_there_is(backends: &[Backend]) -> Httpd {
     let httpd = site().modules(&["status"]).everything(backends).start();
     httpd.use_everything();
@@ -94,7 +94,7 @@ fn scrape(httpd: &Httpd) -> Vec<Family> {
     let kind = answer.header("content-type").expect("a type");
     assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
     let text = answer.text();
-    // Debian's package `prometheus`; it looks for names and units against convention, too.
+    // From Debian's package `prometheus`; it checks names and units against conventions, too.
     if Command::new("promtool").arg("--version").output().is_ok() {
         let said = fed("promtool", &["check", "metrics"], &text);
         assert_eq!(said, "");
@@ -157,7 +157,7 @@ fn the_figures_are_read_by_a_parser_and_are_those_of_nap_info() {
     assert_eq!(sample(&families, "nap_refused_total", &full), 1.0);
     let passed = sample(&families, "nap_passed_total", &[("room", "other")]);
     assert_eq!(passed, 1.0);
-    // Two that hold, the refused one, the counter's; our own are not charged.
+    // Two that hold, the refused one, the counter's; our own requests are not charged.
     assert_eq!(sample(&families, "bwshare_requests_total", &[]), 4.0);
 
     let room = httpd.gate();
@@ -192,7 +192,7 @@ fn the_figures_are_read_by_a_parser_and_are_those_of_nap_info() {
 fn pages_sessions_events_and_members_are_told_of_by_name() {
     let backends = Backend::all(&[100_000]);
     let httpd = all_there_is(&backends);
-    // A visitor names activities, by the first segment of a path.
+    // A visitor names activities by the first segment of a path.
     assert_eq!(httpd.get("/a%22%5C%7D%0A1/x?size=100").status, 200);
     let families = scrape(&httpd);
     let of = |name, labels: &[(&str, &str)]| sample(&families, name, labels);

@@ -1,5 +1,5 @@
-//! A ticket page of the administrator's own, on a real httpd: the examples of docs/own-page.md, a
-//! template that is or becomes wrong, and the preview.
+//! An administrator's own ticket page on a real httpd: the examples of docs/own-page.md, a template that is
+//! or becomes wrong, and the preview.
 
 use nap_testkit::{Answer, Httpd, example_of};
 
@@ -58,7 +58,7 @@ fn a_template_of_ones_own_is_the_page_where_it_is_configured() {
         none.contains("The server is overloaded") && !none.contains("Example Shop"),
         "{none}"
     );
-    // Only the page is one's own: programs are told as ever.
+    // Only the page is custom: programs get the usual answer.
     let json = httpd.request(
         "GET",
         "/cgi-bin/app",
@@ -198,7 +198,7 @@ fn an_error_document_of_ones_own_is_told_what_the_page_would_say() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} in {text}");
     }
-    // An image is sold no ticket, and its time is empty.
+    // An image is sold no ticket, so its time is empty.
     let image = [("Sec-Fetch-Dest", "image")];
     let text = httpd.request("GET", "/cgi-bin/app/all", &image, b"").text();
     assert!(text.lines().any(|l| l == "REDIRECT_NAP_FROM="), "{text}");
@@ -233,7 +233,7 @@ fn the_preview_shows_each_state_and_sells_nothing() {
     assert!(page.header("set-cookie").is_none() && page.header("nap-ticket").is_none());
     let mine = "/nap-preview?reason=late&promise=now&form=kept&page=0";
     assert_eq!(httpd.get(mine).text(), "my page: late now kept en");
-    // A form sent from it does nothing.
+    // A form sent from the preview does nothing.
     assert_eq!(httpd.request("POST", mine, &[], b"a=1").status, 200);
     let info = httpd.get("/nap-info?json").json();
     assert_eq!(info["rooms"][0]["gates"][0]["promise"]["sold"], 0, "{info}");

@@ -1,5 +1,5 @@
-//! lbmethod oxthas and nap on a real mod_proxy_balancer: who gets the work, and what becomes of it
-//! when a member is killed, stopped, slow, or quick to fail.
+//! lbmethod oxthas and nap on a real mod_proxy_balancer: which members get the work, and what happens when a
+//! member is killed, stopped, slow, or quick to fail.
 
 use nap_testkit::backends::{Backend, MODULES, balancer};
 use nap_testkit::{Answer, Builder, Httpd, Mpm, long, wait_until};
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A member that fails is told of by mod_proxy, in these lines.
+/// mod_proxy reports a failing member in these lines.
 const OF_FAILURES: [&str; 6] = [
     "AH00957:", "AH00959:", "AH01114:", "AH01102:", "AH00898:", "AH01097:",
 ];
-/// A member whose connection is refused, and that is out until its retry.
+/// A member that refuses connections, and is out until its retry.
 const OF_ONE_OUT: &str = "AH00940:";
 
 fn server(backends: &[Backend], lines: &str) -> Builder {
@@ -34,7 +34,7 @@ fn failures_are_told(builder: Builder) -> Builder {
     })
 }
 
-/// So many requests, eight at a time; how many each member answered, by name.
+/// Sends this many requests, eight at a time; how many each member answered, by name.
 fn crowd(httpd: &Httpd, n: usize, path: &str) -> BTreeMap<String, usize> {
     let (left, went) = (Mutex::new(n), Mutex::new(BTreeMap::new()));
     std::thread::scope(|scope| {
@@ -81,8 +81,8 @@ fn the_faster_member_gets_more() {
     }
 }
 
-/// What `fault` does to the best member is seen by no client, the member gets next to no work
-/// meanwhile, and after `cure` it soon has its share again.
+/// No client sees what `fault` does to the best member. The member gets hardly any work meanwhile, and after
+/// `cure` it soon has its share again.
 fn a_fault_is_seen_by_nobody(method: &str, fault: fn(&mut Backend), cure: fn(&mut Backend)) {
     let others = Mpm::ALL.into_iter().filter(|mpm| *mpm != Mpm::Event);
     for mpm in others.filter(|_| long()).chain([Mpm::Event]) {
@@ -102,7 +102,7 @@ fn a_fault_is_seen_by_nobody_under(
     let httpd = server(&backends, &lines).mpm(mpm).start();
     crowd(&httpd, 100, "/work?size=1000");
     fault(&mut backends[3]);
-    // What finds the fault, and what was under way with it.
+    // Requests that find the fault, and those that were under way with it.
     crowd(&httpd, 60, "/work?size=1000");
     let went = crowd(&httpd, 300, "/work?size=1000");
     assert!(
@@ -203,7 +203,7 @@ fn work_that_is_never_repeated_finds_out_too_that_a_member_is_well_again() {
     backends[1].mode("500");
     let statuses: Vec<u16> = (0..40).map(|_| posted().status).collect();
     let failed = statuses.iter().filter(|status| **status == 500).count();
-    // Three, and one more with each three seconds that this takes.
+    // Three, and one more for each three seconds that this takes.
     assert!((1..=12).contains(&failed), "{statuses:?}");
     backends[1].mode("ok");
     wait_until("it has work again", PATIENCE, || who(&posted()) == "b");
@@ -219,7 +219,7 @@ fn answers_that_break_off_are_no_speed() {
         .start();
     crowd(&httpd, 40, "/work?size=1000");
     backends[1].mode("cut");
-    // Whatever the client makes of them.
+    // Whatever the client makes of the answers.
     let whole = || {
         let mut answer = Vec::new();
         let mut stream = httpd.connect();
@@ -235,7 +235,7 @@ fn answers_that_break_off_are_no_speed() {
     wait_until("it has its share again", PATIENCE, || share() > 8);
 }
 
-/// Standby and another lbset take the work over, with the very first request that finds nobody.
+/// Standby members and another lbset take over with the very first request that finds no member.
 #[test]
 fn others_stand_in_for_the_first_set() {
     for second in ["status=+H", "lbset=1", "status=+R"] {
@@ -256,8 +256,8 @@ fn others_stand_in_for_the_first_set() {
     }
 }
 
-/// A member that keeps its connections, answers a GET at once and a POST after three seconds; and how
-/// many connections it was asked on.
+/// A member that keeps its connections, answers a GET at once and a POST after three seconds; and the number
+/// of connections it was asked on.
 fn keeper() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -293,7 +293,7 @@ fn keep(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// With ping= mod_proxy_http puts the time-out back that it has found on the connection.
+/// With ping=, mod_proxy_http restores the time-out that it found on the connection.
 #[test]
 fn a_kept_connection_is_as_patient_as_before_with_whoever_comes_next() {
     let members = [keeper(), keeper()];
@@ -378,7 +378,7 @@ fn mod_proxy_s_own_rules_hold() {
 
 #[test]
 fn what_was_learnt_is_kept_over_a_graceful_restart() {
-    // Two seconds for an answer: a machine that stands still for a quarter of one makes none of them the best.
+    // Two seconds an answer: even if the machine stalls for a quarter of one, none of them becomes the best.
     let backends = Backend::all(&[500, 400_000, 500, 500]);
     let mut httpd = server(&backends, "ProxySet lbmethod=nap").start();
     crowd(&httpd, 40, "/work?size=1000");

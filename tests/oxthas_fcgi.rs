@@ -1,4 +1,4 @@
-//! lbmethod=nap with FastCGI members: what mod_proxy_fcgi has answered or sent is not done again.
+//! lbmethod=nap with FastCGI members: a request that mod_proxy_fcgi has sent or answered is not repeated.
 
 use nap_testkit::fcgi::Responder;
 use nap_testkit::{Httpd, backends, for_each_mpm, free_port};
@@ -20,7 +20,7 @@ fn balancer(urls: &[String]) -> nap_testkit::Builder {
         ))
 }
 
-/// Status and body of each answer in what a connection said, which has to be nothing else.
+/// Status and body of each answer in a connection's data, which must contain nothing else.
 fn answers(mut said: &[u8]) -> Vec<(u16, String)> {
     let mut found = Vec::new();
     while !said.is_empty() {

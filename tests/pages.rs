@@ -1,4 +1,4 @@
-//! Pages of a room: each has a gate of its own, found by what the visitor asked for.
+//! Pages of a room: each has its own gate, chosen by the visitor's request.
 
 use nap_testkit::{Builder, Httpd, Visitors, for_each_mpm, wait_until};
 use serde_json::Value;
@@ -27,7 +27,7 @@ fn site(pages: &str) -> Builder {
         .cgi("other", APP)
 }
 
-/// The gate of that name in the first room.
+/// The gate with this name in the first room.
 fn gate(httpd: &Httpd, name: &str) -> Value {
     let mut info = httpd.get("/nap-info?json").json();
     let gates = info["rooms"][0]["gates"].as_array_mut().expect("gates");
@@ -77,7 +77,7 @@ fn tickets_of_two_pages_live_side_by_side() {
         assert!(cookie.starts_with(&format!("nap-site~{name}=")), "{cookie}");
         cookies.push(cookie.split(';').next().expect("a pair").to_owned());
     }
-    // Each is told his own ticket again, whatever else the cookies say.
+    // A visitor is told their own ticket for each page again, whatever else the cookies say.
     let both = cookies.join("; ");
     for name in ["a", "b"] {
         let path = format!("/cgi-bin/hold?{name}");
@@ -115,7 +115,7 @@ fn a_page_is_told_by_what_was_asked_for_whoever_answers() {
     assert_eq!(gate(&httpd, "page never")["counts"]["passed"], 0);
 }
 
-/// What is asked for is no file of the room: only the script is, to which a rule sends it.
+/// The requested URL is no file of the room; only the script is, to which a rule sends it.
 #[test]
 fn a_page_of_a_room_of_files_is_told_by_what_was_asked_for() {
     let httpd = Httpd::builder()
@@ -214,7 +214,7 @@ fn a_graceful_restart_changes_pages_in_place() {
     });
 }
 
-/// What `NapRunReady auto` begins with.
+/// The starting limit of `NapRunReady auto`.
 fn auto_start() -> u32 {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     processors.max(2)
@@ -267,8 +267,8 @@ fn a_limit_that_finds_itself_doubles_where_that_is_a_gain() {
     assert_eq!(httpd.counter().max, u64::from(2 * start));
 }
 
-/// `progress=own`: a page whose work is done elsewhere finds its limit while one that shares this machine
-/// is looked at, and has come to nothing.
+/// `progress=own`: a page whose work is done elsewhere finds its limit while another page, which shares this
+/// machine, is being examined without a result.
 #[test]
 fn a_page_with_progress_of_its_own_waits_for_no_turn() {
     let start = auto_start();
@@ -296,7 +296,7 @@ fn a_page_with_progress_of_its_own_waits_for_no_turn() {
             "more may wait than there are visitors",
         )
         .start();
-    // Nobody finishes there for as long as this takes, and one more always waits.
+    // Nobody finishes there meanwhile, and one more always waits.
     let held = httpd.ask_to_hold("a", start as usize + 1);
     httpd.until_waiting(1);
     let visitors = Visitors::come(&httpd, 4 * start, "/counter?ms=200");
@@ -310,7 +310,7 @@ fn a_page_with_progress_of_its_own_waits_for_no_turn() {
     httpd.until_idle();
 }
 
-/// Limit and reason of each line that the error log has of a page's moves.
+/// Limit and reason in each of the error log's lines about a page's moves.
 fn moves_told(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
     let begins = format!("room site page {page}: run ready ");
     let of = |line: &str| {
@@ -321,7 +321,7 @@ fn moves_told(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
     httpd.error_log().lines().filter_map(of).collect()
 }
 
-/// ... and as /nap-info has them.
+/// ... and as `/nap-info` shows them.
 fn moves_shown(httpd: &Httpd, page: &str) -> Vec<(u64, String)> {
     let run = gate(httpd, &format!("page {page}"))["run_ready"].clone();
     let moves = run["moves"].as_array().cloned().unwrap_or_default();
@@ -347,7 +347,7 @@ fn each_move_of_a_limit_is_told_at_debug_once() {
         moves_shown(&httpd, "walks").len() > 4
     });
     visitors.leave();
-    // The parent tells them in its own time.
+    // The parent logs them when it gets to it.
     wait_until("all are told", PATIENCE, || {
         moves_told(&httpd, "walks") == moves_shown(&httpd, "walks")
     });

@@ -1,4 +1,4 @@
-//! Waiting without a worker, on event: more wait than there are workers, and nobody notices.
+//! Waiting without a worker, on event: more accesses wait than there are workers, and nobody notices.
 
 use nap_testkit::fcgi::Responder;
 use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, has_module, long, parks, wait_until};
@@ -13,13 +13,13 @@ const WHO: &str =
     "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s\\n' \"$REMOTE_ADDR\"\n";
 const SUM: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n'\nexec cksum\n";
 
-/// A front controller: what is asked for is no file, and redirected within httpd, or twice.
+/// A front controller: requests are not for files, and are redirected within httpd, once or twice.
 const FRONT: &str = "RewriteEngine On\n\
      RewriteRule ^(app|sum)$ /cgi-bin/$1 [L]\n\
      RewriteRule ^gone$ /front/nowhere [L]\n\
      RewriteRule ^twice$ /front/app [L]\n";
 
-/// An httpd that is too old to park says so, and everybody waits on a worker.
+/// An httpd that is too old to park says so, and every waiting access holds a worker.
 fn server() -> Builder {
     let server = Httpd::builder().nap();
     match parks() {
@@ -30,7 +30,7 @@ fn server() -> Builder {
     }
 }
 
-/// One permit, and a bound that nobody comes to.
+/// One permit, and a bound that is never reached.
 fn site(park: &str) -> Builder {
     server()
         .holding()
@@ -83,7 +83,7 @@ fn many_more_wait_than_there_are_workers_and_all_are_served_in_their_order() {
     let mut all: Vec<TcpStream> = (0..waiters)
         .map(|n| {
             let stream = ask(&httpd, &format!("/cgi-bin/app?{n}"));
-            // Whoever comes next comes later, wherever the kernel puts him.
+            // The next ones come later, whichever child the kernel gives them to.
             if n % 50 == 49 {
                 until_parked(&httpd, n + 1);
             }
@@ -104,7 +104,7 @@ fn many_more_wait_than_there_are_workers_and_all_are_served_in_their_order() {
         let (_, rest) = line.split_once("/cgi-bin/app?")?;
         rest.split(' ').next()?.parse::<usize>().ok()
     });
-    // Those who came within the same fifty did so in any order.
+    // Those that came within the same fifty did so in any order.
     let groups: Vec<usize> = asked.map(|n| n / 50).collect();
     assert_eq!(groups.len(), waiters);
     let overtaken = groups.windows(2).filter(|pair| pair[0] > pair[1]).count();
@@ -132,7 +132,7 @@ fn who_goes_while_parked_leaves_his_place_and_is_never_run() {
     );
 }
 
-/// What is asked on a connection, the last with `Connection: close`.
+/// Requests on a connection, the last with `Connection: close`.
 const EXCHANGES: [(&str, &str); 21] = [
     ("a program", "GET /cgi-bin/app HTTP/1.1\r\n"),
     ("HTTP/1.0", "GET /cgi-bin/app HTTP/1.0\r\n"),
@@ -197,7 +197,7 @@ const EXCHANGES: [(&str, &str); 21] = [
     ),
 ];
 
-/// What is in the answers of some, so that both are not wrong alike.
+/// What some answers contain, so that both are not wrong in the same way.
 const SAID: [(&str, &str); 6] = [
     ("deflated", "Content-Encoding: gzip"),
     ("an address that a proxy tells", "192.0.2.7"),
@@ -220,7 +220,7 @@ const MODULES: [&str; 9] = [
     "unique_id",
 ];
 
-/// Exchanges that there are modules for.
+/// The exchanges whose modules are installed.
 fn exchanges() -> impl Iterator<Item = (usize, &'static (&'static str, &'static str))> {
     let all = EXCHANGES.iter().enumerate();
     let there = has_module(FORBIDS);
@@ -230,7 +230,7 @@ fn exchanges() -> impl Iterator<Item = (usize, &'static (&'static str, &'static 
     all.filter(move |(_, (_, request))| there || !request.contains("X-Evil"))
 }
 
-/// With the modules that look at requests, and ways to applications.
+/// With the modules that inspect requests, and ways to applications.
 fn among_modules(park: &str, fcgi: &Responder) -> Builder {
     let site = match has_module(FORBIDS) {
         false => site(park),
@@ -261,7 +261,7 @@ fn among_modules(park: &str, fcgi: &Responder) -> Builder {
         .expect_log("AH01264:", "a program is asked for that is not there")
 }
 
-/// The answers, without what is of the moment, to requests that had to wait.
+/// The answers to requests that had to wait, without what changes from moment to moment.
 fn answers(park: &str) -> Vec<String> {
     let fcgi = Responder::start(Some("Content-Type: text/plain\r\n\r\nread\n"));
     let httpd = among_modules(park, &fcgi).start();
@@ -284,7 +284,7 @@ fn answers(park: &str) -> Vec<String> {
         held.release();
         let answer = read_all(&mut stream);
         httpd.until_idle();
-        // Whether httpd knows how long a program's answer is, is chance: then no chunks tell it.
+        // Whether httpd knows the length of a program's answer is chance: then there are no chunks.
         let programs = ["/cgi-bin/", "/front/", "/proxied/", "/fcgi/"];
         let by_program = programs.iter().any(|path| request.contains(path));
         let by_chance = |line: &&str| {
@@ -350,7 +350,7 @@ fn the_access_log_counts_the_time_that_was_waited() {
     );
 }
 
-/// Who is next looks when it is time, and not at the keeper's next round.
+/// The next in line looks when it is time, not at the keeper's next round.
 #[test]
 fn sessions_start_as_fast_as_where_they_wait_on_workers() {
     if !parks() {
@@ -381,7 +381,7 @@ fn sessions_start_as_fast_as_where_they_wait_on_workers() {
     assert!(parked < 3 * blocked, "{parked:?}, on workers {blocked:?}");
 }
 
-/// A tunnel that had to wait is one as any other.
+/// A tunnel that had to wait works like any other.
 #[test]
 fn a_web_socket_that_was_parked_is_open_both_ways() {
     let backend = nap_testkit::backends::echoing();
@@ -413,7 +413,7 @@ fn a_web_socket_that_was_parked_is_open_both_ways() {
         socket.read_exact(&mut told).expect("it is echoed");
         assert_eq!(&told, said);
     }
-    // httpd that is stopped before it has seen that a tunnel ends waits for it, parked or not.
+    // An httpd that is stopped before it notices a tunnel's end waits for it, parked or not.
     socket.shutdown(Shutdown::Write).expect("it is open");
     assert_eq!(socket.read_to_end(&mut head).expect("its end"), 0);
 }
@@ -514,7 +514,7 @@ fn who_cannot_be_served_within_the_bound_has_his_ticket_while_parked() {
     wait_until("nobody waits", PATIENCE, || httpd.waiting() == 0);
 }
 
-/// What is given for event holds: where it is too little nobody is parked.
+/// The administrator's own setting for event is kept: if it is too small nothing is parked.
 #[test]
 fn event_takes_connections_for_all_who_may_wait() {
     let cases = [
@@ -543,7 +543,7 @@ fn event_takes_connections_for_all_who_may_wait() {
     }
 }
 
-/// Each who is parked has two descriptors: where a child may have few the log says how many may be.
+/// Each parked access has two descriptors: if a child may have only few, the log says how many may be parked.
 #[test]
 fn descriptors_say_how_many_may_be_parked() {
     let cases = [
@@ -573,7 +573,8 @@ fn descriptors_say_how_many_may_be_parked() {
     }
 }
 
-/// Who waits in a child of before is served there, whatever the new one says; and what event was given is taken back.
+/// An access that waits in an old child is served there, whatever the new configuration says; and the
+/// module's setting for event is withdrawn.
 #[test]
 fn it_can_be_turned_off_and_on_by_a_graceful_restart() {
     let settings = |park: &str| {
@@ -614,7 +615,7 @@ fn it_can_be_turned_off_and_on_by_a_graceful_restart() {
     }
 }
 
-/// Nobody has to ask for it; but streams of HTTP/2, and who waits before his login, hold workers all the same.
+/// It works unasked; but streams of HTTP/2, and accesses that wait before a login, still hold workers.
 #[test]
 fn places_are_no_matter_of_workers_unless_somebody_waits_on_one() {
     let cases = [
@@ -651,7 +652,7 @@ fn places_are_no_matter_of_workers_unless_somebody_waits_on_one() {
     }
 }
 
-/// The poll's fixup stands behind the one that parks.
+/// The poll's fixup runs after the one that parks.
 #[test]
 fn a_poll_that_has_waited_is_told_when_to_ask_again() {
     let httpd = site("On")
@@ -688,7 +689,7 @@ fn a_redirect_that_is_parked_leaves_its_place_when_its_client_goes() {
     );
 }
 
-/// What an error or a program leads to has to come back to it, so behind its redirects he waits on a worker.
+/// What an error or a program leads to has to return to it: behind its redirects an access waits on a worker.
 #[test]
 fn behind_an_error_or_a_program_a_redirect_waits_on_a_worker_and_is_answered() {
     let cases = [
@@ -747,10 +748,10 @@ fn where_nobody_can_be_parked_the_log_says_so_and_all_wait_on_workers() {
     });
 }
 
-/// Who is parked goes on where the last fixup stopped: before his authorization nobody may be.
+/// A parked access goes on where the last fixup stopped: before its authorization none may be parked.
 #[test]
 fn who_waits_before_he_has_logged_in_is_asked_to_when_his_turn_comes() {
-    // Nothing of mod_access_compat's is forbidden, so by any rule he may.
+    // mod_access_compat forbids nothing here, so by any rule the visitor may.
     for (satisfy, told) in [("All", "HTTP/1.1 403 "), ("Any", "HTTP/1.1 200 ")] {
         let httpd = server()
             .holding()

@@ -1,4 +1,4 @@
-//! `NapPriority` on a real httpd: who is served sooner, and that the queue can be counted in work.
+//! `NapPriority` on a real httpd: who is served earlier, and that the queue can be counted in work.
 
 use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, wait_until};
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Notes that it runs.
+/// Records that it runs.
 const NOTE: &str = r#"#!/bin/sh
 echo "$QUERY_STRING" >>"$BOARD_DIR/order"
 printf 'Content-Type: text/plain\r\n\r\nnoted\n'
@@ -24,7 +24,7 @@ fn site(lines: &str) -> Builder {
         .expect_log("wants MaxRequestWorkers", "six visitors are no crowd")
 }
 
-/// Those who came to a full room one by one, in the order in which they ran.
+/// Accesses that came to a full room one by one, in the order in which they ran.
 fn order(site: Builder, come: &[&str]) -> Vec<String> {
     let httpd = site.start();
     let held = httpd.hold("first", 1);
@@ -40,7 +40,7 @@ fn order(site: Builder, come: &[&str]) -> Vec<String> {
     ran(&httpd)
 }
 
-/// Who has run, in order.
+/// The accesses that have run, in order.
 fn ran(httpd: &Httpd) -> Vec<String> {
     let said = std::fs::read_to_string(httpd.root().join("data/order")).expect("they have run");
     said.lines().map(str::to_owned).collect()
@@ -71,7 +71,7 @@ sleep 3
 printf 'Content-Type: text/plain\\r\\n\\r\\nheavy\\n'
 ";
 
-/// Behind one light access a light one waits, and a heavy one, which is many of them, has no place.
+/// Behind one light access another light one waits; a heavy one, which counts as many, has no place.
 #[test]
 fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
     for (limit, heavy_waits) in [("work", false), ("auto", true)] {
@@ -81,7 +81,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
             .workers(1, 15)
             .cgi("heavy", HEAVY)
             .start();
-        // How fast those who wait together go, and what each kind takes: mostly little.
+        // This teaches how fast waiting accesses go, and what each kind takes: mostly little.
         let held = httpd.hold("first", 1);
         let light = |n| httpd.get_later(&format!("/cgi-bin/note?{n}"));
         let crowd: Vec<_> = (0..11).map(light).collect();
@@ -98,7 +98,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
         let before = light(11);
         httpd.until_waiting(1);
         let heavy = httpd.get_later("/cgi-bin/heavy");
-        // Who is refused is told so now, while the room is held.
+        // A refused access is told so now, while the room is held.
         wait_until("the heavy one is in, or told", PATIENCE, || {
             heavy.is_finished() || httpd.waiting() == 2
         });
@@ -113,7 +113,7 @@ fn counted_in_work_a_heavy_access_is_refused_where_a_light_one_waits() {
     }
 }
 
-/// Who has been passed over for what a priority is worth is passed over no more.
+/// An access that has been passed over for as much as a priority is worth is not passed over again.
 #[test]
 fn a_members_wait_counts_against_a_strangers_priority() {
     let site = site_of_sessions("NapPriority 1 \"%{QUERY_STRING} == 'vip'\"");
@@ -161,15 +161,15 @@ fn site_of_sessions(lines: &str) -> Builder {
         .expect_log("wants MaxRequestWorkers", "six visitors are no crowd")
 }
 
-/// A session's cookie.
+/// Signs in; the session's cookie.
 fn sign_in(httpd: &Httpd) -> String {
     let answer = httpd.get("/cgi-bin/login");
     let cookie = answer.header("set-cookie").expect("of the session");
     cookie.split(';').next().expect("a pair").to_owned()
 }
 
-/// `NapPriority progress`: who has asked for nearly all that a session asks for is served before one who
-/// has come sooner and has just begun.
+/// `NapPriority progress`: a visitor who has asked for nearly all that a session asks for is served before
+/// one who came earlier and has just begun.
 #[test]
 fn who_is_nearest_the_end_of_a_session_runs_first() {
     for (lines, first) in [("NapPriority progress", "near"), ("", "far")] {
@@ -179,7 +179,7 @@ fn who_is_nearest_the_end_of_a_session_runs_first() {
                 let answer = httpd.request("GET", path, &[("Cookie", cookie)], b"");
                 assert_eq!(answer.status, 200, "{answer:?}");
             };
-            // What a session asks for is learned of one that ends.
+            // What a session asks for is learnt from one that ends.
             let over = sign_in(&httpd);
             (0..6).for_each(|_| ask(&over, "/cgi-bin/note?over"));
             ask(&over, "/cgi-bin/bye");
@@ -206,7 +206,7 @@ fn who_is_nearest_the_end_of_a_session_runs_first() {
     }
 }
 
-/// The paper's wasted work: whoever has closed his connection is not processed.
+/// The paper's wasted work: a visitor who has closed the connection is not processed.
 #[test]
 fn who_has_gone_while_he_waited_is_not_processed() {
     for_each_mpm(|mpm| {

@@ -1,12 +1,11 @@
-//! The queue under several real processes with random kills, without httpd: processes of several
-//! threads each drive the room over one segment as `ffi` does, while their parent kills them, also
-//! under the lock or a stripe's latch and half way through a change, and sweeps as the child_status
-//! hook does.
+//! The queue under several real processes with random kills, without httpd. Processes of several threads each
+//! drive the room over one segment as `ffi` does, while their parent kills them, also under the lock or a
+//! stripe's latch and midway through a change. It sweeps as the child_status hook does.
 //!
-//! What must hold is counted apart from the module, in a mapping of the test's own: never more
-//! inside than the limit, one at a time at a stripe of debts, first come first served, presented
-//! tickets let in, everything free at the end. The test program runs itself again for each process. `NAP_SEED` repeats a run's
-//! choices; how the threads meet is the machine's.
+//! What must hold is counted independently of the module, in a mapping of the test's own: never more inside
+//! than the limit, one at a time at a stripe of debts, first come first served, presented tickets let in,
+//! everything free at the end. The test program runs itself again for each process. `NAP_SEED` repeats a
+//! run's choices; how the threads meet depends on the machine.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -51,14 +50,14 @@ const DIMS: Dims = Dims {
     session_sets: 2,
 };
 
-/// What the test itself counts, shared by all its processes. All zero at first.
+/// The test's own counts, shared by all its processes. All zero at first.
 #[repr(C)]
 struct Witness {
-    /// Who is inside: a byte a process, so that one atomic step enters, leaves, or forgets the dead.
+    /// Number inside: a byte for each process, so that one atomic step enters, leaves, or forgets the dead.
     inside: AtomicU64,
     /// Most inside at once.
     most: AtomicU32,
-    /// 1: everybody is to come to an end.
+    /// 1: everything has to end.
     stop: AtomicU32,
     /// Accesses that have run to their end.
     served: AtomicU64,
@@ -68,15 +67,15 @@ struct Witness {
     kept: AtomicU64,
     /// Waiters who left.
     gone: AtomicU64,
-    /// What the next to take it is to die under: [`THE_LOCK`] or [`A_LATCH`]; 0: nobody is to.
+    /// What the next to take it has to die under: [`THE_LOCK`] or [`A_LATCH`]; 0: none has to.
     die: AtomicU32,
-    /// Who is at each stripe of debts: a process's number + 1; 0: nobody.
+    /// The process at each stripe of debts: its number + 1; 0: none.
     at_stripe: [AtomicU32; DIMS.stripes as usize],
-    /// Processes that have set out to.
+    /// Processes that have started to die.
     doomed: AtomicU64,
-    /// Turns given to those who began to wait, under the lock.
+    /// Turns given to accesses that began to wait, under the lock.
     turns: AtomicU64,
-    /// Whose turn it is at each place.
+    /// The turn at each place.
     turn_of: [AtomicU64; DIMS.places as usize],
 }
 
@@ -116,7 +115,7 @@ impl Witness {
         }
     }
 
-    /// Is the caller to die, who has just taken this?
+    /// Whether the caller, which has just taken this, has to die.
     fn dies_under(&self, what: u32) -> bool {
         self.die.load(SeqCst) == what && self.die.compare_exchange(what, 0, SeqCst, SeqCst).is_ok()
     }
@@ -126,7 +125,7 @@ impl Witness {
     }
 }
 
-/// Ends the process, other threads or not, when something does not hold.
+/// Ends the process, other threads included, if something does not hold.
 fn require(holds: bool, what: impl FnOnce() -> String) {
     if !holds {
         eprintln!("{}", what());
@@ -216,7 +215,7 @@ impl Process {
         }
     }
 
-    /// A request of some client's is charged.
+    /// Charges a request of some client.
     fn charge(&self, rng: &mut Rng) {
         let (at, own) = (
             rng.below(DIMS.stripes.into()) as usize,
@@ -238,7 +237,7 @@ impl Process {
         require(charged.is_some(), || "a latch that nobody can have".into());
     }
 
-    /// A visitor comes, with his ticket if he has one.
+    /// A visitor comes, with their ticket if they have one.
     fn visit(&self, buys: bool, ticket: &mut Option<Ticket>, rng: &mut Rng) {
         let owner = Owner::new(self.life, self.serial.fetch_add(1, SeqCst));
         let begun = self.segment.now();
@@ -249,10 +248,10 @@ impl Process {
         {
             return self.run(permit, owner, begun, None, None, rng);
         }
-        // Before it is time, others come most often.
+        // Before the ticket's time, others come most often.
         let carried = Vec::from_iter(ticket.filter(|_| prime || rng.chance(0.001)));
         let arrival = Arrival {
-            // Few tickets: the claims of many would leave no place to newcomers.
+            // Few tickets: the claims of many would leave no place for newcomers.
             part: match !carried.is_empty() || (buys && ticket.is_none()) {
                 true => Part::Call,
                 false => Part::Beside,
@@ -294,7 +293,7 @@ impl Process {
                 if ticket.is_none() || !carried.is_empty() {
                     *ticket = refusal.ticket;
                 }
-                // A refused visitor reads his page.
+                // A refused visitor reads the page.
                 std::thread::sleep(Duration::from_micros(rng.below(3000)));
             }
         }
@@ -377,7 +376,7 @@ impl Process {
         }
     }
 
-    /// Who still waits in the same line came later; equal deadlines may have been mended either way.
+    /// Those still waiting in the same line came later; equal deadlines may have been mended either way.
     fn nobody_was_passed(&self, view: &GateView<'_>, turn: u64, due: Micros) {
         for (at, place) in view.places.entries.iter().enumerate() {
             let waits = place.owner.is_some() && view.places.wake_word(at as u32) == wake::WAITING;
@@ -435,8 +434,8 @@ impl Process {
         });
     }
 
-    /// Under the lock: the whole process is killed up to 40 us from now: before, while or just
-    /// after the tables change.
+    /// Under the lock: the whole process is killed within 40 us: before, while or just after the tables
+    /// change.
     fn die_soon(&self, rng: &mut Rng) {
         self.witness.doomed.fetch_add(1, SeqCst);
         // SAFETY: all zero is a sigevent; timer and specification live for the calls; SIGKILL runs
@@ -504,7 +503,7 @@ impl Parent {
             .expect("the test program runs again")
     }
 
-    /// The child_status hook: a death is seen, its things are taken back, another is started.
+    /// The child_status hook: it sees a death, takes its things back, and starts another process.
     fn reap(&mut self) {
         for number in 0..PROCESSES {
             let Some(status) = self.children[number].try_wait().expect("our own child") else {
@@ -517,14 +516,14 @@ impl Parent {
         }
     }
 
-    /// The dead are forgotten by the witness first: until the sweep their permits are taken.
+    /// The witness forgets the dead first: until the sweep their permits are taken.
     fn sweep(&mut self, number: usize) {
         self.witness.forget(number);
         self.segment.child_ends(self.children[number].id());
     }
 
-    /// Lets `accesses` more be served, reaping on the way. Without any progress over thousands of
-    /// looks, each of them a chance for everybody to run, there is a deadlock.
+    /// Lets `accesses` more be served, reaping meanwhile. Without any progress over thousands of looks, each
+    /// of them a chance for every process to run, there is a deadlock.
     fn let_pass(&mut self, accesses: u64) {
         let from = self.witness.served.load(SeqCst);
         let (mut last, mut idle) = (from, 0);
@@ -613,7 +612,7 @@ fn random_kills_break_neither_limit_nor_order_nor_promise_and_lose_nothing() {
         parent.let_pass(accesses);
         parent.kill_one();
     }
-    // Tickets become good after a while only.
+    // Tickets become good only after a while.
     let enough = if long() { 200 } else { 8 };
     while parent.witness.kept.load(SeqCst) < enough {
         parent.let_pass(100);

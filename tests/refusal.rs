@@ -1,4 +1,4 @@
-//! The refusal's way: 503, ErrorDocument, ticket page, and what stands in its way on real sites.
+//! Refusals: 503, ErrorDocument, ticket page, and what interferes with them on real sites.
 //!
 //! The room here has one permit, which a held access has, and nobody may wait: every other access
 //! is refused with a ticket (the paper's static form, NapReAccess n).
@@ -24,7 +24,7 @@ fn full(httpd: &Httpd) -> Held<'_> {
     httpd.hold("full", 1)
 }
 
-/// A refusal with a ticket, by its headers.
+/// A refusal with a ticket, judged by its headers.
 #[track_caller]
 fn assert_ticket(answer: &Answer) {
     let ticket = answer.header("nap-ticket");
@@ -41,7 +41,7 @@ fn assert_ticket(answer: &Answer) {
     assert!((1..=3600).contains(&retry), "{retry}");
 }
 
-/// The ticket page of ours, in English.
+/// Our ticket page, in English.
 #[track_caller]
 fn assert_page(answer: &Answer) {
     assert_ticket(answer);
@@ -52,7 +52,7 @@ fn assert_page(answer: &Answer) {
     );
 }
 
-/// Neither a refusal of ours nor a word of one.
+/// Neither a refusal of ours nor any text of one.
 #[track_caller]
 fn assert_not_ours(answer: &Answer, status: u16) {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -83,7 +83,7 @@ fn a_refusal_has_every_header_and_the_page_in_the_form_asked_for() {
         ("referrer-policy", "same-origin"),
         ("nap-reason", "full"),
     ] {
-        // httpd writes some lists anew, without spaces.
+        // httpd rewrites some lists without spaces.
         let all: Vec<_> = html
             .headers_named(name)
             .map(|v| v.replace(", ", ","))
@@ -155,7 +155,7 @@ fn a_refusal_has_every_header_and_the_page_in_the_form_asked_for() {
     drop(held);
 }
 
-/// Where the page says that its style or script is.
+/// The page's address for its style or script.
 fn address_of(page: &str, name: &str) -> String {
     let start = format!("/nap-ticket/{name}?v=");
     let at = page
@@ -201,7 +201,7 @@ fn style_and_script_are_served_past_everything_that_guards_the_site() {
         assert_eq!(httpd.request("POST", &address, &[], b"x").status, 405);
     }
     assert_eq!(httpd.get("/nap-ticket/other.js").status, 404);
-    // Where pages asked before 2026.
+    // Addresses that pages used before 2026.
     assert_eq!(httpd.get("/.nap/ticket/nap.css").status, 200);
     let status = httpd.get("/.nap/ticket/status").text();
     assert!(status.contains("\"none\""), "{status}");
@@ -223,7 +223,7 @@ fn each_client_is_told_another_time() {
         from.and_then(|f| f.parse::<f64>().ok()).expect("seconds")
     };
     let all: Vec<f64> = (0..8).map(begins).collect();
-    // Each is told from its own now; places lie at least a tenth of a second apart here.
+    // Each time is relative to its own answer; places are at least a tenth of a second apart here.
     assert!(all.iter().all(|&from| from > 1.5), "{all:?}");
     assert!(all[7] > all[0], "{all:?}");
 }
@@ -293,7 +293,7 @@ fn headers_that_the_site_sets_for_a_place_are_on_its_refusals_and_the_page_is_no
     }
 }
 
-/// The page is no part and no version of what was asked for.
+/// The page is neither a part nor a version of the requested document.
 #[test]
 fn a_refusal_is_whole_and_has_no_tag_whatever_range_or_version_was_asked_for() {
     let httpd = site(
@@ -440,7 +440,7 @@ fn who_may_not_come_in_is_told_so_and_takes_no_ticket() {
     let refused = ask("/cgi-bin/app/login", &[login]);
     assert_eq!(refused.status, 503);
     assert_page(&refused);
-    // The page lies under a login itself: a refused visitor sees it, who asks for it must log in.
+    // The page itself requires a login: a refused visitor sees it, but requesting it needs the login.
     let open = ask("/cgi-bin/app", &[]);
     assert_eq!(open.status, 503);
     assert_page(&open);
@@ -525,7 +525,7 @@ fn a_form_that_does_not_arrive_is_not_waited_for_and_the_page_says_so() {
         .start();
     let _held = full(&httpd);
     let mut stream = httpd.connect();
-    // Of the six bytes promised two come; the page does not wait for the others.
+    // Two of the six promised bytes come; the page does not wait for the others.
     write!(
         stream,
         "POST /cgi-bin/app HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\

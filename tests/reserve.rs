@@ -1,8 +1,8 @@
-//! The reserve of workers: while all places are taken, what is not scheduled is answered, and so
-//! is whoever is refused.
+//! The reserve of workers: while all places are taken, what is not scheduled is answered, and refusals are
+//! answered too.
 //!
-//! Two children with 25 threads each. One access holds the room's permit, and as many as may wait
-//! do: the bound is long, so none of them leaves by itself.
+//! Two children with 25 threads each. One access holds the room's permit, and as many wait as may: the bound
+//! is long, so none of them leaves by itself.
 
 use nap_testkit::http2::Http2;
 use nap_testkit::{Builder, Httpd, Mpm, long, wait_until};
@@ -43,8 +43,8 @@ fn over_http2(site: Builder) -> Builder {
         .config("Protocols h2c http/1.1\nH2Direct on")
 }
 
-/// Takes places until so many wait; later ones are refused. Images are sold no tickets: with one
-/// out newcomers would leave some workers of each child to its holder.
+/// Takes places until this many wait; later ones are refused. Images are sold no tickets: with one out,
+/// newcomers would leave some workers of each child to its holder.
 fn fill(httpd: &Httpd, places: usize) -> Vec<TcpStream> {
     let mut waiters = Vec::new();
     wait_until("all places are taken", PATIENCE, || {
@@ -70,7 +70,7 @@ impl Slowest {
     }
 }
 
-/// How long the slowest request of each of `times` rounds took; each must be answered as it should.
+/// The time of the slowest request in each of `times` rounds; each must be answered as it should.
 fn latencies(times: usize, ask: impl Fn(&mut Slowest)) -> Vec<Duration> {
     let took = |_| {
         let mut slowest = Slowest::default();
@@ -121,8 +121,8 @@ fn everybody_else_is_answered_over_http2(mpm: Mpm, times: usize) -> Vec<Duration
     let _paused = httpd.pause(httpd.children()[0]);
     let held = httpd.hold("full", 1);
     let waiting_ends = httpd.ask_to_hold("wait", 0);
-    // Each on a connection of its own: that is what takes most of httpd's workers. Of 25 workers
-    // 12 may have streams that wait, less half the reserve.
+    // Each on a connection of its own, which takes most of httpd's workers. Of 25 workers 12 may have streams
+    // that wait, less half the reserve.
     let connections: Vec<Http2> = (0..11).map(|_| Http2::open(&httpd)).collect();
     let streams = connections.iter().map(|c| c.ask("/cgi-bin/hold?wait"));
     let streams: Vec<_> = streams.collect();
@@ -141,8 +141,8 @@ fn everybody_else_is_answered_over_http2(mpm: Mpm, times: usize) -> Vec<Duration
     all
 }
 
-/// Under both MPMs with threads: a hundred rounds; in the long form a thousand, each request within a tenth of a
-/// second.
+/// Under both MPMs with threads: a hundred rounds; in the long form a thousand, each request within a tenth
+/// of a second.
 fn answered_in_time(everybody_else: impl Fn(Mpm, usize) -> Vec<Duration>) {
     for mpm in [Mpm::Worker, Mpm::Event] {
         eprintln!("--- {mpm}");
@@ -217,7 +217,7 @@ fn streams_reset_while_they_run_let_no_more_run() {
             wait_until("as many have begun as may run", PATIENCE, || {
                 httpd.counter().started >= before + LIMIT
             });
-            // These have their turn as soon as a permit is back, too soon or not.
+            // These have their turn as soon as a permit is back, too early or not.
             let others: Vec<_> = (0..6).map(|_| httpd.get_later("/counter?ms=20")).collect();
             ran += u32::from(httpd.counter().running == LIMIT);
             drop(streams);
@@ -244,7 +244,7 @@ fn a_reset_stream_gives_its_permit_back_though_its_connection_idles() {
     let goes = connection.ask("/cgi-bin/hold?gone");
     wait_until("it runs", PATIENCE, || httpd.holding("gone") == 1);
     drop(goes);
-    // Its script finds nobody who takes its answer.
+    // Nobody takes the answer of its script.
     drop(httpd.ask_to_hold("gone", 0));
     httpd.until_idle();
     drop(connection);
@@ -264,7 +264,7 @@ fn a_client_that_hangs_up_while_it_waits_leaves_its_place() {
         httpd.until_waiting(3);
         drop(streams.remove(1));
         httpd.until_waiting(2);
-        // A half-closed connection is a client that has gone, too.
+        // A half-closed connection is a client that has left, too.
         let closing = &streams[1];
         closing.shutdown(std::net::Shutdown::Write).expect("open");
         httpd.until_waiting(1);

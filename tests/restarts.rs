@@ -1,5 +1,5 @@
-//! Graceful restarts and stops with a room full of visitors: nobody is dropped, the order of
-//! arrival holds over generations of children, limits change in place, and tickets stay good.
+//! Graceful restarts and stops with a room full of visitors: nobody is dropped, the order of arrival holds
+//! over generations of children, limits change in place, and tickets stay good.
 
 use nap_testkit::held::waits_in;
 use nap_testkit::{
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often mod_cgid has told of a request that it cut off with its own 503: its daemon ends under one at a
-/// restart, and a new one is not there at once or has not yet given its socket to the children's user.
+/// How often mod_cgid has reported a request that it cut off with its own 503. At a restart its daemon ends,
+/// and the new one is not there at once or has not yet given its socket to the children's user.
 fn cut_by_cgid(httpd: &Httpd) -> usize {
     let log = httpd.error_log();
     let its = log.lines().filter(|line| line.contains("[cgid:error]"));
-    // Nobody is cut off by the news that there is another daemon.
+    // The message about a new daemon does not mean that anybody was cut off.
     its.filter(|line| !line.contains("AH01239:")).count()
 }
 
-/// No visitor came to grief but by those 503s.
+/// No visitor failed except through those 503s.
 fn assert_none_failed(httpd: &Httpd, tries: &Tries) {
     let failed = &tries.failed;
     assert!(failed.iter().all(|why| why == NOT_OURS), "{failed:?}");
     assert!(failed.len() <= cut_by_cgid(httpd), "{failed:?}");
 }
 
-/// A program that says it has come, runs until `data/go` exists, or for a moment more once `data/ends`
-/// does, and is in no hurry to die.
+/// A program that reports its start, runs until `data/go` exists, or for a moment more once `data/ends` does,
+/// and is in no hurry to die.
 const HOLDER: &str = r#"#!/bin/sh
 cd "$BOARD_DIR"
 echo "$QUERY_STRING" >>came
@@ -68,7 +68,7 @@ fn server(config: &str) -> Builder {
         )
 }
 
-/// `n` visitors to the holder, numbered from `first`, one behind the other in the queue.
+/// `n` visitors to the holder, numbered from `first`, one after the other in the queue.
 fn queue_up(httpd: &Httpd, first: u64, n: u64) -> Vec<JoinHandle<Answer>> {
     let waiting = httpd.room().waiting;
     (0..n)
@@ -86,12 +86,12 @@ fn let_go(httpd: &Httpd) {
     std::fs::write(httpd.root().join("data/go"), "").expect("the data directory takes a file");
 }
 
-/// What runs ends by itself, though not before the server is told to.
+/// Running programs end by themselves, but not before the server is told to end.
 fn let_end(httpd: &Httpd) {
     std::fs::write(httpd.root().join("data/ends"), "").expect("the data directory takes a file");
 }
 
-/// The numbers of those who came to the holder, in the order of their coming.
+/// The numbers of the visitors who came to the holder, in order.
 fn came(httpd: &Httpd) -> Vec<u64> {
     let said = std::fs::read_to_string(httpd.root().join("data/came")).unwrap_or_default();
     said.lines().filter_map(|line| line.parse().ok()).collect()
@@ -192,7 +192,7 @@ fn those_whose_child_lives_are_served_in_the_order_of_their_arrival() {
     });
 }
 
-/// A child where somebody waits and nobody runs, and how many wait there.
+/// A child where somebody waits and nothing runs, and how many wait there.
 fn child_of_waiters(httpd: &Httpd) -> Option<(i32, u64)> {
     let info = httpd.get("/nap-info?json").json();
     let children = info["children"].as_array().expect("a list");
@@ -219,7 +219,7 @@ fn a_graceful_restart_changes_the_limit_in_place() {
             10,
             "no more while both generations run"
         );
-        // By the permits: programs of the old holders may start late, when mod_cgid's daemon is new.
+        // Counted by permits: programs of the old holders may start late if mod_cgid's daemon is new.
         wait_until("five are left", PATIENCE, || {
             httpd.room().running <= 5 && httpd.counter().running <= 5
         });
@@ -269,8 +269,8 @@ fn tickets_from_before_a_graceful_restart_are_honoured() {
         eprintln!("    {promises}");
         assert!(promises["presented"].as_u64() > Some(0), "{report}");
         assert_eq!(httpd.room().broken, 0, "{report}");
-        // To a visitor whom mod_cgid's own 503 cuts off his promise is broken, and once more when he
-        // comes again with a ticket that has been redeemed.
+        // For a visitor whom mod_cgid's own 503 cuts off, the promise is broken, and once more when they come
+        // again with a ticket that has been redeemed.
         let cut = 2 * cut_by_cgid(&httpd) as u64;
         assert!(promises["broken"].as_u64() <= Some(cut), "{report}");
         assert_eq!(httpd.counter().max, 4);
@@ -296,7 +296,7 @@ fn what_is_too_small_is_said_at_start_and_sizes_change_at_a_full_restart() {
     for part in said.into_iter().chain([sizes, "AH00484:"]) {
         httpd = httpd.expect_log(part, "the room is too large for its server");
     }
-    // What the first of them foretells: event says it while the old children are still there.
+    // The first of them predicts this: event says it while the old children are still there.
     httpd = httpd.expect_log("AH03490:", "no slots for a second set of children");
     let mut httpd = httpd.config(&settings(16)).start();
     let lines = |httpd: &Httpd, part| httpd.error_log().matches(part).count();
@@ -360,7 +360,7 @@ fn deaths_while_no_room_is_configured_take_nothing_with_them() {
             httpd.graceful();
         };
         let cut = httpd.get_later("/cgi-bin/hold?0");
-        // Its program too: a restart may end mod_cgid's daemon before that has begun.
+        // Its program too: a restart may end mod_cgid's daemon before the program has started.
         wait_until("it runs", PATIENCE, || {
             came(&httpd) == [0] && httpd.room().running == 1
         });
@@ -391,7 +391,7 @@ fn deaths_while_no_room_is_configured_take_nothing_with_them() {
         };
         wait_until("the dead are forgotten", PATIENCE, || known(&httpd));
         if mpm != Mpm::Prefork {
-            // When restarts follow each other so fast a child of event may never be told to leave: its
+            // If restarts follow each other so fast, a child of event may never be told to leave: its
             // listener sleeps, and nothing of ours is on any of its stacks.
             return let_go(&httpd);
         }
@@ -415,7 +415,7 @@ fn deaths_while_no_room_is_configured_take_nothing_with_them() {
     });
 }
 
-/// A second and a half for the program that runs, and two for the rest.
+/// A second and a half for the running program, and two for the rest.
 const STOPPED: Duration = Duration::from_millis(3500);
 
 #[test]
@@ -426,7 +426,7 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
         wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
         let waiters = queue_up(&httpd, 1, 4);
         let go = httpd.root().join("data/go");
-        // What runs goes on until all of them have been sent home.
+        // The running program goes on until all waiters have been sent home.
         let sent_home = std::thread::spawn(move || {
             let answers = waiters.into_iter().map(|w| w.join().expect("an answer"));
             let answers: Vec<Answer> = answers.collect();
@@ -451,7 +451,7 @@ fn a_graceful_stop_sends_waiters_home_with_a_ticket_and_finishes_what_runs() {
     });
 }
 
-/// Its absence is what tells a stop from a child that retires, unless somebody else has removed it.
+/// The file's absence distinguishes a stop from a child that retires, unless somebody else has removed it.
 #[test]
 fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
     for mpm in [Mpm::Event, Mpm::Worker] {
@@ -470,7 +470,7 @@ fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
         let running = httpd.get_later("/cgi-bin/hold?0");
         wait_until("it runs", PATIENCE, || came(&httpd) == [0]);
         let waiters = queue_up(&httpd, 1, 2);
-        // To look whether they wait takes a connection each time, but not two hundred.
+        // Checking whether they wait takes a connection each time, but not two hundred.
         let before = httpd.children();
         wait_until("their child retires", PATIENCE, || {
             httpd.get("/nap-ticket");
@@ -486,7 +486,7 @@ fn a_pid_file_that_somebody_removes_sends_no_waiter_home() {
     }
 }
 
-/// `apachectl restart`: what runs and waits is cut off, and nothing of it is held afterwards.
+/// `apachectl restart`: running and waiting accesses are cut off, and nothing of them is held afterwards.
 #[test]
 fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
     for_each_mpm(|mpm| {
@@ -521,8 +521,8 @@ fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
     });
 }
 
-/// httpd looks after its children ever more seldom, so how long a stop takes hangs on when the last of them
-/// is through. Beside one without waiters it takes no more than the issue's two seconds.
+/// httpd checks its children less and less often, so the time of a stop depends on when the last of them
+/// ends. It is at most the issue's two seconds longer than a stop without waiters.
 #[test]
 fn a_stop_does_not_wait_for_waiters() {
     for_each_mpm(|mpm| {
@@ -535,7 +535,7 @@ fn a_stop_does_not_wait_for_waiters() {
             let start = Instant::now();
             httpd.stop();
             let took = start.elapsed();
-            // Cut off without an answer, most of them: that is what a hard stop is.
+            // Most of them are cut off without an answer, as in any hard stop.
             for visitor in all {
                 wait_until("nobody hangs", PATIENCE, || visitor.is_finished());
             }

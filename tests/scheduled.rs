@@ -1,8 +1,8 @@
-//! What a room schedules and what it lets pass: static files, exemptions, NapEngine, NapAdmit, <Proxy>;
-//! and what the log is told of it.
+//! What a room schedules and what it lets pass: static files, exemptions, NapEngine, NapAdmit, <Proxy>; and
+//! what goes into the log.
 //!
-//! The room has one permit, which a held access has, and nobody may wait: 503 is scheduled, 200
-//! has passed.
+//! The room has one permit, which a held access has, and nobody may wait: 503 means scheduled, 200 means let
+//! pass.
 
 use nap_testkit::fcgi::Responder;
 use nap_testkit::{Builder, Httpd, for_each_mpm, wait_until};
@@ -115,7 +115,7 @@ fn napengine_off_and_dryrun_let_all_pass_and_dryrun_counts() {
             ],
         );
     }
-    // What a dry run took it gave back.
+    // The dry run gave back what it took.
     held.release();
     httpd.until_idle();
     assert_statuses(
@@ -127,18 +127,19 @@ fn napengine_off_and_dryrun_let_all_pass_and_dryrun_counts() {
     );
 }
 
-/// What becomes of a NapUse in `<Proxy>`.
+/// What happens to a NapUse in `<Proxy>`.
 #[derive(PartialEq)]
 enum Use {
     Holds,
-    /// Without effect, and a warning says so.
+    /// It has no effect, and a warning says so.
     Passed,
-    /// As it should be.
+    /// It is not meant to have an effect.
     NotMeant,
 }
 use Use::{Holds, NotMeant, Passed};
 
-/// With an address in `<Proxy>`, a way to a backend. {http} and {fcgi} are backends, {n} is the way's own name.
+/// An address in `<Proxy>`, and a way to a backend. {http} and {fcgi} are backends, {n} is the way's own
+/// name.
 const WAYS: [(Use, &str, &str); 19] = [
     (Holds, "{http}/{n}", "ProxyPass /{n} {http}/{n}"),
     (Holds, "{http}/{n}", "ProxyPassMatch ^/({n}) {http}/$1"),
@@ -204,7 +205,7 @@ const WAYS: [(Use, &str, &str); 19] = [
         "{http}/{n}",
         "<Location /{n}>\nProxyPass {http}/{n}\nNapUse None\n</Location>",
     ),
-    // As the warning would have it.
+    // As the warning suggests.
     (
         Holds,
         "{fcgi}/{n}",
@@ -212,7 +213,7 @@ const WAYS: [(Use, &str, &str); 19] = [
     ),
 ];
 
-/// Each way in a file of its own: a warning names it.
+/// Each way in its own file: a warning names the file.
 fn with_ways(http: &str, fcgi: &str) -> Builder {
     let mut site = Httpd::builder()
         .nap()
@@ -276,7 +277,7 @@ fn napadmit_early_answers_before_the_login() {
             .modules(&["auth_basic", "authn_core", "authn_file", "authz_user"])
             .file("users", "")
             .start();
-        // Who fails to log in keeps no permit.
+        // A failed login keeps no permit.
         for _ in 0..3 {
             assert_statuses(&httpd, &[("GET", "/cgi-bin/app", 401)]);
         }

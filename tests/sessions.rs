@@ -1,5 +1,5 @@
-//! Sessions on a real httpd: who is in one is never refused, who starts one waits for his turn, and
-//! a cookie that nobody was given is worth nothing.
+//! Sessions on a real httpd: members are never refused, starters wait for their turn, and a cookie that was
+//! given to nobody is worth nothing.
 
 use nap_testkit::http2::{Http2, Stream};
 use nap_testkit::ticket::Ticket;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PAGE: &str = "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\nthe page\\n'\n";
-/// Signs in: the application's own cookie, of the name that the query asks for.
+/// Signs in: the application's own cookie, with the name that the query gives.
 const LOGIN: &str = "#!/bin/sh
 printf 'Content-Type: text/plain\\r\\nSet-Cookie: SID=%s; Path=/\\r\\n\\r\\nhello\\n' \"$QUERY_STRING\"
 ";
@@ -19,7 +19,7 @@ const LEAVE: &str = "#!/bin/sh
 printf 'Content-Type: text/plain\\r\\nNap-Session: end\\r\\n\\r\\ngood bye\\n'
 ";
 
-/// One access runs at a time, nobody without a session waits for it.
+/// One access runs at a time; nobody without a session waits for it.
 const SETTINGS: &str = "NapRunReady 1
 NapWaitMax 1s
 NapWaitLimit 0
@@ -51,7 +51,7 @@ fn with(httpd: &Httpd, path: &str, cookie: &str) -> Answer {
     httpd.request("GET", path, &[("Cookie", cookie)], b"")
 }
 
-/// The pair of the first cookie that the answer sets and whose name begins so.
+/// The pair of the answer's first cookie whose name begins with this.
 fn cookie(answer: &Answer, name: &str) -> String {
     let found = answer
         .headers_named("set-cookie")
@@ -60,7 +60,7 @@ fn cookie(answer: &Answer, name: &str) -> String {
     found.split(';').next().expect("a pair").to_owned()
 }
 
-/// Signs in; the cookie of ours.
+/// Signs in; returns our cookie.
 fn sign_in(httpd: &Httpd) -> String {
     let answer = httpd.get("/cgi-bin/login");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -73,7 +73,7 @@ fn sessions(httpd: &Httpd, what: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {what} in {}", info["rooms"][0]["sessions"]))
 }
 
-/// What the session gate has counted.
+/// The session gate's count of this.
 fn lobby(httpd: &Httpd, what: &str) -> u64 {
     let info = httpd.get("/nap-info?json").json();
     let lobby = &info["rooms"][0]["gates"][0];
@@ -81,7 +81,7 @@ fn lobby(httpd: &Httpd, what: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {what} in {lobby}"))
 }
 
-/// What the session gate's chart of the last minutes has in all.
+/// The total of the session gate's chart of the last minutes.
 fn starts_shown(httpd: &Httpd) -> u64 {
     let info = httpd.get("/nap-info?json").json();
     let seconds = &info["rooms"][0]["gates"][0]["recent"]["finished"];
@@ -106,7 +106,7 @@ fn a_member_waits_as_long_as_it_takes_and_a_stranger_gets_a_ticket() {
         assert_eq!(stranger.status, 503);
         let ticket = Ticket::of(&stranger);
         assert!(cookie(&stranger, "nap-site=").len() > 60, "the room's own");
-        // The bound has passed, the guard would have fired.
+        // The bound has passed; the guard would have fired.
         ticket.sleep_until(2.0);
         assert_eq!(httpd.waiting(), 1, "the member still waits");
         held.release();
@@ -127,7 +127,7 @@ fn a_member_waits_as_long_as_it_takes_and_a_stranger_gets_a_ticket() {
     });
 }
 
-/// He has his turn at the session gate and waits at his page: until that runs, nothing is spent.
+/// The visitor has a turn at the session gate and waits at their page: until that runs, nothing is spent.
 #[test]
 fn a_ticket_is_not_spent_before_its_page_runs() {
     for_each_mpm(|mpm| {
@@ -147,7 +147,7 @@ fn a_ticket_is_not_spent_before_its_page_runs() {
         ticket.until_prime();
         let first = present();
         httpd.until_waiting(1);
-        // Reloaded: the older request is told, and the younger has its place.
+        // Reloaded: the older request is told, and the newer one has its place.
         let mut second = present();
         let mut told = String::new();
         (&first).read_to_string(&mut told).expect("an answer");
@@ -155,7 +155,7 @@ fn a_ticket_is_not_spent_before_its_page_runs() {
             told.contains("503") && told.contains("taken-over"),
             "{told}"
         );
-        // His line breaks off.
+        // The visitor's connection breaks.
         drop(second);
         httpd.until_waiting(0);
         second = present();
@@ -195,7 +195,7 @@ fn a_session_that_begins_where_nobody_can_wait_any_more_is_one_like_all() {
     let third = sign_in(&httpd);
     assert_eq!(sessions(&httpd, "passed"), 1, "nobody held him up");
     assert_eq!(sessions(&httpd, "in_table"), 3);
-    // And he goes on: the page is taken, and strangers are told when to come.
+    // And the third visitor goes on: the page is taken, and strangers are told when to come.
     assert_eq!(with(&httpd, "/cgi-bin/page", &third).status, 200);
     assert_eq!(httpd.get("/cgi-bin/page").status, 503);
     held.release();
@@ -228,7 +228,7 @@ fn who_starts_a_session_waits_for_his_turn_and_the_queue_is_bounded() {
     assert_eq!(sessions(&httpd, "in_table"), 2);
 }
 
-/// His ticket is the session gate's, whatever page he was refused at: there he asks, and is called
+/// The visitor's ticket is the session gate's, whichever page refused them: there they ask, and are called
 /// for a turn that nobody takes.
 #[test]
 fn who_holds_a_ticket_asks_at_the_session_gate_and_is_called() {
@@ -358,7 +358,7 @@ fn a_shared_cookie_has_one_sessions_share() {
             .collect();
         wait_until("both run", PATIENCE, || httpd.holding("a") == 2);
         let others = httpd.hold("b", 1);
-        // The third of the same cookie is a stranger, and the page is full.
+        // The third access with the same cookie is a stranger's, and the page is full.
         assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 503);
         assert_eq!(sessions(&httpd, "beyond_parallel"), 1);
         // Its permit is back before its answer has ended; its program has ended before either.
@@ -411,7 +411,7 @@ fn sessions_outlive_restarts_and_children() {
     });
 }
 
-/// mod_http2 serves nothing under prefork.
+/// mod_http2 does not work under prefork.
 const WITH_STREAMS: [Mpm; 2] = [Mpm::Worker, Mpm::Event];
 
 fn over_http2(mpm: Mpm, sessions: &str) -> Httpd {
@@ -446,7 +446,7 @@ fn streams_of_http2_are_accesses_of_one_session() {
     }
 }
 
-/// As a browser asks for them: all at once. Half of a child's threads may be had to wait on.
+/// As a browser requests them: all at once. Half of a child's threads are available to wait on.
 #[test]
 fn a_page_of_24_parts_over_one_connection_is_a_members() {
     let wide = "NapSession start=^/cgi-bin/login parallel=32\nNapSessionStart 1ms\nNapRunReady 2";
@@ -474,8 +474,8 @@ fn a_page_of_24_parts_over_one_connection_is_a_members() {
     }
 }
 
-/// Who has a ticket for later is no worse off than who has none: a page that starts nothing and has room
-/// answers him, and his ticket stays.
+/// A visitor with a ticket for later is no worse off than one without: a page that starts nothing and has
+/// room answers them, and the ticket stays.
 #[test]
 fn a_ticket_whose_time_has_not_come_is_in_nobodys_way() {
     let httpd = site(OWN).start();
@@ -487,7 +487,7 @@ fn a_ticket_whose_time_has_not_come_is_in_nobodys_way() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.headers_named("set-cookie").count(), 0, "{answer:?}");
     assert_eq!(sessions(&httpd, "started"), 0);
-    // Where he would have to wait he is shown his own again.
+    // Where they would have to wait, they are shown their own ticket again.
     let held = httpd.hold("b", 1);
     let again = with(&httpd, "/cgi-bin/page", &ticket.cookie());
     assert_eq!(Ticket::of(&again).token, ticket.token);
@@ -497,7 +497,7 @@ fn a_ticket_whose_time_has_not_come_is_in_nobodys_way() {
     assert_eq!(sessions(&httpd, "started"), 1);
 }
 
-/// A cache in front may keep the application's answers, but none that has a cookie of ours.
+/// A cache in front may keep the application's answers, but none with a cookie of ours.
 #[test]
 fn an_answer_that_starts_a_session_is_nobody_elses() {
     let httpd = site(OWN)
@@ -528,8 +528,8 @@ fn an_answer_that_starts_a_session_is_nobody_elses() {
     assert_eq!(sessions(&httpd, "started"), 2);
 }
 
-/// An answer that is long gives its permit back and counts as none of `parallel=`, but its session is not
-/// idle meanwhile.
+/// A long answer gives its permit back and does not count towards `parallel=`, but its session is not idle
+/// meanwhile.
 #[test]
 fn a_long_answer_is_in_hand_until_its_end() {
     for_each_mpm(|mpm| {
@@ -558,7 +558,7 @@ fn a_long_answer_is_in_hand_until_its_end() {
             assert_eq!(with(&httpd, "/cgi-bin/page", &member).status, 200);
             sessions(&httpd, "accesses") > before
         };
-        // One at a time waits or runs; this one does neither.
+        // One access at a time waits or runs; the long answer does neither.
         assert!(comes_as_member(), "under {mpm}");
         // Longer than a session may be idle.
         std::thread::sleep(Duration::from_millis(2500));
@@ -571,7 +571,8 @@ fn a_long_answer_is_in_hand_until_its_end() {
     });
 }
 
-/// Nothing bounds a member's wait, so one who asks for much at a page that stalls would have all workers.
+/// Nothing bounds a member's wait, so a member with many accesses at a page that stalls would hold all
+/// workers.
 #[test]
 fn a_page_that_stalls_leaves_workers_to_others() {
     for_each_mpm(|mpm| {
@@ -646,7 +647,7 @@ fn a_page_of_a_room_with_sessions_is_not_used_by_one_without_nor_the_other_way()
     Httpd::configtest(&two("", "")).unwrap_or_else(|said| panic!("{said}"));
 }
 
-/// The payment of two shops: each room's members come to it, and one room's limit holds for both.
+/// Two shops share a payment page: members of both rooms come to it, and one room's limit holds for both.
 #[test]
 fn members_of_two_rooms_meet_at_one_page() {
     let two = "<NapRoom one>\nNapRunReady 4\nNapTicketsPerClient 1000\n\
@@ -675,7 +676,7 @@ fn members_of_two_rooms_meet_at_one_page() {
     let both = [("/two/page", &two), ("/cgi-bin/page", &one)];
     let answers = both.map(|(path, cookie)| get_later(&httpd, path, cookie));
     httpd.until_waiting(2);
-    // Without a session there is a ticket of the room that was asked for.
+    // Without a session there is a ticket of the room that was asked.
     let (first, second) = (httpd.get("/cgi-bin/page"), httpd.get("/two/page"));
     assert!(cookie(&first, "nap-one=").len() > 60, "{first:?}");
     assert!(cookie(&second, "nap-two=").len() > 60, "{second:?}");
@@ -697,7 +698,7 @@ fn a_full_table_is_told_and_stops_nobody() {
         log.matches("sessions found no place in their table")
             .count()
     };
-    // As many as it has places, and more.
+    // As many as the table has places, and more.
     while sessions(&httpd, "unplaced") < 3 {
         for _ in 0..50 {
             assert_eq!(httpd.get("/cgi-bin/login").status, 200);
@@ -705,7 +706,7 @@ fn a_full_table_is_told_and_stops_nobody() {
         assert!(sessions(&httpd, "started") < 3000);
     }
     wait_until("it is told", PATIENCE, || told(&httpd) > 0);
-    // Not again by who has not been told more.
+    // Not logged again by a process that has nothing new.
     httpd.graceful();
     assert_eq!(httpd.get("/cgi-bin/page").status, 200);
     assert_eq!(told(&httpd), 1);
@@ -763,7 +764,7 @@ fn wrong_sessions_stop_configtest_in_a_sentence() {
     }
 }
 
-/// A value of `/nap-info`, for those who draw it.
+/// A value of `/nap-info`, for programs that draw it.
 #[test]
 fn the_interval_and_the_page_queue_are_shown_over_time() {
     let httpd = site(OWN).start();
@@ -783,12 +784,12 @@ fn the_interval_and_the_page_queue_are_shown_over_time() {
     assert_eq!(shown()["interval_s"], 0.001);
     let page = httpd.get("/nap-info").text();
     assert!(page.contains("the session interval is 0.001 s ("), "{page}");
-    // Whoever has started one runs on a page: where they start it is not quiet for that.
+    // A visitor who has started a session runs on a page: that does not stop the session gate from being quiet.
     assert!(page.contains("nobody waits to start a session."), "{page}");
 }
 
-/// The paper's law (section 3.2): the interval grows by `inc` each second in which the page's queue is as
-/// long as the threshold, and shrinks by `dec` where it is not.
+/// The paper's law (section 3.2): the interval grows by `inc` in each second in which the page's queue is as
+/// long as the threshold, and shrinks by `dec` otherwise.
 #[test]
 fn the_papers_interval_follows_the_queues_of_the_pages() {
     let law = "NapSession start=^/cgi-bin/login\n\
@@ -816,7 +817,7 @@ fn the_papers_interval_follows_the_queues_of_the_pages() {
     wait_until("it shrinks", PATIENCE, is_least);
 }
 
-/// Whatever page it was sold at, a ticket is the session gate's, and its records are the room's.
+/// Whichever page sold it, a ticket is the session gate's, and its records are the room's.
 #[test]
 fn the_ticket_log_names_the_room_when_a_ticket_is_sold_and_when_it_is_over() {
     let httpd = site(&format!(

@@ -1,16 +1,17 @@
-//! The demo's shop, with PHP and PostgreSQL behind a real httpd. Long: `make setup-all` installs both.
+//! The demo's shop, with PHP and PostgreSQL behind a real httpd. Long form only: `make setup-all` installs
+//! both.
 
 use nap_testkit::shop::{PAGES, Shop};
 use nap_testkit::{Answer, Httpd, long, made};
 use serde_json::Value;
 use std::process::Command;
 
-/// A visitor with the shop's cookie, or without.
+/// Requests a page with the shop's cookie, or without.
 fn ask(httpd: &Httpd, page: &str, cookie: &str) -> Answer {
     httpd.request("GET", &format!("/shop/{page}"), &[("Cookie", cookie)], b"")
 }
 
-/// Logs in: the cookie.
+/// Logs in; returns the cookie.
 fn log_in(httpd: &Httpd) -> String {
     let answer = ask(httpd, "login", "");
     assert_eq!(answer.status, 200);
@@ -48,7 +49,7 @@ fn a_visit_begins_at_the_login_and_ends_at_the_logout() {
     );
     let order = httpd.request("POST", "/shop/buy", &[("Cookie", &cookie)], b"article=77");
     assert_eq!(order.status, 200);
-    // One at once, and that one is here.
+    // One visit at once is allowed, and that one is here.
     assert_eq!(ask(&httpd, "login", "").status, 503);
     assert_eq!(ask(&httpd, "logout", &cookie).status, 200);
     assert_eq!(ask(&httpd, "new", &cookie).status, 403);
@@ -95,7 +96,7 @@ fn sessions_of_a_crowd_come_to_their_end() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
     assert_eq!(report["sessions"]["completed"], 48, "{report:#}");
     assert_eq!(report["mid_session_failures"], 0, "{report:#}");
-    // Ten a second may start: of a crowd some are told when, and each of them is let in then.
+    // Ten a second may start: some of a crowd are told when to come, and each of them is let in then.
     assert_ne!(report["tickets"]["issued"], 0, "{report:#}");
     assert_eq!(report["promises"]["broken"], 0, "{report:#}");
     let info = httpd.get("/nap-info?json").json();

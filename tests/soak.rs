@@ -1,5 +1,5 @@
-//! Soak: a server that has been busy for long holds no more than one that has just begun. Whoever is let
-//! in, starts a session, is refused with a ticket, asks where he stands, or owes too much leaves nothing
+//! Soak: a server that has long been busy holds no more than one that has just started. A visitor who is let
+//! in, starts a session, is refused with a ticket, asks where they stand, or owes too much leaves nothing
 //! behind in a child: no memory, no open file.
 
 use nap_testkit::ticket::Ticket;
@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Memory that a child may have in the end beyond what it had: an allocator's own ups and downs.
+/// Memory that a child may have at the end beyond what it had: an allocator's own ups and downs.
 const SLACK_KIB: u64 = 1024;
 
-/// Requests of each kind; a hundred bytes lost in each are seen in the long form.
+/// Requests of each kind; in the long form a hundred bytes lost in each would show.
 fn requests() -> u32 {
     if long() { 20_000 } else { 2_000 }
 }
@@ -41,7 +41,7 @@ BwShareBytes 10G 1G
 CustomLog /dev/null common
 KeepAliveTimeout 60
 MaxKeepAliveRequests 0";
-    // Each child takes all its threads into use at once, and none goes for being idle.
+    // Each child puts all its threads to use at once, and none ends for being idle.
     let (processes, threads) = if mpm == Mpm::Prefork { (8, 1) } else { (1, 16) };
     Httpd::builder()
         .nap()
@@ -56,7 +56,7 @@ MaxKeepAliveRequests 0";
         .expect_log("wants MaxRequestWorkers", "a few workers suffice")
 }
 
-/// `n` requests, some at a time, with a header; how many were not answered with 2xx.
+/// Sends `n` requests, some at a time, with a header; how many were not answered with 2xx.
 fn ask(httpd: &Httpd, path: &str, header: &str, n: u32) -> u32 {
     let ab = Command::new("ab")
         .args([
@@ -97,13 +97,13 @@ fn use_it(httpd: &Httpd, ticket: &str, n: u32) {
         ("/greedy/a.html", "Accept: text/html", n),
     ] {
         let seen = ask(httpd, path, header, n);
-        // Of the greedy ones some are let in each second; a session starts each millisecond.
+        // Some of the greedy ones are let in each second; a session starts each millisecond.
         let some = !path.starts_with("/open") && (1..n).contains(&seen);
         assert!(some || seen == refused, "{path}, {header}: {seen} of {n}");
     }
 }
 
-/// Memory of their own that all children have, KiB, and their open files.
+/// Private memory of all children, in KiB, and their open files.
 fn holds(httpd: &Httpd) -> (u64, usize) {
     let mut all = (0, 0);
     for pid in httpd.children() {

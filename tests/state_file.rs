@@ -1,5 +1,5 @@
-//! `NapStateFile`: tickets outlive a full restart, and whatever is wrong with the file, the site
-//! serves and the log says so in one line.
+//! `NapStateFile`: tickets outlive a full restart. Whatever is wrong with the file, the site serves and the
+//! log says so in one line.
 
 use nap_testkit::held::admitted;
 use nap_testkit::ticket::Ticket;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A room over the counter; `{root}` is only root's to write.
+/// A room over the counter; only root may write to `{root}`.
 fn server(state_file: &str) -> Builder {
     Httpd::builder()
         .nap()
@@ -27,7 +27,7 @@ fn server(state_file: &str) -> Builder {
         )
 }
 
-/// Lines the module wrote that tell of its state file.
+/// The module's log lines about its state file.
 fn remarks(log: &str) -> Vec<&str> {
     log.lines().filter(|l| l.contains("NapStateFile")).collect()
 }
@@ -42,7 +42,7 @@ fn serves_and_says(httpd: &Httpd, why: &str) {
     assert!(remarks[0].contains(why), "{why}: {}", remarks[0]);
 }
 
-/// A ticket, from a room that is full: the first that is sold. Two of these windows may be open at a time, so the next
+/// A ticket from a full room: the first that is sold. Two of these windows may be open at a time, so the next
 /// starts a quarter of a minute later.
 fn refused(httpd: &Httpd) -> (String, Instant) {
     let ask = |_: u32| {
@@ -94,7 +94,7 @@ fn a_ticket_outlives_the_child_that_sold_it() {
     });
 }
 
-/// It counts in its time although a crowd is there again.
+/// The ticket is good at its time although a crowd is there again.
 fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
     for_each_mpm(|mpm| {
         let mut httpd = server("{root}/state")
@@ -123,7 +123,7 @@ fn a_ticket_outlives(restart: impl Fn(&mut Httpd)) {
     });
 }
 
-/// A restart, and what it is called.
+/// A kind of restart, and its name.
 type Renewal = (&'static str, fn(&mut Httpd));
 
 #[test]
@@ -176,7 +176,7 @@ fn a_spent_ticket_stays_spent() {
             held.release();
             httpd.until_idle();
         }
-        // The one that was not spent is worth what it was.
+        // The ticket that was not spent is worth as much as before.
         let held = httpd.hold("last", 1);
         other.until_prime();
         let shown = [("Nap-Ticket", other.token.as_str())];
@@ -208,7 +208,7 @@ fn a_bad_state_file_is_set_aside_or_left_alone() {
         let aside = std::fs::read(httpd.root().join("state.aside"));
         assert_eq!(aside.expect("it is kept"), content, "{name}");
     }
-    // An empty file is a file that has not begun.
+    // An empty file counts as a new file.
     let httpd = server("{root}/state").file("state", "").start();
     assert_eq!(httpd.get("/counter").text(), "counted\n");
     assert!(remarks(&httpd.error_log()).is_empty());
@@ -222,7 +222,7 @@ fn a_whole_head_over_ruined_tables_does_not_stop_the_site() {
         httpd.stop();
         std::fs::read(httpd.root().join("state")).expect("the state file")
     };
-    // Whatever a disk may have made of the pages behind the first.
+    // Whatever a disk may have made of the pages after the first.
     let mut word = 0x9e37_79b9_7f4a_7c15_u64;
     for byte in &mut bytes[4096..] {
         word ^= word << 13;
@@ -256,7 +256,7 @@ fn a_state_file_that_cannot_be_used_costs_its_use_only() {
 
 #[test]
 fn a_directory_the_children_can_write_is_told_at_configtest() {
-    // Children are somebody else only where root starts the server.
+    // Children have another user only if root starts the server.
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -271,7 +271,7 @@ fn a_directory_the_children_can_write_is_told_at_configtest() {
 #[test]
 fn two_servers_do_not_share_a_state_file() {
     let mut first = server("{root}/state").start();
-    // Once more over a file that is there already.
+    // Once more over an existing file.
     first.stop();
     first.start_again();
     first.graceful();
@@ -308,7 +308,7 @@ fn a_disk_costs_the_state_file_only(option: &str, why: &str) {
     }
 }
 
-/// A file system of our own, on which a state file finds no place; gone with this value.
+/// A private file system that has no room for a state file; removed with this value.
 struct Disk(std::path::PathBuf);
 
 impl Disk {

@@ -1,5 +1,5 @@
-//! Where a ticket's holder stands, asked of a real server: his own time, the early call when the
-//! load stops early, and what is no ticket.
+//! Where a ticket's holder stands, asked of a real server: their own time, the early call when the load stops
+//! early, and what is no ticket.
 
 use nap_testkit::ticket::Ticket;
 use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, wait_until};
@@ -8,7 +8,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 const STATUS: &str = "/nap-ticket/status";
 
-/// One permit, nobody waits; tickets far ahead.
+/// One permit, nobody waits; tickets are far ahead.
 const ROOM: &str = "<NapRoom site>
 NapRunReady 1
 NapWaitMax 20s
@@ -82,7 +82,7 @@ fn a_holder_is_told_where_he_stands_and_called_when_the_load_stops_early() {
             (&"now".into(), &true.into())
         );
         assert!(told["from"].as_f64() > Some(0.0), "before his time: {told}");
-        // Somebody else is faster; he is let in all the same, to wait for his turn.
+        // Another visitor is faster; the holder is let in all the same, to wait for their turn.
         let other = httpd.hold("other", 1);
         let served = std::thread::scope(|scope| {
             let asks = scope.spawn(|| httpd.request("GET", "/cgi-bin/app", &header, b""));
@@ -127,7 +127,7 @@ fn any_answer_tells_a_holder_who_is_called_that_he_is() {
         };
         assert_eq!(called("/news.html", &[]), None, "the room is full");
         held.release();
-        // What a browser shows cannot be read by anybody: nobody is called for it.
+        // Pages cannot read the headers of what a browser only shows: nobody is called by it.
         let picture = [("Sec-Fetch-Dest", "image")];
         assert_eq!(called("/news.html", &picture), None);
         wait_until(
@@ -142,7 +142,7 @@ fn any_answer_tells_a_holder_who_is_called_that_he_is() {
         let by_header = [("Nap-Ticket", ticket.token.as_str())];
         let answer = httpd.request("GET", "/news.html", &by_header, b"");
         assert_eq!(answer.header("nap-call"), Some("now"));
-        // To others nothing is said.
+        // Others are told nothing.
         for head in [
             &[][..],
             &[("Cookie", "nap-site=x; a=b")],
@@ -194,7 +194,7 @@ fn what_is_no_ticket_gets_a_plain_answer_and_leaves_nothing() {
     for part in ["promise", "wait", "run_ready"] {
         assert_eq!(before[part], after[part]);
     }
-    // With a ticket of its own an answer to another site may be read.
+    // With its own ticket, another site's script may read an answer.
     let head = [
         ("Nap-Ticket", ticket.token.as_str()),
         ("Origin", "http://other.example"),
@@ -222,7 +222,7 @@ fn who_asks_needs_no_place_pays_no_debt_and_logs_in_nowhere() {
     }
 }
 
-/// As on Debian, where mod_deflate is set up so: such a filter wants to get ready before it is used.
+/// As on Debian, where mod_deflate is configured like this: such a filter must be prepared before it is used.
 #[test]
 fn filters_by_type_are_ready_for_every_page_of_ours() {
     let httpd = site()

@@ -1,16 +1,16 @@
-//! TelePolling of a site's own URLs on a real httpd: what each answer says, what the application is
-//! told, and that nothing else is touched.
+//! TelePolling of a site's own URLs on a real httpd: what each answer says, what the application is told, and
+//! that nothing else is affected.
 
 use nap_testkit::{Answer, Builder, Httpd, for_each_mpm, wait_until};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// Says what it has been told, and what has been brought.
+/// Reports what it was told and what it was sent.
 const SCORE: &str = "#!/bin/sh
 body=$(head -c \"${CONTENT_LENGTH:-0}\")
 printf 'Content-Type: text/html\\r\\n\\r\\n%s %s %s\\n' \"$TELEPOLL_PHASE\" \"$TELEPOLL_PERIOD\" \"$body\"
 ";
-/// Has an opinion of its own.
+/// Sets an interval of its own.
 const PROUD: &str = "#!/bin/sh
 printf 'Content-Type: text/html\\r\\nRetry-After: 7\\r\\nRefresh: 8; url=/next\\r\\n'
 printf 'TelePoll-Interval: 9.000\\r\\n\\r\\nproud\\n'
@@ -19,7 +19,7 @@ const MOVED: &str = "#!/bin/sh
 printf 'Status: 302 Found\\r\\nLocation: /page.html\\r\\n\\r\\n'
 ";
 
-/// One access in ten seconds: every other one is told ten seconds more.
+/// One access in ten seconds: each further one is told ten seconds more.
 fn site(options: &str) -> Builder {
     Httpd::builder()
         .nap()
@@ -55,7 +55,7 @@ fn interval(answer: &Answer) -> u64 {
     seconds.parse::<u64>().expect("seconds") * 1000 + ms.parse::<u64>().expect("milliseconds")
 }
 
-/// Seconds between what two answers were told, each on top of the one before.
+/// The seconds that two answers were told, each on top of the one before.
 fn told(answer: &Answer, least: u64, most: u64) {
     let ms = interval(answer);
     assert!((least * 1000..=most * 1000).contains(&ms), "{answer:?}");
@@ -74,7 +74,7 @@ fn each_answer_is_told_ten_seconds_more_than_the_one_before() {
         let begin = Instant::now();
         for n in 0..4 {
             let answer = httpd.get("/cgi-bin/score");
-            // The server may have taken its time: then time has counted down.
+            // The server may have been slow: then time has counted down.
             let passed = begin.elapsed().as_secs() + 1;
             told(
                 &answer,
@@ -132,7 +132,7 @@ fn pages_refresh_and_what_scripts_fetch_does_not() {
     assert_eq!(event(&httpd)["polls"], 6);
 }
 
-/// Who is answered 304 goes on by the interval of the answer he has.
+/// A client that is answered 304 goes on by the interval of the answer it has.
 #[test]
 fn a_poll_that_revalidates_is_answered_anew() {
     let cached = "<Location /event/page.html>\nHeader set Cache-Control max-age=1\n</Location>";
@@ -155,7 +155,7 @@ fn a_poll_that_revalidates_is_answered_anew() {
     assert_eq!(unpolled.status, 304, "others are as they were");
 }
 
-/// Its condition is what keeps it from writing over somebody else's work.
+/// Its condition keeps it from overwriting somebody else's work.
 #[test]
 fn a_put_keeps_its_condition() {
     let httpd = site(SLOW)
@@ -196,7 +196,7 @@ fn other_answers_are_left_as_they_are() {
         let all: Vec<&str> = proud.headers_named(name).collect();
         assert_eq!(all, [own], "the application's own");
     }
-    // A redirect is obeyed at once; an error is told when to come again.
+    // A redirect is followed at once; an error is told when to come again.
     let moved = httpd.get("/cgi-bin/moved");
     assert_eq!((moved.status, moved.header("retry-after")), (302, None));
     let missing = httpd.get("/event/missing");
@@ -220,7 +220,7 @@ fn an_error_document_and_a_directory_index_are_one_access() {
         "an error is no page to look at"
     );
     told(&httpd.get("/event/"), 60, 70);
-    // The document of an error outside the event is no poll either.
+    // The document of an error outside the event is not a poll either.
     let outside = httpd.get("/missing");
     assert_eq!(
         (outside.status, outside.header("telepoll-interval")),
@@ -231,7 +231,7 @@ fn an_error_document_and_a_directory_index_are_one_access() {
 
 #[test]
 fn the_application_is_told_the_phase_and_the_period() {
-    // Each second is a period, its first half collects.
+    // Each second is a period, whose first half collects.
     let httpd = site("base=1s rate=1000 mode=concentrate k=2").start();
     let asked = || {
         let text = httpd.get("/cgi-bin/score").text();
@@ -282,7 +282,7 @@ fn several_events_take_turns() {
         builder = builder.file(&format!("htdocs/event/{m}"), "x");
     }
     let httpd = builder.start();
-    // Each is told a time in its own third of its period: the starts lie a second apart.
+    // Each is told a time in its own third of its period: the starts are a second apart.
     let due = |m: u64| {
         let before = Instant::now();
         let wait = interval(&httpd.get(&format!("/event/{m}")));
@@ -294,7 +294,7 @@ fn several_events_take_turns() {
         (before + wait - begin).as_secs_f64() % 3.0
     });
     let gap = |a: f64, b: f64| (b - a).rem_euclid(3.0);
-    // What a request took in between is all that may be added.
+    // Only the time of the requests in between may be added.
     let took = begin.elapsed().as_secs_f64();
     for (a, b) in [(0, 1), (1, 2), (2, 0)] {
         let gap = gap(starts[a], starts[b]);
@@ -321,7 +321,7 @@ fn what_is_reserved_outlives_a_graceful_restart() {
     });
 }
 
-/// Slow while a file is there.
+/// Slow while a file exists.
 const TROUBLED: &str = "#!/bin/sh
 [ -e \"$BOARD_DIR/slow\" ] && sleep 0.5
 printf 'Content-Type: text/plain\\r\\n\\r\\nok\\n'

@@ -1,7 +1,6 @@
-//! What a ticket is worth on a real server: at its time, before, after, twice, and when it is none.
-//!
-//! The room has one permit. Unless a test says otherwise a held access has it and only ticket
-//! holders may wait, so who waits at all was let in by his ticket.
+//! What a ticket is worth on a real server: at its time, before, after, twice, and when it is none. The room
+//! has one permit. Unless a test says otherwise a held access has it and only ticket holders may wait, so any
+//! visitor who waits was let in by their ticket.
 
 use nap_testkit::held::{admitted, waits_in};
 use nap_testkit::ticket::Ticket;
@@ -102,7 +101,7 @@ fn a_prime_ticket_is_let_in_to_a_full_room_by_cookie_header_and_query() {
         assert!(!text.contains("nap-ticket"), "the program saw it: {text}");
         let told = text.contains("ref=http://site/form?a=1&b=2 ");
         assert_eq!(told, by == &"cookie", "{text}");
-        // Used is used, by whichever way.
+        // Used is used, by any way of presenting it.
         let Some(name) = names.next() else { break };
         held = httpd.hold(name, 1);
         let again = httpd.request("GET", "/cgi-bin/app", &[("Nap-Ticket", &ticket.token)], b"");
@@ -130,7 +129,7 @@ fn an_early_holder_gets_his_own_ticket_and_is_let_in_when_its_window_opens() {
         let httpd = site().mpm(mpm).start();
         let held = httpd.hold("full", 1);
         let ticket = buy(&httpd);
-        // Early: his own ticket again, not a new one, however often he asks.
+        // Early: the visitor's own ticket again, not a new one, however often they ask.
         for _ in 0..5 {
             let early = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
             assert_eq!(early.status, 503);
@@ -139,7 +138,7 @@ fn an_early_holder_gets_his_own_ticket_and_is_let_in_when_its_window_opens() {
         }
         let last = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
         let last = Ticket::of(&last);
-        // The server's own word, to the millisecond.
+        // At the server's own time, to the millisecond.
         last.sleep_until(last.from + 0.001);
         let answer = admitted(
             &httpd,
@@ -179,7 +178,7 @@ fn a_ticket_is_redeemed_in_a_room_that_is_free() {
         let held = httpd.hold("full", 1);
         let ticket = buy(&httpd);
         held.release();
-        // Early, but there is room: he is let in, and the ticket is spent.
+        // Early, but there is room: the visitor is let in, and the ticket is spent.
         let answer = httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
         assert_eq!(answer.status, 200);
         assert!(
@@ -194,13 +193,13 @@ fn a_ticket_is_redeemed_in_a_room_that_is_free() {
     });
 }
 
-/// What a browser says of a page that its visitor asks for.
+/// A browser's headers for a page that its visitor asks for.
 const PAGE: [(&str, &str); 2] = [
     ("Sec-Fetch-Dest", "document"),
     ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"),
 ];
 
-/// Its cookie comes along with all that: whatever is fetched beside the page, or ahead of it.
+/// The ticket's cookie comes with everything fetched beside the page, or ahead of it.
 #[test]
 fn the_ticket_of_a_page_is_used_up_by_the_page_alone() {
     type Head<'a> = &'a [(&'a str, &'a str)];
@@ -254,7 +253,7 @@ fn the_ticket_of_a_page_is_used_up_by_the_page_alone() {
     });
 }
 
-/// The page has not come in its time: its ticket is anybody's of that visitor.
+/// The page has not come in its time: any request of that visitor may use its ticket.
 #[test]
 fn a_late_ticket_of_a_page_is_booked_again_by_a_script() {
     let httpd = site().start();
@@ -268,7 +267,7 @@ fn a_late_ticket_of_a_page_is_booked_again_by_a_script() {
     assert_ne!(Ticket::of(&late).token, ticket.token);
 }
 
-/// In a room that is free they are let in, and it stays good.
+/// In a free room they are let in, and the ticket stays good.
 #[test]
 fn what_is_let_in_beside_a_page_leaves_its_ticket_alone() {
     let httpd = site().start();
@@ -291,7 +290,7 @@ fn what_is_let_in_beside_a_page_leaves_its_ticket_alone() {
         page.join().expect("an answer")
     });
     assert_eq!(page.status, 200, "{page:?}");
-    // Who was sold his ticket as a script is let in as one, and who shows it on purpose as whatever he is.
+    // A ticket sold to a script admits a script; a ticket shown on purpose admits any request.
     let held = httpd.hold("last", 1);
     let call =
         Ticket::of(&httpd.request("GET", "/cgi-bin/app", &[("Sec-Fetch-Dest", "empty")], b""));
@@ -341,7 +340,7 @@ fn the_same_ticket_twice_gets_one_place() {
     });
 }
 
-/// kill -9 under him: his place is nobody's, and the ticket that he had redeemed for it as good as before.
+/// The holder's child is killed: their place is free, and the redeemed ticket is as good as before.
 #[test]
 fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
     for_each_mpm(|mpm| {
@@ -393,7 +392,7 @@ fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
 
 #[test]
 fn what_is_no_ticket_of_ours_makes_a_newcomer() {
-    // As long as all the forgeries take on a busy machine.
+    // Longer than all the forgeries take on a busy machine.
     let httpd = site_with("NapTicketPrime 2min\n").start();
     let held = httpd.hold("full", 1);
     let ticket = buy(&httpd);
@@ -433,7 +432,7 @@ fn what_is_no_ticket_of_ours_makes_a_newcomer() {
     assert_eq!(refused["forged"], 2 * forgeries.len(), "{refused}");
     assert_eq!(refused["full"], 2, "the buyer, and the deleted cookie");
     assert_eq!(gate["promise"]["presented"], 0, "not as tickets");
-    // After all of it the genuine one is still good.
+    // After all of this the genuine one is still good.
     let answer = admitted(
         &httpd,
         held,
@@ -491,7 +490,7 @@ fn of_four_cookies_of_our_name_the_good_one_is_found_in_any_order() {
     let orders = orders(["nap-site=forged", &long, cut, &good]);
     assert_eq!(orders.len(), 24);
     for order in orders {
-        // Behind each of the first three either another header begins or the line goes on.
+        // After each of the first three either another header begins or the line goes on.
         for breaks in 0..8 {
             let mut lines = vec![order[0].to_string()];
             for (i, cookie) in order.into_iter().enumerate().skip(1) {
@@ -502,7 +501,7 @@ fn of_four_cookies_of_our_name_the_good_one_is_found_in_any_order() {
             }
             let head: Vec<_> = lines.iter().map(|line| ("Cookie", line.as_str())).collect();
             let early = httpd.request("GET", "/cgi-bin/app", &head, b"");
-            // His own, whatever stands around it.
+            // The visitor's own ticket, whatever stands around it.
             assert_eq!(early.header("nap-reason"), Some("early"), "{lines:?}");
             assert_eq!(early.header("nap-ticket"), Some(genuine.token.as_str()));
         }
@@ -546,7 +545,7 @@ fn a_ticket_of_another_room_is_no_ticket_here() {
         assert_eq!(refused["other-room"], times, "{room}: {refused}");
     }
     drop(elsewhere);
-    // Unharmed: it was not redeemed over there.
+    // Unharmed: it was not redeemed in the other room.
     let answer = admitted(
         &httpd,
         held,
@@ -667,7 +666,7 @@ fn the_ticket_log_tells_how_each_ticket_ended() {
         .iter()
         .map(|t| &t["fate"]);
     assert_eq!(fates.collect::<Vec<_>>(), ["expired", "redeemed"]);
-    // Nothing is told twice.
+    // Nothing is logged twice.
     let before = records().len();
     sleep(Duration::from_secs(11));
     assert_eq!((before, records().len()), (4, 4));
@@ -691,7 +690,7 @@ fn fill_pipe(httpd: &Httpd, name: &str) {
     while pipe.write(&[b'\n'; 4096]).is_ok() {}
 }
 
-/// Children write of those that are sold, the parent of those that expire.
+/// Children record sold tickets, the parent those that expire.
 #[test]
 fn a_stuck_ticket_log_holds_up_neither_visitors_nor_the_parent() {
     let mut httpd = site_with("NapTicketLifetime 5s\n")
@@ -745,8 +744,8 @@ fn a_crowd_behind_one_address_is_served_and_no_ticket_is_broken_or_shared() {
     });
 }
 
-/// Three children at first: nobody waits inside, and a crowd stands in the kernel's queue. More of it than are
-/// served in a quarter of the bound are told when to come.
+/// Three children at first: nobody waits inside, and a crowd stands in the kernel's queue. Visitors beyond
+/// those served in a quarter of the bound are told when to come.
 #[test]
 fn a_crowd_that_no_worker_has_taken_up_is_told_when_to_come() {
     let httpd = Httpd::builder()
@@ -762,7 +761,7 @@ fn a_crowd_that_no_worker_has_taken_up_is_told_when_to_come() {
     let report = crowd(&(httpd.url() + "/board"), &options);
     let count = |pointer: &str| report.pointer(pointer).and_then(|n| n.as_u64());
     assert_eq!(count("/posts/served"), Some(300), "{report:#}");
-    // 42 where nobody looks outside, 225 to 264 where somebody does.
+    // 42 if the module does not look outside, 225 to 264 if it does.
     assert!(count("/tickets/issued") >= Some(120), "{report:#}");
     assert_eq!(count("/promises/broken"), Some(0), "{report:#}");
 }

@@ -1,5 +1,5 @@
-//! Where the waiting ends without a page, and tickets end unused: put off by the deadline guard, over,
-//! sold out; and what the directives that bound them make of that.
+//! Waiting that ends without a page, and tickets that end unused: put off by the deadline guard, over, sold
+//! out; and what the directives that bound them do about it.
 //!
 //! The room has one permit, which a held access has; newcomers do not wait unless a test says so.
 
@@ -13,9 +13,9 @@ const APP: &str = "/cgi-bin/app";
 const BOUND: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The shortest there are: a ticket begins in three quarters of a second, and is good for five.
+/// The shortest times: a ticket begins in three quarters of a second, and is good for five.
 const SHORT: &str = "NapWaitMax 500ms\nNapTicketLifetime 5s\nNapTicketPrime 1s\n";
-/// Of a ticket of this lifetime, seconds.
+/// The grace of a ticket with this lifetime, in seconds.
 const GRACE: f64 = 2.5;
 
 fn site(terms: &str) -> Builder {
@@ -28,7 +28,7 @@ fn ask(httpd: &Httpd, ticket: &Ticket) -> Answer {
     httpd.request("GET", APP, &[("Cookie", &ticket.cookie())], b"")
 }
 
-/// A refusal for this reason, told in these words.
+/// Asserts a refusal for this reason, with these words.
 #[track_caller]
 fn assert_refused(answer: &Answer, reason: &str, words: &str) {
     assert_eq!(answer.status, 503, "{answer:?}");
@@ -37,7 +37,7 @@ fn assert_refused(answer: &Answer, reason: &str, words: &str) {
     assert!(text.contains(words), "{text}");
 }
 
-/// What `/nap-info` has counted of the room's tickets.
+/// Asserts `/nap-info`'s counts of the room's tickets.
 #[track_caller]
 fn assert_promises(httpd: &Httpd, counts: &[(&str, u64)]) {
     let promise = httpd.gate()["promise"].take();
@@ -46,7 +46,7 @@ fn assert_promises(httpd: &Httpd, counts: &[(&str, u64)]) {
     }
 }
 
-/// The same of the refusals for this reason; the log says it too.
+/// Asserts the count of refusals for this reason; the log shows it too.
 #[track_caller]
 fn assert_counted(httpd: &Httpd, reason: &str, times: usize) {
     let refused = httpd.gate()["counts"]["refused"].take();
@@ -57,7 +57,7 @@ fn assert_counted(httpd: &Httpd, reason: &str, times: usize) {
     });
 }
 
-/// An answer, and how long its visitor was kept.
+/// An answer, and how long its visitor waited.
 type Told = (Answer, Duration);
 
 fn kept_waiting(ask: impl FnOnce() -> Answer) -> Told {
@@ -66,8 +66,8 @@ fn kept_waiting(ask: impl FnOnce() -> Answer) -> Told {
     (answer, came.elapsed())
 }
 
-/// He who waited in vain is told so, and when to come; his ticket. In the long form: no more than a
-/// second after the bound.
+/// A visitor who waited in vain is told so, and when to come; returns their ticket. In the long form: no more
+/// than a second after the bound.
 #[track_caller]
 fn put_off((answer, took): &Told, reason: &str, words: &str) -> Ticket {
     assert_refused(answer, reason, words);
@@ -82,7 +82,7 @@ fn put_off((answer, took): &Told, reason: &str, words: &str) -> Ticket {
 const NEWCOMER: &str = "more people have come than it can serve at once";
 const HOLDER: &str = "You came in time, but the overloaded server has become slower";
 
-/// A ticket where one may wait: somebody does while it is sold, and leaves.
+/// A ticket where one may wait: somebody waits while it is sold, and leaves.
 fn bought_beside_a_waiter(httpd: &Httpd) -> Ticket {
     let mut waits = httpd.connect();
     write!(waits, "GET {APP} HTTP/1.0\r\n\r\n").expect("httpd listens");
@@ -124,7 +124,7 @@ fn who_waits_in_vain_is_told_in_time_and_a_holder_is_put_off_once() {
     });
 }
 
-/// The same by the ledger: his claim leaves no place for a newcomer, so he is in Re Access.
+/// The same by the ledger: the visitor's claim leaves no place for a newcomer, so they are in Re Access.
 #[test]
 fn by_the_ledger_too_who_waits_in_vain_is_told_in_time() {
     let httpd = site("NapWaitLimit 1\nNapReAccess auto\nNapTicketPrime 5s\n")
@@ -248,7 +248,7 @@ fn a_bound_ticket_is_good_for_the_prefix_it_was_sold_to() {
     assert_promises(&httpd, &[("presented", 2), ("kept", 2), ("broken", 0)]);
 }
 
-/// The slot that is sold from: what it was made for, and what may be sold of it.
+/// The slot that is being sold: its capacity, and how many tickets may be sold.
 fn newest_slot(httpd: &Httpd) -> (Option<u64>, Option<u64>) {
     let gate = httpd.gate();
     let slot = gate["slots"].as_array().and_then(|slots| slots.last());
@@ -259,7 +259,7 @@ fn newest_slot(httpd: &Httpd) -> (Option<u64>, Option<u64>) {
 #[test]
 fn a_slot_has_the_share_of_the_capacity_that_is_to_be_sold() {
     for (share, tickets) in [("0.1", 8), ("0.25", 20), ("0.5", 40)] {
-        // Slots are a quarter as long; before anything is known a page takes an eighth of the bound.
+        // Slots last a quarter of that; before anything is known a page takes an eighth of the bound.
         let terms = format!("NapSlotPeriod 80s\nNapTicketShare {share}\n");
         let httpd = site(&terms).start();
         let _held = httpd.hold("full", 1);

@@ -1,5 +1,5 @@
-//! What anybody outside may send, or an administrator mistype: one plain function each, which takes
-//! any bytes and panics where something that must hold does not. cargo-fuzz can call them as they are.
+//! Inputs that outsiders may send, or an administrator mistype: one plain function for each, which takes any
+//! bytes and panics if something that must hold does not. cargo-fuzz can call them as they are.
 
 use mod_nap::page::accept::{Format, Language};
 use mod_nap::page::form::{Form, Source};
@@ -13,7 +13,7 @@ use nap_core::nap::cookie::{cookies, given};
 use nap_core::nap::ticket::{Key, Keys, Ticket, query_parameter};
 use nap_core::room::control::{Mode, Order};
 
-/// A target; it panics where something does not hold.
+/// A target; it panics if something does not hold.
 pub type Target = fn(&[u8]);
 
 /// Name, function, and how many mutations `make test` tries.
@@ -30,7 +30,7 @@ pub const ALL: &[(&str, Target, u32)] = &[
     ("state_file", state_file, 150),
 ];
 
-/// The text of a ticket: whatever opens is what its seller wrote, and no other.
+/// The text of a ticket: any text that opens is exactly what its seller wrote.
 pub fn ticket(data: &[u8]) {
     let secret = b"0123456789abcdef0123456789abcdef";
     let keys = Keys::new(vec![Key::new(7, secret)]).expect("one key");
@@ -40,8 +40,7 @@ pub fn ticket(data: &[u8]) {
     }
 }
 
-/// A Cookie header: values come from the header, hold no separator, and so do those of two headers
-/// that httpd joins.
+/// A Cookie header: values come from the header and hold no separator, also if httpd joins two headers.
 pub fn cookie(data: &[u8]) {
     let found: Vec<&[u8]> = cookies(data, b"nap").collect();
     assert!(
@@ -54,8 +53,8 @@ pub fn cookie(data: &[u8]) {
     assert_eq!(twice, [&found[..], &found[..]].concat());
 }
 
-/// Set-Cookie headers of an answer, one a line: what the client is known by from then on is what it
-/// brings with its next request, beside cookies of others.
+/// An answer's Set-Cookie headers, one a line: from then on the client is known by what it sends with its
+/// next request, beside other cookies.
 pub fn session(data: &[u8]) {
     let lines = || data.split(|b| *b == b'\n');
     let Some(value) = given(lines(), b"shop") else {
@@ -71,7 +70,7 @@ pub fn session(data: &[u8]) {
     );
 }
 
-/// A query: without the ticket nothing is left to take out of it, and nothing else has gone.
+/// A query: after removing the ticket there is nothing more to remove, and nothing else has gone.
 pub fn query(data: &[u8]) {
     match query_parameter(data, b"nap-ticket") {
         None => assert!(data.split(|b| *b == b'&').all(|pair| pair != b"nap-ticket")),
@@ -82,7 +81,7 @@ pub fn query(data: &[u8]) {
     }
 }
 
-/// The body of a form, after its Content-Type in the first line; and where it says it comes from.
+/// The body of a form, after its Content-Type in the first line; and the origin it claims.
 pub fn form(data: &[u8]) {
     let mut lines = data.splitn(2, |b| *b == b'\n');
     let (content_type, body) = (lines.next().unwrap_or_default(), lines.next());
@@ -95,8 +94,8 @@ pub fn form(data: &[u8]) {
             .iter()
             .map(|f| f.name.len() + f.value.len())
             .sum();
-        // A %-escape or a part is never longer than what it stands for; a byte of Shift_JIS may be
-        // a character of three.
+        // A %-escape or a part is never longer than what it stands for; a byte of Shift_JIS may be a
+        // character of three.
         assert!(kept <= body.len() * if form.charset == Charset::UTF_8 { 1 } else { 3 });
         assert!(form.fields.iter().all(|f| !f.value.contains('\0')));
     }
@@ -108,8 +107,8 @@ pub fn form(data: &[u8]) {
     assert!(!source.is_same_origin(), "nobody is from no host");
 }
 
-/// The form of `nap-control`: what it asks for is in range, and is the same when it is asked for again
-/// in plain words; nobody guesses a nonce, and nobody is sent to another server.
+/// The form of `nap-control`: a command is in range, and is the same when asked for again in plain words;
+/// nobody guesses a nonce, and nobody is sent to another server.
 pub fn control(data: &[u8]) {
     let sent = Sent::parse(data);
     let (secret, now) = (b"0123456789abcdef", 1_769_828_400);
@@ -131,7 +130,7 @@ pub fn control(data: &[u8]) {
     }
 }
 
-/// The form that asks for this.
+/// The form that asks for this command.
 fn asked(command: &Command) -> String {
     let id = |id: &u64| format!("{id:016x}");
     let mut form = form_urlencoded::Serializer::new(String::new());
@@ -183,7 +182,8 @@ pub fn accept(data: &[u8]) {
     assert!(!Language::by_accept_language(data).tag().is_empty());
 }
 
-/// A line of configuration, by where its directive stands among all, from 1: taken, or a message on one line.
+/// A configuration line; its first number is the directive's position among all, from 1. It is accepted, or
+/// gives a message on one line.
 pub fn conf(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -210,7 +210,7 @@ pub fn conf(data: &[u8]) {
     let _ = room.finish(&server);
 }
 
-/// `NapTicketKey`'s file: keys that sign what they verify, or a sentence.
+/// `NapTicketKey`'s file: keys that sign what they verify, or a message.
 pub fn keys(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -230,9 +230,9 @@ pub fn keys(data: &[u8]) {
     }
 }
 
-/// A sound state file with some bytes of its first 4 kB changed, three bytes of input for each
-/// (offset, big-endian, and value): it is taken over or set aside. (`tests/bit_patterns.rs` spoils
-/// the rest of it, and lets the room live on.)
+/// A sound state file with some bytes of its first 4 kB changed, three bytes of input for each (offset,
+/// big-endian, and value): it is taken over or set aside. (`tests/bit_patterns.rs` corrupts the rest of it,
+/// and lets the room go on.)
 pub fn state_file(data: &[u8]) {
     let dims = Dims {
         children: 2,
