@@ -2,8 +2,8 @@
 # Four backends of unequal speed behind lbmethod=nap: balancer.sh TARGET-DIRECTORY
 #
 # Starts them and a private httpd (event) on loopback from a temp directory, sends forty requests a
-# second and says every two seconds who answered them. What breaks a backend is read from the
-# terminal: "d 500", "d slow", "d stop", "d kill", "d ok". Ctrl-C stops everything. DEMO_PORT is the
+# second and says every two seconds which backends answered. Commands that break a backend are read from
+# the terminal: "d 500", "d slow", "d stop", "d kill", "d ok". Ctrl-C stops everything. DEMO_PORT is the
 # first port (8080); NAP_SO names another mod_nap.so; METHOD another lbmethod.
 set -euo pipefail
 
@@ -96,7 +96,7 @@ until curl -s -o /dev/null "http://127.0.0.1:$front/nap-info"; do
   sleep 0.1
 done
 
-# Forty a second; a line each: status and who answered.
+# Forty a second; a line each: the status and the backend that answered.
 visitors() {
   while :; do
     for _ in 1 2 3 4; do

@@ -8,7 +8,7 @@ set -euo pipefail
 
 . "$(dirname "$0")/httpd.sh"
 
-# write_config NAME PORT: what both servers have in common, to stdout.
+# write_config NAME PORT: writes what both servers share to stdout.
 write_config() {
   common_config "$1" "$2" cgid
   cat <<CONF

@@ -1,6 +1,6 @@
 # What the demos share: private httpds (event) on loopback under a temp directory. Sourced.
 #
-# Sets $root, the directory; $target and $so. DEMO_PORT is the first port that is tried (8080);
+# Sets $root, the directory, $target and $so. DEMO_PORT is the first port to try (8080);
 # NAP_SO names another mod_nap.so.
 
 target=$(realpath "$1")
@@ -10,7 +10,7 @@ modules=$(apxs -q LIBEXECDIR)
 root=$(mktemp -d "${TMPDIR:-/tmp}/nap-demo.XXXXXX")
 chmod 755 "$root"
 pids=()
-# What runs for us without being a job of this shell.
+# Processes of ours that are not jobs of this shell.
 apart=()
 
 stop() {
@@ -42,7 +42,7 @@ load() {
   done
 }
 
-# common_config NAME PORT MODULE...: what every server of a demo has, to stdout.
+# common_config NAME PORT MODULE...: writes what every server of a demo has to stdout.
 common_config() {
   local name=$1 port=$2
   shift 2
@@ -90,7 +90,7 @@ start() {
   exit 1
 }
 
-# Until Ctrl-C; when a server ends by itself, with its last words.
+# Waits until Ctrl-C; if a server ends by itself, prints its last words.
 wait_for_the_end() {
   wait -n "${pids[@]}" || :
   echo "demo: one of the servers has ended; its error log:" >&2

@@ -258,7 +258,7 @@ fn who_wants_to_be_told_to_go_on_is_told_when_he_may_run() {
             b"",
         );
         let mut go_on = [0; 25];
-        told.read_exact(&mut go_on).expect("he is told");
+        told.read_exact(&mut go_on).expect("the client is told");
         assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
         told.write_all(b"abc").expect("httpd reads");
         assert!(read_all(told).contains(" 3\n"));
@@ -289,7 +289,7 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
         let stalled = |told: &str| {
             let headers = of_length(LARGE) + told;
             let slow = begin(&httpd, &headers, &body[..100_000]);
-            wait_until("he runs without a permit", PATIENCE, || {
+            wait_until("the access runs without a permit", PATIENCE, || {
                 (at_work(&httpd), httpd.room().running) == (1, 0)
             });
             slow
@@ -298,7 +298,7 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
             let mut slow = stalled(told);
             let held = httpd.hold(name, 1);
             slow.write_all(&body[100_000..]).expect("httpd reads");
-            wait_until("he waits", PATIENCE, || {
+            wait_until("the access waits", PATIENCE, || {
                 let room = httpd.room();
                 (room.waiting, room.running) == (1, 1)
             });
@@ -312,11 +312,11 @@ fn who_has_sent_all_after_a_stall_waits_for_his_turn_again() {
         let mut gone = stalled("");
         let held = httpd.hold("again", 1);
         gone.write_all(&body[100_000..]).expect("httpd reads");
-        wait_until("he waits", PATIENCE, || httpd.room().waiting == 1);
+        wait_until("the access waits", PATIENCE, || httpd.room().waiting == 1);
         drop(gone);
-        wait_until("his place is free", PATIENCE, || httpd.room().waiting == 0);
+        wait_until("its place is free", PATIENCE, || httpd.room().waiting == 0);
         held.release();
-        wait_until("and his worker", PATIENCE, || at_work(&httpd) == 0);
+        wait_until("and its worker", PATIENCE, || at_work(&httpd) == 0);
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
     });
 }
@@ -330,7 +330,7 @@ fn who_stalls_while_he_is_read_gives_his_permit_back() {
         let expected = httpd.request("POST", "/free/sum", &[], &body).text();
         let mut slow = begin(&httpd, &of_length(LARGE), &body[..100_000]);
         wait_until(
-            "he has entered, and runs without a permit",
+            "it has entered, and runs without a permit",
             PATIENCE,
             || (at_work(&httpd), reading(&httpd)) == (1, (1, 0)),
         );
@@ -426,13 +426,13 @@ fn who_is_answered_early_and_stalls_is_counted_once() {
         .expect("httpd listens");
         // All that the responder reads: httpd is at the client again before it gets the answer.
         stream.write_all(&body(100_000)).expect("httpd reads");
-        wait_until("he has stalled", PATIENCE, || reading(&httpd) == (1, 0));
+        wait_until("it has stalled", PATIENCE, || reading(&httpd) == (1, 0));
         wait_until("it has its answer", PATIENCE, || fcgi.bodies().len() == 1);
         // While httpd reads from the client it gets the answer too; it keeps its own answer until all is
         // sent.
         for _ in 0..20 {
             stream.write_all(b"x").expect("httpd reads");
-            wait_until("his rest is waited for", PATIENCE, || {
+            wait_until("the rest is waited for", PATIENCE, || {
                 reading(&httpd) == (1, 0)
             });
             assert_eq!(at_work(&httpd), 1, "{mpm}");
@@ -477,10 +477,10 @@ fn who_pauses_between_chunks_is_let_in_with_what_is_there() {
              Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
         )
         .expect("httpd listens");
-        wait_until("he has entered", PATIENCE, || {
+        wait_until("it has entered", PATIENCE, || {
             httpd.gate()["counts"]["passed"] == 1
         });
-        wait_until("he holds no permit", PATIENCE, || reading(&httpd) == (1, 0));
+        wait_until("it holds no permit", PATIENCE, || reading(&httpd) == (1, 0));
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
         write!(stream, "3\r\ndef\r\n0\r\n\r\n").expect("httpd reads");
         let answer = read_all(stream);
@@ -503,7 +503,7 @@ fn who_does_not_read_his_answer_gives_his_permit_back() {
             "GET /counter?bytes={LONG} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .expect("httpd listens");
-        wait_until("he has given it back, and is not through", PATIENCE, || {
+        wait_until("it has given it back, and is not through", PATIENCE, || {
             httpd.counter().running == 1 && reading(&httpd) == (0, 0)
         });
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
@@ -582,7 +582,7 @@ fn who_does_not_read_his_stream_gives_his_permit_back() {
             .start();
         let connection = Http2::open(&httpd);
         let unread = connection.ask_unread(&format!("/counter?bytes={LONG}"));
-        wait_until("he has given it back, and is not through", PATIENCE, || {
+        wait_until("it has given it back, and is not through", PATIENCE, || {
             httpd.counter().running == 1 && reading(&httpd) == (0, 0)
         });
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);

@@ -109,7 +109,7 @@ fn with_cookies_blocked_the_ticket_comes_in_the_query_and_the_application_does_n
         browser.open(&format!("{}/cgi-bin/app?a=%2Fb&c", httpd.url()));
         browser.until_shows("A ticket was issued to you");
         // The visitor comes while the room is still full: only a ticket lets them wait.
-        wait_until("he waits", Duration::from_secs(20), || httpd.waiting() == 1);
+        wait_until("it waits", Duration::from_secs(20), || httpd.waiting() == 1);
         held.release();
         browser.until_shows("the application");
         let query = browser.run("return location.search").to_string();

@@ -116,7 +116,7 @@ fn whatever_its_fields_are_a_form_arrives_once_and_as_it_was_sent() {
         assert_eq!(url, format!("{}/cgi-bin/app?kept=1", httpd.url()));
         // No cache keeps the page that the visitor left: Chromium asks before it sends again.
         browser.back();
-        wait_until("he is back", Duration::from_secs(20), || {
+        wait_until("the visitor is back", Duration::from_secs(20), || {
             !browser.text().contains("the application")
         });
         let twice = without_boundaries(&httpd.asked());

@@ -144,7 +144,7 @@ fn with_a_cookie_for_other_sites_he_comes_back_as_the_member_he_was() {
     let httpd = shop(&[UNPROTECTED, FOR_OTHER_SITES]).tls(port).start();
     let browser = buyer(("https", port));
     let asked = comes_back_and_waits(&httpd, &browser);
-    assert_eq!(asked, [""; 0], "as a member he waits for his turn");
+    assert_eq!(asked, [""; 0], "a member waits for their turn");
     let asked = httpd.asked();
     let [post] = &asked[..] else {
         panic!("{asked:?}")

@@ -731,7 +731,7 @@ fn a_full_table_lets_everybody_in_and_forgets_no_heavy_debtor() {
         let info = httpd.get("/bwshare-info?json").json();
         // There are four stripes of 512 places.
         assert!(info["debts_lost"].as_u64() >= Some(5001 - 2048), "{info}");
-        assert!(!ask("192.0.2.1".to_owned()), "he still owes 12");
+        assert!(!ask("192.0.2.1".to_owned()), "they still owe 12");
         if long() {
             // Checked once a minute.
             wait_until("the log says so", Duration::from_secs(100), || {

@@ -67,7 +67,7 @@ fn tickets_in_their_prime_window_are_charged_but_not_refused_each_once() {
         let held = httpd.hold("full", 1);
         let tickets: Vec<Ticket> = (0..6).map(|_| ticket(&httpd)).collect();
         let refused = httpd.get("/cgi-bin/app");
-        assert_eq!(refused.status, 429, "he has had his six: {refused:?}");
+        assert_eq!(refused.status, 429, "they have had their six: {refused:?}");
         let early = with(&httpd, &tickets[5].token);
         assert_eq!(early.status, 429, "it is too early");
         // The client's own debt would take 10,000 s.
@@ -189,7 +189,7 @@ fn a_ticket_excuses_where_its_room_is_whatever_its_holder_owes() {
     assert_eq!(ask("/page.html"), 429, "no room's");
     // A file is not scheduled, so it does not use up the ticket.
     let passed = (0..40).take_while(|_| ask("/part/of.html") == 200).count();
-    assert_eq!(passed, 40, "ten times what he may owe");
+    assert_eq!(passed, 40, "ten times what they may owe");
     assert_eq!(ask("/cgi-bin/app"), 200, "the promise");
     assert_eq!(ask("/part/of.html"), 429, "it is used up");
 }

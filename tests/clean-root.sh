@@ -1,9 +1,9 @@
 # A clean Debian root to try things in: sourced by package.sh, quick-start.sh and from-source.sh, with
 # bash's `set -eu`.
 #
-# It is made by debootstrap once and kept in target/package/; what happens in it happens in a copy, in
-# $root, which goes when the script ends. Calls `skip REASON` where it cannot be made, or where one of
-# the programs in $needs is missing.
+# debootstrap makes it once, and it is kept in target/package/; everything happens in a copy, in $root,
+# which is removed when the script ends. Calls `skip REASON` if it cannot be made, or if one of the
+# programs in $needs is missing.
 target=${CARGO_TARGET_DIR:-target}
 kept=$target/package
 mkdir -p "$kept"
@@ -31,7 +31,7 @@ make_base() {
   cp -a /etc/apt/apt.conf.d/. "$kept/base/etc/apt/apt.conf.d/"
   cp /etc/apt/sources.list "$kept/base/etc/apt/" 2>/dev/null || :
   cp -a /etc/apt/sources.list.d/. "$kept/base/etc/apt/sources.list.d/" 2>/dev/null || :
-  # A package that is installed starts no server of its own.
+  # An installed package starts no server of its own.
   printf '#!/bin/sh\nexit 101\n' >"$kept/base/usr/sbin/policy-rc.d"
   chmod +x "$kept/base/usr/sbin/policy-rc.d"
   tar -C "$kept/base" -cf "$kept/base.tar.new" .
@@ -50,14 +50,14 @@ stop_httpd() {
     sleep 0.1
   done
 }
-# What runs in the root: process ids.
+# Process ids of what runs in the root.
 running() {
   local p
   for p in /proc/[0-9]*; do [ "$(readlink "$p/root")" != "$root" ] || echo "${p#/proc/}"; done
 }
 remove_root() {
   stop_httpd
-  # A script that failed half way may leave more.
+  # A script that failed midway may leave more.
   running | xargs -r kill 2>/dev/null || :
   for _ in $(seq 100); do
     [ -n "$(running)" ] || break
@@ -80,6 +80,6 @@ clean_root() {
   cp /etc/hosts "$root/etc/hosts"
 }
 
-# inside COMMAND...: in the root; quietly: its words go to the log, and are shown when it fails.
+# inside COMMAND...: runs it in the root, quietly: its output goes to the log, and is shown if it fails.
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
 quietly() { inside "$@" >>"$log" 2>&1 || { tail -n 20 "$log"; echo "failed: $*"; exit 1; } >&2; }

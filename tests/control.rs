@@ -163,7 +163,7 @@ fn a_closed_room_lets_nobody_in_and_who_is_in_finishes() {
     assert_eq!(
         waits.join().expect("no panic").status,
         200,
-        "he had a place already"
+        "they had a place already"
     );
     assert_eq!(
         httpd.get("/counter").status,
@@ -189,11 +189,11 @@ fn everybody_is_sent_to_tickets_and_holders_are_let_in() {
     assert_eq!((refused.status, reason(&refused)), (503, Some("full")));
     let ticket = refused.header("nap-ticket").expect("it is sold").to_owned();
     let come = || httpd.request("GET", "/counter", &[("Nap-Ticket", &ticket)], b"");
-    wait_until("his time has come", Duration::from_secs(30), || {
+    wait_until("the time has come", Duration::from_secs(30), || {
         come().status == 200
     });
     let room = httpd.gate();
-    assert_eq!(room["promise"]["kept"], 1, "in his prime window: {room}");
+    assert_eq!(room["promise"]["kept"], 1, "in the prime window: {room}");
     assert_eq!(room["by_hand"]["admits"], "tickets");
 }
 
@@ -279,7 +279,7 @@ fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
         "its value is a secret"
     );
     held.release();
-    assert_eq!(member.join().expect("an answer"), 200, "he waited already");
+    assert_eq!(member.join().expect("an answer"), 200, "they waited already");
 
     // A limit set by hand applies to the pages, and the page says so.
     done(&httpd, "do=limit&room=site&limit=3");

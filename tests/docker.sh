@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Builds the images of docker/, starts docker/compose.yaml (httpd with mod_nap before two application
 # servers and a shop) and lets ab and nap-load judge it from another container: statuses, tickets,
-# sessions, the pages for the administrator, a killed application server, a restart with the tickets of
-# before. What took how long is said at the end.
+# sessions, the pages for the administrator, a killed application server, a restart with earlier
+# tickets. It says at the end how long each step took.
 #
-# Without an engine it says so and passes. Where the base images cannot be pulled they are made here
+# Without an engine it says so and passes. If the base images cannot be pulled they are made here
 # (docker/base-images.sh), and lose their tags again at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,7 +44,7 @@ image() {
 image Dockerfile mod_nap
 image Dockerfile.shop mod_nap_shop
 built=$SECONDS
-# Of what builds before this one have left untagged, the newest build stage is kept: it has the crates.
+# Of the untagged images that earlier builds left, the newest build stage is kept: it has the crates.
 left() { docker images -q --no-trunc --filter dangling=true --filter "label=mod_nap=$1"; }
 { left build | tail -n +2; left image; } | xargs -r docker rmi >/dev/null 2>&1 || :
 
@@ -60,7 +60,7 @@ fail() {
   docker exec "$web" awk '{ n[$9]++ } END { for (status in n) print n[status], "x", status }' /var/log/apache2/access.log
   exit 1
 } >&2
-# What a page says when a container of this network asks for it.
+# The text of a page requested from a container of this network.
 page() {
   client bash -c 'exec 3<>"/dev/tcp/web/80"; printf "GET $0 HTTP/1.0\r\n$1\r\n" >&3; cat <&3' "$@"
 }
@@ -79,7 +79,7 @@ until_healthy
 
 told() { docker exec "$web" cat /var/log/apache2/access.log | awk -v status="$1" '$7 ~ "^/board" && $9 ~ status' | wc -l; }
 
-# Visitors who come back when their ticket says: all of them are let in.
+# Visitors come back when their ticket says: all of them are let in.
 client nap-load --allow-remote --json - -c 150 -n 4 http://web/board >"$scratch/crowd" 2>"$scratch/said" ||
   { tail -n 20 "$scratch/said" "$scratch/crowd"; fail "nap-load"; } >&2
 page /nap-metrics >"$scratch/metrics"
@@ -99,7 +99,7 @@ crowd
 plain=$(grep '^Requests per second' "$scratch/ab" | tr -s ' ' | cut -d' ' -f4)
 crowd -k
 [ "$(told '^(200|503)$')" = $((before + 2 * n)) ] || fail "ab was told something else than 200 and 503"
-# What the module has counted is what visitors were told.
+# The module's counts agree with what visitors were told.
 page /nap-metrics >"$scratch/metrics"
 refused=$(tr -d '\r' <"$scratch/metrics" | awk '/^nap_refused_total{room="site"/ { n += $2 } END { print n + 0 }')
 [ "$(told '^200$')" = $(($(metric passed_total) + $(metric granted_total))) ] && [ "$(told '^503$')" = "$refused" ] ||
@@ -110,7 +110,7 @@ for app in app1 app2; do
   grep -q "^oxthas_answers_total{.*member=\"http://$app\".*} [1-9]" "$scratch/metrics" || fail "$app had no work"
 done
 
-# The shop: whoever has logged in comes to the end of his session.
+# The shop: every visitor who has logged in comes to the end of their session.
 sessions=20
 client nap-load sessions --allow-remote --json - -c 10 -s $((sessions / 10)) --think 100ms --timeout 1min http://web \
   /shop/login /shop/new '/shop/list?category={number}' '/shop/article?article={number}' '/shop/search?q={number}' \
@@ -124,7 +124,7 @@ grep -q "^nap_sessions_finished_total{room=\"shop\"} $sessions" "$scratch/metric
 page /nap-info >"$scratch/info"
 grep -q '<h3 class="gate">Sessions</h3>' "$scratch/info" || fail "/nap-info shows no sessions"
 
-# An application server dies: the other has all, and nobody sees an error but of the first who meet it.
+# An application server dies: the other gets all requests, and no client sees an error.
 before=$(told '^50[024]$')
 docker kill "$(compose ps -q app2)" >/dev/null
 client ab -l -n 200 -c 4 http://web/board >"$scratch/ab" 2>&1 || fail "ab after the death of app2"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Follows README.md to the letter, from source, in a clean Debian root: a stranger with a Rust toolchain,
-# a C compiler and a sudo that asks nothing types `make demo` and what it prints, then what "Use it" says.
+# a C compiler and a passwordless sudo types `make demo` and what it prints, then what "Use it" says.
 #
-# Of `make test` he goes through setup, format and clippy, module, bindings and one suite of real
+# Of `make test` the stranger runs setup, format and clippy, module, bindings and one suite of real
 # servers (FROM_SOURCE_TESTS names others, or `all`): the whole is this machine's own `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ command -v rustc >/dev/null || skip "there is no Rust toolchain"
 . tests/clean-root.sh
 unshare -n true 2>/dev/null || skip "no network namespace can be made"
 
-# Of this language and number, from 1.
+# The block of this language and number, from 1.
 block() {
   awk -v start="^\`\`\`$1\$" -v n="$2" '/^```/ { if (shown) exit; if ($0 ~ start && ++seen == n) shown = 1; next } shown' README.md
 }
@@ -24,7 +24,7 @@ quietly useradd --create-home --shell /bin/bash stranger
 echo 'stranger ALL=(ALL) NOPASSWD: ALL' >"$root/etc/sudoers.d/stranger"
 home=$root/home/stranger
 
-# As on any machine: mod_slotmem_shm of a stranger's httpd wants it.
+# As on any machine: mod_slotmem_shm of the stranger's httpd needs it.
 chmod 1777 "$root/dev/shm"
 
 # The toolchain of this machine and the crates it has fetched, as rustup and cargo leave them.
@@ -34,11 +34,11 @@ cp -a "$sysroot/bin" "$home/.rust/"
 cp -a "$sysroot"/lib/*.so* "$sysroot/lib/rustlib" "$home/.rust/lib/"
 cargo fetch --locked --quiet
 cp -a "${CARGO_HOME:-$HOME/.cargo}"/registry/{cache,index} "$home/.cargo/registry/"
-# What git knows of, as a clone has it.
+# The files that git knows, as in a clone.
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -C "$home/mod_nap" -x
 inside chown -R stranger: /home/stranger
 
-# In the source tree, as the stranger; cargo does not ask the network for what it has.
+# Runs in the source tree, as the stranger; cargo does not ask the network for what it has.
 typed() {
   inside setpriv --reuid stranger --regid stranger --init-groups env HOME=/home/stranger USER=stranger \
     PATH=/home/stranger/.rust/bin:/usr/bin:/bin CARGO_NET_OFFLINE=true \
@@ -80,7 +80,7 @@ took 'make setup check-format module check-bindings'
 if [ "${FROM_SOURCE_TESTS:=configtest}" = all ]; then
   said 'make test'
 else
-  # The programs of the suites are as in `make test`, which makes them before.
+  # The suites' programs are those of `make test`, which makes them first.
   said "make cgi programs && cargo test --locked --no-fail-fast $(printf -- '--test %s ' $FROM_SOURCE_TESTS)"
 fi
 took "tests: $FROM_SOURCE_TESTS"

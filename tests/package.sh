@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the Debian package, asks lintian, and installs, uses and purges it in a clean Debian root. What
-# `make install` puts into a folder, `make uninstall` takes out again.
+# Builds the Debian package, runs lintian, and installs, uses and purges it in a clean Debian root. Also
+# checks that `make uninstall` removes from a folder what `make install` put into it.
 #
-# Its httpd listens on loopback of this machine, on a port that was free.
+# Its httpd listens on this machine's loopback, on a free port.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skip() { echo "package: $1, so the package is not tested"; exit 0; }
@@ -26,7 +26,7 @@ clean_root
 quietly apt-get update
 quietly apt-get install -y --no-install-recommends apache2
 
-# What the package manager itself remembers is not the package's, nor are the folders of a2enmod.
+# The package manager's own records do not belong to the package, nor do the folders of a2enmod.
 files() {
   find "$root" -xdev -not -path "$root/proc*" -not -path "$root/var/lib/dpkg/*" -not -path "$root/var/log/*" \
     -not -path "$root/var/lib/apt/*" -not -path "$root/var/cache/*" -not -path "$root/tmp/*" \
@@ -38,7 +38,7 @@ quietly sh -c 'apt-get install -y --no-install-recommends /tmp/libapache2-mod-na
 quietly a2enmod nap
 quietly apache2ctl configtest
 
-# Whatever the installed pages link to is there, as in the source; pages for developers lead into that.
+# Everything the installed pages link to exists, as in the source; pages for developers lead there.
 python3 - "$root/usr/share/doc/libapache2-mod-nap" <<'PYTHON'
 import pathlib, re, sys
 doc = pathlib.Path(sys.argv[1])
@@ -86,7 +86,7 @@ curl -fsS "$url/nap-info?json" >"$kept/info"
 sum() { grep -o "\"\($1\)\":[0-9]*" "$kept/info" | cut -d: -f2 | paste -sd+ | bc; }
 counted=$(sum 'passed\|granted\|refused_in_all')
 [ "$counted" = 200 ] || { echo "package: 200 accesses were sent, /nap-info has counted $counted" >&2; exit 1; }
-# Twenty at a time where two run: hardly anybody is let in at once.
+# Twenty at a time, of which two run: hardly anybody is let in at once.
 limited=$(sum 'granted\|refused_in_all')
 [ "$limited" -ge 100 ] || { echo "package: only $limited of 200 accesses waited" >&2; exit 1; }
 stop_httpd

@@ -206,7 +206,7 @@ fn a_graceful_restart_changes_pages_in_place() {
         assert_ne!(
             again.header("nap-reason"),
             Some("unknown"),
-            "it is still his"
+            "it is still theirs"
         );
         assert_eq!(gate(&httpd, "page new")["run_ready"]["limit"], 1);
         drop(second);

@@ -31,7 +31,7 @@ fn order(site: Builder, come: &[&str]) -> Vec<String> {
     let mut visitors = Vec::new();
     for (before, query) in come.iter().enumerate() {
         visitors.push(httpd.get_later(&format!("/cgi-bin/note?{query}")));
-        wait_until("he waits", PATIENCE, || httpd.waiting() == before + 1);
+        wait_until("it waits", PATIENCE, || httpd.waiting() == before + 1);
     }
     held.release();
     for visitor in visitors {

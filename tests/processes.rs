@@ -333,7 +333,7 @@ impl Process {
         ticket: &mut Option<Ticket>,
         rng: &mut Rng,
     ) {
-        let word = self.segment.wake_word(place).expect("his place");
+        let word = self.segment.wake_word(place).expect("its place");
         let impatient = rng.chance(0.05);
         loop {
             let left = (until - self.segment.now()).min(Micros::from_millis(100));
@@ -371,7 +371,7 @@ impl Process {
                     *ticket = ticket.or(refusal.ticket);
                     return;
                 }
-                Some(Verdict::Wait(_)) => unreachable!("he waits already"),
+                Some(Verdict::Wait(_)) => unreachable!("it waits already"),
             }
         }
     }
@@ -401,7 +401,7 @@ impl Process {
         std::thread::sleep(Duration::from_micros(rng.below(600)));
         self.witness.goes_out(self.number);
         require(self.permits.holds(permit, owner), || {
-            "not his permit".into()
+            "not its permit".into()
         });
         if waited.is_none()
             && redeemed.is_none()

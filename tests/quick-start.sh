@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Follows docs/quick-start.md to the letter in a clean Debian root: each command of it is typed, in its
-# order, but for the way from source; the configuration is put where the text says.
+# Follows docs/quick-start.md to the letter in a clean Debian root: types each of its commands in order,
+# except the way from source, and puts the configuration where the text says.
 #
-# The reader has httpd and a shop (the board, standing for one). What he does from step 2 on happens in a
+# The reader has httpd and a shop (the board stands for one). From step 2 on everything happens in a
 # network of its own, where port 80 is free.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,19 +36,19 @@ quietly a2enmod cgid
 quietly a2enconf app
 cp "$package" "$root/root/"
 
-# 1. Install. Whoever is asked whether to go on says yes.
+# 1. Install. Questions whether to go on are answered with yes.
 block sh 1 >"$root/root/install"
 grep -q '^apt install' "$root/root/install" || { echo "quick start: step 1 installs nothing" >&2; exit 1; }
 quietly bash -c 'cd /root && yes | bash -e install'
 
-# 2. Protect: the file of the text.
+# 2. Protect: the file from the text.
 conf=$(grep -o '/etc/apache2/conf-available/[a-z]*\.conf' $page | head -n 1)
 block apache 1 >"$root$conf"
 {
   echo 'set -e -o pipefail; cd /root'
   echo 'apachectl start' # httpd was there before
   for n in 3 4 5; do block sh $n; done
-  # What is to be seen then; and nobody is told to go on before the last was served.
+  # What must be visible then; and nobody is told to go on before the last one was served.
   echo "curl -s 'http://localhost/nap-info?json'"
 } >"$root/root/steps"
 unshare -n bash -c 'ip link set lo up && exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin bash /root/steps' "$root" \

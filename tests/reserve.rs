@@ -106,7 +106,7 @@ fn everybody_else_is_answered_over_http1(mpm: Mpm, times: usize) -> Vec<Duration
         let info = each.of(|| httpd.get("/nap-info")).text();
         assert!(info.contains(">Full: 1 of 1 run, 43 wait of 43"), "{info}");
     });
-    assert_eq!(httpd.waiting(), before, "nobody lost his place");
+    assert_eq!(httpd.waiting(), before, "nobody lost a place");
     drop((waiters, waiting_ends, held));
     httpd.until_idle();
     all

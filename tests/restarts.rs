@@ -74,7 +74,7 @@ fn queue_up(httpd: &Httpd, first: u64, n: u64) -> Vec<JoinHandle<Answer>> {
     (0..n)
         .map(|i| {
             let visitor = httpd.get_later(&format!("/cgi-bin/hold?{}", first + i));
-            wait_until("he waits", PATIENCE, || {
+            wait_until("the visitor waits", PATIENCE, || {
                 httpd.room().waiting == waiting + i + 1
             });
             visitor
@@ -140,7 +140,7 @@ fn those_who_came_before_a_graceful_restart_go_first() {
             .mpm(mpm)
             .start();
         let mut all = vec![httpd.get_later("/cgi-bin/hold?0")];
-        wait_until("he runs", PATIENCE, || came(&httpd) == [0]);
+        wait_until("the visitor runs", PATIENCE, || came(&httpd) == [0]);
         all.extend(queue_up(&httpd, 1, 3));
         httpd.graceful();
         all.extend(queue_up(&httpd, 4, 3));
@@ -162,7 +162,7 @@ fn those_whose_child_lives_are_served_in_the_order_of_their_arrival() {
             .expect_log("AH10393:", "as httpd remarks")
             .start();
         let first = httpd.get_later("/cgi-bin/hold?0");
-        wait_until("he runs", PATIENCE, || came(&httpd) == [0]);
+        wait_until("the visitor runs", PATIENCE, || came(&httpd) == [0]);
         let mut queue = Vec::new();
         // Until some wait in a child that runs nothing.
         let victim = loop {
@@ -334,7 +334,7 @@ fn a_room_with_a_new_name_at_each_restart_is_protected_after_the_twelfth() {
         .collect();
     assert_eq!(gone, ["site0", "site1", "site2", "site3"], "{log}");
     let running = httpd.get_later("/cgi-bin/hold?0");
-    wait_until("he runs", PATIENCE, || came(&httpd) == [0]);
+    wait_until("the visitor runs", PATIENCE, || came(&httpd) == [0]);
     let refused = httpd.get("/cgi-bin/hold?1");
     assert_eq!(refused.status, 503);
     let cookie = refused.header("set-cookie").expect("a ticket");
@@ -510,7 +510,7 @@ fn a_hard_restart_leaks_nothing_and_forgets_no_ticket() {
         let page = httpd.request("GET", "/nap-ticket", &[("Nap-Ticket", ticket)], b"");
         assert_eq!(page.status, 200, "{page:?}");
         let mut all = vec![httpd.get_later("/cgi-bin/hold?6")];
-        wait_until("he runs", PATIENCE, || came(&httpd) == [0, 6]);
+        wait_until("the visitor runs", PATIENCE, || came(&httpd) == [0, 6]);
         all.extend(queue_up(&httpd, 7, 2));
         assert_eq!(came(&httpd), [0, 6], "there is one permit");
         let_go(&httpd);

@@ -193,7 +193,7 @@ fn a_session_that_begins_where_nobody_can_wait_any_more_is_one_like_all() {
         .collect();
     httpd.until_waiting(places);
     let third = sign_in(&httpd);
-    assert_eq!(sessions(&httpd, "passed"), 1, "nobody held him up");
+    assert_eq!(sessions(&httpd, "passed"), 1, "nobody held them up");
     assert_eq!(sessions(&httpd, "in_table"), 3);
     // And the third visitor goes on: the page is taken, and strangers are told when to come.
     assert_eq!(with(&httpd, "/cgi-bin/page", &third).status, 200);
@@ -258,11 +258,11 @@ NapPoll base=1s";
         assert!(told["ask"].as_f64() >= Some(1.0), "{told}");
         assert_eq!(second.join().expect("an answer").status, 200);
         let mut told = told;
-        wait_until("he is called", PATIENCE, || {
+        wait_until("the holder is called", PATIENCE, || {
             told = ask();
             told["state"] == "now"
         });
-        assert!(told["from"].as_f64() > Some(0.0), "before his time: {told}");
+        assert!(told["from"].as_f64() > Some(0.0), "before its time: {told}");
         let served = httpd.request("GET", "/cgi-bin/login", &header, b"");
         assert_eq!(served.status, 200, "{served:?}");
         assert_eq!(sessions(&httpd, "started"), 3);
@@ -524,7 +524,7 @@ fn an_answer_that_starts_a_session_is_nobody_elses() {
         "{answer:?}"
     );
     let (first, second) = (cookie(&answer, "naps~site="), sign_in(&httpd));
-    assert_ne!(first, second, "each has a session of his own");
+    assert_ne!(first, second, "each has their own session");
     assert_eq!(sessions(&httpd, "started"), 2);
 }
 
@@ -600,7 +600,7 @@ fn a_page_that_stalls_leaves_workers_to_others() {
         let asked: Vec<_> = (0..15)
             .map(|_| get_later(&httpd, "/cgi-bin/page", &greedy))
             .collect();
-        wait_until("he is told so", PATIENCE, || {
+        wait_until("the member is told so", PATIENCE, || {
             sessions(&httpd, "beyond_parallel") > 0
         });
         assert_eq!(httpd.get("/page.html").status, 200);
@@ -784,7 +784,7 @@ fn the_interval_and_the_page_queue_are_shown_over_time() {
     assert_eq!(shown()["interval_s"], 0.001);
     let page = httpd.get("/nap-info").text();
     assert!(page.contains("the session interval is 0.001 s ("), "{page}");
-    // A visitor who has started a session runs on a page: that does not stop the session gate from being quiet.
+    // A visitor who has started a session runs on a page: the session gate is quiet all the same.
     assert!(page.contains("nobody waits to start a session."), "{page}");
 }
 

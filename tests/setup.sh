@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Installs what is missing, by apt-get, quietly: setup.sh build|test|bench|package|browser|shop...
 #
-# Says nothing and takes no time when all is there. Starts no service and enables no module of the
-# machine's own httpd: only its programs are wanted.
+# Says nothing and takes no time if everything is there. Starts no service and enables no module of the
+# machine's own httpd: only its programs are needed.
 set -euo pipefail
 
 missing=()
-# need PACKAGE TEST...: the package is missing when the test fails.
+# need PACKAGE TEST...: the package is missing if the test fails.
 need() { local package=$1; shift; "$@" >/dev/null 2>&1 || missing+=("$package"); }
 has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1"; }
 japanese_font() { fc-list :lang=ja | grep .; }
-# The newest axe-core that a package on PyPI carries whole: nothing of the package is run.
+# The newest axe-core that a package on PyPI contains complete: nothing of the package is run.
 axe() {
   local folder=${CARGO_TARGET_DIR:-target}/axe wheel
   [ -e "$folder/axe.min.js" ] && return
@@ -37,7 +37,7 @@ for what in "${@:-build}"; do
       need apache2-dev has apxs ;;
     test)
       need apache2-utils has ab
-      # Where all of Apache is installed its package would enable it there: then it is tested if it is there.
+      # If all of Apache is installed its package would enable it there: then it is tested if it exists.
       [ -e /usr/share/apache2/apache2-maintscript-helper ] ||
         need libapache2-mod-security2 test -e /usr/lib/apache2/modules/mod_security2.so
       need nghttp2-client has h2load
@@ -70,7 +70,7 @@ if ! has cargo >/dev/null; then
   echo "setup: cargo is missing; a Rust toolchain must be there already (https://rustup.rs)" >&2
   exit 1
 fi
-# An older one does not even read Cargo.lock, and says nothing of versions.
+# An older one cannot even read Cargo.lock, and its error does not mention versions.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
 rust=$(rustc --version | cut -d' ' -f2)
 if [ "$(printf '%s\n' "$wanted" "$rust" | sort -V | head -n 1)" != "$wanted" ]; then
@@ -100,7 +100,7 @@ fi
 log=$(mktemp)
 get() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "$@" >>"$log" 2>&1; }
 if ! get install -y --no-install-recommends "${missing[@]}"; then
-  # Often only the package lists are old.
+  # Often the package lists are just out of date.
   if ! { get update && get install -y --no-install-recommends "${missing[@]}"; }; then
     echo "setup: apt-get could not install ${missing[*]}; its last words:" >&2
     tail -n 15 "$log" >&2

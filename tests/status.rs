@@ -72,7 +72,7 @@ fn a_holder_is_told_where_he_stands_and_called_when_the_load_stops_early() {
 
         held.release();
         let mut called = answer;
-        wait_until("he is called", PATIENCE, || {
+        wait_until("the holder is called", PATIENCE, || {
             called = ask(&httpd, &header);
             called.header("nap-call") == Some("now")
         });
@@ -81,7 +81,7 @@ fn a_holder_is_told_where_he_stands_and_called_when_the_load_stops_early() {
             (&told["state"], &told["call"]),
             (&"now".into(), &true.into())
         );
-        assert!(told["from"].as_f64() > Some(0.0), "before his time: {told}");
+        assert!(told["from"].as_f64() > Some(0.0), "before its time: {told}");
         // Another visitor is faster; the holder is let in all the same, to wait for their turn.
         let other = httpd.hold("other", 1);
         let served = std::thread::scope(|scope| {
@@ -131,7 +131,7 @@ fn any_answer_tells_a_holder_who_is_called_that_he_is() {
         let picture = [("Sec-Fetch-Dest", "image")];
         assert_eq!(called("/news.html", &picture), None);
         wait_until(
-            "he is called by what a script has asked for",
+            "the holder is called by what a script has asked for",
             PATIENCE,
             || called("/news.html", &[("Sec-Fetch-Dest", "empty")]).as_deref() == Some("now"),
         );

@@ -176,7 +176,7 @@ fn a_put_keeps_its_condition() {
 fn other_answers_are_left_as_they_are() {
     let httpd = site(SLOW)
         .config("<Location /event/closed>\nRequire all denied\n</Location>")
-        .expect_log("client denied by server configuration", "he is")
+        .expect_log("client denied by server configuration", "it is")
         .start();
     for path in ["/page.html", "/event/quiet/x", "/event/closed/x"] {
         let answer = httpd.get(path);

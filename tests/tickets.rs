@@ -236,12 +236,12 @@ fn the_ticket_of_a_page_is_used_up_by_the_page_alone() {
                 assert_eq!(ticket, [None, None], "{when}: {method} {head:?}");
             }
         };
-        none_is_let_in("in his time");
+        none_is_let_in("in its time");
         // The page itself waits: none of them takes its place over.
         let page = std::thread::scope(|scope| {
             let page = scope.spawn(|| beside("GET", &PAGE));
             httpd.until_waiting(1);
-            none_is_let_in("while he waits");
+            none_is_let_in("while it waits");
             held.release();
             page.join().expect("an answer")
         });
@@ -374,7 +374,7 @@ fn a_holder_whose_child_dies_while_he_waits_comes_again_with_his_ticket() {
         });
         let mut answer = Vec::new();
         let _ = cut.read_to_end(&mut answer);
-        assert!(answer.is_empty(), "he was cut off: {answer:?}");
+        assert!(answer.is_empty(), "it was cut off: {answer:?}");
         let ask = || httpd.request("GET", "/cgi-bin/app", &[("Cookie", &ticket.cookie())], b"");
         let again = std::thread::scope(|scope| {
             let again = scope.spawn(ask);

@@ -111,7 +111,7 @@ fn who_waits_in_vain_is_told_in_time_and_a_holder_is_put_off_once() {
         let again = put_off(&holder, "deferred", HOLDER);
         assert_ne!(again.token, ticket.token);
         let counts = httpd.gate()["counts"].take();
-        assert_eq!(counts["re_access"], 1, "he was in Re Access: {counts}");
+        assert_eq!(counts["re_access"], 1, "they were in Re Access: {counts}");
         assert_eq!(counts["guard_fired"], 1, "{counts}");
         assert_counted(&httpd, "deferred", 1);
         assert_promises(&httpd, &[("deferred", 1), ("broken", 0), ("kept", 0)]);

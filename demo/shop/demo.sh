@@ -11,7 +11,7 @@ here=$(dirname "$(realpath "$0")")
 # An application server and its database in $root/NAME.
 shop() {
   local said=$root/$1/said keep
-  # It lives as long as this end of the pipe is open.
+  # It runs as long as this end of the pipe is open.
   exec {keep}> >("$here/serve.sh" "$root/$1/shop" >"$said")
   apart+=($!)
   until [ -s "$said" ]; do
@@ -20,7 +20,7 @@ shop() {
   done
 }
 
-# write_config NAME PORT: what both servers have in common, to stdout.
+# write_config NAME PORT: writes what both servers share to stdout.
 write_config() {
   common_config "$1" "$2" proxy proxy_fcgi
   cat <<CONF
@@ -44,8 +44,8 @@ for name in bare nap; do
       cat >>"$root/nap/httpd.conf" <<CONF
 LoadModule nap_module $so
 <NapRoom shop>
-  # Who has logged in is served in the end: only the search is worth a limit of its own, and it is
-  # waited for as long as a browser waits.
+  # Visitors who have logged in are served in the end: only the search is worth a limit of its own, and
+  # they wait for it as long as a browser does.
   NapPage search ^/shop/search$
   NapSession cookie=shop start=^/shop/login$ end=^/shop/logout$ idle=2min
   NapWaitMax 1min

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # The shop's application server and its database, private: serve.sh DIRECTORY
 #
-# Lays PostgreSQL and PHP-FPM out in DIRECTORY, both on unix sockets there, both as somebody without
-# rights (www-data, where this is started by root). Says "ready" when both answer; ends both when its
+# Sets PostgreSQL and PHP-FPM up in DIRECTORY, both on unix sockets there, both as a user without
+# rights (www-data, if root starts this). Says "ready" when both answer; ends both when its
 # standard input ends or at a signal. httpd speaks to DIRECTORY/fpm.sock; the pages are copied to
 # DIRECTORY/pages.
 #
 #   SHOP_WORKERS   PHP processes at most (96)
-#   SHOP_SESSIONS  visits at once; who would begin another is refused with a 503 (0: no limit)
-#   SHOP_IDLE      seconds after which a visit is over that nobody ended (120)
-#   SHOP_ROUNDS    how often the search goes over all articles: what it costs (3)
+#   SHOP_SESSIONS  visits at once; a visitor who would begin another is refused with a 503 (0: no limit)
+#   SHOP_IDLE      seconds after which a visit that nobody ended is over (120)
+#   SHOP_ROUNDS    how often the search goes over all articles, which sets its cost (3)
 #   SHOP_LISTEN    a port for httpd on another machine, instead of the socket
-#   SHOP_SLEEP_MS  what every page waits for something elsewhere (0)
-#   SHOP_SEARCH_MS the search waits so long for a search engine elsewhere, and computes nothing (0: off)
+#   SHOP_SLEEP_MS  how long every page waits for something elsewhere (0)
+#   SHOP_SEARCH_MS how long the search waits for a search engine elsewhere, computing nothing (0: off)
 set -euo pipefail
 
 here=$(dirname "$(realpath "$0")")
@@ -32,14 +32,14 @@ if [ "$(id -u)" -eq 0 ]; then
   as=(setpriv --reuid www-data --regid www-data --clear-groups)
   chown www-data: "$root"
 fi
-# Nothing of ours is to depend on the caller's directory or home.
+# Nothing of ours may depend on the caller's directory or home.
 cd "$root"
 export HOME=$root
 
 pids=()
 stop() {
   trap - EXIT INT TERM
-  # A database that is told to be quick rolls back what is under way.
+  # A fast shutdown makes the database roll back what is under way.
   for pid in "${pids[@]}"; do kill -INT "$pid" 2>/dev/null || :; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || :; done
 }
@@ -54,7 +54,7 @@ die() {
 
 "${as[@]}" "$bin/initdb" --pgdata "$root/data" --username shop --auth trust --encoding UTF8 \
   --locale C --no-sync >initdb.log 2>&1 || die "initdb failed" initdb.log
-# It lives as long as the demo: nothing in it need survive a crash.
+# It exists as long as the demo: nothing in it need survive a crash.
 "${as[@]}" "$bin/postgres" -D "$root/data" -k "$root" -c listen_addresses= -c fsync=off \
   -c synchronous_commit=off -c max_connections=$((workers + 8)) -c shared_buffers=64MB \
   -c log_min_messages=fatal -c log_min_error_statement=panic 2>postgres.log &
@@ -102,5 +102,5 @@ done
 listens || die "PHP-FPM did not start" fpm.stderr
 
 echo ready
-# Until whoever started it is gone.
+# Waits until the process that started it is gone.
 while read -r _; do :; done

@@ -244,7 +244,7 @@ fn who_leaves_the_queue_has_his_claim_again_however_full_the_ledger() {
         .at_gate(story.now, |view| view.gone(seat.place, Story::owner(2)));
     assert_eq!((before, story.claims(cell)), (1, 3));
     story.waits(2, &tickets[..1]);
-    assert_eq!(story.claims(cell), 2, "only his own goes away");
+    assert_eq!(story.claims(cell), 2, "only the visitor's own goes away");
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn those_beyond_the_first_limit_are_told_in_the_order_of_coming() {
     assert_eq!(first, (from..from + 16).collect::<Vec<_>>());
     assert!(from + 16 < seats.len(), "{from}: some are still to be told");
     let waits = story.waits(many + 1, &[]);
-    assert_eq!(waits.predicted, Micros::ZERO, "nothing is expected of him");
+    assert_eq!(waits.predicted, Micros::ZERO, "nothing is expected of it");
     seats.push(waits);
     story.pass(90);
     story.leaves(&running);
@@ -590,7 +590,7 @@ fn a_permit_collected_for_one_who_has_gone_goes_to_the_next() {
     story.leaves(&running);
     let (owner, entered) = (Story::owner(2), story.now);
     story.state.at_gate(story.now, |view| {
-        let permit = view.places.place(seat.place).expect("his place").permit;
+        let permit = view.places.place(seat.place).expect("a place").permit;
         view.places.free(seat.place);
         view.gone_granted(permit, owner, entered, Some(ticket));
         assert!(view.permits.holds(permit, Story::owner(3)), "the next runs");
@@ -937,7 +937,7 @@ fn what_few_workers_let_through_is_not_the_speed_of_the_server() {
             .state
             .at_gate(story.now, |view| view.granted(seat.place, owner));
         running.push(Leaving {
-            permit: permit.0.expect("his turn"),
+            permit: permit.0.expect("the waiter's turn"),
             owner,
             entered: story.now,
             granted: story.now,
@@ -1002,7 +1002,7 @@ fn whom_a_cold_server_can_still_serve_is_not_told_to_go() {
             .state
             .at_gate(story.now, |view| view.granted(seat.place, owner));
         running = Leaving {
-            permit: permit.0.expect("his turn"),
+            permit: permit.0.expect("the waiter's turn"),
             owner,
             granted: story.now,
             entered: story.now,
@@ -1033,7 +1033,7 @@ fn his_bound_began_when_the_kernel_had_his_request() {
                 view.places.place(place).map(|p| p.deadline)
             })
             .0
-            .expect("he has a place")
+            .expect("there is a place")
             - story.now
     };
     let tenth = Micros(bound.0 / 10);

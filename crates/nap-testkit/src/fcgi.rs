@@ -1,4 +1,4 @@
-//! A FastCGI responder, in threads of the test: it reads a request, or its beginning, then answers or hangs up.
+//! A FastCGI responder in threads of the test: reads a request, or its beginning, then answers or hangs up.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

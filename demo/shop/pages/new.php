@@ -1,5 +1,5 @@
 <?php
-// Page 2: the newest articles, and what others look for.
+// Page 2: the newest articles, and what others search for.
 require 'shop.php';
 
 visit();

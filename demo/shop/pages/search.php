@@ -1,11 +1,10 @@
 <?php
 // Page 5, the heavy one: all articles compared with what is looked for, three letters at a time.
 //
-// It contends as such pages do. It wants a processor and some tens of megabytes for its tables of
-// letters; and it counts what is asked for in the same transaction in which it read the articles, so
-// that the database refuses it where another search has counted there meanwhile. Then it does all of
-// it again, as PostgreSQL's manual has it (13.2.2). The more searches run at once, the more of them
-// are in vain.
+// It contends as such pages do. It needs a processor and some tens of megabytes for its tables of
+// letters. It counts searches in the same transaction in which it read the articles, so the database
+// refuses it if another search has counted there meanwhile. Then it starts again, as PostgreSQL's
+// manual recommends (13.2.2). The more searches run at once, the more of them are in vain.
 require 'shop.php';
 
 function trigrams(string $text): array {
@@ -32,7 +31,7 @@ function best(array $articles, array $wanted): array {
 }
 
 visit();
-// Or a search engine elsewhere does it, and this page only waits for it.
+// Or a search engine elsewhere does the work, and this page only waits for it.
 $elsewhere = (int) getenv('SHOP_SEARCH_MS');
 if ($elsewhere > 0) {
     usleep(1000 * $elsewhere);

@@ -1,7 +1,7 @@
 <?php
 // What all pages of the shop share: the database, the visit, the frame.
 
-// Something elsewhere that each page waits for, where measurements must not be processor bound.
+// Something elsewhere that each page waits for, if measurements must not be processor bound.
 usleep(1000 * (int) getenv('SHOP_SLEEP_MS'));
 
 // A connection of this PHP process, kept from request to request.
@@ -25,7 +25,7 @@ function refuse(int $status, string $why): never {
     exit;
 }
 
-// The visit that the cookie names, or the end of the request: only who has logged in may be here.
+// The visit that the cookie names, or the end of the request: only visitors who have logged in may be here.
 function visit(): string {
     $id = $_COOKIE['shop'] ?? '';
     $known = is_string($id) && preg_match('/^[0-9a-f]{32}$/', $id)

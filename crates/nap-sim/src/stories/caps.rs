@@ -47,7 +47,7 @@ fn a_used_ticket_makes_room_under_the_cap_of_its_buyer() {
     story.runs(9, &[ticket]);
     assert_eq!((live(&mut story, 2), live(&mut story, 3)), (0, 1));
     story.now = own.end + Micros::from_secs(2);
-    assert_eq!(live(&mut story, 3), 0, "his has ended unused");
+    assert_eq!(live(&mut story, 3), 0, "the visitor's has ended unused");
 }
 
 /// One address buys from a slot that sells 250 tickets, and nobody comes.

@@ -102,7 +102,7 @@ impl Site {
         let ticket = self.ticket;
         let (stay, verdict) = self.comes(visitor, page, &[ticket]);
         let Some(Verdict::Wait(seat)) = verdict else {
-            panic!("his session begins: {verdict:?}")
+            panic!("the session begins: {verdict:?}")
         };
         assert!(stay.begun && stay.gate == page, "{stay:?}");
         (stay, seat.place)
@@ -228,13 +228,13 @@ fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
         .state
         .locked(|tables, wakes| tables.stop_stay(&mut stay, place, &arrival, now, wakes));
     let Some(Verdict::Refuse(refusal)) = verdict else {
-        panic!("he cannot run: {verdict:?}")
+        panic!("it cannot run: {verdict:?}")
     };
     assert_eq!(refusal.reason, Reason::Stopping);
     let again = refusal.ticket.expect("a ticket to come back with");
     assert!(again.has(Ticket::GUARD), "{again:?}");
     site.nobody_is_under_way();
-    assert_eq!(site.state.starts().counts.failed, 0, "he was no member yet");
+    assert_eq!(site.state.starts().counts.failed, 0, "it was no member yet");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
     let wait = |site: &mut Site, visitor| {
         let (stay, verdict) = site.comes(visitor, PAGE, &[ticket]);
         let Some(Verdict::Wait(seat)) = verdict else {
-            panic!("his turn is not yet: {verdict:?}")
+            panic!("the turn is not yet: {verdict:?}")
         };
         assert_eq!((stay.gate, stay.session), (LOBBY, 0));
         seat.place
@@ -517,7 +517,7 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
         // The same, and the page where the member waits is not the room's own.
         (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
     });
-    assert_eq!(queued(&mut site), Some(50), "his session has come there");
+    assert_eq!(queued(&mut site), Some(50), "the session has come there");
     let (stay, _) = site.begins(3, PAGE);
     let mut stay = stay;
     site.state.locked(|tables, wakes| {
