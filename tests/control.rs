@@ -279,7 +279,7 @@ fn a_revoked_session_is_over_and_what_it_has_under_way_is_finished() {
         "its value is a secret"
     );
     held.release();
-    assert_eq!(member.join().expect("an answer"), 200, "they waited already");
+    assert_eq!(member.join().expect("an answer"), 200, "it waited already");
 
     // A limit set by hand applies to the pages, and the page says so.
     done(&httpd, "do=limit&room=site&limit=3");

@@ -1,6 +1,7 @@
-//! What a ticket is worth on a real server: at its time, before, after, twice, and when it is none. The room
-//! has one permit. Unless a test says otherwise a held access has it and only ticket holders may wait, so any
-//! visitor who waits was let in by their ticket.
+//! What a ticket is worth on a real server: at its time, before, after, twice, and when it is none.
+//!
+//! The room has one permit. Unless a test says otherwise a held access has it and only ticket holders may
+//! wait, so any visitor who waits was let in by their ticket.
 
 use nap_testkit::held::{admitted, waits_in};
 use nap_testkit::ticket::Ticket;

@@ -1,4 +1,4 @@
--- The shop: 2000 articles of twelve categories (600 KB of text), what is asked for, visits, orders.
+-- The shop: 2000 articles of twelve categories (600 KB of text), search counts, visits, orders.
 
 CREATE TABLE categories (
   id    int PRIMARY KEY,
@@ -11,13 +11,13 @@ CREATE TABLE articles (
   price    int NOT NULL,        -- cents
   stock    int NOT NULL,
   name     text NOT NULL,
-  words    text NOT NULL        -- what is searched
+  words    text NOT NULL        -- the text that is searched
 );
 CREATE INDEX ON articles (category);
 
--- One row a visitor between login and logout.
+-- One row for each visitor between login and logout.
 CREATE UNLOGGED TABLE visits (
-  id   text PRIMARY KEY,        -- the value of his cookie
+  id   text PRIMARY KEY,        -- the value of their cookie
   seen timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 

@@ -1,6 +1,7 @@
-//! A visitor: their posts, tries, ticket and pauses. They know what a browser knows: cookies, answers and
-//! their own clock. [`crate::plan::Manners`] decides what they do after a refusal; [`crate::tally`] holds the
-//! results of their tries.
+//! A visitor: their posts, tries, ticket and pauses.
+//!
+//! They know what a browser knows: cookies, answers and their own clock. [`crate::plan::Manners`] decides
+//! what they do after a refusal; [`crate::tally`] holds the results of their tries.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! [`Order`] and [`TimeTold`]: who was served before whom, and how good the told times were. Both compare
-//! visits; a visit is a post from its first try to its page. The k-th visit to arrive could have been served
-//! when the k-th visit was served, whichever that was: by then as many had been served as had arrived up to
-//! and including it.
+//! [`Order`] and [`TimeTold`]: who was served before whom, and how good the told times were.
+//!
+//! Both compare visits; a visit is a post from its first try to its page. The k-th visit to arrive could have
+//! been served when the k-th visit was served, whichever that was: by then as many had been served as had
+//! arrived up to and including it.
 
 use nap_core::micros::Micros;
 use serde::Serialize;

@@ -1,7 +1,8 @@
-//! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves. It asks where
-//! it stands when it was told to. It comes when it is called, and when its ticket's time has come; if it has
-//! not heard of the server lately, it asks first. Pure: the page's text, the answers and the clock are
-//! arguments.
+//! [`Page`]: the ticket page in a browser, as its script (`templates/assets/nap.js`) behaves.
+//!
+//! It asks where it stands when it was told to. It comes when it is called, and when its ticket's time has
+//! come; if it has not heard of the server lately, it asks first. Pure: the page's text, the answers and the
+//! clock are arguments.
 
 use nap_core::micros::Micros;
 use serde_json::Value;

@@ -1,6 +1,8 @@
-//! [`Tally`]: the record of every visitor's tries, from which the report is made. Each try goes into the
-//! counters and, if wanted, into the CSV at once; only what percentiles need is kept. Whether a promise was
-//! kept is judged by the visitor's clock and the answer, never by what the module says about itself.
+//! [`Tally`]: the record of every visitor's tries, from which the report is made.
+//!
+//! Each try goes into the counters and, if wanted, into the CSV at once; only what percentiles need is kept.
+//! Whether a promise was kept is judged by the visitor's clock and the answer, never by what the module says
+//! about itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

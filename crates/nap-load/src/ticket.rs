@@ -1,7 +1,8 @@
-//! What an answer says about our standing: served, refused with a ticket, refused without. Everything the
-//! module says is read from each place it says it in (headers, cookie, JSON body). If two places name
-//! different tickets the answer is marked, as that is a fault of the server. Times are spans from the
-//! answer's sending when parsed, and points of the run once held.
+//! What an answer says about our standing: served, refused with a ticket, refused without.
+//!
+//! Everything the module says is read from each place it says it in (headers, cookie, JSON body). If two
+//! places name different tickets the answer is marked, as that is a fault of the server. Times are spans from
+//! the answer's sending when parsed, and points of the run once held.
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, RETRY_AFTER, SET_COOKIE};

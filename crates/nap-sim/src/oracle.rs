@@ -1,6 +1,8 @@
-//! [`Oracle`]: what must hold, watched from outside. It knows every ticket sold and every waiting access from
-//! the gate's answers alone, and compares order, promises, claims, permits and places (docs/dev/algorithms.md
-//! 2.3; issue 2). The first thing that does not hold is kept as a sentence and ends the run.
+//! [`Oracle`]: what must hold, watched from outside.
+//!
+//! It knows every ticket sold and every waiting access from the gate's answers alone, and compares order,
+//! promises, claims, permits and places (docs/dev/algorithms.md 2.3; issue 2). The first thing that does not
+//! hold is kept as a sentence and ends the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 

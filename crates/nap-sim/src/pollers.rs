@@ -1,6 +1,7 @@
-//! [`Setup`]: clients that poll one event when they are told to, in virtual time. Each poll takes the server
-//! a while. The event's code is httpd's; the polls that have a worker share the server's time, and another
-//! load may take part of it.
+//! [`Setup`]: clients that poll one event when they are told to, in virtual time.
+//!
+//! Each poll takes the server a while. The event's code is httpd's; the polls that have a worker share the
+//! server's time, and another load may take part of it.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,6 +1,7 @@
-//! Visitors who ask for one URL again and again, each time on a new connection. They keep no ticket: a
-//! refused visitor asks again a moment later, so a queue behind a limit stays full. The result of every try
-//! is kept and can be read while they go on.
+//! Visitors who ask for one URL again and again, each time on a new connection.
+//!
+//! They keep no ticket: a refused visitor asks again a moment later, so a queue behind a limit stays full.
+//! The result of every try is kept and can be read while they go on.
 
 use super::Httpd;
 use std::io::{Read as _, Write as _};

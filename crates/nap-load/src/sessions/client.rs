@@ -1,7 +1,8 @@
-//! A client: its sessions, page after page, as in the SQS paper's section 4. It thinks before each page but
-//! the first. A page that does not come in time, or is an error, sends it back to the second page; at the
-//! first it asks again. It obeys a ticket wherever it gets one, but a refusal within a session is still a
-//! failure of that session.
+//! A client: its sessions, page after page, as in the SQS paper's section 4.
+//!
+//! It thinks before each page but the first. A page that does not come in time, or is an error, sends it back
+//! to the second page; at the first it asks again. It obeys a ticket wherever it gets one, but a refusal
+//! within a session is still a failure of that session.
 
 use std::cell::RefCell;
 use std::rc::Rc;

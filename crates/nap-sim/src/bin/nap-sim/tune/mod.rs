@@ -1,6 +1,8 @@
-//! `nap-sim tune`: the reasons for the laws' constants. Each constant is swept with the code that runs in
-//! httpd; docs/tuning.md has the tables and the chosen values. There is a file for each subject, and each is
-//! a chapter: what was swept, the table, the constant, what changed and why.
+//! `nap-sim tune`: the reasons for the laws' constants.
+//!
+//! Each constant is swept with the code that runs in httpd; docs/tuning.md has the tables and the chosen
+//! values. There is a file for each subject, and each is a chapter: what was swept, the table, the constant,
+//! what changed and why.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
