@@ -190,7 +190,7 @@ typedef struct nap_handle {
     unsigned page : 1;               /* this request is NapTicketPath's */
     unsigned uploads : 1;            /* `upload` is there */
     unsigned fixup : 1;              /* enters in its last fixup, where it can be parked */
-    nap_access access;               /* cleared only up to its ticket's first word */
+    nap_access access;               /* cleared up to `rest`, as what follows is not */
     request_rec *first;              /* the chain's first request */
     const char *method;              /* as received: an ErrorDocument's is GET */
     const char *form_type;           /* of a refused POST: Content-Type, Content-Length; NULL: none */

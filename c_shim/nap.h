@@ -142,7 +142,6 @@ typedef enum nap_give_up {
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
 #define NAP_FLAG_BEGUN 16u      /* core sets: it has begun a session, which has no known member yet */
 #define NAP_FLAG_PARKS 64u      /* shim sets: if it has to wait, it waits without a worker */
-#define NAP_FLAG_AGAIN 32u      /* core sets: it had to wait for its turn again (step_in) */
 
 /* How fast a body that is read without a permit must come, in bytes a second; 0: at any pace. */
 typedef struct nap_pace {
@@ -151,33 +150,18 @@ typedef struct nap_pace {
     uint32_t after_ms;    /* once it has been waited for this long in all */
 } nap_pace;
 
-/* One access; lives on the pool of the chain's first request, zeroed by the shim.
- * Written by the core; the shim reads what is named "shim reads". Plain numbers, so that a
- * request parked without its thread can be resumed by another. */
+/* One access; lives on the pool of the chain's first request. nap_core::room::access::Access, of which the shim
+ * names what it sets or reads. Plain numbers, so that one parked without its thread can be resumed by another. */
 typedef struct nap_access {
     uint32_t room;        /* shim sets: index from room_index, of the room or of the page it asks for */
-    uint32_t gate;        /* indices in the segment; `state` says which of them are valid */
     uint32_t home;        /* shim sets: one-based index of the room itself if it has sessions; 0: it has none */
-    uint32_t session;     /* one-based; 0: not a member's access */
-    uint32_t kind;        /* core's own: the class of accesses that are as much work */
+    uint32_t session;     /* shim reads: 0: it is no access of a member's */
     uint32_t priority;    /* shim sets before `enter`: of NapPriority, 0 without */
-    uint32_t permit;
-    uint32_t place;
-    uint32_t state;       /* core's own */
     uint32_t flags;       /* NAP_FLAG_* */
     uint32_t group;       /* shim reads (log note): 0 none 1 run 2 wait 3 re-access 4 next-wait */
-    uint32_t reason;      /* shim reads (log note) through reason_name */
-    uint32_t queue;       /* queue met on entering Wait */
-    uint64_t token;       /* owner token of permit and place */
-    uint64_t entered_us;  /* arrival */
-    uint64_t granted_us;  /* Run Ready since */
-    uint64_t predicted_us;/* predicted response time stored at admission */
-    uint64_t until_us;    /* the deadline guard fires here */
-    uint64_t alarm_us;    /* it must look again here at the latest; 0: when it is woken */
     uint64_t waited_us;   /* shim reads (log note) */
-    uint64_t ticket[16];  /* the ticket redeemed or issued, core's own form; the first word zero: none,
-                           * and only that word is zeroed by the shim */
-    uint64_t first_us;    /* from first_byte on: when that was */
+    uint64_t own[10];     /* core's own; the shim zeroes all up to here */
+    uint64_t rest[11];
 } nap_access;
 
 #define NAP_BW_DRY 1u           /* shim sets: DryRun */

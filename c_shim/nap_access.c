@@ -23,8 +23,8 @@
 #define STALL_MS 100        /* how long a reader may stall writes, in all, before the permit goes */
 #define SHORT 16384         /* bytes that the kernel takes at once: the start of tcp_wmem */
 
-#define CLEARED offsetof(nap_handle, access.ticket[1])  /* bytes of a handle that must be zero */
-#define PIECE 80            /* how many of them are cleared at a time */
+#define CLEARED offsetof(nap_handle, access.rest)  /* bytes of a handle that must be zero */
+#define PIECE 112           /* they are cleared so many at a time */
 
 _Static_assert((CLEARED + PIECE - 1) / PIECE * PIECE <= sizeof(nap_handle), "PIECE");
 

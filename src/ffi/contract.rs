@@ -13,7 +13,6 @@ pub const NAP_FLAG_TICKETS: u32 = 4;
 pub const NAP_FLAG_STARTS: u32 = 8;
 pub const NAP_FLAG_BEGUN: u32 = 16;
 pub const NAP_FLAG_PARKS: u32 = 64;
-pub const NAP_FLAG_AGAIN: u32 = 32;
 pub const NAP_BW_DRY: u32 = 1;
 pub const NAP_BW_EXCUSED: u32 = 2;
 pub const NAP_KNOWN_MAX: u32 = 1000;
@@ -324,62 +323,30 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_access {
     pub room: u32,
-    pub gate: u32,
     pub home: u32,
     pub session: u32,
-    pub kind: u32,
     pub priority: u32,
-    pub permit: u32,
-    pub place: u32,
-    pub state: u32,
     pub flags: u32,
     pub group: u32,
-    pub reason: u32,
-    pub queue: u32,
-    pub token: u64,
-    pub entered_us: u64,
-    pub granted_us: u64,
-    pub predicted_us: u64,
-    pub until_us: u64,
-    pub alarm_us: u64,
     pub waited_us: u64,
-    pub ticket: [u64; 16usize],
-    pub first_us: u64,
+    pub own: [u64; 10usize],
+    pub rest: [u64; 11usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 248usize];
+    ["Size of nap_access"][::std::mem::size_of::<nap_access>() - 200usize];
     ["Alignment of nap_access"][::std::mem::align_of::<nap_access>() - 8usize];
     ["Offset of field: nap_access::room"][::std::mem::offset_of!(nap_access, room) - 0usize];
-    ["Offset of field: nap_access::gate"][::std::mem::offset_of!(nap_access, gate) - 4usize];
-    ["Offset of field: nap_access::home"][::std::mem::offset_of!(nap_access, home) - 8usize];
-    ["Offset of field: nap_access::session"][::std::mem::offset_of!(nap_access, session) - 12usize];
-    ["Offset of field: nap_access::kind"][::std::mem::offset_of!(nap_access, kind) - 16usize];
+    ["Offset of field: nap_access::home"][::std::mem::offset_of!(nap_access, home) - 4usize];
+    ["Offset of field: nap_access::session"][::std::mem::offset_of!(nap_access, session) - 8usize];
     ["Offset of field: nap_access::priority"]
-        [::std::mem::offset_of!(nap_access, priority) - 20usize];
-    ["Offset of field: nap_access::permit"][::std::mem::offset_of!(nap_access, permit) - 24usize];
-    ["Offset of field: nap_access::place"][::std::mem::offset_of!(nap_access, place) - 28usize];
-    ["Offset of field: nap_access::state"][::std::mem::offset_of!(nap_access, state) - 32usize];
-    ["Offset of field: nap_access::flags"][::std::mem::offset_of!(nap_access, flags) - 36usize];
-    ["Offset of field: nap_access::group"][::std::mem::offset_of!(nap_access, group) - 40usize];
-    ["Offset of field: nap_access::reason"][::std::mem::offset_of!(nap_access, reason) - 44usize];
-    ["Offset of field: nap_access::queue"][::std::mem::offset_of!(nap_access, queue) - 48usize];
-    ["Offset of field: nap_access::token"][::std::mem::offset_of!(nap_access, token) - 56usize];
-    ["Offset of field: nap_access::entered_us"]
-        [::std::mem::offset_of!(nap_access, entered_us) - 64usize];
-    ["Offset of field: nap_access::granted_us"]
-        [::std::mem::offset_of!(nap_access, granted_us) - 72usize];
-    ["Offset of field: nap_access::predicted_us"]
-        [::std::mem::offset_of!(nap_access, predicted_us) - 80usize];
-    ["Offset of field: nap_access::until_us"]
-        [::std::mem::offset_of!(nap_access, until_us) - 88usize];
-    ["Offset of field: nap_access::alarm_us"]
-        [::std::mem::offset_of!(nap_access, alarm_us) - 96usize];
+        [::std::mem::offset_of!(nap_access, priority) - 12usize];
+    ["Offset of field: nap_access::flags"][::std::mem::offset_of!(nap_access, flags) - 16usize];
+    ["Offset of field: nap_access::group"][::std::mem::offset_of!(nap_access, group) - 20usize];
     ["Offset of field: nap_access::waited_us"]
-        [::std::mem::offset_of!(nap_access, waited_us) - 104usize];
-    ["Offset of field: nap_access::ticket"][::std::mem::offset_of!(nap_access, ticket) - 112usize];
-    ["Offset of field: nap_access::first_us"]
-        [::std::mem::offset_of!(nap_access, first_us) - 240usize];
+        [::std::mem::offset_of!(nap_access, waited_us) - 24usize];
+    ["Offset of field: nap_access::own"][::std::mem::offset_of!(nap_access, own) - 32usize];
+    ["Offset of field: nap_access::rest"][::std::mem::offset_of!(nap_access, rest) - 112usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

@@ -114,7 +114,7 @@ fn end_session(process: &Process, command: &Command, which: &Which) -> Outcome {
     };
     let done = process
         .segment
-        .locked_sessions(|members, _| members.revoke(key));
+        .locked_sessions(|members| members.revoke(key));
     match done {
         Some(true) => (200, command.sentence()),
         Some(false) => (404, "session: there is no such session".to_owned()),

@@ -8,7 +8,8 @@
 //! | `host` | what httpd lets us call, as safe methods |
 //! | `process` | what this process knows: the segment, the rooms, its own life |
 //! | `setup` | directives, and the parent's work at start |
-//! | `access` | an access: enter, wait, leave |
+//! | `access` | an access in httpd: enter, wait, leave |
+//! | `arrival` | what a request brings to the gate |
 //! | `parking` | waiting without a worker: an access that is parked, its child's bell |
 //! | `reading` | bodies of requests that are read without a permit |
 //! | `outside` | how many connections no worker has taken yet |
@@ -28,6 +29,7 @@
 //! There is no logic here: all decisions are made in [`nap_core::room`].
 
 mod access;
+mod arrival;
 mod bwshare;
 mod control;
 mod empty_permits;

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::AtomicU64;
 
-use super::access::{Carried, Here, state, ticket_of};
+use super::access::Here;
+use super::arrival::Carried;
 use super::contract::{NAP_FORM_LOST, NAP_FORM_READ, nap_access, nap_form, nap_request, nap_str};
 use super::guard::{guard, log_seldom};
 use super::host::Answer;
@@ -24,6 +25,7 @@ use nap_core::charset::Charset;
 use nap_core::control;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
+use nap_core::room::access::{Access, State};
 use nap_core::room::control::Control;
 use nap_core::room::history::Fate;
 use nap_core::room::stay::Membership;
@@ -60,7 +62,7 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 
 /// The refusal that `here` got, with what its headers need: without names and times of day.
 fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
-    let (ticket, retry_after) = ticket_of(here.a);
+    let (ticket, retry_after) = (here.a.ticket(), here.a.refusal().retry_after);
     let now = here.process.segment.now();
     Page {
         reason: Reason::of(here.a.reason),
@@ -114,7 +116,7 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
         let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return;
         };
-        let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
+        let token = sealed(here.a.ticket().as_ref(), here.setup);
         let page = headers_of(&here, &token, q);
         let answer = here.process.host.answer(q.r);
         let room = ticketing(&here);
@@ -131,7 +133,7 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
         let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return;
         };
-        if ticket_of(here.a).0.is_some() {
+        if here.a.ticket().is_some() {
             let answer = here.process.host.answer(q.r);
             delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
             not_for_all(&answer);
@@ -166,7 +168,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
         let Some(q) = q else { return 503 };
         // SAFETY: nap.h's promise.
         let (format, language) = unsafe { wishes(q) };
-        let Some(here) = here.filter(|here| here.a.state == state::REFUSED) else {
+        let Some(here) = here.filter(|here| here.a.state == State::Refused) else {
             return own_ticket(q, format, language);
         };
         let notice = notice(here.room);
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_in
 
 /// When a refused visitor's page asks first: each page that asks gets its turn.
 fn first_ask(here: &Here<'_>) -> Option<Micros> {
-    let ticket = ticket_of(here.a).0?;
+    let ticket = here.a.ticket()?;
     let start = ticket.start;
     let now = here.process.segment.now();
     let (_, permits) = ticketing(here).seller();
@@ -241,7 +243,7 @@ pub unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
         let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return;
         };
-        let token = sealed(ticket_of(here.a).0.as_ref(), here.setup);
+        let token = sealed(here.a.ticket().as_ref(), here.setup);
         let notice = notice(here.room);
         // SAFETY: nap.h's promises.
         let (mut page, (_, language), method) = unsafe {
@@ -360,13 +362,13 @@ pub unsafe extern "C" fn asset(
 
 pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {
     guard(nap_str::default(), || {
-        // SAFETY: nap.h's promise.
-        let Some(a) = (unsafe { a.as_ref() }) else {
+        // SAFETY: nap.h: it lives; an Access as in access.rs.
+        let Some(a) = (unsafe { a.cast::<Access>().as_ref() }) else {
             return nap_str::default();
         };
-        match (Reason::of(a.reason), ticket_of(a).0) {
-            (Reason::None, Some(ticket)) if a.granted_us != 0 => {
-                lend(Fate::of_redeemed(&ticket, Micros(a.entered_us)).name())
+        match (Reason::of(a.reason), a.ticket()) {
+            (Reason::None, Some(ticket)) if a.granted != Micros::ZERO => {
+                lend(Fate::of_redeemed(&ticket, a.entered).name())
             }
             (reason, _) => lend(reason.name()),
         }
@@ -375,11 +377,11 @@ pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {
 
 pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> usize {
     guard(0, || {
-        // SAFETY: nap.h's promise: out has room for 17 bytes.
-        let (Some(a), false) = (unsafe { a.as_ref() }, out.is_null()) else {
+        // SAFETY: nap.h: it lives, an Access as in access.rs; and out has room for 17 bytes.
+        let (Some(a), false) = (unsafe { a.cast::<Access>().as_ref() }, out.is_null()) else {
             return 0;
         };
-        let Some(ticket) = ticket_of(a).0 else {
+        let Some(ticket) = a.ticket() else {
             return 0;
         };
         let text = hex(ticket.id);
@@ -460,7 +462,8 @@ fn door(process: &Process, path: &str, back: &str) -> Door {
 /// The busiest sessions, which are shown one by one.
 fn busiest(process: &Process) -> Busiest {
     Busiest::gather(|part, busiest| {
-        let table = |members: &mut Membership<'_>, now| busiest.take(part, &members.sessions, now);
+        let now = process.segment.now();
+        let table = |members: &mut Membership<'_>| busiest.take(part, &members.sessions, now);
         process.segment.locked_sessions(table);
     })
 }

@@ -7,13 +7,14 @@ use std::ffi::c_int;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use super::access::{Here, state, stay_of};
-use super::contract::{NAP_FLAG_PARKS, nap_access};
+use super::access::Here;
+use super::contract::nap_access;
 use super::guard::guard;
 use super::process;
 use crate::shm::futex;
 use crate::shm::segment::LOOK;
 use nap_core::micros::Micros;
+use nap_core::room::access::{State, flag};
 use nap_core::room::children::Parking;
 use nap_core::room::places::wake;
 
@@ -27,17 +28,12 @@ pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
             return u32::MAX;
         };
         let segment = &here.process.segment;
-        let child = u32::from(here.owner().life().child);
+        let child = u32::from(here.a.owner.life().child);
         if let Some(parked_in) = segment.parked_in(here.a.place) {
             parked_in.store(child + 1, SeqCst);
         }
-        let until = Micros(here.a.until_us);
-        let look = match here.a.alarm_us {
-            0 => until,
-            alarm => until.min(Micros(alarm)),
-        };
-        // In the lobby it may have become the next without being woken.
-        let most = match stay_of(&here).is_some_and(|stay| stay.gate == stay.lobby) {
+        let look = here.a.looks_at();
+        let most = match here.a.is_in_lobby(&here.at) {
             true => LOBBY,
             false => Micros::MAX,
         };
@@ -63,17 +59,17 @@ pub unsafe extern "C" fn blocks(a: *mut nap_access) -> c_int {
         let Some(here) = (unsafe { Here::new(a) }) else {
             return 1;
         };
-        if !here.has(NAP_FLAG_PARKS) {
+        if !here.a.has(flag::PARKS) {
             return 1;
         }
-        let waits = u32::from(here.a.state == state::WAITING);
-        here.waiters().fetch_sub(waits, Relaxed);
-        here.a.flags &= !NAP_FLAG_PARKS;
-        let segment = &here.process.segment;
-        let (workers, life) = (segment.workers(), here.owner().life());
-        let parking = workers.parking_in(segment.children(), life, here.is_secondary());
-        here.waiters().fetch_add(waits, Relaxed);
-        c_int::from(waits == 0 || parking <= Parking::Holders)
+        let waits = here.a.state == State::Waiting;
+        let segment = &here.at.process.segment;
+        let (life, secondary) = (here.a.owner.life(), here.a.has(flag::SECONDARY));
+        let parking = here.a.unparks(here.at.alive.child, || {
+            let workers = segment.workers();
+            workers.parking_in(segment.children(), life, secondary)
+        });
+        c_int::from(!waits || parking <= Parking::Holders)
     })
 }
 

@@ -1,14 +1,14 @@
-//! An access in a room with sessions: found by its cookie, followed to its answer. It waits like any
-//! access ([`super::access`]).
+//! An access in a room with sessions: told by its cookie, seen to its answer. All else of it is any access's
+//! ([`super::access`]).
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Mutex;
 
-use super::access::{Carried, Here, put_stay, stay_of, work};
+use super::access::Here;
 use super::contract::{
-    NAP_FLAG_BEGUN, NAP_FLAG_STARTS, NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_WAIT, nap_access,
-    nap_known, nap_request, nap_str, nap_verdict,
+    NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_RUN, nap_access, nap_known, nap_request, nap_str,
+    nap_verdict,
 };
 use super::guard::guard;
 use super::pages::not_for_all;
@@ -19,10 +19,8 @@ use nap_core::micros::Micros;
 use nap_core::nap::cookie::{cookies_of, given};
 use nap_core::nap::ticket::name_hash;
 use nap_core::room::Tables;
-use nap_core::room::arrival::Arrival;
-use nap_core::room::starts::End;
-use nap_core::room::stay::{Asks, Stay};
-use nap_core::room::verdict::Verdict;
+use nap_core::room::access::flag;
+use nap_core::room::stay::Asks;
 
 /// Cookies of the session's name that are looked at: a higher path may have one too.
 const LOOKED_AT: usize = 4;
@@ -126,115 +124,46 @@ pub unsafe extern "C" fn try_member(
         let Some(mut here) = here else {
             return NAP_PASS;
         };
-        let (Some(home), owner) = (here.home(), here.alive.next_owner()) else {
-            return NAP_PASS;
-        };
-        let Some(sessions) = &home.sessions else {
+        let Some((_, sessions)) = here.sessions() else {
             return NAP_PASS;
         };
         let mut read = [0; LOOKED_AT];
         let keys = keys_of(header, sessions, last, &mut read);
-        here.a.gate = here.room.gate;
-        here.a.token = owner.0;
-        if keys.is_empty() {
-            here.a.entered_us = here.process.segment.now().0;
-            return NAP_MORE;
-        }
-        let entered = here.process.segment.locked_sessions(|members, now| {
-            let asked = (sessions.room, here.room.gate);
-            (members.enter(asked, keys, owner, now), now)
-        });
-        let Some((session, now)) = entered else {
-            return NAP_PASS;
-        };
-        here.a.entered_us = now.0;
-        here.a.session = session;
-        if session == 0 {
-            return NAP_MORE;
-        }
-        // Members go ahead of newcomers outside.
-        match here.room.permits.enter(owner, None::<fn() -> u32>) {
-            Some(permit) => here.runs_at_once(permit, now),
-            None => NAP_MORE,
+        match here.a.try_member(&mut here.at, keys) {
+            Some(true) => NAP_RUN,
+            Some(false) => NAP_MORE,
+            None => NAP_PASS,
         }
     })
 }
 
-/// [`super::access::enter`] in a room with sessions.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn enter(
-    here: &mut Here<'_>,
-    q: &nap_request,
-    mut stay: Stay,
-    arrival: &mut Arrival<'_>,
-) -> nap_verdict {
-    let Some((_, sessions)) = here.sessions() else {
-        return here.passes();
-    };
-    let (keys, n) = match q.n_cookies {
-        // try_member() has looked at it already.
-        0 | 1 => Default::default(),
-        // SAFETY: the caller's promise.
-        _ => unsafe { keys(cookie_headers(q), sessions) },
-    };
-    let asks = Asks {
-        keys: keys.get(..n).unwrap_or_default(),
-        starts: here.has(NAP_FLAG_STARTS),
-    };
-    let (process, waiters, waits) = (here.process, here.waiters(), here.waits());
-    let entered = process.segment.locked(|tables, now, wakes| {
-        waits.look(&process.segment, arrival);
-        let (verdict, redeemed) = tables.enter_stay(&mut stay, asks, arrival, now, wakes);
-        let mut alarm = None;
-        if let Some(Verdict::Wait(seat)) = &verdict {
-            waiters.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            alarm = tables.alarm_of(&stay, seat.place, now, wakes);
-        }
-        (verdict, redeemed, alarm)
-    });
-    let Some((verdict, redeemed, alarm)) = entered else {
-        return here.passes();
-    };
-    here.stands(&stay, alarm);
-    here.told_redeeming(verdict, redeemed)
+/// Keys of the cookies that a request presents.
+pub(super) struct Keys {
+    keys: [u64; LOOKED_AT],
+    n: usize,
 }
 
-/// A look at a place in a room with sessions; `None`: the lock cannot be taken.
+impl Keys {
+    /// What the access says of sessions.
+    pub(super) fn asks(&self, starts: bool) -> Asks<'_> {
+        Asks {
+            keys: self.keys.get(..self.n).unwrap_or_default(),
+            starts,
+        }
+    }
+}
+
+/// Those that [`try_member`] has not looked at: it sees one header.
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn look_up(
-    here: &mut Here<'_>,
-    mut stay: Stay,
-    until: &mut Micros,
-    arrival: &Arrival<'_>,
-) -> Option<nap_verdict> {
-    let (place, process, waiters) = (here.a.place, here.process, here.waiters());
-    let (verdict, alarm) = process.segment.locked(|tables, now, wakes| {
-        let at = stay.gate;
-        let verdict = tables.look_up_stay(&mut stay, place, until, arrival, now, wakes);
-        let place = match &verdict {
-            Some(Verdict::Wait(seat)) => seat.place,
-            // A member's access that found no place at its page: it passes.
-            None if stay.gate != at => return (Some(None), None),
-            None => place,
-            _ => return (verdict.map(Some), None),
-        };
-        let alarm = tables.alarm_of(&stay, place, now, wakes);
-        (verdict.map(Some), alarm)
-    })?;
-    here.stands(&stay, alarm);
-    let Some(verdict) = verdict else {
-        here.a.until_us = until.0;
-        return Some(NAP_WAIT);
+pub(super) unsafe fn more_keys(here: &Here<'_>, q: &nap_request) -> Keys {
+    let (keys, n) = match here.sessions() {
+        // SAFETY: the caller's promise.
+        Some((_, sessions)) if q.n_cookies > 1 => unsafe { keys(cookie_headers(q), sessions) },
+        _ => Default::default(),
     };
-    if !matches!(verdict, Some(Verdict::Wait(_))) {
-        waiters.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-    }
-    let redeemed = super::access::ticket_of(here.a).0;
-    Some(here.told_redeeming(verdict, redeemed))
+    Keys { keys, n }
 }
 
 /// Sets our cookie, which identifies the members of the session that this access has begun. Its text is
@@ -243,7 +172,7 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     let Some((_, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
         return;
     };
-    if !here.has(NAP_FLAG_BEGUN) {
+    if !here.a.has(flag::BEGUN) {
         return;
     }
     let Some(signing) = here.setup.keys.signing() else {
@@ -252,8 +181,8 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     let epoch = here.process.segment.head().epoch;
     let text = signing.mark(&[
         epoch,
-        here.a.token,
-        here.a.entered_us,
+        here.a.owner.0,
+        here.a.entered.0,
         u64::from(sessions.room),
     ]);
     let tls = q.tls != 0;
@@ -265,21 +194,7 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
     });
     not_for_all(&answer);
     let key = key(sessions, text.as_bytes());
-    name_it(here, key);
-}
-
-fn name_it(here: &mut Here<'_>, key: u64) {
-    let Some(mut stay) = stay_of(here) else {
-        return;
-    };
-    let owner = here.owner();
-    let named = here
-        .process
-        .segment
-        .locked_sessions(|members, now| members.name(&mut stay, owner, key, now));
-    if named.is_some() {
-        put_stay(here.a, &stay);
-    }
+    here.a.name_session(&mut here.at, key);
 }
 
 pub unsafe extern "C" fn answered(
@@ -312,19 +227,13 @@ pub unsafe extern "C" fn answered(
             // SAFETY: nap.h's promise.
             let (brought, n) = unsafe { keys(cookie_headers(q), sessions) };
             let brought = brought.first().copied().filter(|_| n > 0);
-            let begun = here.has(NAP_FLAG_BEGUN);
+            let begun = here.a.has(flag::BEGUN);
             if let Some(key) = given.or(brought.filter(|_| begun)) {
-                name_it(&mut here, key);
+                here.a.name_session(&mut here.at, key);
             }
         }
-        if over != 0
-            && let Some(mut stay) = stay_of(&here)
-        {
-            let (owner, granted) = (here.owner(), here.a.granted_us);
-            here.process.segment.locked_sessions(|members, now| {
-                members.end(&mut stay, owner, work(granted, now), End::Finished);
-            });
-            put_stay(here.a, &stay);
+        if over != 0 {
+            here.a.end_session(&mut here.at);
             if sessions.own {
                 let tls = q.tls != 0;
                 let name = &sessions.cookie[usize::from(tls)];
@@ -347,7 +256,8 @@ pub(super) unsafe fn is_member(q: &nap_request, process: &Process, room: &RoomSe
     // SAFETY: the caller's promise.
     let (keys, n) = unsafe { keys(cookie_headers(q), sessions) };
     let keys = keys.get(..n).unwrap_or_default();
-    let known = process.segment.locked_sessions(|members, now| {
+    let now = process.segment.now();
+    let known = process.segment.locked_sessions(|members| {
         let knows = |key: &u64| members.sessions.knows(*key, sessions.room, now);
         keys.iter().any(knows)
     });
@@ -359,15 +269,8 @@ pub(super) fn ticketing<'a>(here: &Here<'a>) -> &'static RoomSetup {
     here.sessions().map_or(here.room, |(home, _)| home)
 }
 
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn carried(here: &Here<'_>, q: &nap_request) -> Carried {
-    // SAFETY: the caller's promise.
-    unsafe { Carried::of(q, here.setup, ticketing(here)) }
-}
-
-/// The number of sessions without a place when it was last logged, and when it may be logged again. None:
-/// the module has just been loaded, and what was before has been logged.
+/// Sessions without a place, all that there had been when it was last told, and from when on it may be told
+/// again. None: the module has just been loaded, and what was before has been told.
 static TOLD: Mutex<Option<(u64, Micros)>> = Mutex::new(None);
 
 /// Logs sessions that found no place in the table, once a minute. The parent calls this every few seconds.

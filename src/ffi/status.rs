@@ -4,7 +4,7 @@
 //! the time of their next question. The lock is for those who may be called, or whose time has come.
 //! A holder who brings a ticket with any other request is also told when to come ([`call`]).
 
-use super::access::{brought, client_hash};
+use super::arrival::{brought, client_hash};
 use super::contract::nap_request;
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, Setup};

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::access::{Here, ticket_of};
+use super::access::Here;
 use super::contract::nap_request;
 use super::process::{Process, RoomSetup, Setup};
 use super::session::ticketing;
@@ -72,7 +72,7 @@ impl<'a> Record<'a> {
 
 /// The refusal in `here` sold a ticket.
 pub fn issued(here: &Here<'_>, q: &nap_request) {
-    let (Some(ticket), true) = (ticket_of(here.a).0, here.setup.ticket_log) else {
+    let (Some(ticket), true) = (here.a.ticket(), here.setup.ticket_log) else {
         return;
     };
     let reason = Reason::of(here.a.reason);
@@ -91,11 +91,11 @@ pub fn issued(here: &Here<'_>, q: &nap_request) {
 
 /// The access in `here` redeemed a ticket and runs.
 pub fn redeemed(here: &Here<'_>) {
-    let (Some(ticket), true) = (ticket_of(here.a).0, here.setup.ticket_log) else {
+    let (Some(ticket), true) = (here.a.ticket(), here.setup.ticket_log) else {
         return;
     };
     let mut record = Record::of("redeemed", &ticket, here);
-    record.waited = Some(Micros(here.a.waited_us).as_secs_f64());
+    record.waited = Some(here.a.waited.as_secs_f64());
     record.write(here.process);
 }
 

@@ -706,7 +706,7 @@ impl Segment {
     /// no more.
     pub fn locked_sessions<R>(
         &self,
-        act: impl FnOnce(&mut Membership<'_>, Micros) -> R,
+        act: impl FnOnce(&mut Membership<'_>) -> R,
     ) -> Option<R> {
         let held = self.held()?;
         let mut membership = Membership {
@@ -716,16 +716,7 @@ impl Segment {
             },
             children: self.atomics(Kind::Children),
         };
-        Some(act(&mut membership, self.now()))
-    }
-
-    /// Acts on the table of sessions only, without reading the clock.
-    pub fn sessions<R>(&self, act: impl FnOnce(&mut Sessions<'_>) -> R) -> Option<R> {
-        let held = self.held()?;
-        let mut sessions = Sessions {
-            sets: self.locked_section(Kind::Sessions, &held),
-        };
-        Some(act(&mut sessions))
+        Some(act(&mut membership))
     }
 
     #[inline]
@@ -909,8 +900,8 @@ impl Segment {
         }
         let seen = Micros(from.seen.load(Relaxed));
         if from.lock.init().is_ok() {
-            old.locked_sessions(|known, _| {
-                self.locked_sessions(|members, _| members.sessions.take_over(&known.sessions, seen))
+            old.locked_sessions(|known| {
+                self.locked_sessions(|members| members.sessions.take_over(&known.sessions, seen))
             });
         }
         if let Some((debts, known)) = self.debts().zip(old.debts())
@@ -1078,7 +1069,7 @@ mod tests {
     fn members_are_known_in_a_table_of_another_size() {
         let old = Segment::anonymous(SMALL).expect("shared memory");
         let now = Micros::from_secs(1000);
-        old.locked_sessions(|members, _| {
+        old.locked_sessions(|members| {
             let table = &mut members.sessions;
             for key in 1..=40 {
                 let whose = (0, Micros::from_secs(60));
@@ -1094,7 +1085,7 @@ mod tests {
             };
             let new = Segment::anonymous(dims).expect("shared memory");
             new.carry_over(&old);
-            let known = new.locked_sessions(|members, _| {
+            let known = new.locked_sessions(|members| {
                 let table = &members.sessions;
                 let known = (1..=40).filter(|key| table.knows(*key, 0, now)).count();
                 (known, table.all().count())

@@ -25,6 +25,7 @@ pub mod crowd;
 pub mod debtors;
 pub mod events;
 pub mod figures;
+mod house;
 #[cfg(all(test, feature = "models"))]
 mod models;
 pub mod oracle;
@@ -33,6 +34,7 @@ pub mod plot;
 pub mod pollers;
 pub mod report;
 pub mod server;
+
 mod session_vectors;
 pub mod sessions;
 pub mod setup;

@@ -14,12 +14,12 @@ use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;
+use nap_core::room::access;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
 use nap_core::room::counts::Counts;
 use nap_core::room::owner::Owner;
 use nap_core::room::part::Part;
-use nap_core::room::stay::Stay;
 use nap_core::room::terms::Terms;
 
 mod debts;
@@ -40,23 +40,16 @@ const PLACES: usize = 4096;
 const LOOK: Micros = Micros::from_millis(250);
 const LOOKS: u64 = 4;
 
-#[derive(Clone, Copy)]
-enum Stand {
-    Waits { place: u32, until: Micros },
-    Runs,
-}
-
 /// An access from its arrival to its end, whether or not its visitor is still there.
 struct Access {
     client: usize,
     page: usize,
     kind: usize,
-    owner: Owner,
-    stay: Stay,
+    /// The gate of its page.
+    gate: u32,
+    /// Its life there.
+    at: access::Access,
     asked: Micros,
-    stand: Stand,
-    /// What a page gate that sells tickets needs to know of it at the end.
-    met: Met,
     ticket: Option<Ticket>,
     /// The key that identified its visitor when they asked; 0 = none.
     key: u64,
@@ -66,13 +59,11 @@ struct Access {
     short: bool,
 }
 
-/// What an access met at its page gate.
-#[derive(Clone, Copy, Default)]
-struct Met {
-    waited: bool,
-    queue: u32,
-    predicted: Micros,
-    redeemed: Option<Ticket>,
+impl Access {
+    /// The place it waits on.
+    fn place(&self) -> Option<u32> {
+        (self.at.state == access::State::Waiting).then_some(self.at.place)
+    }
 }
 
 struct Client {
@@ -104,8 +95,6 @@ struct Job {
     token: u64,
     heavy: bool,
     left_s: f64,
-    permit: u32,
-    granted: Micros,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -382,8 +371,8 @@ impl Shop {
             let job = self.jobs.swap_remove(at);
             self.searches -= usize::from(job.heavy);
             let access = self.accesses.remove(&job.token);
-            let access = access.expect("an access ends after its job");
-            self.leave_room(&job, &access);
+            let mut access = access.expect("an access ends after its job");
+            self.leave_room(&mut access);
             self.is_sent(&access);
             if !access.orphan {
                 let response_s = (self.now - access.asked).as_secs_f64();

@@ -186,6 +186,11 @@ impl State {
         &self.permits[0]
     }
 
+    /// A gate's last minutes.
+    pub fn recent(&self, gate: u32) -> Option<&Recent> {
+        self.recent.get(gate as usize)
+    }
+
     /// Run Ready for callers that do not hold the lock.
     #[cfg(all(test, feature = "models"))]
     pub fn shared_permits(&self) -> Arc<[Permits]> {

@@ -1,7 +1,7 @@
 //! [`World`]: visitors, children and faults around the room, one event after the other.
 //!
-//! It does for the room what `ffi` does in httpd, in the same order: the lock-free way in and out comes
-//! first, and each child decides about parking. A waiter looks up when woken or at its deadline, and a dead
+//! Accesses are driven by the very code that httpd runs ([`nap_core::room::access`]). The lock-free way in and out
+//! comes first, and each child decides about parking. A waiter looks up when woken or at its deadline, and a dead
 //! child's things are swept when its parent notices. Only the clock and the network are missing.
 
 mod accesses;
@@ -22,7 +22,7 @@ use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;
-use nap_core::room::owner::Owner;
+use nap_core::room::access;
 use nap_core::sqs::page_scheduler::{PERIOD, law};
 
 /// The world begins here: not at zero, which means "never".
@@ -53,21 +53,16 @@ struct Request {
 struct Access {
     request: Request,
     child: u16,
-    owner: Owner,
-    running: bool,
-    permit: u32,
-    entered: Micros,
-    granted: Micros,
-    waited: bool,
-    place: u32,
-    until: Micros,
-    queue: u32,
-    predicted: Micros,
-    redeemed: Option<Ticket>,
-    /// The kind of accesses with like work, if that counts; 0: it does not.
-    kind: u32,
+    /// Its life at the gate.
+    at: access::Access,
     /// Its work, if that had to be known before it runs.
     work_s: Option<f64>,
+}
+
+impl Access {
+    fn is_running(&self) -> bool {
+        self.at.state == access::State::Running
+    }
 }
 
 /// A visitor and what they have under way.
@@ -247,7 +242,7 @@ impl World {
             Event::Come(client) => self.comes(client, false),
             Event::Ask(client) => self.asks(client),
             Event::SecondTab(id) => {
-                if let Some(access) = self.accesses.get(&id).filter(|a| !a.running) {
+                if let Some(access) = self.accesses.get(&id).filter(|a| !a.is_running()) {
                     self.comes(access.request.client, true);
                 }
             }

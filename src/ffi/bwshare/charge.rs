@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use super::{BwShare, Limit, in_force, now_ns};
-use crate::ffi::access::until_prime;
+use crate::ffi::arrival::until_prime;
 use crate::ffi::contract::{
     NAP_BW_DRY, NAP_BW_EXCUSED, NAP_NONE, nap_client, nap_request, nap_reserved, nap_visit,
 };

@@ -22,6 +22,7 @@
 //!
 //! [`Tables`] borrows the whole state: from the locked segment in httpd, from boxes in the simulator.
 
+pub mod access;
 pub mod arrival;
 pub mod atomic;
 mod beginning;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Event, Shop, Stand, fixed};
+use super::{Event, Shop, fixed};
 use nap_core::micros::Micros;
 use nap_core::room::children::Parking;
 use nap_core::room::owner::Life;
@@ -120,16 +120,16 @@ impl Shop {
 
     /// Accesses of these children are gone, without a word to anybody.
     fn cut_off(&mut self, of: impl Fn(Life) -> bool) {
-        let gone = self.accesses.iter().filter(|(_, a)| of(a.owner.life()));
+        let gone = self.accesses.iter().filter(|(_, a)| of(a.at.owner.life()));
         let gone: Vec<u64> = gone.map(|(token, _)| *token).collect();
         for token in gone {
             let access = self.accesses.remove(&token).expect("just seen");
-            let ticket = match access.stand {
-                Stand::Waits { place, .. } => {
+            let ticket = match access.place() {
+                Some(place) => {
                     self.places.remove(&place);
                     access.ticket
                 }
-                Stand::Runs => None,
+                None => None,
             };
             if let Some(at) = self.jobs.iter().position(|job| job.token == token) {
                 let job = self.jobs.swap_remove(at);
@@ -186,7 +186,7 @@ impl Shop {
         let busy = |child: u16| {
             self.accesses
                 .values()
-                .any(|a| a.owner.life().child == child)
+                .any(|a| a.at.owner.life().child == child)
         };
         let (stay, go) = self.leaving.iter().partition(|child| busy(**child));
         self.leaving = stay;
@@ -242,19 +242,16 @@ impl Shop {
 
     /// Everybody leaves, and the time of all tickets and sessions passes.
     pub(super) fn send_home(&mut self) {
-        while let Some((token, access)) = self.accesses.pop_first() {
-            match access.stand {
-                Stand::Waits { place, .. } => {
+        while let Some((token, mut access)) = self.accesses.pop_first() {
+            match access.place() {
+                Some(place) => {
                     self.places.remove(&place);
-                    let (now, owner, mut stay) = (self.now, access.owner, access.stay);
-                    self.state.locked(|tables, wakes| {
-                        tables.leave_place(&mut stay, place, owner, now, wakes);
-                    });
+                    access.at.gone(&mut self.house(&access, Parking::Nobody));
                 }
-                Stand::Runs => {
+                None => {
                     let at = self.jobs.iter().position(|job| job.token == token);
-                    let job = self.jobs.swap_remove(at.expect("who runs has work"));
-                    self.leave_room(&job, &access);
+                    self.jobs.swap_remove(at.expect("what runs has work"));
+                    self.leave_room(&mut access);
                 }
             }
         }

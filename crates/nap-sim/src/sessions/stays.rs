@@ -1,191 +1,110 @@
-//! Accesses of a shop in its room: in, to a place or a page, out, as `ffi` does it in httpd.
+//! Accesses of a shop in its room: in, to a place or a page, out.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use super::{Access, Event, Job, Kind, Met, Patience, Shop, Stand, arrival};
+use super::{Access, Event, Job, Kind, Patience, Shop, arrival};
+use crate::house::Simulated;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::room::Tables;
+use nap_core::room::access::{self, Look, Waiting, flag};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
-use nap_core::room::gate::Leaving;
-use nap_core::room::owner::Owner;
-use nap_core::room::starts::End;
-use nap_core::room::stay::{Asks, Stay};
+use nap_core::room::stay::Asks;
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
 
 impl Shop {
-    pub(super) fn leave_room(&mut self, job: &Job, access: &Access) {
+    /// What an access finds around it.
+    pub(super) fn house(&mut self, access: &Access, parking: Parking) -> Simulated<'_> {
+        Simulated {
+            now: self.now,
+            owner: access.at.owner,
+            page: access.gate,
+            lobby: self.lobby,
+            workers: self.state.workers,
+            waiting: Waiting::Told(parking),
+            outside: 0,
+            wakes: Vec::new(),
+            state: &mut self.state,
+        }
+    }
+
+    pub(super) fn leave_room(&mut self, access: &mut Access) {
         if !self.has_room() {
             return;
         }
-        let leaving = Leaving {
-            permit: job.permit,
-            owner: access.owner,
-            entered: access.asked,
-            granted: job.granted,
-            ..self.met(access)
-        };
-        let (now, mut stay) = (self.now, access.stay);
         let ends = self.setup.sessions.is_some_and(|sessions| sessions.ends);
         let pages = self.clients[access.client].pages;
-        let last = ends && !access.orphan && access.page + 1 == pages;
-        let (_, wakes) = self.state.locked(|tables, wakes| {
-            if let Some(mut page) = tables.gate(stay.page, now, wakes) {
-                page.leave(&leaving);
-            }
-            let work = now - job.granted;
-            let mut members = tables.membership();
-            match last {
-                true => members.end(&mut stay, access.owner, work, End::Finished),
-                false => members.leave(&mut stay, access.owner, work, now),
-            }
-        });
-        self.woken(&wakes);
-    }
-
-    /// What a page gate that sells tickets is told of an access. A session gate's members have their places
-    /// by another law, and what they met is not asked for.
-    fn met(&self, access: &Access) -> Leaving {
-        let met = match self.lobby {
-            None => access.met,
-            Some(_) => Met::default(),
-        };
-        Leaving {
-            waited: met.waited,
-            queue: met.queue,
-            predicted: met.predicted,
-            slot: met.redeemed.map_or(0, |ticket| ticket.slot),
-            index: met.redeemed.map_or(0, |ticket| ticket.index),
-            ..Leaving::default()
+        let mut house = self.house(access, Parking::Nobody);
+        if ends && !access.orphan && access.page + 1 == pages {
+            access.at.end_session(&mut house);
         }
+        access.at.leave(&mut house);
+        let wakes = house.wakes;
+        self.all_woken(&wakes);
     }
 
     pub(super) fn enters(&mut self, token: u64, key: u64) {
         let parking = self.parking();
-        let access = &self.accesses[&token];
-        let (now, mut stay) = (self.now, access.stay);
+        let mut access = self.accesses.remove(&token).expect("it has just come");
         let keys = [key];
+        let keys = if key == 0 { &[] } else { &keys[..] };
         let anywhere = self.setup.sessions.is_some_and(|s| s.anywhere);
-        let asks = Asks {
-            keys: if key == 0 { &[] } else { &keys },
-            starts: anywhere || access.page == 0,
-        };
+        let starts = anywhere || access.page == 0;
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
-        let arrival = Arrival {
-            parking,
-            ..arrival(access.owner, &tickets, access.client)
-        };
-        let in_sessions = self.lobby.is_some();
-        let ((verdict, redeemed, alarm), wakes) = self.state.locked(|tables, wakes| {
-            if in_sessions
-                && let Some(permit) = try_member(tables, &mut stay, asks.keys, arrival.owner, now)
-            {
-                return (Some(Verdict::Run(permit)), None, None);
-            }
-            let (verdict, redeemed) = match in_sessions {
-                true => tables.enter_stay(&mut stay, asks, &arrival, now, wakes),
-                false => {
-                    let page = tables.gate(stay.page, now, wakes);
-                    let entered = page.map(|mut page| (page.enter(&arrival), page.redeemed.take()));
-                    entered.map_or((None, None), |(verdict, redeemed)| {
-                        (Some(verdict), redeemed)
-                    })
-                }
-            };
-            let alarm = match &verdict {
-                Some(Verdict::Wait(seat)) => tables.alarm_of(&stay, seat.place, now, wakes),
-                _ => None,
-            };
-            (verdict, redeemed, alarm)
-        });
-        self.set_stay(token, stay);
-        if let Some(access) = self.accesses.get_mut(&token) {
-            access.met.redeemed = redeemed;
-            access.short = parking != Parking::Anybody;
-        }
-        self.told(token, verdict, alarm);
-        self.woken(&wakes);
-    }
-
-    fn set_stay(&mut self, token: u64, stay: Stay) {
-        if let Some(access) = self.accesses.get_mut(&token) {
-            access.stay = stay;
-        }
+        let mut arrival = arrival(access.at.owner, &tickets, access.client);
+        let mut house = self.house(&access, parking);
+        let verdict = comes(&mut access.at, &mut house, keys, starts, &mut arrival);
+        let wakes = house.wakes;
+        access.short = parking != Parking::Anybody;
+        self.accesses.insert(token, access);
+        self.told(token, verdict, false);
+        self.all_woken(&wakes);
     }
 
     pub(super) fn looks(&mut self, token: u64) {
-        let Some(access) = self.accesses.get(&token) else {
+        let waits = self.accesses.get(&token).and_then(Access::place);
+        let Some(place) = waits else {
             return;
         };
-        let Stand::Waits { place, mut until } = access.stand else {
-            return;
-        };
-        let (now, mut stay) = (self.now, access.stay);
+        let mut access = self.accesses.remove(&token).expect("just seen");
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
-        let arrival = arrival(access.owner, &tickets, access.client);
-        let in_sessions = self.lobby.is_some();
-        let ((verdict, alarm), wakes) = self.state.locked(|tables, wakes| {
-            let before = stay.gate;
-            let verdict = match in_sessions {
-                true => tables.look_up_stay(&mut stay, place, &mut until, &arrival, now, wakes),
-                false => tables
-                    .gate(stay.gate, now, wakes)
-                    .and_then(|mut page| page.look_up(place, &mut until, &arrival)),
-            };
-            let place = match &verdict {
-                Some(Verdict::Wait(seat)) => seat.place,
-                None if stay.gate == before => place,
-                _ => return (verdict.map(Some).or(Some(None)), None),
-            };
-            let alarm = tables.alarm_of(&stay, place, now, wakes);
-            (verdict.map(Some), alarm)
-        });
-        self.set_stay(token, stay);
-        match verdict {
-            Some(verdict) => {
+        let arrival = arrival(access.at.owner, &tickets, access.client);
+        let is_member = access.at.session != 0;
+        let mut house = self.house(&access, Parking::Nobody);
+        let look = access.at.look_up(&mut house, &arrival);
+        let wakes = house.wakes;
+        self.accesses.insert(token, access);
+        match look {
+            Look::Lost => unreachable!("a lock is always to be had here"),
+            Look::Waits => self.waits(token),
+            Look::Decided(verdict) => {
                 self.places.remove(&place);
-                self.told(token, verdict, alarm);
+                self.told(token, verdict, is_member);
             }
-            None => self.waits(token, place, until, alarm),
         }
-        self.woken(&wakes);
+        self.all_woken(&wakes);
     }
 
-    fn waits(&mut self, token: u64, place: u32, until: Micros, alarm: Option<Micros>) {
-        if let Some(access) = self.accesses.get_mut(&token) {
-            access.stand = Stand::Waits { place, until };
-        }
+    fn waits(&mut self, token: u64) {
+        let access = &self.accesses[&token];
+        let (place, when) = (access.at.place, access.at.looks_at());
         self.places.insert(place, token);
-        let when = alarm.map_or(until, |alarm| alarm.min(until));
         if when - self.now < Micros::from_secs(24 * 3600) {
             self.at(when.max(self.now + Micros(1)), Event::Look(token));
         }
     }
 
-    fn told(&mut self, token: u64, verdict: Option<Verdict>, alarm: Option<Micros>) {
+    /// `is_member`: it was one before.
+    fn told(&mut self, token: u64, verdict: Option<Verdict>, is_member: bool) {
         match verdict {
-            None => self.runs(token, u32::MAX),
-            Some(Verdict::Run(permit)) => self.runs(token, permit),
-            Some(Verdict::Wait(seat)) => {
-                if let Some(access) = self.accesses.get_mut(&token) {
-                    access.met = Met {
-                        waited: true,
-                        queue: seat.queue,
-                        predicted: seat.predicted,
-                        redeemed: seat.redeemed.or(access.met.redeemed),
-                    };
-                }
-                self.waits(token, seat.place, seat.until, alarm);
-            }
+            None | Some(Verdict::Run(_)) => self.runs(token),
+            Some(Verdict::Wait(_)) => self.waits(token),
             Some(Verdict::Refuse(refusal)) => {
                 let access = self.accesses.remove(&token).expect("it has just been told");
                 if access.orphan {
                     return;
                 }
-                self.outcome.members_refused += u64::from(access.stay.session != 0);
-                let forgotten = access.stay.session == 0 && access.key != 0;
+                self.outcome.members_refused += u64::from(is_member);
+                let forgotten = !is_member && access.key != 0;
                 self.outcome.forgotten += u64::from(forgotten && !self.is_spared(&access));
                 self.outcome.turned_away += u64::from(self.was_prime(&access));
                 match refusal.ticket {
@@ -223,7 +142,7 @@ impl Shop {
     /// The waiting one may have been cut off, and its child's death not been noticed yet.
     fn is_spared(&self, access: &Access) -> bool {
         let own = (self.accesses.values()).filter(|own| own.client == access.client);
-        let mut waiting = own.filter(|own| matches!(own.stand, Stand::Waits { .. }));
+        let mut waiting = own.filter(|own| own.place().is_some());
         let members = self
             .state
             .places()
@@ -235,30 +154,27 @@ impl Shop {
 
     /// Whether the visitor came with a good ticket in its prime window, and was not told to wait.
     fn was_prime(&self, access: &Access) -> bool {
-        let known = !access.met.waited && !self.clients[access.client].cut_off;
+        let known = access.at.until == Micros::ZERO && !self.clients[access.client].cut_off;
         let in_time = |ticket: Ticket| (ticket.start..ticket.prime_end).contains(&access.asked);
         known && access.ticket.is_some_and(in_time)
     }
 
-    pub(super) fn runs(&mut self, token: u64, permit: u32) {
-        let now = self.now;
-        let Some(access) = self.accesses.get_mut(&token) else {
-            return;
-        };
-        access.stand = Stand::Runs;
-        let page = access.stay.page;
+    pub(super) fn runs(&mut self, token: u64) {
+        let mut access = self.accesses.remove(&token).expect("it has just been told");
+        let page = access.gate;
         let Kind { service, heavy, .. } = self.setup.kinds[access.kind];
         if !access.orphan {
             let client = &mut self.clients[access.client];
             client.ticket = None;
-            if access.stay.begun {
-                client.key = access.owner.0.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-                let (key, owner) = (client.key, access.owner);
-                let stay = &mut access.stay;
-                self.state
-                    .locked(|tables, _| tables.membership().name(stay, owner, key, now));
+            if access.at.has(flag::BEGUN) {
+                let key = access.at.owner.0.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+                client.key = key;
+                access
+                    .at
+                    .name_session(&mut self.house(&access, Parking::Nobody), key);
             }
         }
+        self.accesses.insert(token, access);
         if self.watched {
             self.audit_page(page);
         }
@@ -268,9 +184,13 @@ impl Shop {
             token,
             heavy,
             left_s,
-            permit,
-            granted: now,
         });
+    }
+
+    pub(super) fn all_woken(&mut self, wakes: &[Wakes]) {
+        for wakes in wakes {
+            self.woken(wakes);
+        }
     }
 
     /// A woken waiter looks at its place.
@@ -291,19 +211,28 @@ impl Shop {
     }
 }
 
-/// A member who finds a free permit runs, and the page's gate is not looked at.
-fn try_member(
-    tables: &mut Tables<'_>,
-    stay: &mut Stay,
+/// An access comes, in httpd's order: a member, or a newcomer if nobody waits, gets in without the lock.
+fn comes(
+    at: &mut access::Access,
+    house: &mut Simulated<'_>,
     keys: &[u64],
-    owner: Owner,
-    now: Micros,
-) -> Option<u32> {
-    let asked = (stay.room, stay.page);
-    stay.session = tables.membership().enter(asked, keys, owner, now);
-    let permits = (tables.permits.get(stay.page as usize)).filter(|_| stay.session != 0)?;
-    let permit = permits.claim(owner)?;
-    stay.gate = stay.page;
-    permits.passed.fetch_add(1, Relaxed);
-    Some(permit)
+    starts: bool,
+    arrival: &mut Arrival<'_>,
+) -> Option<Verdict> {
+    let brings = !arrival.tickets.is_empty();
+    let runs = match house.lobby {
+        None => at.try_enter(house),
+        Some(_) => match at.try_member(house, keys) {
+            Some(false) if at.session == 0 && !starts && !brings => at.try_enter(house),
+            runs => runs == Some(true),
+        },
+    };
+    if !runs {
+        let asks = Asks { keys: &[], starts };
+        return at.enter(house, asks, arrival).0;
+    }
+    if brings && at.has(flag::TICKETS) {
+        at.redeem(house, arrival);
+    }
+    Some(Verdict::Run(at.permit))
 }

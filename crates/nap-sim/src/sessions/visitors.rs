@@ -1,10 +1,11 @@
 //! Visitors of a shop: they ask for pages, think, hold tickets, break off.
 
-use super::{Access, Event, Met, OPENS, Patience, Shop, Stand, Think, Way, hash_of};
+use super::{Access, Event, OPENS, Patience, Shop, Think, Way, hash_of};
 use nap_core::micros::Micros;
+use nap_core::room::access;
 use nap_core::room::arrival::bind_of;
+use nap_core::room::children::Parking;
 use nap_core::room::owner::Owner;
-use nap_core::room::stay::Stay;
 use nap_core::room::verdict::Turn;
 
 impl Shop {
@@ -81,21 +82,15 @@ impl Shop {
         }
         self.outcome.requests += 1;
         let page = self.setup.kinds[client.kind].gate;
+        let mut own = access::Access::new(owner);
+        own.home = u32::from(self.lobby.is_some());
         let access = Access {
             client: at,
             page: client.page,
             kind: client.kind,
-            owner,
-            stay: Stay {
-                room: 0,
-                lobby: self.lobby.unwrap_or(page),
-                page,
-                gate: page,
-                ..Stay::default()
-            },
+            gate: page,
+            at: own,
             asked: now,
-            stand: Stand::Runs,
-            met: Met::default(),
             ticket: client.ticket,
             key: client.key,
             orphan: client.robot,
@@ -113,7 +108,7 @@ impl Shop {
         self.accesses.insert(token, access);
         match self.has_room() {
             true => self.enters(token, key),
-            false => self.runs(token, u32::MAX),
+            false => self.runs(token),
         }
     }
 
@@ -166,16 +161,15 @@ impl Shop {
         access.orphan = true;
         let at = access.client;
         // The server does not notice it for a running access: that work is wasted.
-        if let Stand::Waits { place, .. } = access.stand
+        if let Some(place) = access.place()
             && !deaf
         {
-            let (now, owner, mut stay) = (self.now, access.owner, access.stay);
-            self.accesses.remove(&token);
+            let mut access = self.accesses.remove(&token).expect("just seen");
             self.places.remove(&place);
-            let (_, wakes) = self.state.locked(|tables, wakes| {
-                tables.leave_place(&mut stay, place, owner, now, wakes);
-            });
-            self.woken(&wakes);
+            let mut house = self.house(&access, Parking::Nobody);
+            access.at.gone(&mut house);
+            let wakes = house.wakes;
+            self.all_woken(&wakes);
         }
         if matches!(self.setup.patience, Patience::Goes(_)) {
             return self.gives_up(at);

@@ -1,21 +1,29 @@
-//! Accesses of a world: the steps that `ffi` takes for them in httpd, in the same order.
+//! Accesses of a world.
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Access, PAGE, Request, SECRET, World};
 use crate::debtors::Slow;
 use crate::events::Event;
+use crate::house::Simulated;
 use crate::oracle::Asked;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
+use nap_core::room::access::{self, House, Look, State, Waiting, flag};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
-use nap_core::room::gate::{GateView, Leaving};
 use nap_core::room::owner::Owner;
 use nap_core::room::part::Part;
+use nap_core::room::stay::Asks;
 use nap_core::room::terms::how;
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
+
+/// In this world there are none.
+const NO_SESSION: Asks<'_> = Asks {
+    keys: &[],
+    starts: false,
+};
 
 impl World {
     pub(super) fn accepted(&mut self, request: Request, child: u16) {
@@ -24,27 +32,20 @@ impl World {
         let Some(life) = self.state.life(child) else {
             return;
         };
-        let owner = Owner::new(life, id);
+        let mut at = access::Access::new(Owner::new(life, id));
+        at.priority = self.setup.priority_of(request.client);
+        if !self.setup.workers.hold_who_waits() {
+            at.flags |= flag::PARKS;
+        }
         let mut access = Access {
             request,
             child,
-            owner,
-            running: false,
-            permit: 0,
-            entered: self.now,
-            granted: self.now,
-            waited: false,
-            place: 0,
-            until: Micros::ZERO,
-            queue: 0,
-            predicted: Micros::ZERO,
-            redeemed: None,
-            kind: 0,
+            at,
             work_s: None,
         };
         if self.setup.terms.wait_limit.how == how::WORK {
             let work_s = self.setup.service.draw(&mut self.work);
-            access.kind = self.setup.service.kind_of(work_s);
+            access.at.kind = self.setup.service.kind_of(work_s);
             access.work_s = Some(work_s);
         }
         if self.is_slowed_down(&access) {
@@ -54,55 +55,32 @@ impl World {
             visitor.current = id;
         }
         if self.setup.uncontrolled {
+            (access.at.state, access.at.granted) = (State::Running, self.now);
+            self.child(child).running.fetch_add(1, Relaxed);
             return self.runs(id, access);
         }
-        let outside = self.backlog.len() as u32;
-        if let Some(permit) = self.state.permits().enter(owner, Some(|| outside)) {
-            access.permit = permit;
-            if self.state.permits().outstanding() != 0 {
-                let (redeemed, _) = self.ask(&access, Parking::Nobody, |view, arrival| {
-                    view.redeem_running(arrival)
-                });
-                access.redeemed = redeemed.map(Ticket::plain);
+        if access.at.try_enter(&self.house(access.at.owner)) {
+            if access.at.has(flag::TICKETS) {
+                self.ask(&mut access, |at, house, arrival| at.redeem(house, arrival));
             }
-            self.tell_oracle(
-                id,
-                &access,
-                Parking::Nobody,
-                &Verdict::Run(permit),
-                access.redeemed,
-            );
+            let verdict = Verdict::Run(access.at.permit);
+            let redeemed = access.at.ticket().map(Ticket::plain);
+            self.tell_oracle(id, &access, Parking::Nobody, &verdict, redeemed);
             return self.runs(id, access);
         }
-        let workers = self.setup.workers;
-        let parking = match workers.hold_who_waits() {
-            true => workers.parking_in(&self.state.children, life, false),
-            false => workers.parking_without(&self.state.children),
-        };
-        let ((verdict, redeemed), wakes) = self.ask(&access, parking, |view, arrival| {
-            view.note_outside(outside);
-            let verdict = view.enter(arrival);
-            (verdict, view.redeemed.take())
+        let ((verdict, redeemed, parking), wakes) = self.ask(&mut access, |at, house, arrival| {
+            let (verdict, redeemed) = at.enter(house, NO_SESSION, arrival);
+            (verdict, redeemed, arrival.parking)
         });
+        let verdict = verdict.expect("a lock is always to be had here");
         let waits = matches!(verdict, Verdict::Wait(_));
         self.tell_oracle(id, &access, parking, &verdict, redeemed.filter(|_| !waits));
         match verdict {
-            Verdict::Run(permit) => {
-                access.permit = permit;
-                access.redeemed = redeemed.map(Ticket::plain);
-                self.runs(id, access);
-            }
-            Verdict::Wait(seat) => {
-                self.waiters(child).fetch_add(1, Relaxed);
-                access.waited = true;
-                (access.place, access.until) = (seat.place, seat.until);
-                (access.queue, access.predicted) = (seat.queue, seat.predicted);
-                access.redeemed = seat.redeemed.map(Ticket::plain);
-                self.waits(id, access);
-            }
+            Verdict::Run(_) => self.runs(id, access),
+            Verdict::Wait(_) => self.waits(id, access),
             Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
         }
-        self.wake(&wakes);
+        self.wake_all(&wakes);
     }
 
     /// Whether its address owes too much. A ticket in its prime window is let in all the same.
@@ -116,10 +94,14 @@ impl World {
         else {
             return false;
         };
-        let (excused, _) = self.ask(access, Parking::Nobody, |view, arrival| {
-            let mut tickets = arrival.tickets.iter();
-            tickets.any(|ticket| view.is_prime(ticket, arrival.bind()))
+        let (excused, _) = self.ask(&mut access.clone(), |_, house, arrival| {
+            house.locked(|tables, now, wakes| {
+                let view = tables.gate(0, now, wakes).expect("there is one gate");
+                let mut tickets = arrival.tickets.iter();
+                tickets.any(|ticket| view.is_prime(ticket, arrival.bind()))
+            })
         });
+        let excused = excused == Some(true);
         if let Some(oracle) = &mut self.oracle {
             oracle.slowed_down(&access.request.tickets, excused, slow.again, self.now);
         }
@@ -153,7 +135,7 @@ impl World {
         redeemed: Option<Ticket>,
     ) {
         if let Some(oracle) = &mut self.oracle {
-            let (owner, tickets) = (access.owner, &access.request.tickets[..]);
+            let (owner, tickets) = (access.at.owner, &access.request.tickets[..]);
             oracle.grants(&self.state);
             let asked = Asked {
                 id,
@@ -166,37 +148,25 @@ impl World {
         }
     }
 
-    /// Number of accesses that wait in this child: on a worker, or parked.
-    fn waiters(&self, child: u16) -> &AtomicU32 {
-        let child = self.child(child);
-        match self.setup.workers.hold_who_waits() {
-            true => &child.waiting,
-            false => &child.parked,
-        }
-    }
-
     fn waits(&mut self, id: u32, access: Access) {
         let manners = &self.setup.manners;
         let rng = &mut self.manners;
         if !self.setup.unguarded {
-            self.events.at(access.until, Event::Look(id));
+            self.events.at(access.at.until, Event::Look(id));
         }
-        let span = (access.until - self.now).0.max(1);
+        let span = (access.at.until - self.now).0.max(1);
         if rng.chance(manners.give_up) {
             self.events
                 .at(self.now + Micros(rng.below(span)), Event::GiveUp(id));
         }
-        if access.redeemed.is_some() && rng.chance(manners.second_tab) {
+        if access.at.ticket().is_some() && rng.chance(manners.second_tab) {
             self.events
                 .at(self.now + Micros(rng.below(span)), Event::SecondTab(id));
         }
         self.accesses.insert(id, access);
     }
 
-    fn runs(&mut self, id: u32, mut access: Access) {
-        access.running = true;
-        access.granted = self.now;
-        self.child(access.child).running.fetch_add(1, Relaxed);
+    fn runs(&mut self, id: u32, access: Access) {
         let visitor = self.visitors.get(access.request.client as usize);
         let work_s = visitor.and_then(|visitor| visitor.visit.work_s);
         let work_s = work_s
@@ -208,62 +178,71 @@ impl World {
     }
 
     pub(super) fn looks(&mut self, id: u32) {
-        let Some(access) = self.accesses.get(&id).filter(|a| !a.running).cloned() else {
+        let waits = |access: &&Access| !access.is_running();
+        let Some(mut access) = self.accesses.get(&id).filter(waits).cloned() else {
             return;
         };
-        let mut until = access.until;
-        let (verdict, wakes) = self.ask(&access, Parking::Nobody, |view, arrival| {
-            view.look_up(access.place, &mut until, arrival)
-        });
-        if verdict.is_none() && until > access.until {
-            if let Some(oracle) = &mut self.oracle {
-                oracle.waits_until(id, until, self.now);
+        let before = access.at.until;
+        let (look, wakes) = self.ask(&mut access, |at, house, arrival| at.look_up(house, arrival));
+        match look {
+            Look::Lost => unreachable!("a lock is always to be had here"),
+            Look::Waits => {
+                let until = access.at.until;
+                self.accesses.insert(id, access);
+                if until > before {
+                    if let Some(oracle) = &mut self.oracle {
+                        oracle.waits_until(id, until, self.now);
+                    }
+                    self.events.at(until, Event::Look(id));
+                }
             }
-            if let Some(waiting) = self.accesses.get_mut(&id) {
-                waiting.until = until;
+            Look::Decided(verdict) => {
+                let verdict = verdict.expect("here nobody passes");
+                if let Some(oracle) = &mut self.oracle {
+                    oracle.looked_up(id, &access.request.tickets, &verdict, self.now);
+                }
+                self.accesses.remove(&id);
+                match verdict {
+                    Verdict::Run(_) => self.runs(id, access),
+                    Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
+                    Verdict::Wait(_) => {}
+                }
             }
-            self.events.at(until, Event::Look(id));
         }
-        if let Some(verdict) = verdict {
-            if let Some(oracle) = &mut self.oracle {
-                oracle.looked_up(id, &access.request.tickets, &verdict, self.now);
-            }
-            self.accesses.remove(&id);
-            self.waiters(access.child).fetch_sub(1, Relaxed);
-            match verdict {
-                Verdict::Run(permit) => self.runs(id, Access { permit, ..access }),
-                Verdict::Refuse(refusal) => self.refused(id, &access.request, &refusal),
-                Verdict::Wait(_) => {}
-            }
-        }
-        self.wake(&wakes);
+        self.wake_all(&wakes);
     }
 
     pub(super) fn gives_up(&mut self, id: u32) {
-        let Some(access) = self.accesses.get(&id).filter(|a| !a.running).cloned() else {
+        let waits = |access: &&Access| !access.is_running();
+        let Some(mut access) = self.accesses.get(&id).filter(waits).cloned() else {
             return;
         };
         self.accesses.remove(&id);
-        let now = self.now;
-        let ((), wakes) = self
-            .state
-            .at_gate(now, |view| view.gone(access.place, access.owner));
-        self.waiters(access.child).fetch_sub(1, Relaxed);
+        let mut house = self.house(access.at.owner);
+        access.at.gone(&mut house);
+        let wakes = house.wakes;
         if let Some(oracle) = &mut self.oracle {
             oracle.left_queue(id, &self.state);
         }
-        self.wake(&wakes);
+        self.wake_all(&wakes);
         self.cut_off(id, &access.request);
     }
 
     pub(super) fn finishes(&mut self, id: u32) {
-        let Some(access) = self.accesses.remove(&id) else {
+        let Some(mut access) = self.accesses.remove(&id) else {
             return;
         };
-        if !self.setup.uncontrolled {
-            self.gives_back(&access);
+        match self.setup.uncontrolled {
+            true => {
+                self.child(access.child).running.fetch_sub(1, Relaxed);
+            }
+            false => {
+                let mut house = self.house(access.at.owner);
+                access.at.leave(&mut house);
+                let wakes = house.wakes;
+                self.wake_all(&wakes);
+            }
         }
-        self.child(access.child).running.fetch_sub(1, Relaxed);
         if let Some(debtors) = &mut self.debtors {
             let client = &self.visitors[access.request.client as usize].client;
             debtors.sent(client.address, PAGE, self.now);
@@ -271,57 +250,35 @@ impl World {
         self.served(&access);
     }
 
-    /// Gives the permit to the head of the queue; lock-free if nobody waits and nothing is to be told.
-    fn gives_back(&mut self, access: &Access) {
-        let permits = self.state.permits();
-        let is_plain = !access.waited && access.redeemed.is_none();
-        if is_plain && let Some(way_out) = permits.way_out() {
-            // Nobody comes meanwhile: this takes no time here.
-            way_out.leave(access.permit, access.owner, self.now - access.granted);
-            return;
+    /// What an access finds around it.
+    fn house(&mut self, owner: Owner) -> Simulated<'_> {
+        Simulated {
+            now: self.now,
+            owner,
+            page: 0,
+            lobby: None,
+            workers: self.setup.workers,
+            waiting: Waiting::ByWorkers(self.setup.workers),
+            outside: self.backlog.len() as u32,
+            wakes: Vec::new(),
+            state: &mut self.state,
         }
-        let leaving = Leaving {
-            permit: access.permit,
-            owner: access.owner,
-            entered: access.entered,
-            granted: access.granted,
-            kind: access.kind,
-            waited: access.waited,
-            queue: access.queue,
-            predicted: access.predicted,
-            slot: access.redeemed.map_or(0, |t| t.slot),
-            index: access.redeemed.map_or(0, |t| t.index),
-            absent: self
-                .setup
-                .workers
-                .absent(&self.state.children, access.owner.life()),
-        };
-        let outside = self.backlog.len() as u32;
-        let ((), wakes) = self.state.at_gate(self.now, |view| {
-            if view.permits.outside() != 0 {
-                view.note_outside(outside);
-            }
-            view.leave(&leaving);
-        });
-        self.wake(&wakes);
     }
 
+    /// An act of an access, with all that is known of it; and what is to be woken then.
     fn ask<R>(
         &mut self,
-        access: &Access,
-        parking: Parking,
-        act: impl FnOnce(&mut GateView<'_>, &Arrival<'_>) -> R,
-    ) -> (R, Wakes) {
-        let request = &access.request;
+        access: &mut Access,
+        act: impl FnOnce(&mut access::Access, &mut Simulated<'_>, &mut Arrival<'_>) -> R,
+    ) -> (R, Vec<Wakes>) {
+        let random = self.delays.bits();
+        let (request, at) = (&access.request, &mut access.at);
         let client = &self.visitors[request.client as usize].client;
-        let (workers, children) = (&self.setup.workers, &self.state.children);
-        let arrival = Arrival {
-            owner: access.owner,
-            parking,
-            left: match workers.hold_who_waits() {
-                true => workers.left(children, access.owner.life()),
-                false => workers.left_without(children),
-            },
+        let (address, client_hash) = (client.address, client.hash);
+        let mut arrival = Arrival {
+            owner: at.owner,
+            parking: Parking::Nobody,
+            left: 0,
             waited: Micros::ZERO,
             stood: Micros::ZERO,
             secondary: false,
@@ -332,19 +289,27 @@ impl World {
                 true => Part::Call,
                 false => Part::Beside,
             },
-            client: client.address,
-            client_hash: client.hash,
+            client: address,
+            client_hash,
             method: b"POST",
             uri: b"/board",
-            kind: access.kind,
-            priority: self.setup.priority_of(request.client),
+            kind: at.kind,
+            priority: at.priority,
             secret: SECRET,
-            random: self.delays.bits(),
+            random,
         };
-        self.state.at_gate(self.now, |view| act(view, &arrival))
+        let mut house = self.house(at.owner);
+        let result = act(at, &mut house, &mut arrival);
+        (result, house.wakes)
     }
 
-    /// Sleepers wake up, each after a time of its own.
+    /// Sleepers wake up, each in his own time.
+    pub(super) fn wake_all(&mut self, wakes: &[Wakes]) {
+        for wakes in wakes {
+            self.wake(wakes);
+        }
+    }
+
     pub(super) fn wake(&mut self, wakes: &Wakes) {
         let all: Vec<u32>;
         let places = match wakes.listed() {
@@ -360,7 +325,7 @@ impl World {
             if self
                 .accesses
                 .get(&id)
-                .is_some_and(|a| !a.running && a.place == *place)
+                .is_some_and(|a| !a.is_running() && a.at.place == *place)
             {
                 let delay = Micros(self.delays.below(self.setup.wake.0 + 1));
                 self.events.at(self.now + delay, Event::Look(id));

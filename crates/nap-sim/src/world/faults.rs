@@ -194,7 +194,7 @@ impl World {
             }
         }
         while let Some((&id, access)) = self.accesses.iter().next() {
-            match access.running {
+            match access.is_running() {
                 true => {
                     self.server.abort(id, self.now);
                     self.finishes(id);

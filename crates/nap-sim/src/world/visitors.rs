@@ -128,14 +128,10 @@ impl World {
     }
 
     pub(super) fn served(&mut self, access: &Access) {
-        let Access {
-            request,
-            redeemed,
-            granted,
-            ..
-        } = access;
+        let Access { request, at, .. } = access;
+        let redeemed = at.ticket().map(Ticket::plain);
         let response = self.now - request.sent;
-        let residence = self.now - *granted;
+        let residence = self.now - at.granted;
         let in_time = response <= self.setup.terms.bound;
         let [came, span] = [request.sent, self.now].map(|at| self.since_counted(at));
         let figures = self.figures_of(request.client);
@@ -155,7 +151,7 @@ impl World {
         };
         let client = &mut visitor.client;
         if let Some(ticket) = redeemed {
-            client.spent = Some(*ticket);
+            client.spent = Some(ticket);
             client.jar = client.jar.filter(|own| own.id != ticket.id);
         }
         if client.post != request.post || client.finished.is_some() {

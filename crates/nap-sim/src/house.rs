@@ -1,0 +1,96 @@
+//! [`Simulated`]: what an access finds around it in a simulated world.
+
+use super::state::State;
+use nap_core::micros::Micros;
+use nap_core::room::Tables;
+use nap_core::room::access::{House, Waiting};
+use nap_core::room::children::{Child, Workers};
+use nap_core::room::owner::Owner;
+use nap_core::room::permits::Permits;
+use nap_core::room::recent::Recent;
+use nap_core::room::stay::Membership;
+use nap_core::room::wakes::Wakes;
+
+/// A [`House`] for one call: the clock stands still meanwhile.
+pub struct Simulated<'w> {
+    /// The room's state.
+    pub state: &'w mut State,
+    /// Now.
+    pub now: Micros,
+    /// Whose access it is.
+    pub owner: Owner,
+    /// The gate of the page it asks for.
+    pub page: u32,
+    /// The session gate; none: there are no sessions.
+    pub lobby: Option<u32>,
+    /// Workers of the server.
+    pub workers: Workers,
+    /// Who may wait.
+    pub waiting: Waiting,
+    /// Connections that no worker has taken up.
+    pub outside: u32,
+    /// What is to be woken after the call.
+    pub wakes: Vec<Wakes>,
+}
+
+impl House for Simulated<'_> {
+    fn now(&self) -> Micros {
+        self.now
+    }
+
+    fn next_owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn page(&self) -> u32 {
+        self.page
+    }
+
+    fn permits(&self) -> &Permits {
+        &self.state.all_permits()[self.page as usize]
+    }
+
+    fn recent(&self) -> Option<&Recent> {
+        self.state.recent(self.page)
+    }
+
+    fn sessions(&self, home: u32) -> Option<(u32, u32)> {
+        let lobby = self.lobby.filter(|_| home != 0)?;
+        Some((0, lobby))
+    }
+
+    fn child(&self) -> &Child {
+        &self.state.children[usize::from(self.owner.life().child)]
+    }
+
+    fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
+    fn outside(&self, _: Micros) -> Option<u32> {
+        Some(self.outside)
+    }
+
+    fn outside_now(&self, now: Micros) -> Option<u32> {
+        self.outside(now)
+    }
+
+    fn absent(&self) -> u32 {
+        self.workers
+            .absent(&self.state.children, self.owner.life())
+    }
+
+    fn locked<R>(
+        &mut self,
+        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
+    ) -> Option<R> {
+        let now = self.now;
+        let (result, wakes) = self.state.locked(|tables, wakes| act(tables, now, wakes));
+        self.wakes.push(wakes);
+        Some(result)
+    }
+
+    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
+        self.locked(|tables, _, _| act(&mut tables.membership()))
+    }
+}
