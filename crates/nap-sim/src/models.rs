@@ -1,25 +1,28 @@
 //! loom's models of Run Ready's lock-free way in and out (`room::permits`): every interleaving of a few
 //! accesses at one gate, and every value the memory model lets a thread read.
 //!
-//! The threads run what httpd's do: `try_enter` and `leave` without the lock, and the gate's own operations
-//! under it (`ffi::access`). Only `make test-models` runs them: elsewhere the permits' atomics are not
-//! loom's.
+//! The threads run what httpd's do ([`nap_core::room::access`]): in and out without the lock, and the gate's own
+//! operations under it. `make test-models` runs them; anywhere else the permits'
+//! atomics are not loom's.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread::{self, JoinHandle};
 
 use super::state::State;
 use nap_core::micros::Micros;
+use nap_core::room::Tables;
+use nap_core::room::access::{self, Access, House, Waiting};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::atomic::{FENCE, Fence};
-use nap_core::room::children::Parking;
-use nap_core::room::gate::Leaving;
+use nap_core::room::children::{Child, Parking};
 use nap_core::room::owner::{Life, Owner};
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
+use nap_core::room::recent::Recent;
+use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
-use nap_core::room::verdict::Verdict;
+use nap_core::room::wakes::Wakes;
 
 const NOW: Micros = Micros::from_secs(1000);
 /// Preemptions of a thread besides those where it blocks: most faults need one or two.
@@ -31,14 +34,6 @@ const STACK: usize = 1 << 20;
 struct Site {
     state: Mutex<State>,
     permits: std::sync::Arc<[Permits]>,
-}
-
-/// What became of an access.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Stands {
-    Runs(u32),
-    Waits(u32),
-    Refused,
 }
 
 impl Site {
@@ -74,16 +69,13 @@ impl Site {
         act(&mut self.state.lock().expect("no panic under it"))
     }
 
-    /// `try_enter`, then `enter` if that was not enough.
-    fn enter(&self, who: Owner) -> Stands {
-        match self.permits().enter(who, Some(|| 0)) {
-            Some(permit) => Stands::Runs(permit),
-            None => self.enter_locked(who),
+    /// An access comes.
+    fn enter(&self, owner: Owner) -> Access {
+        let (mut access, mut house) = (Access::new(owner), self.house(owner));
+        if access.try_enter(&house) {
+            return access;
         }
-    }
-
-    fn enter_locked(&self, owner: Owner) -> Stands {
-        let arrival = Arrival {
+        let mut arrival = Arrival {
             owner,
             parking: Parking::Anybody,
             left: u32::MAX,
@@ -103,43 +95,108 @@ impl Site {
             secret: [0; 16],
             random: 0,
         };
-        let verdict = self.locked(|state| state.at_gate(NOW, |view| view.enter(&arrival)).0);
-        match verdict {
-            Verdict::Run(permit) => Stands::Runs(permit),
-            Verdict::Wait(seat) => Stands::Waits(seat.place),
-            Verdict::Refuse(_) => Stands::Refused,
+        let asks = Asks {
+            keys: &[],
+            starts: false,
+        };
+        access.enter(&mut house, asks, &mut arrival);
+        access
+    }
+
+    /// It is over, as httpd ends it.
+    fn leave(&self, mut access: Access) {
+        let mut house = self.house(access.owner);
+        if access.leave_at_once(&mut house).is_none() {
+            access.leave(&mut house);
         }
     }
 
-    /// `leave` of an access that came in at once and holds no ticket.
-    fn leave(&self, permit: u32, who: Owner) {
-        let leaving = Leaving {
-            permit,
-            owner: who,
-            entered: NOW,
-            granted: NOW,
-            ..Leaving::default()
-        };
-        let Some(way_out) = self.permits().way_out() else {
-            self.locked(|state| state.at_gate(NOW, |view| view.leave(&leaving)));
-            return;
-        };
-        if way_out.leave(permit, who, Micros::from_millis(1)) {
-            self.locked(|state| state.at_gate(NOW, |view| view.serve()));
+    fn house(&self, owner: Owner) -> Modelled<'_> {
+        Modelled {
+            site: self,
+            owner,
+            child: Child::default(),
         }
     }
 
-    /// Whether the access runs by now, whichever way it came in.
-    fn runs(&self, stands: Stands) -> bool {
-        match stands {
-            Stands::Runs(_) => true,
-            Stands::Waits(place) => self.locked(|state| state.wake_word(place)) == wake::GRANTED,
-            Stands::Refused => false,
+    /// Runs by now, whichever way it came in.
+    fn runs(&self, access: &Access) -> bool {
+        match access.state {
+            access::State::Running => true,
+            access::State::Waiting => {
+                self.locked(|state| state.wake_word(access.place)) == wake::GRANTED
+            }
+            _ => false,
         }
     }
 }
 
-/// Permits alone: only one thread does here what needs the lock.
+/// What an access finds around it: [`House`]. The clock stands still.
+struct Modelled<'s> {
+    site: &'s Site,
+    owner: Owner,
+    child: Child,
+}
+
+impl House for Modelled<'_> {
+    fn now(&self) -> Micros {
+        NOW
+    }
+
+    fn next_owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn page(&self) -> u32 {
+        0
+    }
+
+    fn permits(&self) -> &Permits {
+        self.site.permits()
+    }
+
+    fn recent(&self) -> Option<&Recent> {
+        None
+    }
+
+    fn sessions(&self, _: u32) -> Option<(u32, u32)> {
+        None
+    }
+
+    fn child(&self) -> &Child {
+        &self.child
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Told(Parking::Anybody)
+    }
+
+    fn outside(&self, _: Micros) -> Option<u32> {
+        None
+    }
+
+    fn outside_now(&self, _: Micros) -> Option<u32> {
+        None
+    }
+
+    fn absent(&self) -> u32 {
+        0
+    }
+
+    fn locked<R>(
+        &mut self,
+        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
+    ) -> Option<R> {
+        let locked = |state: &mut State| state.locked(|tables, wakes| act(tables, NOW, wakes)).0;
+        Some(self.site.locked(locked))
+    }
+
+    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
+        self.locked(|tables, _, _| act(&mut tables.membership()))
+    }
+}
+
+/// Permits alone: only one thread does here what the lock is for.
 fn run_ready(limit: u32) -> Arc<Permits> {
     let permits = Permits::default();
     permits.set_limit(limit);
@@ -210,12 +267,12 @@ fn a_limit_lowered_and_raised_again_is_never_more_than_the_larger_one() {
 fn nobody_sleeps_beside_a_permit_that_came_free() {
     model(|| {
         let site = Arc::new(Site::new(1));
-        let permit = site.permits().claim(visitor(1)).expect("free");
+        let first = site.enter(visitor(1));
         let other = Arc::clone(&site);
-        let thread = spawn(move || other.leave(permit, visitor(1)));
-        let stands = site.enter(visitor(2));
+        let thread = spawn(move || other.leave(first));
+        let second = site.enter(visitor(2));
         thread.join().expect("no panic");
-        assert!(site.runs(stands), "{stands:?}");
+        assert!(site.runs(&second), "{second:?}");
         assert_eq!(site.permits().running(), 1);
     });
 }
@@ -224,19 +281,20 @@ fn nobody_sleeps_beside_a_permit_that_came_free() {
 fn a_permit_snatched_on_its_way_to_a_waiter_comes_to_him_afterwards() {
     model(|| {
         let site = Arc::new(Site::new(1));
-        let permit = site.permits().claim(visitor(1)).expect("free");
+        let first = site.enter(visitor(1));
         let leaver = Arc::clone(&site);
-        let leaving = spawn(move || leaver.leave(permit, visitor(1)));
+        let leaving = spawn(move || leaver.leave(first));
         let snatcher = Arc::clone(&site);
         let snatching = spawn(move || {
-            if let Some(permit) = snatcher.permits().claim(visitor(2)) {
-                snatcher.leave(permit, visitor(2));
+            let mut second = Access::new(visitor(2));
+            if second.try_enter(&snatcher.house(visitor(2))) {
+                snatcher.leave(second);
             }
         });
-        let stands = site.enter(visitor(3));
+        let third = site.enter(visitor(3));
         leaving.join().expect("no panic");
         snatching.join().expect("no panic");
-        assert!(site.runs(stands), "{stands:?}");
+        assert!(site.runs(&third), "{third:?}");
     });
 }
 
@@ -244,15 +302,15 @@ fn a_permit_snatched_on_its_way_to_a_waiter_comes_to_him_afterwards() {
 fn a_permit_taken_back_is_given_on_once_whenever_its_owner_leaves() {
     model(|| {
         let site = Arc::new(Site::new(1));
-        let permit = site.permits().claim(visitor(1)).expect("free");
+        let first = site.enter(visitor(1));
         let waiting = [visitor(2), visitor(3)].map(|who| site.enter(who));
         let other = Arc::clone(&site);
-        let leaving = spawn(move || other.leave(permit, visitor(1)));
+        let leaving = spawn(move || other.leave(first));
         site.locked(|state| {
             state.at_gate(NOW, |view| view.sweep(visitor(1).life()));
         });
         leaving.join().expect("no panic");
-        assert_eq!(waiting.map(|stands| site.runs(stands)), [true, false]);
+        assert_eq!(waiting.map(|access| site.runs(&access)), [true, false]);
         assert_eq!(site.permits().running(), 1);
     });
 }
