@@ -704,10 +704,7 @@ impl Segment {
 
     /// The same for work that looks at or changes only who is in a session: most accesses of members need
     /// no more.
-    pub fn locked_sessions<R>(
-        &self,
-        act: impl FnOnce(&mut Membership<'_>) -> R,
-    ) -> Option<R> {
+    pub fn locked_sessions<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
         let held = self.held()?;
         let mut membership = Membership {
             starts: self.locked_section(Kind::Starts, &held),

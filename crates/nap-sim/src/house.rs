@@ -76,8 +76,7 @@ impl House for Simulated<'_> {
     }
 
     fn absent(&self) -> u32 {
-        self.workers
-            .absent(&self.state.children, self.owner.life())
+        self.workers.absent(&self.state.children, self.owner.life())
     }
 
     fn locked<R>(

@@ -1,0 +1,131 @@
+//! An access's way in: without the lock, or under it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Access, House, at_gate, flag, group};
+use crate::micros::Micros;
+use crate::nap::ticket::Ticket;
+use crate::room::arrival::Arrival;
+use crate::room::stay::Asks;
+use crate::room::verdict::Verdict;
+
+impl Access {
+    #[inline(always)]
+    fn begins(&mut self, house: &impl House, now: Micros) {
+        self.owner = house.next_owner();
+        self.gate = house.page();
+        self.entered = now;
+    }
+
+    /// The lock-free way in. False: it has not entered, and [`Access::enter`] decides. With [`flag::TICKETS`] set
+    /// it runs, and one that may have brought a ticket calls [`Access::redeem`].
+    #[inline(always)]
+    pub fn try_enter(&mut self, house: &impl House) -> bool {
+        let now = house.now();
+        self.begins(house, now);
+        // An access to a room with sessions has a home. Nobody is refused by a dry run.
+        let minds = self.home == 0 && !self.has(flag::DRY_RUN);
+        let outside = minds.then_some(|| house.outside(now).unwrap_or(0));
+        let permits = house.permits();
+        let Some(permit) = permits.enter(self.owner, outside) else {
+            return false;
+        };
+        if permits.outstanding() != 0 {
+            self.flags |= flag::TICKETS;
+        }
+        self.runs(house.child(), group::RUN, permit, now);
+        true
+    }
+
+    /// The way in of a room with sessions, for an access that presents these `keys`: a member goes ahead of those
+    /// outside. True: it runs. Else it is a member's if [`Access::session`] says so, and [`Access::enter`] decides.
+    /// None: no lock is to be had.
+    #[inline(always)]
+    pub fn try_member(&mut self, house: &mut impl House, keys: &[u64]) -> Option<bool> {
+        self.owner = house.next_owner();
+        self.gate = house.page();
+        if keys.is_empty() {
+            self.entered = house.now();
+            return Some(false);
+        }
+        let (owner, page, now) = (self.owner, self.gate, house.now());
+        let (room, _) = house.sessions(self.home)?;
+        self.session = house.members(|members| members.enter((room, page), keys, owner, now))?;
+        self.entered = now;
+        if self.session == 0 {
+            return Some(false);
+        }
+        let Some(permit) = house.permits().enter(owner, None::<fn() -> u32>) else {
+            return Some(false);
+        };
+        self.runs(house.child(), group::RUN, permit, now);
+        Some(true)
+    }
+
+    /// It runs, and uses up the ticket it has brought, if that is good.
+    pub fn redeem(&mut self, house: &mut impl House, arrival: &Arrival<'_>) {
+        let redeemed = at_gate(house, self.gate, |view| view.redeem_running(arrival));
+        self.put_ticket(redeemed.flatten(), Micros::ZERO);
+    }
+
+    /// It passes, and is counted.
+    pub fn pass_dry(&mut self, house: &mut impl House) {
+        at_gate(house, self.gate, |view| view.gate.counts.dry += 1);
+        self.passes();
+    }
+
+    /// Would it be refused, if it entered now?
+    pub fn would_be_refused(&mut self, house: &mut impl House, arrival: &mut Arrival<'_>) -> bool {
+        let (waiting, access) = (house.waiting(), *self);
+        let outside = house.outside(house.now());
+        let refused = house.locked(|tables, now, wakes| {
+            waiting.look(&access, tables.children, arrival);
+            let mut view = tables.gate(access.gate, now, wakes)?;
+            if let Some(outside) = outside {
+                view.note_outside(outside);
+            }
+            Some(view.would_refuse(arrival))
+        });
+        refused.flatten() == Some(true)
+    }
+
+    /// It enters under the lock. `arrival` says what is known of it but whether it may wait; `asks`, in a room with
+    /// sessions, what it says of those. None: it passes. With the ticket it has redeemed.
+    pub fn enter(
+        &mut self,
+        house: &mut impl House,
+        asks: Asks<'_>,
+        arrival: &mut Arrival<'_>,
+    ) -> (Option<Verdict>, Option<Ticket>) {
+        let (waiting, access) = (house.waiting(), *self);
+        let (mut stay, outside) = (self.stay(house), house.outside(house.now()));
+        let entered = house.locked(|tables, now, wakes| {
+            waiting.look(&access, tables.children, arrival);
+            let (verdict, redeemed) = match &mut stay {
+                Some(stay) => tables.enter_stay(stay, asks, arrival, now, wakes),
+                None => {
+                    let mut view = tables.gate(access.gate, now, wakes)?;
+                    if let Some(outside) = outside {
+                        view.note_outside(outside);
+                    }
+                    (Some(view.enter(arrival)), view.redeemed.take())
+                }
+            };
+            let mut alarm = None;
+            if let Some(Verdict::Wait(seat)) = &verdict {
+                if let Some(waiters) = access.waiters(tables.children) {
+                    waiters.fetch_add(1, Relaxed);
+                }
+                alarm = stay.and_then(|stay| tables.alarm_of(&stay, seat.place, now, wakes));
+            }
+            Some((verdict, redeemed, alarm))
+        });
+        let Some((verdict, redeemed, alarm)) = entered.flatten() else {
+            self.passes();
+            return (None, None);
+        };
+        self.stands(stay, alarm);
+        self.told(house, verdict.as_ref(), redeemed);
+        (verdict, redeemed)
+    }
+}

@@ -1,0 +1,122 @@
+//! An access that waits: its looks at its place, and what ends its wait beside a permit.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Access, House, Look, State, flag};
+use crate::micros::Micros;
+use crate::room::arrival::Arrival;
+use crate::room::children::{Child, Parking};
+use crate::room::verdict::{Reason, Verdict};
+
+impl Access {
+    /// It looks up, woken or not.
+    pub fn look_up(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Look {
+        let (access, mut stay, mut until) = (*self, self.stay(house), self.until);
+        let place = access.place;
+        let seen = house.locked(|tables, now, wakes| {
+            let Some(stay) = &mut stay else {
+                let mut view = tables.gate(access.gate, now, wakes)?;
+                let verdict = view.look_up(place, &mut until, arrival);
+                return Some((verdict.map(Some), None));
+            };
+            let at = stay.gate;
+            let verdict = tables.look_up_stay(stay, place, &mut until, arrival, now, wakes);
+            let place = match &verdict {
+                Some(Verdict::Wait(seat)) => seat.place,
+                // A member whose page has no place left passes.
+                None if stay.gate != at => return Some((Some(None), None)),
+                None => place,
+                Some(_) => return Some((verdict.map(Some), None)),
+            };
+            let alarm = tables.alarm_of(stay, place, now, wakes);
+            Some((verdict.map(Some), alarm))
+        });
+        let Some((verdict, alarm)) = seen.flatten() else {
+            return Look::Lost;
+        };
+        self.stands(stay, alarm);
+        let Some(verdict) = verdict else {
+            self.until = until;
+            return Look::Waits;
+        };
+        if !matches!(verdict, Some(Verdict::Wait(_))) {
+            access.waiters_of(house.child()).fetch_sub(1, Relaxed);
+        }
+        self.told(house, verdict.as_ref(), access.ticket());
+        Look::Decided(verdict)
+    }
+
+    /// The server goes down under its wait. None: no lock is to be had.
+    pub fn stopping(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Option<Verdict> {
+        let (access, mut stay) = (*self, self.stay(house));
+        let stopped = house.locked(|tables, now, wakes| match &mut stay {
+            Some(stay) => tables.stop_stay(stay, access.place, arrival, now, wakes),
+            None => {
+                let mut view = tables.gate(access.gate, now, wakes)?;
+                Some(view.stopping(access.place, arrival))
+            }
+        });
+        self.stands(stay, None);
+        let verdict = stopped.flatten()?;
+        access.waiters_of(house.child()).fetch_sub(1, Relaxed);
+        self.told(house, Some(&verdict), None);
+        Some(verdict)
+    }
+
+    /// It waits on a worker from now on, where it was to wait without one. `parking`, asked while it is counted
+    /// nowhere: may it?
+    pub fn unparks(&mut self, child: &Child, parking: impl FnOnce() -> Parking) -> Parking {
+        let waits = u32::from(self.state == State::Waiting);
+        self.waiters_of(child).fetch_sub(waits, Relaxed);
+        self.flags &= !flag::PARKS;
+        let parking = parking();
+        self.waiters_of(child).fetch_add(waits, Relaxed);
+        parking
+    }
+
+    /// Its visitor has gone while it waited.
+    pub fn gone(&mut self, house: &mut impl House) {
+        self.leave_place(house);
+        self.state = State::Left;
+        self.reason = Reason::None as u32;
+    }
+
+    /// Its turn came when nobody was there any more to be answered: nothing has run.
+    pub fn turned_down(&mut self, house: &mut impl House) {
+        let (access, mut stay) = (*self, self.stay(house));
+        let came = (access.entered, access.ticket());
+        house.locked(|tables, now, wakes| match &mut stay {
+            Some(stay) => {
+                tables.turn_down(stay, access.permit, access.owner, came, now, wakes);
+            }
+            None => {
+                if let Some(mut view) = tables.gate(access.gate, now, wakes) {
+                    view.gone_granted(access.permit, access.owner, came.0, came.1);
+                }
+            }
+        });
+        if let Some(stay) = stay {
+            self.put_stay(&stay);
+        }
+        house.child().running.fetch_sub(1, Relaxed);
+        self.state = State::Left;
+        self.granted = Micros::ZERO;
+    }
+
+    #[cold]
+    pub(super) fn leave_place(&mut self, house: &mut impl House) {
+        let (access, mut stay) = (*self, self.stay(house));
+        house.locked(|tables, now, wakes| match &mut stay {
+            Some(stay) => tables.leave_place(stay, access.place, access.owner, now, wakes),
+            None => {
+                if let Some(mut view) = tables.gate(access.gate, now, wakes) {
+                    view.gone(access.place, access.owner);
+                }
+            }
+        });
+        if let Some(stay) = stay {
+            self.put_stay(&stay);
+        }
+        self.waiters_of(house.child()).fetch_sub(1, Relaxed);
+    }
+}
