@@ -1,5 +1,5 @@
 //! The queue under several real processes with random kills, without httpd. Processes of several threads each
-//! drive the room over one segment as `ffi` does, while their parent kills them, also under the lock or a
+//! drive accesses over one segment by the code that httpd runs (`room::access`), while their parent kills them, also under the lock or a
 //! stripe's latch and midway through a change. It sweeps as the child_status hook does.
 //!
 //! What must hold is counted independently of the module, in a mapping of the test's own: never more inside
@@ -21,15 +21,19 @@ use mod_nap::shm::segment::{Dims, Segment};
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;
+use nap_core::room::Tables;
+use nap_core::room::access::{self, Access, Look, Waiting};
 use nap_core::room::arrival::Arrival;
-use nap_core::room::children::Parking;
-use nap_core::room::gate::{GateView, Leaving};
+use nap_core::room::children::{self, Parking};
 use nap_core::room::owner::{Life, Owner};
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
+use nap_core::room::recent::Recent;
+use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::{Reason, Verdict};
+use nap_core::room::wakes::Wakes;
 use nap_testkit::long;
 
 const THE_LOCK: u32 = 1;
@@ -197,14 +201,6 @@ impl Process {
         }
     }
 
-    fn gate<R>(&self, act: impl FnOnce(&mut GateView<'_>) -> R) -> R {
-        self.segment
-            .locked(|tables, now, wakes| {
-                act(&mut tables.gate(0, now, wakes).expect("there is one gate"))
-            })
-            .expect("nobody stops a process here")
-    }
-
     fn live(&self, buys: bool, mut rng: Rng) {
         let mut ticket = None;
         while !self.witness.ends() {
@@ -239,51 +235,41 @@ impl Process {
 
     /// A visitor comes, with their ticket if they have one.
     fn visit(&self, buys: bool, ticket: &mut Option<Ticket>, rng: &mut Rng) {
-        let owner = Owner::new(self.life, self.serial.fetch_add(1, SeqCst));
-        let begun = self.segment.now();
-        let prime = ticket.is_some_and(|ticket| begun >= ticket.start);
-        if !prime
-            && rng.chance(0.5)
-            && let Some(permit) = self.permits.enter(owner, Some(|| 0))
-        {
-            return self.run(permit, owner, begun, None, None, rng);
+        let mut house = House::new(self, rng.clone());
+        let mut access = Access::new(house.owner);
+        let prime = ticket.is_some_and(|ticket| self.segment.now() >= ticket.start);
+        if !prime && rng.chance(0.5) && access.try_enter(&house) {
+            return self.run(access, &mut house, rng);
         }
-        // Before the ticket's time, others come most often.
+        // Before it is time, others come most often.
         let carried = Vec::from_iter(ticket.filter(|_| prime || rng.chance(0.001)));
-        let arrival = Arrival {
-            // Few tickets: the claims of many would leave no place for newcomers.
+        let mut arrival = Arrival {
+            // Few tickets: the claims of many would leave no place to newcomers.
             part: match !carried.is_empty() || (buys && ticket.is_none()) {
                 true => Part::Call,
                 false => Part::Beside,
             },
-            ..self.arrival(owner, &carried, rng)
+            ..self.arrival(house.owner, &carried, rng)
         };
-        let dies = self.witness.dies_under(THE_LOCK);
-        let (verdict, redeemed) = self.gate(|view| {
-            if dies {
-                self.die_soon(rng);
-            }
-            let verdict = view.enter(&arrival);
-            if let Verdict::Wait(seat) = &verdict {
-                let turn = self.witness.turns.fetch_add(1, SeqCst) + 1;
-                self.witness.turn_of[seat.place as usize].store(turn, SeqCst);
-            }
-            (verdict, view.redeemed.take())
-        });
+        house.may_die = true;
+        let asks = Asks {
+            keys: &[],
+            starts: false,
+        };
+        let (verdict, _) = access.enter(&mut house, asks, &mut arrival);
+        let verdict = verdict.expect("nobody stops a process here");
         if prime && !matches!(verdict, Verdict::Refuse(_)) {
             self.witness.kept.fetch_add(1, SeqCst);
         }
         match verdict {
-            Verdict::Run(permit) => {
+            Verdict::Run(_) => {
                 ticket.take_if(|_| !carried.is_empty());
-                self.run(permit, owner, begun, None, redeemed, rng);
+                self.run(access, &mut house, rng);
             }
-            Verdict::Wait(seat) => {
-                let redeemed = seat.redeemed.or(redeemed);
+            Verdict::Wait(_) => {
                 ticket.take_if(|_| !carried.is_empty());
-                self.wait(
-                    seat.place, seat.until, &arrival, begun, redeemed, ticket, rng,
-                );
+                house.may_die = false;
+                self.wait(access, &mut house, &arrival, ticket, rng);
             }
             Verdict::Refuse(refusal) => {
                 let late = carried.iter().any(|t| self.segment.now() >= t.prime_end);
@@ -293,7 +279,7 @@ impl Process {
                 if ticket.is_none() || !carried.is_empty() {
                     *ticket = refusal.ticket;
                 }
-                // A refused visitor reads the page.
+                // A refused visitor reads their page.
                 std::thread::sleep(Duration::from_micros(rng.below(3000)));
             }
         }
@@ -322,64 +308,53 @@ impl Process {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what ffi keeps in nap_access")]
     fn wait(
         &self,
-        place: u32,
-        mut until: Micros,
+        mut access: Access,
+        house: &mut House<'_>,
         arrival: &Arrival<'_>,
-        begun: Micros,
-        redeemed: Option<Ticket>,
         ticket: &mut Option<Ticket>,
         rng: &mut Rng,
     ) {
-        let word = self.segment.wake_word(place).expect("its place");
+        let word = self.segment.wake_word(access.place).expect("its place");
         let impatient = rng.chance(0.05);
         loop {
-            let left = (until - self.segment.now()).min(Micros::from_millis(100));
+            let left = (access.until - self.segment.now()).min(Micros::from_millis(100));
             if word.load(SeqCst) == wake::WAITING && left > Micros::ZERO {
                 futex::wait(word, wake::WAITING, Duration::from_micros(left.0));
             }
             self.segment.tick_if_due();
             if impatient || self.witness.ends() {
-                self.gate(|view| view.gone(place, arrival.owner));
+                access.gone(house);
                 self.witness.gone.fetch_add(1, SeqCst);
                 return;
             }
-            if word.load(SeqCst) == wake::WAITING && self.segment.now() < until {
+            if word.load(SeqCst) == wake::WAITING && self.segment.now() < access.until {
                 continue;
             }
-            let verdict = self.gate(|view| {
-                let turn = self.witness.turn_of[place as usize].load(SeqCst);
-                let entered = view.places.place(place).map(|p| p.deadline);
-                let verdict = view.look_up(place, &mut until, arrival);
-                if let (Some(Verdict::Run(_)), Some(due)) = (&verdict, entered) {
-                    self.nobody_was_passed(view, turn, due);
-                }
-                verdict
-            });
-            match verdict {
-                None => {}
-                Some(Verdict::Run(permit)) => {
+            match access.look_up(house, arrival) {
+                Look::Waits => {}
+                Look::Decided(Some(Verdict::Run(_))) => {
                     self.witness.waited.fetch_add(1, SeqCst);
-                    return self.run(permit, arrival.owner, begun, Some(place), redeemed, rng);
+                    return self.run(access, house, rng);
                 }
-                Some(Verdict::Refuse(refusal)) => {
+                Look::Decided(Some(Verdict::Refuse(refusal))) => {
                     require(refusal.reason != Reason::Broken, || {
                         "a broken promise".into()
                     });
                     *ticket = ticket.or(refusal.ticket);
                     return;
                 }
-                Some(Verdict::Wait(_)) => unreachable!("it waits already"),
+                look => unreachable!("it waits already, and the lock can be had: {look:?}"),
             }
         }
     }
 
-    /// Those still waiting in the same line came later; equal deadlines may have been mended either way.
-    fn nobody_was_passed(&self, view: &GateView<'_>, turn: u64, due: Micros) {
-        for (at, place) in view.places.entries.iter().enumerate() {
-            let waits = place.owner.is_some() && view.places.wake_word(at as u32) == wake::WAITING;
+    /// Waiters in the same line came later; equal deadlines may have been mended either way.
+    fn nobody_was_passed(&self, tables: &Tables<'_>, turn: u64, due: Micros) {
+        for (at, place) in tables.places.entries.iter().enumerate() {
+            let word = tables.places.wake_word(at as u32);
+            let waits = place.owner.is_some() && word == wake::WAITING;
             let other = self.witness.turn_of[at].load(SeqCst);
             require(!waits || other >= turn || place.deadline >= due, || {
                 format!("turn {turn} runs before {other}, whose deadline is earlier")
@@ -387,51 +362,17 @@ impl Process {
         }
     }
 
-    fn run(
-        &self,
-        permit: u32,
-        owner: Owner,
-        entered: Micros,
-        waited: Option<u32>,
-        redeemed: Option<Ticket>,
-        rng: &mut Rng,
-    ) {
-        let granted = self.segment.now();
+    fn run(&self, mut access: Access, house: &mut House<'_>, rng: &mut Rng) {
         self.witness.comes_in(self.number);
         std::thread::sleep(Duration::from_micros(rng.below(600)));
         self.witness.goes_out(self.number);
-        require(self.permits.holds(permit, owner), || {
-            "not its permit".into()
+        require(self.permits.holds(access.permit, access.owner), || {
+            "not its own permit".into()
         });
-        if waited.is_none()
-            && redeemed.is_none()
-            && let Some(way_out) = self.permits.way_out()
-        {
-            if way_out.leave(permit, owner, self.segment.now() - granted) {
-                self.gate(|view| view.serve());
-            }
-            return;
+        house.may_die = true;
+        if access.leave_at_once(house).is_none() {
+            access.leave(house);
         }
-        let leaving = Leaving {
-            permit,
-            owner,
-            entered,
-            granted,
-            waited: waited.is_some(),
-            kind: 0,
-            queue: 1,
-            predicted: Micros::from_millis(1),
-            slot: redeemed.map_or(0, |t| t.slot),
-            index: redeemed.map_or(0, |t| t.index),
-            absent: 0,
-        };
-        let dies = self.witness.dies_under(THE_LOCK);
-        self.gate(|view| {
-            if dies {
-                self.die_soon(rng);
-            }
-            view.leave(&leaving);
-        });
     }
 
     /// Under the lock: the whole process is killed within 40 us: before, while or just after the tables
@@ -451,6 +392,115 @@ impl Process {
             let set = libc::timer_settime(timer, 0, &raw const soon, std::ptr::null_mut());
             require((made, set) == (0, 0), || "no timer".into());
         }
+    }
+}
+
+/// What an access finds around it in a process of this test; the witness looks on under the lock.
+struct House<'p> {
+    process: &'p Process,
+    owner: Owner,
+    /// The process may be told to die the next time this access has the lock.
+    may_die: bool,
+    rng: Rng,
+}
+
+impl House<'_> {
+    fn new(process: &Process, rng: Rng) -> House<'_> {
+        let serial = process.serial.fetch_add(1, SeqCst);
+        House {
+            process,
+            owner: Owner::new(process.life, serial),
+            may_die: false,
+            rng,
+        }
+    }
+
+    /// The place that this access has, and its deadline.
+    fn place(&self, tables: &Tables<'_>) -> Option<(usize, Micros)> {
+        let mut places = tables.places.entries.iter().enumerate();
+        let (at, place) = places.find(|(_, place)| place.owner == self.owner)?;
+        Some((at, place.deadline))
+    }
+
+    fn runs(&self) -> bool {
+        (0..LIMIT).any(|permit| self.process.permits.holds(permit, self.owner))
+    }
+}
+
+impl access::House for House<'_> {
+    fn now(&self) -> Micros {
+        self.process.segment.now()
+    }
+
+    fn next_owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn page(&self) -> u32 {
+        0
+    }
+
+    fn permits(&self) -> &Permits {
+        self.process.permits
+    }
+
+    fn recent(&self) -> Option<&Recent> {
+        None
+    }
+
+    fn sessions(&self, _: u32) -> Option<(u32, u32)> {
+        None
+    }
+
+    fn child(&self) -> &children::Child {
+        &self.process.segment.children()[usize::from(self.process.life.child)]
+    }
+
+    fn waiting(&self) -> Waiting {
+        Waiting::Told(Parking::Anybody)
+    }
+
+    fn outside(&self, _: Micros) -> Option<u32> {
+        None
+    }
+
+    fn outside_now(&self, _: Micros) -> Option<u32> {
+        None
+    }
+
+    fn absent(&self) -> u32 {
+        0
+    }
+
+    fn locked<R>(
+        &mut self,
+        act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
+    ) -> Option<R> {
+        let (process, witness) = (self.process, self.process.witness);
+        let dies = self.may_die && witness.dies_under(THE_LOCK);
+        process.segment.locked(|tables, now, wakes| {
+            if dies {
+                process.die_soon(&mut self.rng);
+            }
+            let before = self.place(tables);
+            let result = act(tables, now, wakes);
+            match (before, self.place(tables)) {
+                (None, Some((at, _))) => {
+                    let turn = witness.turns.fetch_add(1, SeqCst) + 1;
+                    witness.turn_of[at].store(turn, SeqCst);
+                }
+                (Some((at, due)), None) if self.runs() => {
+                    let turn = witness.turn_of[at].load(SeqCst);
+                    process.nobody_was_passed(tables, turn, due);
+                }
+                _ => {}
+            }
+            result
+        })
+    }
+
+    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
+        self.process.segment.locked_sessions(act)
     }
 }
 
