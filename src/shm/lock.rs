@@ -22,7 +22,7 @@ unsafe impl Send for Lock {}
 pub enum Taken<'a> {
     /// As usual.
     Good(Held<'a>),
-    /// Its last owner died (or panicked) holding it: what it protects must be mended.
+    /// Its last owner died holding it: what it protects must be mended.
     OwnerDied(Held<'a>),
 }
 

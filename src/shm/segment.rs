@@ -706,6 +706,10 @@ impl Segment {
     /// no more.
     pub fn locked_sessions<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
         let held = self.held()?;
+        let mend = Mend {
+            segment: self,
+            held: &held,
+        };
         let mut membership = Membership {
             starts: self.locked_section(Kind::Starts, &held),
             sessions: Sessions {
@@ -713,7 +717,9 @@ impl Segment {
             },
             children: self.atomics(Kind::Children),
         };
-        Some(act(&mut membership))
+        let result = act(&mut membership);
+        std::mem::forget(mend);
+        Some(result)
     }
 
     #[inline]
@@ -1035,6 +1041,20 @@ mod tests {
         flights: 0,
         session_sets: 4,
     };
+
+    #[test]
+    fn sessions_are_counted_anew_after_a_panic_among_them() {
+        let segment = Segment::anonymous(SMALL).expect("shared memory");
+        let died = catch_unwind(AssertUnwindSafe(|| {
+            segment.locked_sessions(|members| {
+                members.starts[0].live = 7;
+                panic!("for the test");
+            })
+        }));
+        assert!(died.is_err());
+        let live = segment.locked_sessions(|members| members.starts[0].live);
+        assert_eq!(live, Some(0));
+    }
 
     #[test]
     fn what_is_no_child_of_ours_any_more_holds_nothing() {
