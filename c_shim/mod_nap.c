@@ -54,8 +54,8 @@ static void nap_hooks(apr_pool_t *p)
      * is over, whatever a log does. */
     nap_session_register();
     nap_page_register();
-    nap_access_register(p);
+    nap_answer_register(p);
     nap_body_register(p);
     ap_hook_pre_connection(nap_line_open, NULL, NULL, APR_HOOK_MIDDLE);
-    ap_hook_log_transaction(nap_access_end, NULL, NULL, NAP_FIRST);
+    ap_hook_log_transaction(nap_answer_end, NULL, NULL, NAP_FIRST);
 }

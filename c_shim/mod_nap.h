@@ -6,7 +6,8 @@
  *   nap_server.c  parent and child: segment, keys, logs
  *   nap_pages.c   NapPage: which of a room's pages an access asks for
  *   nap_session.c NapSession: what starts and ends a session, what an answer says of it
- *   nap_access.c  admission, waiting, detaching, the end of an access
+ *   nap_access.c  admission and waiting: an access until it runs
+ *   nap_answer.c  its answer: long ones, the permit's return, log notes
  *   nap_filter.c  files that filters run as programs
  *   nap_park.c    waiting without a worker
  *   nap_yard.c    the parked accesses, and the thread that watches over them
@@ -326,7 +327,6 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p);
 size_t nap_pages_gates(const nap_room *room);
 
 /* nap_access.c */
-void nap_access_register(apr_pool_t *p);
 nap_handle *nap_handle_make(request_rec *r);
 int nap_carries_ticket(request_rec *r, const nap_handle *h);
 void nap_request_fill(nap_request *q, nap_handle *h, request_rec *r);
@@ -337,8 +337,12 @@ int nap_access_refused(request_rec *r, nap_handle *h);
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_wait_here(request_rec *r, nap_handle *h, nap_request *q);
 int nap_access_late(request_rec *r);
+apr_status_t nap_access_leave_late(void *access);
+
+/* nap_answer.c */
 int nap_line_open(conn_rec *c, void *socket);
-int nap_access_end(request_rec *r);
+int nap_answer_end(request_rec *r);
+void nap_answer_register(apr_pool_t *p);
 
 /* nap_park.c */
 typedef struct nap_parked nap_parked;

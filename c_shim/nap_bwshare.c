@@ -1,7 +1,7 @@
 /* nap_bwshare.c: mod_bwshare: per-client debts in files and bytes.
  *
  * A client's first request of a chain is charged one file in access_checker, before a costly login,
- * and refused there if the client owes too much. The connection's filter (nap_access.c) counts bytes,
+ * and refused there if the client owes too much. The connection's filter (nap_answer.c) counts bytes,
  * headers included. An answer of known length is charged when its body begins and corrected when the
  * request ends; others are charged brigade by brigade, so that parallel downloads cannot slip through.
  * A brigade may hold a whole download of which nothing has been sent yet: marks between its pieces
@@ -332,7 +332,7 @@ static void mark_behind(apr_bucket *last, struct progress *of, int64_t length)
 }
 
 /* HTTP/2 moves its buckets to another connection and drops the marks. So there the pieces are passed one
- * by one (pass_pieces in nap_access.c). That holds the stream's worker until they are sent, so it is done
+ * by one (pass_pieces in nap_answer.c). That holds the stream's worker until they are sent, so it is done
  * only for a long answer. */
 static NAP_SELDOM void mark_pieces(nap_charge *c, conn_rec *conn, apr_bucket_brigade *bb,
                                    apr_off_t length)
@@ -481,7 +481,7 @@ static int begins(nap_handle *h, int ends)
     return ends;
 }
 
-/* An answer over HTTP/1, except its headers: see charge_passes in nap_access.c. */
+/* An answer over HTTP/1, except its headers: see charge_passes in nap_answer.c. */
 int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now)
 {
     nap_charge *c = h->charge;
