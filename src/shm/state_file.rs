@@ -373,7 +373,7 @@ mod tests {
             .map(|said| said.to_string());
         assert!(
             said.as_ref()
-                .is_some_and(|said| said.contains("another user")),
+                .is_some_and(|said| said.contains("does not belong to the user")),
             "{said:?}"
         );
         assert_eq!(std::fs::read(dir.file()).expect("there"), before);
