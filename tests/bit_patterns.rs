@@ -260,7 +260,8 @@ impl Server {
         let keys = [0; 2].map(|_| 1 + self.rng.below(40));
         let (what, ahead) = (self.rng.below(8), self.ahead);
         let idle = Micros::from_secs(60);
-        self.segment.locked_sessions(|members, now| {
+        let now = self.segment.now();
+        self.segment.locked_sessions(|members| {
             let now = now + ahead;
             let mut stay = Stay {
                 room,
@@ -468,7 +469,8 @@ impl Server {
         let event = &self.segment.events()[0];
         snapshot.take_events(vec![("score".to_owned(), event)]);
         let busiest = Busiest::gather(|part, busiest| {
-            self.segment.locked_sessions(|members, now| {
+            let now = self.segment.now();
+            self.segment.locked_sessions(|members| {
                 busiest.take(part, &members.sessions, now + self.ahead);
             });
         });
