@@ -141,6 +141,7 @@ typedef enum nap_give_up {
 #define NAP_FLAG_TICKETS 4u     /* core sets on NAP_RUN: tickets are out; `enter` if it may carry one */
 #define NAP_FLAG_STARTS 8u      /* shim sets before `enter`: asks for a page that starts a session */
 #define NAP_FLAG_BEGUN 16u      /* core sets: it has begun a session, which has no known member yet */
+/* 32u is the core's own */
 #define NAP_FLAG_PARKS 64u      /* shim sets: if it has to wait, it waits without a worker */
 
 /* How fast a body that is read without a permit must come, in bytes a second; 0: at any pace. */

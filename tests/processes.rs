@@ -237,6 +237,7 @@ impl Process {
     fn visit(&self, buys: bool, ticket: &mut Option<Ticket>, rng: &mut Rng) {
         let mut house = House::new(self, rng.clone());
         let mut access = Access::new(house.owner);
+        access.entered = self.segment.now();
         let prime = ticket.is_some_and(|ticket| self.segment.now() >= ticket.start);
         if !prime && rng.chance(0.5) && access.try_enter(&house) {
             return self.run(access, &mut house, rng);
@@ -499,8 +500,12 @@ impl access::House for House<'_> {
         })
     }
 
-    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
-        self.process.segment.locked_sessions(act)
+    fn members<R>(
+        &mut self,
+        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
+    ) -> Option<R> {
+        let segment = &self.process.segment;
+        segment.locked_sessions(|members| act(members, &|| segment.now()))
     }
 }
 

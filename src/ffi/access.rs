@@ -180,8 +180,12 @@ impl House for Httpd {
     }
 
     #[inline(always)]
-    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
-        self.process.segment.locked_sessions(act)
+    fn members<R>(
+        &mut self,
+        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
+    ) -> Option<R> {
+        let segment = &self.process.segment;
+        segment.locked_sessions(|members| act(members, &|| segment.now()))
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Simulated<'w> {
     pub waiting: Waiting,
     /// Connections that no worker has taken up.
     pub outside: u32,
+    /// The tables that tell a member have been asked.
+    pub asked_members: bool,
     /// What is to be woken after the call.
     pub wakes: Vec<Wakes>,
 }
@@ -89,7 +91,11 @@ impl House for Simulated<'_> {
         Some(result)
     }
 
-    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
-        self.locked(|tables, _, _| act(&mut tables.membership()))
+    fn members<R>(
+        &mut self,
+        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
+    ) -> Option<R> {
+        self.asked_members = true;
+        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
     }
 }

@@ -191,8 +191,11 @@ impl House for Modelled<'_> {
         Some(self.site.locked(locked))
     }
 
-    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
-        self.locked(|tables, _, _| act(&mut tables.membership()))
+    fn members<R>(
+        &mut self,
+        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
+    ) -> Option<R> {
+        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
     }
 }
 

@@ -264,7 +264,12 @@ impl State {
         self.started += 1;
         child.pid.store(self.started, Relaxed);
         child.epoch.store(self.started & 0xff_ffff, Relaxed);
-        for counter in [&child.running, &child.waiting, &child.secondary] {
+        for counter in [
+            &child.running,
+            &child.waiting,
+            &child.secondary,
+            &child.parked,
+        ] {
             counter.store(0, Relaxed);
         }
         Some(at as u16)

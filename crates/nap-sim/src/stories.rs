@@ -1,5 +1,6 @@
 //! Stories: short scripts against one gate, most of them faults that a random world once found.
 
+mod accesses;
 mod calls;
 mod caps;
 mod restarts;

@@ -183,8 +183,11 @@ pub trait House {
         act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
     ) -> Option<R>;
 
-    /// The same on the tables that tell a member.
-    fn members<R>(&mut self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R>;
+    /// The same on the tables that tell a member, with the clock to be read under the lock.
+    fn members<R>(
+        &mut self,
+        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
+    ) -> Option<R>;
 }
 
 /// Who may wait, as a house counts it.
@@ -260,7 +263,7 @@ impl Access {
     /// The ticket it has redeemed, or was sold.
     #[inline]
     pub fn ticket(&self) -> Option<Ticket> {
-        (self.has_ticket != 0).then_some(self.ticket)
+        (self.has_ticket != 0).then(|| self.ticket)
     }
 
     /// What it was refused with.

@@ -22,6 +22,7 @@ impl Shop {
             workers: self.state.workers,
             waiting: Waiting::Told(parking),
             outside: 0,
+            asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,
         }
@@ -53,10 +54,11 @@ impl Shop {
         let mut arrival = arrival(access.at.owner, &tickets, access.client);
         let mut house = self.house(&access, parking);
         let verdict = comes(&mut access.at, &mut house, keys, starts, &mut arrival);
-        let wakes = house.wakes;
+        // It has left a session behind where it was refused: a member was.
+        let (is_member, wakes) = (house.asked_members, house.wakes);
         access.short = parking != Parking::Anybody;
         self.accesses.insert(token, access);
-        self.told(token, verdict, false);
+        self.told(token, verdict, is_member);
         self.all_woken(&wakes);
     }
 
@@ -68,10 +70,9 @@ impl Shop {
         let mut access = self.accesses.remove(&token).expect("just seen");
         let tickets: Vec<Ticket> = access.ticket.into_iter().collect();
         let arrival = arrival(access.at.owner, &tickets, access.client);
-        let is_member = access.at.session != 0;
         let mut house = self.house(&access, Parking::Nobody);
         let look = access.at.look_up(&mut house, &arrival);
-        let wakes = house.wakes;
+        let (is_member, wakes) = (house.asked_members, house.wakes);
         self.accesses.insert(token, access);
         match look {
             Look::Lost => unreachable!("a lock is always to be had here"),
@@ -93,7 +94,7 @@ impl Shop {
         }
     }
 
-    /// `is_member`: it was one before.
+    /// `is_member`: of a refusal, it was a member's.
     fn told(&mut self, token: u64, verdict: Option<Verdict>, is_member: bool) {
         match verdict {
             None | Some(Verdict::Run(_)) => self.runs(token),
@@ -227,6 +228,7 @@ fn comes(
             runs => runs == Some(true),
         },
     };
+    house.asked_members = false;
     if !runs {
         let asks = Asks { keys: &[], starts };
         return at.enter(house, asks, arrival).0;

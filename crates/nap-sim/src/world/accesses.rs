@@ -260,6 +260,7 @@ impl World {
             workers: self.setup.workers,
             waiting: Waiting::ByWorkers(self.setup.workers),
             outside: self.backlog.len() as u32,
+            asked_members: false,
             wakes: Vec::new(),
             state: &mut self.state,
         }

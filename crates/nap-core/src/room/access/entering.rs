@@ -48,11 +48,14 @@ impl Access {
             self.entered = house.now();
             return Some(false);
         }
-        let (owner, page, now) = (self.owner, self.gate, house.now());
+        let (owner, page) = (self.owner, self.gate);
         let (room, _) = house.sessions(self.home)?;
-        self.session = house.members(|members| members.enter((room, page), keys, owner, now))?;
-        self.entered = now;
-        if self.session == 0 {
+        let (session, now) = house.members(|members, now| {
+            let now = now();
+            (members.enter((room, page), keys, owner, now), now)
+        })?;
+        (self.entered, self.session) = (now, session);
+        if session == 0 {
             return Some(false);
         }
         let Some(permit) = house.permits().enter(owner, None::<fn() -> u32>) else {
@@ -98,7 +101,11 @@ impl Access {
         arrival: &mut Arrival<'_>,
     ) -> (Option<Verdict>, Option<Ticket>) {
         let (waiting, access) = (house.waiting(), *self);
-        let (mut stay, outside) = (self.stay(house), house.outside(house.now()));
+        let mut stay = self.stay(house);
+        let outside = match stay {
+            Some(_) => None,
+            None => house.outside(house.now()),
+        };
         let entered = house.locked(|tables, now, wakes| {
             waiting.look(&access, tables.children, arrival);
             let (verdict, redeemed) = match &mut stay {

@@ -139,7 +139,7 @@ impl Access {
             absent,
         };
         let left = at_gate(house, self.gate, |view| {
-            if let Some(outside) = outside {
+            if let Some(outside) = outside.filter(|_| view.permits.outside() != 0) {
                 view.note_outside(outside);
             }
             view.leave(&leaving);

@@ -5,10 +5,11 @@ use crate::micros::Micros;
 use crate::room::starts::End;
 
 impl Access {
-    /// Time in Run Ready; zero: it has had no permit.
+    /// Time in Run Ready that its session does not have yet; zero: it has had no permit.
     fn work(&self, now: Micros) -> Micros {
+        let is_paid = matches!(self.state, State::Detached | State::Returning);
         match self.granted {
-            Micros::ZERO => Micros::ZERO,
+            granted if granted == Micros::ZERO || is_paid => Micros::ZERO,
             granted => now - granted,
         }
     }
@@ -18,42 +19,46 @@ impl Access {
         if self.session == 0 {
             return;
         }
-        let mut access = *self;
-        if matches!(access.state, State::Detached | State::Returning) {
-            access.granted = Micros::ZERO; // paid
-        }
         let Some(mut stay) = self.stay(house) else {
             return;
         };
-        let now = match ended {
-            Micros::ZERO => house.now(),
-            ended => ended,
-        };
-        house.members(|members| members.leave(&mut stay, access.owner, access.work(now), now));
+        let access = &*self;
+        let left = house.members(|members, now| {
+            let now = match ended {
+                Micros::ZERO => now(),
+                ended => ended,
+            };
+            members.leave(&mut stay, access.owner, access.work(now), now);
+        });
+        if left.is_none() && !stay.begun {
+            stay.session = 0;
+        }
         self.put_stay(&stay);
     }
 
     /// Its permit is back and its answer still on its way: the work is its session's already.
     #[cold]
-    pub(super) fn pay_session(&mut self, house: &mut impl House, now: Micros) {
+    pub(super) fn pay_session(&self, house: &mut impl House, now: Micros) {
         let Some(at) = self.session.checked_sub(1) else {
             return;
         };
-        let access = *self;
-        let now = match now {
-            Micros::ZERO => house.now(),
-            now => now,
-        };
-        let work = access.work(now);
-        house.members(|members| members.sessions.pay(at, access.owner.0, work, now));
+        let access = &*self;
+        house.members(|members, clock| {
+            let now = match now {
+                Micros::ZERO => clock(),
+                now => now,
+            };
+            let work = access.work(now);
+            members.sessions.pay(at, access.owner.0, work, now);
+        });
     }
 
     /// What its visitor will present is this key: of the session that it has begun, or of its session anew.
     pub fn name_session(&mut self, house: &mut impl House, key: u64) {
-        let (owner, now, Some(mut stay)) = (self.owner, house.now(), self.stay(house)) else {
+        let (owner, Some(mut stay)) = (self.owner, self.stay(house)) else {
             return;
         };
-        let named = house.members(|members| members.name(&mut stay, owner, key, now));
+        let named = house.members(|members, now| members.name(&mut stay, owner, key, now()));
         if named.is_some() {
             self.put_stay(&stay);
         }
@@ -61,11 +66,14 @@ impl Access {
 
     /// Its answer says that its session is over.
     pub fn end_session(&mut self, house: &mut impl House) {
-        let (access, Some(mut stay)) = (*self, self.stay(house)) else {
+        let Some(mut stay) = self.stay(house) else {
             return;
         };
-        let work = access.work(house.now());
-        house.members(|members| members.end(&mut stay, access.owner, work, End::Finished));
+        let access = &*self;
+        house.members(|members, now| {
+            let work = access.work(now());
+            members.end(&mut stay, access.owner, work, End::Finished);
+        });
         self.put_stay(&stay);
     }
 }

@@ -58,8 +58,10 @@ impl Access {
         });
         self.stands(stay, None);
         let verdict = stopped.flatten()?;
-        access.waiters_of(house.child()).fetch_sub(1, Relaxed);
-        self.told(house, Some(&verdict), None);
+        if !matches!(verdict, Verdict::Wait(_)) {
+            access.waiters_of(house.child()).fetch_sub(1, Relaxed);
+        }
+        self.told(house, Some(&verdict), access.ticket());
         Some(verdict)
     }
 
