@@ -62,7 +62,7 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 
 /// The refusal that `here` got, with what its headers need: without names and times of day.
 fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
-    let (ticket, retry_after) = (here.a.ticket(), here.a.refusal().retry_after);
+    let (ticket, retry_after) = (here.a.ticket(), here.a.retry_after());
     let now = here.process.segment.now();
     Page {
         reason: Reason::of(here.a.reason),

@@ -129,7 +129,7 @@ pub unsafe extern "C" fn try_member(
         };
         let mut read = [0; LOOKED_AT];
         let keys = keys_of(header, sessions, last, &mut read);
-        match here.a.try_member(&mut here.at, keys) {
+        match here.a.try_member(&mut here.at, sessions.room, keys) {
             Some(true) => NAP_RUN,
             Some(false) => NAP_MORE,
             None => NAP_PASS,

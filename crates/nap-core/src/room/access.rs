@@ -33,7 +33,7 @@ use super::owner::Owner;
 use super::permits::Permits;
 use super::recent::Recent;
 use super::stay::{Membership, Stay};
-use super::verdict::{Reason, Refusal, Verdict};
+use super::verdict::Verdict;
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
@@ -263,16 +263,15 @@ impl Access {
     /// The ticket it has redeemed, or was sold.
     #[inline]
     pub fn ticket(&self) -> Option<Ticket> {
-        (self.has_ticket != 0).then(|| self.ticket)
+        match self.has_ticket {
+            0 => None,
+            _ => Some(self.ticket),
+        }
     }
 
-    /// What it was refused with.
-    pub fn refusal(&self) -> Refusal {
-        Refusal {
-            reason: Reason::of(self.reason),
-            ticket: self.ticket(),
-            retry_after: self.retry_after,
-        }
+    /// Of a refused one, the span until its visitor should come.
+    pub fn retry_after(&self) -> Micros {
+        self.retry_after
     }
 
     /// Its ticket from now on, and the span until its visitor should come.

@@ -223,7 +223,7 @@ fn comes(
     let brings = !arrival.tickets.is_empty();
     let runs = match house.lobby {
         None => at.try_enter(house),
-        Some(_) => match at.try_member(house, keys) {
+        Some(_) => match at.try_member(house, 0, keys) {
             Some(false) if at.session == 0 && !starts && !brings => at.try_enter(house),
             runs => runs == Some(true),
         },

@@ -37,11 +37,11 @@ impl Access {
         true
     }
 
-    /// The way in of a room with sessions, for an access that presents these `keys`: a member goes ahead of those
+    /// The way in of the room with sessions of this number, for an access that presents these `keys`: a member goes ahead of those
     /// outside. True: it runs. Else it is a member's if [`Access::session`] says so, and [`Access::enter`] decides.
     /// None: no lock is to be had.
     #[inline(always)]
-    pub fn try_member(&mut self, house: &mut impl House, keys: &[u64]) -> Option<bool> {
+    pub fn try_member(&mut self, house: &mut impl House, room: u32, keys: &[u64]) -> Option<bool> {
         self.owner = house.next_owner();
         self.gate = house.page();
         if keys.is_empty() {
@@ -49,7 +49,6 @@ impl Access {
             return Some(false);
         }
         let (owner, page) = (self.owner, self.gate);
-        let (room, _) = house.sessions(self.home)?;
         let (session, now) = house.members(|members, now| {
             let now = now();
             (members.enter((room, page), keys, owner, now), now)
@@ -100,14 +99,16 @@ impl Access {
         asks: Asks<'_>,
         arrival: &mut Arrival<'_>,
     ) -> (Option<Verdict>, Option<Ticket>) {
-        let (waiting, access) = (house.waiting(), *self);
+        let waiting = house.waiting();
         let mut stay = self.stay(house);
         let outside = match stay {
             Some(_) => None,
-            None => house.outside(house.now()),
+            // It has just looked at the clock.
+            None => house.outside(self.entered),
         };
+        let access = &*self;
         let entered = house.locked(|tables, now, wakes| {
-            waiting.look(&access, tables.children, arrival);
+            waiting.look(access, tables.children, arrival);
             let (verdict, redeemed) = match &mut stay {
                 Some(stay) => tables.enter_stay(stay, asks, arrival, now, wakes),
                 None => {

@@ -1,6 +1,6 @@
 //! An access and its session: what it has used is paid to it, its name, its end.
 
-use super::{Access, House, State};
+use super::{Access, House, State, flag};
 use crate::micros::Micros;
 use crate::room::starts::End;
 
@@ -16,23 +16,30 @@ impl Access {
 
     /// It is an access of its session's no more. `ended`: when it ended, or zero.
     pub(super) fn leave_session(&mut self, house: &mut impl House, ended: Micros) {
-        if self.session == 0 {
+        let Some(at) = self.session.checked_sub(1) else {
+            return;
+        };
+        let access = &*self;
+        let ended = |now: &dyn Fn() -> Micros| match ended {
+            Micros::ZERO => now(),
+            ended => ended,
+        };
+        if !self.has(flag::BEGUN) {
+            house.members(|members, now| {
+                let now = ended(now);
+                let work = access.work(now);
+                members.sessions.leave(at, access.owner.0, work, now);
+            });
+            self.session = 0;
             return;
         }
         let Some(mut stay) = self.stay(house) else {
             return;
         };
-        let access = &*self;
-        let left = house.members(|members, now| {
-            let now = match ended {
-                Micros::ZERO => now(),
-                ended => ended,
-            };
+        house.members(|members, now| {
+            let now = ended(now);
             members.leave(&mut stay, access.owner, access.work(now), now);
         });
-        if left.is_none() && !stay.begun {
-            stay.session = 0;
-        }
         self.put_stay(&stay);
     }
 
@@ -42,14 +49,13 @@ impl Access {
         let Some(at) = self.session.checked_sub(1) else {
             return;
         };
-        let access = &*self;
         house.members(|members, clock| {
             let now = match now {
                 Micros::ZERO => clock(),
                 now => now,
             };
-            let work = access.work(now);
-            members.sessions.pay(at, access.owner.0, work, now);
+            let work = self.work(now);
+            members.sessions.pay(at, self.owner.0, work, now);
         });
     }
 
