@@ -356,6 +356,9 @@ fn prose(text: &str) -> Vec<String> {
     paragraphs.iter().flat_map(|text| ends(text)).collect()
 }
 
+/// What nobody is called.
+const PRONOUNS: [&str; 6] = ["he", "him", "his", "himself", "whoever", "whosoever"];
+
 /// The greatest mean number of words in a page's sentences.
 const WORDS: usize = 20;
 
@@ -372,9 +375,7 @@ fn the_pages_are_in_plain_english() {
     for path in all_pages().iter().filter(|path| !japanese(path)) {
         let text = read(path);
         let words = text.split(|c: char| !c.is_alphanumeric());
-        let he = words.filter(|word| {
-            ["he", "him", "his", "himself", "whoever"].contains(&&*word.to_lowercase())
-        });
+        let he = words.filter(|word| PRONOUNS.contains(&&*word.to_lowercase()));
         wrong.extend(he.map(|word| format!("{}: {word}", path.display())));
         if printed(path) {
             continue;
@@ -394,6 +395,54 @@ fn the_pages_are_in_plain_english() {
                 "{}: {mean} words a sentence in the mean",
                 path.display()
             ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// All files below a folder.
+fn below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of ours").flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => found.extend(below(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// The comments of a source in Rust or C, line by line.
+fn comments(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let begins = ["//", "/*", "* "].iter().any(|mark| line.starts_with(mark));
+        match begins {
+            true => Some(line),
+            false => line.split_once("/* ").map(|(_, comment)| comment),
+        }
+    })
+}
+
+/// The same words in what only developers read.
+#[test]
+fn comments_speak_of_people_as_they() {
+    let folders = ["src", "c_shim", "crates", "tests", "bench", "demo"];
+    let sources = folders
+        .iter()
+        .flat_map(|folder| below(&root().join(folder)));
+    let is_source = |path: &PathBuf| {
+        let ends = path.extension().unwrap_or_default().to_string_lossy();
+        ["rs", "c", "h"].contains(&&*ends)
+    };
+    let mut wrong = Vec::new();
+    for path in sources.filter(is_source) {
+        let text = read(&path);
+        for comment in comments(&text) {
+            let mut words = comment.split(|c: char| !c.is_alphanumeric());
+            let he = words.find(|word| PRONOUNS.contains(&&*word.to_lowercase()));
+            wrong.extend(he.map(|word| format!("{}: {word}: {comment}", path.display())));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -304,7 +304,7 @@ impl World {
         (result, house.wakes)
     }
 
-    /// Sleepers wake up, each in his own time.
+    /// Sleepers wake up, each at its own time.
     pub(super) fn wake_all(&mut self, wakes: &[Wakes]) {
         for wakes in wakes {
             self.wake(wakes);
