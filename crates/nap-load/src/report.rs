@@ -384,7 +384,7 @@ impl Report {
         if let (Some(late), Some(error)) = (told.median_s, told.median_error_s) {
             writeln!(
                 out,
-                "  told at once  {error:>15.3} off the time of his turn in the median ({:.1} % of the \
+                "  told at once  {error:>15.3} off the time of their turn in the median ({:.1} % of the \
                  wait; {late:+.3}), {} visits",
                 100.0 * told.median_error_share.unwrap_or(0.0),
                 told.count
