@@ -12,7 +12,7 @@ use super::contract::nap_access;
 use super::guard::guard;
 use super::process;
 use crate::shm::futex;
-use crate::shm::segment::LOOK;
+use crate::shm::segment::{self, LOOK};
 use nap_core::micros::Micros;
 use nap_core::room::access::{State, flag};
 use nap_core::room::children::Parking;
@@ -95,8 +95,7 @@ pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
 pub unsafe extern "C" fn ring() {
     guard((), || {
         if let Some(alive) = process::alive() {
-            alive.child.bell.fetch_add(1, SeqCst);
-            futex::wake(&alive.child.bell);
+            segment::ring(alive.child);
         }
     });
 }

@@ -818,10 +818,10 @@ impl Segment {
 
     /// Rings the child's bell: an access parked there must look up.
     fn ring(&self, child: u32) {
-        if let Some(child) = self.children().get(child as usize) {
-            child.bell.fetch_add(1, SeqCst);
-            futex::wake(&child.bell);
-        }
+        self.children()
+            .get(child as usize)
+            .into_iter()
+            .for_each(ring);
     }
 
     /// Writes the mapping to its file, if it has one.
@@ -920,6 +920,12 @@ fn is_own_child(pid: u32) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let found = waitid(Id::Pid(Pid::from_raw(pid.cast_signed())), flags);
     found != Err(nix::Error::ECHILD)
+}
+
+/// Rings a child's bell.
+pub fn ring(child: &Child) {
+    child.bell.fetch_add(1, SeqCst);
+    futex::wake(&child.bell);
 }
 
 /// Mends the tables when a panic leaves them half-written; forgotten on the ordinary way out.
