@@ -95,8 +95,8 @@ static __attribute__((noinline)) void look_closer(request_rec *r, nap_line *line
 
     if (referer && nap_the_core && ap_strstr_c(referer, PARAMETER))
         take_referer(r, referer);
-    if (line && !nap_has_body(r))
-        line->bare = r;
+    if (line)       /* a request may lie where the one before it lay */
+        line->bare = nap_has_body(r) ? NULL : r;
 }
 
 /* post_read_request, so that nobody else sees, forwards, caches or logs a ticket. */

@@ -4,7 +4,7 @@ use nap_testkit::exchange::read_answer;
 use nap_testkit::fcgi::Responder;
 use nap_testkit::http2::Http2;
 use nap_testkit::ticket::Ticket;
-use nap_testkit::{Builder, Httpd, Mpm, for_each_mpm, long, wait_until};
+use nap_testkit::{Builder, Httpd, Mpm, exchange, for_each_mpm, long, wait_until};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -236,6 +236,26 @@ fn who_sends_slowly_holds_no_permit() {
         drop(begin(&httpd, &of_length(1000), b"and gone"));
         until(&httpd, (0, 0));
         assert_eq!(httpd.get("/cgi-bin/sum").status, 200);
+    });
+}
+
+/// A request may lie in memory where the one before it lay, which had no body.
+#[test]
+fn behind_requests_without_a_body_a_slow_one_holds_no_permit() {
+    for_each_mpm(|mpm| {
+        let httpd = site("").mpm(mpm).workers(4, 16).start();
+        for before in 1..6 {
+            let mut stream = httpd.connect();
+            for _ in 0..before {
+                let got = exchange(&mut stream, "/none", "");
+                assert!(got.starts_with(b"HTTP/1.1 404 "));
+            }
+            let head = "POST /cgi-bin/sum HTTP/1.1\r\nHost: localhost\r\nConnection: close";
+            write!(stream, "{head}\r\n{}\r\nab", of_length(4)).expect("httpd reads");
+            until(&httpd, (1, 0));
+            stream.write_all(b"cd").expect("httpd reads");
+            assert!(read_all(stream).contains(" 4\n"));
+        }
     });
 }
 
