@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::arrival::{arrival, carried};
 use super::contract::{
     NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_PARKS, NAP_FLAG_SECONDARY, NAP_FLAG_STARTS,
-    NAP_FLAG_TICKETS, NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT, nap_access,
-    nap_give_up, nap_request, nap_verdict,
+    NAP_FLAG_TICKETS, NAP_GONE, NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT,
+    nap_access, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::outside::{outside, outside_now};
@@ -294,19 +294,16 @@ pub unsafe extern "C" fn give_up(
             return NAP_PASS;
         };
         match (here.a.state, why) {
-            (State::Running | State::Waiting, NAP_STOPPING) => {}
-            (State::Running, _) => {
-                here.a.turned_down(&mut here.at);
-                return NAP_REFUSE;
-            }
+            (State::Waiting, NAP_STOPPING) => {}
             (State::Waiting, _) => {
                 here.a.gone(&mut here.at);
                 return NAP_REFUSE;
             }
+            (State::Running, NAP_GONE) => {
+                here.a.turned_down(&mut here.at);
+                return NAP_REFUSE;
+            }
             _ => return NAP_PASS,
-        }
-        if here.a.state == State::Running {
-            return NAP_PASS;
         }
         // SAFETY: nap.h: the request's strings are live for the call.
         let carried = unsafe { carried(&here, q) };

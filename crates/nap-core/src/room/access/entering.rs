@@ -37,9 +37,9 @@ impl Access {
         true
     }
 
-    /// The way in of the room with sessions of this number, for an access that presents these `keys`: a member goes ahead of those
-    /// outside. True: it runs. Else it is a member's if [`Access::session`] says so, and [`Access::enter`] decides.
-    /// None: no lock is to be had.
+    /// The way in of the room with sessions of this number, for an access that presents these `keys`: a member goes
+    /// ahead of those outside. True: it runs. Else it is a member's if [`Access::session`] says so, and
+    /// [`Access::enter`] decides. None: no lock is to be had.
     #[inline(always)]
     pub fn try_member(&mut self, house: &mut impl House, room: u32, keys: &[u64]) -> Option<bool> {
         self.owner = house.next_owner();
