@@ -71,8 +71,8 @@ typedef struct nap_own_page {
 
 /* A page of a room: a class of accesses with a gate of its own. */
 typedef struct nap_page {
-    nap_room_conf *conf;             /* its room's values fill what it leaves unset */
-    nap_room_view view;
+    nap_conf *conf;                  /* its room's values fill what it leaves unset */
+    nap_view view;
     const ap_directive_t *where;
     const ap_regex_t *regex;         /* NULL: `prefix` is the whole test */
     const char *prefix;              /* what a path must begin with to be worth a look */
@@ -92,8 +92,8 @@ typedef struct nap_priority {
 
 /* A room. NapUse may name it before its section is read: then `section` is still NULL. */
 typedef struct nap_room {
-    nap_room_conf *conf;
-    nap_room_view view;
+    nap_conf *conf;
+    nap_view view;
     const ap_directive_t *section;   /* its <NapRoom>; NULL: not defined (yet) */
     const ap_directive_t *used;      /* the first NapUse that names it */
     apr_array_header_t *exempt;      /* of const ap_expr_info_t *, NULL: none */
@@ -111,7 +111,9 @@ typedef struct nap_room {
 
 /* Settings of the whole server; made anew each time the configuration is read. */
 typedef struct nap_site {
-    nap_server_conf conf;
+    nap_conf *conf;
+    nap_view view;
+    nap_mpm mpm;
     apr_hash_t *rooms;               /* name -> nap_room */
     apr_array_header_t *in_order;    /* the same, as first named */
     apr_array_header_t *own_pages;   /* of nap_own_page * */
@@ -293,9 +295,11 @@ static inline nap_str nap_str_of(const char *s)
 
 /* nap_conf.c */
 extern const command_rec nap_directives[];
-nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view);
-void nap_room_look(const nap_room_conf *conf, nap_room_view *view);
-nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[]);
+nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err);
+nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind);
+void nap_conf_look(const nap_conf *conf, nap_view *view);
+const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const argv[]);
+const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status);
 void *nap_dir_create(apr_pool_t *p, char *path);
 void *nap_dir_merge(apr_pool_t *p, void *base, void *add);
 nap_dir *nap_dir_set(cmd_parms *cmd, void *conf);
@@ -310,7 +314,7 @@ void nap_use_tell(server_rec *s, const nap_room *room, apr_pool_t *p);
 /* nap_server.c */
 int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, server_rec *s);
 const char *nap_keys_check(const char *path, apr_pool_t *p);
-void nap_server_measure(nap_server_conf *conf);
+void nap_server_measure(nap_mpm *mpm);
 void nap_child_start(apr_pool_t *pchild, server_rec *s);
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state);
 int nap_server_tick(apr_pool_t *p, server_rec *s);
@@ -347,7 +351,7 @@ void nap_answer_register(apr_pool_t *p);
 /* nap_park.c */
 typedef struct nap_parked nap_parked;
 void nap_park_hook(void);
-void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf);
+void nap_park_check(server_rec *s, apr_pool_t *p, const nap_view *view, nap_mpm *mpm);
 int nap_park_around(const conn_rec *c);
 int nap_park_may(const request_rec *r);
 int nap_park(request_rec *r, nap_handle *h, const nap_request *q);
@@ -389,10 +393,11 @@ extern const char nap_bwshare_page_name[];
 void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add);
 struct nap_bwshare *nap_bwshare_merge(apr_pool_t *p, struct nap_bwshare *b, struct nap_bwshare *a);
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
+const char *nap_bwshare_set_status(cmd_parms *cmd, void *dir, const char *arg);
 const char *nap_bwshare_engine(cmd_parms *cmd, void *dir, const char *arg);
 const char *nap_bwshare_off(cmd_parms *cmd, void *dir, int argc, char *const argv[]);
 const char *nap_bwshare_exempt(cmd_parms *cmd, void *dir, const char *arg);
-void nap_bwshare_begin(void);
+void nap_bwshare_begin(apr_pool_t *pconf);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
@@ -426,6 +431,7 @@ void nap_query_register(apr_pool_t *p);
 /* nap_page.c */
 int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
+int nap_page_make_one(request_rec *r, nap_wanted *wanted);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);

@@ -145,8 +145,8 @@ static int show(request_rec *r, int status)
 /* Its client has gone: the next one gets its place, or the permit it just got. */
 static nap_verdict left(request_rec *r, nap_access *a, const nap_request *q)
 {
-    nap_the_core->give_up(a, NAP_GONE, q);
-    nap_the_core->leave(a);
+    nap_the_core->access.give_up(a, NAP_GONE, q);
+    nap_the_core->access.leave(a);
     r->connection->aborted = 1;
     return NAP_WAIT;
 }
@@ -159,7 +159,7 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
     int shown = show(r, SERVER_BUSY_LOG);     /* "L" in server-status */
 
     while (verdict == NAP_WAIT) {
-        verdict = nap_the_core->wait(a, SLICE_US, q);
+        verdict = nap_the_core->access.wait(a, SLICE_US, q);
         if (verdict != NAP_WAIT && verdict != NAP_RUN)
             break;
         if (client_gone(r->connection)) {
@@ -167,7 +167,7 @@ static nap_verdict nap_wait_turn(request_rec *r, nap_access *a, const nap_reques
             break;
         }
         if (verdict == NAP_WAIT && nap_server_stopping())
-            verdict = nap_the_core->give_up(a, NAP_STOPPING, q);
+            verdict = nap_the_core->access.give_up(a, NAP_STOPPING, q);
     }
     show(r, shown == SERVER_BUSY_LOG ? SERVER_BUSY_WRITE : shown);
     return verdict;
@@ -181,11 +181,11 @@ int nap_access_again(nap_handle *h)
     nap_verdict verdict;
     int shown = show(r, SERVER_BUSY_LOG);
 
-    while ((verdict = nap_the_core->step_in(&h->access, SLICE_US)) == NAP_WAIT) {
+    while ((verdict = nap_the_core->access.step_in(&h->access, SLICE_US)) == NAP_WAIT) {
         if (client_gone(r->connection))
             r->connection->aborted = 1;
         if (r->connection->aborted || nap_server_stopping()) {
-            nap_the_core->stay_out(&h->access);
+            nap_the_core->access.stay_out(&h->access);
             break;
         }
     }
@@ -199,7 +199,7 @@ int nap_access_again(nap_handle *h)
 /* A pool's cleanup. */
 apr_status_t nap_access_leave_late(void *access)
 {
-    nap_the_core->leave(access);
+    nap_the_core->access.leave(access);
     return APR_SUCCESS;
 }
 
@@ -295,10 +295,10 @@ static int refuse(request_rec *r, nap_handle *h, nap_request *q)
     h->refused = r;
     h->noted = 1;
     nap_form_note(r, h);
-    nap_the_core->refusal(&h->access, q);
+    nap_the_core->access.refusal(&h->access, q);
     if (ap_response_code_string(r, ap_index_of_response(HTTP_SERVICE_UNAVAILABLE))) {
         q->r = r;
-        nap_the_core->variables(&h->access, q);
+        nap_the_core->pages.variables(&h->access, q);
         return HTTP_SERVICE_UNAVAILABLE;
     }
     if (r == h->first && ap_satisfies(r) != SATISFY_ANY)
@@ -343,7 +343,7 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
         return gone(r, h);
     /* a session has begun even if its page has no place left to wait on */
     if (verdict == NAP_RUN || (verdict == NAP_PASS && a->session))
-        nap_the_core->redeemed(a, q);
+        nap_the_core->access.redeemed(a, q);
     if (verdict == NAP_RUN)
         return run(r, h, nap_line_of(r->connection));
     if (verdict == NAP_REFUSE && !(a->flags & NAP_FLAG_DRY_RUN))
@@ -356,7 +356,7 @@ static NAP_SELDOM int decided(request_rec *r, nap_handle *h, nap_verdict verdict
 static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
 {
     nap_access *a = &h->access;
-    nap_verdict verdict = nap_the_core->blocks(a) ? NAP_WAIT : nap_the_core->give_up(a, NAP_STOPPING, q);
+    nap_verdict verdict = nap_the_core->access.blocks(a) ? NAP_WAIT : nap_the_core->access.give_up(a, NAP_STOPPING, q);
 
     return decided(r, h, verdict == NAP_WAIT ? nap_wait_turn(r, a, q) : verdict, q);
 }
@@ -365,12 +365,12 @@ static int wait_here(request_rec *r, nap_handle *h, nap_request *q)
 int nap_access_look_up(request_rec *r, nap_handle *h, nap_request *q)
 {
     nap_access *a = &h->access;
-    nap_verdict verdict = nap_the_core->wait(a, 0, q);
+    nap_verdict verdict = nap_the_core->access.wait(a, 0, q);
 
     if ((verdict == NAP_WAIT || verdict == NAP_RUN) && client_gone(r->connection))
         return decided(r, h, left(r, a, q), q);
     if (verdict == NAP_WAIT && nap_server_stopping())
-        verdict = nap_the_core->give_up(a, NAP_STOPPING, q);
+        verdict = nap_the_core->access.give_up(a, NAP_STOPPING, q);
     return verdict == NAP_WAIT ? SUSPENDED : decided(r, h, verdict, q);
 }
 
@@ -395,7 +395,7 @@ static NAP_SELDOM int enter_told(request_rec *r, nap_handle *h, nap_verdict verd
             a->flags |= NAP_FLAG_PARKS;
     }
     if (verdict == NAP_MORE || verdict == NAP_RUN)
-        verdict = nap_the_core->enter(a, &q);
+        verdict = nap_the_core->access.enter(a, &q);
     if (verdict != NAP_WAIT)
         return decided(r, h, verdict, &q);
     return (a->flags & NAP_FLAG_PARKS) && nap_park(r, h, &q) ? nap_park_status(r) : wait_here(r, h, &q);
@@ -436,13 +436,13 @@ static nap_verdict try_session(request_rec *r, nap_handle *h)
     nap_verdict verdict;
 
     a->home = (uint32_t)h->room->index + 1;
-    verdict = nap_the_core->try_member(a, nap_str_of(cookies), last_known(r->connection));
+    verdict = nap_the_core->access.try_member(a, nap_str_of(cookies), last_known(r->connection));
     if (verdict != NAP_MORE || a->session)
         return verdict;
     if (nap_session_starts(h))
         a->flags |= NAP_FLAG_STARTS;
     else if (!nap_carries_ticket(r, h))
-        return nap_the_core->try_enter(a);
+        return nap_the_core->access.try_enter(a);
     return NAP_MORE;
 }
 
@@ -468,7 +468,7 @@ int nap_access_refused(request_rec *r, nap_handle *h)
     if (h->fixup && nap_park_may(r))
         h->access.flags |= NAP_FLAG_PARKS;
     nap_request_fill(&q, h, r);
-    return nap_the_core->refuses(&h->access, &q);
+    return nap_the_core->access.refuses(&h->access, &q);
 }
 
 /* The access enters its room: once. */
@@ -482,7 +482,7 @@ static inline __attribute__((always_inline)) int enter(request_rec *r, nap_handl
     if (h->room->view.session == 1 && !(a->flags & NAP_FLAG_DRY_RUN))
         verdict = try_session(r, h);
     else
-        verdict = nap_the_core->try_enter(a);
+        verdict = nap_the_core->access.try_enter(a);
     if (verdict == NAP_RUN && !((a->flags & NAP_FLAG_TICKETS) && nap_carries_ticket(h->first, h)))
         return run(r, h, line);
     return verdict == NAP_PASS ? DECLINED : enter_told(r, h, verdict);

@@ -103,7 +103,7 @@ static NAP_SELDOM int watch_long(nap_line *line, int end)
         h->passes = 1;
     if (!h->detached) {
         h->detached = 1;
-        nap_the_core->detach(&h->access);
+        nap_the_core->access.detach(&h->access);
     }
     if (end || !alone)
         line->now = NULL;
@@ -129,7 +129,7 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
     if (end && h->sent <= SHORT) {      /* its worker is as good as free */
         line->now = NULL;
         h->holds = 0;
-        *now = nap_the_core->leave(&h->access);
+        *now = nap_the_core->access.leave(&h->access);
     }
     else if (end || h->detached || lasts(h)) {
         return watch_long(line, end);
@@ -137,7 +137,7 @@ static inline __attribute__((always_inline)) int watch_permit(nap_line *line, in
     else if (h->passes++ == 1) {
         h->looked = 0;
         h->stalled_ms = 0;
-        nap_the_core->first_byte(&h->access);
+        nap_the_core->access.first_byte(&h->access);
     }
     else if (h->passes > 2 && h->sent > SHORT && h->room->view.download >= 0) {
         return watch_reader(line);
@@ -154,7 +154,7 @@ static apr_status_t pass_last(ap_filter_t *f, apr_bucket_brigade *bb, nap_handle
 
     if (!goes) {
         h->holds = 0;
-        nap_the_core->leave(&h->access);
+        nap_the_core->access.leave(&h->access);
     }
     return rv;
 }
@@ -166,10 +166,10 @@ static apr_status_t pass_stream(ap_filter_t *f, apr_bucket_brigade *bb, nap_hand
     const nap_line *line = f->ctx;
     apr_status_t rv;
 
-    nap_the_core->writes(&h->access, 1);
+    nap_the_core->access.writes(&h->access, 1);
     rv = ap_pass_brigade(f->next, bb);
     if (line->now == h)
-        nap_the_core->writes(&h->access, 0);
+        nap_the_core->access.writes(&h->access, 0);
     return rv;
 }
 
@@ -306,10 +306,10 @@ static void notes(request_rec *r, const nap_handle *h)
          : apr_psprintf(r->pool, "%" APR_UINT64_T_FMT ".%03d",
                         (apr_uint64_t)(a->waited_us / 1000000),
                         (int)(a->waited_us / 1000 % 1000)));
-    reason = nap_the_core->reason_name(a);
+    reason = nap_the_core->access.reason_name(a);
     if (reason.len)
         note(r, "nap-ticket-fate", apr_pstrmemdup(r->pool, reason.ptr, reason.len));
-    len = nap_the_core->ticket_id(a, id);
+    len = nap_the_core->access.ticket_id(a, id);
     if (len && len < sizeof id)
         note(r, "nap-ticket", apr_pstrmemdup(r->pool, id, len));
 }
@@ -325,7 +325,7 @@ static void end(nap_handle *h)
 
     h->holds = 0;
     if (h->detached || !c->aborted)
-        nap_the_core->leave(&h->access);
+        nap_the_core->access.leave(&h->access);
     else if (!c->master)
         apr_pool_cleanup_register(c->pool, apr_pmemdup(c->pool, &h->access, sizeof h->access),
                                   nap_access_leave_late, apr_pool_cleanup_null);

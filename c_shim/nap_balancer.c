@@ -30,7 +30,7 @@ typedef struct activity {
 
 /* Per directory; <Proxy> is one. */
 typedef struct nap_oxthas {
-    nap_ox_conf conf;
+    nap_conf *conf;                 /* NULL: nothing is set */
     apr_array_header_t *activities; /* of activity *, NULL: none */
 } nap_oxthas;
 
@@ -62,8 +62,7 @@ typedef struct call {
     unsigned broken : 1;            /* ... which the member has not completed */
 } call;
 
-static const nap_oxthas unset = { .conf = { NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET,
-                                            NAP_UNSET, NAP_UNSET, NAP_UNSET, NAP_UNSET } };
+static const nap_oxthas unset;
 
 static int directives;              /* an Oxthas... directive was read */
 static int works;                   /* there are tables */
@@ -83,8 +82,10 @@ static nap_oxthas *settings_set(cmd_parms *cmd, void *conf)
     nap_dir *dir = nap_dir_set(cmd, conf);
 
     directives = 1;
-    if (!dir->oxthas)
-        dir->oxthas = apr_pmemdup(cmd->pool, &unset, sizeof unset);
+    if (!dir->oxthas) {
+        dir->oxthas = apr_pcalloc(cmd->pool, sizeof *dir->oxthas);
+        dir->oxthas->conf = nap_conf_make(cmd->pool, NAP_CONF_BALANCER);
+    }
     return dir->oxthas;
 }
 
@@ -95,8 +96,10 @@ nap_oxthas *nap_oxthas_merge(apr_pool_t *p, nap_oxthas *b, nap_oxthas *a)
     if (!a || !b || a == b)
         return a ? a : b;
     both = apr_pmemdup(p, a, sizeof *a);
-    if (nap_the_core)
-        nap_the_core->conf_ox_over(&both->conf, &b->conf);
+    if (nap_the_core) {
+        both->conf = apr_pmemdup(p, a->conf, nap_the_core->conf.size());
+        nap_the_core->conf.over(both->conf, b->conf);
+    }
     /* the first match counts, so the nearer settings come first */
     if (!both->activities)
         both->activities = b->activities;
@@ -107,12 +110,7 @@ nap_oxthas *nap_oxthas_merge(apr_pool_t *p, nap_oxthas *b, nap_oxthas *a)
 
 const char *nap_oxthas_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
 {
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-
-    if (!nap_the_core)
-        return NULL;
-    return nap_the_core->conf_ox(&settings_set(cmd, dir)->conf, nap_str_of(cmd->cmd->name),
-                                 nap_words(cmd->pool, argc, argv), argc, why) ? why : NULL;
+    return nap_conf_set(cmd, settings_set(cmd, dir)->conf, argc, argv);
 }
 
 const char *nap_oxthas_activity(cmd_parms *cmd, void *dir, int argc, char *const argv[])
@@ -300,10 +298,10 @@ static proxy_worker *choose(call *c, int attempt)
         return least_busy(&g);
     /* if a probe fails, another member must be able to do it */
     c->task.may_probe = c->idempotent && c->another &&
-                        attempt < (int)nap_the_core->ox_retries(&c->settings->conf);
+                        attempt < (int)nap_the_core->balancer.retries(c->settings->conf);
     for (int i = 0; i < g.n; i++)
         members[i] = member_of(c, g.workers[i]);
-    at = nap_the_core->ox_choose(&c->task, &c->settings->conf, nap_str_of(c->kind), members,
+    at = nap_the_core->balancer.choose(&c->task, nap_str_of(c->kind), members,
                                  (size_t)g.n);
     return at >= 0 && at < g.n ? g.workers[at] : least_busy(&g);
 }
@@ -326,7 +324,7 @@ static apr_status_t call_end(void *data)
     call *c = data;
 
     if (c->task.under_way && nap_the_core)
-        nap_the_core->ox_end(&c->task, &c->settings->conf, NAP_OX_GIVEN_UP, 0, 0);
+        nap_the_core->balancer.end(&c->task, NAP_OX_GIVEN_UP, 0, 0);
     return APR_SUCCESS;
 }
 
@@ -384,6 +382,7 @@ static call *call_make(request_rec *r, proxy_balancer *balancer)
     c->balancer = balancer;
     c->settings = dir->oxthas ? dir->oxthas : &unset;
     c->idempotent = is_idempotent(r);
+    c->task.conf = c->settings->conf;
     c->task.law = strcmp(balancer->lbmethod->name, "nap") ? NAP_OX_OXTHAS : NAP_OX_NAP;
     c->task.body = body_of(r);
     c->task.own_timeout_us = (uint64_t)longest_timeout(r, balancer);
@@ -736,7 +735,7 @@ static void go_to(call *c, proxy_worker *worker)
 
     c->worker = worker;
     member = member_of(c, worker);
-    nap_the_core->ox_go(&c->task, &c->settings->conf, nap_str_of(c->kind), &member);
+    nap_the_core->balancer.go(&c->task, nap_str_of(c->kind), &member);
     if (c->balancer->s->sticky_force)
         return;
     c->tried = apr_array_make(c->r->pool, 4, sizeof(proxy_worker *));
@@ -757,7 +756,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         c = call_make(r, worker->balancer);
     if (c->worker != worker || !c->task.under_way)
         go_to(c, worker);
-    retries = (int)nap_the_core->ox_retries(&c->settings->conf);
+    retries = (int)nap_the_core->balancer.retries(c->settings->conf);
     for (;; c->attempt++) {
         unsigned before = c->worker->s->status;
         int again = c->attempt < retries && c->another && !proxyhost;
@@ -772,7 +771,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
             c->answered = 1;
         give_back(c);
         end = judge(c, status);
-        nap_the_core->ox_end(&c->task, &c->settings->conf, end, (uint64_t)c->bytes,
+        nap_the_core->balancer.end(&c->task, end, (uint64_t)c->bytes,
                              (uint64_t)c->aside);
         if (end != NAP_OX_ANSWERED && end != NAP_OX_GIVEN_UP)
             keep_usable(c, before);
@@ -863,7 +862,7 @@ void nap_balancer_start(server_rec *s, uint32_t members)
         ap_log_error(APLOG_MARK, directives ? APLOG_WARNING : APLOG_DEBUG, 0, s, "mod_nap: "
                      "lbmethod oxthas and nap are off: mod_proxy_balancer is not loaded");
     else if (members)
-        works = nap_the_core && nap_the_core->ox_start();
+        works = nap_the_core && nap_the_core->balancer.start();
     else
         works = 0;
 }

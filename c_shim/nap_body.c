@@ -104,7 +104,7 @@ static void begin_waiting(nap_body *b)
     b->counted = 1;
     b->began = b->heard = apr_time_now();
     if (!c->master)
-        nap_the_core->reading(1, &b->h->access);
+        nap_the_core->access.reading(1, &b->h->access);
 }
 
 static void end_waiting(nap_body *b)
@@ -114,7 +114,7 @@ static void end_waiting(nap_body *b)
     b->waited = waited(b, apr_time_now());
     b->counted = 0;
     if (!b->h->first->connection->master)
-        nap_the_core->reading(-1, &b->h->access);
+        nap_the_core->access.reading(-1, &b->h->access);
 }
 
 /* Fewer than that many bytes a second. */
@@ -147,7 +147,7 @@ static int is_slow(nap_body *b, apr_time_t now)
     if (!b->counted || now - b->looked < SLICE_US)
         return 0;
     b->looked = now;
-    pace = nap_the_core->pace();
+    pace = nap_the_core->access.pace();
     if (pace.in_all && all >= at_least(b, &pace) && is_less(b->length + (is_tls(b) ? RECORD : 0), pace.in_all, all))
         return 1;
     if (since < (is_tls(b) ? TLS_WINDOW_US : WINDOW_US))
@@ -167,7 +167,7 @@ static int is_holder(request_rec *r, nap_body *b)
         b->holder = -1;
         if (nap_carries_ticket(r, b->h)) {
             nap_request_fill(&q, b->h, r);
-            b->holder = nap_the_core->holds((uint32_t)b->h->owner->index, &q) ? 1 : -1;
+            b->holder = nap_the_core->access.holds((uint32_t)b->h->owner->index, &q) ? 1 : -1;
         }
     }
     return b->holder > 0;
@@ -415,7 +415,7 @@ static apr_status_t read_inside(nap_body *b, apr_bucket_brigade *bb, apr_off_t r
     }
     if (is_nothing(rv, bb)) {
         h->detached = 1;
-        b->outside = nap_the_core->step_out(&h->access);
+        b->outside = nap_the_core->access.step_out(&h->access);
     }
     return rv;
 }

@@ -22,7 +22,7 @@ const char nap_bwshare_page_name[] = "slow-down";
 
 /* Limits of the server or of a virtual host. */
 typedef struct limits {
-    nap_bw_conf conf;
+    nap_conf *conf;
     uint32_t index;                 /* NAP_NONE: not known to the core */
     const ap_directive_t *where;    /* the last that set any */
 } limits;
@@ -52,11 +52,10 @@ static void hook_in(void);
 /* ---- Settings --------------------------------------------------------------------------------- */
 
 /* Once per reading of the configuration. */
-void nap_bwshare_begin(void)
+void nap_bwshare_begin(apr_pool_t *pconf)
 {
     used = works = 0;
-    if (nap_the_core)
-        nap_the_core->conf_bw_init(&server_limits.conf);
+    server_limits.conf = nap_conf_make(pconf, NAP_CONF_DEBTS);
     server_limits.index = NAP_NONE;
 }
 
@@ -93,7 +92,8 @@ static limits *limits_merge(apr_pool_t *p, limits *b, limits *a)
     if (!a || !b || a == b)
         return a ? a : b;
     both = apr_pmemdup(p, a, sizeof *a);
-    nap_the_core->conf_bw_over(&both->conf, &b->conf);
+    both->conf = apr_pmemdup(p, a->conf, nap_the_core->conf.size());
+    nap_the_core->conf.over(both->conf, b->conf);
     return both;
 }
 
@@ -123,31 +123,20 @@ void *nap_bwshare_server_merge(apr_pool_t *p, void *base, void *add)
 
 const char *nap_bwshare_set(cmd_parms *cmd, void *dir, int argc, char *const argv[])
 {
-    int is_status = !strcmp(cmd->cmd->name, "BwShareStatus");
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-    nap_bwshare *own;
-    nap_bw_conf status, *conf = &status;
+    nap_bwshare *own = settings(cmd, dir);
 
-    if (!nap_the_core)
-        return NULL;
-    own = settings(cmd, dir);
-    if (is_status) {
-        nap_the_core->conf_bw_init(conf);
+    if (!own->limits) {
+        own->limits = apr_pcalloc(cmd->pool, sizeof *own->limits);
+        own->limits->conf = nap_conf_make(cmd->pool, NAP_CONF_DEBTS);
+        own->limits->index = NAP_NONE;
     }
-    else {
-        if (!own->limits) {
-            own->limits = apr_pcalloc(cmd->pool, sizeof *own->limits);
-            nap_the_core->conf_bw_init(&own->limits->conf);
-            own->limits->index = NAP_NONE;
-        }
-        conf = &own->limits->conf;
-        own->limits->where = cmd->directive;
-    }
-    if (nap_the_core->conf_bw(conf, nap_str_of(cmd->cmd->name), nap_words(cmd->pool, argc, argv), argc, why))
-        return why;
-    if (is_status)
-        own->status = (int)status.status;
-    return NULL;
+    own->limits->where = cmd->directive;
+    return nap_conf_set(cmd, own->limits->conf, argc, argv);
+}
+
+const char *nap_bwshare_set_status(cmd_parms *cmd, void *dir, const char *arg)
+{
+    return nap_conf_status(cmd, arg, &settings(cmd, dir)->status);
 }
 
 static void engine_set(cmd_parms *cmd, nap_dir *dir, int engine)
@@ -209,7 +198,7 @@ int nap_bwshare_check(server_rec *s, apr_pool_t *p)
         const nap_bwshare *set = of_server(host);
         const limits *own = set ? set->limits : NULL;
 
-        if (own && nap_the_core->conf_bw_check(&own->conf, err))
+        if (own && nap_the_core->conf.finish(own->conf, nap_the_site->conf, err))
             rc = nap_complain(host, p, own->where, err);
     }
     return rc;
@@ -232,15 +221,15 @@ void nap_bwshare_start(server_rec *s)
         return;
     /* where the main server has some, its virtual hosts have them too */
     if (!of_server(s) || !of_server(s)->limits)
-        server_limits.index = nap_the_core->bw_limits(&server_limits.conf, nap_str_of(""));
+        server_limits.index = nap_the_core->debts.limits(server_limits.conf, nap_str_of(""));
     for (server_rec *host = s; host; host = host->next) {
         limits *own = of_server(host) ? of_server(host)->limits : NULL;
 
         if (own && own->index == NAP_NONE)
-            own->index = nap_the_core->bw_limits(&own->conf, nap_str_of(
+            own->index = nap_the_core->debts.limits(own->conf, nap_str_of(
                 host == s ? "" : host_name(host, s->process->pconf)));
     }
-    works = nap_the_core->bw_start();
+    works = nap_the_core->debts.start();
 }
 
 /* ---- A request -------------------------------------------------------------------------------- */
@@ -424,7 +413,7 @@ static void charge_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
     if (sent <= c->charged)
         return;
-    nap_the_core->bw_bytes(&c->visit, (uint64_t)(sent - c->charged), now);
+    nap_the_core->debts.bytes(&c->visit, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
@@ -433,7 +422,7 @@ static NAP_SELDOM void reserve_up_to(nap_charge *c, int64_t sent, uint64_t now)
 {
     if (sent <= c->charged)
         return;
-    nap_the_core->bw_reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
+    nap_the_core->debts.reserve(&c->visit, &c->reserved, (uint64_t)(sent - c->charged), now);
     c->charged = sent;
 }
 
@@ -513,7 +502,7 @@ void nap_bwshare_settle(nap_handle *h)
     if (c->progress)
         sent += c->progress->sent + c->progress->next - c->marked;
     if (sent <= c->charged && c->reserved.bytes)   /* 0 too: the client was seen until now */
-        nap_the_core->bw_return(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
+        nap_the_core->debts.give_back(&c->visit, &c->reserved, (uint64_t)(c->charged - sent));
     else
         charge_up_to(c, sent, 0);
 }
@@ -548,7 +537,7 @@ static NAP_SELDOM int refuse(request_rec *r, nap_handle *h)
     status = nap_bwshare_status(h);
     h->in_debt = 1;
     nap_request_fill(&q, h, r);
-    nap_the_core->bw_refusal(v, &q);
+    nap_the_core->debts.refusal(v, &q);
     tell(r, "NAP_BWSHARE_WAIT", apr_table_get(r->err_headers_out, "Retry-After"));
     tell(r, "NAP_BWSHARE_REASON", apr_table_get(r->notes, "bwshare"));
     if (!ap_response_code_string(r, ap_index_of_response(status)))
@@ -586,11 +575,11 @@ static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
     if (is_poll(r))
         v->flags |= NAP_BW_EXCUSED;
     nap_request_fill(&q, h, r);
-    passes = nap_the_core->bw_excuse(v, &q, index_of(room), index_of(page ? page->owner : room));
+    passes = nap_the_core->debts.excuse(v, &q, index_of(room), index_of(page ? page->owner : room));
     if (passes && v->key)
         return 1;
     h->owed = 1;
-    why = nap_the_core->bw_debt_name(v);
+    why = nap_the_core->debts.debt_name(v);
     apr_table_setn(r->notes, "bwshare", apr_pstrmemdup(r->pool, why.ptr, why.len));
     return passes;
 }
@@ -636,7 +625,7 @@ int nap_bwshare_access(request_rec *r)
     charge_begin(h->charge, by->index,
                  (engine == BW_DRY_RUN ? NAP_BW_DRY : 0) | (h->page ? NAP_BW_EXCUSED : 0));
     nap_address(client, r->useragent_addr);
-    if (nap_the_core->bw_enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
+    if (nap_the_core->debts.enter(&h->charge->visit, &line->client, client) && !may_pass(r, h))
         return refuse(r, h);
     if (h->charge->visit.key)
         count(r, h, line);
@@ -661,61 +650,34 @@ static void hook_in(void)
 int nap_bwshare_page(request_rec *r)
 {
     const nap_handle *h = r->prev ? nap_handle_at(nap_first(r)) : NULL;
-    apr_bucket_brigade *bb;
-    nap_request q;
+    nap_wanted wanted = { .kind = NAP_PAGE_SLOW_DOWN };
 
     if (!h || !h->in_debt)
         return r->prev && r->prev->status != HTTP_OK ? r->prev->status : HTTP_NOT_FOUND;
-    bb = nap_page_open(r);
-    nap_request_fill(&q, (nap_handle *)h, r);
-    nap_the_core->bw_page(&h->charge->visit, &q);
+    wanted.visit = &h->charge->visit;
     r->status = (int)h->charge->visit.status;
     r->status_line = NULL;
-    return nap_page_answer(r, bb);
+    return nap_page_make_one(r, &wanted);
 }
 
-static NAP_SELDOM int statistics(request_rec *r, int trace)
-{
-    apr_bucket_brigade *bb;
-    nap_request q;
-
-    if (!nap_the_core || !works)
-        return HTTP_NOT_FOUND;
-    if (r->method_number != M_GET)
-        return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
-    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->bw_info(&q, trace, nap_str_of(r->args));
-    return nap_page_answer(r, bb);
-}
-
-/* What the visitor owes by the limits that hold here. */
-static NAP_SELDOM int mine(request_rec *r)
-{
-    const limits *by = limits_of(of_server(r->server));
-    apr_bucket_brigade *bb;
-    nap_request q;
-
-    if (!nap_the_core || !works || by->index == NAP_NONE)
-        return HTTP_NOT_FOUND;
-    if (r->method_number != M_GET)
-        return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
-    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->bw_mine(&q, by->index, nap_str_of(r->args));
-    return nap_page_answer(r, bb);
-}
-
-/* bwshare-info, bwshare-trace and bwshare-mine, with either spelling. */
+/* bwshare-info, bwshare-trace and bwshare-mine, with either spelling. The last tells visitors what they owe by
+ * the limits that hold here. */
 int nap_bwshare_handler(request_rec *r)
 {
     const char *name = r->handler;
+    nap_wanted wanted = { .limits = limits_of(of_server(r->server))->index };
 
     if (strncmp(name, "bwshare", 7) || (name[7] != '-' && name[7] != '_'))
         return DECLINED;
     if (!strcmp(name + 8, "info"))
-        return statistics(r, 0);
-    if (!strcmp(name + 8, "mine"))
-        return mine(r);
-    return strcmp(name + 8, "trace") ? DECLINED : statistics(r, 1);
+        wanted.kind = NAP_PAGE_DEBTS;
+    else if (!strcmp(name + 8, "trace"))
+        wanted.kind = NAP_PAGE_TRACE;
+    else if (!strcmp(name + 8, "mine"))
+        wanted.kind = NAP_PAGE_MINE;
+    else
+        return DECLINED;
+    if (!nap_the_core || !works || (wanted.kind == NAP_PAGE_MINE && wanted.limits == NAP_NONE))
+        return HTTP_NOT_FOUND;
+    return r->method_number == M_GET ? nap_page_make_one(r, &wanted) : HTTP_METHOD_NOT_ALLOWED;
 }

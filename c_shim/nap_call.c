@@ -35,7 +35,7 @@ static NAP_SELDOM void tell(request_rec *r)
     if (h->refused)
         return;
     nap_request_fill(&q, h, r);
-    nap_the_core->call(&q);
+    nap_the_core->pages.call(&q);
 }
 
 /* A request for the ticket's status gets the call in its answer. */
@@ -73,7 +73,7 @@ static void call(request_rec *r)
 /* A child starts: by now it is known which gates sell tickets. */
 void nap_call_start(void)
 {
-    counts = nap_the_core->tickets_out();
+    counts = nap_the_core->pages.tickets_out();
 }
 
 /* Each time the configuration is read: httpd removes all hooks before it reads the next one. */

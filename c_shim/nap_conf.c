@@ -74,29 +74,66 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
         core = NULL;
     }
     nap_the_core = core;
-    nap_bwshare_begin();
+    nap_bwshare_begin(pconf);
     nap_telepoll_begin(pconf);
     nap_call_begin();
     nap_balancer_begin(pconf);
-    if (core)
-        core->conf_server_init(&site->conf);
+    site->conf = nap_conf_make(pconf, NAP_CONF_SERVER);
+    nap_conf_look(site->conf, &site->view);
     return OK;
 }
 
-/* Makes the configuration of a room or page. Its view is empty until something is known. */
-nap_room_conf *nap_room_conf_make(apr_pool_t *p, nap_room_view *view)
+/* The configuration of a room of this name, or of its page. Nothing is set yet. NULL: there is no core, or the
+ * name is none, which err tells. */
+nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err)
 {
-    static const nap_room_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "" };
+    nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
 
-    *view = nothing;
-    return nap_the_core ? apr_pcalloc(p, nap_the_core->conf_room_size()) : NULL;
+    return conf && !nap_the_core->conf.init(conf, NAP_CONF_ROOM, nap_str_of(name), room, err) ? conf : NULL;
+}
+
+/* The same for settings that have no name. */
+nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind)
+{
+    nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
+
+    if (conf)
+        nap_the_core->conf.init(conf, kind, nap_str_of(""), NULL, NULL);
+    return conf;
 }
 
 /* Updates the view, after the configuration has changed. */
-void nap_room_look(const nap_room_conf *conf, nap_room_view *view)
+void nap_conf_look(const nap_conf *conf, nap_view *view)
 {
-    if (nap_the_core)
-        nap_the_core->conf_room_view(conf, view);
+    static const nap_view nothing = { .name = "", .page = "", .cookie = "", .session_cookie = "",
+                                      .ticket_path = "" };
+
+    *view = nothing;
+    if (conf)
+        nap_the_core->conf.view(conf, view);
+}
+
+/* A directive that the core reads. */
+const char *nap_conf_set(cmd_parms *cmd, nap_conf *conf, int argc, char *const argv[])
+{
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+    nap_str *words = apr_palloc(cmd->pool, (argc + 1) * sizeof *words);
+
+    for (int i = 0; i < argc; i++)
+        words[i] = nap_str_of(argv[i]);
+    return conf && nap_the_core->conf.set(conf, nap_str_of(cmd->cmd->name), words, argc, why) ? why : NULL;
+}
+
+/* A directive that sets the status of a refusal. */
+const char *nap_conf_status(cmd_parms *cmd, const char *arg, int *status)
+{
+    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
+    int known = nap_the_core ? nap_the_core->conf.status(nap_str_of(cmd->cmd->name), nap_str_of(arg), why) : 503;
+
+    if (known < 0)
+        return why;
+    *status = known;
+    return NULL;
 }
 
 /* The room of that name, made on first mention; NULL with *err set: not a name. */
@@ -115,10 +152,8 @@ static nap_room *room_named(cmd_parms *cmd, const char *name, const char **err)
         return NULL;
     }
     room = apr_pcalloc(cmd->pool, sizeof *room);
-    room->conf = nap_room_conf_make(cmd->pool, &room->view);
-    if (nap_the_core)
-        nap_the_core->conf_room_init(room->conf, nap_str_of(name));
-    nap_room_look(room->conf, &room->view);
+    room->conf = nap_conf_make_room(cmd->pool, name, NULL, NULL);
+    nap_conf_look(room->conf, &room->view);
     room->index = -1;
     room->ticket_status = NAP_UNSET;
     apr_hash_set(site->rooms, apr_pstrdup(cmd->pool, name), APR_HASH_KEY_STRING, room);
@@ -154,27 +189,15 @@ static const char *whole_server_only(cmd_parms *cmd)
     return err ? err : ap_check_cmd_context(cmd, GLOBAL_ONLY);
 }
 
-/* A directive's arguments, as the core wants them. */
-nap_str *nap_words(apr_pool_t *p, int argc, char *const argv[])
-{
-    nap_str *strs = apr_palloc(p, (argc + 1) * sizeof *strs);
-
-    for (int i = 0; i < argc; i++)
-        strs[i] = nap_str_of(argv[i]);
-    return strs;
-}
-
 static const char *set_room(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     const char *err = inside_only(cmd);
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
-    if (err || !nap_the_core)
+    if (!err)
+        err = nap_conf_set(cmd, page_open ? page_open->conf : room_open->conf, argc, argv);
+    if (err)
         return err;
-    if (nap_the_core->conf_room(page_open ? page_open->conf : room_open->conf, nap_str_of(cmd->cmd->name),
-                                nap_words(cmd->pool, argc, argv), argc, why))
-        return why;
-    nap_room_look(room_open->conf, &room_open->view);
+    nap_conf_look(room_open->conf, &room_open->view);
     if (room_open->view.admit_early == 1)
         nap_access_hook_early();
     return NULL;
@@ -198,14 +221,11 @@ static const char *set_session(cmd_parms *cmd, void *conf, int argc, char *const
 static const char *set_server(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     const char *err = whole_server_only(cmd);
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
-    if (err || !nap_the_core)
-        return err;
-    if (nap_the_core->conf_server(&nap_the_site->conf, nap_str_of(cmd->cmd->name),
-                                  nap_words(cmd->pool, argc, argv), argc, why))
-        return why;
-    return NULL;
+    if (!err)
+        err = nap_conf_set(cmd, nap_the_site->conf, argc, argv);
+    nap_conf_look(nap_the_site->conf, &nap_the_site->view);
+    return err;
 }
 
 static const char *set_engine(cmd_parms *cmd, void *conf, const char *arg)
@@ -251,15 +271,9 @@ static const char *set_use(cmd_parms *cmd, void *conf, const char *name)
 static const char *set_ticket_status(cmd_parms *cmd, void *conf, const char *arg)
 {
     const char *err = room_open ? room_only(cmd) : NULL;
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
-    int status = nap_the_core ? nap_the_core->conf_status(nap_str_of(arg), why) : 503;
 
-    if (err)
-        return err;
-    if (status < 0)
-        return why;
-    *(room_open ? &room_open->ticket_status : &nap_dir_set(cmd, conf)->ticket_status) = status;
-    return NULL;
+    return err ? err : nap_conf_status(cmd, arg, room_open ? &room_open->ticket_status
+                                                           : &nap_dir_set(cmd, conf)->ticket_status);
 }
 
 /* The page in that file, made on first mention. */
@@ -462,8 +476,8 @@ static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
 #define PATH(name, field, help) \
     AP_INIT_TAKE1(name, set_path, (void *)APR_OFFSETOF(nap_site, field), RSRC_CONF, help)
 
-#define BWSHARE(name, where, help) \
-    AP_INIT_TAKE_ARGV(name, nap_bwshare_set, NULL, where, help)
+#define BWSHARE(name, help) \
+    AP_INIT_TAKE_ARGV(name, nap_bwshare_set, NULL, RSRC_CONF, help)
 #define OXTHAS(name, help) \
     AP_INIT_TAKE_ARGV(name, nap_oxthas_set, NULL, ANYWHERE, help)
 
@@ -551,25 +565,26 @@ const command_rec nap_directives[] = {
 
     AP_INIT_TAKE1("BwShare", nap_bwshare_engine, NULL, ANYWHERE,
                   "On, Off, or DryRun: whether clients that owe too much are asked to wait"),
-    BWSHARE("BwShareFiles", RSRC_CONF,
+    BWSHARE("BwShareFiles",
             "files a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareBytes", RSRC_CONF,
+    BWSHARE("BwShareBytes",
             "bytes a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareRule", RSRC_CONF,
+    BWSHARE("BwShareRule",
             "exact, or literal as the note has it; refused= what a refused request is charged"),
-    BWSHARE("BwShareClient", RSRC_CONF,
+    BWSHARE("BwShareClient",
             "bits of an IPv4 and of an IPv6 address that make one client"),
-    BWSHARE("BwShareHorizon", RSRC_CONF,
+    BWSHARE("BwShareHorizon",
             "bytes a second that no client exceeds over a time, and the share to get them"),
-    BWSHARE("BwShareLink", RSRC_CONF,
+    BWSHARE("BwShareLink",
             "bytes a second that the site's line carries: the longer horizons are steered by it"),
-    BWSHARE("BwShareStatus", ANYWHERE, "status of a refusal: 429, 503 or 200"),
+    AP_INIT_TAKE1("BwShareStatus", nap_bwshare_set_status, NULL, ANYWHERE,
+                  "status of a refusal: 429, 503 or 200"),
     AP_INIT_TAKE1("BwShareExempt", nap_bwshare_exempt, NULL, ANYWHERE,
                   "requests for which this expression is true are not charged"),
-    BWSHARE("BW_tx1cred_rate", RSRC_CONF, "the rate of BwShareFiles"),
-    BWSHARE("BW_tx1debt_max", RSRC_CONF, "the maximum of BwShareFiles"),
-    BWSHARE("BW_tx2cred_rate", RSRC_CONF, "the rate of BwShareBytes"),
-    BWSHARE("BW_tx2debt_max", RSRC_CONF, "the maximum of BwShareBytes"),
+    BWSHARE("BW_tx1cred_rate", "the rate of BwShareFiles"),
+    BWSHARE("BW_tx1debt_max", "the maximum of BwShareFiles"),
+    BWSHARE("BW_tx2cred_rate", "the rate of BwShareBytes"),
+    BWSHARE("BW_tx2debt_max", "the maximum of BwShareBytes"),
     AP_INIT_TAKE_ARGV("BW_throttle_off", nap_bwshare_off, NULL, ANYWHERE,
                       "BwShare Off; with 0, BwShare On"),
 
@@ -612,8 +627,8 @@ static int room_check(server_rec *s, nap_room *room, apr_pool_t *p)
                         apr_psprintf(p, "NapUse: there is no <NapRoom %s>", room->view.name));
     if (nap_pages_check(s, room, p) != OK)      /* before the room is finished: pages inherit from it */
         return !OK;
-    rc = nap_the_core->conf_room_finish(room->conf, &nap_the_site->conf, err);
-    nap_room_look(room->conf, &room->view);
+    rc = nap_the_core->conf.finish(room->conf, nap_the_site->conf, err);
+    nap_conf_look(room->conf, &room->view);
     if (rc == 1) {
         room->remark = err;
         rc = 0;
@@ -672,7 +687,7 @@ static int own_pages_check(server_rec *s, apr_pool_t *p)
     for (int i = 0; i < pages->nelts; i++) {
         const nap_own_page *page = APR_ARRAY_IDX(pages, i, nap_own_page *);
 
-        if (nap_the_core->page_check(nap_str_of(page->path), err))
+        if (nap_the_core->server.own_page(nap_str_of(page->path), 0, err) < 0)
             return nap_complain(s, p, page->where, apr_pstrcat(p, "NapTicketPage: ", err, NULL));
     }
     return OK;
@@ -688,10 +703,11 @@ int nap_site_check(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, serve
         return OK;
     site->headers = ap_find_linked_module("mod_headers.c");
     nap_filter_read(pconf);
-    nap_server_measure(&site->conf);
-    nap_park_check(s, pconf, &site->conf);
-    if (site->conf.ticket_path[0])
-        site->ticket_path = site->conf.ticket_path;
+    nap_server_measure(&site->mpm);
+    nap_park_check(s, pconf, &site->view, &site->mpm);
+    nap_the_core->conf.runs(site->conf, &site->mpm);
+    if (site->view.ticket_path[0])
+        site->ticket_path = site->view.ticket_path;
     if (site->in_order->nelts > NAP_ROOMS_MAX) {
         nap_complain(s, ptemp, NULL, apr_psprintf(ptemp, "<NapRoom>: %d rooms are too many; use at most %d",
                                               site->in_order->nelts, NAP_ROOMS_MAX));

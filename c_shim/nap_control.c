@@ -59,14 +59,12 @@ int nap_control_handler(request_rec *r)
     const char *path = nap_the_site->control_path;
     char *said = apr_pcalloc(r->pool, NAP_ERR_MAX), *back = apr_pcalloc(r->pool, NAP_ERR_MAX);
     apr_size_t len;
-    nap_control c = {
-        .source = {
-            .fetch_site = nap_str_of(apr_table_get(r->headers_in, "Sec-Fetch-Site")),
-            .origin = nap_str_of(apr_table_get(r->headers_in, "Origin")),
-            .scheme = nap_str_of(ap_http_scheme(r)),
-            .host = nap_str_of(apr_table_get(r->headers_in, "Host")),
-            .content_type = nap_str_of(apr_table_get(r->headers_in, "Content-Type")),
-        },
+    nap_form form = {
+        .fetch_site = nap_str_of(apr_table_get(r->headers_in, "Sec-Fetch-Site")),
+        .origin = nap_str_of(apr_table_get(r->headers_in, "Origin")),
+        .scheme = nap_str_of(ap_http_scheme(r)),
+        .host = nap_str_of(apr_table_get(r->headers_in, "Host")),
+        .content_type = nap_str_of(apr_table_get(r->headers_in, "Content-Type")),
         .nonce = nap_str_of(apr_table_get(r->headers_in, "X-Nap-Control")),
     };
 
@@ -76,9 +74,9 @@ int nap_control_handler(request_rec *r)
         ap_allow_standard_methods(r, REPLACE_ALLOW, M_POST, -1);
         return HTTP_METHOD_NOT_ALLOWED;
     }
-    c.body.ptr = body_of(r, &len);
-    c.body.len = len;
-    if (!c.body.ptr)
+    form.body.ptr = body_of(r, &len);
+    form.body.len = len;
+    if (!form.body.ptr)
         return HTTP_REQUEST_ENTITY_TOO_LARGE;
-    return answer(r, nap_the_core->control(&c, said, back), said, back);
+    return answer(r, nap_the_core->pages.control(&form, said, back), said, back);
 }

@@ -96,7 +96,7 @@ static NAP_SELDOM void read_form(nap_request *q, nap_handle *h, request_rec *r)
     const char *body;
 
     q->form_state = NAP_FORM_LOST;
-    if (length < 0 || length > limit || !nap_the_core->form_wanted(&form))
+    if (length < 0 || length > limit || !nap_the_core->pages.form_wanted(&form))
         return;
     body = read_body(r, (apr_size_t)length);
     if (!body)

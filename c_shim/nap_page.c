@@ -69,6 +69,18 @@ apr_bucket_brigade *nap_page_open(request_rec *r)
     return h->body;
 }
 
+/* A page for the administrator, or about debts. */
+int nap_page_make_one(request_rec *r, nap_wanted *wanted)
+{
+    apr_bucket_brigade *bb = nap_page_open(r);
+    nap_request q;
+
+    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
+    wanted->query = nap_str_of(r->args);
+    nap_the_core->pages.page(wanted, &q);
+    return nap_page_answer(r, bb);
+}
+
 /* A file that the page uses; its text lives as long as the module is loaded. */
 static int asset(request_rec *r, const char *name)
 {
@@ -78,7 +90,7 @@ static int asset(request_rec *r, const char *name)
 
     if (r->method_number != M_GET)
         return HTTP_METHOD_NOT_ALLOWED;
-    if (!nap_the_core->asset(r, nap_str_of(name), nap_str_of(r->args), &body))
+    if (!nap_the_core->pages.asset(r, nap_str_of(name), nap_str_of(r->args), &body))
         return HTTP_NOT_FOUND;
     ap_set_content_length(r, body.len);
     APR_BRIGADE_INSERT_TAIL(bb, apr_bucket_immortal_create(body.ptr, body.len, list));
@@ -121,6 +133,7 @@ static void keep_cache(request_rec *r)
 static int page_of(request_rec *r, nap_handle *h, nap_request *q)
 {
     apr_bucket_brigade *bb = nap_page_open(r);
+    nap_wanted wanted = { .kind = NAP_PAGE_TICKET, .access = h ? &h->access : NULL };
     int status;
 
     if (h) {
@@ -128,7 +141,7 @@ static int page_of(request_rec *r, nap_handle *h, nap_request *q)
         /* a redirect shares these headers with the refused request */
         q->issued = nap_str_of(apr_table_get(r->err_headers_out, "Nap-Ticket"));
     }
-    status = nap_the_core->page(h ? &h->access : NULL, q);
+    status = nap_the_core->pages.page(&wanted, q);
     r->status = ap_is_HTTP_VALID_RESPONSE(status) ? status : HTTP_SERVICE_UNAVAILABLE;
     r->status_line = NULL;
     keep_cache(r);
@@ -151,7 +164,7 @@ static int status_page(request_rec *r)
     bb = nap_page_open(r);
     nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
     took = apr_time_now() - nap_first(r)->request_time;
-    again = nap_the_core->status(&q, took > 0 ? (apr_uint64_t)took : 0);
+    again = nap_the_core->pages.status(&q, took > 0 ? (apr_uint64_t)took : 0);
     /* it would time out before they ask again, holding a process or thread meanwhile */
     if (!c->master && again > r->server->keep_alive_timeout)
         c->keepalive = AP_CONN_CLOSE;
@@ -346,57 +359,16 @@ int nap_page_translate(request_rec *r)
     /* most paths differ in the first character after the "/" */
     if (!uri || uri[0] != '/' || (uri[1] != path[1] && uri[1] != TICKET_PATH_BEFORE[1]))
         return DECLINED;
-    if (uri[1] == TICKET_PATH_BEFORE[1] && !nap_the_site->conf.ticket_path[0])
+    if (uri[1] == TICKET_PATH_BEFORE[1] && !nap_the_site->view.ticket_path[0])
         path = TICKET_PATH_BEFORE;
     return claim(r, path);
-}
-
-/* Does the query have a field of this name? */
-static int asks_for(const char *args, const char *name)
-{
-    apr_size_t len = strlen(name);
-
-    for (; args; args = (args = ap_strchr_c(args, '&')) ? args + 1 : NULL)
-        if (!strncmp(args, name, len) && (!args[len] || args[len] == '&' || args[len] == '='))
-            return 1;
-    return 0;
-}
-
-static int info_form(const char *args)
-{
-    return asks_for(args, "json") ? 1 : asks_for(args, "advise") ? 2 : 0;
-}
-
-/* nap-info: statistics, as a page, or with ?json or ?advise. */
-static int info_page(request_rec *r)
-{
-    apr_bucket_brigade *bb;
-    nap_request q;
-
-    if (r->method_number != M_GET)
-        return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
-    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->info(&q, info_form(r->args),
-                       nap_str_of(nap_the_site->control_path), nap_str_of(r->uri));
-    return nap_page_answer(r, bb);
-}
-
-/* nap-metrics: figures for Prometheus. */
-static int metrics(request_rec *r)
-{
-    apr_bucket_brigade *bb;
-
-    if (r->method_number != M_GET)
-        return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
-    nap_the_core->metrics(r);
-    return nap_page_answer(r, bb);
 }
 
 /* A section of mod_status's page. */
 int nap_server_status(request_rec *r, int flags)
 {
+    nap_wanted wanted = { .kind = NAP_PAGE_STATUS, .lines = (flags & AP_STATUS_SHORT) != 0 };
+    nap_request q = { .r = r };
     apr_bucket_brigade *bb;
     char *text;
     apr_size_t len;
@@ -404,25 +376,21 @@ int nap_server_status(request_rec *r, int flags)
     if (!nap_the_core)
         return OK;
     bb = nap_page_open(r);
-    nap_the_core->server_status(r, (flags & AP_STATUS_SHORT) != 0);
+    nap_the_core->pages.page(&wanted, &q);
     if (!apr_brigade_pflatten(bb, &text, &len, r->pool))
         ap_rwrite(text, (int)len, r);
     return OK;
 }
 
-/* nap-preview: the ticket page in a state that the query names, or the list of states. A form sent from
- * such a page comes back here, and is ignored. */
-static int preview(request_rec *r)
+/* A form sent from nap-preview's page comes back there, and is ignored. */
+static int page_for_administrator(request_rec *r, nap_page_kind kind)
 {
-    apr_bucket_brigade *bb;
-    nap_request q;
+    nap_wanted wanted = { .kind = kind, .control = nap_str_of(nap_the_site->control_path),
+                          .own = nap_str_of(r->uri) };
 
-    if (r->method_number != M_GET && r->method_number != M_POST)
+    if (r->method_number != M_GET && (kind != NAP_PAGE_PREVIEW || r->method_number != M_POST))
         return HTTP_METHOD_NOT_ALLOWED;
-    bb = nap_page_open(r);
-    nap_request_fill(&q, nap_handle_make(nap_first(r)), r);
-    nap_the_core->preview(&q, nap_str_of(r->args));
-    return nap_page_answer(r, bb);
+    return nap_page_make_one(r, &wanted);
 }
 
 static NAP_SELDOM int own_handler(request_rec *r)
@@ -436,13 +404,13 @@ static NAP_SELDOM int own_handler(request_rec *r)
     if (!strcmp(r->handler, "nap-status"))
         return status_page(r);
     if (!strcmp(r->handler, "nap-info"))
-        return info_page(r);
+        return page_for_administrator(r, NAP_PAGE_INFO);
     if (!strcmp(r->handler, "nap-metrics"))
-        return metrics(r);
+        return page_for_administrator(r, NAP_PAGE_METRICS);
     if (!strcmp(r->handler, "nap-control"))
         return nap_control_handler(r);
     if (!strcmp(r->handler, "nap-preview"))
-        return preview(r);
+        return page_for_administrator(r, NAP_PAGE_PREVIEW);
     return DECLINED;
 }
 

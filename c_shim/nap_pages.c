@@ -72,9 +72,8 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
     nap_page *page = apr_pcalloc(cmd->pool, sizeof *page);
     char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
 
-    page->conf = nap_room_conf_make(cmd->pool, &page->view);
-    if (nap_the_core &&
-        nap_the_core->conf_page_init(page->conf, room->conf, nap_str_of(name), why))
+    page->conf = nap_conf_make_room(cmd->pool, name, room->conf, why);
+    if (*why)
         *err = why;
     else if (nap_page_named(room, name))
         *err = apr_psprintf(cmd->pool, "NapPage %s: room %s has a page of this name already, in %s "
@@ -91,7 +90,7 @@ nap_page *nap_page_make(cmd_parms *cmd, nap_room *room, const char *name, const 
         *err = nap_page_regex(cmd, page, apr_psprintf(cmd->pool, "NapPage %s", name), regex);
     if (*err)
         return NULL;
-    nap_room_look(page->conf, &page->view);
+    nap_conf_look(page->conf, &page->view);
     page->where = cmd->directive;
     page->shared = option ? option + 5 : NULL;
     page->owner = room;
@@ -137,11 +136,11 @@ static void beside_set(nap_room *room)
     for (int i = 0; i < room->pages->nelts; i++)
         if (!APR_ARRAY_IDX(room->pages, i, nap_page *)->shared)
             all += APR_ARRAY_IDX(room->pages, i, nap_page *)->view.run_ready;
-    nap_the_core->conf_room_beside(room->conf, all);
+    nap_the_core->conf.beside(room->conf, all);
     for (int i = 0; i < room->pages->nelts; i++) {
         const nap_page *page = APR_ARRAY_IDX(room->pages, i, const nap_page *);
 
-        nap_the_core->conf_room_beside(page->conf, all - page->view.run_ready);
+        nap_the_core->conf.beside(page->conf, all - page->view.run_ready);
     }
 }
 
@@ -157,10 +156,10 @@ int nap_pages_check(server_rec *s, nap_room *room, apr_pool_t *p)
             why = owner_find(page, p);
         }
         else {
-            nap_the_core->conf_page_over(page->conf, room->conf);
-            if (nap_the_core->conf_room_finish(page->conf, &nap_the_site->conf, err) < 0)
+            nap_the_core->conf.over(page->conf, room->conf);
+            if (nap_the_core->conf.finish(page->conf, nap_the_site->conf, err) < 0)
                 why = err;
-            nap_room_look(page->conf, &page->view);
+            nap_conf_look(page->conf, &page->view);
         }
         if (why)
             return nap_complain(s, p, page->where, why);

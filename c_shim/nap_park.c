@@ -98,10 +98,10 @@ static double files_of_child(void)
 /* event takes no more connections in a child than its threads, plus the factor for each idle thread. The
  * factor is large enough for all who may wait in one child while every other thread runs, within the
  * descriptors there are. */
-static unsigned factor_for(const nap_server_conf *conf)
+static unsigned factor_for(const nap_mpm *mpm)
 {
-    double threads = conf->threads_per_child ? conf->threads_per_child : 1;
-    double factor = 2 * conf->parked / threads, most = (files_of_child() - NAP_YARD_OWN) / 2 / threads - 1;
+    double threads = mpm->threads_per_child ? mpm->threads_per_child : 1;
+    double factor = 2 * mpm->parked / threads, most = (files_of_child() - NAP_YARD_OWN) / 2 / threads - 1;
 
     if (factor > most)
         factor = most;
@@ -140,12 +140,13 @@ static double places_by_memory(void)
 /* Accesses that may wait without a worker. `why`: what makes them fewer than the places, which is either the
  * connections that event takes with the given factor, or the descriptors, both of two children (an idle
  * server has two). 0 if that is no more than can wait on workers. */
-static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const char *given, const char **why)
+static uint32_t places_for(const nap_view *view, const nap_mpm *mpm, apr_pool_t *p, const char *given,
+                           const char **why)
 {
-    double places = conf->table_waiters > 0 ? (double)conf->table_waiters : places_by_memory();
-    double children = conf->max_workers < 2 * conf->threads_per_child ? 1 : 2;
+    double places = view->table_waiters > 0 ? (double)view->table_waiters : places_by_memory();
+    double children = mpm->max_workers < 2 * mpm->threads_per_child ? 1 : 2;
     double by_files = children * (files_of_child() - NAP_YARD_OWN) / 3;
-    double by_factor = given ? children * conf->threads_per_child * atof(given) / 2 : places;
+    double by_factor = given ? children * mpm->threads_per_child * atof(given) / 2 : places;
     double most = by_files < by_factor ? by_files : by_factor;
 
     if (places <= most)
@@ -154,51 +155,51 @@ static uint32_t places_for(const nap_server_conf *conf, apr_pool_t *p, const cha
          ? apr_psprintf(p, "a child may open %.0f files at most (ulimit -Hn)", files_of_child())
          : apr_psprintf(p, "with " FACTOR " %s event takes few connections (mod_nap sets it where it is not given)",
                         given);
-    return most > conf->max_workers ? (uint32_t)most : 0;
+    return most > mpm->max_workers ? (uint32_t)most : 0;
 }
 
 /* event keeps its factor over a graceful restart, so a factor that we set must be undone. */
-static void set_factor(server_rec *s, apr_pool_t *p, const nap_server_conf *conf, const char *given)
+static void set_factor(server_rec *s, apr_pool_t *p, const nap_mpm *mpm, const char *given)
 {
     apr_pool_t *process = s->process->pool;
-    const char *value = apr_psprintf(p, "%u", factor_for(conf)), *why;
+    const char *value = apr_psprintf(p, "%u", factor_for(mpm)), *why;
     void *ours = NULL;
 
     apr_pool_userdata_get(&ours, FACTOR_IS_OURS, process);
-    if (given || (!conf->parked && !ours))
+    if (given || (!mpm->parked && !ours))
         return;
-    if (!conf->parked)
+    if (!mpm->parked)
         value = FACTOR_OF_EVENT;
     why = give_factor(s, p, value);
-    apr_pool_userdata_set(conf->parked && !why ? process : NULL, FACTOR_IS_OURS, NULL, process);
+    apr_pool_userdata_set(mpm->parked && !why ? process : NULL, FACTOR_IS_OURS, NULL, process);
     if (why)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s, "mod_nap: NapPark: " FACTOR " %s: %s", value, why);
-    else if (conf->parked)
+    else if (mpm->parked)
         ap_log_error(APLOG_MARK, APLOG_INFO, 0, s, "mod_nap: NapPark: " FACTOR " %s is in force, as none is given: "
                      "event takes connections for all who may wait", value);
 }
 
 /* check_config: what must be settled before anything is parked. */
-void nap_park_check(server_rec *s, apr_pool_t *p, nap_server_conf *conf)
+void nap_park_check(server_rec *s, apr_pool_t *p, const nap_view *view, nap_mpm *mpm)
 {
     const char *given = value_of(ap_conftree, FACTOR), *cannot = cannot_park(), *few = NULL;
-    int wanted = conf->park == 1;
+    int wanted = view->park == 1;
 
     if (given)
         given = ap_getword_conf(p, &given);
-    conf->parked = !cannot && nap_the_site->parks && conf->park ? places_for(conf, p, given, &few) : 0;
-    conf->on_workers = nap_the_site->admits_early || speaks_http2(s);
-    if (conf->on_workers && conf->parked > conf->max_workers)
-        conf->parked = conf->max_workers;       /* there are no more places than that */
+    mpm->parked = !cannot && nap_the_site->parks && view->park ? places_for(view, mpm, p, given, &few) : 0;
+    mpm->on_workers = nap_the_site->admits_early || speaks_http2(s);
+    if (mpm->on_workers && mpm->parked > mpm->max_workers)
+        mpm->parked = mpm->max_workers;       /* there are no more places than that */
     if (cannot && wanted)
         ap_log_error(APLOG_MARK, APLOG_WARNING, 0, s,
                      "mod_nap: NapPark: %s; waiting accesses hold workers", cannot);
-    else if (few && !conf->parked)
+    else if (few && !mpm->parked)
         ap_log_error(APLOG_MARK, wanted ? APLOG_WARNING : APLOG_NOTICE, 0, s,
                      "mod_nap: NapPark: %s; waiting accesses hold workers", few);
     else if (few)
-        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, s, "mod_nap: NapPark: %s; so %u may wait", few, conf->parked);
-    set_factor(s, p, conf, given);
+        ap_log_error(APLOG_MARK, APLOG_NOTICE, 0, s, "mod_nap: NapPark: %s; so %u may wait", few, mpm->parked);
+    set_factor(s, p, mpm, given);
 }
 
 /* ---- A connection ------------------------------------------------------------------------------ */
@@ -260,7 +261,7 @@ static apr_status_t end(void *parked)
         ap_log_error(APLOG_MARK, APLOG_INFO, 0, p->r->server,
                      "mod_nap: the connection of a parked access has been closed");
         line->parked = NULL;
-        nap_the_core->leave(&p->h->access);
+        nap_the_core->access.leave(&p->h->access);
     }
     return APR_SUCCESS;
 }
@@ -485,7 +486,7 @@ int nap_park_handler(request_rec *r)
 /* While the configuration is read: a server that cannot park, or is told not to, does not pay for it. */
 void nap_park_hook(void)
 {
-    if (nap_the_site->parks || !nap_the_site->conf.park || cannot_park())
+    if (nap_the_site->parks || !nap_the_site->view.park || cannot_park())
         return;
     nap_the_site->parks = 1;
 #ifdef AP_MPMQ_CAN_WAITIO

@@ -29,16 +29,17 @@ static int mpm(int question)
     return ap_mpm_query(question, &answer) == APR_SUCCESS && answer > 0 ? answer : 0;
 }
 
-void nap_server_measure(nap_server_conf *conf)
+void nap_server_measure(nap_mpm *m)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    conf->threaded = mpm(AP_MPMQ_IS_THREADED) != AP_MPMQ_NOT_SUPPORTED;
-    conf->server_limit = mpm(AP_MPMQ_HARD_LIMIT_DAEMONS);
-    conf->thread_limit = conf->threaded ? mpm(AP_MPMQ_HARD_LIMIT_THREADS) : 1;
-    conf->threads_per_child = conf->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
-    conf->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * conf->threads_per_child;
-    conf->cores = cores > 0 ? (uint32_t)cores : 1;
+    m->threaded = mpm(AP_MPMQ_IS_THREADED) != AP_MPMQ_NOT_SUPPORTED;
+    m->server_limit = mpm(AP_MPMQ_HARD_LIMIT_DAEMONS);
+    m->thread_limit = m->threaded ? mpm(AP_MPMQ_HARD_LIMIT_THREADS) : 1;
+    m->threads_per_child = m->threaded ? mpm(AP_MPMQ_MAX_THREADS) : 1;
+    m->max_workers = mpm(AP_MPMQ_MAX_DAEMONS) * m->threads_per_child;
+    m->cores = cores > 0 ? (uint32_t)cores : 1;
+    m->debts = nap_bwshare_used();
 }
 
 /* ---- The parent at start and restart -------------------------------------------------------- */
@@ -75,7 +76,7 @@ static apr_status_t parent_end(void *data)
 {
     if (getpid() == parent_pid && nap_the_core &&
         ap_state_query(AP_SQ_MAIN_STATE) == AP_SQ_MS_EXITING)
-        nap_the_core->segment_close();
+        nap_the_core->server.close();
     return APR_SUCCESS;
 }
 
@@ -105,7 +106,7 @@ static const char *keys_read(const char *path, apr_pool_t *p, const char **why)
     apr_file_read_full(file, text, info.size, &len);
     apr_file_close(file);
     text[len] = '\0';
-    if (nap_the_core->ticket_keys_check(nap_str_of(text), err))
+    if (nap_the_core->server.keys(nap_str_of(text), 0, err))
         *why = err;
     return text;
 }
@@ -152,7 +153,7 @@ static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
     const char *why = NULL, *text = path ? keys_read(path, p, &why) : "", *before;
 
-    if (!why && nap_the_core->ticket_keys(nap_str_of(text), err))
+    if (!why && nap_the_core->server.keys(nap_str_of(text), 1, err))
         why = err;
     if (!why) {
         keys_remember(text, s->process->pool);
@@ -161,7 +162,7 @@ static void keys_set(const char *path, server_rec *s, apr_pool_t *p)
     before = keys_before(s->process->pool);
     ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketKey %s: %s; tickets are signed with %s",
                  path ? path : "", why, before ? "the keys from before this restart" : "a random key");
-    nap_the_core->ticket_keys(nap_str_of(before ? before : ""), err);
+    nap_the_core->server.keys(nap_str_of(before ? before : ""), 1, err);
 }
 
 /* The file may have broken since configtest, or this is a restart: protect the site all the same. */
@@ -171,7 +172,7 @@ static void own_pages_read(nap_site *site, server_rec *s, apr_pool_t *p)
 
     for (int i = 0; i < site->own_pages->nelts; i++) {
         nap_own_page *page = APR_ARRAY_IDX(site->own_pages, i, nap_own_page *);
-        int number = nap_the_core->page_own(nap_str_of(page->path), err);
+        int number = nap_the_core->server.own_page(nap_str_of(page->path), 1, err);
 
         if (number >= 0)
             page->number = (uint32_t)number;
@@ -217,10 +218,10 @@ static const char *log_open(nap_site *site, apr_pool_t *pconf)
 
 /* A room that does not fit (a graceful restart added more than there is space for) is not scheduled:
  * its requests pass. The others are protected. */
-static int gate_enter(const nap_room_conf *conf, server_rec *s, apr_pool_t *p)
+static int gate_enter(const nap_conf *conf, server_rec *s, apr_pool_t *p)
 {
     char *err = apr_pcalloc(p, NAP_ERR_MAX);
-    int index = nap_the_core->room_index(conf, err);
+    int index = nap_the_core->server.enter(conf, err);
 
     if (index < 0)
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: %s", err);
@@ -240,9 +241,9 @@ static void rooms_enter(nap_site *site, server_rec *s, apr_pool_t *p)
     nap_page *page;
 
     EACH_ROOM(site, room) {
-        nap_the_core->room_keep(nap_str_of(room->view.name), nap_str_of(""));
+        nap_the_core->server.keep(nap_str_of(room->view.name), nap_str_of(""));
         EACH_PAGE(room, page)
-            nap_the_core->room_keep(nap_str_of(room->view.name), nap_str_of(page->view.page));
+            nap_the_core->server.keep(nap_str_of(room->view.name), nap_str_of(page->view.page));
     }
     EACH_ROOM(site, room) {
         if (room->remark)
@@ -283,20 +284,19 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     rooms = (size_t)site->in_order->nelts;
     for (size_t i = 0; i < rooms; i++)
         gates += nap_pages_gates(APR_ARRAY_IDX(site->in_order, i, nap_room *));
-    site->conf.members = nap_balancer_members(s);
-    if (rooms == 0 && !nap_bwshare_used() && !nap_telepoll_used() && !site->conf.members) {
+    site->mpm.members = nap_balancer_members(s);
+    if (rooms == 0 && !nap_bwshare_used() && !nap_telepoll_used() && !site->mpm.members) {
         nap_balancer_start(s, 0);
         nap_the_core = NULL;
         return OK;
     }
-    if (!nap_bwshare_used())
-        site->conf.table_clients = 0;
+    nap_the_core->conf.runs(site->conf, &site->mpm);
     parent_pid = getpid();
     if ((why = log_open(site, pconf)))   /* the site is protected all the same */
         ap_log_error(APLOG_MARK, APLOG_ERR, 0, s, "mod_nap: NapTicketLog %s: %s", site->log_name,
                      why);
     /* without root the children run as the same user: nobody to keep the file from */
-    if (nap_the_core->segment_open(segment_kept(s), &site->conf, rooms, gates,
+    if (nap_the_core->server.open(segment_kept(s), site->conf, rooms, gates,
                                    nap_str_of(site->state_file),
                                    geteuid() == 0 ? ap_unixd_config.user_id : 0, &nap_the_host, err))
         return failed(s, "segment", err);
@@ -306,9 +306,9 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
     rooms_enter(site, s, ptemp);
     nap_bwshare_start(s);
     nap_telepoll_start(ptemp);
-    nap_balancer_start(s, site->conf.members);
+    nap_balancer_start(s, site->mpm.members);
     site->pid_file_gone = shared_word(pconf);
-    nap_the_core->start(site->log != NULL);
+    nap_the_core->server.start(site->log != NULL);
     return OK;
 }
 
@@ -317,7 +317,7 @@ int nap_server_start(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp, ser
 void nap_child_status(server_rec *s, pid_t pid, ap_generation_t gen, int slot, mpm_child_status state)
 {
     if (state == MPM_CHILD_EXITED && nap_the_core)
-        nap_the_core->child_gone(pid);
+        nap_the_core->server.child_gone(pid);
 }
 
 /* The server's pid file; NULL: there is none that we may look at, so a missing file means nothing. A
@@ -360,7 +360,7 @@ static void pid_file_watch(apr_pool_t *p, server_rec *s)
 int nap_server_tick(apr_pool_t *p, server_rec *s)
 {
     if (nap_the_core) {
-        nap_the_core->tick();
+        nap_the_core->server.tick();
         pid_file_watch(p, s);
     }
     return DECLINED;
@@ -374,7 +374,7 @@ void nap_child_start(apr_pool_t *pchild, server_rec *s)
         return;
     ap_mpm_query(AP_MPMQ_GENERATION, &nap_the_site->generation);
     nap_the_site->pid_file = pid_file_seen(pchild);
-    nap_the_core->child_init(getpid());
+    nap_the_core->server.child_init(getpid());
     nap_call_start();
     nap_park_start(pchild, s);
 }

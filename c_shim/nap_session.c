@@ -123,7 +123,7 @@ static NAP_SELDOM void tell(request_rec *r, nap_handle *h, const apr_array_heade
     nap_request q;
 
     nap_request_fill(&q, h, r);
-    nap_the_core->answered(&h->access, &q, sets ? (const nap_str *)sets->elts : NULL,
+    nap_the_core->access.answered(&h->access, &q, sets ? (const nap_str *)sets->elts : NULL,
                            sets ? (size_t)sets->nelts : 0, over);
 }
 

@@ -15,11 +15,13 @@
 
 /* An event; each name has one record. */
 typedef struct nap_event {
-    nap_event_conf conf;
+    nap_conf *conf;
+    const char *name;
+    int64_t index;                   /* in the segment; -1: not there */
     const ap_directive_t *where;     /* the first TelePoll that names it */
 } nap_event;
 
-static const nap_event no_event = { .conf.index = -1 };   /* TelePoll None */
+static const nap_event no_event = { .index = -1 };   /* TelePoll None */
 static apr_array_header_t *events;   /* of nap_event * */
 static ap_filter_rec_t *head_filter;
 
@@ -43,7 +45,7 @@ static nap_event *event_named(const char *name)
     for (int i = 0; i < events->nelts; i++) {
         nap_event *event = APR_ARRAY_IDX(events, i, nap_event *);
 
-        if (!strcmp(event->conf.name, name))
+        if (!strcmp(event->name, name))
             return event;
     }
     return NULL;
@@ -52,8 +54,8 @@ static nap_event *event_named(const char *name)
 const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const argv[])
 {
     nap_dir *dir = nap_dir_set(cmd, conf);
-    char *why = apr_pcalloc(cmd->pool, NAP_ERR_MAX);
     nap_event *event, *known;
+    const char *why;
 
     if (!nap_the_core)
         return NULL;
@@ -62,16 +64,20 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
         return NULL;
     }
     event = apr_pcalloc(cmd->pool, sizeof *event);
-    if (nap_the_core->conf_event(&event->conf, nap_words(cmd->pool, argc, argv), argc, why))
+    event->conf = nap_conf_make(cmd->pool, NAP_CONF_EVENT);
+    event->index = -1;
+    why = nap_conf_set(cmd, event->conf, argc, argv);
+    if (why)
         return why;
-    known = event_named(event->conf.name);
-    if (known && memcmp(&known->conf, &event->conf, sizeof event->conf))
+    event->name = argv[0];
+    known = event_named(event->name);
+    if (known && nap_the_core->conf.differ(known->conf, event->conf))
         return apr_psprintf(cmd->pool, "TelePoll: event %s has other settings in %s line %d; an "
-                            "event has one level", event->conf.name, known->where->filename,
+                            "event has one level", event->name, known->where->filename,
                             known->where->line_num);
     if (!known && events->nelts == NAP_EVENTS_MAX)
         return apr_psprintf(cmd->pool, "TelePoll: event %s is one too many; use at most %d",
-                            event->conf.name, NAP_EVENTS_MAX);
+                            event->name, NAP_EVENTS_MAX);
     dir->event = known ? known : event;
     if (known)
         return NULL;
@@ -86,11 +92,16 @@ const char *nap_telepoll_set(cmd_parms *cmd, void *conf, int argc, char *const a
  * configured. */
 void nap_telepoll_start(apr_pool_t *p)
 {
-    nap_event_conf **confs = apr_pcalloc(p, (events->nelts + 1) * sizeof *confs);
+    const nap_conf **confs = apr_pcalloc(p, (events->nelts + 1) * sizeof *confs);
+    int64_t *indices = apr_pcalloc(p, (events->nelts + 1) * sizeof *indices);
 
+    for (int i = 0; i < events->nelts; i++) {
+        confs[i] = APR_ARRAY_IDX(events, i, nap_event *)->conf;
+        indices[i] = -1;
+    }
+    nap_the_core->polls.start(confs, events->nelts, indices);
     for (int i = 0; i < events->nelts; i++)
-        confs[i] = &APR_ARRAY_IDX(events, i, nap_event *)->conf;
-    nap_the_core->events_start(confs, events->nelts);
+        APR_ARRAY_IDX(events, i, nap_event *)->index = indices[i];
 }
 
 /* ---- A request -------------------------------------------------------------------------------- */
@@ -133,10 +144,10 @@ int nap_telepoll_access(request_rec *r)
         environment(r, h->poll);
         return DECLINED;
     }
-    if (!event || event->conf.index < 0 || !nap_the_core || !is_counted(r))
+    if (!event || event->index < 0 || !nap_the_core || !is_counted(r))
         return DECLINED;
     poll = apr_palloc(r->pool, sizeof *poll);
-    if (!nap_the_core->poll(event->conf.index, poll))
+    if (!nap_the_core->polls.poll(event->index, poll))
         return DECLINED;
     nap_handle_make(nap_first(r))->poll = poll;
     answer_anew(r);
@@ -192,7 +203,7 @@ static apr_status_t head_first(ap_filter_t *f, apr_bucket_brigade *bb)
     const nap_poll *poll = f->ctx;
     apr_time_t took = apr_time_now() - nap_first(f->r)->request_time;
 
-    nap_the_core->polled(poll->event, took > 0 ? (apr_uint64_t)took : 0);
+    nap_the_core->polls.polled(poll->event, took > 0 ? (apr_uint64_t)took : 0);
     head(f->r, poll);
     ap_remove_output_filter(f);
     return ap_pass_brigade(f->next, bb);

@@ -108,7 +108,7 @@ int nap_yard_in(nap_parked *p, int client)
     pthread_mutex_lock(&yard.lock);
     is_in = yard_grow() && !epoll_ctl(clients, EPOLL_CTL_ADD, client, &e);
     if (is_in) {
-        yard.places[yard.n] = nap_the_core->park(&p->h->access, &due);
+        yard.places[yard.n] = nap_the_core->access.park(&p->h->access, &due);
         yard.due[yard.n] = ticks() + stay_of(p, due);
         yard.who[yard.n] = p;
         yard.told[yard.n] = 0;
@@ -116,12 +116,12 @@ int nap_yard_in(nap_parked *p, int client)
         sooner = yard.due[p->at - 1] < yard.next;
         if (sooner)
             yard.next = yard.due[p->at - 1];
-        if (nap_the_core->woken(&yard.places[p->at - 1], 1, &woken))
+        if (nap_the_core->access.woken(&yard.places[p->at - 1], 1, &woken))
             tell(p->at - 1);
     }
     pthread_mutex_unlock(&yard.lock);
     if (sooner)
-        nap_the_core->ring();
+        nap_the_core->access.ring();
     return is_in;
 }
 
@@ -140,14 +140,14 @@ void nap_yard_out(nap_parked *p)
         p->at = 0;
     }
     pthread_mutex_unlock(&yard.lock);
-    nap_the_core->unpark(&p->h->access);
+    nap_the_core->access.unpark(&p->h->access);
 }
 
 /* ---- The keeper -------------------------------------------------------------------------------- */
 
 static void tell_who_was_woken(void)
 {
-    size_t n = nap_the_core->woken(yard.places, yard.n, yard.which);
+    size_t n = nap_the_core->access.woken(yard.places, yard.n, yard.which);
 
     for (size_t i = 0; i < n; i++)
         tell(yard.which[i]);
@@ -215,7 +215,7 @@ static void *keep(void *none)
     while (!keeper_ends) {
         apr_time_t now = ticks();
 
-        heard = nap_the_core->bell(heard, now < next ? (uint64_t)(next - now) : 0);
+        heard = nap_the_core->access.bell(heard, now < next ? (uint64_t)(next - now) : 0);
         pthread_mutex_lock(&yard.lock);
         look(ticks(), &tick);
         next = yard.next;
@@ -228,7 +228,7 @@ static apr_status_t keeper_end(void *none)
 {
     keeper_ends = 1;
     if (nap_the_core)
-        nap_the_core->ring();   /* else it would sleep for a tick, and delay the child's end */
+        nap_the_core->access.ring();   /* else it would sleep for a tick, and delay the child's end */
     if (keeper_runs)
         pthread_join(keeper, NULL);
     keeper_runs = 0;
@@ -239,7 +239,7 @@ static apr_status_t keeper_end(void *none)
  * the limit to what they need, if it may. */
 static void raise_descriptors(void)
 {
-    rlim_t wanted = 3 * (rlim_t)nap_the_site->conf.parked + nap_the_site->conf.threads_per_child + NAP_YARD_OWN;
+    rlim_t wanted = 3 * (rlim_t)nap_the_site->mpm.parked + nap_the_site->mpm.threads_per_child + NAP_YARD_OWN;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit))
@@ -260,7 +260,7 @@ void nap_yard_start(apr_pool_t *pchild, server_rec *s)
     sigset_t all, before;
     int rc;
 
-    if (!nap_the_site->conf.parked || !nap_the_core)
+    if (!nap_the_site->mpm.parked || !nap_the_core)
         return;
     raise_descriptors();
     clients = epoll_create1(EPOLL_CLOEXEC);

@@ -10,13 +10,13 @@ use super::arrival::{arrival, carried};
 use super::contract::{
     NAP_FLAG_BEGUN, NAP_FLAG_DRY_RUN, NAP_FLAG_PARKS, NAP_FLAG_SECONDARY, NAP_FLAG_STARTS,
     NAP_FLAG_TICKETS, NAP_GONE, NAP_MORE, NAP_PASS, NAP_REFUSE, NAP_RUN, NAP_STOPPING, NAP_WAIT,
-    nap_access, nap_give_up, nap_request, nap_verdict,
+    nap_access, nap_access_calls, nap_give_up, nap_request, nap_verdict,
 };
 use super::guard::guard;
 use super::outside::{outside, outside_now};
 use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
-use super::session;
 use super::text::bytes;
+use super::{pages, parking, reading, session};
 use crate::shm::futex;
 use nap_core::micros::Micros;
 use nap_core::nap::work::kind_of;
@@ -30,6 +30,36 @@ use nap_core::room::recent::Recent;
 use nap_core::room::stay::Membership;
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
+
+pub const CALLS: nap_access_calls = nap_access_calls {
+    reading: Some(reading::reading),
+    pace: Some(reading::pace),
+    holds: Some(reading::holds),
+    refuses: Some(reading::refuses),
+    step_out: Some(reading::step_out),
+    step_in: Some(reading::step_in),
+    stay_out: Some(reading::stay_out),
+    try_enter: Some(try_enter),
+    try_member: Some(session::try_member),
+    enter: Some(enter),
+    wait: Some(wait),
+    give_up: Some(give_up),
+    park: Some(parking::park),
+    unpark: Some(parking::unpark),
+    blocks: Some(parking::blocks),
+    bell: Some(parking::bell),
+    ring: Some(parking::ring),
+    woken: Some(parking::woken),
+    first_byte: Some(first_byte),
+    writes: Some(writes),
+    detach: Some(detach),
+    leave: Some(leave),
+    refusal: Some(pages::refusal),
+    redeemed: Some(pages::redeemed),
+    answered: Some(session::answered),
+    reason_name: Some(pages::reason_name),
+    ticket_id: Some(pages::ticket_id),
+};
 
 // nap_access is an Access: nap.h names what the shim looks at.
 const _: () = {
@@ -199,7 +229,7 @@ fn told(verdict: Option<&Verdict>) -> nap_verdict {
     }
 }
 
-pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
+unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         let Some(here) = (unsafe { Here::new(a) }) else {
@@ -212,7 +242,7 @@ pub unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
     })
 }
 
-pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_verdict {
+unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
         let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
@@ -243,7 +273,7 @@ pub unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap
     })
 }
 
-pub unsafe extern "C" fn wait(
+unsafe extern "C" fn wait(
     a: *mut nap_access,
     timeout_us: u64,
     q: *const nap_request,
@@ -283,7 +313,7 @@ pub unsafe extern "C" fn wait(
     })
 }
 
-pub unsafe extern "C" fn give_up(
+unsafe extern "C" fn give_up(
     a: *mut nap_access,
     why: nap_give_up,
     q: *const nap_request,
@@ -313,7 +343,7 @@ pub unsafe extern "C" fn give_up(
     })
 }
 
-pub unsafe extern "C" fn first_byte(a: *mut nap_access) {
+unsafe extern "C" fn first_byte(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         if let Some(here) = unsafe { Here::new(a) } {
@@ -322,7 +352,7 @@ pub unsafe extern "C" fn first_byte(a: *mut nap_access) {
     });
 }
 
-pub unsafe extern "C" fn writes(a: *mut nap_access, begins: c_int) {
+unsafe extern "C" fn writes(a: *mut nap_access, begins: c_int) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         if let Some(here) = unsafe { Here::new(a) } {
@@ -331,7 +361,7 @@ pub unsafe extern "C" fn writes(a: *mut nap_access, begins: c_int) {
     });
 }
 
-pub unsafe extern "C" fn detach(a: *mut nap_access) {
+unsafe extern "C" fn detach(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         if let Some(mut here) = unsafe { Here::new(a) } {
@@ -340,7 +370,7 @@ pub unsafe extern "C" fn detach(a: *mut nap_access) {
     });
 }
 
-pub unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
+unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     guard(0, || {
         // SAFETY: nap.h: it lives, and is ours for the call.
         let Some(mut here) = (unsafe { Here::new(a) }) else {

@@ -3,16 +3,18 @@
 mod charge;
 mod pages;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
 use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use super::contract::{NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_bw_conf, nap_str, nap_visit};
+use super::conf::any;
+use super::contract::{
+    NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_conf, nap_debts_calls, nap_str, nap_visit,
+};
 use super::guard::guard;
 use super::process::{self, Process};
-use super::setup::{arguments, told};
 use super::text::text;
 use crate::shm::debts::{Debts, nanoseconds};
 use nap_core::bwshare::SECOND_NS;
@@ -23,10 +25,9 @@ use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule, Units};
 use nap_core::bwshare::service::{Steering, Terms};
 use nap_core::bwshare::table::{CLIENTS, Stripe};
 use nap_core::bwshare::visit::Visit;
-use nap_core::conf::{BwDirective, BwShareConf, YEARS_S};
+use nap_core::conf::{AnyConf, BwShareConf, YEARS_S};
 
-pub use charge::{bw_bytes, bw_enter, bw_excuse, bw_reserve, bw_return};
-pub use pages::{bw_debt_name, bw_info, bw_mine, bw_page, bw_refusal, debt_report, forgive};
+pub use pages::{debt_report, forgive, info, mine, slow_down_page};
 
 /// Limits in force.
 struct Limit {
@@ -121,69 +122,20 @@ fn now_ns() -> u64 {
     process::process().map_or(0, |process| nanoseconds(process.segment.now()))
 }
 
-const _: () = {
-    assert!(size_of::<BwShareConf>() == size_of::<nap_bw_conf>());
-    assert!(align_of::<BwShareConf>() == align_of::<nap_bw_conf>());
-    // The longest maximum is reached, and four times it too.
-    assert!(4 * YEARS_S as u64 * SECOND_NS <= LONGEST_NS);
+// The longest maximum is reached, and four times it too.
+const _: () = assert!(4 * YEARS_S as u64 * SECOND_NS <= LONGEST_NS);
+
+pub const CALLS: nap_debts_calls = nap_debts_calls {
+    limits: Some(bw_limits),
+    start: Some(bw_start),
+    enter: Some(charge::bw_enter),
+    excuse: Some(charge::bw_excuse),
+    bytes: Some(charge::bw_bytes),
+    reserve: Some(charge::bw_reserve),
+    give_back: Some(charge::bw_return),
+    refusal: Some(pages::bw_refusal),
+    debt_name: Some(pages::bw_debt_name),
 };
-
-/// # Safety
-/// nap.h: `conf` is live and ours for the call, or null.
-unsafe fn bw_conf<'a>(conf: *mut nap_bw_conf) -> Option<&'a mut BwShareConf> {
-    // SAFETY: both are the same number of i64 in the same order, of which every value is good;
-    // liveness and exclusivity are the caller's promise.
-    unsafe { conf.cast::<BwShareConf>().as_mut() }
-}
-
-pub unsafe extern "C" fn conf_bw_init(conf: *mut nap_bw_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promise.
-        if let Some(conf) = unsafe { bw_conf(conf) } {
-            *conf = BwShareConf::UNSET;
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_bw(
-    conf: *mut nap_bw_conf,
-    name: nap_str,
-    argv: *const nap_str,
-    argc: usize,
-    err: *mut c_char,
-) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises.
-        let (conf, args) = unsafe { (bw_conf(conf), arguments(argv, argc)) };
-        // SAFETY: nap.h's promise.
-        let which = BwDirective::named(unsafe { text(name) });
-        let result = match (conf, which) {
-            (Some(conf), Some(which)) => conf.directive(which, &args),
-            _ => Err("unknown directive".into()),
-        };
-        // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
-    })
-}
-
-pub unsafe extern "C" fn conf_bw_over(into: *mut nap_bw_conf, below: *const nap_bw_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promises; `below` is only read.
-        let (into, below) = unsafe { (bw_conf(into), bw_conf(below.cast_mut())) };
-        if let (Some(into), Some(below)) = (into, below) {
-            *into = into.over(below);
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_bw_check(conf: *const nap_bw_conf, err: *mut c_char) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises; `conf` is only read.
-        let checked = unsafe { bw_conf(conf.cast_mut()) }.map_or(Ok(()), |conf| conf.check());
-        // SAFETY: nap.h's promise.
-        unsafe { told(checked, err) }
-    })
-}
 
 /// The settings as limits.
 fn limits_of(conf: &BwShareConf) -> Limits {
@@ -205,13 +157,14 @@ fn limits_of(conf: &BwShareConf) -> Limits {
     }
 }
 
-pub unsafe extern "C" fn bw_limits(conf: *const nap_bw_conf, host: nap_str) -> u32 {
+unsafe extern "C" fn bw_limits(conf: *const nap_conf, host: nap_str) -> u32 {
     guard(NAP_NONE, || {
-        // SAFETY: nap.h's promises; only read.
-        let (conf, host) = unsafe { (bw_conf(conf.cast_mut()), text(host)) };
-        let conf = conf
-            .map_or(BwShareConf::UNSET, |conf| *conf)
-            .with_defaults();
+        // SAFETY: nap.h's promises.
+        let (conf, host) = unsafe { (any(conf), text(host)) };
+        let conf = match conf {
+            Some(AnyConf::Debts(own)) => own.with_defaults(),
+            _ => BwShareConf::UNSET.with_defaults(),
+        };
         let limits = limits_of(&conf);
         let mut draft = DRAFT
             .lock()
@@ -258,7 +211,7 @@ fn entries_of(limits: &[Limit]) -> usize {
     1 + usize::from(limits.iter().any(|limit| !limit.horizons().is_empty()))
 }
 
-pub unsafe extern "C" fn bw_start() -> c_int {
+unsafe extern "C" fn bw_start() -> c_int {
     guard(0, || {
         let mut limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
         let Some(process) = process::process() else {

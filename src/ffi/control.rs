@@ -3,42 +3,35 @@
 use std::ffi::{c_char, c_int};
 
 use super::bwshare;
-use super::contract::nap_control;
+use super::contract::nap_form;
 use super::guard::guard;
-use super::pages::wall_now;
+use super::pages::{source_of, wall_now};
 use super::process::{self, Process};
 use super::session;
 use super::text::{bytes, put_error};
-use crate::page::form::{Encoding, Source};
+use crate::page::form::Encoding;
 use nap_core::control::{Command, Sent, Which, is_good};
 
 /// A status and the text to say.
 type Outcome = (c_int, String);
 
 pub unsafe extern "C" fn control(
-    c: *const nap_control,
+    form: *const nap_form,
     said: *mut c_char,
     back: *mut c_char,
 ) -> c_int {
     guard(500, || {
         // SAFETY: nap.h's promise.
-        let (Some(process), Some(c)) = (process::process(), unsafe { c.as_ref() }) else {
+        let (Some(process), Some(form)) = (process::process(), unsafe { form.as_ref() }) else {
             return 500;
         };
         // SAFETY: nap.h's promise: the strings are live for the call.
         let (sent, header, trusted) = unsafe {
-            let source = Source {
-                fetch_site: bytes(c.source.fetch_site),
-                origin: bytes(c.source.origin),
-                referer: b"",
-                scheme: bytes(c.source.scheme),
-                host: bytes(c.source.host),
-            };
-            let plain = Encoding::of(bytes(c.source.content_type)) == Some(Encoding::Urlencoded);
+            let plain = Encoding::of(bytes(form.content_type)) == Some(Encoding::Urlencoded);
             (
-                Sent::parse(bytes(c.body)),
-                String::from_utf8_lossy(bytes(c.nonce)).into_owned(),
-                (source.is_same_origin(), plain),
+                Sent::parse(bytes(form.body)),
+                String::from_utf8_lossy(bytes(form.nonce)).into_owned(),
+                (source_of(form).is_same_origin(), plain),
             )
         };
         let (status, words) = outcome(process, &sent, &header, trusted);

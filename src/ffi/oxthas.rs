@@ -1,18 +1,20 @@
 //! OXTHAS: settings, the choice of a balancer's member, the end of an attempt.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::c_int;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::conf::any;
 use super::contract::{
     NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_OX_ANSWERED, NAP_OX_BROKEN, NAP_OX_CONNECT, NAP_OX_NAP,
-    NAP_OX_STATUS, NAP_OX_TIMED_OUT, nap_member, nap_ox_conf, nap_ox_end, nap_str, nap_task,
+    NAP_OX_STATUS, NAP_OX_TIMED_OUT, nap_balancer_calls, nap_conf, nap_member, nap_ox_end, nap_str,
+    nap_task,
 };
 use super::guard::guard;
 use super::process::{self, Process};
-use super::setup::{arguments, told};
 use super::text::text;
 use crate::shm::balancing::Balancing;
-use nap_core::conf::{OxthasConf, OxthasDirective};
+use nap_core::conf::{AnyConf, OxthasConf};
 use nap_core::micros::Micros;
 use nap_core::oxthas::choice::{Ask, Member};
 use nap_core::oxthas::engine::{End, Engine, Law, Terms};
@@ -20,69 +22,55 @@ use nap_core::oxthas::executor::name_hash;
 use nap_core::oxthas::penalty::Failure;
 use nap_core::oxthas::{MEMBERS, flight};
 
-const _: () = {
-    assert!(size_of::<OxthasConf>() == size_of::<nap_ox_conf>());
-    assert!(align_of::<OxthasConf>() == align_of::<nap_ox_conf>());
+pub const CALLS: nap_balancer_calls = nap_balancer_calls {
+    start: Some(ox_start),
+    choose: Some(ox_choose),
+    go: Some(ox_go),
+    end: Some(ox_end),
+    retries: Some(ox_retries),
 };
 
-/// # Safety
-/// nap.h: `conf` is live and ours for the call, or null.
-unsafe fn ox_conf<'a>(conf: *mut nap_ox_conf) -> Option<&'a mut OxthasConf> {
-    // SAFETY: both are the same number of i64 in the same order, of which every value is good;
-    // liveness and exclusivity are the caller's promise.
-    unsafe { conf.cast::<OxthasConf>().as_mut() }
+/// A request that a balancer is to hand to one of its members; the shim's nap_task, whose `own` begins with the
+/// size.
+#[repr(C)]
+struct Task {
+    conf: *const nap_conf,
+    law: u32,
+    may_probe: u32,
+    body: u64,
+    own_timeout_us: u64,
+    timeout_us: u64,
+    probe: u32,
+    under_way: u32,
+    size: u64,
+    owner: u64,
+    began_us: u64,
+    flight: u32,
+    activity: u32,
 }
 
-/// The same, but only read.
+const _: () = {
+    assert!(size_of::<Task>() == size_of::<nap_task>());
+    assert!(offset_of!(Task, law) == offset_of!(nap_task, law));
+    assert!(offset_of!(Task, own_timeout_us) == offset_of!(nap_task, own_timeout_us));
+    assert!(offset_of!(Task, timeout_us) == offset_of!(nap_task, timeout_us));
+    assert!(offset_of!(Task, under_way) == offset_of!(nap_task, under_way));
+    assert!(offset_of!(Task, size) == offset_of!(nap_task, own));
+};
+
+/// A balancer's settings; nothing is set where there are none.
 ///
 /// # Safety
 /// nap.h: `conf` is live for the call, or null.
-unsafe fn settings(conf: *const nap_ox_conf) -> OxthasConf {
-    // SAFETY: as above; only read.
-    unsafe { conf.cast::<OxthasConf>().as_ref() }.map_or(OxthasConf::UNSET, |conf| *conf)
+unsafe fn settings(conf: *const nap_conf) -> OxthasConf {
+    // SAFETY: the caller's promise.
+    match unsafe { any(conf) } {
+        Some(AnyConf::Balancer(own)) => *own,
+        _ => OxthasConf::UNSET,
+    }
 }
 
-pub unsafe extern "C" fn conf_ox_init(conf: *mut nap_ox_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promise.
-        if let Some(conf) = unsafe { ox_conf(conf) } {
-            *conf = OxthasConf::UNSET;
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_ox(
-    conf: *mut nap_ox_conf,
-    name: nap_str,
-    argv: *const nap_str,
-    argc: usize,
-    err: *mut c_char,
-) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises.
-        let (conf, args) = unsafe { (ox_conf(conf), arguments(argv, argc)) };
-        // SAFETY: nap.h's promise.
-        let which = OxthasDirective::named(unsafe { text(name) });
-        let result = match (conf, which) {
-            (Some(conf), Some(which)) => conf.directive(which, &args),
-            _ => Err("unknown directive".into()),
-        };
-        // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
-    })
-}
-
-pub unsafe extern "C" fn conf_ox_over(into: *mut nap_ox_conf, below: *const nap_ox_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promises.
-        let (into, below) = unsafe { (ox_conf(into), settings(below)) };
-        if let Some(into) = into {
-            *into = into.over(&below);
-        }
-    });
-}
-
-pub unsafe extern "C" fn ox_retries(conf: *const nap_ox_conf) -> u32 {
+unsafe extern "C" fn ox_retries(conf: *const nap_conf) -> u32 {
     guard(0, || {
         // SAFETY: nap.h's promise.
         let conf = unsafe { settings(conf) }.with_defaults(0);
@@ -90,7 +78,7 @@ pub unsafe extern "C" fn ox_retries(conf: *const nap_ox_conf) -> u32 {
     })
 }
 
-pub unsafe extern "C" fn ox_start() -> c_int {
+unsafe extern "C" fn ox_start() -> c_int {
     guard(0, || {
         let Some(process) = process::process() else {
             return 0;
@@ -129,7 +117,7 @@ fn random() -> u64 {
 
 /// A request's task, and the tables that hold it.
 struct Work<'a> {
-    t: &'a mut nap_task,
+    t: &'a mut Task,
     conf: OxthasConf,
     process: &'static Process,
     tables: Balancing,
@@ -137,12 +125,14 @@ struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// # Safety
-    /// nap.h: `t` is live and ours for the call, `conf` live; or null.
-    unsafe fn of(t: *mut nap_task, conf: *const nap_ox_conf) -> Option<Work<'a>> {
+    /// nap.h: `t` is live and ours for the call, or null; its settings are live.
+    unsafe fn of(t: *mut nap_task) -> Option<Work<'a>> {
         let process = process::process()?;
         let tables = process.segment.balancing()?;
-        // SAFETY: the caller's promises.
-        let (t, conf) = unsafe { (t.as_mut()?, settings(conf)) };
+        // SAFETY: the caller's promise, and the layout is the same.
+        let t = unsafe { t.cast::<Task>().as_mut()? };
+        // SAFETY: the caller's promise.
+        let conf = unsafe { settings(t.conf) };
         Some(Work {
             t,
             conf,
@@ -192,16 +182,15 @@ unsafe fn executor(engine: &mut Engine<'_>, member: &nap_member, now: Micros) ->
     engine.executor(member.key, names, now)
 }
 
-pub unsafe extern "C" fn ox_choose(
+unsafe extern "C" fn ox_choose(
     t: *mut nap_task,
-    conf: *const nap_ox_conf,
     activity: nap_str,
     members: *mut nap_member,
     n: usize,
 ) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promises.
-        let Some(mut work) = (unsafe { Work::of(t, conf) }) else {
+        let Some(mut work) = (unsafe { Work::of(t) }) else {
             return -1;
         };
         if members.is_null() {
@@ -221,8 +210,8 @@ pub unsafe extern "C" fn ox_choose(
             for (known, member) in known.iter_mut().zip(members.iter_mut()) {
                 // SAFETY: nap.h's promise.
                 let executor = unsafe { executor(engine, member, ask.now) };
-                member.executor = executor.unwrap_or(u32::MAX);
-                (known.executor, known.factor) = (member.executor, member.factor);
+                member.own = executor.unwrap_or(u32::MAX);
+                (known.executor, known.factor) = (member.own, member.factor);
             }
             engine.choose(&Ask {
                 members: &known[..members.len().min(MEMBERS)],
@@ -237,15 +226,10 @@ pub unsafe extern "C" fn ox_choose(
     })
 }
 
-pub unsafe extern "C" fn ox_go(
-    t: *mut nap_task,
-    conf: *const nap_ox_conf,
-    activity: nap_str,
-    member: *mut nap_member,
-) {
+unsafe extern "C" fn ox_go(t: *mut nap_task, activity: nap_str, member: *mut nap_member) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (work, member) = unsafe { (Work::of(t, conf), member.as_mut()) };
+        let (work, member) = unsafe { (Work::of(t), member.as_mut()) };
         let (Some(mut work), Some(member)) = (work, member) else {
             return;
         };
@@ -265,16 +249,10 @@ pub unsafe extern "C" fn ox_go(
     });
 }
 
-pub unsafe extern "C" fn ox_end(
-    t: *mut nap_task,
-    conf: *const nap_ox_conf,
-    end: nap_ox_end,
-    bytes: u64,
-    aside_us: u64,
-) {
+unsafe extern "C" fn ox_end(t: *mut nap_task, end: nap_ox_end, bytes: u64, aside_us: u64) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let Some(work) = (unsafe { Work::of(t, conf) }) else {
+        let Some(work) = (unsafe { Work::of(t) }) else {
             return;
         };
         if std::mem::take(&mut work.t.under_way) != 1 || work.t.flight == flight::NONE {

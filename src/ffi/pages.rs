@@ -5,13 +5,17 @@ use std::sync::atomic::AtomicU64;
 
 use super::access::Here;
 use super::arrival::Carried;
-use super::contract::{NAP_FORM_LOST, NAP_FORM_READ, nap_access, nap_form, nap_request, nap_str};
+use super::contract::{
+    NAP_FORM_LOST, NAP_FORM_READ, NAP_PAGE_INFO, NAP_PAGE_METRICS, NAP_PAGE_MINE, NAP_PAGE_PREVIEW,
+    NAP_PAGE_SLOW_DOWN, NAP_PAGE_STATUS, NAP_PAGE_TICKET, NAP_PAGE_TRACE, nap_access, nap_form,
+    nap_pages_calls, nap_request, nap_str, nap_wanted,
+};
 use super::guard::{guard, log_seldom};
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::session::{self, ticketing};
 use super::text::{bytes, lend, text};
-use super::ticket_log;
+use super::{bwshare, control, metrics, preview, status, ticket_log};
 use crate::info::{Balancers, Busiest, Door, Files, Report, Snapshot};
 use crate::page::accept::{Format, Language};
 use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
@@ -22,7 +26,7 @@ use crate::page::{self, POLICY, Page, Rendered, render};
 use crate::shm::clock;
 use crate::wall::{Change, Wall, hex};
 use nap_core::charset::Charset;
-use nap_core::control;
+use nap_core::control::nonce;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::access::{Access, State};
@@ -30,6 +34,17 @@ use nap_core::room::control::Control;
 use nap_core::room::history::Fate;
 use nap_core::room::stay::Membership;
 use nap_core::room::verdict::Reason;
+
+pub const CALLS: nap_pages_calls = nap_pages_calls {
+    page: Some(page),
+    variables: Some(variables),
+    form_wanted: Some(form_wanted),
+    asset: Some(asset),
+    status: Some(status::status),
+    tickets_out: Some(status::tickets_out),
+    call: Some(status::call),
+    control: Some(control::control),
+};
 
 pub(super) fn wall_now() -> Wall {
     let (offset_min, change) = clock::utc_offset();
@@ -161,36 +176,68 @@ pub(super) unsafe fn wishes(q: &nap_request) -> (Format, Language) {
     )
 }
 
-pub unsafe extern "C" fn page(a: *mut nap_access, q: *const nap_request) -> c_int {
+unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c_int {
     guard(503, || {
         // SAFETY: nap.h's promises.
-        let (here, q) = unsafe { (Here::new(a), q.as_ref()) };
-        let Some(q) = q else { return 503 };
-        // SAFETY: nap.h's promise.
-        let (format, language) = unsafe { wishes(q) };
-        let Some(here) = here.filter(|here| here.a.state == State::Refused) else {
-            return own_ticket(q, format, language);
+        let (wanted, q) = unsafe { (wanted.as_ref(), q.as_ref()) };
+        let (Some(process), Some(wanted), Some(q)) = (process::process(), wanted, q) else {
+            return 503;
         };
-        let notice = notice(here.room);
-        // SAFETY: nap.h's promises.
-        let (mut page, form) = unsafe {
-            (
-                page_of(&here, text(q.issued), &notice, q),
-                form_of(here.room, q),
-            )
-        };
-        page.sent = match (q.form_state, &form) {
-            (_, Some(form)) => Sent::Kept(form),
-            (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
-            _ => Sent::Nothing,
-        };
-        if format == Format::Html {
-            page.ask = first_ask(&here);
+        // SAFETY: nap.h's promises: all strings are live for the call.
+        unsafe {
+            let query = text(wanted.query);
+            match wanted.kind {
+                NAP_PAGE_TICKET => return ticket_page(wanted, q),
+                NAP_PAGE_SLOW_DOWN => {
+                    if let Some(visit) = wanted.visit.as_ref() {
+                        bwshare::slow_down_page(process, visit, q);
+                    }
+                }
+                NAP_PAGE_INFO => info(process, q, query, text(wanted.control), text(wanted.own)),
+                NAP_PAGE_METRICS => metrics::metrics(process, q),
+                NAP_PAGE_PREVIEW => {
+                    if let Some(setup) = process::setup() {
+                        preview::preview(process, setup, q, text(q.ticket_path), query);
+                    }
+                }
+                NAP_PAGE_STATUS => metrics::server_status(process, q, wanted.lines != 0),
+                NAP_PAGE_MINE => bwshare::mine(process, q, wanted.limits, query),
+                kind => bwshare::info(process, q, kind == NAP_PAGE_TRACE, query),
+            }
         }
-        let answer = here.process.host.answer(q.r);
-        say(&answer, own_page(here.setup, q), &page, format, language);
-        q.ticket_status as c_int
+        200
     })
+}
+
+/// The page of a refusal, or of the visitor's own ticket. Returns its status.
+///
+/// # Safety
+/// `q`'s strings and the access are live for the call (nap.h).
+unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> c_int {
+    // SAFETY: the caller's promise.
+    let (here, (format, language)) = unsafe { (Here::new(wanted.access), wishes(q)) };
+    let Some(here) = here.filter(|here| here.a.state == State::Refused) else {
+        return own_ticket(q, format, language);
+    };
+    let notice = notice(here.room);
+    // SAFETY: the caller's promise.
+    let (mut page, form) = unsafe {
+        (
+            page_of(&here, text(q.issued), &notice, q),
+            form_of(here.room, q),
+        )
+    };
+    page.sent = match (q.form_state, &form) {
+        (_, Some(form)) => Sent::Kept(form),
+        (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
+        _ => Sent::Nothing,
+    };
+    if format == Format::Html {
+        page.ask = first_ask(&here);
+    }
+    let answer = here.process.host.answer(q.r);
+    say(&answer, own_page(here.setup, q), &page, format, language);
+    q.ticket_status as c_int
 }
 
 /// When a refused visitor's page asks first: each page that asks gets its turn.
@@ -216,28 +263,36 @@ unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<Form> {
     unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body), other) }
 }
 
-pub unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
+unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promise.
         let Some(form) = (unsafe { form.as_ref() }) else {
             return 0;
         };
         // SAFETY: nap.h's promise: the strings are live for the call.
-        let (source, kind) = unsafe {
-            let source = Source {
-                fetch_site: bytes(form.fetch_site),
-                origin: bytes(form.origin),
-                referer: bytes(form.referer),
-                scheme: bytes(form.scheme),
-                host: bytes(form.host),
-            };
-            (source, bytes(form.content_type))
-        };
+        let (source, kind) = unsafe { (source_of(form), bytes(form.content_type)) };
         c_int::from(source.is_same_origin() && Encoding::of(kind).is_some())
     })
 }
 
-pub unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
+/// Where a form came from.
+///
+/// # Safety
+/// Its strings are live for the call (nap.h).
+pub(super) unsafe fn source_of(form: &nap_form) -> Source<'_> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        Source {
+            fetch_site: bytes(form.fetch_site),
+            origin: bytes(form.origin),
+            referer: bytes(form.referer),
+            scheme: bytes(form.scheme),
+            host: bytes(form.host),
+        }
+    }
+}
+
+unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
         let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
@@ -338,7 +393,7 @@ pub(super) fn say_type(answer: &Answer<'_>, format: Format, rendered: &Rendered)
     answer.body(rendered.content_type, &rendered.body);
 }
 
-pub unsafe extern "C" fn asset(
+unsafe extern "C" fn asset(
     r: *mut c_void,
     name: nap_str,
     query: nap_str,
@@ -395,66 +450,58 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
     })
 }
 
-pub unsafe extern "C" fn info(q: *const nap_request, form: c_int, control: nap_str, own: nap_str) {
-    guard((), || {
-        // SAFETY: nap.h's promise.
-        let (Some(process), Some(q)) = (process::process(), unsafe { q.as_ref() }) else {
-            return;
+/// nap-info, as a page, or with ?json or ?advise.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn info(process: &Process, q: &nap_request, query: &str, control: &str, own: &str) {
+    let mut report = report(process).with_sessions(busiest(process), wall_now(), room_name);
+    // SAFETY: the caller's promise.
+    let path = unsafe { text(q.ticket_path) };
+    let fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .take(16)
+        .collect();
+    let field = |wanted: &str| {
+        let mut named = fields.iter().filter(|(name, _)| name == wanted);
+        named.next().map(|(_, value)| value.as_str())
+    };
+    let asked = field("room");
+    if !control.is_empty() {
+        let own = match asked.filter(|name| report.has_room(name)) {
+            Some(name) => &format!("{own}?room={name}"),
+            None => own,
         };
-        let mut report = report(process).with_sessions(busiest(process), wall_now(), room_name);
-        // SAFETY: nap.h's promise.
-        let (control, own, uri) = unsafe { (text(control), text(own), bytes(q.uri)) };
-        let asked = room_asked(uri);
-        let asked = asked.as_deref();
-        if !control.is_empty() {
-            let own = match asked.filter(|name| report.has_room(name)) {
-                Some(name) => &format!("{own}?room={name}"),
-                None => own,
-            };
-            report.open(door(process, control, own));
-        }
-        let answer = process.host.answer(q.r);
-        answer.set(c"Cache-Control", "no-store");
-        match form {
-            0 => {
-                // SAFETY: nap.h's promise.
-                let path = unsafe { text(q.ticket_path) };
-                let [style, script, icon] = [&INFO_STYLE, &INFO_SCRIPT, &ICON]
-                    .map(|asset| format!("{path}/{}", asset.address));
-                let files = Files {
-                    style: &style,
-                    script: &script,
-                    icon: &icon,
-                };
-                answer.set(c"Content-Security-Policy", POLICY);
-                answer.body("text/html; charset=utf-8", &report.to_html(files, asked));
-            }
-            1 => {
-                let report = match asked {
-                    Some(name) => report.of_room(name),
-                    None => report,
-                };
-                answer.body("application/json", &report.to_json());
-            }
-            _ => answer.body("text/plain; charset=utf-8", &report.to_advice()),
-        }
-    });
-}
-
-/// `room=` in the query.
-fn room_asked(uri: &[u8]) -> Option<String> {
-    let query = uri.splitn(2, |b| *b == b'?').nth(1)?;
-    let mut fields = form_urlencoded::parse(query).take(16);
-    fields
-        .find(|(name, _)| name == "room")
-        .map(|(_, value)| value.into_owned())
+        report.open(door(process, control, own));
+    }
+    let answer = process.host.answer(q.r);
+    answer.set(c"Cache-Control", "no-store");
+    if field("json").is_some() {
+        let report = match asked {
+            Some(name) => report.of_room(name),
+            None => report,
+        };
+        answer.body("application/json", &report.to_json());
+    } else if field("advise").is_some() {
+        answer.body("text/plain; charset=utf-8", &report.to_advice());
+    } else {
+        let [style, script, icon] =
+            [&INFO_STYLE, &INFO_SCRIPT, &ICON].map(|asset| format!("{path}/{}", asset.address));
+        let files = Files {
+            style: &style,
+            script: &script,
+            icon: &icon,
+        };
+        answer.set(c"Content-Security-Policy", POLICY);
+        answer.body("text/html; charset=utf-8", &report.to_html(files, asked));
+    }
 }
 
 fn door(process: &Process, path: &str, back: &str) -> Door {
     let unix_s = wall_now().unix.secs_floor();
     Door {
         path: path.to_owned(),
-        nonce: control::nonce(&process.segment.head().secret, unix_s),
+        nonce: nonce(&process.segment.head().secret, unix_s),
         back: back.to_owned(),
     }
 }

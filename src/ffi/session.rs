@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use super::access::Here;
 use super::contract::{
-    NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_RUN, nap_access, nap_known, nap_request, nap_str,
-    nap_verdict,
+    NAP_KNOWN_MAX, NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_RUN, nap_access, nap_known, nap_request,
+    nap_str, nap_verdict,
 };
 use super::guard::guard;
 use super::pages::not_for_all;
@@ -66,11 +66,26 @@ fn keys<'q>(
     (keys, n)
 }
 
+/// The key that the last Cookie header on a connection stands for; the shim's nap_known.
+#[repr(C)]
+struct Known {
+    key: u64,
+    /// Index + 1 of its room; 0: nothing is known.
+    room: u32,
+    len: u32,
+    text: [u8; NAP_KNOWN_MAX as usize],
+}
+
+const _: () = {
+    assert!(size_of::<Known>() == size_of::<nap_known>());
+    assert!(align_of::<Known>() == align_of::<nap_known>());
+};
+
 /// The same for one header, written to `to`. If `last`, of the same connection, is equal, its key is known.
 fn keys_of<'k>(
     header: &[u8],
     sessions: &SessionSetup,
-    last: Option<&'k mut nap_known>,
+    last: Option<&'k mut Known>,
     to: &'k mut [u64; LOOKED_AT],
 ) -> &'k [u64] {
     let room = sessions.room.wrapping_add(1);
@@ -86,7 +101,7 @@ fn keys_of<'k>(
 fn read_keys<'k>(
     header: &[u8],
     sessions: &SessionSetup,
-    last: Option<&mut nap_known>,
+    last: Option<&mut Known>,
     to: &'k mut [u64; LOOKED_AT],
 ) -> &'k [u64] {
     let (keys, n) = keys(std::iter::once(header), sessions);
@@ -120,7 +135,8 @@ pub unsafe extern "C" fn try_member(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h's promises.
-        let (here, header, last) = unsafe { (Here::new(a), bytes(header), last.as_mut()) };
+        let (here, header, last) =
+            unsafe { (Here::new(a), bytes(header), last.cast::<Known>().as_mut()) };
         let Some(mut here) = here else {
             return NAP_PASS;
         };

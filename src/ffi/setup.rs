@@ -1,14 +1,15 @@
-//! Directives, and the parent's work at start, at restarts and when children die.
+//! The parent's work at start, at restarts and when children die.
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Mutex, MutexGuard};
 
 use super::bwshare;
+use super::conf::{any, number, server, told};
 use super::contract::{
-    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_host, nap_room_conf, nap_room_view,
-    nap_segment, nap_server_conf, nap_str,
+    NAP_LOG_ERROR, NAP_LOG_NOTICE, NAP_LOG_WARN, nap_conf, nap_host, nap_segment, nap_server_calls,
+    nap_str,
 };
 use super::empty_permits;
 use super::guard::guard;
@@ -16,7 +17,7 @@ use super::host::Host;
 use super::pacing;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
 use super::session::{self, keys_of_room};
-use super::text::{put_error, text};
+use super::text::text;
 use super::ticket_log;
 use crate::page::own::{self, Own};
 use crate::shm::segment::{Dims, Segment};
@@ -24,34 +25,12 @@ use crate::shm::state_file;
 use nap_core::bwshare::table::stripes_for;
 use nap_core::bwshare::trace::ROWS;
 use nap_core::conf::bwshare::{CLIENTS, TRACE};
-use nap_core::conf::{Directive, PRIORITIES, RoomConf, ServerConf, ticket_status};
+use nap_core::conf::{AnyConf, RoomConf, ServerConf};
 use nap_core::nap::ticket::{Key, Keys, name_hash};
 use nap_core::room::atomic;
 use nap_core::room::children::Workers;
 use nap_core::room::naming::{Entered, LOBBY, LetGo};
 use nap_core::sqs::sessions::sets_for;
-
-/// Makes sure that two structs have the same size, and each of the fields (all must be listed) the same
-/// place.
-macro_rules! same_layout {
-    ($ours:ident as $theirs:ident: $($field:ident)*) => {
-        const _: () = {
-            assert!(size_of::<$ours>() == size_of::<$theirs>());
-            assert!(align_of::<$ours>() == align_of::<$theirs>());
-            $(assert!(std::mem::offset_of!($ours, $field) == std::mem::offset_of!($theirs, $field));)*
-            // A field that is not in the list does not compile.
-            let _ = |$ours { $($field: _),* }: $ours, $theirs { $($field: _),* }: $theirs| ();
-        };
-    };
-}
-
-pub(super) use same_layout;
-
-same_layout!(ServerConf as nap_server_conf:
-    reserve reserve_percent table_waiters table_clients table_trace table_sessions park ticket_path
-    server_limit thread_limit threads_per_child max_workers threaded cores members parked on_workers);
-
-const _: () = assert!(PRIORITIES == nap_core::room::places::PRIORITIES as i64);
 
 /// What the parent gathers between segment_open() and start().
 struct Draft {
@@ -64,226 +43,33 @@ struct Draft {
 
 static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
 
+fn draft() -> MutexGuard<'static, Option<Draft>> {
+    DRAFT
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+pub const CALLS: nap_server_calls = nap_server_calls {
+    open: Some(segment_open),
+    keys: Some(ticket_keys),
+    own_page: Some(own_page),
+    keep: Some(room_keep),
+    enter: Some(room_index),
+    start: Some(start),
+    tick: Some(tick),
+    child_gone: Some(child_gone),
+    close: Some(segment_close),
+    child_init: Some(child_init),
+};
+
 /// Spare entries for rooms and gates that graceful restarts may add.
 const SPARE: usize = 8;
 /// Sessions remembered by default: 4 MB, untouched until sessions need it.
 const SESSIONS: u64 = 16 << 10;
 
-/// # Safety
-/// nap.h: `room` is live and ours for the call, or null.
-unsafe fn room_conf<'a>(room: *mut nap_room_conf) -> Option<&'a mut RoomConf> {
-    // SAFETY: the bytes are as many as `conf_room_size` says, of a pool's alignment, and any are a RoomConf: it is
-    // integers and byte arrays. Liveness and exclusivity are the caller's promise.
-    unsafe { room.cast::<RoomConf>().as_mut() }
-}
-
-/// # Safety
-/// nap.h: `server` is live and ours for the call, or null.
-unsafe fn server_conf<'a>(server: *mut nap_server_conf) -> Option<&'a mut ServerConf> {
-    // SAFETY: the two types have the same fields in the same places (same_layout!), integers and
-    // byte arrays only; liveness and exclusivity are the caller's promise.
-    unsafe { server.cast::<ServerConf>().as_mut() }
-}
-
-/// # Safety
-/// nap.h: `argv` points to `argc` strings.
-pub(super) unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
-    if argv.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: the caller's promise.
-    let strings = unsafe { std::slice::from_raw_parts(argv, argc) };
-    // SAFETY: each is borrowed for the call (nap.h).
-    strings.iter().map(|s| unsafe { text(*s) }).collect()
-}
-
-/// # Safety
-/// `err` as in nap.h.
-pub(super) unsafe fn told(result: Result<(), String>, err: *mut c_char) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(message) => {
-            // SAFETY: the caller's promise.
-            unsafe { put_error(err, &message) };
-            -1
-        }
-    }
-}
-
-pub unsafe extern "C" fn conf_room_size() -> usize {
-    size_of::<RoomConf>()
-}
-
-pub unsafe extern "C" fn conf_room_view(room: *const nap_room_conf, view: *mut nap_room_view) {
-    guard((), || {
-        // SAFETY: nap.h's promises; the room is only read.
-        let (room, view) = unsafe { (room_conf(room.cast_mut()), view.as_mut()) };
-        if let (Some(room), Some(view)) = (room, view) {
-            *view = nap_room_view {
-                name: room.name.0.as_ptr().cast(),
-                page: room.page.0.as_ptr().cast(),
-                cookie: room.cookie.0.as_ptr().cast(),
-                session_cookie: room.session_cookie.0.as_ptr().cast(),
-                run_ready: room.run_ready,
-                download: room.download,
-                body: room.body,
-                keep_form: room.keep_form,
-                admit_early: room.admit_early,
-                schedule_static: room.schedule_static,
-                session: room.session,
-            };
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_room_beside(room: *mut nap_room_conf, permits: i64) {
-    guard((), || {
-        // SAFETY: nap.h's promise.
-        if let Some(room) = unsafe { room_conf(room) } {
-            room.beside = permits;
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_room_init(room: *mut nap_room_conf, name: nap_str) {
-    guard((), || {
-        // SAFETY: nap.h's promises.
-        let (room, name) = unsafe { (room_conf(room), text(name)) };
-        if let (Some(room), Ok(fresh)) = (room, RoomConf::new(name)) {
-            *room = fresh;
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_page_init(
-    page: *mut nap_room_conf,
-    room: *const nap_room_conf,
-    name: nap_str,
-    err: *mut c_char,
-) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises; the room is only read, and another.
-        let (page, room, name) =
-            unsafe { (room_conf(page), room_conf(room.cast_mut()), text(name)) };
-        let (Some(page), Some(room)) = (page, room) else {
-            return -1;
-        };
-        let made = RoomConf::new_page(room, name).map(|fresh| *page = fresh);
-        // SAFETY: nap.h's promise.
-        unsafe { told(made, err) }
-    })
-}
-
-pub unsafe extern "C" fn conf_page_over(page: *mut nap_room_conf, room: *const nap_room_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promises; the room is only read, and another.
-        let (page, room) = unsafe { (room_conf(page), room_conf(room.cast_mut())) };
-        if let (Some(page), Some(room)) = (page, room) {
-            page.over(room);
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_room(
-    room: *mut nap_room_conf,
-    name: nap_str,
-    argv: *const nap_str,
-    argc: usize,
-    err: *mut c_char,
-) -> c_int {
-    // SAFETY: nap.h's promises.
-    unsafe { directive(room_conf(room), RoomConf::directive, name, argv, argc, err) }
-}
-
-pub unsafe extern "C" fn conf_server_init(server: *mut nap_server_conf) {
-    guard((), || {
-        // SAFETY: nap.h's promise.
-        if let Some(server) = unsafe { server_conf(server) } {
-            *server = ServerConf::default();
-        }
-    });
-}
-
-pub unsafe extern "C" fn conf_server(
-    server: *mut nap_server_conf,
-    name: nap_str,
-    argv: *const nap_str,
-    argc: usize,
-    err: *mut c_char,
-) -> c_int {
-    // SAFETY: nap.h's promises.
-    unsafe {
-        directive(
-            server_conf(server),
-            ServerConf::directive,
-            name,
-            argv,
-            argc,
-            err,
-        )
-    }
-}
-
-/// # Safety
-/// nap.h: `conf`, `argv` and `err` are live for the call.
-unsafe fn directive<Conf>(
-    conf: Option<&mut Conf>,
-    act: fn(&mut Conf, Directive, &[&str]) -> Result<(), String>,
-    name: nap_str,
-    argv: *const nap_str,
-    argc: usize,
-    err: *mut c_char,
-) -> c_int {
-    guard(-1, || {
-        // SAFETY: the caller's promise.
-        let (which, args) = unsafe { (Directive::named(text(name)), arguments(argv, argc)) };
-        let result = match (conf, which) {
-            (Some(conf), Some(which)) => act(conf, which, &args),
-            _ => Err("unknown directive".into()),
-        };
-        // SAFETY: the caller's promise.
-        unsafe { told(result, err) }
-    })
-}
-
-pub unsafe extern "C" fn conf_status(arg: nap_str, err: *mut c_char) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promise.
-        match ticket_status(unsafe { text(arg) }) {
-            Ok(status) => c_int::from(status),
-            // SAFETY: nap.h's promise.
-            Err(message) => unsafe { told(Err(message), err) },
-        }
-    })
-}
-
-pub unsafe extern "C" fn conf_room_finish(
-    room: *mut nap_room_conf,
-    server: *const nap_server_conf,
-    err: *mut c_char,
-) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises; the server's settings are only read.
-        let (room, server) = unsafe { (room_conf(room), server_conf(server.cast_mut())) };
-        let (Some(room), Some(server)) = (room, server) else {
-            return -1;
-        };
-        match room.finish(server) {
-            Ok(None) => 0,
-            Ok(Some(remark)) => {
-                // SAFETY: nap.h's promise.
-                unsafe { put_error(err, &remark.0) };
-                1
-            }
-            // SAFETY: nap.h's promise.
-            Err(message) => unsafe { told(Err(message), err) },
-        }
-    })
-}
-
-pub unsafe extern "C" fn segment_open(
+unsafe extern "C" fn segment_open(
     segment: *mut nap_segment,
-    server: *const nap_server_conf,
+    conf: *const nap_conf,
     rooms: usize,
     gates: usize,
     state_path: nap_str,
@@ -294,7 +80,7 @@ pub unsafe extern "C" fn segment_open(
     guard(-1, || {
         // SAFETY: nap.h's promises: live pointers for the call, a host whose functions are good.
         let given = unsafe {
-            let (segment, server) = (segment.as_mut(), server_conf(server.cast_mut()));
+            let (segment, server) = (segment.as_mut(), server(conf));
             segment
                 .zip(server)
                 .zip(Host::new(host))
@@ -321,9 +107,7 @@ pub unsafe extern "C" fn segment_open(
             if let Some(remark) = server.headroom_remark() {
                 host.log(NAP_LOG_WARN, &remark);
             }
-            *DRAFT
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Draft {
+            *draft() = Some(Draft {
                 cores: server.cores,
                 rooms: Vec::new(),
                 keys: None,
@@ -472,7 +256,7 @@ fn next_generation(segment: &Segment) -> u32 {
     segment.head().generation.load(Relaxed).wrapping_add(1)
 }
 
-pub unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
+unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
     guard((), || {
         // SAFETY: nap.h's promise.
         let (name, page) = unsafe { (text(name), text(page)) };
@@ -485,22 +269,19 @@ pub unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
     });
 }
 
-pub unsafe extern "C" fn room_index(room: *const nap_room_conf, err: *mut c_char) -> c_int {
+unsafe extern "C" fn room_index(room: *const nap_conf, err: *mut c_char) -> c_int {
     guard(-1, || {
-        // SAFETY: nap.h's promise; only read.
-        let conf = unsafe { room_conf(room.cast_mut()) };
-        let mut draft = DRAFT
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (Some(conf), Some(draft), Some(process)) = (conf, draft.as_mut(), process::process())
+        // SAFETY: nap.h's promise.
+        let conf = unsafe { any(room) };
+        let mut draft = draft();
+        let (Some(AnyConf::Room(conf)), Some(draft), Some(process)) =
+            (conf, draft.as_mut(), process::process())
         else {
             return -1;
         };
-        match enter(conf, draft, process) {
-            Ok(index) => index as c_int,
-            // SAFETY: nap.h's promise.
-            Err(message) => unsafe { told(Err(message), err) },
-        }
+        let entered = enter(conf, draft, process).map(|index| index as c_int);
+        // SAFETY: nap.h's promise.
+        unsafe { number(entered, err) }
     })
 }
 
@@ -578,25 +359,15 @@ fn cookies(conf: &RoomConf) -> [String; 2] {
     }
 }
 
-pub unsafe extern "C" fn ticket_keys_check(lines: nap_str, err: *mut c_char) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises.
-        unsafe { told(Keys::parse(text(lines)).map(drop), err) }
-    })
-}
-
-pub unsafe extern "C" fn ticket_keys(lines: nap_str, err: *mut c_char) -> c_int {
+unsafe extern "C" fn ticket_keys(lines: nap_str, in_force: c_int, err: *mut c_char) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promise.
-        let text = unsafe { text(lines) };
-        if text.is_empty() {
+        let lines = unsafe { text(lines) };
+        if in_force != 0 && lines.is_empty() {
             return 0;
         }
-        let result = Keys::parse(text).map(|keys| {
-            let mut draft = DRAFT
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
-            if let Some(draft) = draft.as_mut() {
+        let result = Keys::parse(lines).map(|keys| {
+            if let Some(draft) = draft().as_mut().filter(|_| in_force != 0) {
                 draft.keys = Some(keys);
             }
         });
@@ -605,29 +376,21 @@ pub unsafe extern "C" fn ticket_keys(lines: nap_str, err: *mut c_char) -> c_int 
     })
 }
 
-pub unsafe extern "C" fn page_check(path: nap_str, err: *mut c_char) -> c_int {
-    guard(-1, || {
-        // SAFETY: nap.h's promises.
-        unsafe { told(read_page(text(path)).map(drop), err) }
-    })
-}
-
-pub unsafe extern "C" fn page_own(path: nap_str, err: *mut c_char) -> c_int {
+unsafe extern "C" fn own_page(path: nap_str, keep: c_int, err: *mut c_char) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promise.
         let page = read_page(unsafe { text(path) });
-        let mut draft = DRAFT
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        match (page, draft.as_mut()) {
-            (Ok(page), Some(draft)) => {
+        let kept = page.map(|page| {
+            if keep == 0 {
+                return 0;
+            }
+            draft().as_mut().map_or(-1, |draft| {
                 draft.pages.push(page);
                 (draft.pages.len() - 1) as c_int
-            }
-            (Ok(_), None) => -1,
-            // SAFETY: nap.h's promise.
-            (Err(message), _) => unsafe { told(Err(message), err) },
-        }
+            })
+        });
+        // SAFETY: nap.h's promise.
+        unsafe { number(kept, err) }
     })
 }
 
@@ -644,12 +407,9 @@ fn read_page(path: &str) -> Result<Own, String> {
     Own::parse(path, &text)
 }
 
-pub unsafe extern "C" fn start(ticket_log: c_int) {
+unsafe extern "C" fn start(ticket_log: c_int) {
     guard((), || {
-        let draft = DRAFT
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .take();
+        let draft = draft().take();
         let (Some(mut draft), Some(process)) = (draft, process::process()) else {
             return;
         };
@@ -734,7 +494,7 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
     }
 }
 
-pub unsafe extern "C" fn child_gone(pid: c_int) {
+unsafe extern "C" fn child_gone(pid: c_int) {
     guard((), || {
         if let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) {
             process.segment.child_ends(pid);
@@ -742,7 +502,7 @@ pub unsafe extern "C" fn child_gone(pid: c_int) {
     });
 }
 
-pub unsafe extern "C" fn tick() {
+unsafe extern "C" fn tick() {
     guard((), || {
         if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
             // Without rooms nothing else notes the time, from which a full restart goes on.
@@ -756,7 +516,7 @@ pub unsafe extern "C" fn tick() {
     });
 }
 
-pub unsafe extern "C" fn segment_close() {
+unsafe extern "C" fn segment_close() {
     guard((), || {
         if let Some(process) = process::process() {
             process.segment.locked(|_, _, _| ());
@@ -765,7 +525,7 @@ pub unsafe extern "C" fn segment_close() {
     });
 }
 
-pub unsafe extern "C" fn child_init(pid: c_int) {
+unsafe extern "C" fn child_init(pid: c_int) {
     guard((), || {
         let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) else {
             return;

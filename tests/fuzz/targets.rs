@@ -6,7 +6,7 @@ use mod_nap::page::form::{Form, Source};
 use mod_nap::shm::segment::Dims;
 use mod_nap::shm::state_file;
 use nap_core::charset::Charset;
-use nap_core::conf::{Directive, RoomConf, ServerConf, ticket_status};
+use nap_core::conf::{Directive, RoomConf, ServerConf, refusal_status};
 use nap_core::control::{Command, Sent, Which, is_good, nonce};
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::{cookies, given};
@@ -200,7 +200,7 @@ pub fn conf(data: &[u8]) {
     let said = [
         room.directive(which, &args),
         server.directive(which, &args),
-        ticket_status(text).map(|_| ()),
+        refusal_status("NapTicketStatus", text).map(|_| ()),
         RoomConf::new(text).map(|_| ()),
     ];
     for complaint in said.into_iter().filter_map(Result::err) {

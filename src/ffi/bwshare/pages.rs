@@ -1,14 +1,13 @@
 //! Pages about debts: a refusal's, the administrator's, a visitor's own.
 
 use std::collections::HashMap;
-use std::ffi::c_int;
 
 use super::charge::Charged;
 use super::{BwShare, Limit, entries_of, in_force, now_ns};
 use crate::ffi::contract::{nap_request, nap_str, nap_visit};
 use crate::ffi::guard::guard;
 use crate::ffi::pages::{say_type, wall_now, wishes};
-use crate::ffi::process;
+use crate::ffi::process::{self, Process};
 use crate::ffi::text::{lend, text};
 use crate::info::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
 use crate::page::accept::Format;
@@ -72,20 +71,15 @@ pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) 
     });
 }
 
-pub unsafe extern "C" fn bw_page(v: *const nap_visit, q: *const nap_request) {
-    guard((), || {
-        // SAFETY: nap.h's promises.
-        let (Some(v), Some(q)) = (unsafe { v.as_ref() }, unsafe { q.as_ref() }) else {
-            return;
-        };
-        let Some(process) = process::process() else {
-            return;
-        };
-        // SAFETY: nap.h's promise.
-        let (page, (format, language)) = unsafe { (slow_down(v, q), wishes(q)) };
-        let answer = process.host.answer(q.r);
-        say_type(&answer, format, &page.render(format, language));
-    });
+/// The page of a refusal.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub unsafe fn slow_down_page(process: &Process, v: &nap_visit, q: &nap_request) {
+    // SAFETY: the caller's promise.
+    let (page, (format, language)) = unsafe { (slow_down(v, q), wishes(q)) };
+    let answer = process.host.answer(q.r);
+    say_type(&answer, format, &page.render(format, language));
 }
 
 pub unsafe extern "C" fn bw_debt_name(v: *const nap_visit) -> nap_str {
@@ -96,78 +90,71 @@ pub unsafe extern "C" fn bw_debt_name(v: *const nap_visit) -> nap_str {
     })
 }
 
-pub unsafe extern "C" fn bw_info(q: *const nap_request, trace: c_int, args: nap_str) {
-    guard((), || {
-        // SAFETY: nap.h's promises.
-        let (q, args) = unsafe { (q.as_ref(), text(args)) };
-        let (Some(q), Some(process), Some(bw)) = (q, process::process(), in_force()) else {
-            return;
-        };
-        let answer = process.host.answer(q.r);
-        answer.set(c"Cache-Control", "no-store");
-        let query = TraceQuery::parse(args);
-        let (content_type, body) = match trace {
-            0 => report(bw).render(&query),
-            _ => {
-                let mut report = TraceReport::of(rows(bw), limit_lines(bw), wall_now(), query);
-                let end = process.segment.now() + NAMES_TAKE;
-                report.name(|address| match process.segment.now() < end {
-                    true => process.host.name_of(&address),
-                    false => None,
-                });
-                report.render()
-            }
-        };
-        answer.body(content_type, &body);
-    });
+/// bwshare-info, or bwshare-trace.
+pub fn info(process: &Process, q: &nap_request, trace: bool, query: &str) {
+    let Some(bw) = in_force() else { return };
+    let answer = process.host.answer(q.r);
+    answer.set(c"Cache-Control", "no-store");
+    let query = TraceQuery::parse(query);
+    let (content_type, body) = match trace {
+        false => report(bw).render(&query),
+        true => {
+            let mut report = TraceReport::of(rows(bw), limit_lines(bw), wall_now(), query);
+            let end = process.segment.now() + NAMES_TAKE;
+            report.name(|address| match process.segment.now() < end {
+                true => process.host.name_of(&address),
+                false => None,
+            });
+            report.render()
+        }
+    };
+    answer.body(content_type, &body);
 }
 
 /// Looking up names stops after this long, with those found: each look-up may take seconds.
 const NAMES_TAKE: Micros = Micros::from_secs(5);
 
-pub unsafe extern "C" fn bw_mine(q: *const nap_request, limits: u32, args: nap_str) {
-    guard((), || {
-        // SAFETY: nap.h's promises.
-        let (q, args) = unsafe { (q.as_ref(), text(args)) };
-        let (Some(q), Some(process), Some(bw)) = (q, process::process(), in_force()) else {
-            return;
-        };
-        let Some(limit) = bw.limits.get(limits as usize) else {
-            return;
-        };
-        let client = Client::of(q.client, limit.prefixes, limit.scope, &bw.secret);
-        let now_ns = now_ns();
-        let network = bw.network(limit, client.wide.unwrap_or(0), now_ns);
-        let owed = bw.debts.of(client.key, |stripe, _| {
-            let limits = &limit.limits[0];
-            let own = stripe.answer(client.key, limits, now_ns);
-            let (answer, reason) = Reason::of_both(own, network);
-            let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
-            Owed {
-                files: due(&limits.files, account.files_ns(now)),
-                bytes: due(&limits.bytes, account.bytes_ns(now)),
-                wait: Micros(answer.wait_ns().div_ceil(1000)),
-                reason: reason.map(|reason| Why {
-                    of: much(reason),
-                    name: reason.name(),
-                }),
-            }
-        });
-        // SAFETY: nap.h's promise.
-        let (format, language) = unsafe { wishes(q) };
-        let format = match args {
-            "json" => Format::Json,
-            _ => format,
-        };
-        let answer = process.host.answer(q.r);
-        answer.set(c"Cache-Control", "no-store, private");
-        answer.set(c"X-Robots-Tag", "noindex");
-        answer.add(c"Vary", "Accept, Accept-Language");
-        if let Some(owed) = owed {
-            let (content_type, body) = owed.render(format, language);
-            answer.body(content_type, &body);
+/// What the client that asks owes by the limits of this index.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub unsafe fn mine(process: &Process, q: &nap_request, limits: u32, query: &str) {
+    let Some(bw) = in_force() else { return };
+    let Some(limit) = bw.limits.get(limits as usize) else {
+        return;
+    };
+    let client = Client::of(q.client, limit.prefixes, limit.scope, &bw.secret);
+    let now_ns = now_ns();
+    let network = bw.network(limit, client.wide.unwrap_or(0), now_ns);
+    let owed = bw.debts.of(client.key, |stripe, _| {
+        let limits = &limit.limits[0];
+        let own = stripe.answer(client.key, limits, now_ns);
+        let (answer, reason) = Reason::of_both(own, network);
+        let (now, account) = (stripe.time(now_ns), stripe.account(client.key));
+        Owed {
+            files: due(&limits.files, account.files_ns(now)),
+            bytes: due(&limits.bytes, account.bytes_ns(now)),
+            wait: Micros(answer.wait_ns().div_ceil(1000)),
+            reason: reason.map(|reason| Why {
+                of: much(reason),
+                name: reason.name(),
+            }),
         }
     });
+    // SAFETY: the caller's promise.
+    let (format, language) = unsafe { wishes(q) };
+    let format = match query {
+        "json" => Format::Json,
+        _ => format,
+    };
+    let answer = process.host.answer(q.r);
+    answer.set(c"Cache-Control", "no-store, private");
+    answer.set(c"X-Robots-Tag", "noindex");
+    answer.add(c"Vary", "Accept, Accept-Language");
+    if let Some(owed) = owed {
+        let (content_type, body) = owed.render(format, language);
+        answer.body(content_type, &body);
+    }
 }
 
 fn due(lane: &Lane, owed_ns: u64) -> Due {

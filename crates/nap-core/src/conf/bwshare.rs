@@ -12,7 +12,6 @@ directives! {
     Rule "BwShareRule",
     Client "BwShareClient",
     Horizon "BwShareHorizon",
-    Status "BwShareStatus",
     Tx1Rate "BW_tx1cred_rate",
     Tx1Max "BW_tx1debt_max",
     Tx2Rate "BW_tx2cred_rate",
@@ -30,9 +29,8 @@ const YEARS: i64 = 36;
 /// The same in seconds.
 pub const YEARS_S: i64 = YEARS * 36_525 * 864;
 
-/// Limits as configured; `nap_bw_conf`. Numbers are millionths unless said otherwise; [`UNSET`]
+/// Limits as configured. Numbers are millionths unless said otherwise; [`UNSET`]
 /// until a directive sets them.
-#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BwShareConf {
     /// How many files a client may owe.
@@ -51,8 +49,6 @@ pub struct BwShareConf {
     pub v4_bits: i64,
     /// Bits of an IPv6 client.
     pub v6_bits: i64,
-    /// Status of a refusal.
-    pub status: i64,
     /// How many horizons there are.
     pub horizons: i64,
     /// Bytes a second of each horizon, shortest first.
@@ -137,7 +133,6 @@ impl BwShareConf {
         refused: UNSET,
         v4_bits: UNSET,
         v6_bits: UNSET,
-        status: UNSET,
         horizons: UNSET,
         horizon_rate: [UNSET; HORIZONS],
         horizon_period: [UNSET; HORIZONS],
@@ -171,7 +166,6 @@ impl BwShareConf {
             Rule => self.rule(args)?,
             Client => self.client(args)?,
             Horizon => self.horizon(args)?,
-            Status => self.status = status(args)?,
         }
         Ok(())
     }
@@ -274,7 +268,6 @@ impl BwShareConf {
             refused: of(self.refused, below.refused),
             v4_bits: of(self.v4_bits, below.v4_bits),
             v6_bits: of(self.v6_bits, below.v6_bits),
-            status: of(self.status, below.status),
             horizons: horizons.horizons,
             horizon_rate: horizons.horizon_rate,
             horizon_period: horizons.horizon_period,
@@ -315,22 +308,9 @@ impl BwShareConf {
             refused: 0,
             v4_bits: 32,
             v6_bits: 64,
-            status: 429,
             horizons: 0,
             ..BwShareConf::UNSET
         })
-    }
-}
-
-fn status(args: &[&str]) -> Result<i64, String> {
-    match args {
-        ["429"] => Ok(429),
-        ["503"] => Ok(503),
-        ["200"] => Ok(200),
-        _ => Err(format!(
-            "BwShareStatus: {} is not 429, 503 or 200",
-            shown(&args.join(" "))
-        )),
     }
 }
 
@@ -425,7 +405,6 @@ mod tests {
             "BwShareRule exact refused=2",
             "BwShareClient 33 64",
             "BwShareClient 32",
-            "BwShareStatus 404",
             "BwShareFiles 3",
             "BwShareClient x 64",
         ] {
@@ -464,6 +443,6 @@ mod tests {
             .over(&server)
             .with_defaults();
         assert_eq!((host.files_max, host.bytes_rate), (10 * ONE, 7 * ONE));
-        assert_eq!((host.horizons, host.status, host.v6_bits), (1, 429, 64));
+        assert_eq!((host.horizons, host.v6_bits), (1, 64));
     }
 }

@@ -47,7 +47,6 @@ directives! {
     TicketsPerClient "NapTicketsPerClient",
     TicketCookie "NapTicketCookie",
     TicketBind "NapTicketBind",
-    TicketStatus "NapTicketStatus",
     TicketPath "NapTicketPath",
     Tables "NapTables",
     Admit "NapAdmit",

@@ -2,13 +2,13 @@
 //!
 //! [`RoomConf::directive`] and [`ServerConf::directive`] take one directive as httpd split it and
 //! store plain numbers. [`RoomConf::finish`] puts the defaults in and checks what must fit
-//! together. A room's struct is opaque to the shim; [`ServerConf`] has the fields of
-//! `nap_server_conf` in `c_shim/nap.h`, in the same order, so that ffi can cast. Numbers are read
+//! together. To the shim they all are an [`AnyConf`], whose fields it does not know. Numbers are read
 //! digit by digit as decimals (no floats, hence no NaN and no rounding). Every message is one
 //! sentence with directive, value and allowed range: httpd prints it and does not start.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | [`any`] | settings of any kind, as the shim hands them around |
 //! | [`directive`] | the directives' names and numbers |
 //! | [`values`] | what an administrator may write: numbers, times, sizes, words |
 //! | [`text`] | a text of fixed size |
@@ -22,6 +22,7 @@
 //! | `terms` | the settings as the gates and the laws want them |
 //! | `cookie` | what `NapTicketCookie` may contain |
 
+pub mod any;
 pub mod bwshare;
 mod cookie;
 pub mod directive;
@@ -38,11 +39,12 @@ mod terms;
 pub mod text;
 pub mod values;
 
+pub use any::AnyConf;
 pub use bwshare::{BwDirective, BwShareConf, YEARS_S};
 pub use directive::Directive;
 pub use oxthas::{OxthasConf, OxthasDirective};
 pub use room::{Remark, RoomConf};
-pub use server::{ServerConf, TICKET_PATH, ticket_status};
+pub use server::{ServerConf, TICKET_PATH, refusal_status};
 pub use telepoll::EventConf;
 pub use text::Text;
 pub use values::{AUTO, OFF, PAPER, PRIORITIES, UNSET, WORK};

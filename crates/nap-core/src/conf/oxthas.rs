@@ -16,8 +16,7 @@ directives! {
 
 use OxthasDirective::*;
 
-/// Settings of a balancer; `nap_ox_conf`. [`UNSET`] until a directive sets them.
-#[repr(C)]
+/// Settings of a balancer; [`UNSET`] until a directive sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxthasConf {
     /// N of OXTHAS-N.

@@ -4,8 +4,7 @@ use super::directive::Directive::{self, *};
 use super::text::Text;
 use super::values::*;
 
-/// The server as configured and as its MPM runs it; `nap_server_conf`.
-#[repr(C)]
+/// The server as configured and as its MPM runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerConf {
     /// Workers kept free in each child (prefork: in the server); [`UNSET`]: see `reserve_percent`.
@@ -238,10 +237,12 @@ impl Default for ServerConf {
     }
 }
 
-/// `NapTicketStatus`: the HTTP status of a refusal.
-pub fn ticket_status(arg: &str) -> Result<u16, String> {
+/// The HTTP status of a refusal, as `NapTicketStatus` or `BwShareStatus` sets it.
+pub fn refusal_status(directive: &str, arg: &str) -> Result<u16, String> {
     const CODES: [u16; 3] = [503, 429, 200];
-    let index = one(TicketStatus, &[arg], Words::choice(&["503", "429", "200"]))?;
+    let index = Words::choice(&["503", "429", "200"])
+        .read(arg)
+        .map_err(|what| format!("{directive}: {} {what}", shown(arg)))?;
     Ok(CODES[index.clamp(0, 2) as usize])
 }
 
@@ -390,12 +391,12 @@ mod tests {
     #[test]
     fn a_ticket_status_is_one_of_three() {
         assert_eq!(
-            ["503", "429", "200"].map(ticket_status),
+            ["503", "429", "200"].map(|arg| refusal_status("NapTicketStatus", arg)),
             [Ok(503), Ok(429), Ok(200)]
         );
         assert_eq!(
-            ticket_status("500"),
-            Err("NapTicketStatus: \"500\" is not known; use 503, 429, or 200".into())
+            refusal_status("BwShareStatus", "500"),
+            Err("BwShareStatus: \"500\" is not known; use 503, 429, or 200".into())
         );
     }
 

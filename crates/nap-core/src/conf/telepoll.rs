@@ -3,8 +3,7 @@
 use super::text::Text;
 use super::values::{HOUR, SECOND, Time, Words, decimal, shown};
 
-/// An event as configured; `nap_event_conf`.
-#[repr(C)]
+/// An event as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventConf {
     /// 1..63 of `A-Za-z0-9_.-`.
@@ -23,8 +22,6 @@ pub struct EventConf {
     pub m: i64,
     /// ... of M; 1..64.
     pub of: i64,
-    /// Its index in the segment; -1: nowhere.
-    pub index: i64,
 }
 
 const ONE: i64 = 1_000_000;
@@ -67,7 +64,6 @@ impl EventConf {
             k: 0,
             m: 0,
             of: 0,
-            index: -1,
         };
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
@@ -164,7 +160,7 @@ mod tests {
         assert_eq!(conf.name.as_str(), "lottery");
         assert_eq!((conf.base_us, conf.rate), (60_000_000, 2_500_000));
         assert_eq!((conf.mode, conf.form, conf.k), (2, 1, 4));
-        assert_eq!((conf.m, conf.of, conf.index), (1, 3, -1));
+        assert_eq!((conf.m, conf.of), (1, 3));
         let plain = read("score").expect("all has defaults");
         assert_eq!((plain.base_us, plain.rate), (10_000_000, 500_000_000));
         assert_eq!((plain.mode, plain.k, plain.of), (0, 2, 1));

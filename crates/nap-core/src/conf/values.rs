@@ -268,7 +268,7 @@ impl Display for Size {
 mod tests {
     use super::*;
     use crate::conf::samples::{room, set};
-    use crate::conf::{RoomConf, ServerConf, ticket_status};
+    use crate::conf::{RoomConf, ServerConf, refusal_status};
     use Directive::*;
     use proptest::prelude::*;
 
@@ -439,7 +439,6 @@ mod tests {
                 d,
                 TicketCookie
                     | TicketBind
-                    | TicketStatus
                     | TicketPath
                     | Tables
                     | Admit
@@ -467,7 +466,7 @@ mod tests {
                 ServerConf::new().directive(Reserve, &[value]).is_err(),
                 "{value}"
             );
-            assert!(ticket_status(value).is_err(), "{value}");
+            assert!(refusal_status("NapTicketStatus", value).is_err(), "{value}");
         }
     }
 

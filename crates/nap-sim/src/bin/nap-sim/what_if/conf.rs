@@ -40,7 +40,7 @@ pub struct Configured {
 }
 
 /// Allowed in rooms and servers, but without effect on the gate that is simulated here.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 10] = [
     "NapControl",
     "NapEngine",
     "NapUse",
@@ -48,19 +48,19 @@ const ELSEWHERE: [&str; 9] = [
     "NapPriority",
     "NapStateFile",
     "NapTicketPage",
+    "NapTicketStatus",
     "NapTicketKey",
     "NapTicketLog",
 ];
 
 /// A room's directives about what a page looks like, how it is found and how long its answer is.
-const UNSEEN: [Directive; 7] = [
+const UNSEEN: [Directive; 6] = [
     Directive::Admit,
     Directive::Download,
     Directive::KeepForm,
     Directive::Static,
     Directive::TicketCookie,
     Directive::TicketPath,
-    Directive::TicketStatus,
 ];
 
 /// Room in the sessions' table if `NapTables` does not say.
@@ -227,7 +227,6 @@ impl Reader {
             self.remark(unseen.name());
         }
         match (known, self.rooms.last_mut().filter(|_| self.inside)) {
-            (Some(Directive::TicketStatus), _) => Ok(()),
             (Some(which), Some(room)) => match room.pages.last_mut().filter(|_| self.page) {
                 Some(page) => page.directive(which, args),
                 None if which == Directive::Session => room.session(args),
