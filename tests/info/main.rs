@@ -1,25 +1,23 @@
 //! `/nap-info` over a real segment: empty, busy, and compared with its documentation.
 
-use std::collections::BTreeSet;
+mod crowd;
+mod keys;
+mod sale;
+
 use std::sync::atomic::Ordering::Relaxed;
 
-use mod_nap::info::{Busiest, Door, Files, Report, Snapshot};
+use crowd::{Crowd, arrival};
+use mod_nap::info::{Files, Report, Snapshot};
 use mod_nap::shm::segment::{Dims, Segment};
 use mod_nap::wall::Wall;
 use nap_core::micros::Micros;
-use nap_core::nap::ticket::{Ticket, name_hash};
-use nap_core::room::arrival::Arrival;
-use nap_core::room::children::{Parking, Workers};
-use nap_core::room::control::{Mode, Order};
-use nap_core::room::gate::Leaving;
+use nap_core::nap::ticket::name_hash;
+use nap_core::room::children::Workers;
 use nap_core::room::owner::{Life, Owner};
-use nap_core::room::part::Part;
-use nap_core::room::starts::StartTerms;
 use nap_core::room::terms::{Choice, Terms, how};
-use nap_core::room::verdict::{Reason, Verdict};
+use nap_core::room::verdict::Reason;
 use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
-use nap_core::sqs::page_scheduler::{Pace, law};
 use nap_core::telepoll::{Event, Terms as PollTerms};
 use serde_json::Value;
 
@@ -34,6 +32,7 @@ const DIMS: Dims = Dims {
     flights: 0,
     session_sets: 2,
 };
+
 const PREFORK: Workers = Workers {
     per_pool: 34,
     reserve: 2,
@@ -42,6 +41,7 @@ const PREFORK: Workers = Workers {
     parked: 0,
     on_workers: 0,
 };
+
 const TERMS: Terms = Terms {
     bound: Micros::from_secs(4),
     run_ready: 2,
@@ -142,136 +142,6 @@ fn with_room<R>(name: &str, act: impl FnOnce(&mut Tables<'_>, Micros) -> R) -> R
         act(tables, now)
     });
     result.expect("the lock")
-}
-
-/// Two permits, 0.1 s an access: 20/s are served, while 50/s come. Holders come back in time.
-struct Crowd {
-    now: Micros,
-    uri: &'static str,
-    serial: u32,
-    running: Vec<(Micros, Leaving)>,
-    waiting: Vec<(u32, Owner, Leaving)>,
-    tickets: Vec<Ticket>,
-}
-
-impl Crowd {
-    fn new(now: Micros, uri: &'static str) -> Crowd {
-        let (running, waiting, tickets) = (Vec::new(), Vec::new(), Vec::new());
-        Crowd {
-            now,
-            uri,
-            serial: 0,
-            running,
-            waiting,
-            tickets,
-        }
-    }
-
-    fn run(&mut self, tables: &mut Tables<'_>, span: Micros) {
-        let end = self.now + span;
-        while self.now < end {
-            self.now = self.now + Micros::from_millis(20);
-            self.leave(tables);
-            let due = self
-                .tickets
-                .iter()
-                .position(|ticket| ticket.start <= self.now);
-            let ticket = due.map(|at| self.tickets.swap_remove(at));
-            self.arrive(tables, ticket);
-        }
-    }
-
-    fn leave(&mut self, tables: &mut Tables<'_>) {
-        let mut wakes = Wakes::default();
-        let now = self.now;
-        let (done, still): (Vec<_>, Vec<_>) = self
-            .running
-            .drain(..)
-            .partition(|(finish, _)| *finish <= now);
-        self.running = still;
-        for (_, leaving) in done {
-            tables
-                .gate(0, now, &mut wakes)
-                .expect("a gate")
-                .leave(&leaving);
-        }
-        for (place, owner, leaving) in std::mem::take(&mut self.waiting) {
-            let arrival = arrival(owner, self.uri, &[]);
-            match tables
-                .gate(0, now, &mut wakes)
-                .expect("a gate")
-                .collect(place, &arrival)
-            {
-                Some(Verdict::Run(permit)) => self.start(permit, owner, leaving),
-                Some(Verdict::Refuse(refusal)) => self.tickets.extend(refusal.ticket),
-                _ => self.waiting.push((place, owner, leaving)),
-            }
-        }
-    }
-
-    fn arrive(&mut self, tables: &mut Tables<'_>, ticket: Option<Ticket>) {
-        self.serial += 1;
-        let owner = Owner::new(Life { child: 0, epoch: 1 }, self.serial);
-        let carried: Vec<Ticket> = ticket.into_iter().collect();
-        let arrival = arrival(owner, self.uri, &carried);
-        let mut wakes = Wakes::default();
-        let mut gate = tables.gate(0, self.now, &mut wakes).expect("a gate");
-        let leaving = Leaving {
-            owner,
-            entered: self.now,
-            ..Leaving::default()
-        };
-        match gate.enter(&arrival) {
-            Verdict::Run(permit) => self.start(permit, owner, leaving),
-            Verdict::Wait(seat) => {
-                let (queue, predicted) = (seat.queue, seat.predicted);
-                let leaving = Leaving {
-                    waited: true,
-                    queue,
-                    predicted,
-                    slot: seat.redeemed.map_or(0, |ticket| ticket.slot),
-                    index: seat.redeemed.map_or(0, |ticket| ticket.index),
-                    ..leaving
-                };
-                self.waiting.push((seat.place, owner, leaving));
-            }
-            Verdict::Refuse(refusal) => self.tickets.extend(refusal.ticket),
-        }
-    }
-
-    fn start(&mut self, permit: u32, owner: Owner, leaving: Leaving) {
-        let leaving = Leaving {
-            permit,
-            owner,
-            granted: self.now,
-            ..leaving
-        };
-        self.running
-            .push((self.now + Micros::from_millis(100), leaving));
-    }
-}
-
-fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a> {
-    Arrival {
-        owner,
-        parking: Parking::Anybody,
-        left: u32::MAX,
-        waited: Micros::ZERO,
-        stood: Micros::ZERO,
-        secondary: false,
-        tickets,
-        forged: false,
-        of_visit: &[],
-        part: Part::Call,
-        client: [0; 16],
-        client_hash: [owner.0, owner.0 << 1],
-        method: b"GET",
-        uri: uri.as_bytes(),
-        kind: 0,
-        priority: 0,
-        secret: [7; 16],
-        random: owner.0,
-    }
 }
 
 #[test]
@@ -509,207 +379,6 @@ fn what_an_administrator_must_see_is_said_in_words() {
     });
 }
 
-/// After a crowd of twenty seconds nobody comes for `ms` milliseconds, while the gate has `permits` permits
-/// and admits whom `admits` says. Returns the gate as shown then, and the line for the error log.
-fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Option<String>) {
-    with_room("board", |tables, _| {
-        tables.gates[0].terms = terms;
-        // At a fixed time: otherwise its position in the ledger's cells would be chance.
-        let mut crowd = Crowd::new(Micros::from_secs(1_000_000), "/");
-        crowd.run(tables, Micros::from_secs(20));
-        let mut wakes = Wakes::default();
-        let end = crowd.now + Micros::from_millis(ms);
-        tables.order(None, &Order::Admit(admits), crowd.now, &mut wakes);
-        tables.permits[0].set_limit(permits);
-        while crowd.now < end {
-            crowd.now = crowd.now + Micros::from_millis(250);
-            crowd.leave(tables);
-            tables.tick(crowd.now, &mut wakes);
-        }
-        let mut snapshot = Snapshot::new(2, 2, 4);
-        snapshot.take(tables, crowd.now);
-        snapshot.take_recent(tables.recent);
-        snapshot.take_controls(tables.controls);
-        let report = Report::of(&snapshot, wall(), &PREFORK);
-        let line = report.line_for_empty(0, Micros::from_secs(6));
-        (json(&report), line)
-    })
-}
-
-#[test]
-fn permits_that_stand_empty_while_tickets_are_out_are_told_with_the_reason() {
-    let fixed = |n| Choice { how: how::FIXED, n };
-    let plain = Terms {
-        prime: Micros::ZERO,
-        ..TERMS
-    };
-    let share = Terms {
-        share: fixed(100_000),
-        ..plain
-    };
-    let slot_tickets = Terms {
-        slot_tickets: fixed(20),
-        ..plain
-    };
-    let prime = Terms {
-        prime: Micros::from_secs(30),
-        ..plain
-    };
-    let wait_limit = Terms {
-        wait_limit: fixed(2),
-        ..plain
-    };
-    let re_access = Terms {
-        re_access: fixed(5),
-        ..plain
-    };
-    let bound = Terms {
-        bound: Micros::from_millis(500),
-        ..plain
-    };
-    let table = [
-        (
-            (share, 8_000, 2),
-            "Since 11:59:52 (8 s) 2 of 2 permits have stood empty while 538 tickets are out, of which the \
-             next starts in 0.1 s: 1.6 tickets a second are sold, and the server is estimated to do 19: \
-             NapTicketShare 0.1 keeps the rest for newcomers; 1 or auto sells all of it.",
-        ),
-        (
-            (slot_tickets, 8_000, 2),
-            "NapSlotTickets 20 in each NapSlotPeriod of 10 s; 192 or auto sells all of it.",
-        ),
-        (
-            (prime, 8_000, 2),
-            "NapTicketPrime 30 s makes windows of 32.0 s of which 67 may be open at once; 2 s or auto \
-             sells all of it.",
-        ),
-        (
-            (wait_limit, 8_000, 2),
-            "NapWaitLimit 2 makes windows of 1.2 s of which 2 may be open at once; NapWaitLimit 33, or \
-             auto, sells all of it.",
-        ),
-        (
-            (re_access, 8_000, 2),
-            "with NapReAccess 5, the paper's form, tickets start only after the longest wait that all who \
-             wait may have; auto sells at the server's speed.",
-        ),
-        (
-            (bound, 8_000, 2),
-            "NapWaitMax 0.5 s makes windows of 1.1 s of which 7 may be open at once; NapWaitMax 3 s sells \
-             all of it.",
-        ),
-        (
-            (plain, 8_000, 2),
-            "their holders do not come: of 98 tickets that have started since then 98 have not been \
-             presented.",
-        ),
-        (
-            (plain, 1_000, 8),
-            "the server's speed was estimated too low; 26 tickets a second are sold now, half as many again \
-             with each second that permits stand empty, up to 77, what 8 permits do at 0.104 s each.",
-        ),
-        (
-            (plain, 1_000, 2),
-            "the tickets that are out were sold when the server's speed was estimated too low; those sold \
-             now are sold at 19 a second, all that it is estimated to do.",
-        ),
-    ];
-    for ((terms, ms, permits), want) in table {
-        let (told, line) = left_alone(terms, ms, permits, Mode::Open);
-        let gate = &told["rooms"][0]["gates"][0];
-        let sale = &gate["sale"];
-        let said = sale["empty_why"].as_str().expect("permits stand empty");
-        assert!(said.ends_with(want), "{said}");
-        let empty_ms = (sale["empty_s"].as_f64().expect("known") * 1e3) as u64;
-        assert_eq!(empty_ms, ms - 250, "they were found so at the first look");
-        // In the log and shown to the administrator, once it has lasted.
-        let told_of = told["attention"].to_string().contains(said);
-        let logged = line.is_some_and(|line| line == format!("room board: {said}"));
-        assert_eq!((told_of, logged), (ms > 5_000, ms > 5_000), "{told:#}");
-    }
-    let (told, line) = left_alone(plain, 8_000, 2, Mode::Closed);
-    let said = &told["rooms"][0]["gates"][0]["sale"]["empty_why"];
-    assert!(
-        said.as_str()
-            .is_some_and(|said| said.ends_with(": the room is closed by hand."))
-    );
-    assert_eq!(
-        (line, told["attention"].to_string().contains("empty")),
-        (None, false)
-    );
-}
-
-#[test]
-fn permits_that_stood_empty_are_told_of_when_it_is_over() {
-    with_room("board", |tables, now| {
-        let report = report(tables, now, PREFORK);
-        let line = |ms| report.line_for_empty(0, Micros::from_millis(ms));
-        assert_eq!(
-            (line(4_000), report.line_for_empty(1, Micros::MAX)),
-            (None, None)
-        );
-        let said = line(6_000).expect("more than five seconds");
-        let start =
-            "room board: Permits stood empty for 6.0 s while tickets were out that started later: ";
-        assert!(said.starts_with(start), "{said}");
-    });
-}
-
-#[test]
-fn the_sale_is_told_with_its_rate_its_windows_and_what_they_rest_on() {
-    let fixed = |n| Choice { how: how::FIXED, n };
-    let plain = Terms {
-        prime: Micros::ZERO,
-        ..TERMS
-    };
-    let prime = Terms {
-        prime: Micros::from_secs(30),
-        ..plain
-    };
-    let share = Terms {
-        share: fixed(500_000),
-        ..plain
-    };
-    let table = [
-        (
-            plain,
-            "19 tickets a second are sold, all that the server is estimated to do: a holder is let in from \
-             0.5 s before the ticket's start until 1.4 s after it, and 66 such windows may be open at once.",
-        ),
-        (
-            prime,
-            "2.0 tickets a second are sold, 10 % of the 19 a second that the server is estimated to do: \
-             NapTicketPrime 30 s makes windows of 32.0 s of which 67 may be open at once; 2 s or auto \
-             sells all of it. Now a holder is let in from 2.0 s before the ticket's start until 30.0 s after \
-             it, and 67 such windows may be open at once.",
-        ),
-        (
-            share,
-            "9.2 tickets a second are sold, 47 % of the 19 a second that the server is estimated to do: \
-             NapTicketShare 0.5 keeps the rest for newcomers; 1 or auto sells all of it. Now a holder is \
-             let in from 0.5 s before the ticket's start until 1.5 s after it, and 67 such windows may be open \
-             at once.",
-        ),
-    ];
-    for (terms, want) in table {
-        let (told, _) = left_alone(terms, 250, 2, Mode::Open);
-        let sale = &told["rooms"][0]["gates"][0]["sale"];
-        assert_eq!(sale["why"], want);
-        let whole = |key: &str| sale[key].as_f64().expect("known").round() as u32;
-        let rate = sale["rate_per_s"].as_f64().expect("known");
-        assert!((19.0..20.0).contains(&rate), "{sale:#}");
-        assert_eq!(
-            sale["empty_since"],
-            Value::Null,
-            "not for half a second yet"
-        );
-        if terms == plain {
-            let depth = sale["depth"].as_u64().expect("known");
-            assert_eq!((whole("sold_per_s"), whole("prime_s"), depth), (19, 1, 73));
-        }
-    }
-}
-
 #[test]
 fn a_ticket_nobody_presents_is_shown_as_expired_after_its_grace() {
     with_room("board", |tables, now| {
@@ -780,90 +449,6 @@ fn hostile_names_and_requests_are_shown_and_never_executed() {
         );
         assert!(!report.line_for_start(0).contains('\n'));
     });
-}
-
-#[test]
-fn every_key_is_documented_and_no_other() {
-    let mut told = with_room("board", |tables, now| {
-        tables.pacing[0].configure(
-            Pace {
-                law: law::AUTO,
-                start: 2,
-                lo: 1,
-                hi: 64,
-                ..Pace::default()
-            },
-            now,
-        );
-        let mut crowd = Crowd::new(now, "/");
-        crowd.run(tables, Micros::from_secs(20));
-        let mut report = report(tables, crowd.now, PREFORK);
-        report.open(Door::default());
-        json(&report)
-    });
-    let with_sessions = with_room("board", |tables, now| {
-        let starts = StartTerms {
-            on: 1,
-            ..StartTerms::default()
-        };
-        let entered = tables.enter_lobby("board", 0, TERMS, starts, now);
-        entered.expect("there is room");
-        let begun = tables
-            .sessions
-            .start(1 << 40, (0, Micros::from_secs(60)), 1, now, |_| ());
-        tables
-            .sessions
-            .bind(begun.expect("there is room"), 1, 77, now, |_| ());
-        let busiest = Busiest::gather(|part, busiest| busiest.take(part, &tables.sessions, now));
-        let name = |_| Some("board".to_owned());
-        json(&report(tables, now, PREFORK).with_sessions(busiest, wall(), name))
-    });
-    assert_eq!(told["sessions"], serde_json::json!([]));
-    told["sessions"] = with_sessions["sessions"].clone();
-    let mut keys = BTreeSet::new();
-    collect(&told, String::new(), &mut keys);
-    let of_room = &with_sessions["rooms"][0]["sessions"];
-    collect(of_room, "rooms[].sessions".into(), &mut keys);
-    let reasons: BTreeSet<_> = (0..Reason::COUNT as u32)
-        .map(|raw| Reason::of(raw).name())
-        .collect();
-    let keys: BTreeSet<String> = keys
-        .into_iter()
-        .map(|key| match key.split_once(".refused.") {
-            Some((before, reason)) if reasons.contains(reason) => {
-                format!("{before}.refused.<reason>")
-            }
-            _ => key,
-        })
-        .collect();
-    let docs = include_str!("../docs/nap-info.md");
-    let documented: BTreeSet<String> = docs
-        .lines()
-        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
-        .map(|(key, _)| key.to_owned())
-        .collect();
-    assert_eq!(keys, documented);
-}
-
-/// The dotted paths of all values that are neither lists nor objects.
-fn collect(value: &Value, path: String, keys: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(members) => {
-            for (name, member) in members {
-                let dot = if path.is_empty() { "" } else { "." };
-                collect(member, format!("{path}{dot}{name}"), keys);
-            }
-        }
-        Value::Array(elements) => {
-            assert!(!elements.is_empty(), "{path} is empty: nothing to compare");
-            elements
-                .iter()
-                .for_each(|element| collect(element, format!("{path}[]"), keys));
-        }
-        _ => {
-            keys.insert(path);
-        }
-    }
 }
 
 #[test]

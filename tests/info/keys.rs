@@ -1,0 +1,95 @@
+//! The keys of the JSON are those of docs/nap-info.md.
+
+use crate::crowd::Crowd;
+use crate::{PREFORK, TERMS, json, report, wall, with_room};
+use mod_nap::info::{Busiest, Door};
+use nap_core::micros::Micros;
+use nap_core::room::starts::StartTerms;
+use nap_core::room::verdict::Reason;
+use nap_core::sqs::page_scheduler::{Pace, law};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+#[test]
+fn every_key_is_documented_and_no_other() {
+    let mut told = with_room("board", |tables, now| {
+        tables.pacing[0].configure(
+            Pace {
+                law: law::AUTO,
+                start: 2,
+                lo: 1,
+                hi: 64,
+                ..Pace::default()
+            },
+            now,
+        );
+        let mut crowd = Crowd::new(now, "/");
+        crowd.run(tables, Micros::from_secs(20));
+        let mut report = report(tables, crowd.now, PREFORK);
+        report.open(Door::default());
+        json(&report)
+    });
+    let with_sessions = with_room("board", |tables, now| {
+        let starts = StartTerms {
+            on: 1,
+            ..StartTerms::default()
+        };
+        let entered = tables.enter_lobby("board", 0, TERMS, starts, now);
+        entered.expect("there is room");
+        let begun = tables
+            .sessions
+            .start(1 << 40, (0, Micros::from_secs(60)), 1, now, |_| ());
+        tables
+            .sessions
+            .bind(begun.expect("there is room"), 1, 77, now, |_| ());
+        let busiest = Busiest::gather(|part, busiest| busiest.take(part, &tables.sessions, now));
+        let name = |_| Some("board".to_owned());
+        json(&report(tables, now, PREFORK).with_sessions(busiest, wall(), name))
+    });
+    assert_eq!(told["sessions"], serde_json::json!([]));
+    told["sessions"] = with_sessions["sessions"].clone();
+    let mut keys = BTreeSet::new();
+    collect(&told, String::new(), &mut keys);
+    let of_room = &with_sessions["rooms"][0]["sessions"];
+    collect(of_room, "rooms[].sessions".into(), &mut keys);
+    let reasons: BTreeSet<_> = (0..Reason::COUNT as u32)
+        .map(|raw| Reason::of(raw).name())
+        .collect();
+    let keys: BTreeSet<String> = keys
+        .into_iter()
+        .map(|key| match key.split_once(".refused.") {
+            Some((before, reason)) if reasons.contains(reason) => {
+                format!("{before}.refused.<reason>")
+            }
+            _ => key,
+        })
+        .collect();
+    let docs = include_str!("../../docs/nap-info.md");
+    let documented: BTreeSet<String> = docs
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(key, _)| key.to_owned())
+        .collect();
+    assert_eq!(keys, documented);
+}
+
+/// The dotted paths of all values that are neither lists nor objects.
+fn collect(value: &Value, path: String, keys: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                collect(member, format!("{path}{dot}{name}"), keys);
+            }
+        }
+        Value::Array(elements) => {
+            assert!(!elements.is_empty(), "{path} is empty: nothing to compare");
+            elements
+                .iter()
+                .for_each(|element| collect(element, format!("{path}[]"), keys));
+        }
+        _ => {
+            keys.insert(path);
+        }
+    }
+}
