@@ -231,7 +231,7 @@ pub fn keys(data: &[u8]) {
 }
 
 /// A sound state file with some bytes of its first 4 kB changed, three bytes of input for each (offset,
-/// big-endian, and value): it is taken over or set aside. (`tests/bit_patterns.rs` corrupts the rest of it,
+/// big-endian, and value): it is taken over or set aside. (`tests/bit_patterns/` corrupts the rest of it,
 /// and lets the room go on.)
 pub fn state_file(data: &[u8]) {
     let dims = Dims {
