@@ -12,10 +12,9 @@ use serde_json::Value;
 /// After a crowd of twenty seconds nobody comes for `ms` milliseconds, while the gate has `permits` permits
 /// and admits whom `admits` says. Returns the gate as shown then, and the line for the error log.
 fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Option<String>) {
-    with_room("board", |tables, _| {
+    with_room("board", |tables, now| {
         tables.gates[0].terms = terms;
-        // At a fixed time: otherwise its position in the ledger's cells would be chance.
-        let mut crowd = Crowd::new(Micros::from_secs(1_000_000), "/");
+        let mut crowd = Crowd::new(now, "/");
         crowd.run(tables, Micros::from_secs(20));
         let mut wakes = Wakes::default();
         let end = crowd.now + Micros::from_millis(ms);
