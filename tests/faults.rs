@@ -91,8 +91,6 @@ fn fills_up_after_each(httpd: &Httpd, mut kill: impl FnMut() -> i32) {
         "    free after {freed:?} at most, full again after {median:?} (median), {most:?} (most)"
     );
     eprintln!("    {} served, {} cut", tries.served, tries.failed.len());
-    assert!(freed < Duration::from_secs(2), "{freed:?}");
-    assert!(median < Duration::from_secs(2), "{median:?}");
 }
 
 /// The child that has most `doing`.
