@@ -3,7 +3,7 @@
 
 use super::contract::NAP_LOG_DEBUG;
 use super::process::Process;
-use nap_core::sqs::page_scheduler::{Move, Why};
+use nap_core::sqs::moves::{Move, Why};
 
 /// Moves logged at a time; the rest is logged the next time.
 const BATCH: usize = 64;

@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::report::{Report, rounded};
 use crate::wall::{Wall, hex};
 use nap_core::micros::Micros;
-use nap_core::sqs::sessions::{Session, Sessions};
+use nap_core::sqs::session::Session;
+use nap_core::sqs::sessions::Sessions;
 
 /// Sessions shown.
 const SHOWN: usize = 20;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use super::report::{Clock, rounded};
 use super::snapshot::{GateShot, SECONDS};
 use nap_core::micros::Micros;
-use nap_core::sqs::page_scheduler::{Move, PageScheduler, Why, law};
+use nap_core::sqs::moves::{Move, Why};
+use nap_core::sqs::page_scheduler::{PageScheduler, law};
 
 /// Moves shown one by one, the newest.
 const MOVES: usize = 40;

@@ -19,7 +19,7 @@ use super::why;
 use crate::wall::Wall;
 use nap_core::micros::Micros;
 use nap_core::nap::returns;
-use nap_core::nap::slots::Slot;
+use nap_core::nap::slot::Slot;
 use nap_core::room::Room;
 use nap_core::room::children::Workers;
 use nap_core::room::history::{Fate, Record};

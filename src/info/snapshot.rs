@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::sessions::SessionShot;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
-use nap_core::nap::slots::Slot;
+use nap_core::nap::slot::Slot;
 use nap_core::nap::wait_limit::Line as Regression;
 use nap_core::room::calls::Called;
 use nap_core::room::control::{Control, Mode};

@@ -58,13 +58,15 @@ use nap_core::room::history::History;
 use nap_core::room::owner::Life;
 use nap_core::room::page::Page;
 use nap_core::room::permits::Permits;
-use nap_core::room::places::{Place, Places, PlacesHead};
+use nap_core::room::place::Place;
+use nap_core::room::places::{Places, PlacesHead};
 use nap_core::room::recent::Recent;
 use nap_core::room::starts::Starts;
 use nap_core::room::stay::Membership;
 use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
-use nap_core::sqs::page_scheduler::{Pacer, PageScheduler};
+use nap_core::sqs::page_scheduler::Pacer;
+use nap_core::sqs::page_scheduler::PageScheduler;
 use nap_core::sqs::sessions::{SessionSet, Sessions};
 use nap_core::telepoll::Event;
 

@@ -15,13 +15,15 @@ use nap_core::room::history::History;
 use nap_core::room::owner::Life;
 use nap_core::room::page::Page;
 use nap_core::room::permits::Permits;
-use nap_core::room::places::{Place, Places, PlacesHead};
+use nap_core::room::place::Place;
+use nap_core::room::places::{Places, PlacesHead};
 use nap_core::room::recent::Recent;
 use nap_core::room::starts::{StartTerms, Starts};
 use nap_core::room::terms::Terms;
 use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
-use nap_core::sqs::page_scheduler::{Pace, Pacer, PageScheduler};
+use nap_core::sqs::page_scheduler::Pacer;
+use nap_core::sqs::page_scheduler::{Pace, PageScheduler};
 use nap_core::sqs::sessions::{SessionSet, Sessions, sets_for};
 use nap_core::telepoll;
 

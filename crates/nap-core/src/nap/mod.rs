@@ -14,6 +14,7 @@
 //! | [`departures`] | X, departures per second of the busy period | | 1.2 |
 //! | [`residence`] | S, how long an access runs | 5.2 | 1.2, 1.3 |
 //! | [`slots`] | how many tickets for each period, and for when each is good | 4.2.2, 5.2 | 2.1, 2.2 |
+//! | [`slot`] | one period's tickets | 4.2.2 | 2.1, 2.2 |
 //! | [`ticket_states`] | sold, called, waiting or used: two bits a ticket | 4.2.2 | 2.7 |
 //! | [`ledger`] | places promised per second: the promise as an invariant | | 2.3, 2.5 |
 //! | [`early_call`] | which holders are told to come before their time | 3 | 2.6 |
@@ -43,6 +44,7 @@ mod properties;
 pub mod residence;
 pub mod returns;
 pub mod sale_rate;
+pub mod slot;
 pub mod slot_shares;
 pub mod slots;
 pub mod storm;

@@ -11,7 +11,7 @@
 //! nothing is taken back; an entry is over when its slot is.
 
 use super::bucket_of;
-use super::slots::Slot;
+use super::slot::Slot;
 use crate::micros::Micros;
 
 const BUCKETS: usize = 512;

@@ -38,7 +38,8 @@ use super::counts::Counts;
 use super::history::History;
 use super::owner::{Life, Owner};
 use super::permits::Permits;
-use super::places::{Line, Place, Places, Queue, wake};
+use super::place::Place;
+use super::places::{Line, Places, Queue, wake};
 use super::recent::{Answer, How, Recent};
 use super::starts::Starts;
 use super::terms::{Terms, how};
@@ -52,8 +53,9 @@ use crate::nap::laws::Laws;
 use crate::nap::ledger::{Ledger, window_of};
 use crate::nap::returns::Returns;
 use crate::nap::sale_rate::SaleRate;
+use crate::nap::slot::Slot;
 use crate::nap::slot_shares::SlotShares;
-use crate::nap::slots::{self, Slots};
+use crate::nap::slots::Slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::{State, TicketStates};
 use crate::nap::wait_limit::{Conformal, WaitHistory};
@@ -399,7 +401,7 @@ impl GateView<'_> {
     /// was lost with its process or with a page of the state file. They are good again.
     fn restore(&mut self, held: &[(u32, u32)]) {
         let gate = &*self.gate;
-        let lost = |slot: &slots::Slot, index| {
+        let lost = |slot: &Slot, index| {
             let state = gate.state(slot.seq, index);
             state == Some(State::Waiting) && held.binary_search(&(slot.seq, index)).is_err()
         };
@@ -568,9 +570,7 @@ impl Gate {
     }
 
     fn bound_of(&self, slot: u32) -> Micros {
-        self.slots
-            .slot(slot)
-            .map_or(self.terms.bound, slots::Slot::bound)
+        self.slots.slot(slot).map_or(self.terms.bound, Slot::bound)
     }
 
     fn set_state(&mut self, slot: u32, index: u32, state: State) {

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`gate`] | one gate, a noun a file: the access as a state machine |
 //! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
+//! | [`place`] | one place in Wait or Re Access |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
 //! | [`calls`] | the early call, as far as it is read without the lock |
 //! | [`children`] | workers: which accesses may wait where |
@@ -38,6 +39,7 @@ mod pacing;
 pub mod page;
 pub mod part;
 pub mod permits;
+pub mod place;
 pub mod places;
 pub mod recent;
 mod session_pace;
@@ -50,8 +52,9 @@ pub mod wakes;
 use crate::micros::Micros;
 use crate::nap::client_caps::ClientCaps;
 use crate::nap::laws::Laws;
-use crate::nap::slots::grace_of;
-use crate::sqs::page_scheduler::{Pacer, PageScheduler};
+use crate::nap::slot::grace_of;
+use crate::sqs::page_scheduler::Pacer;
+use crate::sqs::page_scheduler::PageScheduler;
 use crate::sqs::sessions::Sessions;
 use children::{Child, Workers};
 use control::Control;

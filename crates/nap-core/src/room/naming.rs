@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 
 use super::gate::{PAGE, SESSION};
 use super::page::{Page, padded};
-use super::places::Place;
+use super::place::Place;
 use super::starts::StartTerms;
 use super::terms::Terms;
 use super::wakes::Wakes;

@@ -12,7 +12,8 @@ use crate::nap::laws::{Laws, StepLaw};
 use crate::sqs::capacity::{Capacity, PageNow, UNTRIED};
 use crate::sqs::demand::Demand;
 use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
-use crate::sqs::sessions::{Limits, Session};
+use crate::sqs::session::Session;
+use crate::sqs::sessions::Limits;
 use crate::sqs::survey::Survey;
 
 /// How late a turn may be taken without the next being late as well: a sleeper does not wake on the

@@ -16,13 +16,15 @@ use super::arrival::Arrival;
 use super::children::{Child, Parking};
 use super::control::Mode;
 use super::owner::{Life, Owner};
-use super::places::{PRIORITIES, Place};
+use super::place::Place;
+use super::places::PRIORITIES;
 use super::starts::{End, Starts};
 use super::verdict::{Reason, Verdict};
 use super::wakes::Wakes;
 use crate::micros::Micros;
 use crate::nap::ticket::Ticket;
-use crate::sqs::sessions::{Session, Sessions, Way};
+use crate::sqs::session::Session;
+use crate::sqs::sessions::{Sessions, Way};
 
 /// Where an access stands in a room with sessions.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]

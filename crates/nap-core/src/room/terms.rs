@@ -4,7 +4,7 @@
 //! generations of children. Zero means the default where a default makes sense.
 
 use crate::micros::Micros;
-use crate::nap::slots::grace_of;
+use crate::nap::slot::grace_of;
 
 /// How a number is found.
 pub mod how {

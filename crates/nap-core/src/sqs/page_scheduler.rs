@@ -12,6 +12,7 @@
 //! ```
 
 use super::elastic_hill::{ElasticHill, Phase, Settings, Sight, Step, add};
+use super::moves::{Move, Why};
 use super::paper_hill::{self, PaperHill};
 use super::progress::{Total, Weight};
 use crate::micros::Micros;
@@ -64,82 +65,6 @@ pub struct Pace {
     pub hi: u32,
     /// Intervals that the paper's law looks back; 0 = its default.
     pub history: u32,
-}
-
-/// A limit that was set.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// When; 0 = no move.
-    pub at: Micros,
-    /// The limit from then on.
-    pub limit: u32,
-    /// [`Why`] as a number.
-    pub why: u32,
-    /// Elasticity that led to it, in thousandths plus a thousand; 0 = none.
-    pub elasticity: u32,
-    /// Progress in the window before: accesses a second, thousandths.
-    pub per_ks: u32,
-}
-
-impl Move {
-    /// The elasticity that led to it.
-    pub fn elasticity(&self) -> Option<f64> {
-        (self.elasticity != 0).then(|| f64::from(self.elasticity) / 1e3 - 1.0)
-    }
-}
-
-/// Why a limit was set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
-    /// It begins, or the configuration has changed.
-    Begun = 0,
-    /// It is compared with another.
-    Compares = 1,
-    /// More permits gain.
-    Up = 2,
-    /// Fewer do as well.
-    Down = 3,
-    /// It stays here for a while.
-    Rests = 4,
-    /// Nobody finished: all wait for something else.
-    Blocked = 5,
-    /// Another page's turn.
-    Waits = 6,
-    /// A step of the paper's law.
-    Paper = 7,
-}
-
-impl Why {
-    /// The reason with this number.
-    pub fn of(number: u32) -> Why {
-        [
-            Why::Compares,
-            Why::Up,
-            Why::Down,
-            Why::Rests,
-            Why::Blocked,
-            Why::Waits,
-            Why::Paper,
-        ]
-        .into_iter()
-        .find(|why| *why as u32 == number)
-        .unwrap_or(Why::Begun)
-    }
-
-    /// Its name in logs and JSON, one word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Why::Begun => "begun",
-            Why::Compares => "compares",
-            Why::Up => "up",
-            Why::Down => "down",
-            Why::Rests => "rests",
-            Why::Blocked => "blocked",
-            Why::Waits => "waits",
-            Why::Paper => "paper",
-        }
-    }
 }
 
 /// What a page's gate has counted.

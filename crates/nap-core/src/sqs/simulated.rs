@@ -1,7 +1,8 @@
 //! Page schedulers on machines that are a formula: jobs of random size share what there is, and the
 //! law sees only what a gate counts. Each is compared with the best of fixed limits.
 
-use super::page_scheduler::{Look, PERIOD, Pace, Pacer, PageScheduler, law};
+use super::page_scheduler::{Look, Pace, PageScheduler, law};
+use super::page_scheduler::{PERIOD, Pacer};
 use crate::micros::Micros;
 
 /// Uniform numbers, the same for the same seed (xorshift64*).

@@ -9,7 +9,7 @@
 
 use super::capacity::PAGES;
 use super::demand::sound;
-use super::sessions::Session;
+use super::session::Session;
 use crate::micros::Micros;
 
 /// A session that began this long ago is asked.

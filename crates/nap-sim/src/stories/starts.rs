@@ -4,7 +4,7 @@ use super::*;
 use nap_core::room::part::Part;
 use nap_core::room::starts::{End, StartTerms};
 use nap_core::room::stay::{Asks, Stay};
-use nap_core::sqs::sessions::Session;
+use nap_core::sqs::session::Session;
 
 const PAGE: u32 = 0;
 const OTHER: u32 = 1;

@@ -17,7 +17,8 @@ use crate::room::arrival::Arrival;
 use crate::room::children::Parking;
 use crate::room::control::Mode;
 use crate::room::history::Fate;
-use crate::room::places::{Line, PRIORITIES, Place, wake};
+use crate::room::place::Place;
+use crate::room::places::{Line, PRIORITIES, wake};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Seat, Verdict};
 

@@ -6,7 +6,8 @@ use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
 use crate::nap::whole;
-use crate::room::places::{Place, wake};
+use crate::room::place::Place;
+use crate::room::places::wake;
 use crate::room::terms::how;
 
 /// Limit before anything is known, where no worker count says better (docs/dev/algorithms.md 1.2).

@@ -9,7 +9,7 @@ use crate::nap::slots;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::history::Fate;
-use crate::room::places::Place;
+use crate::room::place::Place;
 
 /// What the ticket is redeemed for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,6 +7,7 @@ use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
 use crate::nap::laws::{LateLaw, Laws, SaleLaw};
 use crate::nap::ledger::{claimed, early, prime_borne, sellable, window_of};
+use crate::nap::slot::Slot;
 use crate::nap::slot_shares::Prefix;
 use crate::nap::ticket::{Ticket, ticket_id};
 use crate::nap::ticket_states::State;
@@ -90,9 +91,8 @@ impl GateView<'_> {
             self.clients.lapses(hash, least, now) && !shares.alone(of, terms.lifetime, now)
         })
         .map(|(hash, ..)| hash);
-        let mut open =
-            |slot: &slots::Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
-        let mut may = |slot: &slots::Slot, start: Micros| {
+        let mut open = |slot: &Slot| flood.is_none_or(|hash| shares.has_place(slot, hash, now));
+        let mut may = |slot: &Slot, start: Micros| {
             // A slot keeps the windows it was opened with, however long the bound is by now.
             let (from, to) = window_of(start, start + slot.prime(), slot.bound());
             match unlimited {
@@ -104,7 +104,7 @@ impl GateView<'_> {
             Sale::Newcomer => slots.book_open(now, first, &issue, &mut open, &mut may),
             _ => slots.rebook(now, first, &issue, &mut may),
         }?;
-        let prime = gate.slots.slot(booking.seq).map(slots::Slot::prime);
+        let prime = gate.slots.slot(booking.seq).map(Slot::prime);
         let prime_end = booking.start + prime.unwrap_or(issue.prime);
         let end = booking.start + terms.lifetime.max(issue.prime);
         let (from, to) = gate.window_of(booking.seq, booking.start, prime_end);

@@ -2,7 +2,7 @@
 
 use super::{GateView, UNKNOWN};
 use crate::micros::Micros;
-use crate::nap::slots::grace_of;
+use crate::nap::slot::grace_of;
 use crate::nap::ticket::Ticket;
 use crate::nap::ticket_states::State;
 use crate::room::arrival::Arrival;

@@ -11,7 +11,8 @@ use crate::room::arrival::Arrival;
 use crate::room::control::Mode;
 use crate::room::history::Fate;
 use crate::room::owner::Owner;
-use crate::room::places::{Line, Place, wake};
+use crate::room::place::Place;
+use crate::room::places::{Line, wake};
 use crate::room::terms::how;
 use crate::room::verdict::{Reason, Verdict};
 
