@@ -26,6 +26,7 @@ pub mod debtors;
 pub mod events;
 pub mod figures;
 mod house;
+mod ledger_script;
 #[cfg(all(test, feature = "models"))]
 mod models;
 pub mod oracle;

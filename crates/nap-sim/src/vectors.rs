@@ -12,8 +12,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::ledger_script::Script;
 use nap_core::micros::Micros;
-use nap_core::nap::ledger::{self, Script};
+use nap_core::nap::ledger;
 use nap_core::nap::slots::{self, Slots, Terms};
 use nap_core::nap::wait_limit::{self, Facts, RhoSettings, Settings};
 use nap_core::nap::{returns, slots::capacity};
