@@ -114,11 +114,6 @@ impl Lane {
         (units * self.unit_ns + 0.5) as i64 as u64
     }
 
-    /// How long a unit takes to be paid off, nanoseconds.
-    pub fn unit_ns(&self) -> f64 {
-        self.unit_ns
-    }
-
     /// What is owed if it takes `owed_ns` to be paid off, in units.
     pub fn units(&self, owed_ns: u64) -> f64 {
         owed_ns as f64 / self.unit_ns

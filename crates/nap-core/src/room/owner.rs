@@ -26,9 +26,6 @@ pub struct Life {
 }
 
 impl Owner {
-    /// Nobody.
-    pub const NOBODY: Owner = Owner(0);
-
     /// The access number `serial` of a child's life.
     pub fn new(life: Life, serial: u32) -> Owner {
         let epoch = u64::from(life.epoch & 0xff_ffff).max(1);
