@@ -177,7 +177,7 @@ impl Debts {
         for (at, owner) in self.services.owners.iter().enumerate() {
             let scope = owner.load(Relaxed).checked_sub(1);
             if scope.is_some_and(|scope| !scopes.contains(&scope)) {
-                self.service(at, |service| *service = Service::EMPTY);
+                self.service(at, |service| *service = Service::default());
                 owner.store(0, Relaxed);
             }
         }

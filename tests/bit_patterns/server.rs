@@ -98,7 +98,7 @@ impl Server {
                     threshold: 5_000_000,
                     min: Micros::from_millis(1),
                     max: Micros::from_secs(10),
-                    ..StartTerms::EMPTY
+                    ..StartTerms::default()
                 });
             }
             for (at, gate) in tables.gates.iter_mut().enumerate() {

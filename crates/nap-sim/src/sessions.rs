@@ -502,7 +502,7 @@ mod tests {
                 max: Micros::from_secs(10),
                 inc: Micros::from_millis(10),
                 dec: Micros::from_millis(10),
-                ..StartTerms::EMPTY
+                ..StartTerms::default()
             },
             bound: Micros::from_secs(10),
             pace: [fixed(8), fixed(2)],

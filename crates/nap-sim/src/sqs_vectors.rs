@@ -84,7 +84,7 @@ fn elastic(input: &Elastic) -> Value {
         start_gain: p.start_gain,
         halves: false,
     };
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     let see = |&(finished, elapsed_s, saturated): &(f64, f64, bool)| {
         let sight = Sight {
             finished,

@@ -69,8 +69,8 @@ impl State {
             }],
             gates: Gate::unused(1),
             permits: Arc::new([Permits::default()]),
-            pacing: Box::new([PageScheduler::EMPTY]),
-            pacer: Pacer::EMPTY,
+            pacing: Box::new([PageScheduler::default()]),
+            pacer: Pacer::default(),
             workers: Workers::default(),
             laws: Laws::CHOSEN,
             pages: vec![Page::EMPTY],
@@ -130,7 +130,7 @@ impl State {
                 state.rooms[0].pages[at] = at as u32 + 1;
             }
         }
-        state.pacing = (0..n).map(|_| PageScheduler::EMPTY).collect();
+        state.pacing = (0..n).map(|_| PageScheduler::default()).collect();
         if let Some((_, starts, most)) = sessions {
             state.sets = vec![SessionSet::default(); sets_for(most) as usize];
             state.starts[0].set(starts);

@@ -74,15 +74,6 @@ pub struct Terms<'a> {
 }
 
 impl Service {
-    /// No test yet.
-    pub const EMPTY: Service = Service {
-        test: 0,
-        eligible: [0; HORIZONS],
-        held: [[0; 6]; HORIZONS],
-        passed: [[0; 6]; HORIZONS],
-        lowered: [0; HORIZONS],
-    };
-
     /// A client has come for the first time in this test, eligible for the horizons from `first` on.
     pub fn note(&mut self, first: usize, terms: &Terms<'_>, now_ns: u64) {
         self.advance(terms, now_ns);
@@ -207,7 +198,7 @@ mod tests {
     fn the_share_is_of_the_tests_at_which_somebody_was_there() {
         let horizons = horizons();
         let terms = terms(&horizons, 3.5e6);
-        let mut service = Service::EMPTY;
+        let mut service = Service::default();
         assert_eq!(service.share(0), None);
         // Three clients are served at 1 MB/s, four are not; one of them is not eligible for it.
         for (test, clients) in [(0, 3), (1, 4), (2, 0), (3, 3), (4, 4)] {
@@ -230,7 +221,7 @@ mod tests {
     fn too_low_a_share_lowers_the_next_longer_rate_and_time_raises_it_again() {
         let horizons = horizons();
         let terms = terms(&horizons, 3.5e6);
-        let mut service = Service::EMPTY;
+        let mut service = Service::default();
         for test in 0..STEP {
             for _ in 0..4 {
                 service.note(0, &terms, START + test * TEST_NS);
@@ -260,7 +251,7 @@ mod tests {
     fn a_rate_is_never_lowered_below_that_of_a_longer_horizon() {
         let horizons = horizons();
         let terms = terms(&horizons, 1.0);
-        let mut service = Service::EMPTY;
+        let mut service = Service::default();
         for test in 0..100 * STEP {
             service.note(0, &terms, START + test * TEST_NS);
         }

@@ -304,7 +304,7 @@ impl Tables<'_> {
             *page = Page::EMPTY;
         }
         if let Some(page) = self.pacing.get_mut(gate) {
-            *page = PageScheduler::EMPTY;
+            *page = PageScheduler::default();
         }
         for (room, starts) in (0..).zip(self.starts.iter_mut()) {
             let freed = starts.capacity.retain(|known| known as usize != gate);
@@ -446,7 +446,7 @@ mod tests {
                 gates: Gate::unused(2),
                 permits: Default::default(),
                 pages: [Page::EMPTY; 2],
-                pacing: Box::new([PageScheduler::EMPTY; 2]),
+                pacing: Box::new([PageScheduler::default(); 2]),
                 recent: Box::new([Recent::default(), Recent::default()]),
                 head: PlacesHead::default(),
                 history: Box::default(),

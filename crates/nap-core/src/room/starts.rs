@@ -55,21 +55,6 @@ pub struct StartTerms {
 }
 
 impl StartTerms {
-    /// No sessions.
-    pub const EMPTY: StartTerms = StartTerms {
-        on: 0,
-        how: 0,
-        parallel: 0,
-        cores: 0,
-        idle: Micros::ZERO,
-        interval: Micros::ZERO,
-        threshold: 0,
-        inc: Micros::ZERO,
-        dec: Micros::ZERO,
-        min: Micros::ZERO,
-        max: Micros::ZERO,
-    };
-
     /// The limits for the table of sessions.
     pub fn limits(&self) -> Limits {
         Limits {

@@ -74,19 +74,6 @@ struct Passage {
     empty: u64,
 }
 
-impl Passage {
-    const EMPTY: Passage = Passage {
-        visits: 0,
-        age: 0,
-        rate: 0,
-        flow: 0,
-        ages: 0,
-        came: 0,
-        stood: 0,
-        empty: 0,
-    };
-}
-
 /// What the pages that a room's sessions visit can pass, its own and other rooms'. All zero =
 /// nothing known. Under the lock.
 #[repr(C)]
@@ -206,14 +193,6 @@ impl Bottleneck {
 }
 
 impl Capacity {
-    /// Nothing known.
-    pub const EMPTY: Capacity = Capacity {
-        gates: [0; PAGES],
-        pages: [Passage::EMPTY; PAGES],
-        sessions: 0,
-        _pad: 0,
-    };
-
     /// Which of its pages this gate belongs to, if it is known.
     #[inline]
     pub fn known(&self, gate: u32) -> Option<usize> {
@@ -245,7 +224,7 @@ impl Capacity {
         let known = self.gates.iter_mut().zip(&mut self.pages);
         for ((link, page), freed) in known.zip(&mut freed) {
             if link.checked_sub(1).is_some_and(|gate| !kept(gate)) {
-                (*link, *page, *freed) = (0, Passage::EMPTY, true);
+                (*link, *page, *freed) = (0, Passage::default(), true);
             }
         }
         freed
@@ -362,7 +341,7 @@ mod tests {
 
     /// Sessions that ask for a light page six times and for the search once, 12 s after their start.
     fn shop() -> Capacity {
-        let mut capacity = Capacity::EMPTY;
+        let mut capacity = Capacity::default();
         let mut visits = [0.0; PAGES];
         (visits[0], visits[SEARCH]) = (6.0, 1.0);
         for _ in 0..10 {
@@ -474,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_page_keeps_its_number_when_others_are_let_go() {
-        let mut capacity = Capacity::EMPTY;
+        let mut capacity = Capacity::default();
         let numbers = [7, 3, 9].map(|gate| capacity.number(gate));
         assert_eq!(numbers, [Some(0), Some(1), Some(2)]);
         for _ in 0..3 {
@@ -498,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_page_that_hardly_any_session_asks_for_is_nobodys_bottleneck() {
-        let mut capacity = Capacity::EMPTY;
+        let mut capacity = Capacity::default();
         (0..30).for_each(|_| capacity.learn(&[0.0; PAGES]));
         let queue = pages((50, Some(0.1)), (0, None));
         assert_eq!(capacity.look(queue.into_iter(), |_| 0.0), None);

@@ -32,15 +32,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Nothing known.
-    pub const EMPTY: Demand = Demand {
-        mean: 0,
-        length: 0,
-        sessions: 0,
-        fed: 0,
-        supposed: 0,
-    };
-
     /// A session is over that has used this many seconds of Run Ready.
     pub fn learn(&mut self, work_s: f64) {
         if !work_s.is_finite() || work_s <= 0.0 {
@@ -129,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_mean_is_told_of_two_sessions_of_four_and_of_eight() {
-        let mut demand = Demand::EMPTY;
+        let mut demand = Demand::default();
         let mut told = Vec::new();
         for session in 1..40 {
             demand.learn(if session < 3 { 0.5 } else { 0.25 });
@@ -144,7 +135,7 @@ mod tests {
 
     #[test]
     fn sessions_that_are_not_over_tell_it_once_until_some_are() {
-        let mut demand = Demand::EMPTY;
+        let mut demand = Demand::default();
         demand.suppose(0.0);
         assert_eq!((demand.mean_s(), demand.feed(2)), (None, None));
         demand.suppose(0.5);

@@ -172,7 +172,7 @@ pub enum Step {
 
 /// The law's state. All zero = not begun.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct ElasticHill {
     /// b, the middle of a pair; f64 bits, 0 = not begun.
     middle: u64,
@@ -220,35 +220,6 @@ pub struct ElasticHill {
 }
 
 impl ElasticHill {
-    /// Not begun.
-    pub const EMPTY: ElasticHill = ElasticHill {
-        middle: 0,
-        limit: 0,
-        phase: 0,
-        pairs: 0,
-        upper_first: 0,
-        half: 0,
-        rested: 0,
-        turn: 0,
-        turns: 0,
-        lower: 0,
-        upper: 0,
-        before: 0,
-        known: 0,
-        swings: 0,
-        _pad: 0,
-        before_n: 0,
-        before_x: 0,
-        before_own: 0,
-        from: 0,
-        n: 0,
-        progress: 0,
-        own: 0,
-        elapsed: 0,
-        e: [0; PAIRS],
-        s: [0; PAIRS],
-    };
-
     /// The limit that should be in force; a law that has not begun, begins with it.
     pub fn limit(&mut self, settings: &Settings) -> u32 {
         let (lo, hi) = range(settings);
@@ -257,7 +228,7 @@ impl ElasticHill {
             *self = ElasticHill {
                 middle: f64::from(start).to_bits(),
                 limit: start,
-                ..ElasticHill::EMPTY
+                ..ElasticHill::default()
             };
         }
         self.limit = self.limit.clamp(lo, hi);

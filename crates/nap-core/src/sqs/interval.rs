@@ -124,18 +124,11 @@ pub struct PaperLaw {
 }
 
 impl Interval {
-    /// Not begun.
-    pub const EMPTY: Interval = Interval {
-        seconds: 0,
-        hold: 0,
-        lowered: 0,
-    };
-
     /// An interval of this many seconds.
     pub fn of(seconds: f64) -> Interval {
         Interval {
             seconds: sound(seconds).to_bits(),
-            ..Interval::EMPTY
+            ..Interval::default()
         }
     }
 

@@ -123,49 +123,40 @@ pub struct PageScheduler {
     steps: [Move; STEPS],
 }
 
-impl PageScheduler {
+impl Default for PageScheduler {
     /// A fixed limit.
-    pub const EMPTY: PageScheduler = PageScheduler {
-        pace: Pace {
-            law: 0,
-            own: 0,
-            start: 0,
-            lo: 0,
-            hi: 0,
-            history: 0,
-        },
-        hill: ElasticHill::EMPTY,
-        paper: PaperHill::EMPTY,
-        weight: Weight::EMPTY,
-        limit: 0,
-        finished: 0,
-        passed: 0,
-        since: [0; 2],
-        falling: 0,
-        reached: Micros::ZERO,
-        elapsed: 0,
-        progress: 0,
-        squares: 0,
-        own_finished: 0,
-        own_passed: 0,
-        moves: 0,
-        round: 0,
-        by_hand: 0,
-        told: 0,
-        steps: [Move {
-            at: Micros::ZERO,
+    fn default() -> PageScheduler {
+        PageScheduler {
+            pace: Pace::default(),
+            hill: ElasticHill::default(),
+            paper: PaperHill::EMPTY,
+            weight: Weight::default(),
             limit: 0,
-            why: 0,
-            elasticity: 0,
-            per_ks: 0,
-        }; STEPS],
-    };
+            finished: 0,
+            passed: 0,
+            since: [0; 2],
+            falling: 0,
+            reached: Micros::ZERO,
+            elapsed: 0,
+            progress: 0,
+            squares: 0,
+            own_finished: 0,
+            own_passed: 0,
+            moves: 0,
+            round: 0,
+            by_hand: 0,
+            told: 0,
+            steps: [Move::default(); STEPS],
+        }
+    }
+}
 
+impl PageScheduler {
     /// A configuration comes into force: what has been found so far is kept, within the new range.
     /// Returns the limit.
     pub fn configure(&mut self, pace: Pace, now: Micros) -> u32 {
         if pace.law != self.pace.law {
-            (self.hill, self.paper) = (ElasticHill::EMPTY, PaperHill::EMPTY);
+            (self.hill, self.paper) = (ElasticHill::default(), PaperHill::EMPTY);
         }
         self.pace = pace;
         let limit = match pace.law {
@@ -469,7 +460,7 @@ struct Seen<'a> {
 
 /// The state that all pages share. All zero = not begun.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Pacer {
     /// The last look; 0 = none yet.
     looked: Micros,
@@ -480,13 +471,6 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Not begun.
-    pub const EMPTY: Pacer = Pacer {
-        looked: Micros::ZERO,
-        token: 0,
-        budget: 0,
-    };
-
     /// Is it time for another look? A look from the future is a stray write.
     pub fn is_due(&self, now: Micros) -> bool {
         now >= self.looked + PERIOD || self.looked > now + PERIOD

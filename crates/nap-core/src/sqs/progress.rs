@@ -13,7 +13,7 @@ const STALE: u32 = 120;
 
 /// A page's weight. All zero = nothing seen.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Weight {
     /// Mean residence in seconds, f64 bits; 0 = none yet.
     mean: u64,
@@ -26,14 +26,6 @@ pub struct Weight {
 }
 
 impl Weight {
-    /// Nothing seen.
-    pub const EMPTY: Weight = Weight {
-        mean: 0,
-        lowest: 0,
-        above: 0,
-        counts: 0,
-    };
-
     /// Seconds; none: nothing seen yet.
     pub fn seconds(&self) -> Option<f64> {
         positive(self.counts)

@@ -70,8 +70,8 @@ impl Run {
             pages: pages.to_vec(),
             machine,
             slower_from,
-            schedulers: vec![PageScheduler::EMPTY; pages.len()],
-            pacer: Pacer::EMPTY,
+            schedulers: vec![PageScheduler::default(); pages.len()],
+            pacer: Pacer::default(),
             limits: vec![1; pages.len()],
             chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         }

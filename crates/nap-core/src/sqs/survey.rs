@@ -47,14 +47,6 @@ pub struct Found {
 }
 
 impl Survey {
-    /// Nobody was asked.
-    pub const EMPTY: Survey = Survey {
-        sessions: 0,
-        active: 0,
-        work: 0,
-        visits: [0; PAGES],
-    };
-
     /// The round comes to a session that a client is known by.
     pub fn ask(&mut self, session: &Session, now: Micros) {
         if now - session.started < OLD {
@@ -110,11 +102,11 @@ mod tests {
     #[test]
     fn it_counts_when_nearly_all_that_began_two_minutes_ago_have_fallen_quiet() {
         let after = |second: u64, active: u32, quiet: u32| {
-            let mut survey = Survey::EMPTY;
+            let mut survey = Survey::default();
             (0..quiet).for_each(|_| survey.ask(&session(7, 18), at(second)));
             (0..active).for_each(|_| survey.ask(&session(7, second - 20), at(second)));
             let found = survey.conclude();
-            assert_eq!(survey, Survey::EMPTY, "another round");
+            assert_eq!(survey, Survey::default(), "another round");
             found
         };
         assert_eq!(after(119, 0, 20), None, "too young");
@@ -128,7 +120,7 @@ mod tests {
     fn who_takes_his_time_is_not_quiet_after_a_minute() {
         // Four pages in two minutes: quiet after two more.
         for (second, counts) in [(190, false), (239, false), (240, true)] {
-            let mut survey = Survey::EMPTY;
+            let mut survey = Survey::default();
             (0..8).for_each(|_| survey.ask(&session(4, 120), at(second)));
             assert_eq!(survey.conclude().is_some(), counts, "{second}");
         }

@@ -155,7 +155,7 @@ fn a_gate_that_is_configured_no_more_takes_no_worker_from_those_that_are() {
     };
     let parked = |stale: bool| {
         let terms = terms(AUTO);
-        let starts = nap_core::room::starts::StartTerms::EMPTY;
+        let starts = nap_core::room::starts::StartTerms::default();
         let mut state = State::with_pages(&[terms, terms], Some((terms, starts, 12)), 64, 7);
         state.workers = workers;
         state.pace_pages(&[pace(4), pace(4)], Micros::ZERO);

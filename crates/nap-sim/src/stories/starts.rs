@@ -56,7 +56,7 @@ impl Site {
             cores: 2,
             idle: Micros::from_secs(600),
             interval: Micros::from_millis(1),
-            ..StartTerms::EMPTY
+            ..StartTerms::default()
         };
         let (page, lobby) = (terms(fixed(0)), terms(fixed(4)));
         let mut state = State::with_pages(&[page, page], Some((lobby, starts, 3072)), 64, 7);
@@ -615,7 +615,7 @@ fn of_the_places_the_session_gate_has_what_members_do_not_need() {
         on_workers: 0,
     };
     let pages = [terms(AUTO); 4];
-    let sessions = Some((terms(AUTO), StartTerms::EMPTY, 12));
+    let sessions = Some((terms(AUTO), StartTerms::default(), 12));
     let mut state = State::with_pages(&pages, sessions, 64, 7);
     state.pace_pages(&[crate::sessions::fixed(8); 4], Micros::ZERO);
     let parked = |state: &State| -> Vec<u32> {

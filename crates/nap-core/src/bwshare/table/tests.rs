@@ -148,7 +148,7 @@ fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, S
         link,
         steering: Steering::CHOSEN,
     };
-    let (mut stripe, mut service) = (Box::new(Stripe::EMPTY), Service::EMPTY);
+    let (mut stripe, mut service) = (Box::new(Stripe::EMPTY), Service::default());
     let mut sent = vec![Vec::new(); clients as usize];
     for half_s in 0..n * 7200 {
         let now = 1_000_000 * S + half_s * S / 2;

@@ -10,7 +10,7 @@ fn starts(interval: Micros) -> Starts {
         on: 1,
         how: how::FIXED,
         interval,
-        ..StartTerms::EMPTY
+        ..StartTerms::default()
     });
     starts
 }
@@ -28,7 +28,7 @@ fn auto() -> Starts {
         threshold: 5_000_000,
         min: Micros::from_millis(1),
         max: Micros::from_secs(60),
-        ..StartTerms::EMPTY
+        ..StartTerms::default()
     });
     starts
 }
@@ -174,7 +174,7 @@ fn what_is_found_stays_within_the_bounds_and_a_fixed_interval_is_nothing_found()
         threshold: 5_000_000,
         min: Micros::from_millis(min_ms),
         max: Micros::from_secs(60),
-        ..StartTerms::EMPTY
+        ..StartTerms::default()
     };
     let mut starts = Starts::default();
     starts.set(terms(how::AUTO, 2_000));

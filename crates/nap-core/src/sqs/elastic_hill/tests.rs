@@ -33,7 +33,7 @@ fn a_range_that_becomes_smaller_is_no_trap() {
         ..Settings::default()
     };
     for windows in 0..40 {
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &wide, windows, |_| 4.0);
         let narrow = Settings { hi: 16, ..wide };
         assert!(hill.bound(&narrow) <= 16);
@@ -55,7 +55,7 @@ fn a_range_of_two_or_three_is_all_tried() {
             halves: true,
             ..Settings::default()
         };
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &settings, 40, per_s);
         let at_best = (0..400).filter(|_| climb(&mut hill, &settings, 1, per_s) == best);
         assert!(at_best.count() > 200, "up to {hi}, best at {best}");
@@ -65,7 +65,7 @@ fn a_range_of_two_or_three_is_all_tried() {
         halves: true,
         ..Settings::default()
     };
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     assert!((0..100).all(|_| climb(&mut hill, &one, 1, |n| n) == 1));
 }
 
@@ -77,13 +77,13 @@ fn one_at_a_time_is_tried_only_where_two_do_more_than_three() {
     };
     // Three do nearly as much as two; one does half of it.
     let two = |n: f64| n.min(2.0) / (1.0 + 0.05 * (n - 2.0).max(0.0));
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     for _ in 0..400 {
         assert!(climb(&mut hill, &settings, 1, two) >= 2);
     }
     assert!(climb(&mut hill, &settings, 1, two) <= 3);
     // Each is in the way of all others.
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     let one = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
     let ones = (0..400).filter(|_| climb(&mut hill, &settings, 1, one) == 1);
     assert!(ones.count() > 250);
@@ -118,7 +118,7 @@ fn search(n: f64) -> f64 {
 
 #[test]
 fn a_trial_that_has_surely_failed_ends() {
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     let limits = look_on(&mut hill, 2400, search);
     let [one, four] = [longest(&limits, 1), longest(&limits, 4)];
     // Thirty at four a second would be thirty looks.
@@ -152,7 +152,7 @@ fn windows_at(
 #[test]
 fn one_wrong_verdict_does_not_hold_for_ever() {
     for (from, to) in [(2.0, 3.0), (2.0, 1.0), (2.0, 4.0)] {
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &two(), 4, search);
         hill.set_middle(from, &two());
         hill.step_to(to, 0.0, &two());
@@ -169,7 +169,7 @@ fn steps_down_go_on_to_the_best() {
         let settings = Settings { start, ..two() };
         for halves in [true, false] {
             let settings = Settings { halves, ..settings };
-            let mut hill = ElasticHill::EMPTY;
+            let mut hill = ElasticHill::default();
             climb(&mut hill, &settings, 80, search);
             let best = windows_at(&mut hill, &settings, 1000, 2, search);
             assert!(best > 850, "{start}: {best}");
@@ -193,7 +193,7 @@ fn a_peak_between_two_pairs_is_rested_on() {
     for (peak, per_s) in peaks.into_iter().chain(wide) {
         for start in [2, 4, 8] {
             let settings = Settings { start, ..two() };
-            let mut hill = ElasticHill::EMPTY;
+            let mut hill = ElasticHill::default();
             climb(&mut hill, &settings, 80, per_s);
             let mut done = 0.0;
             for _ in 0..1000 {
@@ -206,7 +206,7 @@ fn a_peak_between_two_pairs_is_rested_on() {
     // Just above the least, and just below the most.
     for (lo, hi) in [(3, 256), (1, 5), (4, 4)] {
         let settings = Settings { lo, hi, ..two() };
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &settings, 80, peaks[1].1);
         let best = windows_at(&mut hill, &settings, 1000, 4, peaks[1].1);
         assert!(best > 700, "{lo} to {hi}: {best}");
@@ -218,7 +218,7 @@ fn who_cannot_grow_stays() {
     // Two or three where others have taken all the rest, and many.
     for (start, windows) in (2..=20).flat_map(|start| (0..40).map(move |n| (start, n))) {
         let settings = Settings { start, ..two() };
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &settings, windows, |n| n);
         let before = hill.claim();
         for _ in 0..200 {
@@ -248,7 +248,7 @@ fn who_cannot_tell_one_from_two_rests_at_two() {
     };
     // Too few to tell.
     let few = |n: f64| 0.05 * (1.0 + 0.2 * n);
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     let at_two = windows_at(&mut hill, &settings, 400, 2, few);
     assert!(at_two > 250, "{at_two}");
     let rests = (0..400).filter(|_| {
@@ -261,7 +261,7 @@ fn who_cannot_tell_one_from_two_rests_at_two() {
 
 #[test]
 fn a_trial_that_is_cut_short_is_none() {
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     assert_eq!(climb(&mut hill, &two(), 2, |n| n), 8);
     let narrow = Settings { hi: 5, ..two() };
     assert!(hill.bound(&narrow) <= 5);
@@ -270,7 +270,7 @@ fn a_trial_that_is_cut_short_is_none() {
 
 #[test]
 fn a_machine_that_stands_still_for_a_while_fails_no_trial() {
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     assert_eq!(climb(&mut hill, &two(), 10, |n| 0.05 * n), 4);
     for look in 0..24 {
         // Twenty a second, after a second and a half.
@@ -285,7 +285,7 @@ fn a_machine_that_stands_still_for_a_while_fails_no_trial() {
 fn nobody_is_held_at_one_at_a_time_before_that_is_known_to_be_best() {
     let settings = two();
     let alone = |n: f64| 1.0 / (1.0 + 0.6 * (n - 1.0));
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     let (mut tried, mut known) = (0, false);
     for _ in 0..400 {
         let limit = climb(&mut hill, &settings, 1, alone);
@@ -306,14 +306,14 @@ fn nobody(settings: &Settings) -> Sight {
 #[test]
 fn where_nobody_finishes_it_goes_back_to_where_some_did() {
     let settings = Settings::default();
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     assert_eq!(climb(&mut hill, &settings, 3, |n| n), 32);
     assert_eq!(hill.see(&nobody(&settings), &settings), Some(Step::Moved));
     assert_eq!((hill.phase(), hill.middle()), (Phase::Probe, 16.0));
     // Beyond twelve it stands still, wherever it begins and whichever end of a pair is first.
     for start in 1..=12 {
         let settings = Settings { start, ..two() };
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         let storm = |n: f64| if n > 12.0 { 0.0 } else { n };
         let (mut still, mut windows) = (0, 0);
         while windows < 5000 {
@@ -332,7 +332,7 @@ fn where_nobody_finishes_it_goes_back_to_where_some_did() {
 #[test]
 fn one_window_in_which_nobody_finishes_at_two_is_no_proof_for_one() {
     let settings = Settings { hi: 2, ..two() };
-    let mut hill = ElasticHill::EMPTY;
+    let mut hill = ElasticHill::default();
     while !(hill.tries_one() && hill.limit(&settings) == 2) {
         climb(&mut hill, &settings, 1, |n| n);
     }
@@ -347,7 +347,7 @@ fn who_is_blocked_at_both_limits_goes_up() {
     let settings = two();
     for start in [2, 8] {
         let settings = Settings { start, ..settings };
-        let mut hill = ElasticHill::EMPTY;
+        let mut hill = ElasticHill::default();
         climb(&mut hill, &settings, 40, |n| n.min(8.0));
         let before = hill.middle();
         let blocked = |_: &u32| hill.see(&nobody(&settings), &settings) == Some(Step::Blocked);

@@ -5,7 +5,7 @@ use super::*;
 /// Pages that begin at these limits, each with a queue.
 fn begun(starts: &[u32]) -> Vec<PageScheduler> {
     let begin = |start: &u32| {
-        let mut page = PageScheduler::EMPTY;
+        let mut page = PageScheduler::default();
         let pace = Pace {
             law: law::AUTO,
             start: *start,
@@ -49,7 +49,7 @@ fn look_on(
 
 #[test]
 fn a_page_whose_limit_is_set_by_hand_leaves_the_token_to_the_others() {
-    let (mut pages, mut pacer) = (begun(&[4, 4]), Pacer::EMPTY);
+    let (mut pages, mut pacer) = (begun(&[4, 4]), Pacer::default());
     look_on(&mut pacer, &mut pages, 0..2, |_, look| look);
     assert_eq!(pacer.holder(), Some(0));
     let first = |at, look: Look| Look {
@@ -68,7 +68,7 @@ fn a_page_whose_limit_is_set_by_hand_leaves_the_token_to_the_others() {
 
 #[test]
 fn a_window_of_unlike_accesses_tells_no_more_than_the_few_that_weigh_most() {
-    let mut page = PageScheduler::EMPTY;
+    let mut page = PageScheduler::default();
     let mut counted = 0.0;
     for (finished, weight_s) in [(25, 0.01), (1, 0.58), (25, 0.01)] {
         let mut total = Total::default();
@@ -81,7 +81,7 @@ fn a_window_of_unlike_accesses_tells_no_more_than_the_few_that_weigh_most() {
 
 #[test]
 fn who_hangs_above_a_lowered_limit_is_waited_for_a_minute_and_no_longer() {
-    let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+    let (mut pages, mut pacer) = (begun(&[4]), Pacer::default());
     let hang = |_, look| Look { running: 9, ..look };
     look_on(&mut pacer, &mut pages, 0..230, hang);
     assert_eq!(pages[0].moves(), 1, "it has begun");
@@ -94,7 +94,7 @@ fn a_page_that_is_not_in_use_leaves_its_part_of_the_budget_to_the_others() {
     let pages = begun(&[120, 4, 5]);
     let pacer = Pacer {
         budget: 128,
-        ..Pacer::EMPTY
+        ..Pacer::default()
     };
     let used = |_| Some(Look::default());
     assert_eq!(pacer.most(&pages, 1, used), 3);
@@ -112,7 +112,7 @@ fn a_page_that_is_not_in_use_leaves_its_part_of_the_budget_to_the_others() {
 /// A crowd that waits has been promised all that is free.
 #[test]
 fn the_papers_law_stays_where_others_leave_it_nothing() {
-    let mut page = PageScheduler::EMPTY;
+    let mut page = PageScheduler::default();
     let pace = Pace {
         law: law::PAPER,
         start: 8,
@@ -121,7 +121,7 @@ fn the_papers_law_stays_where_others_leave_it_nothing() {
         ..Pace::default()
     };
     page.configure(pace, Micros(1));
-    let (mut pages, mut pacer) = (vec![page], Pacer::EMPTY);
+    let (mut pages, mut pacer) = (vec![page], Pacer::default());
     pacer.budget = 1;
     let mut finished = 0_u32;
     for nth in 1..4000 {
@@ -142,7 +142,7 @@ fn the_papers_law_stays_where_others_leave_it_nothing() {
 
 #[test]
 fn what_accesses_take_under_a_limit_set_by_hand_is_not_what_they_weigh() {
-    let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+    let (mut pages, mut pacer) = (begun(&[4]), Pacer::default());
     look_on(&mut pacer, &mut pages, 0..40, |_, look| look);
     let before = pages[0].weight.seconds();
     let forty = |_, look: Look| Look {
@@ -161,7 +161,7 @@ fn stray_writes_do_not_hold_a_window_open() {
         |page| page.reached = Micros(u64::MAX),
     ];
     for (nth, stray) in strays.iter().enumerate() {
-        let (mut pages, mut pacer) = (begun(&[4]), Pacer::EMPTY);
+        let (mut pages, mut pacer) = (begun(&[4]), Pacer::default());
         look_on(&mut pacer, &mut pages, 0..20, |_, look| look);
         let before = pages[0].moves();
         stray(&mut pages[0]);
@@ -201,7 +201,7 @@ proptest! {
         let mut told: Vec<u32> = pages.iter().map(|page| page.limit).collect();
         // The highest limit that each has had, or was in the middle of.
         let mut had: Vec<u32> = pages.iter().map(|page| page.hill.claim()).collect();
-        let (mut pacer, mut sums) = (Pacer::EMPTY, [[0_u32; 2]; 3]);
+        let (mut pacer, mut sums) = (Pacer::default(), [[0_u32; 2]; 3]);
         for (nth, (seen, budget)) in looks.iter().enumerate() {
             pacer.budget = *budget;
             for (sum, seen) in sums.iter_mut().zip(seen) {

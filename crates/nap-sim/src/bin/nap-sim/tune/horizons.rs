@@ -125,7 +125,7 @@ fn day(seed: u64, busiest: f64, wanted: f64, steering: Steering) -> Day {
         steering,
     };
     let mut rng = Rng::new(seed, 6);
-    let mut service = Service::EMPTY;
+    let mut service = Service::default();
     let mut seen = Day {
         passed: 0.0,
         worst: 1.0,
