@@ -12,7 +12,7 @@
 
 use nap_core::micros::Micros;
 use nap_core::oxthas::choice::{Ask, Member};
-use nap_core::oxthas::engine::{End, Engine, Head, Law, Terms};
+use nap_core::oxthas::engine::{End, Engine, EngineTerms, Head, Law};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
 use nap_core::rng::Rng;
@@ -276,7 +276,7 @@ fn cost() {
         executors: &mut executors,
         flights: &mut flights,
     };
-    let terms = Terms::ours(Micros::from_secs(10));
+    let terms = EngineTerms::ours(Micros::from_secs(10));
     let mut rng = Rng::new(1, 1);
     for law in [Law::Oxthas, Law::Nap] {
         const ROUNDS: u32 = 200_000;

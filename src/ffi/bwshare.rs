@@ -22,7 +22,7 @@ use nap_core::bwshare::account::LONGEST_NS;
 use nap_core::bwshare::client::{Prefixes, WIDE, tag};
 use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule, Units};
-use nap_core::bwshare::service::{Steering, Terms};
+use nap_core::bwshare::service::{ServiceTerms, Steering};
 use nap_core::bwshare::table::{CLIENTS, Stripe};
 use nap_core::bwshare::visit::Visit;
 use nap_core::conf::{AnyConf, BwShareConf, YEARS_S};
@@ -52,8 +52,8 @@ impl Limit {
         &self.limits[0].horizons
     }
 
-    fn terms(&self) -> Option<Terms<'_>> {
-        Some(Terms {
+    fn terms(&self) -> Option<ServiceTerms<'_>> {
+        Some(ServiceTerms {
             horizons: self.horizons(),
             shares: self.shares,
             link: self.link?,

@@ -17,7 +17,7 @@ use crate::shm::balancing::Balancing;
 use nap_core::conf::{AnyConf, OxthasConf};
 use nap_core::micros::Micros;
 use nap_core::oxthas::choice::{Ask, Member};
-use nap_core::oxthas::engine::{End, Engine, Law, Terms};
+use nap_core::oxthas::engine::{End, Engine, EngineTerms, Law};
 use nap_core::oxthas::executor::name_hash;
 use nap_core::oxthas::penalty::Failure;
 use nap_core::oxthas::{MEMBERS, flight};
@@ -142,7 +142,12 @@ impl<'a> Work<'a> {
     }
 
     /// The attempt as it begins; its members are added later.
-    fn ask<'t>(&mut self, engine: &mut Engine<'_>, activity: &str, terms: &'t Terms) -> Ask<'t> {
+    fn ask<'t>(
+        &mut self,
+        engine: &mut Engine<'_>,
+        activity: &str,
+        terms: &'t EngineTerms,
+    ) -> Ask<'t> {
         let now = self.process.segment.now();
         self.t.activity = engine.activity(name_hash(activity.as_bytes()), activity, now);
         self.t.size = engine.about(self.t.activity).sizes.of(self.t.body);

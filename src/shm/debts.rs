@@ -13,7 +13,7 @@ use super::segment::{Kind, Segment, SegmentError};
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::HORIZONS;
 use nap_core::bwshare::limits::Units;
-use nap_core::bwshare::service::{Service, Terms};
+use nap_core::bwshare::service::{Service, ServiceTerms};
 use nap_core::bwshare::table::{Counts, Stripe, stripe_of};
 use nap_core::bwshare::trace::{TraceSet, set_of};
 use nap_core::micros::Micros;
@@ -255,7 +255,7 @@ impl Debts {
 
     /// Counts a client of these limits that has come for the first time in a test.
     #[inline(never)]
-    pub fn begin_test(&self, service: usize, first: usize, terms: &Terms<'_>, now_ns: u64) {
+    pub fn begin_test(&self, service: usize, first: usize, terms: &ServiceTerms<'_>, now_ns: u64) {
         self.service(service, |service| service.note(first, terms, now_ns));
     }
 

@@ -306,7 +306,7 @@ mod tests {
             (tables.rooms[1].used, tables.rooms[1].pages[0]) = (1, 2);
             tables.gates[1].kind = 1;
             let slots = &mut tables.gates[1].slots;
-            let terms = nap_core::nap::slots::Terms {
+            let terms = nap_core::nap::slots::SlotTerms {
                 period: Micros::from_secs(10),
                 capacity: 10,
                 issue_limit: 10,

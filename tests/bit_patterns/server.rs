@@ -19,7 +19,7 @@ use nap_core::room::stay::Stay;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Verdict;
 use nap_core::sqs::page_scheduler::{Pace, law};
-use nap_core::telepoll::{Form, Mode, Terms as PollTerms};
+use nap_core::telepoll::{Form, Mode, PollTerms};
 
 /// An access a test knows of.
 #[derive(Clone, Copy)]

@@ -18,7 +18,7 @@ use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Reason;
 use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
-use nap_core::telepoll::{Event, Terms as PollTerms};
+use nap_core::telepoll::{Event, PollTerms};
 use serde_json::Value;
 
 const DIMS: Dims = Dims {

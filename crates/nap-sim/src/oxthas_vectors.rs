@@ -7,7 +7,7 @@ use super::vectors::{Refused, read};
 use nap_core::micros::Micros;
 use nap_core::oxthas::bands::Split;
 use nap_core::oxthas::choice::{Ask, Member};
-use nap_core::oxthas::engine::{End, Engine, Head, Law, Terms};
+use nap_core::oxthas::engine::{End, Engine, EngineTerms, Head, Law};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
 use nap_core::oxthas::history::{HISTORY, Span};
@@ -88,7 +88,7 @@ fn script(input: &Script) -> Result<Value, Refused> {
         flights: &mut flights,
     };
     let seconds = Micros::from_secs_f64;
-    let terms = Terms {
+    let terms = EngineTerms {
         bands: params.n,
         span: Span {
             window: params.history,
@@ -99,7 +99,7 @@ fn script(input: &Script) -> Result<Value, Refused> {
         step: seconds(params.beta),
         min: seconds(params.t_min),
         unseen_first: true,
-        ..Terms::paper()
+        ..EngineTerms::paper()
     };
     let now = Micros::from_secs(1);
     let mut results = Vec::new();

@@ -8,13 +8,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use nap_core::micros::Micros;
 use nap_core::rng::Rng;
-use nap_core::telepoll::{Asks, Terms};
+use nap_core::telepoll::{Asks, PollTerms};
 
 /// Clients, what they poll, and the server.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The event's terms.
-    pub terms: Terms,
+    pub terms: PollTerms,
     /// Number of polling clients.
     pub clients: u32,
     /// They begin at random within this many seconds ...
@@ -75,7 +75,7 @@ const EPOCH_PERIODS: u64 = 1000;
 impl Default for Setup {
     fn default() -> Setup {
         Setup {
-            terms: Terms::new(Micros::from_secs(10), 500.0),
+            terms: PollTerms::new(Micros::from_secs(10), 500.0),
             clients: 1000,
             begin_s: 5.0,
             begin_at_s: Vec::new(),
@@ -304,10 +304,10 @@ mod tests {
         for form in [Form::Paper, Form::Smooth] {
             for (clients, delay_s) in [(10, 0.0), (30, 0.05), (100, 0.05)] {
                 let setup = Setup {
-                    terms: Terms {
+                    terms: PollTerms {
                         mode: Mode::Concentrate,
                         form,
-                        ..Terms::new(Micros::from_secs(60), 100.0)
+                        ..PollTerms::new(Micros::from_secs(60), 100.0)
                     },
                     clients,
                     begin_s: 130.0,
@@ -334,11 +334,11 @@ mod tests {
     #[test]
     fn two_clients_are_spread_over_the_period_in_the_third() {
         let polled = Setup {
-            terms: Terms {
+            terms: PollTerms {
                 mode: Mode::Relevel,
                 slack_ppm: 1_000_000,
                 floor_ns: 15_000_000_000,
-                ..Terms::new(Micros::from_secs(60), 1.0)
+                ..PollTerms::new(Micros::from_secs(60), 1.0)
             },
             clients: 2,
             begin_at_s: vec![5.0, 10.0],
@@ -366,7 +366,7 @@ mod tests {
             (2_000, 100.0, 0.004, 0.1),
             (500, 100.0, 0.007, 0.2),
         ] {
-            let terms = Terms::new(Micros::from_secs(10), rate);
+            let terms = PollTerms::new(Micros::from_secs(10), rate);
             let period = (f64::from(clients) * MARGIN / rate).max(10.0).ceil() as usize;
             // A client that was told earlier comes as it was told.
             let end = 100 + (2 * period).max(30);

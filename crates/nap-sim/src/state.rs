@@ -92,7 +92,7 @@ impl State {
         (gate.kind, gate.room_hash, gate.gate_hash) = (1, name_hash("sim"), name_hash(""));
         gate.terms = terms;
         state.permits[0].set_limit(terms.run_ready);
-        let polls = telepoll::Terms::new(terms.poll, POLLS);
+        let polls = telepoll::PollTerms::new(terms.poll, POLLS);
         state.permits[0].calls.asks.event.set(&polls);
         state
     }
@@ -124,7 +124,7 @@ impl State {
             gate.gate_hash = name_hash(&at.to_string());
             gate.terms = *terms;
             state.permits[at].set_limit(terms.run_ready);
-            let polls = telepoll::Terms::new(terms.poll, POLLS);
+            let polls = telepoll::PollTerms::new(terms.poll, POLLS);
             state.permits[at].calls.asks.event.set(&polls);
             if !is_lobby {
                 state.rooms[0].pages[at] = at as u32 + 1;

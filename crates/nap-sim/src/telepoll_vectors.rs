@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::vectors::{Refused, read};
 use nap_core::micros::Micros;
-use nap_core::telepoll::{Event, Form, Mode, Terms, ticket_interval};
+use nap_core::telepoll::{Event, Form, Mode, PollTerms, ticket_interval};
 
 /// Our code's answer to a case of a file named "telepolling".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
@@ -45,14 +45,14 @@ fn script(input: &Script, mode: Mode, form: Form) -> Result<Value, Refused> {
         _ => return Err(Refused::Malformed("wants t0 or n0".into())),
     };
     let event = Event::default();
-    event.set(&Terms {
+    event.set(&PollTerms {
         mode,
         form,
         // A given unit interval is the floor, and no number of accesses raises it.
         k: u16::MAX,
         floor_ns: (floor * 1e9).round() as u64,
         slack_ppm: (input.slack.unwrap_or(1.0) * 1e6).round() as u32,
-        ..Terms::new(Micros::from_secs_f64(input.ta), 1.0)
+        ..PollTerms::new(Micros::from_secs_f64(input.ta), 1.0)
     });
     let (mut tw, mut q, mut t0) = (Vec::new(), Vec::new(), Vec::new());
     for &time in &input.times {

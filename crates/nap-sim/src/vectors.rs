@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::ledger_script::Script;
 use nap_core::micros::Micros;
 use nap_core::nap::ledger;
-use nap_core::nap::slots::{self, Slots, Terms};
+use nap_core::nap::slots::{self, SlotTerms, Slots};
 use nap_core::nap::wait_limit::{self, Facts, RhoSettings, Settings};
 use nap_core::nap::{returns, slots::capacity};
 
@@ -323,7 +323,7 @@ fn book(input: Book) -> Value {
     let seconds = |t: Micros| t.0 as f64 / scale;
     let mut slots = Box::new(Slots::EMPTY);
     let tickets = input.issues.iter().map(|&(now, first, capacity)| {
-        let terms = Terms {
+        let terms = SlotTerms {
             period: units(input.period),
             capacity,
             issue_limit: capacity,

@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use nap_core::micros::Micros;
 use nap_core::oxthas::choice::{Ask, Member};
-use nap_core::oxthas::engine::{End, Engine, Head, Law, Terms};
+use nap_core::oxthas::engine::{End, Engine, EngineTerms, Head, Law};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
 use nap_core::oxthas::penalty::Failure;
@@ -55,7 +55,7 @@ pub struct Workflow {
     /// The law after the first steps.
     pub law: Law,
     /// Settings; a timeout of `Micros::MAX` means none.
-    pub terms: Terms,
+    pub terms: EngineTerms,
     /// This executor dies at this step.
     pub dies: Option<(usize, u64)>,
     /// A run is given up after this many steps.
@@ -79,7 +79,7 @@ const LOOK: u64 = 50;
 impl Workflow {
     /// The paper's: six executors, of which 2 and 3 are fast and 0 and 5 slow, two engines with two
     /// hundred processes, one every ten steps.
-    pub fn paper(seed: u64, load: f64, law: Law, terms: Terms) -> Workflow {
+    pub fn paper(seed: u64, load: f64, law: Law, terms: EngineTerms) -> Workflow {
         Workflow {
             seed,
             speeds: vec![1.0, 2.0, 3.0, 3.0, 2.0, 1.0],
@@ -392,7 +392,7 @@ impl<'a> Run<'a> {
 mod tests {
     use super::*;
 
-    fn steps(law: Law, terms: Terms, load: f64, dies: bool) -> Option<f64> {
+    fn steps(law: Law, terms: EngineTerms, load: f64, dies: bool) -> Option<f64> {
         let runs = (1..=3).map(|seed| {
             let mut setup = Workflow::paper(seed, load, law, terms);
             setup.dies = dies.then_some((2, 2000));
@@ -402,10 +402,10 @@ mod tests {
         all.map(|all| all.iter().sum::<f64>() / 3.0)
     }
 
-    fn after(steps: u64) -> Terms {
-        Terms {
+    fn after(steps: u64) -> EngineTerms {
+        EngineTerms {
             timeout: Micros::from_secs(steps),
-            ..Terms::paper()
+            ..EngineTerms::paper()
         }
     }
 
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_dead_executor_costs_less_where_failures_lower_the_capacity() {
         let plain = steps(Law::Oxthas, after(1000), 0.9, true).expect("it ends");
-        let alpha = Terms {
+        let alpha = EngineTerms {
             alpha: 1.0,
             ..after(1000)
         };
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn without_a_timeout_a_dead_executor_is_the_end() {
-        let mut setup = Workflow::paper(1, 0.9, Law::Oxthas, Terms::paper());
+        let mut setup = Workflow::paper(1, 0.9, Law::Oxthas, EngineTerms::paper());
         (setup.dies, setup.limit) = (Some((2, 2000)), 10_000);
         assert_eq!(setup.run().steps, None);
     }

@@ -62,7 +62,7 @@ pub struct Service {
 
 /// What the tests are based on.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct ServiceTerms<'a> {
     /// The limits as configured.
     pub horizons: &'a Horizons,
     /// The share of tests that should be passed, a number for each horizon.
@@ -75,7 +75,7 @@ pub struct Terms<'a> {
 
 impl Service {
     /// A client has come for the first time in this test, eligible for the horizons from `first` on.
-    pub fn note(&mut self, first: usize, terms: &Terms<'_>, now_ns: u64) {
+    pub fn note(&mut self, first: usize, terms: &ServiceTerms<'_>, now_ns: u64) {
         self.advance(terms, now_ns);
         for n in self.eligible.iter_mut().skip(first) {
             *n = n.saturating_add(1);
@@ -83,7 +83,7 @@ impl Service {
     }
 
     /// Closes the tests that are over.
-    pub fn advance(&mut self, terms: &Terms<'_>, now_ns: u64) {
+    pub fn advance(&mut self, terms: &ServiceTerms<'_>, now_ns: u64) {
         let now = now_ns / TEST_NS;
         // A clock that stepped back, or a stray value: start there.
         if self.test > now || self.test == 0 {
@@ -127,7 +127,7 @@ impl Service {
         (1.0 - lowered as f64 / ONE).max(LEAST)
     }
 
-    fn close(&mut self, terms: &Terms<'_>) {
+    fn close(&mut self, terms: &ServiceTerms<'_>) {
         let factors = self.factors();
         let at = self.test % TESTS;
         let (word, bit) = ((at / 64) as usize, 1u64 << (at % 64));
@@ -146,7 +146,7 @@ impl Service {
         self.eligible = [0; HORIZONS];
     }
 
-    fn steer(&mut self, terms: &Terms<'_>) {
+    fn steer(&mut self, terms: &ServiceTerms<'_>) {
         let (lanes, steering) = (terms.horizons.lanes(), &terms.steering);
         let mut rates = [0.0; HORIZONS];
         for (rate, lane) in rates.iter_mut().zip(lanes) {
@@ -182,8 +182,8 @@ mod tests {
         Horizons::new(&[(1e6, 1.0), (1e5, 3600.0), (5e4, 28_800.0)], 0.5)
     }
 
-    fn terms(horizons: &Horizons, link: f64) -> Terms<'_> {
-        Terms {
+    fn terms(horizons: &Horizons, link: f64) -> ServiceTerms<'_> {
+        ServiceTerms {
             horizons,
             shares: [0.95, 0.9, 0.5],
             link,

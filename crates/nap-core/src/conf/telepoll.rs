@@ -27,7 +27,7 @@ pub struct EventConf {
 const ONE: i64 = 1_000_000;
 /// Accesses a second, unless the site says what it can do.
 const RATE: i64 = 500 * ONE;
-/// T0 = 1.1/N0 (telepoll's `Terms::new`), in hundredths.
+/// T0 = 1.1/N0 (`PollTerms::new`), in hundredths.
 const MARGIN: i64 = 110;
 const MODES: &[&str] = &["level", "relevel", "concentrate"];
 const FORMS: &[&str] = &["smooth", "paper"];

@@ -64,9 +64,9 @@ impl RoomConf {
     }
 
     /// How the holders who ask where they stand are spread.
-    pub fn poll_terms(&self) -> telepoll::Terms {
+    pub fn poll_terms(&self) -> telepoll::PollTerms {
         let base = Micros(u64::try_from(self.poll_base_us).unwrap_or(0));
-        telepoll::Terms {
+        telepoll::PollTerms {
             mode: match self.poll_mode {
                 1 => Mode::Relevel,
                 2 => Mode::Concentrate,
@@ -77,7 +77,7 @@ impl RoomConf {
                 _ => Form::Smooth,
             },
             k: self.poll_k.clamp(1, 100) as u16,
-            ..telepoll::Terms::new(base, self.poll_rate.max(1) as f64)
+            ..telepoll::PollTerms::new(base, self.poll_rate.max(1) as f64)
         }
     }
 
@@ -102,9 +102,9 @@ impl RoomConf {
 
 impl EventConf {
     /// An event's settings as the law wants them.
-    pub fn terms(&self) -> telepoll::Terms {
+    pub fn terms(&self) -> telepoll::PollTerms {
         let small = |n: i64| u16::try_from(n).unwrap_or(1);
-        telepoll::Terms {
+        telepoll::PollTerms {
             mode: match self.mode {
                 1 => Mode::Relevel,
                 2 => Mode::Concentrate,
@@ -117,27 +117,27 @@ impl EventConf {
             k: small(self.k),
             m: small(self.m),
             of: small(self.of),
-            ..telepoll::Terms::new(Micros(self.base_us.max(0) as u64), self.rate as f64 / 1e6)
+            ..telepoll::PollTerms::new(Micros(self.base_us.max(0) as u64), self.rate as f64 / 1e6)
         }
     }
 }
 
 impl OxthasConf {
     /// Settings as the law wants them.
-    pub fn terms(&self, own_timeout_us: u64) -> engine::Terms {
+    pub fn terms(&self, own_timeout_us: u64) -> engine::EngineTerms {
         let conf = self.with_defaults(i64::try_from(own_timeout_us).unwrap_or(i64::MAX));
-        engine::Terms {
+        engine::EngineTerms {
             bands: conf.bands.clamp(1, 64) as u32,
             split: Split::from_number(conf.split),
             span: Span {
                 window: conf.history.clamp(1, 100) as u32,
-                ..engine::Terms::ours(Micros::ZERO).span
+                ..engine::EngineTerms::ours(Micros::ZERO).span
             },
             alpha: conf.alpha.max(0) as f64 / 1e6,
             step: micros(conf.step_us),
             min: micros(conf.min_us),
             pause: micros(conf.backoff_us).max(Micros(1)),
-            ..engine::Terms::ours(micros(conf.timeout_us))
+            ..engine::EngineTerms::ours(micros(conf.timeout_us))
         }
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::cookie::cookies;
 use super::ledger::{CELL, Ledger};
-use super::slots::{Slots, Terms};
+use super::slots::{SlotTerms, Slots};
 use super::ticket::{Key, Keys, TEXT, Ticket};
 use crate::micros::Micros;
 
@@ -149,7 +149,7 @@ proptest! {
         (capacity, overbooked, late_share_ppm) in (1..12_u32, 0..4_u32, 0..300_000_u32),
         visitors in prop::collection::vec((0..3_000_u64, 0..40_000_u64, any::<bool>(), 0..4_u64), 1..80),
     ) {
-        let terms = Terms {
+        let terms = SlotTerms {
             period: Micros::from_secs(10),
             capacity,
             issue_limit: capacity + overbooked,

@@ -51,7 +51,7 @@ pub fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -
 
 /// The terms under which tickets are sold. A slot takes them over when it opens.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct SlotTerms {
     /// w, how long a slot lasts (`NapSlotPeriod`).
     pub period: Micros,
     /// C, 1 or more.
@@ -178,7 +178,7 @@ impl Slots {
         &mut self,
         now: Micros,
         first: Micros,
-        terms: &Terms,
+        terms: &SlotTerms,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
         self.book_open(now, first, terms, &mut |_| true, may)
@@ -189,7 +189,7 @@ impl Slots {
         &mut self,
         now: Micros,
         first: Micros,
-        terms: &Terms,
+        terms: &SlotTerms,
         open: &mut dyn FnMut(&Slot) -> bool,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
@@ -200,7 +200,7 @@ impl Slots {
 
     /// Nobody holds a ticket that starts later than now, as all have come early: the next sale
     /// starts at `first`, however far ahead the last slot lies.
-    pub fn begin_again(&mut self, now: Micros, first: Micros, terms: &Terms) {
+    pub fn begin_again(&mut self, now: Micros, first: Micros, terms: &SlotTerms) {
         self.repair();
         if let Some(seq) = self.open_at(first, now + terms.horizon, terms) {
             (self.newcomers_from, self.late_from) = (seq, seq);
@@ -213,7 +213,7 @@ impl Slots {
         &mut self,
         now: Micros,
         first: Micros,
-        terms: &Terms,
+        terms: &SlotTerms,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Booking> {
         self.repair();
@@ -358,7 +358,7 @@ impl Slots {
         pool: Pool,
         now: Micros,
         first: Micros,
-        terms: &Terms,
+        terms: &SlotTerms,
         open: &mut dyn FnMut(&Slot) -> bool,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
     ) -> Option<Found> {
@@ -435,7 +435,7 @@ impl Slots {
         }
     }
 
-    fn sell(&mut self, pool: Pool, found: Found, terms: &Terms) -> Option<Booking> {
+    fn sell(&mut self, pool: Pool, found: Found, terms: &SlotTerms) -> Option<Booking> {
         let Found {
             seq,
             index,
@@ -468,7 +468,7 @@ impl Slots {
     }
 
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.
-    fn open(&mut self, first: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
+    fn open(&mut self, first: Micros, latest: Micros, terms: &SlotTerms) -> Option<u32> {
         // A last slot beyond the horizon is from before that was shortened: nothing is sold until
         // less is booked ahead, too. One farther away is garbage.
         let last = self
@@ -478,7 +478,7 @@ impl Slots {
         self.open_at(after.max(first), latest, terms)
     }
 
-    fn open_at(&mut self, start: Micros, latest: Micros, terms: &Terms) -> Option<u32> {
+    fn open_at(&mut self, start: Micros, latest: Micros, terms: &SlotTerms) -> Option<u32> {
         let seq = self.newest + 1;
         if start > latest || seq.saturating_sub(self.oldest.max(1)) >= SLOTS as u32 {
             return None;

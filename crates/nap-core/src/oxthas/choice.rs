@@ -13,7 +13,7 @@
 //! was expected to take, as its size would mean nothing beside this activity's capacity.
 
 use super::MEMBERS;
-use super::engine::{Engine, Law, Terms};
+use super::engine::{Engine, EngineTerms, Law};
 use super::executor::Executor;
 use crate::micros::Micros;
 
@@ -43,7 +43,7 @@ pub struct Ask<'a> {
     /// The law that chooses.
     pub law: Law,
     /// Settings.
-    pub terms: &'a Terms,
+    pub terms: &'a EngineTerms,
     /// It may be sent where it may fail, as it can be repeated elsewhere.
     pub may_probe: bool,
     /// The owner of its flight.

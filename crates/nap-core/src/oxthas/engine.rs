@@ -31,7 +31,7 @@ pub enum Law {
 
 /// Settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Terms {
+pub struct EngineTerms {
     /// N: how many of the best executors share the work by its size.
     pub bands: u32,
     /// How the sizes are cut.
@@ -57,10 +57,10 @@ pub struct Terms {
     pub unseen_first: bool,
 }
 
-impl Terms {
+impl EngineTerms {
     /// The paper's settings; times are its steps, each a second.
-    pub fn paper() -> Terms {
-        Terms {
+    pub fn paper() -> EngineTerms {
+        EngineTerms {
             bands: 3,
             split: Split::Integer,
             span: Span {
@@ -79,8 +79,8 @@ impl Terms {
     }
 
     /// Our settings, with timeouts of this length.
-    pub fn ours(timeout: Micros) -> Terms {
-        Terms {
+    pub fn ours(timeout: Micros) -> EngineTerms {
+        EngineTerms {
             bands: 3,
             split: Split::Integer,
             span: Span {
@@ -256,7 +256,7 @@ impl Engine<'_> {
     }
 
     /// T of this executor for this activity.
-    pub fn timeout(&self, executor: u32, activity: u32, terms: &Terms) -> Micros {
+    pub fn timeout(&self, executor: u32, activity: u32, terms: &EngineTerms) -> Micros {
         let Some(executor) = self.executors.get(executor as usize) else {
             return terms.timeout;
         };
@@ -311,7 +311,7 @@ impl Engine<'_> {
     }
 
     /// A flight of this owner has ended. Nothing happens if it is another's, or ended before.
-    pub fn end(&mut self, flight: u32, owner: u64, end: End, terms: &Terms, now: Micros) {
+    pub fn end(&mut self, flight: u32, owner: u64, end: End, terms: &EngineTerms, now: Micros) {
         let Some(own) = self.land(flight, owner) else {
             return;
         };
@@ -357,7 +357,7 @@ impl Engine<'_> {
         &mut self,
         [executor, activity]: [u32; 2],
         (number, size, time): (u32, u64, Micros),
-        terms: &Terms,
+        terms: &EngineTerms,
         now: Micros,
     ) {
         self.about(activity).sizes.note(size);

@@ -1,7 +1,7 @@
 //! What an engine does, told with a clock that the test sets.
 
 use super::choice::{Ask, Member};
-use super::engine::{Chosen, End, Engine, Head, Law, Terms};
+use super::engine::{Chosen, End, Engine, EngineTerms, Head, Law};
 use super::executor::Executor;
 use super::flight::{self, Flight};
 use super::penalty::Failure;
@@ -17,7 +17,7 @@ struct World {
     executors: Vec<Executor>,
     flights: Vec<Flight>,
     members: Vec<Member>,
-    terms: Terms,
+    terms: EngineTerms,
     law: Law,
     now: Micros,
     random: u64,
@@ -35,9 +35,9 @@ impl World {
                     factor: 100,
                 })
                 .collect(),
-            terms: Terms {
+            terms: EngineTerms {
                 explore_ppm: 0,
-                ..Terms::ours(Micros::from_secs(1))
+                ..EngineTerms::ours(Micros::from_secs(1))
             },
             law,
             now: Micros::from_secs(100),

@@ -499,7 +499,7 @@ mod tests {
 
         /// The room sells a ticket, whose slot is returned.
         fn sell(&mut self, gate: u32) -> u32 {
-            let issue = slots::Terms {
+            let issue = slots::SlotTerms {
                 period: Micros::from_secs(10),
                 capacity: 5,
                 issue_limit: 5,

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::calendar::{Calendar, Grid};
 use super::event::Event;
-use super::terms::{Form, Mode, Terms};
+use super::terms::{Form, Mode, PollTerms};
 use super::ticket_interval;
 use crate::micros::Micros;
 
@@ -82,7 +82,7 @@ impl Asks {
 
     fn next_by(
         &self,
-        terms: &Terms,
+        terms: &PollTerms,
         id: u64,
         now: Micros,
         left: Micros,
@@ -107,7 +107,7 @@ impl Asks {
     }
 
     /// When the holder may ask again: the next place from the wished time on.
-    fn place(&self, terms: &Terms, now: Micros, left: Micros, out: u32) -> Option<Micros> {
+    fn place(&self, terms: &PollTerms, now: Micros, left: Micros, out: u32) -> Option<Micros> {
         if terms.mode != Mode::Level || terms.form != Form::Smooth {
             return Some(ticket_interval(left, self.event.poll(now)?.wait));
         }
@@ -134,14 +134,14 @@ impl Asks {
         })
     }
 
-    fn base_by(&self, terms: &Terms, out: u32) -> Micros {
+    fn base_by(&self, terms: &PollTerms, out: u32) -> Micros {
         let longest = Micros(terms.base.0.saturating_mul(BASE_MOST));
         self.all_in(terms, out, BASE_SPARE)
             .clamp(terms.base, longest)
     }
 
     /// How long it takes `out` tickets to ask once, in one place of every `places`.
-    fn all_in(&self, terms: &Terms, out: u32, places: u64) -> Micros {
+    fn all_in(&self, terms: &PollTerms, out: u32, places: u64) -> Micros {
         let all_ns = u64::from(out).saturating_mul(self.event.unit_ns(terms));
         Micros(all_ns.saturating_mul(places) / 1000)
     }
@@ -155,7 +155,7 @@ impl Asks {
         }
     }
 
-    fn grid(&self, terms: &Terms) -> Grid {
+    fn grid(&self, terms: &PollTerms) -> Grid {
         Grid {
             span_ns: (terms.base_ns() / SPANS).max(terms.floor_ns.saturating_mul(LEAST)),
             unit_ns: self.event.unit_ns(terms),
@@ -208,7 +208,7 @@ mod tests {
     const NOW: Micros = Micros::from_secs(1_000_000);
     const MANY: u32 = 1_000_000;
 
-    fn asks(terms: Terms) -> Asks {
+    fn asks(terms: PollTerms) -> Asks {
         let asks = Asks::default();
         asks.event.set(&terms);
         asks
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn who_has_long_to_wait_asks_seldom_and_at_last_at_the_start() {
-        let asks = asks(Terms::new(Micros::from_secs(10), 500.0));
+        let asks = asks(PollTerms::new(Micros::from_secs(10), 500.0));
         let next_of = |left_s, out| {
             let wait = asks.next(left_s, NOW, Micros::from_secs(left_s), out);
             wait.expect("they ask").as_secs_f64()
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn many_who_have_not_long_to_wait_ask_seldom() {
-        let asks = asks(Terms::new(Micros::from_secs(3), 500.0));
+        let asks = asks(PollTerms::new(Micros::from_secs(3), 500.0));
         for (out, least_s) in [(100, 3.0), (500, 4.4), (900, 7.9), (MANY, 12.0)] {
             let wait = asks.next(out.into(), NOW, Micros::from_secs(20), out);
             let wait_s = wait.expect("they ask").as_secs_f64();
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn the_base_in_force_is_told() {
-        let of = |out| asks(Terms::new(Micros::from_secs(3), 500.0)).base(out);
+        let of = |out| asks(PollTerms::new(Micros::from_secs(3), 500.0)).base(out);
         let base_s = |out| of(out).expect("they are to ask").as_secs_f64();
         assert_eq!((base_s(1), base_s(MANY)), (3.0, 12.0));
         assert!((4.3..4.5).contains(&base_s(500)));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn with_more_than_fit_each_asks_later_but_never_later_than_his_start() {
-        let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
+        let asks = asks(PollTerms::new(Micros::from_secs(10), 11.0));
         let left = Micros::from_secs(300);
         let waits: Vec<f64> = (0..2_000)
             .map(|id| {
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn who_asks_without_a_pause_is_told_the_same_and_takes_one_place() {
-        let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
+        let asks = asks(PollTerms::new(Micros::from_secs(10), 11.0));
         let left = Micros::from_secs(300);
         let told = asks.begin(7, NOW, left, MANY).expect("they ask");
         for n in 1..5_000 {
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn nobody_is_told_to_come_when_others_tickets_start() {
-        let asks = asks(Terms::new(Micros::from_secs(10), 11.0));
+        let asks = asks(PollTerms::new(Micros::from_secs(10), 11.0));
         // As many tickets a second as may ask, from 20 to 30 seconds from now.
         for n in 0..100 {
             asks.begin(n, NOW, Micros::from_millis(20_000 + 100 * n), MANY);
@@ -313,9 +313,9 @@ mod tests {
     #[test]
     fn other_modes_are_the_events() {
         for mode in [Mode::Relevel, Mode::Concentrate] {
-            let terms = Terms {
+            let terms = PollTerms {
                 mode,
-                ..Terms::new(Micros::from_secs(10), 500.0)
+                ..PollTerms::new(Micros::from_secs(10), 500.0)
             };
             let left = Micros::from_secs(400);
             assert_eq!(

@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::terms::{Form, Mode, Terms};
+use super::terms::{Form, Mode, PollTerms};
 use super::trouble::Trouble;
 use crate::micros::Micros;
 
@@ -34,7 +34,7 @@ pub struct Event {
     floor: AtomicU64,
     /// Slack of re-levelling, millionths.
     slack: AtomicU64,
-    /// Mode, form, k, m and M ([`Terms::shape`]).
+    /// Mode, form, k, m and M ([`PollTerms::shape`]).
     shape: AtomicU64,
     /// When all reservations will have been used, nanoseconds.
     due: AtomicU64,
@@ -81,7 +81,7 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Level {
     /// As configured.
-    pub terms: Terms,
+    pub terms: PollTerms,
     /// R: reservations not yet used.
     pub reservations: u64,
     /// T0 in force, nanoseconds.
@@ -138,7 +138,7 @@ fn micros(ns: u64) -> Micros {
 impl Event {
     /// Puts terms in force. What is reserved stays reserved; with a new base interval counting
     /// restarts.
-    pub fn set(&self, terms: &Terms) {
+    pub fn set(&self, terms: &PollTerms) {
         let before = (self.base.load(Relaxed), self.shape.load(Relaxed));
         if before != (terms.base.0, terms.shape()) {
             for word in [&self.count, &self.before, &self.t0] {
@@ -171,12 +171,12 @@ impl Event {
     }
 
     /// The terms in force; None: there is no event.
-    pub fn terms(&self) -> Option<Terms> {
+    pub fn terms(&self) -> Option<PollTerms> {
         let base = Micros(self.base.load(Relaxed));
         if base == Micros::ZERO {
             return None;
         }
-        Some(Terms::of_shape(
+        Some(PollTerms::of_shape(
             base,
             self.floor.load(Relaxed),
             u32::try_from(self.slack.load(Relaxed)).unwrap_or(u32::MAX),
@@ -214,7 +214,7 @@ impl Event {
     }
 
     /// T0 of the level mode: the floor, or what trouble from outside has made of it.
-    pub fn unit_ns(&self, terms: &Terms) -> u64 {
+    pub fn unit_ns(&self, terms: &PollTerms) -> u64 {
         self.trouble.stretch_ns(terms.floor_ns).max(1)
     }
 
@@ -263,7 +263,7 @@ impl Event {
     }
 
     /// T0 in force.
-    fn t0_ns(&self, terms: &Terms, floor_ns: u64) -> u64 {
+    fn t0_ns(&self, terms: &PollTerms, floor_ns: u64) -> u64 {
         match terms.mode {
             Mode::Level => floor_ns,
             _ => self.t0.load(Relaxed).max(floor_ns),
@@ -271,7 +271,7 @@ impl Event {
     }
 
     /// One more access of the period; the first of a period closes the one before.
-    fn count(&self, terms: &Terms, now_ns: u64) -> Counted {
+    fn count(&self, terms: &PollTerms, now_ns: u64) -> Counted {
         let (period, at_ns) = period_at(terms, now_ns);
         let mut seen = self.count.load(Relaxed);
         loop {
@@ -305,7 +305,7 @@ impl Event {
 
     /// A period that had accesses is over: T0 of the next ones follows from them. Periods without
     /// any change nothing.
-    fn close(&self, terms: &Terms, period: u64) {
+    fn close(&self, terms: &PollTerms, period: u64) {
         let (_, n) = unpack(period);
         self.before.store(period, Relaxed);
         self.polls.fetch_add(n, Relaxed);
@@ -313,7 +313,7 @@ impl Event {
     }
 
     /// Reserves one unit interval after all that is reserved. Returns Tw and R.
-    fn reserve(&self, terms: &Terms, now_ns: u64, t0_ns: u64) -> (u64, i64) {
+    fn reserve(&self, terms: &PollTerms, now_ns: u64, t0_ns: u64) -> (u64, i64) {
         let told = |ahead_ns: u64| {
             let r = i64::try_from(ahead_ns.div_ceil(t0_ns)).unwrap_or(i64::MAX);
             (terms.base_ns().saturating_add(ahead_ns), r)
@@ -382,7 +382,7 @@ fn between(t0_ns: u64, gap_ns: u64) -> u64 {
 }
 
 /// Number of the period at `now_ns`, and how far into it that is.
-fn period_at(terms: &Terms, now_ns: u64) -> (u64, u64) {
+fn period_at(terms: &PollTerms, now_ns: u64) -> (u64, u64) {
     // One Ta more, so that an offset never leads before the first period.
     let since = now_ns.saturating_add(terms.base_ns()) - terms.offset_ns();
     (since / terms.base_ns(), since % terms.base_ns())
@@ -397,12 +397,12 @@ fn owed(due: u64, now_ns: u64) -> u64 {
 }
 
 /// Re-levelling and concentration need less than a period's worth of accesses (section 3).
-fn is_plain(terms: &Terms, n: u64, floor_ns: u64) -> bool {
+fn is_plain(terms: &PollTerms, n: u64, floor_ns: u64) -> bool {
     terms.mode != Mode::Level && n.saturating_mul(floor_ns) >= terms.base_ns()
 }
 
 /// Tw that leads to access i's slot in the next period, and Q.
-fn slot(terms: &Terms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (u64, i64) {
+fn slot(terms: &PollTerms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (u64, i64) {
     let Counted { index, at_ns, .. } = counted;
     let passed = at_ns / t0_ns;
     let from_start = match terms.form {
@@ -426,7 +426,7 @@ fn slot(terms: &Terms, counted: Counted, n: u64, t0_ns: u64, floor_ns: u64) -> (
 }
 
 /// May data be brought now, or is it being counted?
-fn phase(terms: &Terms, plain: bool, n: u64, t0_ns: u64, at_ns: u64) -> Phase {
+fn phase(terms: &PollTerms, plain: bool, n: u64, t0_ns: u64, at_ns: u64) -> Phase {
     let share_ns = terms.base_ns() / u64::from(terms.k.max(1));
     // With more accesses than fit, the first part of the period is longer than 1/k.
     let collects = share_ns.max(n.saturating_mul(t0_ns));
@@ -440,18 +440,18 @@ fn phase(terms: &Terms, plain: bool, n: u64, t0_ns: u64, at_ns: u64) -> Phase {
 mod tests {
     use super::*;
 
-    fn event(terms: Terms) -> Event {
+    fn event(terms: PollTerms) -> Event {
         let event = Event::default();
         event.set(&terms);
         event
     }
 
-    fn minute(mode: Mode, form: Form, floor_s: u64) -> Terms {
-        Terms {
+    fn minute(mode: Mode, form: Form, floor_s: u64) -> PollTerms {
+        PollTerms {
             mode,
             form,
             floor_ns: floor_s * 1_000_000_000,
-            ..Terms::new(Micros::from_secs(60), 1.0)
+            ..PollTerms::new(Micros::from_secs(60), 1.0)
         }
     }
 
@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn in_the_papers_form_more_than_the_period_before_go_beyond_the_share() {
         let offsets = |form| {
-            let event = event(Terms {
+            let event = event(PollTerms {
                 floor_ns: 1_000_000,
                 ..minute(Mode::Concentrate, form, 1)
             });
@@ -613,7 +613,7 @@ mod tests {
     /// 1/T0 is a hundred a second; in trouble ten are served, and eight should come.
     #[test]
     fn who_comes_after_the_trouble_fills_what_it_has_left_empty() {
-        let event = event(Terms::new(Micros::from_secs(10), 110.0));
+        let event = event(PollTerms::new(Micros::from_secs(10), 110.0));
         let second = |at_s: u64, polls: u64, took_ms| {
             let one = |n| Micros(at_s * 1_000_000 + n * 1_000_000 / polls);
             let told = |n| {

@@ -27,7 +27,7 @@ pub mod trouble;
 use crate::micros::Micros;
 pub use asks::Asks;
 pub use event::{Event, Phase, Poll};
-pub use terms::{Form, Mode, Terms};
+pub use terms::{Form, Mode, PollTerms};
 
 /// When the page of a ticket that starts in `left` asks again, where its poll was told `wait`: more
 /// often towards the start, never more often than all may, and finally at the start itself.

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use proptest::prelude::*;
 
-use super::{Event, Form, Mode, Terms, ticket_interval};
+use super::{Event, Form, Mode, PollTerms, ticket_interval};
 use crate::micros::Micros;
 
 fn any_mode() -> impl Strategy<Value = Mode> {
@@ -29,9 +29,9 @@ prop_compose! {
         form in any_form(),
         k in 1..=100_u16,
         phase in (0..64_u16, 1..=64_u16),
-    ) -> Terms {
+    ) -> PollTerms {
         let (m, of) = phase;
-        Terms { mode, form, k, m: m % of, of, ..Terms::new(Micros::from_secs(base), rate) }
+        PollTerms { mode, form, k, m: m % of, of, ..PollTerms::new(Micros::from_secs(base), rate) }
     }
 }
 
@@ -46,7 +46,7 @@ fn gaps(n: usize) -> impl Strategy<Value = Vec<u64>> {
     prop::collection::vec(gap, 1..n)
 }
 
-fn polled(terms: &Terms, gaps: &[u64]) -> Vec<(Micros, super::Poll)> {
+fn polled(terms: &PollTerms, gaps: &[u64]) -> Vec<(Micros, super::Poll)> {
     let event = Event::default();
     event.set(terms);
     let mut now = Micros::from_secs(1_000_000);
@@ -62,7 +62,7 @@ proptest! {
     fn levelled_accesses_are_told_times_that_lie_t0_apart(
         terms in any_terms(), gaps in gaps(300),
     ) {
-        let terms = Terms { mode: Mode::Level, form: Form::Smooth, ..terms };
+        let terms = PollTerms { mode: Mode::Level, form: Form::Smooth, ..terms };
         let polled = polled(&terms, &gaps);
         let again: Vec<u64> = polled.iter().map(|(now, poll)| (*now + poll.wait).0).collect();
         for pair in again.windows(2) {
@@ -75,7 +75,7 @@ proptest! {
     fn levelled_accesses_wait_at_least_the_base_interval_and_no_longer_than_their_turn(
         terms in any_terms(), gaps in gaps(300),
     ) {
-        let terms = Terms { mode: Mode::Level, ..terms };
+        let terms = PollTerms { mode: Mode::Level, ..terms };
         for (i, (_, poll)) in polled(&terms, &gaps).iter().enumerate() {
             prop_assert!(poll.wait >= terms.base);
             let turn_us = (i as u64 * terms.floor_ns).div_ceil(1000);
@@ -87,7 +87,7 @@ proptest! {
     fn the_papers_form_never_lets_more_come_than_one_in_t0_but_for_the_first_tick(
         terms in any_terms(), gaps in gaps(300),
     ) {
-        let terms = Terms { mode: Mode::Level, form: Form::Paper, ..terms };
+        let terms = PollTerms { mode: Mode::Level, form: Form::Paper, ..terms };
         let polled = polled(&terms, &gaps);
         let mut again: Vec<u64> = polled.iter().map(|(now, poll)| (*now + poll.wait).0).collect();
         again.sort_unstable();
@@ -112,7 +112,7 @@ proptest! {
         n in 1..200_u64, k in 1..5_u16, phase in 0..4_u16, starts in prop::collection::vec(any::<u32>(), 200),
     ) {
         let base = Micros::from_secs(60);
-        let terms = Terms { mode: Mode::Concentrate, form: Form::Smooth, k, m: phase, of: 4, ..Terms::new(base, 1000.0) };
+        let terms = PollTerms { mode: Mode::Concentrate, form: Form::Smooth, k, m: phase, of: 4, ..PollTerms::new(base, 1000.0) };
         let event = Event::default();
         event.set(&terms);
         let begin = 1_000_000 * 60_000_000;
@@ -143,7 +143,7 @@ proptest! {
             event.level(Micros(now));
             event.poll(Micros(now));
         }
-        event.set(&Terms::new(Micros::from_secs(10), 500.0));
+        event.set(&PollTerms::new(Micros::from_secs(10), 500.0));
         let now = Micros::from_secs(1_000_000);
         let wait = event.poll(now).expect("it has terms").wait;
         prop_assert!(wait <= Micros::from_secs(31 * 86_400));

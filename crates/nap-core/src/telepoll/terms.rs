@@ -1,4 +1,4 @@
-//! [`Terms`]: an event's configuration.
+//! [`PollTerms`]: an event's configuration.
 
 use crate::micros::Micros;
 
@@ -28,7 +28,7 @@ pub enum Form {
 
 /// An event as configured. Ratios are checked where directives are read; any values are survived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Terms {
+pub struct PollTerms {
     /// Ta, the base interval; zero: there is no event.
     pub base: Micros,
     /// What T0 never falls below, nanoseconds: a little more than 1/N0 with N0 accesses a second.
@@ -52,10 +52,10 @@ const MARGIN: f64 = 1.1;
 /// Re-levelling leaves a tenth of the period free (ALGORITHMS 5).
 const SLACK_PPM: u32 = 900_000;
 
-impl Terms {
+impl PollTerms {
     /// An event of base interval `base` that may take `rate` accesses a second; level, smooth.
-    pub fn new(base: Micros, rate: f64) -> Terms {
-        Terms {
+    pub fn new(base: Micros, rate: f64) -> PollTerms {
+        PollTerms {
             base,
             floor_ns: (MARGIN * 1e9 / rate).round() as u64,
             mode: Mode::Level,
@@ -101,8 +101,8 @@ impl Terms {
     }
 
     /// [`shape`](Self::shape) undone; invalid bits mean the default.
-    pub(super) fn of_shape(base: Micros, floor_ns: u64, slack_ppm: u32, shape: u64) -> Terms {
-        Terms {
+    pub(super) fn of_shape(base: Micros, floor_ns: u64, slack_ppm: u32, shape: u64) -> PollTerms {
+        PollTerms {
             base,
             floor_ns: floor_ns.max(1),
             mode: match shape & 0xff {
@@ -128,30 +128,30 @@ mod tests {
 
     #[test]
     fn terms_come_back_from_their_words() {
-        let terms = Terms {
+        let terms = PollTerms {
             mode: Mode::Concentrate,
             form: Form::Paper,
             k: 3,
             m: 2,
             of: 5,
-            ..Terms::new(Micros::from_secs(60), 10.0)
+            ..PollTerms::new(Micros::from_secs(60), 10.0)
         };
-        let again = Terms::of_shape(terms.base, terms.floor_ns, terms.slack_ppm, terms.shape());
+        let again = PollTerms::of_shape(terms.base, terms.floor_ns, terms.slack_ppm, terms.shape());
         assert_eq!(again, terms);
         assert_eq!(terms.floor_ns, 110_000_000, "1.1/N0");
     }
 
     #[test]
     fn the_unit_interval_follows_the_accesses_down_to_the_floor() {
-        let level = Terms::new(Micros::from_secs(60), 1.1);
+        let level = PollTerms::new(Micros::from_secs(60), 1.1);
         assert_eq!(level.t0_ns(10, level.floor_ns), 1_000_000_000);
-        let relevel = Terms {
+        let relevel = PollTerms {
             mode: Mode::Relevel,
             ..level
         };
         assert_eq!(relevel.t0_ns(10, level.floor_ns), 5_400_000_000, "0.9 Ta/N");
         assert_eq!(relevel.t0_ns(100, level.floor_ns), 1_000_000_000);
-        let concentrate = Terms {
+        let concentrate = PollTerms {
             mode: Mode::Concentrate,
             k: 3,
             ..level
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn phases_divide_the_period() {
-        let event = |m| Terms {
+        let event = |m| PollTerms {
             m,
             of: 3,
-            ..Terms::new(Micros::from_secs(60), 1.0)
+            ..PollTerms::new(Micros::from_secs(60), 1.0)
         };
         let offsets = [0, 1, 2, 3].map(|m| event(m).offset_ns() / 1_000_000_000);
         assert_eq!(offsets, [0, 20, 40, 0]);

@@ -12,7 +12,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::terms::Terms;
+use super::terms::PollTerms;
 use crate::micros::Micros;
 
 /// Answers are judged together for at least this long ...
@@ -86,7 +86,7 @@ fn longest(step: usize) -> Micros {
 
 /// By how much T0 must be longer so that four come where five are served, millionths. `rate`:
 /// answers in a thousand seconds.
-fn enough_ppm(rate: u64, terms: &Terms) -> u64 {
+fn enough_ppm(rate: u64, terms: &PollTerms) -> u64 {
     let enough =
         1_250_000_000_000_000_000 / (u128::from(rate.max(1)) * u128::from(terms.floor_ns.max(1)));
     let enough = u64::try_from(enough).unwrap_or(u64::MAX);
@@ -128,7 +128,7 @@ impl Trouble {
 
     /// An answer took `took`.
     #[inline]
-    pub fn answered(&self, now: Micros, took: Micros, terms: &Terms) {
+    pub fn answered(&self, now: Micros, took: Micros, terms: &PollTerms) {
         if let Some(count) = self.steps.get(step(took)) {
             count.fetch_add(1, Relaxed);
         }
@@ -139,7 +139,7 @@ impl Trouble {
         }
     }
 
-    fn judge(&self, now: Micros, since: u64, terms: &Terms) {
+    fn judge(&self, now: Micros, since: u64, terms: &PollTerms) {
         let n = (self.steps.iter()).fold(0_u32, |n, step| n.saturating_add(step.load(Relaxed)));
         if n < ENOUGH {
             return;
@@ -168,7 +168,7 @@ impl Trouble {
 
     /// How many answers are served, in a thousand seconds. Answers that share a processor end
     /// together, so a single second tells little.
-    fn served(&self, n: u32, lasted: Micros, terms: &Terms) -> u64 {
+    fn served(&self, n: u32, lasted: Micros, terms: &PollTerms) -> u64 {
         let now = u64::from(n).saturating_mul(1_000_000_000) / lasted.0.max(1);
         let part_ppm = (lasted.0.saturating_mul(4 * ONE_PPM) / terms.base.0.max(1)).min(ONE_PPM);
         let part = |rate: u64, ppm: u64| u128::from(rate) * u128::from(ppm) / u128::from(ONE_PPM);
@@ -184,7 +184,7 @@ impl Trouble {
     }
 
     /// `enough`: by how much T0 must be longer for what is served now to be enough.
-    fn compare(&self, now: Micros, p95: Micros, enough: u64, terms: &Terms) {
+    fn compare(&self, now: Micros, p95: Micros, enough: u64, terms: &PollTerms) {
         let usual = self.usual.load(Relaxed);
         if usual == 0 {
             self.usual.store(p95.0, Relaxed);
@@ -228,8 +228,8 @@ mod tests {
     use super::*;
 
     /// T0 is 1.1 ms.
-    fn terms() -> Terms {
-        Terms::new(Micros::from_secs(10), 1000.0)
+    fn terms() -> PollTerms {
+        PollTerms::new(Micros::from_secs(10), 1000.0)
     }
 
     /// A second with a hundred answers that each take `took`.

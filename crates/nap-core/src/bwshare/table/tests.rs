@@ -2,7 +2,7 @@ use super::*;
 use crate::bwshare::SECOND_NS as S;
 use crate::bwshare::limits::tests::limits;
 use crate::bwshare::limits::{Debt, Rule};
-use crate::bwshare::service::{Service, Steering, Terms};
+use crate::bwshare::service::{Service, ServiceTerms, Steering};
 
 fn the_note() -> Limits {
     limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact)
@@ -142,7 +142,7 @@ const THREE: [(f64, f64); 3] = [(125_000.0, 1.0), (12_500.0, 3600.0), (6_250.0, 
 fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, Service) {
     let mut limits = limits((1e6, 1e3), (1e12, 1e9), Rule::Exact);
     let configured = Horizons::new(&THREE, 0.5);
-    let terms = Terms {
+    let terms = ServiceTerms {
         horizons: &configured,
         shares: [0.95, 0.95, 0.95],
         link,

@@ -2,8 +2,8 @@ use super::*;
 
 const DAY: Micros = Micros::from_secs(24 * 3600);
 
-fn terms(capacity: u32) -> Terms {
-    Terms {
+fn terms(capacity: u32) -> SlotTerms {
+    SlotTerms {
         period: Micros::from_secs(10),
         capacity,
         issue_limit: capacity,
@@ -24,7 +24,7 @@ fn slots() -> Box<Slots> {
 }
 
 /// Starts of what is sold while the ledger always has room, in seconds.
-fn book_all(slots: &mut Slots, first: f64, terms: &Terms, n: usize) -> Vec<f64> {
+fn book_all(slots: &mut Slots, first: f64, terms: &SlotTerms, n: usize) -> Vec<f64> {
     (0..n)
         .map_while(|_| slots.book(secs(0.0), secs(first), terms, &mut |_, _| true))
         .map(|booking| booking.start.as_secs_f64())
@@ -43,7 +43,7 @@ fn capacity_counts_the_slots_that_run_at_once() {
 #[test]
 fn starts_are_spread_and_the_next_slot_starts_where_the_last_one_ends() {
     let mut slots = slots();
-    let eight_by_four = Terms {
+    let eight_by_four = SlotTerms {
         period: Micros::from_secs(8),
         ..terms(4)
     };
@@ -78,7 +78,7 @@ fn where_all_have_come_the_next_slot_starts_at_once() {
 #[test]
 fn under_a_shorter_horizon_no_time_is_sold_twice() {
     let mut slots = slots();
-    let hours = |h: u64| Terms {
+    let hours = |h: u64| SlotTerms {
         horizon: Micros::from_secs(h * 3600),
         ..terms(1)
     };
@@ -102,7 +102,7 @@ fn a_slot_keeps_the_capacity_it_opened_with() {
 #[test]
 fn a_slot_keeps_the_bound_it_opened_with() {
     let mut slots = slots();
-    let longer = Terms {
+    let longer = SlotTerms {
         bound: Micros(9_000_001),
         ..terms(2)
     };
@@ -182,7 +182,7 @@ fn a_cell_that_was_refused_is_asked_for_once() {
 #[test]
 fn nothing_is_sold_beyond_the_horizon_and_the_search_ends() {
     let mut slots = slots();
-    let near = Terms {
+    let near = SlotTerms {
         horizon: Micros::from_secs(60),
         ..terms(2)
     };
@@ -221,7 +221,7 @@ fn left_overs_everywhere_do_not_hide_what_lies_behind_them() {
 #[test]
 fn the_late_pool_is_a_tenth_of_the_places_kept_from_newcomers() {
     let mut slots = slots();
-    let tenth = Terms {
+    let tenth = SlotTerms {
         late_share_ppm: 100_000,
         ..terms(20)
     };
@@ -253,7 +253,7 @@ fn the_late_pool_is_a_tenth_of_the_places_kept_from_newcomers() {
 #[test]
 fn a_late_holder_gets_the_newcomers_place_where_it_is_earlier() {
     let mut slots = slots();
-    let tenth = Terms {
+    let tenth = SlotTerms {
         late_share_ppm: 100_000,
         ..terms(20)
     };
@@ -301,7 +301,7 @@ fn every_share_splits_the_places_in_two_without_loss() {
 #[test]
 fn overbooked_places_share_the_period() {
     let mut slots = slots();
-    let overbooked = Terms {
+    let overbooked = SlotTerms {
         issue_limit: 5,
         ..terms(4)
     };
@@ -354,7 +354,7 @@ fn a_slot_is_open_for_the_longest_lifetime_sold() {
     for lives in [[100, 10], [10, 100]] {
         let mut slots = slots();
         for life in lives {
-            let terms = Terms {
+            let terms = SlotTerms {
                 lifetime: Micros::from_secs(life),
                 ..terms(2)
             };
@@ -370,7 +370,7 @@ fn a_slot_is_open_for_the_longest_lifetime_sold() {
 #[test]
 fn the_ring_is_used_over_and_over_and_never_overwrites_an_open_slot() {
     let mut slots = slots();
-    let short = Terms {
+    let short = SlotTerms {
         period: Micros::from_secs(1),
         ..terms(2)
     };

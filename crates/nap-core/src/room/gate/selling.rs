@@ -243,7 +243,7 @@ impl Gate {
 
     /// All holders of tickets for later have come before their time: nobody who comes now is behind
     /// them.
-    fn begin_again(&mut self, now: Micros, first: Micros, issue: &slots::Terms) {
+    fn begin_again(&mut self, now: Micros, first: Micros, issue: &slots::SlotTerms) {
         // Less is not worth a slot; and most of the time the next ticket is near.
         let near = now + Micros(4 * self.terms.bound.0);
         let is_out = |until| self.ledger.max_claims(now, until) != 0;
@@ -312,7 +312,7 @@ impl Gate {
     }
 
     /// C, A(C), late share, windows and horizon for the next ticket (docs/dev/algorithms.md 2.1, 2.4, 2.9).
-    pub fn issue_terms(&self, now: Micros, permits: &Permits, laws: &Laws) -> slots::Terms {
+    pub fn issue_terms(&self, now: Micros, permits: &Permits, laws: &Laws) -> slots::SlotTerms {
         self.issue_terms_at(now, self.rate(permits), permits, laws)
     }
 
@@ -349,7 +349,7 @@ impl Gate {
         rate: f64,
         permits: &Permits,
         laws: &Laws,
-    ) -> slots::Terms {
+    ) -> slots::SlotTerms {
         let terms = &self.terms;
         let by_law = terms.slot_tickets.how == how::AUTO;
         let depth = self.depth(rate);
@@ -400,7 +400,7 @@ impl Gate {
         } else {
             capacity
         };
-        slots::Terms {
+        slots::SlotTerms {
             period,
             capacity,
             issue_limit,

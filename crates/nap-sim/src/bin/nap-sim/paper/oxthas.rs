@@ -5,7 +5,7 @@
 //! what the executors can do reproduces figure 4 best, 0.9 figure 7 (docs/dev/algorithms.md 4.1).
 
 use nap_core::micros::Micros;
-use nap_core::oxthas::engine::{Law, Terms};
+use nap_core::oxthas::engine::{EngineTerms, Law};
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number};
 use nap_sim::workflow::{Outcome, Sizes, Workflow};
@@ -25,47 +25,47 @@ const DIES: (usize, u64) = (2, 2000);
 struct Way {
     name: &'static str,
     law: Law,
-    terms: fn(u64) -> Terms,
+    terms: fn(u64) -> EngineTerms,
 }
 
-fn plain(timeout: u64) -> Terms {
-    Terms {
+fn plain(timeout: u64) -> EngineTerms {
+    EngineTerms {
         timeout: Micros::from_secs(timeout),
-        ..Terms::paper()
+        ..EngineTerms::paper()
     }
 }
 
-fn alpha(timeout: u64) -> Terms {
-    Terms {
+fn alpha(timeout: u64) -> EngineTerms {
+    EngineTerms {
         alpha: 1.0,
         ..plain(timeout)
     }
 }
 
 /// beta = T / 100, with an equal floor: the paper's own reaches zero.
-fn beta(timeout: u64) -> Terms {
+fn beta(timeout: u64) -> EngineTerms {
     let hundredth = Micros(Micros::from_secs(timeout).0 / 100);
-    Terms {
+    EngineTerms {
         step: hundredth,
         min: hundredth,
         ..plain(timeout)
     }
 }
 
-fn both(timeout: u64) -> Terms {
-    Terms {
+fn both(timeout: u64) -> EngineTerms {
+    EngineTerms {
         alpha: 1.0,
         ..beta(timeout)
     }
 }
 
 /// As in httpd; times there are milliseconds, here hundreds of steps.
-fn ours(timeout: u64) -> Terms {
-    Terms {
+fn ours(timeout: u64) -> EngineTerms {
+    EngineTerms {
         pause: Micros::from_secs(timeout / 4),
-        span: Terms::paper().span,
+        span: EngineTerms::paper().span,
         stale: Micros::ZERO,
-        ..Terms::ours(Micros::from_secs(timeout))
+        ..EngineTerms::ours(Micros::from_secs(timeout))
     }
 }
 
@@ -132,12 +132,12 @@ struct Lab {
 }
 
 impl Lab {
-    fn setup(&self, run: u64, load: f64, law: Law, terms: Terms) -> Workflow {
+    fn setup(&self, run: u64, load: f64, law: Law, terms: EngineTerms) -> Workflow {
         let seed = self.seed.wrapping_mul(1000).wrapping_add(run);
         Workflow::paper(seed, load, law, terms)
     }
 
-    fn many(&self, load: f64, law: Law, terms: Terms, with: impl Fn(&mut Workflow)) -> Many {
+    fn many(&self, load: f64, law: Law, terms: EngineTerms, with: impl Fn(&mut Workflow)) -> Many {
         let mut many = Many {
             steps: Vec::new(),
             ended: true,
@@ -195,7 +195,8 @@ fn timeouts(report: &mut Report, lab: &Lab, command: &str) {
         }
         table.row(&format!("T = {timeout}"), both.map(|many| many.cell()));
     }
-    let none = [Law::Random, Law::Oxthas].map(|law| lab.many(1.3, law, Terms::paper(), |_| ()));
+    let none =
+        [Law::Random, Law::Oxthas].map(|law| lab.many(1.3, law, EngineTerms::paper(), |_| ()));
     table.row("no timeout", none.map(|many| many.cell()));
     table.paper("T up to 200", &[NEVER, NEVER]);
     table.paper("best T", &["300 to 400", "none: the longer the better"]);
@@ -218,7 +219,7 @@ fn timeouts(report: &mut Report, lab: &Lab, command: &str) {
         ("Figure 6: random", Law::Random),
     ];
     let panels = queues.map(|(title, law)| {
-        let outcome = lab.setup(0, 1.3, law, Terms::paper()).run();
+        let outcome = lab.setup(0, 1.3, law, EngineTerms::paper()).run();
         of_executors(title, "queue", &outcome.queues)
     });
     report.figure(
@@ -238,7 +239,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
         true => &[500, 1000],
         false => &[500, 800, 1000, 1400, 2000],
     };
-    let five = lab.many(0.9, Law::Oxthas, Terms::paper(), |setup| {
+    let five = lab.many(0.9, Law::Oxthas, EngineTerms::paper(), |setup| {
         // The work of six, done by five.
         setup.load *= 1.0 / (1.0 - setup.speeds[DIES.0] / setup.speeds.iter().sum::<f64>());
         setup.speeds.remove(DIES.0);
@@ -297,7 +298,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
         },
         command,
     );
-    let one = |law, terms: Terms| -> Outcome {
+    let one = |law, terms: EngineTerms| -> Outcome {
         let mut setup = lab.setup(0, 0.9, law, terms);
         setup.dies = Some(DIES);
         setup.run()
@@ -352,9 +353,9 @@ fn laws(report: &mut Report, lab: &Lab, command: &str) {
         ("lbmethod=nap", Law::Nap, 3),
     ];
     for (name, law, bands) in ways {
-        let terms = Terms {
+        let terms = EngineTerms {
             bands,
-            ..Terms::paper()
+            ..EngineTerms::paper()
         };
         let cells = [Sizes::Uniform, Sizes::HeavyTailed].map(|sizes| {
             let many = lab.many(0.9, law, terms, |setup| setup.sizes = sizes);

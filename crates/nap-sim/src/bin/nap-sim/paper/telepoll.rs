@@ -2,7 +2,7 @@
 //! polls no faster than it may, and what happens to it when another load takes the server.
 
 use nap_core::micros::Micros;
-use nap_core::telepoll::{Form, Mode, Terms};
+use nap_core::telepoll::{Form, Mode, PollTerms};
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::pollers::{Polled, Setup};
 use nap_sim::report::{Report, Table, number};
@@ -33,13 +33,13 @@ pub fn report(run: &Run) -> Report {
 
 fn example(mode: Mode, form: Form, begin: &[f64], floor_s: f64) -> Polled {
     Setup {
-        terms: Terms {
+        terms: PollTerms {
             mode,
             form,
             slack_ppm: 1_000_000,
             floor_ns: (floor_s * 1e9) as u64,
             k: 3,
-            ..Terms::new(Micros::from_secs(BASE_S), 1.0)
+            ..PollTerms::new(Micros::from_secs(BASE_S), 1.0)
         },
         clients: begin.len() as u32,
         begin_at_s: begin.to_vec(),
@@ -166,7 +166,7 @@ fn polls(polled: &Polled) -> Vec<Point> {
 
 fn crowd(report: &mut Report, run: &Run, command: &str) {
     let most = if run.small { 20_000 } else { 100_000 };
-    let terms = Terms::new(Micros::from_secs(10), 500.0);
+    let terms = PollTerms::new(Micros::from_secs(10), 500.0);
     let rate = 1e9 / terms.floor_ns as f64;
     let columns = [
         "clients",

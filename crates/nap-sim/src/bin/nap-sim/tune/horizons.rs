@@ -1,7 +1,7 @@
 //! The steering of mod_bwshare's horizons: does it reach the wanted share of tests?
 
 use nap_core::bwshare::horizons::{HORIZONS, Horizons};
-use nap_core::bwshare::service::{Service, Steering, TEST_NS, Terms};
+use nap_core::bwshare::service::{Service, ServiceTerms, Steering, TEST_NS};
 use nap_core::rng::Rng;
 use nap_sim::report::{Report, Table, number, percent};
 
@@ -118,7 +118,7 @@ struct Day {
 
 fn day(seed: u64, busiest: f64, wanted: f64, steering: Steering) -> Day {
     let limits = Horizons::new(&RATES, 0.5);
-    let terms = Terms {
+    let terms = ServiceTerms {
         horizons: &limits,
         shares: [wanted; HORIZONS],
         link: 100.0 * RATES[0].0,
