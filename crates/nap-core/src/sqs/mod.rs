@@ -16,7 +16,7 @@
 //! | [`survey`] | what sessions that are not over have asked for | |
 //! | [`capacity`] | how many sessions a second the pages pass, and how many are on their way | 3.4 |
 //! | [`in_hand`] | the accesses of a session that wait or run | |
-//! | [`session`] | one session |  |
+//! | [`session`] | one session | |
 //! | [`sessions`] | the sessions there are, by a keyed hash of what the client presents | |
 
 pub mod capacity;
