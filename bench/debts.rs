@@ -9,8 +9,9 @@
 //! itself, less those of drawing the clients; including the latch they are within the bound as well. Exits 1
 //! when a bound of docs/dev/design.md is exceeded.
 
+use mod_nap::layout::Dims;
 use mod_nap::shm::debts::Debts;
-use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::shm::segment::Segment;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};

@@ -5,13 +5,18 @@
 //!
 //! ```text
 //!   crates/nap-core   what is decided: the five systems, the room, the configuration
-//!   shm, page, info   the segment; what visitors and administrators see
+//!   layout, latch     which tables the segment has; a lock of one word
+//!   shm, state_file   the segment; the file behind it
+//!   page, info        what visitors and administrators see
 //!   ffi               httpd's door: c_shim/nap.h
 //!   crates/nap-sim    the same core in virtual time; crates/nap-load: visitors
 //! ```
 
 pub mod ffi;
 pub mod info;
+pub mod latch;
+pub mod layout;
 pub mod page;
 pub mod shm;
+pub mod state_file;
 pub mod wall;

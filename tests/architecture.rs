@@ -33,12 +33,20 @@ const CORE: &[May] = &[
 /// Each module of mod_nap, with those of mod_nap and nap-core that it may name.
 const MODULE: &[May] = &[
     ("wall", &["micros"]),
+    ("latch", &[]),
+    (
+        "layout",
+        &[
+            "latch", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+        ],
+    ),
     (
         "shm",
         &[
-            "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
+            "latch", "layout", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room",
         ],
     ),
+    ("state_file", &["layout", "shm", "micros", "nap", "room"]),
     ("page", &["charset", "micros", "nap", "room", "wall"]),
     (
         "info",
@@ -49,8 +57,23 @@ const MODULE: &[May] = &[
     (
         "ffi",
         &[
-            "charset", "micros", "nap", "bwshare", "oxthas", "telepoll", "sqs", "room", "shm",
-            "page", "info", "conf", "wall", "control",
+            "charset",
+            "micros",
+            "nap",
+            "bwshare",
+            "oxthas",
+            "telepoll",
+            "sqs",
+            "room",
+            "latch",
+            "layout",
+            "shm",
+            "state_file",
+            "page",
+            "info",
+            "conf",
+            "wall",
+            "control",
         ],
     ),
 ];

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use memmap2::MmapOptions;
+use mod_nap::latch;
+use mod_nap::layout::Dims;
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::futex;
-use mod_nap::shm::latch;
-use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::shm::segment::Segment;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;

@@ -11,8 +11,8 @@ use std::sync::atomic::{
 use std::sync::OnceLock;
 
 use super::host::Host;
+use crate::latch;
 use crate::page::own::Own;
-use crate::shm::latch;
 use crate::shm::segment::Segment;
 use nap_core::conf::RoomConf;
 use nap_core::nap::ticket::{Keys, Ticket};

@@ -136,7 +136,7 @@ fn event_at(segment: &Segment, event: i64) -> Option<&'static Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::segment::Dims;
+    use crate::layout::Dims;
 
     #[test]
     fn events_keep_their_entries_by_name_and_make_room_for_others() {

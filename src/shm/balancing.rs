@@ -7,7 +7,8 @@
 use std::cell::UnsafeCell;
 
 use super::lock::{Lock, Taken};
-use super::segment::{Kind, Segment, SegmentError};
+use super::segment::{Segment, SegmentError};
+use crate::layout::Kind;
 use nap_core::oxthas::engine::{Engine, Head};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;

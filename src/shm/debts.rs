@@ -7,9 +7,10 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::latch::Latch;
 use super::lock::{Lock, Taken};
-use super::segment::{Kind, Segment, SegmentError};
+use super::segment::{Segment, SegmentError};
+use crate::latch::Latch;
+use crate::layout::Kind;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::HORIZONS;
 use nap_core::bwshare::limits::Units;
@@ -299,7 +300,7 @@ pub fn nanoseconds(time: Micros) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::segment::Dims;
+    use crate::layout::Dims;
 
     fn debts() -> Debts {
         segment().debts().expect("stripes")

@@ -21,13 +21,13 @@ unsafe impl Send for Lock {}
 /// How the lock was got.
 pub enum Taken<'a> {
     /// As usual.
-    Good(Held<'a>),
+    Good(LockHeld<'a>),
     /// Its last owner died holding it: what it protects must be mended.
-    OwnerDied(Held<'a>),
+    OwnerDied(LockHeld<'a>),
 }
 
 /// The lock, held; dropping frees it.
-pub struct Held<'a> {
+pub struct LockHeld<'a> {
     lock: &'a Lock,
 }
 
@@ -60,7 +60,7 @@ impl Lock {
         if code == libc::EBUSY {
             code = self.take_within(2);
         }
-        let held = Held { lock: self };
+        let held = LockHeld { lock: self };
         match code {
             0 => Some(Taken::Good(held)),
             libc::EOWNERDEAD => {
@@ -90,9 +90,9 @@ impl Lock {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LockHeld<'_> {
     fn drop(&mut self) {
-        // SAFETY: a Held exists only while this thread owns the mutex.
+        // SAFETY: a LockHeld exists only while this thread owns the mutex.
         unsafe { libc::pthread_mutex_unlock(self.lock.mutex.get()) };
     }
 }

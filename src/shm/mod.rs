@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`segment`] | the mapping, its directory of sections, [`segment::Segment::locked`] |
 //! | [`lock`] | a robust, process-shared mutex: "the owner died" is a result |
-//! | [`latch`] | a lock of one word for short work; the parent frees what the dead held |
 //! | [`futex`] | sleeping on a wake word, and waking |
 //! | [`clock`] | inside time: `CLOCK_BOOTTIME` plus the segment's offset |
 //! | [`debts`], [`balancing`] | mod_bwshare's tables and OXTHAS's, under latches and locks of their own |
-//! | [`state_file`] | the file behind a segment that outlives the server |
 //! | [`shared`] | which types may live here |
+//!
+//! Beside it, as they need no `unsafe`: `src/layout.rs`, which sections there are and where they lie;
+//! `src/latch.rs`, the lock of one word; `src/state_file.rs`, the file behind a segment that outlives the
+//! server.
 //!
 //! Everything here is integers and arrays, indices instead of pointers, all zero is empty.
 
@@ -17,8 +19,6 @@ pub mod balancing;
 pub mod clock;
 pub mod debts;
 pub mod futex;
-pub mod latch;
 pub mod lock;
 pub mod segment;
 pub mod shared;
-pub mod state_file;

@@ -25,8 +25,7 @@
 //!    └───────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A section is found by its kind. We do not read one whose version or entry size differs. Additions add
-//! kinds, not layouts.
+//! `src/layout.rs` plans it.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -40,149 +39,36 @@ use nix::unistd::Pid;
 
 use super::balancing::Desk;
 use super::debts::Services;
-use super::latch::Latch;
-use super::lock::{Held, Lock, Taken};
+use super::lock::{Lock, LockHeld, Taken};
 use super::shared::Shared;
 use super::{clock, futex};
-use nap_core::bwshare::table::Stripe;
-use nap_core::bwshare::trace::TraceSet;
+use crate::layout::{Dims, EVENTS, Kind, Own, SECTIONS, Section, by_kind};
 use nap_core::micros::Micros;
-use nap_core::nap::client_caps::ClientCaps;
 use nap_core::nap::laws::Laws;
-use nap_core::oxthas::executor::Executor;
-use nap_core::oxthas::flight::Flight;
 use nap_core::room::children::{Child, Workers};
 use nap_core::room::control::Control;
 use nap_core::room::gate::Gate;
-use nap_core::room::history::History;
 use nap_core::room::owner::Life;
-use nap_core::room::page::Page;
 use nap_core::room::permits::Permits;
 use nap_core::room::place::Place;
-use nap_core::room::places::{Places, PlacesHead};
+use nap_core::room::places::Places;
 use nap_core::room::recent::Recent;
-use nap_core::room::starts::Starts;
 use nap_core::room::stay::Membership;
 use nap_core::room::wakes::Wakes;
 use nap_core::room::{Room, Tables};
-use nap_core::sqs::page_scheduler::Pacer;
-use nap_core::sqs::page_scheduler::PageScheduler;
-use nap_core::sqs::sessions::{SessionSet, Sessions};
+use nap_core::sqs::sessions::Sessions;
 use nap_core::telepoll::Event;
 
 /// First word of a segment: "mod_nap" and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 /// Layout of [`Head`] alone.
 const LAYOUT: u32 = 2;
-/// Version of all sections together: where it is raised nothing of before is found any more. A type that
-/// changes its meaning but not its size has another number in [`Kind`] instead, and the old one is not used again.
-const VERSION: u32 = 2;
 /// In the head's word for how many may be parked: some accesses wait on workers all the same.
 const ON_WORKERS: u32 = 1 << 31;
 /// See [`Segment::parked_in`].
 pub const LOOK: u32 = 1 << 31;
-/// Sections the directory has room for.
-const SECTIONS: usize = 32;
 /// The previous layout, which is taken over: its directory, in the same place, had fewer sections.
 const LAYOUT_BEFORE: (u32, usize) = (1, 16);
-
-/// How many events of the site's own (`TelePoll`) there is space for.
-const EVENTS: u32 = 64;
-
-/// What a section holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub enum Kind {
-    /// Children of the server.
-    Children = 1,
-    /// Run Ready of each gate.
-    Permits = 2,
-    /// Wake words.
-    Wakes = 3,
-    /// Rooms.
-    Rooms = 4,
-    /// Gates.
-    Gates = 5,
-    /// Heads of the table of places.
-    PlacesHead = 6,
-    /// Places.
-    Places = 7,
-    /// Issue history.
-    History = 8,
-    /// Live tickets of each client.
-    Clients = 9,
-    /// The last minutes of each gate.
-    Recent = 10,
-    /// A latch for each stripe of debts.
-    DebtLocks = 11,
-    /// What clients owe.
-    Debts = 12,
-    /// What clients have done.
-    Trace = 13,
-    /// How well the horizons of clients are served.
-    Services = 14,
-    /// Each gate as a page of its room.
-    Pages = 15,
-    /// Each gate's limit, if the module finds it.
-    Pacing = 20,
-    /// Which gate may move its limit next.
-    Pacer = 21,
-    /// Events that are polled.
-    Polls = 17,
-    /// What OXTHAS keeps beside its tables, and their lock.
-    Desk = 24,
-    /// Members of balancers.
-    Executors = 25,
-    /// Requests that members have been given.
-    Flights = 26,
-    /// When sessions may be started in each room.
-    Starts = 18,
-    /// Who is in a session.
-    Sessions = 19,
-    /// What is set by hand for each gate.
-    Controls = 22,
-    /// In which child the access of a place waits without a worker, one-based.
-    Parked = 27,
-}
-
-/// One line of the directory. Written when the segment is made.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Section {
-    /// [`Kind`]; 0 = unused.
-    pub kind: u32,
-    /// [`VERSION`] of its entries.
-    pub version: u32,
-    /// Bytes an entry.
-    pub entry: u32,
-    /// Entries.
-    pub count: u32,
-    /// Bytes from the segment's start.
-    pub offset: u64,
-}
-
-/// How many of each there should be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dims {
-    /// Children the server may run.
-    pub children: u32,
-    /// Rooms.
-    pub rooms: u32,
-    /// Gates of all rooms.
-    pub gates: u32,
-    /// Places to wait.
-    pub places: u32,
-    /// Stripes of debts; 0: there are none.
-    pub stripes: u32,
-    /// Trace sets that go with each of them.
-    pub trace_sets: u32,
-    /// Members of balancers; 0: there are no tables for them.
-    pub executors: u32,
-    /// Requests they may have been given at a time.
-    pub flights: u32,
-    /// Sets of sessions.
-    pub session_sets: u32,
-}
 
 /// The segment's head. Written by the parent alone, but for the atomics.
 #[repr(C)]
@@ -279,64 +165,12 @@ impl From<nix::Error> for SegmentError {
 }
 
 impl Dims {
-    /// The directory for these sizes, and the bytes in all.
     fn plan(&self) -> ([Section; SECTIONS], usize) {
-        let mut offset = size_of::<Head>().next_multiple_of(64);
-        let mut directory = [Section::default(); SECTIONS];
-        let wanted = [
-            (Kind::Children, size_of::<Child>(), self.children),
-            (Kind::Permits, size_of::<Permits>(), self.gates),
-            (Kind::Wakes, size_of::<AtomicU32>(), self.places),
-            (Kind::Rooms, size_of::<Room>(), self.rooms),
-            (Kind::Gates, size_of::<Gate>(), self.gates),
-            (Kind::PlacesHead, size_of::<PlacesHead>(), 1),
-            (Kind::Places, size_of::<Place>(), self.places),
-            (Kind::History, size_of::<History>(), 1),
-            (Kind::Clients, size_of::<ClientCaps>(), 1),
-            (Kind::Recent, size_of::<Recent>(), self.gates),
-            (Kind::DebtLocks, size_of::<Latch>(), self.stripes),
-            (Kind::Debts, size_of::<Stripe>(), self.stripes),
-            (
-                Kind::Trace,
-                size_of::<TraceSet>(),
-                self.stripes.saturating_mul(self.trace_sets),
-            ),
-            (
-                Kind::Services,
-                size_of::<Services>(),
-                u32::from(self.stripes > 0),
-            ),
-            (Kind::Pages, size_of::<Page>(), self.gates),
-            (Kind::Pacing, size_of::<PageScheduler>(), self.gates),
-            (Kind::Pacer, size_of::<Pacer>(), 1),
-            (
-                Kind::Polls,
-                size_of::<Event>(),
-                EVENTS.saturating_add(self.gates),
-            ),
-            (Kind::Desk, size_of::<Desk>(), u32::from(self.executors > 0)),
-            (Kind::Executors, size_of::<Executor>(), self.executors),
-            (
-                Kind::Flights,
-                size_of::<Flight>(),
-                if self.executors > 0 { self.flights } else { 0 },
-            ),
-            (Kind::Starts, size_of::<Starts>(), self.rooms),
-            (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
-            (Kind::Controls, size_of::<Control>(), self.gates),
-            (Kind::Parked, size_of::<AtomicU32>(), self.places),
-        ];
-        for (kind, entry, count) in wanted {
-            directory[kind as usize] = Section {
-                kind: kind as u32,
-                version: VERSION,
-                entry: entry as u32,
-                count,
-                offset: offset as u64,
-            };
-            offset = (offset + entry * count as usize).next_multiple_of(64);
-        }
-        (directory, offset.next_multiple_of(4096))
+        self.directory(&Own {
+            head: size_of::<Head>(),
+            services: size_of::<Services>(),
+            desk: size_of::<Desk>(),
+        })
     }
 
     /// Bytes a segment of these sizes takes.
@@ -427,11 +261,8 @@ impl Segment {
         if ![LAYOUT, LAYOUT_BEFORE.0].contains(&head.layout) || head.size > self.size as u64 {
             return Err(SegmentError::Torn("of another layout or cut short"));
         }
-        let whole = head.directory().iter().filter(|s| s.kind != 0).all(|s| {
-            let bytes = u64::from(s.entry).saturating_mul(u64::from(s.count));
-            s.offset.is_multiple_of(64) && s.offset.saturating_add(bytes) <= head.size
-        });
-        if !whole {
+        let mut used = head.directory().iter().filter(|s| s.kind != 0);
+        if !used.all(|section| section.lies_in(head.size)) {
             return Err(SegmentError::Torn("its directory points outside"));
         }
         match dims {
@@ -448,26 +279,15 @@ impl Segment {
         unsafe { &*self.base.cast::<Head>() }
     }
 
+    /// After check() or format().
     #[inline]
     fn section(&self, kind: Kind, entry: usize) -> Option<Section> {
-        let section = self.sections.get_or_init(|| self.by_kind())[kind as usize];
+        let all = self.sections.get_or_init(
+            #[cold]
+            || by_kind(self.head().directory()),
+        );
+        let section = all[kind as usize];
         (section.entry as usize == entry).then_some(section)
-    }
-
-    /// Sections of this version, each at its kind's number. After check() or format().
-    #[cold]
-    fn by_kind(&self) -> [Section; SECTIONS] {
-        let mut all = [Section::default(); SECTIONS];
-        let known = self.head().directory().iter();
-        for section in known.filter(|section| section.version == VERSION) {
-            if let Some(own) = all
-                .get_mut(section.kind as usize)
-                .filter(|own| own.kind == 0)
-            {
-                *own = *section;
-            }
-        }
-        all
     }
 
     /// A section of atomics, shared by all.
@@ -489,7 +309,7 @@ impl Segment {
         clippy::mut_from_ref,
         reason = "exclusive by the lock, whose guard is the argument"
     )]
-    fn locked_section<'h, T: Shared>(&self, kind: Kind, _held: &'h Held<'_>) -> &'h mut [T] {
+    fn locked_section<'h, T: Shared>(&self, kind: Kind, _held: &'h LockHeld<'_>) -> &'h mut [T] {
         let Some(section) = self.section(kind, size_of::<T>()) else {
             return &mut [];
         };
@@ -725,7 +545,7 @@ impl Segment {
     }
 
     #[inline]
-    fn held(&self) -> Option<Held<'_>> {
+    fn held(&self) -> Option<LockHeld<'_>> {
         match self.head().lock.take()? {
             Taken::Good(held) => Some(held),
             Taken::OwnerDied(held) => self.mended(held),
@@ -733,7 +553,7 @@ impl Segment {
     }
 
     #[cold]
-    fn mended<'h>(&self, held: Held<'h>) -> Option<Held<'h>> {
+    fn mended<'h>(&self, held: LockHeld<'h>) -> Option<LockHeld<'h>> {
         let mut wakes = Wakes::default();
         self.tables(&held)?.mend(self.now(), &mut wakes);
         self.wake(&wakes);
@@ -753,7 +573,7 @@ impl Segment {
         now >= seen + Micros::from_secs(1) || seen > now + Micros::from_secs(1)
     }
 
-    fn tables<'h>(&self, held: &'h Held<'_>) -> Option<Tables<'h>> {
+    fn tables<'h>(&self, held: &'h LockHeld<'_>) -> Option<Tables<'h>> {
         let head = self.head();
         Some(Tables {
             rooms: self.locked_section(Kind::Rooms, held),
@@ -864,31 +684,14 @@ impl Segment {
         to.seen.store(from.seen.load(Relaxed), Relaxed);
         let generation = from.generation.load(Relaxed);
         to.generation.store(generation, Relaxed);
-        let known_as = |new: &Section| {
-            let like =
-                |s: &&Section| (s.kind, s.version, s.entry) == (new.kind, new.version, new.entry);
-            from.directory().iter().find(like)
-        };
+        let known_as = |new: &Section| from.directory().iter().find(|section| section.is_like(new));
         // Permits go with their gates: they count tickets and accesses of these gates.
         let gates = known_as(&to.directory[Kind::Gates as usize]).is_some();
         if gates {
             to.epoch = from.epoch;
         }
         let permits = if gates { 0 } else { Kind::Permits as u32 };
-        // Sessions and debts are taken over by their keys. What is known of balancer members is from the last
-        // minutes, and stays behind.
-        let apart = [
-            Kind::Sessions,
-            Kind::DebtLocks,
-            Kind::Debts,
-            Kind::Trace,
-            Kind::Services,
-            Kind::Desk,
-            Kind::Executors,
-            Kind::Flights,
-        ]
-        .map(|kind| kind as u32);
-        let plain = |s: &&Section| ![0, permits].contains(&s.kind) && !apart.contains(&s.kind);
+        let plain = |s: &&Section| s.is_copied() && s.kind != permits;
         for new in to.directory.iter().filter(plain) {
             let Some(known) = known_as(new) else {
                 continue;
@@ -933,7 +736,7 @@ pub fn ring(child: &Child) {
 /// Mends the tables when a panic leaves them half-written; forgotten on the ordinary way out.
 struct Mend<'a> {
     segment: &'a Segment,
-    held: &'a Held<'a>,
+    held: &'a LockHeld<'a>,
 }
 
 impl Drop for Mend<'_> {
@@ -947,218 +750,4 @@ impl Drop for Mend<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use nap_core::room::arrival::Arrival;
-    use nap_core::room::children::Parking;
-    use nap_core::room::owner::Owner;
-    use nap_core::room::part::Part;
-    use nap_core::room::places::wake;
-    use nap_core::room::terms::{Choice, Terms, how};
-    use nap_core::room::verdict::Verdict;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    #[test]
-    fn a_permit_claimed_for_a_waiter_under_a_death_is_not_lost() {
-        let dims = Dims {
-            children: 1,
-            rooms: 1,
-            gates: 1,
-            places: 4,
-            stripes: 0,
-            trace_sets: 0,
-            executors: 0,
-            flights: 0,
-            session_sets: 0,
-        };
-        let segment = Segment::anonymous(dims).expect("shared memory");
-        let life = segment.child_starts(1).expect("room");
-        let permits = segment.permits(0).expect("a gate");
-        permits.set_limit(2);
-        let few = |n| Choice { how: how::FIXED, n };
-        let terms = Terms {
-            bound: Micros::from_secs(60),
-            run_ready: 2,
-            history: 100,
-            wait_limit: few(4),
-            re_access: few(1),
-            parked: 4,
-            ..Terms::default()
-        };
-        segment.locked(|tables, _, _| (tables.gates[0].kind, tables.gates[0].terms) = (1, terms));
-        let enter = |serial| {
-            let arrival = Arrival {
-                owner: Owner::new(life, serial),
-                parking: Parking::Anybody,
-                left: u32::MAX,
-                waited: Micros::ZERO,
-                stood: Micros::ZERO,
-                secondary: false,
-                tickets: &[],
-                forged: false,
-                of_visit: &[],
-                part: Part::Beside,
-                client: [0; 16],
-                client_hash: [0; 2],
-                method: b"GET",
-                uri: b"/",
-                kind: 0,
-                priority: 0,
-                secret: [0; 16],
-                random: 0,
-            };
-            let verdict = segment.locked(|tables, now, wakes| {
-                let mut view = tables.gate(0, now, wakes).expect("a gate");
-                view.enter(&arrival)
-            });
-            verdict.expect("the lock is free")
-        };
-        for serial in [1, 2] {
-            assert!(matches!(enter(serial), Verdict::Run(_)));
-        }
-        let Verdict::Wait(seat) = enter(3) else {
-            panic!("both permits are in use");
-        };
-        // The first gives its permit back; the process that hands it on dies before it can tell.
-        permits.release(0, Owner::new(life, 1));
-        let died = catch_unwind(AssertUnwindSafe(|| {
-            segment.locked(|_, _, _| {
-                permits
-                    .claim_in_turn(Owner::new(life, 3))
-                    .expect("one is free");
-                panic!("for the test");
-            })
-        }));
-        assert!(died.is_err());
-        let word = segment.wake_word(seat.place).expect("its place");
-        assert_eq!(word.load(Relaxed), wake::GRANTED);
-        permits.release(1, Owner::new(life, 2));
-        let his = segment.locked(|tables, _, _| tables.places.place(seat.place).map(|p| p.permit));
-        permits.release(his.flatten().expect("granted"), Owner::new(life, 3));
-        assert_eq!(permits.running(), 0, "all three have left");
-    }
-
-    const SMALL: Dims = Dims {
-        children: 1,
-        rooms: 1,
-        gates: 1,
-        places: 4,
-        stripes: 0,
-        trace_sets: 0,
-        executors: 0,
-        flights: 0,
-        session_sets: 4,
-    };
-
-    #[test]
-    fn sessions_are_counted_anew_after_a_panic_among_them() {
-        let segment = Segment::anonymous(SMALL).expect("shared memory");
-        let died = catch_unwind(AssertUnwindSafe(|| {
-            segment.locked_sessions(|members| {
-                members.starts[0].live = 7;
-                panic!("for the test");
-            })
-        }));
-        assert!(died.is_err());
-        let live = segment.locked_sessions(|members| members.starts[0].live);
-        assert_eq!(live, Some(0));
-    }
-
-    #[test]
-    fn what_is_no_child_of_ours_any_more_holds_nothing() {
-        let dims = Dims {
-            children: 3,
-            ..SMALL
-        };
-        let segment = Segment::anonymous(dims).expect("shared memory");
-        let permits = segment.permits(0).expect("a gate");
-        permits.set_limit(3);
-        let mut lives = std::process::Command::new("sleep");
-        let mut lives = lives.arg("60").spawn().expect("a child");
-        let pids = [lives.id(), 1, std::process::id()];
-        let owners = pids.map(|pid| {
-            let life = segment.child_starts(pid).expect("room");
-            let owner = Owner::new(life, pid);
-            permits.claim(owner).expect("free");
-            owner
-        });
-        segment.children_gone();
-        lives.kill().and_then(|()| lives.wait()).expect("our child");
-        let held: Vec<Owner> = permits.owners().collect();
-        assert_eq!(held, [owners[0], owners[2]]);
-        segment.children_gone();
-        assert_eq!(permits.owners().collect::<Vec<_>>(), [owners[2]]);
-    }
-
-    #[test]
-    fn members_are_known_in_a_table_of_another_size() {
-        let old = Segment::anonymous(SMALL).expect("shared memory");
-        let now = Micros::from_secs(1000);
-        old.locked_sessions(|members| {
-            let table = &mut members.sessions;
-            for key in 1..=40 {
-                let whose = (0, Micros::from_secs(60));
-                let begun = table.start(key << 32, whose, key, now, |_| ());
-                let bound = table.bind(begun.expect("room"), key, key, now, |_| ());
-                assert!(bound.is_some());
-            }
-        });
-        for session_sets in [4, 7, 100] {
-            let dims = Dims {
-                session_sets,
-                ..SMALL
-            };
-            let new = Segment::anonymous(dims).expect("shared memory");
-            new.carry_over(&old);
-            let known = new.locked_sessions(|members| {
-                let table = &members.sessions;
-                let known = (1..=40).filter(|key| table.knows(*key, 0, now)).count();
-                (known, table.all().count())
-            });
-            assert_eq!(known, Some((40, 40)), "{session_sets}");
-        }
-    }
-
-    #[test]
-    fn tickets_are_unknown_where_the_gates_that_sold_them_are_not_taken_over() {
-        for other in [false, true] {
-            let old = Segment::anonymous(SMALL).expect("shared memory");
-            let permits = old.permits(0).expect("a gate");
-            permits.set_outstanding(5);
-            if other {
-                // SAFETY: nobody else has this segment.
-                let head = unsafe { &mut *old.base.cast::<Head>() };
-                head.directory[Kind::Gates as usize].entry += 64;
-            }
-            let new = Segment::anonymous(SMALL).expect("shared memory");
-            new.carry_over(&old);
-            assert_eq!(new.head().key, old.head().key);
-            assert_eq!(new.head().epoch != old.head().epoch, other);
-            let permits = new.permits(0).expect("a gate");
-            assert_eq!(permits.outstanding(), if other { 0 } else { 5 });
-        }
-    }
-
-    #[test]
-    fn each_gate_and_each_event_has_polls_of_its_own() {
-        let dims = Dims {
-            children: 1,
-            rooms: 1,
-            gates: 2,
-            places: 1,
-            stripes: 0,
-            trace_sets: 0,
-            executors: 0,
-            flights: 0,
-            session_sets: 0,
-        };
-        let segment = Segment::anonymous(dims).expect("shared memory");
-        let gates = [0, 1].map(|gate| segment.ticket_polls(gate).expect("a gate"));
-        let all: Vec<&Event> = segment.events().iter().chain(gates).collect();
-        for (n, event) in all.iter().enumerate() {
-            assert_eq!(event.owner.swap(n as u64 + 1, Relaxed), 0);
-        }
-        assert_eq!(all.len(), 66);
-        assert!(segment.ticket_polls(2).is_none());
-    }
-}
+mod tests;

@@ -11,8 +11,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use mod_nap::shm::segment::{Dims, Head, Segment};
-use mod_nap::shm::{clock, state_file};
+use mod_nap::layout::Dims;
+use mod_nap::shm::clock;
+use mod_nap::shm::segment::{Head, Segment};
+use mod_nap::state_file;
 use nap_core::micros::Micros;
 use nap_core::rng::Rng;
 use nap_testkit::long;

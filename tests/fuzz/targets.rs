@@ -1,10 +1,10 @@
 //! Inputs that outsiders may send, or an administrator mistype: one plain function for each, which takes any
 //! bytes and panics if something that must hold does not. cargo-fuzz can call them as they are.
 
+use mod_nap::layout::Dims;
 use mod_nap::page::accept::{Format, Language};
 use mod_nap::page::form::{Form, Source};
-use mod_nap::shm::segment::Dims;
-use mod_nap::shm::state_file;
+use mod_nap::state_file;
 use nap_core::charset::Charset;
 use nap_core::conf::{Directive, RoomConf, ServerConf, refusal_status};
 use nap_core::control::{Command, Sent, Which, is_good, nonce};

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crowd::{Crowd, arrival};
 use mod_nap::info::{Files, Report, Snapshot};
-use mod_nap::shm::segment::{Dims, Segment};
+use mod_nap::layout::Dims;
+use mod_nap::shm::segment::Segment;
 use mod_nap::wall::Wall;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::name_hash;

@@ -1,18 +1,18 @@
 //! [`Latch`]: a lock of one word inside the segment, for work of a hundred instructions.
 //!
-//! A robust mutex ([`lock`](super::lock)) takes as many for itself, because the kernel has to find it
+//! A robust mutex (`shm/lock.rs`) takes as many for itself, because the kernel has to find it
 //! when its owner dies. Here the word says which child holds it. When the parent hears of a death, mostly
 //! within a second, it frees what the dead child held ([`Latch::free_of`]). The next holder is not told of
 //! the death. So a latch is for tables that survive any value and have thousands of latches: few notice
 //! if one is shut for a second. A word that no living child has written is a stray one; it is taken over
 //! after two seconds.
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{
     AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use std::time::Duration;
-
-use super::clock;
+use std::time::{Duration, Instant};
 
 const FREE: u32 = 0;
 /// The parent, or a process that is not httpd.
@@ -21,8 +21,8 @@ const NO_CHILD: u32 = u32::MAX;
 /// Looks before we yield the processor to the holder.
 const SPINS: u32 = 200;
 const NAP: Duration = Duration::from_micros(100);
-/// How long to try, microseconds: after that its holder must be stopped.
-const LONGEST: u64 = 2_000_000;
+/// How long to try: after that its holder must be stopped.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// The number under which this process holds latches.
 static OWN: AtomicU32 = AtomicU32::new(NO_CHILD);
@@ -45,17 +45,17 @@ pub struct Latch {
 }
 
 /// The latch, held; dropping frees it.
-pub struct Held<'a> {
+pub struct LatchHeld<'a> {
     latch: &'a Latch,
 }
 
 impl Latch {
     /// Takes it, waiting two seconds at most; None: not free. `lives`: does this entry's child live?
     #[inline]
-    pub fn take(&self, lives: impl Fn(u32) -> bool) -> Option<Held<'_>> {
+    pub fn take(&self, lives: impl Fn(u32) -> bool) -> Option<LatchHeld<'_>> {
         let own = OWN.load(Relaxed);
         let taken = self.try_take(own) || self.wait(own) || self.take_stray(own, lives);
-        taken.then(|| Held { latch: self })
+        taken.then(|| LatchHeld { latch: self })
     }
 
     #[inline]
@@ -72,8 +72,8 @@ impl Latch {
                 return true;
             }
         }
-        let until = clock::since_boot().saturating_add(LONGEST);
-        while clock::since_boot() < until {
+        let begun = Instant::now();
+        while begun.elapsed() < LONGEST {
             std::thread::sleep(NAP);
             if self.try_take(own) {
                 return true;
@@ -109,7 +109,7 @@ impl Latch {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for LatchHeld<'_> {
     #[inline]
     fn drop(&mut self) {
         self.latch.holder.store(FREE, Release);

@@ -6,6 +6,8 @@
 //! beside the new one. If its tables have other sizes, it is carried over into a new file, in which
 //! rooms, gates and places are never fewer.
 
+#![forbid(unsafe_code)]
+
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -14,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{FcntlArg, fallocate, fcntl};
 
-use super::segment::{Dims, Segment, SegmentError};
+use crate::layout::Dims;
+use crate::shm::segment::{Segment, SegmentError};
 
 /// A segment with the file behind it, and how it was opened.
 pub struct Opened {
