@@ -1,6 +1,6 @@
 //! `nap-metrics`: the report in Prometheus's text format.
 //!
-//! A row a family, in a table for its subject: name, kind, help and where the figure comes from. An
+//! A row a family, in a table for its subject: its name, where the figure comes from, and its help. An
 //! unknown figure has no sample. A counter never steps back while its epoch lasts, or `rate()` would take
 //! it for one that has begun anew. A figure that a visitor can take back by leaving before their turn is
 //! therefore a gauge.
@@ -11,7 +11,7 @@ use std::fmt::{Display, Write as _};
 
 use super::bwshare::DebtReport;
 use super::report::{GateLine, Report};
-use families::{ACTIVITY, COUNTER, DEBTS, EVENT, GATE, GAUGE, Row, SERVER, SESSIONS};
+use families::{ACTIVITY, DEBTS, EVENT, GATE, MetricRow, SERVER, SESSIONS, kind};
 
 /// The media type of the format.
 pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -19,8 +19,8 @@ pub const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 impl Report {
     /// `nap-metrics`; `debts`: where clients are charged.
     pub fn to_metrics(&self, debts: Option<&DebtReport>) -> String {
-        let mut text = Text(String::with_capacity(16 << 10));
-        text.head("nap_build_info", GAUGE, "The module's version.");
+        let mut text = MetricText(String::with_capacity(16 << 10));
+        text.head("nap_build_info", "The module's version.");
         text.sample("nap_build_info", &[("version", self.version)], 1.0);
         text.rows(SERVER, &[(Vec::new(), self)]);
         let rooms = self.rooms.iter().flat_map(|room| {
@@ -39,11 +39,7 @@ impl Report {
         if let Some(debts) = debts {
             text.rows(DEBTS, &[(Vec::new(), debts)]);
             let refused = "bwshare_refused_total";
-            text.head(
-                refused,
-                COUNTER,
-                "Requests refused, by the debt that was too much.",
-            );
+            text.head(refused, "Requests refused, by the debt that was too much.");
             for (debt, n) in &debts.refused {
                 text.sample(refused, &[("debt", debt)], *n as f64);
             }
@@ -54,7 +50,7 @@ impl Report {
 
 impl Report {
     /// Features that a site may not use: without them their families are missing.
-    fn optional(&self, text: &mut Text) {
+    fn optional(&self, text: &mut MetricText) {
         let sessions = self.sessions_by_room();
         let sessions = sessions.map(|(room, sessions)| (vec![("room", room)], sessions));
         text.rows_if_any(SESSIONS, sessions.collect());
@@ -80,11 +76,11 @@ impl Report {
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 /// The text being made. Writing to a string does not fail.
-struct Text(String);
+struct MetricText(String);
 
-impl Text {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").ok();
+impl MetricText {
+    fn head(&mut self, name: &str, help: &str) {
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind(name)).ok();
     }
 
     /// A figure that is not finite is not known.
@@ -104,18 +100,18 @@ impl Text {
     }
 
     /// All samples of a family stand together.
-    fn rows<T>(&mut self, rows: &[Row<T>], of: &[(Labels<'_>, &T)]) {
-        for (name, kind, help, figure) in rows {
-            self.head(name, kind, help);
+    fn rows<T>(&mut self, rows: &[MetricRow<T>], of: &[(Labels<'_>, &T)]) {
+        for row in rows {
+            self.head(row.name, row.help);
             for (labels, one) in of {
-                if let Some(value) = figure(one) {
-                    self.sample(name, labels, value);
+                if let Some(value) = (row.figure)(one) {
+                    self.sample(row.name, labels, value);
                 }
             }
         }
     }
 
-    fn rows_if_any<T>(&mut self, rows: &[Row<T>], of: Vec<(Labels<'_>, &T)>) {
+    fn rows_if_any<T>(&mut self, rows: &[MetricRow<T>], of: Vec<(Labels<'_>, &T)>) {
         if !of.is_empty() {
             self.rows(rows, &of);
         }
@@ -123,11 +119,7 @@ impl Text {
 
     fn refused(&mut self, gates: &[(Labels<'_>, &GateLine)]) {
         let name = "nap_refused_total";
-        self.head(
-            name,
-            COUNTER,
-            "Accesses refused, by the reason their page tells.",
-        );
+        self.head(name, "Accesses refused, by the reason their page tells.");
         for (labels, gate) in gates {
             for (reason, n) in &gate.counts.refused {
                 let mut labels = labels.clone();
@@ -158,14 +150,14 @@ mod tests {
 
     #[test]
     fn a_label_cannot_end_its_line_or_itself() {
-        let mut text = Text(String::new());
+        let mut text = MetricText(String::new());
         text.sample("x", &[("a", "1\"} 2\n"), ("b", "\\")], 0.5);
         assert_eq!(text.0, "x{a=\"1\\\"} 2\\n\",b=\"\\\\\"} 0.5\n");
     }
 
     #[test]
     fn what_is_not_a_number_has_no_sample() {
-        let mut text = Text(String::new());
+        let mut text = MetricText(String::new());
         for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             text.sample("x", &[], value);
         }
@@ -174,7 +166,7 @@ mod tests {
 
     #[test]
     fn large_counts_are_written_in_full() {
-        let mut text = Text(String::new());
+        let mut text = MetricText(String::new());
         text.sample("x_total", &[], 1e15);
         assert_eq!(text.0, "x_total 1000000000000000\n");
     }
