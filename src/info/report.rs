@@ -1,18 +1,19 @@
 //! [`Report`]: a snapshot in words and figures. Its fields are the keys of the JSON form;
 //! `docs/nap-info.md` explains them.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
 
 use super::balancers::{BalancerLine, Balancers};
+use super::counts::CountsLine;
 use super::events::EventLine;
 use super::members::SessionLine;
 use super::minutes::{Answers, Minutes};
 use super::pacing::RunReady;
 use super::sale::Sale;
 use super::sessions::SessionsLine;
+use super::settings::SettingsLine;
 use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
 use super::summary::{self, State};
 use super::why;
@@ -23,8 +24,6 @@ use nap_core::nap::slot::Slot;
 use nap_core::room::Room;
 use nap_core::room::children::Workers;
 use nap_core::room::history::{Fate, Record};
-use nap_core::room::terms::{Choice, Terms, how};
-use nap_core::room::verdict::Reason;
 
 /// Tickets closed before the next-access rate says anything (docs/dev/algorithms.md 2.4).
 const CLOSED_MIN: u32 = 100;
@@ -122,8 +121,8 @@ pub(super) struct GateLine {
     pub answers: Answers,
     pub slots_why: String,
     pub slots: Vec<SlotLine>,
-    pub counts: Counts,
-    pub settings: Settings,
+    pub counts: CountsLine,
+    pub settings: SettingsLine,
     pub by_hand: ByHand,
 }
 
@@ -215,43 +214,6 @@ pub(super) struct SlotLine {
     /// It has started.
     #[serde(skip)]
     pub begun: bool,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Counts {
-    pub passed: u64,
-    pub waited: u64,
-    pub re_access: u64,
-    pub granted: u64,
-    pub refused: BTreeMap<&'static str, u64>,
-    pub refused_in_all: u64,
-    pub guard_fired: u64,
-    pub shed: u64,
-    pub gone: u64,
-    pub swept_permits: u64,
-    pub swept_places: u64,
-    pub long_answers: u64,
-    pub mended: u64,
-    pub dry_run: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Settings {
-    pub run_ready: u32,
-    pub bound_s: f64,
-    pub history: u32,
-    pub wait_limit: String,
-    pub re_access: String,
-    pub slot_period_s: f64,
-    pub slot_tickets: String,
-    pub ticket_lifetime_s: f64,
-    pub ticket_prime_s: f64,
-    pub ticket_horizon_s: f64,
-    pub ticket_grace_s: f64,
-    pub ticket_share: String,
-    pub overbook: String,
-    pub tickets_per_client: String,
-    pub bind: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -552,8 +514,8 @@ impl GateLine {
             answers: Answers::of(recent, clock),
             slots_why: why::slot_tickets(gate),
             slots: own.map(|(_, slot)| SlotLine::of(slot, clock)).collect(),
-            counts: Counts::of(gate),
-            settings: Settings::of(&gate.terms),
+            counts: CountsLine::of(gate),
+            settings: SettingsLine::of(&gate.terms),
             by_hand: ByHand::of(by_hand),
         };
         let state = State::of(&line);
@@ -629,63 +591,6 @@ impl SlotLine {
             open: slot.sold_in_all().saturating_sub(slot.presented()),
             begun: slot.start <= clock.now,
         }
-    }
-}
-
-impl Counts {
-    fn of(gate: &GateShot) -> Counts {
-        let counts = &gate.counts;
-        let refused = (0_u32..).zip(counts.refused);
-        let named = refused.map(|(reason, n)| (Reason::of(reason).name(), n));
-        Counts {
-            passed: gate.passed,
-            waited: counts.waited,
-            re_access: counts.re_access,
-            granted: counts.granted,
-            refused: named.filter(|(name, _)| !name.is_empty()).collect(),
-            refused_in_all: counts.refused.into_iter().fold(0, u64::saturating_add),
-            guard_fired: counts.guard_fired,
-            shed: counts.shed,
-            gone: counts.gone,
-            swept_permits: counts.swept_permits,
-            swept_places: counts.swept_places,
-            long_answers: counts.long,
-            mended: counts.mended,
-            dry_run: counts.dry,
-        }
-    }
-}
-
-impl Settings {
-    fn of(terms: &Terms) -> Settings {
-        Settings {
-            run_ready: terms.run_ready,
-            bound_s: terms.bound.as_secs_f64(),
-            history: terms.history,
-            wait_limit: chosen(terms.wait_limit, 1),
-            re_access: chosen(terms.re_access, 1),
-            slot_period_s: terms.slot_period.as_secs_f64(),
-            slot_tickets: chosen(terms.slot_tickets, 1),
-            ticket_lifetime_s: terms.lifetime.as_secs_f64(),
-            ticket_prime_s: terms.prime.as_secs_f64(),
-            ticket_horizon_s: terms.horizon.as_secs_f64(),
-            ticket_grace_s: terms.grace().as_secs_f64(),
-            ticket_share: chosen(terms.share, 1_000_000),
-            overbook: chosen(terms.overbook, 1_000_000),
-            tickets_per_client: chosen(terms.per_client, 1),
-            bind: terms.bind != 0,
-        }
-    }
-}
-
-/// The setting as the administrator would write it.
-fn chosen(choice: Choice, unit: u32) -> String {
-    match choice.how {
-        how::PAPER => "paper".to_owned(),
-        how::FIXED => format!("{}", f64::from(choice.n) / f64::from(unit)),
-        how::OFF => "off".to_owned(),
-        how::WORK => "work".to_owned(),
-        _ => "auto".to_owned(),
     }
 }
 
