@@ -17,12 +17,12 @@ const ROWS: usize = 8;
 /// Plain copies of what is shown.
 pub struct Balancers {
     now: Micros,
-    rows: Vec<Row>,
+    rows: Vec<MemberRow>,
 }
 
 /// One member and activity.
 #[derive(Clone, Copy)]
-struct Row {
+struct MemberRow {
     balancer: Name,
     member: Name,
     activity: Name,
@@ -133,7 +133,7 @@ impl Balancers {
         balancers
     }
 
-    fn line(&self, row: &Row) -> ActivityLine {
+    fn line(&self, row: &MemberRow) -> ActivityLine {
         let last_failure = Failure::from_number(row.last_failure);
         ActivityLine {
             name: match row.activity.text() {
@@ -191,8 +191,8 @@ impl ActivityLine {
     }
 }
 
-fn row(executor: &Executor, cell: &Cell, activity: Name, at: u32) -> Row {
-    Row {
+fn row(executor: &Executor, cell: &Cell, activity: Name, at: u32) -> MemberRow {
+    MemberRow {
         balancer: executor.balancer,
         member: executor.name,
         activity,

@@ -124,7 +124,7 @@ struct TraceLine {
 /// What the administrator wants to see of the trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceQuery {
-    form: Form,
+    form: TraceForm,
     sort: Column,
     /// Only clients whose address contains this.
     filter: String,
@@ -135,7 +135,7 @@ pub struct TraceQuery {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum TraceForm {
     Html,
     Json,
     Csv,
@@ -313,7 +313,7 @@ impl DebtReport {
     /// As the query wants it: a page or JSON.
     pub fn render(&self, query: &TraceQuery) -> Rendering {
         match query.form {
-            Form::Html => (HTML, InfoHtml { report: self }.render().unwrap_or_default()),
+            TraceForm::Html => (HTML, InfoHtml { report: self }.render().unwrap_or_default()),
             _ => (JSON, serde_json::to_string(self).unwrap_or_default()),
         }
     }
@@ -323,7 +323,7 @@ impl TraceQuery {
     /// From the URL's query: `json`, `csv`, `sort=`, `client=`, `page=`; what is unknown is ignored.
     pub fn parse(args: &str) -> TraceQuery {
         let mut query = TraceQuery {
-            form: Form::Html,
+            form: TraceForm::Html,
             sort: Column::Wait,
             filter: String::new(),
             page: 1,
@@ -331,9 +331,9 @@ impl TraceQuery {
         };
         for (name, value) in form_urlencoded::parse(args.as_bytes()) {
             match name.as_ref() {
-                "json" => query.form = Form::Json,
+                "json" => query.form = TraceForm::Json,
                 "names" => query.names = true,
-                "csv" => query.form = Form::Csv,
+                "csv" => query.form = TraceForm::Csv,
                 "client" => query.filter = value.trim().to_ascii_lowercase(),
                 "page" => query.page = value.parse().unwrap_or(1).max(1),
                 "sort" => {
@@ -445,7 +445,7 @@ impl TraceReport {
         );
         let pages = clients.div_ceil(PAGE).max(1);
         let page = query.page.min(pages);
-        if query.form == Form::Html {
+        if query.form == TraceForm::Html {
             lines = lines
                 .into_iter()
                 .skip((page - 1) * PAGE)
@@ -474,12 +474,12 @@ impl TraceReport {
     /// As the query wants it; JSON and CSV have all rows.
     pub fn render(&self) -> Rendering {
         match self.query.form {
-            Form::Html => (
+            TraceForm::Html => (
                 HTML,
                 TraceHtml { report: self }.render().unwrap_or_default(),
             ),
-            Form::Json => (JSON, serde_json::to_string(self).unwrap_or_default()),
-            Form::Csv => ("text/csv; charset=utf-8", self.csv()),
+            TraceForm::Json => (JSON, serde_json::to_string(self).unwrap_or_default()),
+            TraceForm::Csv => ("text/csv; charset=utf-8", self.csv()),
         }
     }
 

@@ -23,12 +23,12 @@ pub(super) struct Chart {
     pub title: &'static str,
     /// What the chart shows in words, for those who cannot see it and for those who can.
     pub said: String,
-    pub keys: Vec<Key>,
+    pub keys: Vec<ChartKey>,
     pub ys: Vec<Tick>,
     pub xs: Vec<Tick>,
     /// What is along x, where the ticks do not say it.
     pub along: &'static str,
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
     pub bars: Vec<Bar>,
     pub marks: Vec<Mark>,
     /// In the field's middle, where there is nothing to draw.
@@ -37,7 +37,7 @@ pub(super) struct Chart {
 
 /// A sign and its meaning.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
+pub(super) struct ChartKey {
     pub sign: Sign,
     pub name: String,
 }
@@ -61,7 +61,7 @@ pub(super) struct Tick {
 
 /// A line in a field that is 100 by 100.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct ChartLine {
     pub name: &'static str,
     pub points: String,
     /// The line and the ground under it.
@@ -157,13 +157,13 @@ impl Scale {
     }
 
     /// A line through values that lie side by side.
-    pub fn line(self, name: &'static str, values: &[u32], filled: bool) -> Line {
+    pub fn line(self, name: &'static str, values: &[u32], filled: bool) -> ChartLine {
         let values: Vec<f64> = values.iter().copied().map(f64::from).collect();
         self.curve(name, &values, filled)
     }
 
     /// The same, of values that are not whole.
-    pub fn curve(self, name: &'static str, values: &[f64], filled: bool) -> Line {
+    pub fn curve(self, name: &'static str, values: &[f64], filled: bool) -> ChartLine {
         let last = values.len().saturating_sub(1).max(1) as f64;
         let points: Vec<String> = (0_u32..)
             .zip(values)
@@ -174,7 +174,7 @@ impl Scale {
             })
             .collect();
         let points = points.join(" ");
-        Line {
+        ChartLine {
             name,
             area: (filled && !points.is_empty()).then(|| format!("0,100 {points} 100,100")),
             points,
@@ -215,10 +215,10 @@ pub(super) fn x_tick(percent: f64, label: String) -> Tick {
     }
 }
 
-impl Key {
-    pub fn new(sign: Sign, name: impl Into<String>) -> Key {
+impl ChartKey {
+    pub fn new(sign: Sign, name: impl Into<String>) -> ChartKey {
         let name = name.into();
-        Key { sign, name }
+        ChartKey { sign, name }
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
             id: "c".into(),
             title: "Title",
             said: "<script>\"&'".into(),
-            keys: vec![Key::new(Sign::Mark("waited"), "<b>")],
+            keys: vec![ChartKey::new(Sign::Mark("waited"), "<b>")],
             xs: vec![x_tick(50.0, "<i>".into())],
             empty: "nothing yet",
             ..Chart::default()

@@ -1,7 +1,7 @@
 //! The charts of a gate: who waits, throughput, response times as in the paper's figure 6, tickets by
 //! slot, and the Run Ready limit over time, if the module finds it, as in figure 10 of SQS's paper.
 
-use super::chart::{Chart, Key, Line, Mark, Scale, Sign, Tick, short, x_tick};
+use super::chart::{Chart, ChartKey, ChartLine, Mark, Scale, Sign, Tick, short, x_tick};
 use super::minutes::Minutes;
 use super::report::{GateLine, SlotLine};
 use super::sessions::SessionsLine;
@@ -57,7 +57,10 @@ pub(super) fn of_sessions(
                 short(sessions.interval_s),
                 short(longest)
             ),
-            keys: vec![Key::new(Sign::Line("limit"), "seconds between two starts")],
+            keys: vec![ChartKey::new(
+                Sign::Line("limit"),
+                "seconds between two starts",
+            )],
             ys: seconds.ys(" s"),
             xs: xs.clone(),
             lines: vec![seconds.curve("limit", &intervals, false)],
@@ -71,7 +74,7 @@ pub(super) fn of_sessions(
                 short(queues.last().copied().unwrap_or(0.0)),
                 short(fullest)
             ),
-            keys: vec![Key::new(
+            keys: vec![ChartKey::new(
                 Sign::Line("queue"),
                 "mean length of the page queues",
             )],
@@ -121,7 +124,10 @@ fn queue(gate: &GateLine, id: String) -> Chart {
     };
     let scale = Scale::to(f64::from(top), 1.0);
     let mut lines = vec![scale.line("queue", &minutes.queue, true)];
-    let mut keys = vec![Key::new(Sign::Line("queue"), "most waiting in a second")];
+    let mut keys = vec![ChartKey::new(
+        Sign::Line("queue"),
+        "most waiting in a second",
+    )];
     if near {
         lines.push(scale.line("limit", &minutes.limit, false));
         let cut = if f64::from(highest) > scale.top {
@@ -129,7 +135,7 @@ fn queue(gate: &GateLine, id: String) -> Chart {
         } else {
             "wait limit"
         };
-        keys.push(Key::new(Sign::Line("limit"), cut));
+        keys.push(ChartKey::new(Sign::Line("limit"), cut));
     }
     Chart {
         id,
@@ -166,8 +172,8 @@ fn run_ready(gate: &GateLine, id: String) -> Chart {
             gate.run_ready.limit
         ),
         keys: vec![
-            Key::new(Sign::Line("served"), "running"),
-            Key::new(Sign::Line("limit"), "Run Ready limit"),
+            ChartKey::new(Sign::Line("served"), "running"),
+            ChartKey::new(Sign::Line("limit"), "Run Ready limit"),
         ],
         ys: scale.ys(""),
         xs: minutes_along(&gate.recent),
@@ -196,8 +202,8 @@ fn throughput(gate: &GateLine, id: String) -> Chart {
             ),
         },
         keys: vec![
-            Key::new(Sign::Line("served"), "served a second"),
-            Key::new(Sign::Line("refused"), "refused a second"),
+            ChartKey::new(Sign::Line("served"), "served a second"),
+            ChartKey::new(Sign::Line("refused"), "refused a second"),
         ],
         ys: scale.ys("/s"),
         xs: minutes_along(minutes),
@@ -235,7 +241,7 @@ fn responses(gate: &GateLine, id: String) -> Chart {
         let y = |value: f64| short(100.0 * (1.0 - up.part(value)));
         format!("0,{} 100,{}", y(from), y(to))
     };
-    let mut lines = vec![Line {
+    let mut lines = vec![ChartLine {
         name: "bound",
         points: through(bound, bound),
         area: None,
@@ -243,9 +249,9 @@ fn responses(gate: &GateLine, id: String) -> Chart {
     let mut keys = ["passed", "waited", "ticket"]
         .into_iter()
         .zip(["let in at once", "waited", "came with a ticket"])
-        .map(|(name, said)| Key::new(Sign::Mark(name), said))
+        .map(|(name, said)| ChartKey::new(Sign::Mark(name), said))
         .collect::<Vec<_>>();
-    keys.push(Key::new(
+    keys.push(ChartKey::new(
         Sign::Line("bound"),
         format!("bound {} s", short(bound)),
     ));
@@ -257,12 +263,12 @@ fn responses(gate: &GateLine, id: String) -> Chart {
             _ => along.top,
         };
         let y = |at: f64| short(100.0 * (1.0 - up.part(intercept + slope * at)));
-        lines.push(Line {
+        lines.push(ChartLine {
             name: "fit",
             points: format!("0,{} {},{}", y(0.0), short(100.0 * along.part(to)), y(to)),
             area: None,
         });
-        keys.push(Key::new(Sign::Line("fit"), "expected"));
+        keys.push(ChartKey::new(Sign::Line("fit"), "expected"));
     }
     let n = answers.response_s.len();
     let said = match (answers.median_s, answers.p95_s) {
@@ -332,21 +338,21 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
     let begun = slots.iter().filter(|slot| slot.begun).count();
     let mut lines = Vec::new();
     let mut keys = vec![
-        Key::new(Sign::Bar("redeemed"), "redeemed in time or early"),
-        Key::new(Sign::Bar("open"), "not presented yet"),
-        Key::new(Sign::Bar("late"), "late"),
-        Key::new(Sign::Bar("deferred"), "put off"),
-        Key::new(Sign::Bar("broken"), "broken"),
-        Key::new(Sign::Line("places"), "places"),
+        ChartKey::new(Sign::Bar("redeemed"), "redeemed in time or early"),
+        ChartKey::new(Sign::Bar("open"), "not presented yet"),
+        ChartKey::new(Sign::Bar("late"), "late"),
+        ChartKey::new(Sign::Bar("deferred"), "put off"),
+        ChartKey::new(Sign::Bar("broken"), "broken"),
+        ChartKey::new(Sign::Line("places"), "places"),
     ];
     if begun > 0 {
         let x = short(width * begun as f64);
-        lines.push(Line {
+        lines.push(ChartLine {
             name: "now",
             points: format!("{x},0 {x},100"),
             area: None,
         });
-        keys.push(Key::new(Sign::Line("now"), "now"));
+        keys.push(ChartKey::new(Sign::Line("now"), "now"));
     }
     let sum = |of: fn(&SlotLine) -> u32| slots.iter().map(of).fold(0, u32::saturating_add);
     Chart {

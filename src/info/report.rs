@@ -15,7 +15,7 @@ use super::sale::Sale;
 use super::sessions::SessionsLine;
 use super::settings::SettingsLine;
 use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
-use super::summary::{self, State};
+use super::summary::{self, GateState};
 use super::why;
 use crate::wall::Wall;
 use nap_core::micros::Micros;
@@ -115,7 +115,7 @@ pub(super) struct GateLine {
     pub wait: Wait,
     pub speed: Speed,
     pub sale: Sale,
-    pub promise: Promise,
+    pub promise: PromiseLine,
     pub calls: Calls,
     pub recent: Minutes,
     pub answers: Answers,
@@ -180,7 +180,7 @@ pub(super) struct Calls {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Promise {
+pub(super) struct PromiseLine {
     pub outstanding: u32,
     pub sold: u64,
     pub presented: u64,
@@ -503,7 +503,7 @@ impl GateLine {
                 rho: rounded(gate.rho),
             },
             sale: Sale::of(gate, by_hand.mode, clock),
-            promise: Promise::of(gate),
+            promise: PromiseLine::of(gate),
             calls: Calls {
                 asked: gate.asked,
                 called: gate.called.called,
@@ -518,7 +518,7 @@ impl GateLine {
             settings: SettingsLine::of(&gate.terms),
             by_hand: ByHand::of(by_hand),
         };
-        let state = State::of(&line);
+        let state = GateState::of(&line);
         line.state = state.word();
         line.summary = summary::sentence(state, &line);
         line
@@ -543,19 +543,19 @@ impl ByHand {
     }
 }
 
-impl Promise {
+impl PromiseLine {
     /// Tickets presented in their prime window whose holders are served or put off by now.
     pub fn settled(&self) -> u64 {
         self.presented.saturating_sub(u64::from(self.waiting))
     }
 
-    fn of(gate: &GateShot) -> Promise {
+    fn of(gate: &GateShot) -> PromiseLine {
         let counts = &gate.counts;
         // Holders who still wait have been neither served nor put off.
         let settled = counts.presented.saturating_sub(gate.prime_waiting.into());
         let (returned, closed) = gate.returned;
         let rate = returns::return_rate(returned, closed, returns::Z, CLOSED_MIN);
-        Promise {
+        PromiseLine {
             outstanding: gate.outstanding,
             sold: counts.sold,
             presented: counts.presented,

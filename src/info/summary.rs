@@ -10,7 +10,7 @@ const QUIET: usize = 60;
 
 /// How a gate stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum GateState {
     /// Nobody here, nor in the last minute.
     Quiet,
     /// Somebody runs or has just run; more may come in at once.
@@ -23,32 +23,32 @@ pub(super) enum State {
     Full,
 }
 
-impl State {
-    pub fn of(gate: &GateLine) -> State {
+impl GateState {
+    pub fn of(gate: &GateLine) -> GateState {
         let (run, wait, minutes) = (&gate.run_ready, &gate.wait, &gate.recent);
         let finished = &minutes.finished;
         let lately = &finished[finished.len().saturating_sub(QUIET)..];
         if Minutes::rate_now(&minutes.refused) > 0.0 || (wait.queue > 0 && wait.queue >= wait.limit)
         {
-            State::Full
+            GateState::Full
         } else if wait.queue > 0 {
-            State::Waiting
+            GateState::Waiting
         } else if run.running >= run.limit {
-            State::Busy
+            GateState::Busy
         } else if run.running > 0 || lately.iter().any(|&n| n > 0) {
-            State::Open
+            GateState::Open
         } else {
-            State::Quiet
+            GateState::Quiet
         }
     }
 
     pub fn word(self) -> &'static str {
         match self {
-            State::Quiet => "Quiet",
-            State::Open => "Open",
-            State::Busy => "Busy",
-            State::Waiting => "Waiting",
-            State::Full => "Full",
+            GateState::Quiet => "Quiet",
+            GateState::Open => "Open",
+            GateState::Busy => "Busy",
+            GateState::Waiting => "Waiting",
+            GateState::Full => "Full",
         }
     }
 }
@@ -56,32 +56,32 @@ impl State {
 impl GateLine {
     /// Do some wait there, or are newcomers sent away?
     pub(super) fn has_crowd(&self) -> bool {
-        matches!(State::of(self), State::Waiting | State::Full)
+        matches!(GateState::of(self), GateState::Waiting | GateState::Full)
     }
 }
 
 /// The gate in a sentence, its word before a colon.
-pub(super) fn sentence(state: State, gate: &GateLine) -> String {
+pub(super) fn sentence(state: GateState, gate: &GateLine) -> String {
     let (run, wait) = (&gate.run_ready, &gate.wait);
     let mut said = format!("{}: ", state.word());
     // Writing to a string does not fail.
     let wrote = match state {
         // Nothing runs there: a visitor whose turn has come goes on to a page.
-        State::Waiting | State::Full if gate.name == "session" => write!(
+        GateState::Waiting | GateState::Full if gate.name == "session" => write!(
             said,
             "{} wait to start a session, of {}",
             wait.queue, wait.limit
         ),
         _ if gate.name == "session" => write!(said, "nobody waits to start a session"),
-        State::Quiet => write!(
+        GateState::Quiet => write!(
             said,
             "nobody is here or was in the last minute; {} may run at once",
             run.limit
         ),
-        State::Open | State::Busy => {
+        GateState::Open | GateState::Busy => {
             write!(said, "{} of {} run, nobody waits", run.running, run.limit)
         }
-        State::Waiting | State::Full => write!(
+        GateState::Waiting | GateState::Full => write!(
             said,
             "{} of {} run, {} wait of {}",
             run.running, run.limit, wait.queue, wait.limit
