@@ -5,9 +5,11 @@ use std::time::Duration;
 /// Status, headers and body of one answer.
 #[derive(Debug, Clone)]
 pub struct Answer {
+    /// The status code.
     pub status: u16,
     /// In the order they came, names in lower case.
     pub headers: Vec<(String, String)>,
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
@@ -17,6 +19,7 @@ impl Answer {
         self.headers_named(name).next()
     }
 
+    /// All headers of this name (lower case), in order.
     pub fn headers_named(&self, name: &str) -> impl Iterator<Item = &str> {
         self.headers
             .iter()
@@ -24,10 +27,12 @@ impl Answer {
             .map(|(_, value)| value.as_str())
     }
 
+    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// The body as JSON; the test fails if it is none.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in: {}", self.text()))
     }

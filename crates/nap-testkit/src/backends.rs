@@ -45,6 +45,7 @@ impl Backend {
             .collect()
     }
 
+    /// `http://127.0.0.1:PORT`, without a trailing slash.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -61,14 +62,17 @@ impl Backend {
         (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
     }
 
+    /// It stands still, with its port open, until [`Backend::go_on`].
     pub fn stop(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
+    /// It goes on after [`Backend::stop`].
     pub fn go_on(&self) {
         self.signal(Signal::SIGCONT);
     }
 
+    /// It dies, and its port refuses connections.
     pub fn kill(&mut self) {
         self.process.kill().expect("a process of ours");
         self.process.wait().expect("a process of ours");

@@ -37,6 +37,7 @@ impl Builder {
         }
     }
 
+    /// The MPM to run with.
     pub fn mpm(mut self, mpm: Mpm) -> Self {
         self.mpm = mpm;
         self
@@ -78,6 +79,7 @@ impl Builder {
         self
     }
 
+    /// The format of the access log, as in LogFormat.
     pub fn access_log_format(mut self, format: &str) -> Self {
         self.access_log_format = format.to_string();
         self

@@ -9,14 +9,19 @@ use std::sync::OnceLock;
 /// One of httpd's ways to spread requests over processes and threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mpm {
+    /// Processes of one thread.
     Prefork,
+    /// Processes of several threads, one for each connection.
     Worker,
+    /// As worker, but idle connections hold no thread.
     Event,
 }
 
 impl Mpm {
+    /// All three.
     pub const ALL: [Mpm; 3] = [Mpm::Prefork, Mpm::Worker, Mpm::Event];
 
+    /// Its name, as in `mpm_event_module`.
     pub fn name(self) -> &'static str {
         match self {
             Mpm::Prefork => "prefork",

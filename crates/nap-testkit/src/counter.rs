@@ -7,12 +7,15 @@ pub struct Counter {
     pub running: u64,
     /// The greatest number of runs at once.
     pub max: u64,
-    /// Runs ever started; of these, ended properly; of these, found dead.
+    /// Runs ever started.
     pub started: u64,
+    /// Of these, ended properly.
     pub ended: u64,
+    /// Of these, found dead.
     pub died: u64,
-    /// Integral of `running` over time, and the moment up to which it is taken.
+    /// Integral of `running` over time.
     pub busy_ns: u64,
+    /// The moment up to which it is taken.
     pub now_ns: u64,
 }
 

@@ -51,6 +51,7 @@ impl Responder {
         responder
     }
 
+    /// `fcgi://127.0.0.1:PORT`, for ProxyPass.
     pub fn url(&self) -> String {
         format!("fcgi://127.0.0.1:{}", self.port)
     }

@@ -30,6 +30,7 @@ struct Asked {
 pub struct Stream(oneshot::Receiver<Answer>);
 
 impl Http2 {
+    /// One connection to this server.
     pub fn open(httpd: &Httpd) -> Http2 {
         let (requests, mut asked) = mpsc::unbounded_channel::<Asked>();
         let port = httpd.port();
@@ -81,12 +82,14 @@ impl Http2 {
         Stream(answer)
     }
 
+    /// GET, answered completely.
     pub fn get(&self, path: &str) -> Answer {
         self.ask(path).answer()
     }
 }
 
 impl Stream {
+    /// Waits for the whole answer.
     pub fn answer(self) -> Answer {
         self.0.blocking_recv().expect("an answer, in time")
     }

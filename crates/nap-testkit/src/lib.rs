@@ -6,11 +6,6 @@
 //! the error log holds a line nobody expected. The server starts as root where we are root; its
 //! children then run as www-data, so everything they need is copied under that root.
 
-#![allow(
-    missing_docs,
-    reason = "for our own tests alone: what is not plain from its name has a line"
-)]
-
 mod answer;
 pub mod app;
 pub mod backends;
@@ -140,14 +135,17 @@ impl Httpd {
         Httpd::builder().nap().config(config).configtest()
     }
 
+    /// The MPM it runs with.
     pub fn mpm(&self) -> Mpm {
         self.builder.mpm
     }
 
+    /// Its ServerRoot.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -157,6 +155,7 @@ impl Httpd {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// GET, on a connection of its own.
     pub fn get(&self, path: &str) -> Answer {
         self.request("GET", path, &[], b"")
     }
@@ -190,6 +189,7 @@ impl Httpd {
             .cast_signed()
     }
 
+    /// Whether its first process lives.
     pub fn is_running(&mut self) -> bool {
         self.process
             .as_mut()
@@ -274,10 +274,12 @@ impl Httpd {
             .unwrap_or_else(|log| panic!("httpd did not start again:\n{log}"));
     }
 
+    /// The whole error log.
     pub fn error_log(&self) -> String {
         self.read("error_log")
     }
 
+    /// The whole access log.
     pub fn access_log(&self) -> String {
         self.read("access_log")
     }

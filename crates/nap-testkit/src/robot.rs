@@ -25,6 +25,7 @@ pub struct Robot {
     stream: TcpStream,
     path: String,
     begun: Instant,
+    /// What came of each request, in order.
     pub tries: Vec<Try>,
 }
 

@@ -24,6 +24,7 @@ pub struct Room {
 }
 
 impl Room {
+    /// The first gate of the first room, from the JSON of `/nap-info?json`.
     pub fn of(info: &Value) -> Room {
         let gate = &info["rooms"][0]["gates"][0];
         let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("in: {info}"));

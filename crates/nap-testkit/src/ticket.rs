@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 /// Spans from its issue, in seconds.
 #[derive(Debug)]
 pub struct Ticket {
+    /// As the client shows it.
     pub token: String,
+    /// When the answer was here.
     pub issued: Instant,
+    /// The prime window begins.
     pub from: f64,
+    /// The prime window ends.
     pub prime: f64,
+    /// The ticket ends.
     pub until: f64,
 }
 
