@@ -1,6 +1,8 @@
 //! Stories of restarts: what a full restart finds, and what a graceful one leaves for some seconds.
 
 use super::*;
+use nap_core::room::children::Workers;
+use nap_core::sqs::page_scheduler::{Pace, law};
 
 #[test]
 fn a_permit_not_collected_when_the_server_was_killed_leaves_the_ticket_good() {

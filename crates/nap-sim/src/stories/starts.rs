@@ -1,6 +1,7 @@
 //! Starts: a ticket begins a session, whose access has to wait at its page and has not run.
 
 use super::*;
+use nap_core::room::children::Workers;
 use nap_core::room::part::Part;
 use nap_core::room::starts::{End, StartTerms};
 use nap_core::room::stay::{Asks, Stay};
