@@ -43,7 +43,7 @@ use crate::client::{World, visit};
 use crate::clock::{Clock, span};
 use crate::plan::{Behaviour, Crowd, Plan};
 use crate::report::Report;
-use crate::slow::{Manner, SlowBook, all_begun, come_slowly};
+use crate::slow::{SlowBook, SlowManner, all_begun, come_slowly};
 use crate::tally::Tally;
 
 fn main() -> ExitCode {
@@ -141,8 +141,8 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
 async fn head_start(mut world: World, books: &[Rc<RefCell<SlowBook>>; 2]) -> Rc<World> {
     const PATIENCE: Micros = Micros::from_secs(5);
     let plan = &world.plan;
-    let senders = plan.slow_forms.iter().map(|form| Manner::Sends(*form));
-    let manners = [vec![Manner::Reads], senders.collect()];
+    let senders = plan.slow_forms.iter().map(|form| SlowManner::Sends(*form));
+    let manners = [vec![SlowManner::Reads], senders.collect()];
     for ((slow, book), manners) in plan.slow.iter().zip(books).zip(manners) {
         let Some((slow, target)) = slow else { continue };
         book.borrow_mut().visitors = slow.visitors;

@@ -39,7 +39,7 @@ use crate::wire::connect;
     max_term_width = 100,
     verbatim_doc_comment
 )]
-struct Args {
+struct PollersArgs {
     /// What to poll: http://host[:port]/path[?query]
     url: String,
     /// Number of clients
@@ -81,36 +81,36 @@ struct Args {
 
 /// Everything after the program's name, `pollers` first.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = Args::parse_from(words);
+    let args = PollersArgs::parse_from(words);
     match Target::parse(&args.url, args.allow_remote) {
         Ok(target) => {
             let (json, csv) = (args.json.clone(), args.csv.clone());
             output::end(output::write(json, csv, |rows| run(args, target, rows)))
         }
-        Err(error) => Args::command()
+        Err(error) => PollersArgs::command()
             .error(ErrorKind::ValueValidation, error)
             .exit(),
     }
 }
 
-struct World {
-    args: Args,
+struct PollersWorld {
+    args: PollersArgs,
     target: Target,
     clock: Clock,
-    book: RefCell<Book>,
+    book: RefCell<PollersBook>,
 }
 
 fn run(
-    args: Args,
+    args: PollersArgs,
     target: Target,
     csv: Option<Box<dyn Write>>,
-) -> io::Result<(Report, io::Result<()>)> {
+) -> io::Result<(PollersReport, io::Result<()>)> {
     crate::on_runtime(async |signals| {
-        let world = Rc::new(World {
+        let world = Rc::new(PollersWorld {
             args,
             target,
             clock: Clock::begin(),
-            book: RefCell::new(Book::new(csv)),
+            book: RefCell::new(PollersBook::new(csv)),
         });
         let mut clients = JoinSet::new();
         let n = u64::from(world.args.clients);
@@ -126,9 +126,9 @@ fn run(
         let ended = world.clock.now();
         // Clients that still wait are dropped.
         clients.shutdown().await;
-        let mut book = world.book.replace(Book::new(None));
+        let mut book = world.book.replace(PollersBook::new(None));
         let written = book.flush();
-        (Report::new(&world.args, &book, ended), written)
+        (PollersReport::new(&world.args, &book, ended), written)
     })
 }
 
@@ -142,13 +142,13 @@ enum Kind {
 }
 
 /// An answer.
-struct Reply {
+struct PollReply {
     status: u16,
     head: String,
     body: String,
 }
 
-impl Reply {
+impl PollReply {
     fn header(&self, name: &str) -> Option<&str> {
         let line = |line: &'_ str| -> Option<(usize, bool)> {
             let (key, _) = line.split_once(':')?;
@@ -181,7 +181,7 @@ fn seconds(s: f64) -> Option<Micros> {
         .then(|| Micros::from_secs_f64(s))
 }
 
-async fn live(world: Rc<World>, number: u32, start: Micros) {
+async fn live(world: Rc<PollersWorld>, number: u32, start: Micros) {
     pause(&world, start).await;
     match world.args.status.is_some() {
         true => hold(&world, number).await,
@@ -189,7 +189,7 @@ async fn live(world: Rc<World>, number: u32, start: Micros) {
     }
 }
 
-async fn poll(world: &World, number: u32) {
+async fn poll(world: &PollersWorld, number: u32) {
     let path = world.target.uri(false).to_string();
     let (method, body) = match &world.args.post {
         Some(text) => ("POST", text.as_str()),
@@ -198,14 +198,14 @@ async fn poll(world: &World, number: u32) {
     loop {
         let asked = world.clock.now();
         let reply = ask(world, number, method, &path, "", body).await;
-        let told = reply.as_ref().and_then(Reply::wait);
+        let told = reply.as_ref().and_then(PollReply::wait);
         let heard = world.note(number, Kind::Poll, asked, reply.as_ref(), told, None);
         pause(world, heard + told.unwrap_or(world.args.retry)).await;
     }
 }
 
 /// Waits for the page with a ticket, as the ticket page does.
-async fn hold(world: &World, number: u32) {
+async fn hold(world: &PollersWorld, number: u32) {
     let page = world.target.uri(false).to_string();
     let status = world.args.status.clone().unwrap_or_default();
     let mut ticket = String::new();
@@ -232,7 +232,7 @@ async fn hold(world: &World, number: u32) {
 }
 
 /// Asks once, and waits as long as it is told to; true: the client is to come.
-async fn is_to_come(world: &World, number: u32, status: &str, ticket: &str) -> bool {
+async fn is_to_come(world: &PollersWorld, number: u32, status: &str, ticket: &str) -> bool {
     let asked = world.clock.now();
     let reply = ask(world, number, "GET", status, ticket, "").await;
     let json = reply
@@ -250,7 +250,7 @@ async fn is_to_come(world: &World, number: u32, status: &str, ticket: &str) -> b
 }
 
 /// Waits until a point of the run.
-async fn pause(world: &World, until: Micros) {
+async fn pause(world: &PollersWorld, until: Micros) {
     let left = until - world.clock.now();
     if left > Micros::ZERO {
         tokio::time::sleep(span(left)).await;
@@ -262,13 +262,13 @@ async fn pause(world: &World, until: Micros) {
 
 /// Sends a request; None: no answer.
 async fn ask(
-    world: &World,
+    world: &PollersWorld,
     number: u32,
     method: &str,
     path: &str,
     ticket: &str,
     body: &str,
-) -> Option<Reply> {
+) -> Option<PollReply> {
     let host = world.target.whole.authority().map_or("", |a| a.as_str());
     let mut request =
         format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: nap-load-pollers\r\n");
@@ -302,21 +302,21 @@ async fn ask(
     let answer = tokio::time::timeout(span(world.args.timeout), exchange).await;
     let text = String::from_utf8(answer.ok()?.ok()?).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
-    Some(Reply {
+    Some(PollReply {
         status: head.get(9..12)?.parse().ok()?,
         head: head.to_owned(),
         body: body.to_owned(),
     })
 }
 
-impl World {
+impl PollersWorld {
     /// Records a request, and returns when its answer came.
     fn note(
         &self,
         client: u32,
         kind: Kind,
         asked: Micros,
-        reply: Option<&Reply>,
+        reply: Option<&PollReply>,
         told: Option<Micros>,
         from: Option<Micros>,
     ) -> Micros {
@@ -350,7 +350,7 @@ impl Kind {
 }
 
 /// What the clients saw.
-struct Book {
+struct PollersBook {
     polls: Vec<Micros>,
     served: Vec<Micros>,
     statuses: BTreeMap<(Kind, u16), u64>,
@@ -360,9 +360,9 @@ struct Book {
     written: io::Result<()>,
 }
 
-impl Book {
-    fn new(csv: Option<Box<dyn Write>>) -> Book {
-        let mut book = Book {
+impl PollersBook {
+    fn new(csv: Option<Box<dyn Write>>) -> PollersBook {
+        let mut book = PollersBook {
             polls: Vec::new(),
             served: Vec::new(),
             statuses: BTreeMap::new(),
@@ -389,7 +389,7 @@ impl Book {
 
 /// The run in numbers.
 #[derive(Debug, Serialize)]
-struct Report {
+struct PollersReport {
     clients: u32,
     seconds: f64,
     polls: usize,
@@ -411,13 +411,13 @@ struct Report {
     woke_late: f64,
 }
 
-impl Report {
-    fn new(args: &Args, book: &Book, ended: Micros) -> Report {
+impl PollersReport {
+    fn new(args: &PollersArgs, book: &PollersBook, ended: Micros) -> PollersReport {
         let each_second = seconds_of(&book.polls, ended);
         let judged = each_second
             .get(args.skip.secs_ceil() as usize..)
             .unwrap_or(&[]);
-        Report {
+        PollersReport {
             clients: args.clients,
             seconds: ended.as_secs_f64(),
             polls: book.polls.len(),
@@ -455,7 +455,7 @@ fn most(each_second: &[u32], seconds: usize) -> f64 {
     f64::from(sums.max().unwrap_or(0)) / seconds as f64
 }
 
-impl Findings for Report {
+impl Findings for PollersReport {
     fn table(&self) -> String {
         let mut text = String::from("second  polls  in 5 s, a second  served\n");
         for (second, polls) in self.each_second.iter().enumerate() {
@@ -497,12 +497,12 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+        PollersArgs::command().debug_assert();
     }
 
     #[test]
     fn an_answer_says_when_to_ask_again() {
-        let reply = |head: &str, body: &str| Reply {
+        let reply = |head: &str, body: &str| PollReply {
             status: 200,
             head: format!("HTTP/1.1 200 OK\r\n{head}"),
             body: body.to_owned(),

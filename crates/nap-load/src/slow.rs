@@ -46,7 +46,7 @@ const BURST: usize = 10_000;
 
 /// What a slow visitor does.
 #[derive(Clone, Copy)]
-pub enum Manner {
+pub enum SlowManner {
     /// Reads a long answer.
     Reads,
     /// Sends a form.
@@ -92,7 +92,7 @@ impl Form {
 
 /// One visitor of `target`, at `rate` bytes a second, again and again until the run ends.
 pub async fn come_slowly(
-    manner: Manner,
+    manner: SlowManner,
     book: Rc<RefCell<SlowBook>>,
     target: Target,
     rate: u32,
@@ -102,11 +102,13 @@ pub async fn come_slowly(
     let mut began = false;
     loop {
         let whole = match manner {
-            Manner::Reads => read_once(&book, &target, source, rate, &mut began).await,
-            Manner::Sends(form) if form.way == Way::H2 => {
+            SlowManner::Reads => read_once(&book, &target, source, rate, &mut began).await,
+            SlowManner::Sends(form) if form.way == Way::H2 => {
                 send_stream(&book, &target, source, rate, form, &mut began).await
             }
-            Manner::Sends(form) => send_once(&book, &target, source, rate, form, &mut began).await,
+            SlowManner::Sends(form) => {
+                send_once(&book, &target, source, rate, form, &mut began).await
+            }
         };
         match whole {
             Ok(true) => {

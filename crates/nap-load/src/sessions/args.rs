@@ -1,4 +1,4 @@
-//! [`Args`]: the command line of `nap-load sessions` as typed. [`super::plan::Plan`] is the same after
+//! [`SessionsArgs`]: the command line of `nap-load sessions` as typed. [`super::plan::Plan`] is the same after
 //! checking.
 
 use clap::{Parser, ValueEnum};
@@ -22,7 +22,7 @@ use crate::args::{Common, positive_time, time};
     max_term_width = 100,
     verbatim_doc_comment
 )]
-pub struct Args {
+pub struct SessionsArgs {
     /// The site: http://host[:port]
     pub site: String,
     /// A session's pages, in order: /path[?query], or POST:/path[?form] for a posted one. Each {number}
@@ -88,6 +88,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+        SessionsArgs::command().debug_assert();
     }
 }

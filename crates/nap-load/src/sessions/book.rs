@@ -1,4 +1,4 @@
-//! [`Book`]: what became of sessions and of each page's tries.
+//! [`SessionsBook`]: what became of sessions and of each page's tries.
 //!
 //! The run shows where tries fail: before the session began, at its first page, or within it. The crowd's
 //! [`Tally`](crate::tally::Tally) says how good tickets of the first page were.
@@ -12,7 +12,7 @@ use crate::ticket::{Group, Reason, Ticket};
 use crate::wire::Fault;
 
 /// One try, after its answer.
-pub struct Try<'a> {
+pub struct SessionsTry<'a> {
     pub client: u32,
     /// Number of the client's session, from 0.
     pub session: u32,
@@ -100,7 +100,7 @@ pub struct Completion {
 }
 
 /// The record of a run.
-pub struct Book {
+pub struct SessionsBook {
     pub pages: Vec<PageBook>,
     pub started: u64,
     pub completed: Vec<Completion>,
@@ -111,11 +111,11 @@ pub struct Book {
     csv_error: Option<io::Error>,
 }
 
-impl Book {
+impl SessionsBook {
     pub fn new(pages: usize, mut csv: Option<Box<dyn Write>>) -> Self {
         let head = "t,client,session,page,try,status,reason,response_s,group,ticket,from";
         let csv_error = csv.as_mut().and_then(|csv| writeln!(csv, "{head}").err());
-        Book {
+        SessionsBook {
             pages: std::iter::repeat_with(PageBook::default)
                 .take(pages)
                 .collect(),
@@ -128,7 +128,7 @@ impl Book {
     }
 
     /// Record a try.
-    pub fn enter(&mut self, a: &Try<'_>) {
+    pub fn enter(&mut self, a: &SessionsTry<'_>) {
         if let Some(page) = self.pages.get_mut(a.page) {
             page.tries += 1;
             let failures = &mut page.failures;
@@ -146,7 +146,7 @@ impl Book {
         }
     }
 
-    fn write_row(&mut self, a: &Try<'_>) -> io::Result<()> {
+    fn write_row(&mut self, a: &SessionsTry<'_>) -> io::Result<()> {
         let Some(csv) = &mut self.csv else {
             return Ok(());
         };

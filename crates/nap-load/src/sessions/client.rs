@@ -15,8 +15,8 @@ use nap_core::micros::Micros;
 use nap_core::rng::Rng;
 use serde_json::Value;
 
-use super::book::{Book, Completion, Fate, Try};
-use super::plan::Plan;
+use super::book::{Completion, Fate, SessionsBook, SessionsTry};
+use super::plan::SessionsPlan;
 use crate::clock::{Clock, span};
 use crate::jar::Jar;
 use crate::plan::{Behaviour, FORM, Move};
@@ -25,17 +25,17 @@ use crate::ticket::{Answer, Group, Ticket, cookies, understand};
 use crate::wire::{Fault, Reply, Wire};
 
 /// What all clients share.
-pub struct World {
-    pub plan: Plan,
+pub struct SessionsWorld {
+    pub plan: SessionsPlan,
     pub clock: Clock,
-    pub book: RefCell<Book>,
+    pub book: RefCell<SessionsBook>,
     /// The tries of first pages alone, to judge their tickets.
     pub tally: RefCell<Tally>,
 }
 
 /// One client, from its arrival at `start` to the end of its last session.
-pub async fn live(world: Rc<World>, number: u32, start: Micros) {
-    let mut client = Client {
+pub async fn live(world: Rc<SessionsWorld>, number: u32, start: Micros) {
+    let mut client = SessionsClient {
         rng: Rng::new(world.plan.seed, u64::from(number)),
         wire: Wire::new(world.plan.source.address(number)),
         jar: Jar::default(),
@@ -57,8 +57,8 @@ pub async fn live(world: Rc<World>, number: u32, start: Micros) {
     }
 }
 
-struct Client {
-    world: Rc<World>,
+struct SessionsClient {
+    world: Rc<SessionsWorld>,
     number: u32,
     rng: Rng,
     wire: Wire,
@@ -79,7 +79,7 @@ enum Next {
     End,
 }
 
-impl Client {
+impl SessionsClient {
     async fn session(&mut self, session: u32) {
         // As a client that was never here.
         self.jar = Jar::default();
@@ -148,7 +148,7 @@ impl Client {
                 outcome: heard.outcome(self.ticket.as_ref()),
             });
         }
-        world.book.borrow_mut().enter(&Try {
+        world.book.borrow_mut().enter(&SessionsTry {
             client: self.number,
             session,
             page,

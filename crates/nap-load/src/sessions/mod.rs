@@ -24,30 +24,33 @@ use tokio::task::{JoinSet, spawn_local};
 use crate::clock::{Clock, span};
 use crate::output;
 use crate::tally::Tally;
-use args::Args;
-use book::Book;
-use client::World;
-use plan::Plan;
-use report::Report;
+use args::SessionsArgs;
+use book::SessionsBook;
+use client::SessionsWorld;
+use plan::SessionsPlan;
+use report::SessionsReport;
 
 /// Everything after the program's name, `sessions` first.
 pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let args = Args::parse_from(words);
+    let args = SessionsArgs::parse_from(words);
     let (json, csv) = (args.common.json.clone(), args.common.csv.clone());
-    let plan = crate::seed(args.common.seed).and_then(|seed| Plan::check(args, seed));
+    let plan = crate::seed(args.common.seed).and_then(|seed| SessionsPlan::check(args, seed));
     match plan {
         Ok(plan) => output::end(output::write(json, csv, |rows| run(plan, rows))),
-        Err(error) => Args::command()
+        Err(error) => SessionsArgs::command()
             .error(ErrorKind::ValueValidation, error)
             .exit(),
     }
 }
 
 /// The run's report, and whether writing the CSV worked.
-fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Result<()>)> {
+fn run(
+    plan: SessionsPlan,
+    csv: Option<Box<dyn Write>>,
+) -> io::Result<(SessionsReport, io::Result<()>)> {
     crate::on_runtime(async |signals| {
-        let world = Rc::new(World {
-            book: RefCell::new(Book::new(plan.pages.len(), csv)),
+        let world = Rc::new(SessionsWorld {
+            book: RefCell::new(SessionsBook::new(plan.pages.len(), csv)),
             tally: RefCell::new(Tally::new(plan.bound, None)),
             clock: Clock::begin(),
             plan,
@@ -60,15 +63,18 @@ fn run(plan: Plan, csv: Option<Box<dyn Write>>) -> io::Result<(Report, io::Resul
         };
         let times = (world.clock.now(), crate::cpu_time());
         bar.finish_and_clear();
-        let mut book = world.book.replace(Book::new(0, None));
+        let mut book = world.book.replace(SessionsBook::new(0, None));
         let tally = world.tally.replace(Tally::new(world.plan.bound, None));
         let written = book.flush();
-        (Report::new(&world.plan, book, tally, ended, times), written)
+        (
+            SessionsReport::new(&world.plan, book, tally, ended, times),
+            written,
+        )
     })
 }
 
 /// Runs all clients until the last has finished.
-async fn crowd(world: &Rc<World>) {
+async fn crowd(world: &Rc<SessionsWorld>) {
     let mut clients = JoinSet::new();
     let n = u64::from(world.plan.clients);
     for number in 0..world.plan.clients {
@@ -78,7 +84,7 @@ async fn crowd(world: &Rc<World>) {
     while clients.join_next().await.is_some() {}
 }
 
-fn progress(world: &Rc<World>) -> ProgressBar {
+fn progress(world: &Rc<SessionsWorld>) -> ProgressBar {
     let bar = crate::bar(Some(
         u64::from(world.plan.clients) * u64::from(world.plan.sessions),
     ));

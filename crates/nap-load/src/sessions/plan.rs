@@ -1,4 +1,4 @@
-//! [`Plan`]: a run of sessions as decided before it starts.
+//! [`SessionsPlan`]: a run of sessions as decided before it starts.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -9,7 +9,7 @@ use hyper::{Method, Uri};
 use nap_core::micros::Micros;
 use nap_core::rng::Rng;
 
-use super::args::{Args, Law};
+use super::args::{Law, SessionsArgs};
 use crate::args::{Accept, Source};
 use crate::plan::{Manners, Route, Target};
 
@@ -17,10 +17,10 @@ use crate::plan::{Manners, Route, Target};
 const NUMBERS: u64 = 10_000;
 
 /// The whole run, checked.
-pub struct Plan {
+pub struct SessionsPlan {
     pub label: String,
     pub site: String,
-    pub pages: Vec<Page>,
+    pub pages: Vec<PlannedPage>,
     pub clients: u32,
     pub sessions: u32,
     pub think: Micros,
@@ -45,7 +45,7 @@ pub struct Plan {
 
 /// One page of the session.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
+pub struct PlannedPage {
     pub method: Method,
     /// As given, without query or form.
     pub path: String,
@@ -74,7 +74,7 @@ impl Template {
     }
 }
 
-impl Page {
+impl PlannedPage {
     fn parse(text: &str, before: &str) -> Result<Self, String> {
         let wrong = |why: &str| Err(format!("page {text:?}: {why}"));
         let (method, rest) = match text.strip_prefix("POST:") {
@@ -94,7 +94,7 @@ impl Page {
             true => (path, query),
             false => (rest, ""),
         };
-        let page = Page {
+        let page = PlannedPage {
             path: path.to_owned(),
             uri: Template::new(&format!("{before}{uri}")),
             body: Template::new(body),
@@ -125,9 +125,9 @@ fn unknown_place(mut text: Peekable<Chars<'_>>) -> Option<String> {
     None
 }
 
-impl Plan {
+impl SessionsPlan {
     /// Check the command line; the error is a sentence for the user.
-    pub fn check(args: Args, seed: u64) -> Result<Self, String> {
+    pub fn check(args: SessionsArgs, seed: u64) -> Result<Self, String> {
         let common = args.common;
         let target = Target::parse(&args.site, common.allow_remote)?;
         if target.whole.path() != "/" || target.whole.query().is_some() {
@@ -145,8 +145,12 @@ impl Plan {
         }
         let site = args.site.trim_end_matches('/');
         let before = if common.h2c { site } else { "" };
-        let pages: Result<_, String> = args.pages.iter().map(|p| Page::parse(p, before)).collect();
-        Ok(Plan {
+        let pages: Result<_, String> = args
+            .pages
+            .iter()
+            .map(|p| PlannedPage::parse(p, before))
+            .collect();
+        Ok(SessionsPlan {
             pages: pages?,
             source: target.source(common.source)?,
             route: common.route(&target),
@@ -194,10 +198,13 @@ mod tests {
     use super::*;
     use clap::Parser;
 
-    fn plan(words: &[&str]) -> Result<Plan, String> {
+    fn plan(words: &[&str]) -> Result<SessionsPlan, String> {
         let site = ["nap-load sessions", "http://127.0.0.1:8080"];
         let words = [&site, words].concat();
-        Plan::check(Args::try_parse_from(words).map_err(|e| e.to_string())?, 7)
+        SessionsPlan::check(
+            SessionsArgs::try_parse_from(words).map_err(|e| e.to_string())?,
+            7,
+        )
     }
 
     #[test]
@@ -275,8 +282,9 @@ mod tests {
             ("https://127.0.0.1", "only http"),
             ("http://127.0.0.1/shop", "the site alone"),
         ] {
-            let args = Args::try_parse_from(["nap-load sessions", site, "/a", "/b"]).expect(site);
-            let error = Plan::check(args, 1).err().expect(site);
+            let args =
+                SessionsArgs::try_parse_from(["nap-load sessions", site, "/a", "/b"]).expect(site);
+            let error = SessionsPlan::check(args, 1).err().expect(site);
             assert!(error.contains(want), "{site}: {error}");
         }
     }

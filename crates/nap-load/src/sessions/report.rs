@@ -1,4 +1,4 @@
-//! [`Report`]: a run of sessions in numbers, as JSON for scripts and as tables for people.
+//! [`SessionsReport`]: a run of sessions in numbers, as JSON for scripts and as tables for people.
 //!
 //! What the SQS paper's figures show: sessions per second (4, 5, 11, 13, 15), failures within
 //! sessions (8, 12, 14, 16) and by page (its Table 1), and how long sessions took (6, 7).
@@ -10,8 +10,8 @@ use nap_core::micros::Micros;
 use serde::Serialize;
 
 use super::args::Law;
-use super::book::{Book, Failures};
-use super::plan::Plan;
+use super::book::{Failures, SessionsBook};
+use super::plan::SessionsPlan;
 use crate::output::Findings;
 use crate::report::{Connections, Generator};
 use crate::stats::Summary;
@@ -22,7 +22,7 @@ const CURVE: usize = 200;
 
 /// The whole report; field names are the JSON's. Times are seconds.
 #[derive(Serialize)]
-pub struct Report {
+pub struct SessionsReport {
     pub label: String,
     pub site: String,
     pub seed: u64,
@@ -37,7 +37,7 @@ pub struct Report {
     pub ended: &'static str,
     pub elapsed_s: f64,
     pub sessions: Sessions,
-    pub throughput: Throughput,
+    pub throughput: SessionsThroughput,
     /// Failures at every page but the first.
     pub mid_session_failures: u64,
     pub first_page_failures: u64,
@@ -71,7 +71,7 @@ pub struct Sessions {
 
 /// Completed sessions per second.
 #[derive(Serialize)]
-pub struct Throughput {
+pub struct SessionsThroughput {
     /// From the start to the last completed session; to the end of a run that was stopped.
     pub whole: f64,
     /// From 20 % to 80 % of that time.
@@ -88,10 +88,10 @@ pub struct PageReport {
     pub response: Summary,
 }
 
-impl Report {
+impl SessionsReport {
     pub fn new(
-        plan: &Plan,
-        book: Book,
+        plan: &SessionsPlan,
+        book: SessionsBook,
         tally: Tally,
         ended: &'static str,
         (elapsed, cpu): (Micros, Micros),
@@ -118,7 +118,7 @@ impl Report {
             .collect();
         took.sort_by(f64::total_cmp);
         let presented = tally.promises.presented;
-        Report {
+        SessionsReport {
             label: plan.label.clone(),
             site: plan.site.clone(),
             seed: plan.seed,
@@ -270,7 +270,7 @@ impl Report {
     }
 }
 
-impl Findings for Report {
+impl Findings for SessionsReport {
     fn table(&self) -> String {
         let mut text = String::new();
         // Writing into a String cannot fail.
@@ -283,20 +283,20 @@ impl Findings for Report {
     }
 }
 
-fn throughput(book: &Book, last: Micros) -> Throughput {
+fn throughput(book: &SessionsBook, last: Micros) -> SessionsThroughput {
     let last = last.as_secs_f64();
     let per_second = |n: usize, time: f64| if time > 0.0 { n as f64 / time } else { 0.0 };
     let middle = book.completed.iter().filter(|c| {
         let done = c.done.as_secs_f64();
         done >= 0.2 * last && done < 0.8 * last
     });
-    Throughput {
+    SessionsThroughput {
         whole: per_second(book.completed.len(), last),
         steady: per_second(middle.count(), 0.6 * last),
     }
 }
 
-fn pages(plan: &Plan, book: Book) -> Vec<PageReport> {
+fn pages(plan: &SessionsPlan, book: SessionsBook) -> Vec<PageReport> {
     let pages = plan.pages.iter().zip(book.pages).zip(1..);
     pages
         .map(|((page, book), number)| PageReport {
