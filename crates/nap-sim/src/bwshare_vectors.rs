@@ -24,14 +24,14 @@ pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
 }
 
 #[derive(Deserialize)]
-struct Script {
-    params: Params,
+struct DebtScript {
+    params: DebtParams,
     /// `[word, now, number...]`
     script: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Params {
+struct DebtParams {
     max1: f64,
     rate1: f64,
     max2: f64,
@@ -44,7 +44,7 @@ fn ns(seconds: f64) -> u64 {
     (seconds * SECOND_NS as f64).round() as u64
 }
 
-fn script(input: &Script) -> Result<Value, Refused> {
+fn script(input: &DebtScript) -> Result<Value, Refused> {
     let params = &input.params;
     let limits = Limits {
         files: Lane::new(params.max1, params.rate1, true),

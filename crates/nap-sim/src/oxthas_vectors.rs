@@ -45,14 +45,14 @@ struct Rank {
 }
 
 #[derive(Deserialize)]
-struct Script {
-    params: Params,
+struct ChoiceScript {
+    params: ChoiceParams,
     /// `[word, ...]`
     script: Vec<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
-struct Params {
+struct ChoiceParams {
     executors: Vec<String>,
     n: u32,
     #[serde(default)]
@@ -77,7 +77,7 @@ fn all() -> u32 {
 const SCALE: f64 = 1000.0;
 const OWNER: u64 = 1;
 
-fn script(input: &Script) -> Result<Value, Refused> {
+fn script(input: &ChoiceScript) -> Result<Value, Refused> {
     let params = &input.params;
     let n = params.executors.len();
     let (mut head, mut executors) = (Box::new(Head::EMPTY), vec![Executor::EMPTY; n]);

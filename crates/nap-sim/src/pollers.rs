@@ -1,4 +1,4 @@
-//! [`Setup`]: clients that poll one event when they are told to, in virtual time.
+//! [`PollersSetup`]: clients that poll one event when they are told to, in virtual time.
 //!
 //! Each poll takes the server a while. The event's code is httpd's; the polls that have a worker share the
 //! server's time, and another load may take part of it.
@@ -12,7 +12,7 @@ use nap_core::telepoll::{Asks, PollTerms};
 
 /// Clients, what they poll, and the server.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct PollersSetup {
     /// The event's terms.
     pub terms: PollTerms,
     /// Number of polling clients.
@@ -49,14 +49,14 @@ pub struct Polled {
     /// T0 at the end of each second, in seconds.
     pub unit_s: Vec<f64>,
     /// With few clients, each access: when, whose, what it was told, R or Q.
-    pub accesses: Vec<Access>,
+    pub accesses: Vec<PollAccess>,
     /// For each second, the longest that an answer took, in seconds.
     pub slowest_s: Vec<f64>,
 }
 
 /// One access.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Access {
+pub struct PollAccess {
     /// When it came, seconds.
     pub at_s: f64,
     /// The client's number.
@@ -72,9 +72,9 @@ const FEW: u32 = 100;
 /// Whole periods before the start: the first period begins at a whole number of them.
 const EPOCH_PERIODS: u64 = 1000;
 
-impl Default for Setup {
-    fn default() -> Setup {
-        Setup {
+impl Default for PollersSetup {
+    fn default() -> PollersSetup {
+        PollersSetup {
             terms: PollTerms::new(Micros::from_secs(10), 500.0),
             clients: 1000,
             begin_s: 5.0,
@@ -102,7 +102,7 @@ struct Begun {
     next_us: Option<u64>,
 }
 
-impl Setup {
+impl PollersSetup {
     /// Runs the simulation.
     pub fn run(&self) -> Polled {
         let asks = Asks::default();
@@ -201,7 +201,7 @@ impl Setup {
             if let Some((wait, ahead)) = told
                 && self.clients <= FEW
             {
-                polled.accesses.push(Access {
+                polled.accesses.push(PollAccess {
                     at_s: now_us as f64 / 1e6,
                     client,
                     wait_s: wait.as_secs_f64(),
@@ -260,7 +260,7 @@ mod tests {
     const MARGIN: f64 = 1.1;
 
     /// After the first period no five-second window and no second has more polls than allowed.
-    fn is_level(setup: &Setup, unit_s: f64) {
+    fn is_level(setup: &PollersSetup, unit_s: f64) {
         let polled = setup.run();
         let from = (setup.begin_s + setup.terms.base.as_secs_f64()).ceil() as usize;
         let (five, one) = (polled.most(5, from), polled.most(1, from));
@@ -273,12 +273,12 @@ mod tests {
     fn a_crowd_polls_no_faster_than_it_may_however_large_it_is() {
         for clients in [500, 5_000, 20_000] {
             for (delay_s, longer) in [(0.0, 0.0), (0.05, 0.05)] {
-                let setup = Setup {
+                let setup = PollersSetup {
                     clients,
                     delay_s,
                     longer,
                     for_s: 240,
-                    ..Setup::default()
+                    ..PollersSetup::default()
                 };
                 is_level(&setup, setup.terms.floor_ns as f64 / 1e9);
             }
@@ -288,12 +288,12 @@ mod tests {
     #[test]
     fn ticket_pages_poll_no_faster_than_they_may() {
         for (clients, tickets_per_s) in [(5_000, 8.0), (100_000, 40.0), (100_000, 300.0)] {
-            let setup = Setup {
+            let setup = PollersSetup {
                 clients,
                 delay_s: 0.05,
                 tickets_per_s: Some(tickets_per_s),
                 for_s: 900,
-                ..Setup::default()
+                ..PollersSetup::default()
             };
             is_level(&setup, setup.terms.floor_ns as f64 / 1e9);
         }
@@ -303,7 +303,7 @@ mod tests {
     fn patient_clients_stay_in_their_share_of_the_period() {
         for form in [Form::Paper, Form::Smooth] {
             for (clients, delay_s) in [(10, 0.0), (30, 0.05), (100, 0.05)] {
-                let setup = Setup {
+                let setup = PollersSetup {
                     terms: PollTerms {
                         mode: Mode::Concentrate,
                         form,
@@ -313,7 +313,7 @@ mod tests {
                     begin_s: 130.0,
                     delay_s,
                     for_s: 900,
-                    ..Setup::default()
+                    ..PollersSetup::default()
                 };
                 let polled = setup.run();
                 let late = (polled.accesses.iter())
@@ -333,7 +333,7 @@ mod tests {
     /// The paper's figure 3.
     #[test]
     fn two_clients_are_spread_over_the_period_in_the_third() {
-        let polled = Setup {
+        let polled = PollersSetup {
             terms: PollTerms {
                 mode: Mode::Relevel,
                 slack_ppm: 1_000_000,
@@ -343,7 +343,7 @@ mod tests {
             clients: 2,
             begin_at_s: vec![5.0, 10.0],
             for_s: 240,
-            ..Setup::default()
+            ..PollersSetup::default()
         }
         .run();
         let third: Vec<f64> = (polled.accesses.iter())
@@ -370,13 +370,13 @@ mod tests {
             let period = (f64::from(clients) * MARGIN / rate).max(10.0).ceil() as usize;
             // A client that was told earlier comes as it was told.
             let end = 100 + (2 * period).max(30);
-            let setup = Setup {
+            let setup = PollersSetup {
                 terms,
                 clients,
                 service_s,
                 hog: Some((100.0, end as f64, 1.0 - left)),
                 for_s: 300,
-                ..Setup::default()
+                ..PollersSetup::default()
             };
             let polled = setup.run();
             let (before, during) = (polled.mean(60, 100), polled.mean(end - 10, end));

@@ -28,10 +28,10 @@ mod setup;
 mod stays;
 mod visitors;
 
-pub use faults::Faults;
+pub use faults::ShopFaults;
 pub use setup::{
-    Coming, Debts, HEAVY, Kind, Order, Outcome, PAGES, Patience, Second, SessionTerms, ShopSetup,
-    Site, Think, Way, fixed, found,
+    Coming, Debts, HEAVY, Keeping, Kind, Order, PAGES, Patience, Second, SessionTerms, ShopOutcome,
+    ShopSetup, Site, Think, fixed, found,
 };
 
 /// Places to wait on if workers are not configured.
@@ -41,7 +41,7 @@ const LOOK: Micros = Micros::from_millis(250);
 const LOOKS: u64 = 4;
 
 /// An access from its arrival to its end, whether or not its visitor is still there.
-struct Access {
+struct PageAccess {
     client: usize,
     page: usize,
     kind: usize,
@@ -59,14 +59,14 @@ struct Access {
     short: bool,
 }
 
-impl Access {
+impl PageAccess {
     /// The place it waits on.
     fn place(&self) -> Option<u32> {
         (self.at.state == access::State::Waiting).then_some(self.at.place)
     }
 }
 
-struct Client {
+struct ShopClient {
     page: usize,
     /// Pages of the visit.
     pages: usize,
@@ -91,14 +91,14 @@ struct Client {
 }
 
 /// An answer being made: its access, and the work left.
-struct Job {
+struct ShopJob {
     token: u64,
     heavy: bool,
     left_s: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ShopEvent {
     Ask(usize),
     Poll(usize),
     Look(u64),
@@ -119,12 +119,12 @@ pub struct Shop {
     lobby: Option<u32>,
     rng: Rng,
     now: Micros,
-    events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
-    clients: Vec<Client>,
-    accesses: BTreeMap<u64, Access>,
+    events: BinaryHeap<Reverse<(Micros, u64, ShopEvent)>>,
+    clients: Vec<ShopClient>,
+    accesses: BTreeMap<u64, PageAccess>,
     /// The access that waits on each place.
     places: BTreeMap<u32, u64>,
-    jobs: Vec<Job>,
+    jobs: Vec<ShopJob>,
     searches: usize,
     state: State,
     debtors: Option<Debtors>,
@@ -146,7 +146,7 @@ pub struct Shop {
     running: Vec<u32>,
     /// The first thing that did not hold.
     failure: Option<String>,
-    outcome: Outcome,
+    outcome: ShopOutcome,
 }
 
 /// When the first visitor comes: the room has been open for a while, and turns have been saved up.
@@ -154,12 +154,12 @@ const OPENS: Micros = Micros::from_secs(10);
 
 impl Shop {
     /// Runs the paper's shop to its end.
-    pub fn run(setup: ShopSetup) -> Outcome {
+    pub fn run(setup: ShopSetup) -> ShopOutcome {
         Shop::visited(setup.site())
     }
 
     /// Runs a site to its end.
-    pub fn visited(site: Site) -> Outcome {
+    pub fn visited(site: Site) -> ShopOutcome {
         let mut shop = Shop::new(site);
         while shop.step() {}
         shop.sum_up();
@@ -168,7 +168,7 @@ impl Shop {
 
     /// Runs a watched site; then everybody goes home. Returns the outcome and the gates' counts, or what did
     /// not hold.
-    pub fn watched(site: Site) -> Result<(Outcome, Vec<Counts>), String> {
+    pub fn watched(site: Site) -> Result<(ShopOutcome, Vec<Counts>), String> {
         let mut shop = Shop::new(site);
         shop.watched = true;
         while shop.failure.is_none() && shop.step() {}
@@ -262,17 +262,17 @@ impl Shop {
             watched: false,
             running: Vec::new(),
             failure: None,
-            outcome: Outcome {
+            outcome: ShopOutcome {
                 response_s: vec![Vec::new(); kinds],
                 total_s: vec![Vec::new(); kinds],
                 broken_off: vec![0; kinds],
-                ..Outcome::default()
+                ..ShopOutcome::default()
             },
         };
         shop.foretell();
         (0..clients).for_each(|client| shop.invite(client));
         shop.send_robots();
-        shop.at(LOOK, Event::Tick);
+        shop.at(LOOK, ShopEvent::Tick);
         shop
     }
 
@@ -297,7 +297,7 @@ impl Shop {
         };
         let kind = self.kind_of(0);
         let asks = self.setup.asks;
-        self.clients.push(Client {
+        self.clients.push(ShopClient {
             page: 0,
             pages,
             kind,
@@ -312,7 +312,7 @@ impl Shop {
             inside: false,
             robot: false,
         });
-        self.at(OPENS + first, Event::Ask(client));
+        self.at(OPENS + first, ShopEvent::Ask(client));
     }
 
     /// The kind of a visit's page.
@@ -328,7 +328,7 @@ impl Shop {
         drawn.unwrap_or(shares.len() - 1)
     }
 
-    fn at(&mut self, when: Micros, event: Event) {
+    fn at(&mut self, when: Micros, event: ShopEvent) {
         self.serial += 1;
         let n = u64::from(self.serial);
         self.events.push(Reverse((when, n, event)));
@@ -386,28 +386,28 @@ impl Shop {
     }
 
     fn has_room(&self) -> bool {
-        matches!(self.setup.way, Way::Room { .. })
+        matches!(self.setup.way, Keeping::Room { .. })
     }
 
     fn is_deaf(&self) -> bool {
-        self.setup.way == Way::Room { deaf: true }
+        self.setup.way == Keeping::Room { deaf: true }
     }
 
-    fn happens(&mut self, event: Event) {
+    fn happens(&mut self, event: ShopEvent) {
         match event {
-            Event::Tick => {
+            ShopEvent::Tick => {
                 self.ticks();
-                self.at(self.now + LOOK, Event::Tick);
+                self.at(self.now + LOOK, ShopEvent::Tick);
             }
-            Event::Ask(client) => self.asks(client),
-            Event::Poll(client) => self.polls(client),
-            Event::Look(token) => self.looks(token),
-            Event::BreakOff(token) => self.breaks_off(token),
-            Event::Buried(child, epoch) => self.buried(child, epoch),
-            Event::Kill => self.kill(),
-            Event::Restart => self.restarts(),
-            Event::Limits => self.limits_change(),
-            Event::Sleep => self.sleeps(),
+            ShopEvent::Ask(client) => self.asks(client),
+            ShopEvent::Poll(client) => self.polls(client),
+            ShopEvent::Look(token) => self.looks(token),
+            ShopEvent::BreakOff(token) => self.breaks_off(token),
+            ShopEvent::Buried(child, epoch) => self.buried(child, epoch),
+            ShopEvent::Kill => self.kill(),
+            ShopEvent::Restart => self.restarts(),
+            ShopEvent::Limits => self.limits_change(),
+            ShopEvent::Sleep => self.sleeps(),
         }
         self.again(event);
     }

@@ -44,13 +44,13 @@ fn paper(input: &Paper) -> Value {
 
 #[derive(Deserialize)]
 struct Elastic {
-    params: Params,
+    params: PaceParams,
     /// Number finished, seconds, saturated.
     feeds: Vec<(f64, f64, bool)>,
 }
 
 #[derive(Deserialize)]
-struct Params {
+struct PaceParams {
     initial: u32,
     lo: u32,
     hi: u32,

@@ -28,7 +28,7 @@ pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
 }
 
 #[derive(Deserialize)]
-struct Script {
+struct PollScript {
     ta: f64,
     /// For modes whose unit interval is given ...
     t0: Option<f64>,
@@ -38,7 +38,7 @@ struct Script {
     times: Vec<f64>,
 }
 
-fn script(input: &Script, mode: Mode, form: Form) -> Result<Value, Refused> {
+fn script(input: &PollScript, mode: Mode, form: Form) -> Result<Value, Refused> {
     let floor = match (input.t0, input.n0) {
         (Some(t0), None) => t0,
         (None, Some(n0)) => 1.0 / n0,

@@ -64,7 +64,7 @@ pub struct Workflow {
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct WorkflowOutcome {
     /// The step at which all processes were done; None: they never were.
     pub steps: Option<f64>,
     /// Lengths of all queues, every fifty steps.
@@ -96,8 +96,8 @@ impl Workflow {
     }
 
     /// Runs the model.
-    pub fn run(&self) -> Outcome {
-        Run::new(self).finish()
+    pub fn run(&self) -> WorkflowOutcome {
+        WorkflowRun::new(self).finish()
     }
 
     fn mean_size(&self) -> f64 {
@@ -120,7 +120,7 @@ impl Workflow {
 
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Event {
+enum WorkflowEvent {
     Arrives(usize, usize),
     Done(usize),
     TimesOut(usize, usize, u32),
@@ -130,7 +130,7 @@ enum Event {
 
 /// Work in an executor's queue.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct Workpiece {
     engine: usize,
     process: usize,
     number: u32,
@@ -170,32 +170,32 @@ impl Tables {
     }
 }
 
-struct Run<'a> {
+struct WorkflowRun<'a> {
     setup: &'a Workflow,
     rng: Rng,
     now: Micros,
     said: u64,
-    events: BinaryHeap<Reverse<(Micros, u64, Event)>>,
-    queues: Vec<VecDeque<Job>>,
+    events: BinaryHeap<Reverse<(Micros, u64, WorkflowEvent)>>,
+    queues: Vec<VecDeque<Workpiece>>,
     /// Speed of each executor for each activity.
     speeds: Vec<[f64; STAGES]>,
     dead: Vec<bool>,
     timeouts: Vec<f64>,
     engines: Vec<Tables>,
     left: usize,
-    outcome: Outcome,
+    outcome: WorkflowOutcome,
 }
 
 const STEP: Micros = Micros::from_secs(1);
 
-impl<'a> Run<'a> {
-    fn new(setup: &'a Workflow) -> Run<'a> {
+impl<'a> WorkflowRun<'a> {
+    fn new(setup: &'a Workflow) -> WorkflowRun<'a> {
         let mut rng = Rng::new(setup.seed, 1);
         let n = setup.speeds.len();
         let speeds = (setup.speeds.iter())
             .map(|speed| std::array::from_fn(|_| speed * (0.8 + 0.4 * rng.unit())))
             .collect();
-        let mut run = Run {
+        let mut run = WorkflowRun {
             setup,
             now: Micros::ZERO,
             said: 0,
@@ -206,7 +206,7 @@ impl<'a> Run<'a> {
             timeouts: vec![0.0; n],
             engines: Vec::new(),
             left: setup.engines * setup.processes,
-            outcome: Outcome::default(),
+            outcome: WorkflowOutcome::default(),
             rng,
         };
         for engine in 0..setup.engines {
@@ -223,33 +223,38 @@ impl<'a> Run<'a> {
             });
             for process in 0..setup.processes {
                 let step = (process as u64 + 1) * setup.every;
-                run.at(Micros::from_secs(step), Event::Arrives(engine, process));
+                run.at(
+                    Micros::from_secs(step),
+                    WorkflowEvent::Arrives(engine, process),
+                );
             }
         }
         if let Some((executor, step)) = setup.dies {
-            run.at(Micros::from_secs(step), Event::Dies(executor));
+            run.at(Micros::from_secs(step), WorkflowEvent::Dies(executor));
         }
-        run.at(Micros::ZERO, Event::Look);
+        run.at(Micros::ZERO, WorkflowEvent::Look);
         run
     }
 
-    fn at(&mut self, at: Micros, event: Event) {
+    fn at(&mut self, at: Micros, event: WorkflowEvent) {
         self.said += 1;
         self.events.push(Reverse((at, self.said, event)));
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> WorkflowOutcome {
         while let Some(Reverse((at, _, event))) = self.events.pop() {
             self.now = at;
             if at > Micros::from_secs(self.setup.limit) {
                 break;
             }
             match event {
-                Event::Arrives(engine, process) => self.hand_out(engine, process),
-                Event::Done(executor) => self.done(executor),
-                Event::TimesOut(engine, process, number) => self.times_out(engine, process, number),
-                Event::Dies(executor) => self.dead[executor] = true,
-                Event::Look => self.look(),
+                WorkflowEvent::Arrives(engine, process) => self.hand_out(engine, process),
+                WorkflowEvent::Done(executor) => self.done(executor),
+                WorkflowEvent::TimesOut(engine, process, number) => {
+                    self.times_out(engine, process, number)
+                }
+                WorkflowEvent::Dies(executor) => self.dead[executor] = true,
+                WorkflowEvent::Look => self.look(),
             }
             if self.left == 0 {
                 self.outcome.steps = Some(self.now.as_secs_f64());
@@ -263,7 +268,7 @@ impl<'a> Run<'a> {
         let lengths = self.queues.iter().map(|queue| queue.len() as f64).collect();
         self.outcome.queues.push(lengths);
         self.outcome.timeouts.push(self.timeouts.clone());
-        self.at(self.now + Micros::from_secs(LOOK), Event::Look);
+        self.at(self.now + Micros::from_secs(LOOK), WorkflowEvent::Look);
     }
 
     fn hand_out(&mut self, engine: usize, process: usize) {
@@ -306,7 +311,7 @@ impl<'a> Run<'a> {
         (own.number, own.flight) = (number, chosen.flight);
         own.tried.push(executor);
         own.job = Some((executor as usize, self.now));
-        let job = Job {
+        let job = Workpiece {
             engine,
             process,
             number,
@@ -321,7 +326,7 @@ impl<'a> Run<'a> {
             self.begin(executor as usize);
         }
         if chosen.timeout != Micros::MAX {
-            let event = Event::TimesOut(engine, process, number);
+            let event = WorkflowEvent::TimesOut(engine, process, number);
             self.at(self.now + chosen.timeout.max(STEP), event);
         }
     }
@@ -331,7 +336,7 @@ impl<'a> Run<'a> {
         if let Some(job) = self.queues[executor].front().copied() {
             let speed = self.speeds[executor][job.activity as usize - 1];
             let took = Micros::from_secs_f64(job.size as f64 / SCALE / speed);
-            self.at(self.now + took, Event::Done(executor));
+            self.at(self.now + took, WorkflowEvent::Done(executor));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a shop's visitors owe: mod_bwshare in front of the room, as `ffi` has it; and robots.
 
-use super::{Access, Client, Event, OPENS, Shop, hash_of};
+use super::{OPENS, PageAccess, Shop, ShopClient, ShopEvent, hash_of};
 use nap_core::bwshare::visit::{BEYOND, is_excused};
 use nap_core::micros::Micros;
 use nap_core::room::arrival::bind_of;
@@ -11,7 +11,7 @@ impl Shop {
             return;
         };
         for _ in 0..debts.robots {
-            self.clients.push(Client {
+            self.clients.push(ShopClient {
                 page: 0,
                 pages: self.setup.kinds.len(),
                 kind: 0,
@@ -27,7 +27,7 @@ impl Shop {
                 robot: true,
             });
             let first = Micros::from_secs_f64(debts.every.as_secs_f64() * self.rng.unit());
-            self.at(OPENS + first, Event::Ask(self.clients.len() - 1));
+            self.at(OPENS + first, ShopEvent::Ask(self.clients.len() - 1));
         }
     }
 
@@ -46,7 +46,7 @@ impl Shop {
             (false, None) => None,
         };
         if let Some(next) = next {
-            self.at(self.now + next, Event::Ask(at));
+            self.at(self.now + next, ShopEvent::Ask(at));
         }
         wait.is_some()
     }
@@ -93,7 +93,7 @@ impl Shop {
     }
 
     /// The page is sent, and its reader asks for its parts.
-    pub(super) fn is_sent(&mut self, access: &Access) {
+    pub(super) fn is_sent(&mut self, access: &PageAccess) {
         let (Some(debts), now) = (self.setup.debts, self.now) else {
             return;
         };

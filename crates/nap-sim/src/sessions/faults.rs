@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Event, Shop, fixed};
+use super::{Shop, ShopEvent, fixed};
 use nap_core::micros::Micros;
 use nap_core::room::children::Parking;
 use nap_core::room::owner::Life;
@@ -22,7 +22,7 @@ const TICKS: u64 = 20;
 
 /// What goes wrong, in times a second. If all are zero, nothing does, and there is one child.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
-pub struct Faults {
+pub struct ShopFaults {
     /// Children at a time; 0 = one.
     pub children: u16,
     /// Kills of a child, with all it has in hand.
@@ -44,23 +44,28 @@ pub struct Faults {
 impl Shop {
     /// Starts the children that serve from the beginning, and schedules the first faults.
     pub(super) fn foretell(&mut self) {
-        if self.setup.faults != Faults::default() {
+        if self.setup.faults != ShopFaults::default() {
             self.state.children.resize_with(ENTRIES, Default::default);
         }
         self.children_start();
-        for event in [Event::Kill, Event::Restart, Event::Limits, Event::Sleep] {
+        for event in [
+            ShopEvent::Kill,
+            ShopEvent::Restart,
+            ShopEvent::Limits,
+            ShopEvent::Sleep,
+        ] {
             self.again(event);
         }
     }
 
     /// Schedules when a fault of this kind strikes next.
-    pub(super) fn again(&mut self, event: Event) {
+    pub(super) fn again(&mut self, event: ShopEvent) {
         let faults = self.setup.faults;
         let rate = match event {
-            Event::Kill => faults.kills,
-            Event::Restart => faults.restarts,
-            Event::Limits => faults.limits,
-            Event::Sleep => faults.sleeps,
+            ShopEvent::Kill => faults.kills,
+            ShopEvent::Restart => faults.restarts,
+            ShopEvent::Limits => faults.limits,
+            ShopEvent::Sleep => faults.sleeps,
             _ => 0.0,
         };
         if let Some(after) = self.faults.until_next(rate) {
@@ -92,7 +97,7 @@ impl Shop {
     pub(super) fn taken_by(&mut self, client: usize) -> Option<Life> {
         let at = match self.alive.len() {
             0 => {
-                self.at(self.now + BACKLOG, Event::Ask(client));
+                self.at(self.now + BACKLOG, ShopEvent::Ask(client));
                 return None;
             }
             1 => 0,
@@ -115,7 +120,7 @@ impl Shop {
         };
         self.cut_off(|owner| owner == life);
         let noticed = self.now + Micros(self.faults.below(NOTICED));
-        self.at(noticed, Event::Buried(child, life.epoch));
+        self.at(noticed, ShopEvent::Buried(child, life.epoch));
     }
 
     /// Accesses of these children are gone, without a word to anybody.
@@ -142,7 +147,7 @@ impl Shop {
             let client = &mut self.clients[access.client];
             (client.key, client.ticket, client.cut_off) = (access.key, ticket, true);
             let after = Micros(self.faults.below(NOTICED));
-            self.at(self.now + after, Event::Ask(access.client));
+            self.at(self.now + after, ShopEvent::Ask(access.client));
         }
     }
 
@@ -356,7 +361,7 @@ mod tests {
             sessions.anywhere = rng.chance(0.3);
         }
         site.asks = rng.unit();
-        site.faults = Faults {
+        site.faults = ShopFaults {
             children: 1 + rng.below(6) as u16,
             kills: 0.3 * rng.unit(),
             restarts: 0.05 * rng.unit(),

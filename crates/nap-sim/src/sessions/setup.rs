@@ -1,7 +1,7 @@
-//! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as a site; [`Outcome`]: the
+//! [`Site`]: what a simulated site is made of; [`ShopSetup`]: the paper's shop as a site; [`ShopOutcome`]: the
 //! results.
 
-use super::Faults;
+use super::ShopFaults;
 use crate::server::{Curve, Law, Service};
 use nap_core::bwshare::limits::Limits;
 use nap_core::micros::Micros;
@@ -18,7 +18,7 @@ pub const HEAVY: usize = 4;
 
 /// How a shop is kept from being overrun.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Way {
+pub enum Keeping {
     /// Not at all: every access runs at once.
     Open,
     /// At most this many sessions at once; one more visitor is refused, and tries again.
@@ -124,7 +124,7 @@ pub struct Site {
     /// When visitors break off.
     pub patience: Patience,
     /// How the site is kept from being overrun.
-    pub way: Way,
+    pub way: Keeping,
     /// The laws' constants, to be swept.
     pub laws: Laws,
     /// The pages' gates and how their permits are found.
@@ -154,7 +154,7 @@ pub struct Site {
     /// See `length`.
     pub silence: Micros,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: ShopFaults,
 }
 
 /// What a shop is made of.
@@ -174,7 +174,7 @@ pub struct ShopSetup {
     /// A visitor breaks off after this long: one of the two by a coin.
     pub timeouts: [Micros; 2],
     /// How the shop is kept from being overrun.
-    pub way: Way,
+    pub way: Keeping,
     /// How sessions start.
     pub starts: StartTerms,
     /// The bound at the session gate.
@@ -256,7 +256,7 @@ impl ShopSetup {
             reaction_s: self.reaction_s,
             length: self.length,
             silence: self.silence,
-            faults: Faults::default(),
+            faults: ShopFaults::default(),
         }
     }
 
@@ -313,7 +313,7 @@ pub fn found(law: u32) -> Pace {
 
 /// The results of a run.
 #[derive(Clone, Default, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ShopOutcome {
     /// Sessions finished.
     pub sessions: u64,
     /// When the last visitor was done, since the first came; None: some never were.
@@ -371,7 +371,7 @@ pub struct Second {
     pub limits: Vec<u32>,
 }
 
-impl Outcome {
+impl ShopOutcome {
     /// Sessions a second over the whole run; None: it never ended.
     pub fn sessions_per_s(&self) -> Option<f64> {
         Some(self.sessions as f64 / self.done_s?)

@@ -1,6 +1,6 @@
 //! Accesses of a shop in its room: in, to a place or a page, out.
 
-use super::{Access, Event, Job, Kind, Patience, Shop, arrival};
+use super::{Kind, PageAccess, Patience, Shop, ShopEvent, ShopJob, arrival};
 use crate::house::Simulated;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
@@ -13,7 +13,7 @@ use nap_core::room::wakes::Wakes;
 
 impl Shop {
     /// What an access finds around it.
-    pub(super) fn house(&mut self, access: &Access, parking: Parking) -> Simulated<'_> {
+    pub(super) fn house(&mut self, access: &PageAccess, parking: Parking) -> Simulated<'_> {
         Simulated {
             now: self.now,
             owner: access.at.owner,
@@ -28,7 +28,7 @@ impl Shop {
         }
     }
 
-    pub(super) fn leave_room(&mut self, access: &mut Access) {
+    pub(super) fn leave_room(&mut self, access: &mut PageAccess) {
         if !self.has_room() {
             return;
         }
@@ -63,7 +63,7 @@ impl Shop {
     }
 
     pub(super) fn looks(&mut self, token: u64) {
-        let waits = self.accesses.get(&token).and_then(Access::place);
+        let waits = self.accesses.get(&token).and_then(PageAccess::place);
         let Some(place) = waits else {
             return;
         };
@@ -90,7 +90,7 @@ impl Shop {
         let (place, when) = (access.at.place, access.at.looks_at());
         self.places.insert(place, token);
         if when - self.now < Micros::from_secs(24 * 3600) {
-            self.at(when.max(self.now + Micros(1)), Event::Look(token));
+            self.at(when.max(self.now + Micros(1)), ShopEvent::Look(token));
         }
     }
 
@@ -141,7 +141,7 @@ impl Shop {
 
     /// Where hardly any worker is left, a session waits with one access, and further ones are a stranger's.
     /// The waiting one may have been cut off, and its child's death not been noticed yet.
-    fn is_spared(&self, access: &Access) -> bool {
+    fn is_spared(&self, access: &PageAccess) -> bool {
         let own = (self.accesses.values()).filter(|own| own.client == access.client);
         let mut waiting = own.filter(|own| own.place().is_some());
         let members = self
@@ -154,7 +154,7 @@ impl Shop {
     }
 
     /// Whether the visitor came with a good ticket in its prime window, and was not told to wait.
-    fn was_prime(&self, access: &Access) -> bool {
+    fn was_prime(&self, access: &PageAccess) -> bool {
         let known = access.at.until == Micros::ZERO && !self.clients[access.client].cut_off;
         let in_time = |ticket: Ticket| (ticket.start..ticket.prime_end).contains(&access.asked);
         known && access.ticket.is_some_and(in_time)
@@ -181,7 +181,7 @@ impl Shop {
         }
         let left_s = service.draw(&mut self.rng);
         self.searches += usize::from(heavy);
-        self.jobs.push(Job {
+        self.jobs.push(ShopJob {
             token,
             heavy,
             left_s,
@@ -207,7 +207,7 @@ impl Shop {
             None => self.places.values().copied().collect(),
         };
         for token in woken {
-            self.at(self.now + Micros(50), Event::Look(token));
+            self.at(self.now + Micros(50), ShopEvent::Look(token));
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn setup(clients: usize, seed: u64) -> ShopSetup {
         within: Micros::from_secs(5),
         think: Think::Exponential(3.0),
         timeouts: [Micros::from_secs(60); 2],
-        way: Way::Room { deaf: false },
+        way: Keeping::Room { deaf: false },
         starts: StartTerms {
             on: 1,
             how: how::AUTO,

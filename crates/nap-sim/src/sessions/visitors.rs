@@ -1,6 +1,6 @@
 //! Visitors of a shop: they ask for pages, think, hold tickets, break off.
 
-use super::{Access, Event, OPENS, Patience, Shop, Think, Way, hash_of};
+use super::{Keeping, OPENS, PageAccess, Patience, Shop, ShopEvent, Think, hash_of};
 use nap_core::micros::Micros;
 use nap_core::room::access;
 use nap_core::room::arrival::bind_of;
@@ -53,7 +53,10 @@ impl Shop {
             Think::Fixed(seconds) => seconds,
             Think::Exponential(mean) => self.rng.exponential(mean),
         };
-        self.at(self.now + Micros::from_secs_f64(think_s), Event::Ask(at));
+        self.at(
+            self.now + Micros::from_secs_f64(think_s),
+            ShopEvent::Ask(at),
+        );
     }
 
     pub(super) fn asks(&mut self, at: usize) {
@@ -70,7 +73,7 @@ impl Shop {
             return;
         }
         let client = &mut self.clients[at];
-        if let Way::SessionLimit(most) = self.setup.way
+        if let Keeping::SessionLimit(most) = self.setup.way
             && client.page == 0
             && !client.inside
         {
@@ -84,7 +87,7 @@ impl Shop {
         let page = self.setup.kinds[client.kind].gate;
         let mut own = access::Access::new(owner);
         own.home = u32::from(self.lobby.is_some());
-        let access = Access {
+        let access = PageAccess {
             client: at,
             page: client.page,
             kind: client.kind,
@@ -103,7 +106,7 @@ impl Shop {
             Patience::Goes(_) => since,
         };
         if patience < Micros::MAX {
-            self.at((from + patience).max(now), Event::BreakOff(token));
+            self.at((from + patience).max(now), ShopEvent::BreakOff(token));
         }
         self.accesses.insert(token, access);
         match self.has_room() {
@@ -125,10 +128,10 @@ impl Shop {
         };
         let next = next.unwrap_or(remaining);
         if client.asks && client.ticket.is_some() && next < remaining {
-            return self.at(self.now + next, Event::Poll(at));
+            return self.at(self.now + next, ShopEvent::Poll(at));
         }
         let late = Micros::from_secs_f64(self.setup.reaction_s * self.rng.unit());
-        self.at(self.now + remaining + late, Event::Ask(at));
+        self.at(self.now + remaining + late, ShopEvent::Ask(at));
     }
 
     pub(super) fn polls(&mut self, at: usize) {
@@ -148,7 +151,7 @@ impl Shop {
         self.woken(&wakes);
         match turn {
             Some(Turn::Wait) => self.page_waits(at, false),
-            _ => self.at(now, Event::Ask(at)),
+            _ => self.at(now, ShopEvent::Ask(at)),
         }
     }
 

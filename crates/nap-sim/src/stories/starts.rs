@@ -12,7 +12,7 @@ const OTHER: u32 = 1;
 const LOBBY: u32 = 2;
 
 /// Two pages of one permit each, on which only members wait, and a turn each millisecond.
-struct Site {
+struct StartSite {
     state: State,
     now: Micros,
     ticket: Ticket,
@@ -47,9 +47,9 @@ fn owner(visitor: u32) -> Owner {
     Owner::new(Life { child: 0, epoch: 1 }, visitor)
 }
 
-impl Site {
+impl StartSite {
     /// One access has the page; another visitor has begun a session with a ticket and waits there.
-    fn new() -> Site {
+    fn new() -> StartSite {
         let starts = StartTerms {
             on: 1,
             how: how::FIXED,
@@ -66,7 +66,7 @@ impl Site {
             let held = state.all_permits()[page as usize].claim(owner(1));
             held.expect("nobody has it");
         }
-        let mut site = Site {
+        let mut site = StartSite {
             state,
             now: Micros::from_secs(1000),
             ticket: Ticket::default(),
@@ -149,7 +149,7 @@ impl Site {
 
 #[test]
 fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     assert_eq!(site.counts(), [1, 1, 0, 0]);
     let (now, mut stay, place) = (site.now, site.stay, site.place);
     site.state.locked(|tables, wakes| {
@@ -165,7 +165,7 @@ fn a_ticket_whose_holder_leaves_at_his_page_is_as_good_as_before() {
 #[test]
 fn so_it_is_where_the_page_is_another_rooms() {
     for lobby_of_the_page in [0, OTHER + 1] {
-        let mut site = Site::new();
+        let mut site = StartSite::new();
         let (now, mut stay, place) = (site.now, site.stay, site.place);
         site.state.locked(|tables, wakes| {
             tables.leave_place(&mut stay, place, owner(2), now, wakes);
@@ -183,7 +183,7 @@ fn so_it_is_where_the_page_is_another_rooms() {
 
 #[test]
 fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
     site.is_let_in(stay, place, 2);
     site.state.locked(|tables, wakes| {
@@ -198,7 +198,7 @@ fn so_is_that_of_one_who_was_gone_when_his_turn_at_the_page_came() {
 
 #[test]
 fn so_is_that_of_one_whose_child_died() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let now = site.now;
     site.state.child_ends(0, now);
     site.state.child_starts();
@@ -213,7 +213,7 @@ fn so_is_that_of_one_whose_child_died() {
 
 #[test]
 fn so_is_that_of_one_who_waited_when_the_server_went_down() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let now = site.now;
     site.state
         .locked(|tables, wakes| tables.begin_anew(now, wakes));
@@ -222,7 +222,7 @@ fn so_is_that_of_one_who_waited_when_the_server_went_down() {
 
 #[test]
 fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (now, mut stay, place, tickets) = (site.now, site.stay, site.place, [site.ticket]);
     let arrival = arrival(2, &tickets);
     let (verdict, _) = site
@@ -240,7 +240,7 @@ fn who_is_sent_away_because_the_server_stops_has_a_ticket() {
 
 #[test]
 fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (old, now) = (site.place, site.now);
     let (stay, place) = site.begins(3, PAGE);
     assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
@@ -257,13 +257,13 @@ fn a_ticket_presented_again_takes_over_the_place_at_the_page() {
 /// Reloaded in the session queue, at a page that starts nothing.
 #[test]
 fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (now, mut stay, place, ticket) = (site.now, site.stay, site.place, site.ticket);
     site.state.locked(|tables, wakes| {
         tables.leave_place(&mut stay, place, owner(2), now, wakes);
         tables.starts[0].due = now + Micros::from_secs(1);
     });
-    let wait = |site: &mut Site, visitor| {
+    let wait = |site: &mut StartSite, visitor| {
         let (stay, verdict) = site.comes(visitor, PAGE, &[ticket]);
         let Some(Verdict::Wait(seat)) = verdict else {
             panic!("the turn is not yet: {verdict:?}")
@@ -282,7 +282,7 @@ fn a_ticket_presented_again_takes_over_the_place_in_the_session_queue() {
 #[test]
 fn where_workers_are_few_a_session_waits_with_one_access() {
     let member = 99;
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (mut stay, place, now) = (site.stay, site.place, site.now);
     site.is_let_in(stay, place, 2);
     site.state.locked(|tables, _| {
@@ -320,7 +320,7 @@ fn where_workers_are_few_a_session_waits_with_one_access() {
 #[test]
 fn presented_to_a_child_that_is_full_it_is_his_again() {
     for (starts, page) in [(false, PAGE), (true, PAGE), (false, OTHER)] {
-        let mut site = Site::new();
+        let mut site = StartSite::new();
         let (now, tickets) = (site.now, [site.ticket]);
         let full = Arrival {
             parking: Parking::Nobody,
@@ -356,7 +356,7 @@ fn presented_to_a_child_that_is_full_it_is_his_again() {
 
 #[test]
 fn presented_at_another_page_it_begins_there() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let old = site.place;
     let (stay, place) = site.begins(3, OTHER);
     assert_eq!(site.state.wake_word(old), wake::TAKEN_OVER);
@@ -379,7 +379,7 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
         (400, [6, 7], false),
         (600, [6, 7], true),
     ] {
-        let mut site = Site::new();
+        let mut site = StartSite::new();
         let (stay, place, now) = (site.stay, site.place, site.now);
         site.is_let_in(stay, place, 2);
         let mut stay = stay;
@@ -390,7 +390,7 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
         });
         site.state
             .locked(|tables, _| tables.gates[PAGE as usize].terms.wait_limit = fixed(9));
-        let come = |site: &mut Site, visitor, priority, keys: &[u64]| {
+        let come = |site: &mut StartSite, visitor, priority, keys: &[u64]| {
             let arrival = Arrival {
                 priority,
                 ..arrival(visitor, &[])
@@ -421,7 +421,7 @@ fn a_priority_is_worth_its_eighths_of_the_bound_to_a_member_and_to_a_stranger() 
 #[test]
 fn by_progress_the_session_nearest_its_end_is_let_in_first() {
     for (progress, order) in [(0, [true, false]), (1, [false, true])] {
-        let mut site = Site::new();
+        let mut site = StartSite::new();
         let (stay, place, now) = (site.stay, site.place, site.now);
         site.is_let_in(stay, place, 2);
         site.state.locked(|tables, _| {
@@ -462,10 +462,10 @@ fn by_progress_the_session_nearest_its_end_is_let_in_first() {
 #[test]
 fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
     let member = 99;
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (mut stay, place, now) = (site.stay, site.place, site.now);
     site.is_let_in(stay, place, 2);
-    let visits = |site: &mut Site| {
+    let visits = |site: &mut StartSite| {
         let (visits, _) = (site.state).locked(|tables, _| {
             let session = tables.sessions.all().next().expect("it goes on");
             [PAGE, OTHER].map(|page| session.visits()[page as usize] as u32)
@@ -505,15 +505,15 @@ fn each_access_of_a_session_is_a_visit_whether_it_waits_or_not() {
 /// The heavy page may belong to another room.
 #[test]
 fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let now = site.now;
-    let queued = |site: &mut Site| {
+    let queued = |site: &mut StartSite| {
         site.state.locked(|tables, wakes| tables.tick(now, wakes));
         site.state.starts().queues.at(now)
     };
     // Two pages, and one member waits.
     assert_eq!(queued(&mut site), Some(50));
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     site.state.locked(|tables, _| {
         // The same, and the page where the member waits is not the room's own.
         (tables.rooms[0].n_pages, tables.rooms[0].pages[0]) = (1, OTHER + 1);
@@ -540,7 +540,7 @@ fn a_queue_at_another_rooms_page_counts_for_the_sessions_that_wait_there() {
 
 #[test]
 fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten() {
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let now = site.now;
     let known = |site: &State| site.starts().capacity.gates().flatten().count();
     site.asks(arrival(3, &[]), OTHER, &[]);
@@ -569,7 +569,7 @@ fn a_page_that_the_configuration_names_no_more_counts_no_more_and_is_forgotten()
 #[test]
 fn idle_sessions_are_over_however_late_ticks_come() {
     // Always in an even second: ticks at these times alone would never look at half of the table.
-    let mut site = Site::new();
+    let mut site = StartSite::new();
     let (begin, idle) = (site.now, Micros::from_secs(60));
     site.state.locked(|tables, _| {
         for n in 0..40 {

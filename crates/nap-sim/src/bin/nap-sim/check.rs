@@ -7,7 +7,7 @@ use nap_sim::check::{Tally, world, worlds};
 
 /// What to check.
 #[derive(Args)]
-pub struct Options {
+pub struct CheckOptions {
     /// Number of events in all
     #[arg(long, default_value_t = 1_000_000)]
     events: u64,
@@ -19,7 +19,7 @@ pub struct Options {
     world: Option<u64>,
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &CheckOptions) -> ExitCode {
     let result = match options.world {
         None => worlds(options.seed, options.events),
         Some(seed) => {

@@ -23,16 +23,16 @@ struct Args {
 enum Command {
     /// Simulate any room, crowd, server and fault: what visitors would see
     #[command(alias = "nap")]
-    WhatIf(Box<what_if::Options>),
+    WhatIf(Box<what_if::WhatIfOptions>),
     /// Run the papers' experiments: their tables and figures, the papers' numbers beside ours
-    Paper(paper::Options),
+    Paper(paper::PaperOptions),
     /// Simulate larger and larger crowds: events a second, and what becomes of the visitors
-    Scale(scale::Options),
+    Scale(scale::ScaleOptions),
     /// Show the reasons for the laws' constants: docs/tuning.md
-    Tune(tune::Options),
+    Tune(tune::TuneOptions),
     /// Check random worlds with faults: what was promised must be kept
     #[command(after_help = "Exit status: 0 all holds, 1 something does not (its seed is printed).")]
-    Check(check::Options),
+    Check(check::CheckOptions),
     /// Run files of reference inputs and outputs, one line a case
     #[command(after_help = "Exit status: 0 all agree, 1 a mismatch, 2 a file that cannot be run.")]
     Vectors {

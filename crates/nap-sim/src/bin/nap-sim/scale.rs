@@ -14,7 +14,7 @@ use nap_sim::world::World;
 
 /// The crowds.
 #[derive(Args)]
-pub struct Options {
+pub struct ScaleOptions {
     /// Visitors of the largest crowd; each smaller crowd has a tenth of the next
     #[arg(long, default_value_t = 1_000_000)]
     most: u32,
@@ -32,7 +32,7 @@ pub struct Options {
 /// The smallest crowd.
 const LEAST: u32 = 1000;
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &ScaleOptions) -> ExitCode {
     let command = format!(
         "nap-sim scale --most {} --within {} --service-ms {} --seed {}",
         options.most, options.within, options.service_ms, options.seed
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn crowd(clients: u32, options: &Options) -> [String; 8] {
+fn crowd(clients: u32, options: &ScaleOptions) -> [String; 8] {
     let mut setup = Setup {
         seed: options.seed,
         clients,

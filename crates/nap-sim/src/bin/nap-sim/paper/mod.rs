@@ -53,7 +53,7 @@ impl fmt::Display for System {
 
 /// What to run, and how.
 #[derive(Args)]
-pub struct Options {
+pub struct PaperOptions {
     /// Which experiment: a system's name, or all
     #[arg(value_parser = which, value_name = "SYSTEM")]
     systems: Which,
@@ -113,8 +113,8 @@ not: [nap-sim.md](nap-sim.md).
 
 ";
 
-pub fn run(options: &Options) -> ExitCode {
-    let Options { systems, out, run } = options;
+pub fn run(options: &PaperOptions) -> ExitCode {
+    let PaperOptions { systems, out, run } = options;
     let mut reports = Vec::new();
     for system in &systems.0 {
         eprintln!("{}", run.command(*system));

@@ -8,7 +8,7 @@ use nap_core::micros::Micros;
 use nap_core::oxthas::engine::{EngineTerms, Law};
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number};
-use nap_sim::workflow::{Outcome, Sizes, Workflow};
+use nap_sim::workflow::{Sizes, Workflow, WorkflowOutcome};
 
 use super::{Run, System};
 
@@ -298,7 +298,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
         },
         command,
     );
-    let one = |law, terms: EngineTerms| -> Outcome {
+    let one = |law, terms: EngineTerms| -> WorkflowOutcome {
         let mut setup = lab.setup(0, 0.9, law, terms);
         setup.dies = Some(DIES);
         setup.run()
@@ -317,7 +317,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
         command,
     );
     let adjusted = one(Law::Oxthas, beta(1000));
-    let retries = |outcome: &Outcome| -> Vec<Point> {
+    let retries = |outcome: &WorkflowOutcome| -> Vec<Point> {
         let looks = outcome.timeouts.iter().zip(0_u32..);
         looks
             .map(|(all, at)| (f64::from(at) * 50.0, all[DIES.0]))

@@ -11,7 +11,7 @@ use nap_core::room::terms::how;
 use nap_core::sqs::page_scheduler::law;
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number};
-use nap_sim::sessions::{Outcome, PAGES, Second, Shop, ShopSetup, Think, Way, found};
+use nap_sim::sessions::{Keeping, PAGES, Second, Shop, ShopOutcome, ShopSetup, Think, found};
 
 use super::{Run, System};
 
@@ -153,10 +153,10 @@ fn setup(kept: Kept, variant: &Variant, clients: usize, seed: u64) -> ShopSetup 
             .timeouts_s
             .map(|s| s.map_or(Micros::MAX, Micros::from_secs)),
         way: match kept {
-            Kept::Open => Way::Open,
-            Kept::Limit => Way::SessionLimit(variant.sessions),
-            Kept::Pages | Kept::Paper => Way::Room { deaf: true },
-            Kept::Nap => Way::Room { deaf: false },
+            Kept::Open => Keeping::Open,
+            Kept::Limit => Keeping::SessionLimit(variant.sessions),
+            Kept::Pages | Kept::Paper => Keeping::Room { deaf: true },
+            Kept::Nap => Keeping::Room { deaf: false },
         },
         starts: starts(how, Micros::from_millis(1)),
         // The paper had no bound but its visitors' patience.
@@ -181,18 +181,18 @@ pub fn shop(clients: usize, seed: u64) -> ShopSetup {
 }
 
 /// The results of one way, by clients.
-struct Line {
+struct Course {
     name: &'static str,
-    runs: Vec<(usize, Outcome)>,
+    runs: Vec<(usize, ShopOutcome)>,
 }
 
-impl Line {
-    fn of(&self, clients: usize) -> Option<&Outcome> {
+impl Course {
+    fn of(&self, clients: usize) -> Option<&ShopOutcome> {
         let run = self.runs.iter().find(|(n, _)| *n == clients);
         run.map(|(_, outcome)| outcome)
     }
 
-    fn points(&self, value: impl Fn(&Outcome) -> f64) -> Vec<Point> {
+    fn points(&self, value: impl Fn(&ShopOutcome) -> f64) -> Vec<Point> {
         let ended = self.runs.iter().filter(|(_, run)| run.done_s.is_some());
         ended
             .map(|(clients, run)| (*clients as f64, value(run)))
@@ -200,9 +200,9 @@ impl Line {
     }
 }
 
-fn lines(variant: &Variant, run: &Run) -> Vec<Line> {
+fn lines(variant: &Variant, run: &Run) -> Vec<Course> {
     let sizes: &[usize] = if run.small { &SMALL } else { &CLIENTS };
-    KEPT.map(|(kept, name)| Line {
+    KEPT.map(|(kept, name)| Course {
         name,
         runs: sizes
             .iter()
@@ -249,7 +249,7 @@ pub fn report(run: &Run) -> Report {
 }
 
 /// Sessions a second by clients, and how many failed midway.
-fn by_clients(report: &mut Report, variant: &Variant, lines: &[Line], command: &str) {
+fn by_clients(report: &mut Report, variant: &Variant, lines: &[Course], command: &str) {
     let title = format!("{}: {}", variant.figures, variant.title);
     let columns = SMALL.map(|n| format!("sessions/s, {n} clients"));
     let failed = SHOWN.map(|n| format!("failed half way, {n}"));
@@ -259,7 +259,7 @@ fn by_clients(report: &mut Report, variant: &Variant, lines: &[Line], command: &
         if let Some(words) = variant.paper.get(at) {
             table.paper(line.name, &[words]);
         }
-        let cell = |n: usize, show: fn(&Outcome) -> String| {
+        let cell = |n: usize, show: fn(&ShopOutcome) -> String| {
             let ended = line.of(n).filter(|run| run.done_s.is_some());
             ended.map_or("–".to_owned(), show)
         };
@@ -272,7 +272,7 @@ fn by_clients(report: &mut Report, variant: &Variant, lines: &[Line], command: &
     let mut speed = Panel::new(&title, "clients", "sessions a second");
     let mut failures = Panel::new("", "clients", "failed half way");
     for line in lines {
-        let rate = |run: &Outcome| run.sessions_per_s().unwrap_or_default();
+        let rate = |run: &ShopOutcome| run.sessions_per_s().unwrap_or_default();
         speed = speed.line(line.name, line.points(rate));
         failures = failures.line(line.name, line.points(|run| run.mid_session as f64));
     }
@@ -296,7 +296,7 @@ fn by_clients(report: &mut Report, variant: &Variant, lines: &[Line], command: &
 }
 
 /// Table 1.
-fn failures_by_page(report: &mut Report, lines: &[Line], command: &str) {
+fn failures_by_page(report: &mut Report, lines: &[Course], command: &str) {
     let pages: Vec<String> = (1..=PAGES).map(|page| format!("page {page}")).collect();
     let pages: Vec<&str> = pages.iter().map(String::as_str).collect();
     let title = "Table 1: times that visitors broke off, 100 clients / 400 clients";
@@ -326,7 +326,7 @@ fn failures_by_page(report: &mut Report, lines: &[Line], command: &str) {
 }
 
 /// Figures 6 and 7.
-fn session_times(lines: &[Line]) -> Figure {
+fn session_times(lines: &[Course]) -> Figure {
     let panels = SHOWN.map(|clients| {
         let figure = if clients == SHOWN[0] { 6 } else { 7 };
         let title = format!("Figure {figure}: {clients} clients");
@@ -350,7 +350,7 @@ fn session_times(lines: &[Line]) -> Figure {
 }
 
 /// Figures 9 and 10, of the largest crowd.
-fn schedulers(lines: &[Line]) -> Figure {
+fn schedulers(lines: &[Course]) -> Figure {
     let axes = |title: &str, y: &str| Panel::new(title, "seconds of the run", y);
     let mut queue = axes("Figure 9: 400 clients", "mean page queue");
     let mut interval = axes("", "session interval (s)");
@@ -411,7 +411,7 @@ mod tests {
     fn figure_5_has_its_shape() {
         let variant = &VARIANTS[1];
         let run = |kept, clients| Shop::run(setup(kept, variant, clients, 1));
-        let rate = |run: &Outcome| run.sessions_per_s().unwrap_or_default();
+        let rate = |run: &ShopOutcome| run.sessions_per_s().unwrap_or_default();
         let pages = [150, 400].map(|clients| run(Kept::Pages, clients));
         // Page schedulers hold for a while; then sessions fail at the search alone, and throughput falls.
         assert_eq!(pages[0].mid_session, 0);

@@ -4,7 +4,7 @@
 use nap_core::micros::Micros;
 use nap_core::telepoll::{Form, Mode, PollTerms};
 use nap_sim::plot::{Figure, Panel, Point};
-use nap_sim::pollers::{Polled, Setup};
+use nap_sim::pollers::{Polled, PollersSetup};
 use nap_sim::report::{Report, Table, number};
 
 use super::{Run, System};
@@ -32,7 +32,7 @@ pub fn report(run: &Run) -> Report {
 }
 
 fn example(mode: Mode, form: Form, begin: &[f64], floor_s: f64) -> Polled {
-    Setup {
+    PollersSetup {
         terms: PollTerms {
             mode,
             form,
@@ -44,7 +44,7 @@ fn example(mode: Mode, form: Form, begin: &[f64], floor_s: f64) -> Polled {
         clients: begin.len() as u32,
         begin_at_s: begin.to_vec(),
         for_s: 5 * BASE_S as u32,
-        ..Setup::default()
+        ..PollersSetup::default()
     }
     .run()
 }
@@ -194,14 +194,14 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
         ("TelePoll, many", most, None),
         ("ticket pages", most, Some(100.0)),
     ] {
-        let polled = Setup {
+        let polled = PollersSetup {
             terms,
             clients,
             delay_s: 0.05,
             tickets_per_s,
             seed: run.seed,
             for_s: 600,
-            ..Setup::default()
+            ..PollersSetup::default()
         }
         .run();
         table.row(
@@ -235,14 +235,14 @@ fn crowd(report: &mut Report, run: &Run, command: &str) {
 }
 
 fn hog(report: &mut Report, run: &Run, command: &str) {
-    let polled = Setup {
+    let polled = PollersSetup {
         clients: 2000,
         delay_s: 0.05,
         service_s: 0.001,
         hog: Some((100.0, 130.0, 0.9)),
         seed: run.seed,
         for_s: 240,
-        ..Setup::default()
+        ..PollersSetup::default()
     }
     .run();
     let columns = [

@@ -9,7 +9,7 @@ use nap_sim::sessions::Shop;
 use nap_sim::setup::{Arrivals, Setup, Verb};
 use nap_sim::world::World;
 
-use super::{FULL, Lab, seconds};
+use super::{FULL, TuneLab, seconds};
 use crate::paper::sqs::shop;
 
 const CHOSEN: Laws = Laws::CHOSEN;
@@ -46,7 +46,7 @@ fn ppm(share: u32) -> String {
 }
 
 /// The chapter on all constants.
-pub fn laws(lab: &Lab) -> Report {
+pub fn laws(lab: &TuneLab) -> Report {
     let mut report = Report::new("One constant at a time");
     report.text(
         "Each constant of `crates/nap-core/src/nap/laws.rs` is put to other values while the rest stay as they are; what httpd runs \
@@ -80,7 +80,7 @@ pub fn laws(lab: &Lab) -> Report {
     report
 }
 
-fn guard(lab: &Lab) -> Table {
+fn guard(lab: &TuneLab) -> Table {
     let columns = [
         "as fast: over the bound",
         "put off",
@@ -121,7 +121,7 @@ fn guard(lab: &Lab) -> Table {
     ];
     rows(&mut table, all, |laws| {
         let world = |slower: f64| {
-            Lab::ran(Setup {
+            TuneLab::ran(Setup {
                 seed: lab.seed,
                 posts: 10,
                 shift: Some((seconds(20), 1.0 / slower)),
@@ -149,7 +149,7 @@ fn guard(lab: &Lab) -> Table {
     table
 }
 
-fn sale(lab: &Lab) -> Table {
+fn sale(lab: &TuneLab) -> Table {
     let columns = [
         "crowd: response, mean s",
         "ticket wait, mean s",
@@ -197,13 +197,13 @@ fn sale(lab: &Lab) -> Table {
         ),
     ];
     rows(&mut table, all, |laws| {
-        let crowd = Lab::ran(Setup {
+        let crowd = TuneLab::ran(Setup {
             seed: lab.seed,
             posts: 10,
             laws: *laws,
             ..Setup::default()
         });
-        let many = Lab::ran(Setup {
+        let many = TuneLab::ran(Setup {
             laws: *laws,
             ..lab.overload(Manners::default())
         });
@@ -212,7 +212,7 @@ fn sale(lab: &Lab) -> Table {
             number(crowd.figures.ticket_wait.mean(), 1),
             number(crowd.figures.total.mean(), 2),
             number(crowd.figures.total.max(), 0),
-            percent(Lab::used(&many)),
+            percent(TuneLab::used(&many)),
             number(many.figures.ticket_wait.mean(), 1),
             number(many.figures.total.max(), 0),
         ]
@@ -220,7 +220,7 @@ fn sale(lab: &Lab) -> Table {
     table
 }
 
-fn late(lab: &Lab) -> Table {
+fn late(lab: &TuneLab) -> Table {
     let columns = [
         "5 % late: mean total, s",
         "worst total, s",
@@ -257,7 +257,7 @@ fn late(lab: &Lab) -> Table {
                 late,
                 ..Manners::default()
             };
-            Lab::ran(Setup {
+            TuneLab::ran(Setup {
                 laws: *laws,
                 ..lab.overload(manners)
             })
@@ -266,7 +266,7 @@ fn late(lab: &Lab) -> Table {
         [
             number(few.figures.total.mean(), 1),
             number(few.figures.total.max(), 0),
-            percent(Lab::used(&many)),
+            percent(TuneLab::used(&many)),
             number(many.figures.total.mean(), 1),
             number(many.figures.total.max(), 0),
             (few.state().gate().counts.broken + many.state().gate().counts.broken).to_string(),
@@ -275,7 +275,7 @@ fn late(lab: &Lab) -> Table {
     table
 }
 
-fn call(lab: &Lab) -> Table {
+fn call(lab: &TuneLab) -> Table {
     let columns = [
         "3000, all ask: done, s",
         "used from 10 to 40 s",
@@ -342,7 +342,7 @@ fn call(lab: &Lab) -> Table {
                 how: how::FIXED,
                 n: 300_000,
             };
-            Lab::ran(setup)
+            TuneLab::ran(setup)
         };
         let (all, half) = (world(3000, 1.0), world(600, 0.5));
         let finished = &all.figures.finished;
@@ -361,7 +361,7 @@ fn call(lab: &Lab) -> Table {
     table
 }
 
-fn start(lab: &Lab) -> Table {
+fn start(lab: &TuneLab) -> Table {
     let columns = [
         "sessions/s, 25 clients",
         "100 clients",
@@ -414,7 +414,7 @@ fn start(lab: &Lab) -> Table {
 
 /// What is sold in the first second of a crowd, before the server's speed is known or while it is
 /// underestimated.
-fn cold(lab: &Lab) -> Table {
+fn cold(lab: &TuneLab) -> Table {
     let columns = [
         "crowd: mean total, s",
         "worst total, s",
@@ -449,7 +449,7 @@ fn cold(lab: &Lab) -> Table {
     rows(&mut table, all, |laws| {
         let world = |still: bool, asks: f64| {
             let stop = |at, speed| (Micros::from_millis(at), Verb::Speed(speed));
-            Lab::ran(Setup {
+            TuneLab::ran(Setup {
                 seed: lab.seed,
                 posts: 3,
                 manners: Manners {
@@ -465,7 +465,7 @@ fn cold(lab: &Lab) -> Table {
             })
         };
         let (crowd, silent, asking) = (world(false, 0.0), world(true, 0.0), world(true, 1.0));
-        let many = Lab::ran(Setup {
+        let many = TuneLab::ran(Setup {
             laws: *laws,
             ..lab.overload(Manners::default())
         });
@@ -477,7 +477,7 @@ fn cold(lab: &Lab) -> Table {
             number(silent.figures.throughput(), 1),
             number(asking.figures.throughput(), 1),
             number(asking.figures.total.max(), 0),
-            percent(Lab::used(&many)),
+            percent(TuneLab::used(&many)),
             number(many.figures.total.max(), 0),
         ]
     });

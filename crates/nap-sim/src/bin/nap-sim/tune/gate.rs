@@ -5,10 +5,10 @@ use nap_sim::crowd::Manners;
 use nap_sim::report::{Report, Table, number, percent};
 use nap_sim::setup::{Arrivals, Setup};
 
-use super::{Lab, seconds};
+use super::{TuneLab, seconds};
 
 /// The guard, when the server slows down under a full queue.
-pub fn guard(lab: &Lab) -> Report {
+pub fn guard(lab: &TuneLab) -> Report {
     let mut report = Report::new("The deadline guard");
     report.text(
         "600 visitors with ten pages each; after 20 s the server does everything so many times slower. \
@@ -27,7 +27,7 @@ pub fn guard(lab: &Lab) -> Report {
     let mut table = Table::new("Server slower after 20 s", &lab.command, &columns);
     for slower in [1.0, 2.0, 5.0, 10.0] {
         for (name, unguarded) in [("without", true), ("with", false)] {
-            let world = Lab::ran(Setup {
+            let world = TuneLab::ran(Setup {
                 seed: lab.seed,
                 posts: 10,
                 shift: Some((seconds(20), 1.0 / slower)),
@@ -59,7 +59,7 @@ pub fn guard(lab: &Lab) -> Report {
 }
 
 /// phi, the share of X that is sold as tickets.
-pub fn share(lab: &Lab) -> Report {
+pub fn share(lab: &TuneLab) -> Report {
     let mut report = Report::new("The share that is sold as tickets (phi)");
     report.text(
         "A flash crowd of 600 with ten pages each, as in the paper, and half as many again as can be served \
@@ -92,7 +92,7 @@ pub fn share(lab: &Lab) -> Report {
         let mut overload = lab.overload(Manners::default());
         crowd.terms.share = choice;
         overload.terms.share = choice;
-        let (crowd, overload) = (Lab::ran(crowd), Lab::ran(overload));
+        let (crowd, overload) = (TuneLab::ran(crowd), TuneLab::ran(overload));
         let (few, many) = (&crowd.figures, &overload.figures);
         let cells = [
             number(few.served.mean(), 2),
@@ -100,7 +100,7 @@ pub fn share(lab: &Lab) -> Report {
             number(few.total.mean(), 2),
             number(few.total.max(), 0),
             number(few.tickets as f64 / few.served.n().max(1) as f64, 2),
-            percent(Lab::used(&overload)),
+            percent(TuneLab::used(&overload)),
             number(many.ticket_wait.mean(), 1),
             number(many.total.max(), 0),
         ];
@@ -122,7 +122,7 @@ pub fn share(lab: &Lab) -> Report {
 }
 
 /// The early call.
-pub fn calls(lab: &Lab) -> Report {
+pub fn calls(lab: &TuneLab) -> Report {
     let mut report = Report::new("The early call");
     report.text(
         "3,000 come within a second for one page each, and then nobody: what the server does from then on \
@@ -165,7 +165,7 @@ pub fn calls(lab: &Lab) -> Report {
             how: how::FIXED,
             n: 300_000,
         };
-        let world = Lab::ran(setup);
+        let world = TuneLab::ran(setup);
         let (counts, figures) = (&world.state().gate().counts, &world.figures);
         let finished = &figures.finished;
         let share = finished.above(10.0) - finished.above(40.0);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_guard_keeps_the_bound_where_the_limit_alone_does_not() {
         let over = [true, false].map(|unguarded| {
-            let world = Lab::ran(Setup {
+            let world = TuneLab::ran(Setup {
                 posts: 10,
                 shift: Some((Micros::from_secs(20), 0.2)),
                 unguarded,

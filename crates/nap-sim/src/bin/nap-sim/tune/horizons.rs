@@ -5,7 +5,7 @@ use nap_core::bwshare::service::{Service, ServiceTerms, Steering, TEST_NS};
 use nap_core::rng::Rng;
 use nap_sim::report::{Report, Table, number, percent};
 
-use super::Lab;
+use super::TuneLab;
 
 /// The note's rates: bytes a second, and their horizons.
 const RATES: [(f64, f64); HORIZONS] = [(125e3, 1.0), (12.5e3, 3600.0), (6.25e3, 28800.0)];
@@ -22,7 +22,7 @@ fn clients(test: u64, busiest: f64, rng: &mut Rng) -> u64 {
 }
 
 /// The steering, against links that are too narrow for the evening.
-pub fn probabilities(lab: &Lab) -> Report {
+pub fn probabilities(lab: &TuneLab) -> Report {
     let mut report = Report::new("Horizon probabilities");
     report.text(
         "mod_bwshare's three horizons (125 kB/s in a second, 45 MB an hour, 180 MB in 8 h) on a line that \
@@ -68,7 +68,7 @@ pub fn probabilities(lab: &Lab) -> Report {
 }
 
 /// One constant at a time.
-fn steerings(lab: &Lab) -> Table {
+fn steerings(lab: &TuneLab) -> Table {
     let chosen = Steering::CHOSEN;
     let steps = [6, 60, 120, 360].map(|every| Steering { every, ..chosen });
     let lowers = [0.8, 0.9, 0.98].map(|lower| Steering { lower, ..chosen });

@@ -22,7 +22,7 @@ mod starts;
 
 /// What to sweep, and where the output goes.
 #[derive(Args)]
-pub struct Options {
+pub struct TuneOptions {
     /// Write tuning.md into this folder instead of printing it
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -39,7 +39,7 @@ was chosen, and what was changed for it.
 
 ";
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &TuneOptions) -> ExitCode {
     let text = text(options.seed);
     let Some(folder) = &options.out else {
         print!("{text}");
@@ -59,11 +59,11 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 fn text(seed: u64) -> String {
-    let lab = Lab {
+    let lab = TuneLab {
         seed,
         command: format!("nap-sim tune --seed {seed}"),
     };
-    let chapters: [fn(&Lab) -> Report; 8] = [
+    let chapters: [fn(&TuneLab) -> Report; 8] = [
         returns::windows,
         returns::late_pool,
         gate::guard,
@@ -78,7 +78,7 @@ fn text(seed: u64) -> String {
 }
 
 /// What all chapters share.
-struct Lab {
+struct TuneLab {
     seed: u64,
     /// The command that reproduces the numbers.
     command: String,
@@ -89,7 +89,7 @@ const FULL: f64 = 1.0 / 0.0148;
 /// How long visitors come.
 const LOAD_S: f64 = 60.0;
 
-impl Lab {
+impl TuneLab {
     /// Visitors come for a minute, half as many again as can be served, each for one page.
     fn overload(&self, manners: Manners) -> Setup {
         let rate = 1.5 * FULL;
@@ -127,18 +127,18 @@ mod tests {
 
     #[test]
     fn the_chosen_window_is_kept_and_costs_nothing() {
-        let lab = Lab {
+        let lab = TuneLab {
             seed: 2,
             command: String::new(),
         };
-        let world = Lab::ran(lab.overload(Manners::default()));
+        let world = TuneLab::ran(lab.overload(Manners::default()));
         let counts = &world.state().gate().counts;
         assert_eq!((counts.broken, counts.deferred_twice), (0, 0));
-        assert!(Lab::used(&world) > 0.95, "{}", Lab::used(&world));
+        assert!(TuneLab::used(&world) > 0.95, "{}", TuneLab::used(&world));
         let mut strict = lab.overload(Manners::default());
         strict.terms.prime = seconds(300);
-        let strict = Lab::ran(strict);
-        assert!(Lab::used(&strict) <= Lab::used(&world) + 0.01);
+        let strict = TuneLab::ran(strict);
+        assert!(TuneLab::used(&strict) <= TuneLab::used(&world) + 0.01);
         assert!(strict.figures.ticket_wait.mean() > world.figures.ticket_wait.mean());
     }
 }

@@ -5,7 +5,7 @@ use nap_sim::crowd::Manners;
 use nap_sim::report::{Report, Table, number, percent};
 use nap_sim::world::World;
 
-use super::{Lab, seconds};
+use super::{TuneLab, seconds};
 
 /// How holders come back.
 fn ways() -> [(&'static str, Manners); 4] {
@@ -30,7 +30,7 @@ fn ways() -> [(&'static str, Manners); 4] {
 const SPANS: [u64; 8] = [5, 10, 30, 60, 120, 300, 900, 1800];
 
 /// The prime window and the lifetime.
-pub fn windows(lab: &Lab) -> Report {
+pub fn windows(lab: &TuneLab) -> Report {
     let mut report = Report::new("How long a ticket is good");
     report.text(
         "For a minute half as many again come as can be served. Holders come back by their page within \
@@ -50,10 +50,10 @@ pub fn windows(lab: &Lab) -> Report {
             let mut setup = lab.overload(manners);
             setup.terms.prime = seconds(prime);
             setup.terms.lifetime = seconds(prime.max(300));
-            Lab::ran(setup)
+            TuneLab::ran(setup)
         });
         let inside = worlds.iter().map(|world| percent(in_prime(world)));
-        let used = worlds.iter().map(|world| percent(Lab::used(world)));
+        let used = worlds.iter().map(|world| percent(TuneLab::used(world)));
         let wait = number(worlds[0].figures.ticket_wait.mean(), 1);
         table.row(&span(prime), inside.chain(used).chain([wait]));
     }
@@ -67,7 +67,7 @@ pub fn windows(lab: &Lab) -> Report {
         let worlds = ways().map(|(_, manners)| {
             let mut setup = lab.overload(manners);
             setup.terms.lifetime = seconds(lifetime);
-            Lab::ran(setup)
+            TuneLab::ran(setup)
         });
         let lapsed = worlds.iter().map(|world| percent(lapsed(world)));
         let worst = worlds.iter().map(|w| number(w.figures.total.max(), 0));
@@ -111,7 +111,7 @@ fn lapsed(world: &World) -> f64 {
 }
 
 /// The late pool.
-pub fn late_pool(lab: &Lab) -> Report {
+pub fn late_pool(lab: &TuneLab) -> Report {
     let mut report = Report::new("The late pool");
     report.text(
         "The same crowd; so many present their tickets up to 30 s after the prime window. They \
@@ -137,11 +137,11 @@ pub fn late_pool(lab: &Lab) -> Report {
             lateness: Micros::from_secs(30),
             ..Manners::default()
         };
-        let world = Lab::ran(lab.overload(manners));
+        let world = TuneLab::ran(lab.overload(manners));
         let (counts, figures) = (&world.state().gate().counts, &world.figures);
         let cells = [
             counts.late.to_string(),
-            percent(Lab::used(&world)),
+            percent(TuneLab::used(&world)),
             number(figures.total.mean(), 1),
             number(figures.total.max(), 0),
             number(figures.ticket_wait.mean(), 1),

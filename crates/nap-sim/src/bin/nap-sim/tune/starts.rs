@@ -4,11 +4,11 @@ use nap_core::micros::Micros;
 use nap_sim::report::{Report, Table, number};
 use nap_sim::sessions::Shop;
 
-use super::Lab;
+use super::TuneLab;
 use crate::paper::sqs::shop;
 
 /// Share of the processors that the first rate may use.
-pub fn fed_forward(lab: &Lab) -> Report {
+pub fn fed_forward(lab: &TuneLab) -> Report {
     let mut report = Report::new("Feed-forward session start");
     report.text(
         "The SQS paper's shop (papers.md: 60 s of patience, 3 s to think), mod_nap by default. The first \

@@ -19,7 +19,7 @@ use nap_sim::world::World;
 
 use conf::Configured;
 use course::Course;
-use script::Script;
+use script::CrowdScript;
 use visits::PageSpec;
 
 mod access_log;
@@ -32,7 +32,7 @@ mod words;
 
 /// A world; without options the NAP-Web paper's experiment in a room with default settings.
 #[derive(Args)]
-pub struct Options {
+pub struct WhatIfOptions {
     /// Take the room of an httpd configuration file, as httpd would; the options below override it
     #[arg(long, value_name = "FILE", help_heading = "Room")]
     conf: Option<PathBuf>,
@@ -235,7 +235,7 @@ fn permits() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=PERMITS as i64)
 }
 
-impl Options {
+impl WhatIfOptions {
     fn setup(&self, configured: Option<Configured>) -> Result<Setup, String> {
         let mut setup = Setup {
             seed: self.seed,
@@ -250,7 +250,7 @@ impl Options {
             None => Arrivals::Within(secs(self.within)),
         };
         if let Some(file) = &self.script {
-            let script = Script::read(file, &mut Rng::new(self.seed, 0))?;
+            let script = CrowdScript::read(file, &mut Rng::new(self.seed, 0))?;
             setup.arrivals = Arrivals::Script(script.visits.into());
             setup.verbs = script.verbs;
             let slows = |(_, verb): &(Micros, Verb)| matches!(verb, Verb::Speed(_));
@@ -346,7 +346,7 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> ExitCode {
+pub fn run(options: &WhatIfOptions) -> ExitCode {
     match simulate(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -356,7 +356,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn simulate(options: &Options) -> Result<(), String> {
+fn simulate(options: &WhatIfOptions) -> Result<(), String> {
     let mut configured = None;
     if let Some(file) = &options.conf {
         let cores = options.httpd_cores.unwrap_or(options.cores.ceil() as u32);
@@ -583,7 +583,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        options: Options,
+        options: WhatIfOptions,
     }
 
     /// A world without processors, workers or visitors would never end.

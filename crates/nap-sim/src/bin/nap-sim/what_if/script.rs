@@ -25,7 +25,7 @@ use super::{access_log, words};
 
 /// Who comes, and what goes wrong.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Script {
+pub struct CrowdScript {
     /// In the order of the file.
     pub visits: Vec<Visit>,
     /// In the order of time.
@@ -38,12 +38,12 @@ const KNOWN: &str = "crowd, rate, ramp, log, kill, restart, slower, dead, sleep"
 /// More visits than this can only be a mistake.
 const MOST: usize = 20_000_000;
 
-impl Script {
+impl CrowdScript {
     /// Reads a file; an error names it, the line and the reason.
-    pub fn read(file: &Path, rng: &mut Rng) -> Result<Script, String> {
+    pub fn read(file: &Path, rng: &mut Rng) -> Result<CrowdScript, String> {
         let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
         let folder = file.parent().unwrap_or(Path::new(""));
-        let mut script = Script::default();
+        let mut script = CrowdScript::default();
         for (n, line) in (1..).zip(text.lines()) {
             let line = line.split('#').next().unwrap_or_default();
             let words = words::split(line);
@@ -240,14 +240,14 @@ impl<'a> Words<'a> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Script, String> {
+    fn read(text: &str) -> Result<CrowdScript, String> {
         let file = std::env::temp_dir().join(format!(
             "nap-script-{}-{:?}",
             std::process::id(),
             std::thread::current().id()
         ));
         std::fs::write(&file, text).expect("a temporary file");
-        let script = Script::read(&file, &mut Rng::new(1, 0));
+        let script = CrowdScript::read(&file, &mut Rng::new(1, 0));
         std::fs::remove_file(&file).expect("it was ours");
         script.map_err(|why| why.replace(&file.display().to_string(), "FILE"))
     }

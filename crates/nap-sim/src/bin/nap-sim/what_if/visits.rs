@@ -8,13 +8,13 @@ use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number, percent};
 use nap_sim::server::{Curve, Law, Service};
 use nap_sim::sessions::{
-    Coming, Faults, Kind, Order, Outcome, Patience, Second, Shop, Site, Think, Way,
+    Coming, Keeping, Kind, Order, Patience, Second, Shop, ShopFaults, ShopOutcome, Site, Think,
 };
 use serde_json::{Value, json};
 
 use super::conf::{Configured, GateConf};
-use super::script::Script;
-use super::{Options, json};
+use super::script::CrowdScript;
+use super::{WhatIfOptions, json};
 
 /// Nobody comes back after this time.
 const LENGTH: Micros = Micros::from_secs(24 * 3600);
@@ -95,7 +95,7 @@ pub fn wanted(configured: &Configured) -> Result<(), String> {
     ))
 }
 
-impl Options {
+impl WhatIfOptions {
     /// The site of `--pages`.
     pub(super) fn visits(
         &self,
@@ -130,8 +130,8 @@ impl Options {
                 mean => Micros::from_secs_f64(mean),
             }),
             way: match self.uncontrolled {
-                true => Way::Open,
-                false => Way::Room { deaf: false },
+                true => Keeping::Open,
+                false => Keeping::Room { deaf: false },
             },
             laws: Laws::CHOSEN,
             gates: configured
@@ -151,7 +151,7 @@ impl Options {
             reaction_s: self.reaction,
             length: LENGTH,
             silence: Micros::MAX,
-            faults: Faults::default(),
+            faults: ShopFaults::default(),
         };
         let mut names = Vec::new();
         for spec in specs {
@@ -243,7 +243,7 @@ impl Options {
         let Some(file) = &self.script else {
             return Ok(None);
         };
-        let script = Script::read(file, &mut rng)?;
+        let script = CrowdScript::read(file, &mut rng)?;
         let not = |what: &str| {
             let file = file.display();
             Err(format!(
@@ -270,7 +270,7 @@ impl Options {
 
 impl Visits {
     /// Runs it, and prints the results.
-    pub fn simulate(self, options: &Options) -> Result<(), String> {
+    pub fn simulate(self, options: &WhatIfOptions) -> Result<(), String> {
         let outcome = Shop::visited(self.site.clone());
         if let Some(file) = &options.json {
             return json::put(&self.json(&outcome), file);
@@ -291,7 +291,7 @@ impl Visits {
         }
     }
 
-    fn report(&self, outcome: &Outcome, command: &str) -> Report {
+    fn report(&self, outcome: &ShopOutcome, command: &str) -> Report {
         let mut report = Report::new("What if");
         report.table(self.pages(outcome, command));
         let mut visits = Table::new(
@@ -347,14 +347,14 @@ impl Visits {
     }
 
     /// Visitors who left before their first page, and those lost midway.
-    fn gone(&self, outcome: &Outcome) -> (u64, u64) {
+    fn gone(&self, outcome: &ShopOutcome) -> (u64, u64) {
         (
             outcome.gone.saturating_sub(outcome.mid_session),
             outcome.mid_session,
         )
     }
 
-    fn pages(&self, outcome: &Outcome, command: &str) -> Table {
+    fn pages(&self, outcome: &ShopOutcome, command: &str) -> Table {
         let over = format!("over {} s", self.bound_s);
         let mut pages = Table::new(
             "Pages, seconds from the request to the page; with the waits of their tickets",
@@ -392,7 +392,7 @@ impl Visits {
         pages
     }
 
-    fn figure(&self, outcome: &Outcome) -> Figure {
+    fn figure(&self, outcome: &ShopOutcome) -> Figure {
         let t = "seconds of the run";
         let step = outcome.course.len().div_ceil(POINTS).max(1);
         let over = |value: &dyn Fn(&Second) -> f64| -> Vec<Point> {
@@ -426,7 +426,7 @@ impl Visits {
     }
 
     /// The results as JSON, under the names of `nap-load sessions`.
-    fn json(&self, outcome: &Outcome) -> Value {
+    fn json(&self, outcome: &ShopOutcome) -> Value {
         let page = |(name, (one, all)): (&String, (&Vec<f64>, &Vec<f64>))| json!({ "page": name, "response": Sorted::of(one).json(), "total": Sorted::of(all).json() });
         let times = outcome.response_s.iter().zip(&outcome.total_s);
         let (gone_first, half_way) = self.gone(outcome);

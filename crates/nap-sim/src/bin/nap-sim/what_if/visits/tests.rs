@@ -4,7 +4,7 @@ use clap::Parser;
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    options: Options,
+    options: WhatIfOptions,
 }
 
 const SHOP: &str = "ThreadsPerChild 64\nMaxRequestWorkers 640\n<NapRoom shop>\nNapRunReady 6\n\
@@ -13,7 +13,7 @@ const SESSIONS: &str = "NapSession start=^/login$ end=^/logout$ idle=2min\n";
 const LISTED: &str = "shop:30*2,search:300:0.1,shop:30";
 
 /// The results of these options in a room with this configuration.
-fn visits(conf: &str, options: &[&str], script: &str) -> Result<(Visits, Outcome), String> {
+fn visits(conf: &str, options: &[&str], script: &str) -> Result<(Visits, ShopOutcome), String> {
     let id = format!("{}-{:?}", std::process::id(), std::thread::current().id());
     let file = |name: &str| std::env::temp_dir().join(format!("nap-{name}-{id}"));
     let [httpd, crowd] = [file("visits"), file("crowd")];
@@ -42,7 +42,7 @@ fn visits(conf: &str, options: &[&str], script: &str) -> Result<(Visits, Outcome
     run
 }
 
-fn good(conf: &str, options: &[&str], script: &str) -> (Visits, Outcome) {
+fn good(conf: &str, options: &[&str], script: &str) -> (Visits, ShopOutcome) {
     visits(conf, options, script).unwrap_or_else(|why| panic!("{options:?}: {why}"))
 }
 
