@@ -30,7 +30,6 @@ use nap_core::room::owner::{Life, Owner};
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
-use nap_core::room::recent::Recent;
 use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::{Reason, Verdict};
@@ -446,14 +445,6 @@ impl access::House for House<'_> {
         self.process.permits
     }
 
-    fn recent(&self) -> Option<&Recent> {
-        None
-    }
-
-    fn sessions(&self, _: u32) -> Option<(u32, u32)> {
-        None
-    }
-
     fn child(&self) -> &children::Child {
         &self.process.segment.children()[usize::from(self.process.life.child)]
     }
@@ -463,10 +454,6 @@ impl access::House for House<'_> {
     }
 
     fn outside(&self, _: Micros) -> Option<u32> {
-        None
-    }
-
-    fn outside_now(&self, _: Micros) -> Option<u32> {
         None
     }
 

@@ -1,11 +1,14 @@
-//! [`Simulated`]: what an access finds around it in a simulated world.
+//! [`Simulated`]: what an access finds around it in a simulated world; [`arrival`]: with what it usually comes.
 
 use super::state::State;
 use nap_core::micros::Micros;
+use nap_core::nap::ticket::Ticket;
 use nap_core::room::Tables;
 use nap_core::room::access::{House, Waiting};
-use nap_core::room::children::{Child, Workers};
+use nap_core::room::arrival::Arrival;
+use nap_core::room::children::{Child, Parking, Workers};
 use nap_core::room::owner::Owner;
+use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::recent::Recent;
 use nap_core::room::stay::Membership;
@@ -73,10 +76,6 @@ impl House for Simulated<'_> {
         Some(self.outside)
     }
 
-    fn outside_now(&self, now: Micros) -> Option<u32> {
-        self.outside(now)
-    }
-
     fn absent(&self) -> u32 {
         self.workers.absent(&self.state.children, self.owner.life())
     }
@@ -97,5 +96,29 @@ impl House for Simulated<'_> {
     ) -> Option<R> {
         self.asked_members = true;
         self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
+    }
+}
+
+/// An access that may wait and was taken up at once. What else it brings, the caller states.
+pub fn arrival(owner: Owner, tickets: &[Ticket]) -> Arrival<'_> {
+    Arrival {
+        owner,
+        parking: Parking::Anybody,
+        left: u32::MAX,
+        waited: Micros::ZERO,
+        stood: Micros::ZERO,
+        secondary: false,
+        tickets,
+        forged: false,
+        of_visit: &[],
+        part: Part::Call,
+        client: [0; 16],
+        client_hash: [owner.0, 1],
+        method: b"GET",
+        uri: b"/",
+        kind: 0,
+        priority: 0,
+        secret: [0; 16],
+        random: 0,
     }
 }

@@ -8,19 +8,17 @@
 use loom::sync::{Arc, Mutex};
 use loom::thread::{self, JoinHandle};
 
+use super::house::arrival;
 use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::room::Tables;
 use nap_core::room::access::{self, Access, House, Waiting};
-use nap_core::room::arrival::Arrival;
 use nap_core::room::atomic::{FENCE, Fence};
 use nap_core::room::children::{Child, Parking};
 use nap_core::room::owner::{Life, Owner};
-use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
-use nap_core::room::recent::Recent;
-use nap_core::room::stay::{Asks, Membership};
+use nap_core::room::stay::Asks;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::wakes::Wakes;
 
@@ -75,26 +73,7 @@ impl Site {
         if access.try_enter(&house) {
             return access;
         }
-        let mut arrival = Arrival {
-            owner,
-            parking: Parking::Anybody,
-            left: u32::MAX,
-            waited: Micros::ZERO,
-            stood: Micros::ZERO,
-            secondary: false,
-            tickets: &[],
-            forged: false,
-            of_visit: &[],
-            part: Part::Call,
-            client: [0; 16],
-            client_hash: [owner.0, 1],
-            method: b"GET",
-            uri: b"/",
-            kind: 0,
-            priority: 0,
-            secret: [0; 16],
-            random: 0,
-        };
+        let mut arrival = arrival(owner, &[]);
         let asks = Asks {
             keys: &[],
             starts: false,
@@ -155,14 +134,6 @@ impl House for Modelled<'_> {
         self.site.permits()
     }
 
-    fn recent(&self) -> Option<&Recent> {
-        None
-    }
-
-    fn sessions(&self, _: u32) -> Option<(u32, u32)> {
-        None
-    }
-
     fn child(&self) -> &Child {
         &self.child
     }
@@ -172,10 +143,6 @@ impl House for Modelled<'_> {
     }
 
     fn outside(&self, _: Micros) -> Option<u32> {
-        None
-    }
-
-    fn outside_now(&self, _: Micros) -> Option<u32> {
         None
     }
 
@@ -189,13 +156,6 @@ impl House for Modelled<'_> {
     ) -> Option<R> {
         let locked = |state: &mut State| state.locked(|tables, wakes| act(tables, NOW, wakes)).0;
         Some(self.site.locked(locked))
-    }
-
-    fn members<R>(
-        &mut self,
-        act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
-    ) -> Option<R> {
-        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
     }
 }
 

@@ -10,16 +10,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::debtors::Debtors;
+use super::house;
 use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;
 use nap_core::room::access;
 use nap_core::room::arrival::Arrival;
-use nap_core::room::children::Parking;
 use nap_core::room::counts::Counts;
 use nap_core::room::owner::Owner;
-use nap_core::room::part::Part;
 use nap_core::room::terms::Terms;
 
 mod debts;
@@ -451,24 +450,10 @@ fn hash_of(client: usize) -> [u64; 2] {
 fn arrival(owner: Owner, tickets: &[Ticket], client: usize) -> Arrival<'_> {
     let n = client as u64;
     Arrival {
-        owner,
-        parking: Parking::Anybody,
-        left: u32::MAX,
-        waited: Micros::ZERO,
-        stood: Micros::ZERO,
-        secondary: false,
-        tickets,
-        forged: false,
-        of_visit: &[],
-        part: Part::Call,
-        client: [0; 16],
         client_hash: hash_of(client),
-        method: b"GET",
-        uri: b"/",
-        kind: 0,
-        priority: 0,
         secret: [7; 16],
         random: n.wrapping_mul(0x2545_f491_4f6c_dd1d),
+        ..house::arrival(owner, tickets)
     }
 }
 

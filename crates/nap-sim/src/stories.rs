@@ -11,6 +11,7 @@ mod tickets;
 mod verbs;
 mod waiting;
 
+use super::house;
 use super::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
@@ -18,7 +19,6 @@ use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
 use nap_core::room::gate::{GateView, Leaving};
 use nap_core::room::owner::{Life, Owner};
-use nap_core::room::part::Part;
 use nap_core::room::permits::FEW;
 use nap_core::room::places::wake;
 use nap_core::room::terms::{Choice, Terms, how};
@@ -100,24 +100,12 @@ impl Story {
             thousands => thousands * NEIGHBOURS,
         };
         let arrival = Arrival {
-            owner: Story::owner(visitor),
             parking,
             left: self.left,
             waited: self.waited,
             stood: self.stood,
-            secondary: false,
-            tickets,
-            forged: false,
-            of_visit: &[],
-            part: Part::Call,
-            client: [0; 16],
             client_hash: [visitor.into(), (net | 1 << 20).into()],
-            method: b"GET",
-            uri: b"/",
-            kind: 0,
-            priority: 0,
-            secret: [0; 16],
-            random: 0,
+            ..house::arrival(Story::owner(visitor), tickets)
         };
         self.state.at_gate(self.now, |view| act(view, &arrival)).0
     }

@@ -157,10 +157,15 @@ pub trait House {
     fn permits(&self) -> &Permits;
 
     /// That gate's charts, if there are any.
-    fn recent(&self) -> Option<&Recent>;
+    #[inline]
+    fn recent(&self) -> Option<&Recent> {
+        None
+    }
 
     /// The sessions of the room that [`Access::home`] names: their room and their session gate.
-    fn sessions(&self, home: u32) -> Option<(u32, u32)>;
+    fn sessions(&self, _home: u32) -> Option<(u32, u32)> {
+        None
+    }
 
     /// The child that the access is in.
     fn child(&self) -> &Child;
@@ -172,7 +177,9 @@ pub trait House {
     fn outside(&self, now: Micros) -> Option<u32>;
 
     /// The same, looked at now.
-    fn outside_now(&self, now: Micros) -> Option<u32>;
+    fn outside_now(&self, now: Micros) -> Option<u32> {
+        self.outside(now)
+    }
 
     /// Workers that can take up nobody yet ([`Workers::absent`]).
     fn absent(&self) -> u32;
@@ -187,7 +194,9 @@ pub trait House {
     fn members<R>(
         &mut self,
         act: impl FnOnce(&mut Membership<'_>, &dyn Fn() -> Micros) -> R,
-    ) -> Option<R>;
+    ) -> Option<R> {
+        self.locked(|tables, now, _| act(&mut tables.membership(), &|| now))
+    }
 }
 
 /// Who may wait, as a house counts it.

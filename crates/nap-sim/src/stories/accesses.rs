@@ -2,15 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::house::Simulated;
+use crate::house::{Simulated, arrival};
 use crate::state::State;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::access::{self, Access, House, Look, Waiting, flag};
-use nap_core::room::arrival::Arrival;
 use nap_core::room::children::{Parking, Workers};
 use nap_core::room::owner::{Life, Owner};
-use nap_core::room::part::Part;
 use nap_core::room::stay::Asks;
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::Verdict;
@@ -89,29 +87,6 @@ impl Room {
     fn counts(&self) -> [u32; 3] {
         let child = &self.state.children[0];
         [&child.running, &child.waiting, &child.parked].map(|n| n.load(Relaxed))
-    }
-}
-
-fn arrival(owner: Owner, tickets: &[Ticket]) -> Arrival<'_> {
-    Arrival {
-        owner,
-        parking: Parking::Anybody,
-        left: u32::MAX,
-        waited: Micros::ZERO,
-        stood: Micros::ZERO,
-        secondary: false,
-        tickets,
-        forged: false,
-        of_visit: &[],
-        part: Part::Call,
-        client: [1; 16],
-        client_hash: [owner.0, 2],
-        method: b"GET",
-        uri: b"/",
-        kind: 0,
-        priority: 0,
-        secret: [3; 16],
-        random: owner.0,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Starts: a ticket begins a session, whose access has to wait at its page and has not run.
 
 use super::*;
+use crate::house;
 use nap_core::room::children::Workers;
-use nap_core::room::part::Part;
 use nap_core::room::starts::{End, StartTerms};
 use nap_core::room::stay::{Asks, Stay};
 use nap_core::sqs::session::Session;
@@ -22,24 +22,8 @@ struct StartSite {
 
 fn arrival(visitor: u32, tickets: &[Ticket]) -> Arrival<'_> {
     Arrival {
-        owner: owner(visitor),
-        parking: Parking::Anybody,
-        left: u32::MAX,
-        waited: Micros::ZERO,
-        stood: Micros::ZERO,
-        secondary: false,
-        tickets,
-        forged: false,
-        of_visit: &[],
-        part: Part::Call,
-        client: [0; 16],
         client_hash: [visitor.into(), (visitor | 1 << 20).into()],
-        method: b"GET",
-        uri: b"/",
-        kind: 0,
-        priority: 0,
-        secret: [0; 16],
-        random: 0,
+        ..house::arrival(owner(visitor), tickets)
     }
 }
 
