@@ -16,6 +16,7 @@ use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
 use nap_core::bwshare::table::{Stripe, stripe_of, stripes_for};
+use nap_core::bwshare::till::Books as _;
 use std::hint::black_box;
 use std::process::Command;
 use std::time::Instant;

@@ -25,7 +25,7 @@ const CORE: &[May] = &[
     (
         "conf",
         &[
-            "charset", "micros", "nap", "oxthas", "room", "sqs", "telepoll",
+            "charset", "micros", "nap", "bwshare", "oxthas", "room", "sqs", "telepoll",
         ],
     ),
 ];

@@ -19,6 +19,7 @@ use mod_nap::layout::Dims;
 use mod_nap::shm::debts::Debts;
 use mod_nap::shm::futex;
 use mod_nap::shm::segment::Segment;
+use nap_core::bwshare::till::Books as _;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::rng::Rng;

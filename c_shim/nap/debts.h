@@ -6,19 +6,15 @@ enum { NAP_BW_DRY = 1, NAP_BW_EXCUSED };    /* shim sets: DryRun; charged but ne
 typedef struct nap_visit {
     uint32_t limits, flags;     /* shim sets: index from debts.limits, NAP_BW_* */
     uint64_t key;               /* core sets; 0: nobody is charged */
-    uint64_t wide;
-    uint64_t wait_us;
-    uint32_t debt;
     uint32_t status;            /* refused: shim sets, what the page is answered with */
-    uint32_t lowered[3];
-    uint32_t spare;
+    uint32_t own[9];
 } nap_visit;
 
 /* Bytes that a client is charged for before they are sent. */
-typedef struct nap_reserved { uint64_t bytes, at_ns, from_ns[2][4]; uint32_t returned[2]; double byte_unit; } nap_reserved;
+typedef struct nap_reserved { uint64_t bytes /* only this is zeroed; 0: none */, own[11]; } nap_reserved;
 
 /* The client that asked last on a connection, so that its address need not be looked up again. */
-typedef struct nap_client { uint8_t address[16], prefix[16]; uint32_t bits, limits; uint64_t key, wide; } nap_client;
+typedef struct nap_client { uint64_t own[7]; } nap_client;
 
 typedef struct nap_debts_calls {
     uint32_t (*limits)(const nap_conf *conf, nap_str host);     /* the parent: their index; host empty: the server's */

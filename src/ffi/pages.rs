@@ -188,11 +188,7 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
             let query = text(wanted.query);
             match wanted.kind {
                 NAP_PAGE_TICKET => return ticket_page(wanted, q),
-                NAP_PAGE_SLOW_DOWN => {
-                    if let Some(visit) = wanted.visit.as_ref() {
-                        bwshare::slow_down_page(process, visit, q);
-                    }
-                }
+                NAP_PAGE_SLOW_DOWN => bwshare::slow_down_page(process, wanted.visit, q),
                 NAP_PAGE_INFO => info(process, q, query, text(wanted.control), text(wanted.own)),
                 NAP_PAGE_METRICS => metrics::metrics(process, q),
                 NAP_PAGE_PREVIEW => {

@@ -10,7 +10,9 @@ use crate::wall::Wall;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::limits::{Limits, Rule, as_set};
 use nap_core::bwshare::service::Service;
-use nap_core::bwshare::table::Counts;
+use nap_core::bwshare::till::limit::Limit;
+use nap_core::bwshare::till::reading::{DebtRow, Totals};
+use nap_core::bwshare::till::{Books, Till};
 use nap_core::bwshare::trace::Row;
 use nap_core::bwshare::visit::Reason;
 use nap_core::micros::Micros;
@@ -70,25 +72,6 @@ pub struct DebtReport {
     pub(super) trace_rows_missed: u64,
     /// Of the requests inside all longer horizons, the share inside this one; shortest first.
     pub(super) horizon_shares: Vec<Option<f64>>,
-}
-
-/// A client of the trace, and what it owes now.
-#[derive(Clone, Copy, Debug)]
-pub struct DebtRow {
-    /// What it has done.
-    pub row: Row,
-    /// Its file debt.
-    pub files: f64,
-    /// Its byte debt.
-    pub bytes: f64,
-    /// The maxima of both.
-    pub max: [f64; 2],
-    /// How long it would have to wait if it asked now, nanoseconds.
-    pub wait_ns: u64,
-    /// Why, if it would have to.
-    pub reason: Option<Reason>,
-    /// Now.
-    pub now_ns: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -253,6 +236,18 @@ impl LimitLine {
         }
     }
 
+    /// All limits in force.
+    pub fn all(till: &Till<impl Books>, now_ns: u64) -> Vec<LimitLine> {
+        let line = |limit: &Limit| {
+            let mut line = LimitLine::of(&limit.host, limit.scope, &limit.limits[0], limit.shares);
+            if let Some((link, service)) = till.served(limit, now_ns) {
+                line.serve(link, &service);
+            }
+            line
+        };
+        till.limits.iter().map(line).collect()
+    }
+
     /// ... steered by a line of so many bytes a second, and how well they are served.
     pub fn serve(&mut self, link: f64, service: &Service) {
         self.link_bytes_per_s = Some(link);
@@ -265,15 +260,9 @@ impl LimitLine {
 }
 
 impl DebtReport {
-    /// `table`: clients in debt, clients there is room for, rows of the trace.
-    pub fn of(
-        counts: &Counts,
-        table: [usize; 3],
-        hidden: u64,
-        limits: Vec<LimitLine>,
-        wall: Wall,
-    ) -> DebtReport {
-        let [clients_in_debt, clients_capacity, trace_rows] = table;
+    /// Of all clients together, by these limits.
+    pub fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
+        let counts = &totals.counts;
         let refused = Reason::ALL.iter().zip(counts.refused);
         let horizons = limits
             .iter()
@@ -293,11 +282,11 @@ impl DebtReport {
                 .fold(0, |sum, n| sum.saturating_add(*n)),
             would_be_refused: counts.dry,
             excused: counts.excused,
-            clients_in_debt,
-            clients_capacity,
+            clients_in_debt: totals.in_debt,
+            clients_capacity: totals.clients,
             debts_lost: counts.evicted,
-            trace_rows,
-            trace_rows_missed: hidden,
+            trace_rows: totals.rows,
+            trace_rows_missed: totals.hidden,
             horizon_shares: shares
                 .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
                 .take(horizons)
@@ -391,16 +380,16 @@ impl TraceLine {
             host: own.map_or(String::new(), |line| line.host.clone()),
             files: row.files,
             bytes: row.bytes,
-            file_debt: rounded(one.files),
+            file_debt: rounded(one.owing.files),
             file_debt_max: rounded(one.max[0]),
-            byte_debt: rounded(one.bytes),
+            byte_debt: rounded(one.owing.bytes),
             byte_debt_max: rounded(one.max[1]),
             // A client that came once has no average over time: its bytes in that second.
             bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
             refused: row.refused,
-            over_limit: one.wait_ns > 0,
-            reason: one.reason.map_or("", Reason::name),
-            wait_s: one.wait_ns as f64 / SECOND_NS as f64,
+            over_limit: one.owing.wait_ns > 0,
+            reason: one.owing.reason.map_or("", Reason::name),
+            wait_s: one.owing.wait_ns as f64 / SECOND_NS as f64,
             first_seen: stamp(row.first_ns),
             last_seen: stamp(row.last_ns),
             last_ns: row.last_ns,

@@ -35,7 +35,7 @@ mod summary;
 mod why;
 
 pub use balancers::Balancers;
-pub use bwshare::{DebtReport, DebtRow, LimitLine, TraceQuery, TraceReport};
+pub use bwshare::{DebtReport, LimitLine, TraceQuery, TraceReport};
 pub use html::Files;
 pub use members::Busiest;
 pub use metrics::METRICS;

@@ -14,9 +14,10 @@ use crate::layout::Kind;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::HORIZONS;
 use nap_core::bwshare::limits::Units;
-use nap_core::bwshare::service::{Service, ServiceTerms};
-use nap_core::bwshare::table::{Counts, Stripe, stripe_of};
-use nap_core::bwshare::trace::{TraceSet, set_of};
+use nap_core::bwshare::service::Service;
+use nap_core::bwshare::table::{Counts, Stripe};
+use nap_core::bwshare::till::Books;
+use nap_core::bwshare::trace::TraceSet;
 use nap_core::micros::Micros;
 use nap_core::room::children::Child;
 
@@ -99,16 +100,6 @@ impl Debts {
         self.latches.iter().for_each(|latch| latch.free_of(entry));
     }
 
-    /// The number of stripes.
-    pub fn stripes(&self) -> usize {
-        self.latches.len()
-    }
-
-    /// The number of trace rows.
-    pub fn rows(&self) -> usize {
-        self.stripes() * self.sets * nap_core::bwshare::trace::ROWS
-    }
-
     /// Bytes that debts and trace take.
     pub fn bytes(&self) -> [usize; 2] {
         let n = self.stripes();
@@ -125,39 +116,6 @@ impl Debts {
             self.at(at, |stripe, _| all.add(&stripe.counts));
         }
         all
-    }
-
-    /// Acts on the stripe of this key and on its trace set. None: its lock cannot be taken.
-    #[inline]
-    pub fn of<R>(
-        &self,
-        key: u64,
-        act: impl FnOnce(&mut Stripe, Option<&mut TraceSet>) -> R,
-    ) -> Option<R> {
-        let sets = self.sets;
-        self.at(stripe_of(key, self.stripes()), |stripe, trace| {
-            act(stripe, trace.get_mut(set_of(key, sets)))
-        })
-    }
-
-    /// Acts on the stripe of this number and on its trace sets.
-    #[inline]
-    pub fn at<R>(
-        &self,
-        at: usize,
-        act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R,
-    ) -> Option<R> {
-        let lives = |entry: u32| self.children.get(entry as usize).is_some_and(Child::lives);
-        let _held = self.latches.get(at)?.take(lives)?;
-        // SAFETY: there are as many stripes as latches, and `sets` trace sets for each (debts()),
-        // inside the mapping and aligned to 64 as their sections are; both are integers and arrays
-        // of them. Exclusive: every process takes this stripe's latch first, and we hold it.
-        let (stripe, trace) = unsafe {
-            let stripe = &mut *self.stripes.add(at);
-            let trace = std::slice::from_raw_parts_mut(self.trace.add(at * self.sets), self.sets);
-            (stripe, trace)
-        };
-        Some(act(stripe, trace))
     }
 
     /// The service entry of the limits of this scope; takes a free one if they have none. None: all are
@@ -186,7 +144,7 @@ impl Debts {
 
     /// Sets the units of the limits in force, by the tags of their keys, and converts debts counted in
     /// other units to the same amount. A child from before a graceful restart still charges in the old
-    /// units, for an answer at most; it gives back in these ([`Debts::byte_unit`]). Only the parent calls
+    /// units, for an answer at most; it gives back in these ([`Books::byte_unit`]). Only the parent calls
     /// this.
     pub fn keep_units(&self, tags: &[(u8, Units)], now: Micros) {
         let ratios: Vec<(u8, Units)> = (tags.iter())
@@ -199,11 +157,6 @@ impl Debts {
         for at in 0..self.stripes() {
             self.at(at, |stripe, _| stripe.reprice(&of, nanoseconds(now)));
         }
-    }
-
-    /// How long a byte takes by the limits in force whose keys have this tag, nanoseconds; 0: not known.
-    pub fn byte_unit(&self, tag: u8) -> f64 {
-        f64::from_bits(self.services.units[usize::from(tag)][1].load(Relaxed))
     }
 
     /// Sets the units. Returns the ratios to those before; None: nothing changed.
@@ -225,39 +178,6 @@ impl Debts {
             if is_another { 0.0 } else { ratio }
         });
         (ratios != [1.0; UNITS]).then_some(ratios)
-    }
-
-    /// What each rate of the limits of this service is multiplied by.
-    #[inline]
-    pub fn factors(&self, service: usize) -> [f64; HORIZONS] {
-        let lowered = self.lowered(service);
-        lowered.map(|lowered| Service::factor(lowered.into()))
-    }
-
-    /// The same, in millionths taken off.
-    pub fn lowered(&self, service: usize) -> [u32; HORIZONS] {
-        let lowered = self.services.lowered.get(service);
-        lowered.map_or([0; HORIZONS], |lowered| {
-            std::array::from_fn(|i| lowered[i].load(Relaxed))
-        })
-    }
-
-    /// Acts on a service, then puts its rates in force. None: no such service, or no lock.
-    pub fn service<R>(&self, service: usize, act: impl FnOnce(&mut Service) -> R) -> Option<R> {
-        let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.services.lock.take()?;
-        // SAFETY: inside the mapping; integers. Exclusive: every process takes this lock first.
-        let own = unsafe { &mut *self.services.all.get(service)?.get() };
-        let result = act(own);
-        for (to, lowered) in self.services.lowered[service].iter().zip(own.lowered()) {
-            to.store(lowered, Relaxed);
-        }
-        Some(result)
-    }
-
-    /// Counts a client of these limits that has come for the first time in a test.
-    #[inline(never)]
-    pub fn begin_test(&self, service: usize, first: usize, terms: &ServiceTerms<'_>, now_ns: u64) {
-        self.service(service, |service| service.note(first, terms, now_ns));
     }
 
     /// Takes over the contents of tables of another size. Nobody else may see either yet, and the locks of
@@ -288,6 +208,54 @@ impl Debts {
                 self.service(to, |service| *service = known);
             }
         }
+    }
+}
+
+impl Books for Debts {
+    #[inline]
+    fn stripes(&self) -> usize {
+        self.latches.len()
+    }
+
+    fn rows(&self) -> usize {
+        self.stripes() * self.sets * nap_core::bwshare::trace::ROWS
+    }
+
+    #[inline]
+    fn at<R>(&self, at: usize, act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R) -> Option<R> {
+        let lives = |entry: u32| self.children.get(entry as usize).is_some_and(Child::lives);
+        let _held = self.latches.get(at)?.take(lives)?;
+        // SAFETY: there are as many stripes as latches, and `sets` trace sets for each (debts()),
+        // inside the mapping and aligned to 64 as their sections are; both are integers and arrays
+        // of them. Exclusive: every process takes this stripe's latch first, and we hold it.
+        let (stripe, trace) = unsafe {
+            let stripe = &mut *self.stripes.add(at);
+            let trace = std::slice::from_raw_parts_mut(self.trace.add(at * self.sets), self.sets);
+            (stripe, trace)
+        };
+        Some(act(stripe, trace))
+    }
+
+    fn lowered(&self, service: usize) -> [u32; HORIZONS] {
+        let lowered = self.services.lowered.get(service);
+        lowered.map_or([0; HORIZONS], |lowered| {
+            std::array::from_fn(|i| lowered[i].load(Relaxed))
+        })
+    }
+
+    fn service<R>(&self, service: usize, act: impl FnOnce(&mut Service) -> R) -> Option<R> {
+        let (Taken::Good(_held) | Taken::OwnerDied(_held)) = self.services.lock.take()?;
+        // SAFETY: inside the mapping; integers. Exclusive: every process takes this lock first.
+        let own = unsafe { &mut *self.services.all.get(service)?.get() };
+        let result = act(own);
+        for (to, lowered) in self.services.lowered[service].iter().zip(own.lowered()) {
+            to.store(lowered, Relaxed);
+        }
+        Some(result)
+    }
+
+    fn byte_unit(&self, tag: u8) -> f64 {
+        f64::from_bits(self.services.units[usize::from(tag)][1].load(Relaxed))
     }
 }
 

@@ -1,13 +1,20 @@
-//! [`Debtors`]: mod_bwshare in front of the room, as the shim has it. It is asked before the room is, and a
-//! ticket in its prime window is charged but not refused.
+//! [`Debtors`]: mod_bwshare in front of the room, as the shim has it. It is asked before the room is. What is charged,
+//! refused and excused is decided in [`nap_core::bwshare::till`]; here are its [`Books`] in virtual time.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::client::{Client, Prefixes};
-use nap_core::bwshare::limits::{Answer, Limits};
-use nap_core::bwshare::table::{Stripe, stripe_of};
-use nap_core::bwshare::visit::Visit;
+use nap_core::bwshare::horizons::HORIZONS;
+use nap_core::bwshare::limits::Limits;
+use nap_core::bwshare::service::Service;
+use nap_core::bwshare::table::Stripe;
+use nap_core::bwshare::till::charge::Charge;
+use nap_core::bwshare::till::last_client::LastClient;
+use nap_core::bwshare::till::limit::Limit;
+use nap_core::bwshare::till::{Books, Till};
+use nap_core::bwshare::trace::TraceSet;
 use nap_core::micros::Micros;
 
 const SECRET: [u8; 16] = *b"nobody will tell";
@@ -15,94 +22,113 @@ const SECRET: [u8; 16] = *b"nobody will tell";
 const STRIPES: usize = 16;
 
 /// What a visitor who owes too much is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Slow {
     /// How long to wait.
     pub wait: Micros,
     /// The client waited as long as told before, and nothing has been charged to their address since.
     pub again: bool,
+    charge: Charge,
 }
 
 /// What all visitors owe.
 pub struct Debtors {
-    limits: Limits,
-    stripes: Vec<Stripe>,
+    till: Till<Stripes>,
     /// When each may come again, as long as nothing more is charged to them.
-    told_ns: BTreeMap<u64, u64>,
+    told: BTreeMap<u64, Micros>,
+}
+
+/// Debts without a trace, and without horizons to steer.
+struct Stripes(RefCell<Vec<Stripe>>);
+
+impl Books for Stripes {
+    fn stripes(&self) -> usize {
+        STRIPES
+    }
+
+    fn rows(&self) -> usize {
+        0
+    }
+
+    fn at<R>(&self, at: usize, act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R) -> Option<R> {
+        Some(act(self.0.borrow_mut().get_mut(at)?, &mut []))
+    }
+
+    fn lowered(&self, _: usize) -> [u32; HORIZONS] {
+        [0; HORIZONS]
+    }
+
+    fn service<R>(&self, _: usize, _: impl FnOnce(&mut Service) -> R) -> Option<R> {
+        None
+    }
+
+    fn byte_unit(&self, _: u8) -> f64 {
+        0.0
+    }
 }
 
 impl Debtors {
     /// New debtors: nobody owes anything yet.
     pub fn new(limits: Limits) -> Debtors {
         Debtors {
-            limits,
-            stripes: vec![Stripe::EMPTY; STRIPES],
-            told_ns: BTreeMap::new(),
+            till: Till {
+                books: Stripes(RefCell::new(vec![Stripe::EMPTY; STRIPES])),
+                limits: vec![Limit::new(limits)],
+                secret: SECRET,
+            },
+            told: BTreeMap::new(),
         }
     }
 
     /// One more request from this address; an error if it may not be answered yet.
     pub fn enters(&mut self, address: [u8; 16], now: Micros) -> Result<(), Slow> {
-        let (key, now_ns) = (key_of(address), nanoseconds(now));
-        let limits = self.limits;
-        match self.stripe(key).enter(key, &limits, now_ns) {
-            Answer::Pass => {
-                self.told_ns.remove(&key);
-                Ok(())
-            }
-            Answer::Refuse { wait_ns, .. } => {
-                let told = self.told_ns.get(&key).copied();
-                let again = told.is_some_and(|told_ns| told_ns <= now_ns);
-                self.told_ns.insert(key, now_ns.saturating_add(wait_ns));
-                let wait = Micros(wait_ns.div_ceil(SECOND_NS / 1_000_000));
-                Err(Slow { wait, again })
-            }
+        let (mut charge, mut last) = (Charge::default(), LastClient::default());
+        let now_ns = || nanoseconds(now);
+        if !(self.till).enter(&mut charge, &mut last, &address, now_ns) {
+            self.told.remove(&charge.key);
+            return Ok(());
         }
+        let wait = Micros(charge.wait_us);
+        let told = self.told.insert(charge.key, now + wait);
+        let again = told.is_some_and(|told| told <= now);
+        Err(Slow {
+            wait,
+            again,
+            charge,
+        })
     }
 
-    /// Whether the address owes little enough for a member of a session.
-    pub fn is_moderate(&mut self, address: [u8; 16], now: Micros) -> bool {
-        let (key, limits) = (key_of(address), self.limits);
-        let mut visit = Visit {
-            stripe: self.stripe(key),
-            trace: None,
-            limits: &limits,
-            now_ns: nanoseconds(now),
-        };
-        visit.as_member(key) == Answer::Pass
+    /// Is one who owes too much let in all the same? `prime`: with a ticket in its prime window; `member`: of a
+    /// session.
+    pub fn excuses(&mut self, mut slow: Slow, prime: bool, member: bool, now: Micros) -> bool {
+        let (ticket, now_ns) = (prime.then_some(Micros::ZERO), nanoseconds(now));
+        let excused = (self.till).excuse(&mut slow.charge, now_ns, || ticket, || member);
+        if excused {
+            self.told.remove(&slow.charge.key);
+        }
+        excused
     }
 
-    /// What the address owes, with one more file, as multiples of the maxima: files, bytes.
-    pub fn owed(&mut self, address: [u8; 16], now: Micros) -> [f64; 2] {
-        let (key, limits, now_ns) = (key_of(address), self.limits, nanoseconds(now));
-        let account = self.stripe(key).account(key);
+    /// What one who owes too much owes, with one more file, as multiples of the maxima: files, bytes.
+    pub fn owed(&self, slow: &Slow, now: Micros) -> [f64; 2] {
+        let (key, now_ns) = (slow.charge.key, nanoseconds(now));
+        let account = self.till.books.of(key, |stripe, _| stripe.account(key));
+        let (account, limits) = (account.unwrap_or_default(), &self.till.limits[0].limits[0]);
         let files = limits.files.units(account.files_ns(now_ns)) + 1.0;
         let bytes = limits.bytes.units(account.bytes_ns(now_ns));
         [files / limits.files.max(), bytes / limits.bytes.max()]
     }
 
-    /// The address is let in all the same.
-    pub fn excused(&mut self, address: [u8; 16], now: Micros) {
-        let (key, limits) = (key_of(address), self.limits);
-        self.stripe(key).charge_file(key, &limits, nanoseconds(now));
-        self.told_ns.remove(&key);
-    }
-
     /// This many bytes have been sent to the address.
     pub fn sent(&mut self, address: [u8; 16], bytes: u64, now: Micros) {
-        let (key, limits) = (key_of(address), self.limits);
-        self.stripe(key)
-            .charge_bytes(key, &limits, bytes, nanoseconds(now));
-        self.told_ns.remove(&key);
+        let key = Client::of(address, Prefixes::DEFAULT, 0, &SECRET).key;
+        let charge = Charge {
+            key,
+            ..Charge::default()
+        };
+        self.till.bytes(&charge, bytes, || nanoseconds(now));
+        self.told.remove(&key);
     }
-
-    fn stripe(&mut self, key: u64) -> &mut Stripe {
-        &mut self.stripes[stripe_of(key, STRIPES)]
-    }
-}
-
-fn key_of(address: [u8; 16]) -> u64 {
-    Client::of(address, Prefixes::DEFAULT, 0, &SECRET).key
 }
 
 fn nanoseconds(now: Micros) -> u64 {

@@ -3,6 +3,8 @@
 use super::*;
 use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::Lane;
+use nap_core::bwshare::table::Counts;
+use nap_core::bwshare::till::reading::Owing;
 
 const WALL: Wall = Wall {
     unix: Micros(1_769_828_400_000_000),
@@ -36,11 +38,13 @@ fn row(n: u8, wait_s: u64) -> DebtRow {
             last_ns: 20 * SECOND_NS,
             over_ns: 0,
         },
-        files: 30.5,
-        bytes: 12.0,
+        owing: Owing {
+            files: 30.5,
+            bytes: 12.0,
+            wait_ns: wait_s * SECOND_NS,
+            reason: (wait_s > 0).then_some(Reason::Network),
+        },
         max: [30.0, 5e5],
-        wait_ns: wait_s * SECOND_NS,
-        reason: (wait_s > 0).then_some(Reason::Network),
         now_ns: 30 * SECOND_NS,
     }
 }
@@ -159,7 +163,14 @@ fn the_totals_tell_limits_load_and_service_levels() {
         entitled: [81, 90, 0],
         ..Counts::default()
     };
-    let report = DebtReport::of(&counts, [5, 1000, 64], 2, limits(), WALL);
+    let totals = Totals {
+        counts,
+        in_debt: 5,
+        clients: 1000,
+        rows: 64,
+        hidden: 2,
+    };
+    let report = DebtReport::of(&totals, limits(), WALL);
     let (_, json) = report.render(&TraceQuery::parse("json"));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["refused_in_all"], 6);

@@ -66,17 +66,6 @@ impl Reason {
     }
 }
 
-/// Is a client that owes too much let in all the same? With a ticket in its prime window, whatever
-/// it owes; and a session's member that is moderate, [as one](Visit::as_member). Asked in this
-/// order.
-pub fn is_excused(
-    prime: impl FnOnce() -> bool,
-    moderate: impl FnOnce() -> bool,
-    member: impl FnOnce() -> bool,
-) -> bool {
-    prime() || (moderate() && member())
-}
-
 /// How many times the maxima a session's member may owe.
 pub const BEYOND: u64 = 4;
 

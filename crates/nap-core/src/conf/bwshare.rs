@@ -3,6 +3,11 @@
 use super::directive::directives;
 use super::values::{HOUR, Words};
 use super::values::{M, SECOND, UNSET, decimal, shown};
+use crate::bwshare::client::Prefixes;
+use crate::bwshare::horizons::Horizons;
+use crate::bwshare::limits::{Lane, Limits, Rule};
+use crate::bwshare::till::limit::Limit;
+use crate::nap::ticket::name_hash;
 
 directives! {
     /// Directives of mod_bwshare.
@@ -284,7 +289,6 @@ impl BwShareConf {
             (Bytes, own.bytes_max, own.bytes_rate),
         ] {
             if max / rate.max(1) >= YEARS_S {
-                let number = |millionths: i64| millionths as f64 / ONE as f64;
                 return Err(format!(
                     "{}: a debt of {} takes more than {YEARS} years to be paid off at {} a second; \
                      use a lower maximum or a higher rate",
@@ -312,6 +316,47 @@ impl BwShareConf {
             ..BwShareConf::UNSET
         })
     }
+
+    /// The limits in force by the finished settings, of the virtual host of this name; empty: of the server.
+    pub fn limit(&self, host: &str) -> Limit {
+        let own = self.with_defaults();
+        Limit {
+            prefixes: Prefixes {
+                v4: own.v4_bits.clamp(8, 32) as u8,
+                v6: own.v6_bits.clamp(16, 128) as u8,
+            },
+            scope: match host {
+                "" => 0,
+                host => name_hash(host).max(1),
+            },
+            host: host.to_owned(),
+            shares: own.horizon_share.map(number),
+            link: (own.link > 0).then(|| number(own.link)),
+            ..Limit::new(own.limits())
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let n = self.horizons.clamp(0, HORIZONS as i64) as usize;
+        let horizons: Vec<(f64, f64)> = (self.horizon_rate.iter().zip(self.horizon_period))
+            .map(|(rate, period)| (number(*rate), number(period)))
+            .take(n)
+            .collect();
+        Limits {
+            files: Lane::new(number(self.files_max), number(self.files_rate), true),
+            bytes: Lane::new(number(self.bytes_max), number(self.bytes_rate), false),
+            rule: match self.literal {
+                1 => Rule::Literal,
+                _ => Rule::Exact,
+            },
+            refused: number(self.refused),
+            horizons: Horizons::new(&horizons, 0.5),
+        }
+    }
+}
+
+fn number(millionths: i64) -> f64 {
+    millionths as f64 / ONE as f64
 }
 
 /// How many clients in debt there may be, unless `NapTables clients=` says otherwise.

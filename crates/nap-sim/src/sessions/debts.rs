@@ -1,7 +1,7 @@
 //! What a shop's visitors owe: mod_bwshare in front of the room, as `ffi` has it; and robots.
 
 use super::{OPENS, PageAccess, Shop, ShopClient, ShopEvent, hash_of};
-use nap_core::bwshare::visit::{BEYOND, is_excused};
+use nap_core::bwshare::visit::BEYOND;
 use nap_core::micros::Micros;
 use nap_core::room::arrival::bind_of;
 
@@ -55,18 +55,15 @@ impl Shop {
     fn slows_down(&mut self, at: usize) -> Option<Micros> {
         let (now, address) = (self.now, address(at));
         let slow = self.debtors.as_mut()?.enters(address, now).err()?;
-        let moderate = self.debtors.as_mut()?.is_moderate(address, now);
         let (prime, member) = (self.holds_prime(at), self.is_member(at));
-        let excused = is_excused(|| prime, || moderate, || member);
         let debtors = self.debtors.as_mut()?;
-        if excused {
-            debtors.excused(address, now);
+        if debtors.excuses(slow, prime, member, now) {
             self.outcome.excused += 1;
             return None;
         }
         // Computed from amounts, while the rule goes by times: the last digits may differ.
         let most = BEYOND as f64 - 1e-9;
-        let owes_little = debtors.owed(address, now).iter().all(|owed| *owed < most);
+        let owes_little = debtors.owed(&slow, now).iter().all(|owed| *owed < most);
         self.outcome.members_slowed += u64::from(member && owes_little);
         self.outcome.slowed[usize::from(self.clients[at].robot)] += 1;
         Some(slow.wait)

@@ -107,7 +107,7 @@ impl World {
         }
         match (excused, &mut self.debtors) {
             (true, Some(debtors)) => {
-                debtors.excused(address, self.now);
+                debtors.excuses(slow, true, false, self.now);
                 self.figures.excused += 1;
             }
             _ => self.comes_later(&access.request, slow),

@@ -1,0 +1,285 @@
+//! [`Till`]: where requests are charged, from their entry to their last byte.
+//!
+//! ```text
+//!   enter ─────► let in ─────► bytes
+//!    │             ▲  └──────► reserve ─► give_back
+//!    ▼             │
+//!   owes too much ─┴─ excuse, or DryRun
+//!    └───────► refused
+//! ```
+//!
+//! This is the one driver. httpd (through `ffi`) and the simulators call it, each with [`Books`] of their own: where
+//! the debts are kept. A client that owes little comes first, and is charged under one lock. If no lock is to be
+//! had, the request passes and nobody is charged: a site keeps serving.
+
+pub mod charge;
+mod charging;
+pub mod last_client;
+pub mod limit;
+pub mod reading;
+pub mod reservation;
+
+use super::client::Client;
+use super::horizons::HORIZONS;
+use super::limits::Answer;
+use super::service::Service;
+use super::table::{CLIENTS, Stripe, stripe_of};
+use super::trace::{TraceSet, set_of};
+use super::visit::Visit;
+use crate::micros::Micros;
+use charge::{Charge, flag};
+use charging::Charging;
+use last_client::LastClient;
+use limit::{Limit, entries_of};
+use reservation::Reservation;
+
+/// Where debts are kept: a table in stripes, each with a lock of its own and its part of the trace.
+pub trait Books {
+    /// The number of stripes.
+    fn stripes(&self) -> usize;
+
+    /// The number of trace rows.
+    fn rows(&self) -> usize;
+
+    /// Acts on the stripe of this number and on its trace sets. None: its lock cannot be taken.
+    fn at<R>(&self, at: usize, act: impl FnOnce(&mut Stripe, &mut [TraceSet]) -> R) -> Option<R>;
+
+    /// By how much the rates of a service are lowered, in millionths.
+    fn lowered(&self, service: usize) -> [u32; HORIZONS];
+
+    /// Acts on a service, then puts its rates in force. None: no such service, or no lock.
+    fn service<R>(&self, service: usize, act: impl FnOnce(&mut Service) -> R) -> Option<R>;
+
+    /// How long a byte takes by the limits in force whose keys have this tag, nanoseconds; 0: not known.
+    fn byte_unit(&self, tag: u8) -> f64;
+
+    /// Acts on the stripe of this key and on its trace set. None: its lock cannot be taken.
+    #[inline]
+    fn of<R>(
+        &self,
+        key: u64,
+        act: impl FnOnce(&mut Stripe, Option<&mut TraceSet>) -> R,
+    ) -> Option<R> {
+        self.at(stripe_of(key, self.stripes()), |stripe, trace| {
+            let set = set_of(key, trace.len());
+            act(stripe, trace.get_mut(set))
+        })
+    }
+}
+
+/// Everything in force.
+pub struct Till<B> {
+    /// Where the debts are kept.
+    pub books: B,
+    /// The limits, by [`Charge::limits`].
+    pub limits: Vec<Limit>,
+    /// What the clients' keys are hashed with.
+    pub secret: [u8; 16],
+}
+
+impl<B: Books> Till<B> {
+    /// The client of this address asks for one more file. True: it owes too much, and `charge` says why and how
+    /// long it has to wait. `last`: who asked on this connection before.
+    #[inline(always)]
+    pub fn enter(
+        &self,
+        charge: &mut Charge,
+        last: &mut LastClient,
+        address: &[u8; 16],
+        now: impl FnOnce() -> u64,
+    ) -> bool {
+        let Some(limit) = self.limits.get(charge.limits as usize) else {
+            return false;
+        };
+        last.look_at(*address, charge.limits, || self.client(limit, *address));
+        (charge.key, charge.wide) = (last.key, last.wide);
+        let now_ns = now();
+        if self.quickly(limit, charge, now_ns, |visit| {
+            visit.enters_quickly(last.key)
+        }) {
+            return false;
+        }
+        self.enter_slowly(limit, charge, last, now_ns)
+    }
+
+    /// Out of line: a client that owes little needs none of this.
+    #[inline(never)]
+    fn enter_slowly(
+        &self,
+        limit: &Limit,
+        charge: &mut Charge,
+        last: &LastClient,
+        now_ns: u64,
+    ) -> bool {
+        if let Some(service) = limit.service {
+            charge.lowered = self.books.lowered(service);
+        }
+        let answered = Charging::by(self, limit, charge, now_ns).enter(last.client());
+        let Some((answer, reason)) = answered else {
+            charge.key = 0; // the lock cannot be taken: it passes, and nobody is charged
+            return false;
+        };
+        let Some(reason) = reason else { return false };
+        charge.wait_us = whole_us(&answer).0;
+        charge.debt = reason.number();
+        true
+    }
+
+    /// Is a request that owes too much let in all the same? `ticket`: how long until the prime window of a ticket
+    /// that it brought, where one redeems it; `member`: is it a session's? Neither is asked where it need not be.
+    /// With a ticket in its prime window it is excused, whatever it owes; a member where it is moderate
+    /// ([`Visit::as_member`]). In DryRun it passes, and nobody is charged. If it is not let in, it waits no longer
+    /// than for the first of these.
+    pub fn excuse(
+        &self,
+        charge: &mut Charge,
+        now_ns: u64,
+        ticket: impl FnOnce() -> Option<Micros>,
+        member: impl FnOnce() -> bool,
+    ) -> bool {
+        let excused = self.is_excused(charge, now_ns, ticket, member);
+        if excused || !charge.has(flag::DRY_RUN) {
+            return excused;
+        }
+        self.turned_away(charge, now_ns, true);
+        charge.key = 0; // as after a refusal: nobody is charged for it
+        true
+    }
+
+    fn is_excused(
+        &self,
+        charge: &mut Charge,
+        now_ns: u64,
+        ticket: impl FnOnce() -> Option<Micros>,
+        member: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(charging) = self.charging(charge, now_ns) else {
+            return false;
+        };
+        let least = match charge.has(flag::EXCUSED) {
+            true => Some(Micros::ZERO),
+            false => match ticket() {
+                Some(Micros::ZERO) => Some(Micros::ZERO),
+                ticket => {
+                    let as_member = charging.as_member().filter(|_| member());
+                    let both = [ticket, as_member.as_ref().map(whole_us)];
+                    both.into_iter().flatten().min()
+                }
+            },
+        };
+        match least {
+            None => false,
+            Some(Micros::ZERO) => {
+                charging.excuse();
+                true
+            }
+            Some(least) => {
+                charge.wait_us = charge.wait_us.min(least.0);
+                false
+            }
+        }
+    }
+
+    /// The request is refused.
+    pub fn refused(&self, charge: &Charge, now_ns: u64) {
+        self.turned_away(charge, now_ns, false);
+    }
+
+    fn turned_away(&self, charge: &Charge, now_ns: u64, dry: bool) {
+        let reason = charge.reason();
+        if let Some(charging) = self.charging(charge, now_ns) {
+            charging.own(|visit| visit.refused(charge.key, reason, dry));
+        }
+    }
+
+    /// The request is sent `bytes` bytes.
+    #[inline(always)]
+    pub fn bytes(&self, charge: &Charge, bytes: u64, now: impl FnOnce() -> u64) {
+        let Some(limit) = self.limits.get(charge.limits as usize) else {
+            return;
+        };
+        if charge.key == 0 {
+            return;
+        }
+        let now_ns = now();
+        let quickly = |visit: &mut Visit<'_>| visit.bytes_quickly(charge.key, bytes);
+        if !self.quickly(limit, charge, now_ns, quickly) {
+            Charging::by(self, limit, charge, now_ns).bytes(bytes);
+        }
+    }
+
+    /// The request is charged for bytes that are yet to be sent. None: nobody is charged.
+    pub fn reserve(&self, charge: &Charge, bytes: u64, now_ns: u64) -> Option<Reservation> {
+        let charging = self.charging(charge, now_ns)?;
+        let byte_unit = charging.byte_unit();
+        Some(Reservation::of(bytes, charging.reserve(bytes), byte_unit))
+    }
+
+    /// `unsent` of the reserved bytes were not sent.
+    pub fn give_back(&self, charge: &Charge, reserved: &Reservation, unsent: u64, now_ns: u64) {
+        if let Some(mut charging) = self.charging(charge, now_ns) {
+            charging.give_back(reserved, unsent);
+        }
+    }
+
+    /// So many clients in debt there is room for.
+    pub fn clients(&self) -> usize {
+        self.books.stripes() * CLIENTS / entries_of(&self.limits)
+    }
+
+    /// The client of this address, among those of `limit`.
+    fn client(&self, limit: &Limit, address: [u8; 16]) -> Client {
+        Client::of(address, limit.prefixes, limit.scope, &self.secret)
+    }
+
+    /// A request that is charged.
+    #[inline]
+    fn charging<'a>(&'a self, charge: &'a Charge, now_ns: u64) -> Option<Charging<'a, B>> {
+        let limit = self.limits.get(charge.limits as usize)?;
+        (charge.key != 0).then(|| Charging::by(self, limit, charge, now_ns))
+    }
+
+    /// Acts in the client's own stripe if there is nothing else to charge: no steered horizons, and no network
+    /// beyond the client itself. True: it is done.
+    #[inline(always)]
+    fn quickly(
+        &self,
+        limit: &Limit,
+        charge: &Charge,
+        now_ns: u64,
+        act: impl FnOnce(&mut Visit<'_>) -> bool,
+    ) -> bool {
+        if charge.wide != 0 || limit.service.is_some() {
+            return false;
+        }
+        let limits = &limit.limits[0];
+        let done = self.books.of(charge.key, |stripe, trace| {
+            act(&mut Visit {
+                stripe,
+                trace,
+                limits,
+                now_ns,
+            })
+        });
+        done == Some(true)
+    }
+
+    /// What this network (0: there is none) would be told if a client of it asked now.
+    #[inline(never)]
+    fn network(&self, limit: &Limit, wide: u64, now_ns: u64) -> Answer {
+        if wide == 0 {
+            return Answer::Pass;
+        }
+        let ask = |stripe: &mut Stripe| stripe.answer(wide, &limit.limits[1], now_ns);
+        let answer = self.books.of(wide, |stripe, _| ask(stripe));
+        answer.unwrap_or(Answer::Pass)
+    }
+}
+
+/// How long to wait, rounded up.
+fn whole_us(answer: &Answer) -> Micros {
+    Micros(answer.wait_ns().div_ceil(1000))
+}
+
+#[cfg(test)]
+mod tests;

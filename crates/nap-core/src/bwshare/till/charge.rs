@@ -1,0 +1,49 @@
+//! [`Charge`]: a request that is charged to a client.
+
+use crate::bwshare::horizons::HORIZONS;
+use crate::bwshare::visit::Reason;
+
+/// Bits of [`Charge::flags`].
+pub mod flag {
+    /// Charge and count, but let everything pass.
+    pub const DRY_RUN: u32 = 1;
+    /// Charged, but never refused.
+    pub const EXCUSED: u32 = 2;
+}
+
+/// A request that is charged to a client. nap.h has the same struct for the shim.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Charge {
+    /// The number of the limits it is charged by.
+    pub limits: u32,
+    /// [`flag`]s, or-ed.
+    pub flags: u32,
+    /// Its client's key; 0: nobody is charged.
+    pub key: u64,
+    /// Of one that owes too much: the caller's own, what it is answered with.
+    pub status: u32,
+    /// ... why: [`Reason::number`].
+    pub debt: u32,
+    /// ... how long to wait, microseconds.
+    pub wait_us: u64,
+    /// The key of the client's network; 0: it has none.
+    pub wide: u64,
+    /// The horizons' rates as it began, in millionths off.
+    pub lowered: [u32; HORIZONS],
+    /// Nothing.
+    pub spare: u32,
+}
+
+impl Charge {
+    /// Is this [`flag`] set?
+    #[inline]
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Why it owes too much.
+    pub fn reason(&self) -> Reason {
+        Reason::of(self.debt)
+    }
+}

@@ -1,0 +1,198 @@
+//! [`Charging`]: a request that is charged, in its client's stripe and in that of the client's network.
+
+use super::limit::Limit;
+use super::{Books, Charge, Reservation, Till, flag};
+use crate::bwshare::account::Reserved;
+use crate::bwshare::client::{Client, tag};
+use crate::bwshare::horizons::HORIZONS;
+use crate::bwshare::limits::{Answer, Limits};
+use crate::bwshare::service::Service;
+use crate::bwshare::visit::{Reason, Visit};
+
+/// A request that is charged, and the limits it is charged by.
+pub(super) struct Charging<'a, B> {
+    till: &'a Till<B>,
+    limit: &'a Limit,
+    charge: &'a Charge,
+    now_ns: u64,
+    /// The limits with steered horizons; None: as configured.
+    steered: Option<Box<[Limits; 2]>>,
+}
+
+impl<'a, B: Books> Charging<'a, B> {
+    #[inline]
+    pub(super) fn by(
+        till: &'a Till<B>,
+        limit: &'a Limit,
+        charge: &'a Charge,
+        now_ns: u64,
+    ) -> Charging<'a, B> {
+        Charging {
+            till,
+            limit,
+            charge,
+            now_ns,
+            steered: limit.service.map(|_| steered(limit, charge.lowered)),
+        }
+    }
+
+    #[inline]
+    fn limits(&self) -> &[Limits; 2] {
+        self.steered.as_deref().unwrap_or(&self.limit.limits)
+    }
+
+    /// Acts in the client's own stripe; None: its lock cannot be taken.
+    #[inline]
+    pub(super) fn own<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
+        self.till.books.of(self.charge.key, |stripe, trace| {
+            act(&mut Visit {
+                stripe,
+                trace,
+                limits: &self.limits()[0],
+                now_ns: self.now_ns,
+            })
+        })
+    }
+
+    /// Acts in the stripe of the client's network, if the client has one.
+    fn network<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
+        if self.charge.wide == 0 {
+            return None;
+        }
+        self.till.books.of(self.charge.wide, |stripe, _| {
+            act(&mut Visit {
+                stripe,
+                trace: None,
+                limits: &self.limits()[1],
+                now_ns: self.now_ns,
+            })
+        })
+    }
+
+    /// Charges the client, then its network, unless either owes too much.
+    #[inline]
+    pub(super) fn enter(&self, client: Client) -> Option<(Answer, Option<Reason>)> {
+        let excused = self.charge.has(flag::EXCUSED);
+        if self.limit.service.is_some() {
+            self.begin_test();
+        }
+        let whose = || (client, self.limit.scope);
+        let answer = self.own(|visit| visit.enter(self.charge.key, whose, excused))?;
+        if answer != Answer::Pass {
+            let network = (self.till).network(self.limit, self.charge.wide, self.now_ns);
+            return Some(Reason::of_both(answer, network));
+        }
+        Some(match self.charge.wide {
+            0 => (Answer::Pass, None),
+            _ => self.enter_network(excused),
+        })
+    }
+
+    /// The same for the network; the client itself has been charged.
+    #[inline(never)]
+    fn enter_network(&self, excused: bool) -> (Answer, Option<Reason>) {
+        let network = self.network(|visit| {
+            let (key, now_ns) = (self.charge.wide, visit.now_ns);
+            let answer = visit.stripe.enter(key, visit.limits, now_ns);
+            if excused && answer != Answer::Pass {
+                visit.stripe.charge_file(key, visit.limits, now_ns);
+                return Answer::Pass;
+            }
+            answer
+        });
+        match network {
+            Some(answer @ Answer::Refuse { .. }) => {
+                self.own(|visit| visit.take_back(self.charge.key));
+                (answer, Some(Reason::Network))
+            }
+            _ => (Answer::Pass, None),
+        }
+    }
+
+    /// Counts the client once in each test of the line.
+    #[inline(never)]
+    fn begin_test(&self) {
+        let begun = self.own(|visit| {
+            let (key, now_ns) = (self.charge.key, visit.now_ns);
+            visit.stripe.begin_test(key, visit.limits, now_ns)
+        });
+        let (service, terms) = (self.limit.service, self.limit.terms());
+        if let (Some(first), Some(service), Some(terms)) = (begun.flatten(), service, terms) {
+            let books = &self.till.books;
+            books.service(service, |service| service.note(first, &terms, self.now_ns));
+        }
+    }
+
+    /// What a member of a session would be told, by what client and network owe. None: no lock.
+    pub(super) fn as_member(&self) -> Option<Answer> {
+        let own = self.own(|visit| visit.as_member(self.charge.key))?;
+        let network = self.network(|visit| visit.as_member(self.charge.wide));
+        Some(own.or_longer(network.unwrap_or(Answer::Pass)))
+    }
+
+    /// It was not let in, but now is.
+    pub(super) fn excuse(&self) {
+        self.own(|visit| visit.excuse(self.charge.key));
+        self.network(|visit| {
+            let (key, now_ns) = (self.charge.wide, visit.now_ns);
+            visit.stripe.charge_file(key, visit.limits, now_ns);
+        });
+    }
+
+    /// Charges bytes to the client, and to its network if it has one.
+    #[inline(never)]
+    pub(super) fn bytes(&self, bytes: u64) {
+        self.own(|visit| visit.bytes(self.charge.key, bytes));
+        self.network(|visit| {
+            let (key, now_ns) = (self.charge.wide, visit.now_ns);
+            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+        });
+    }
+
+    /// The same for bytes not sent yet: the reservations of the client and of its network.
+    pub(super) fn reserve(&self, bytes: u64) -> [Reserved; 2] {
+        let own = self.own(|visit| visit.reserve(self.charge.key, bytes));
+        let network = self.network(|visit| {
+            let (key, now_ns) = (self.charge.wide, visit.now_ns);
+            let reserved = visit.stripe.reserve(key, bytes, now_ns);
+            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+            reserved
+        });
+        [own, network].map(Option::unwrap_or_default)
+    }
+
+    /// How long a byte takes by the limits in force, nanoseconds; 0: not known.
+    pub(super) fn byte_unit(&self) -> f64 {
+        self.till.books.byte_unit(tag(self.limit.scope))
+    }
+
+    /// Gives back the reserved bytes that were not sent. A graceful restart may have changed the rate since they
+    /// were reserved: the debt for these bytes then stands for another time.
+    pub(super) fn give_back(&mut self, reserved: &Reservation, unsent: u64) {
+        let ratio = self.byte_unit() / reserved.byte_unit;
+        if self.limit.alone && ratio.is_normal() && ratio > 0.0 && ratio != 1.0 {
+            let limits = self.limits().map(|limits| Limits {
+                bytes: limits.bytes.times(1.0 / ratio),
+                ..limits
+            });
+            self.steered = Some(Box::new(limits));
+        }
+        let [own, network] = reserved.both();
+        self.own(|visit| visit.return_bytes(self.charge.key, unsent, &own));
+        self.network(|visit| {
+            let (key, now_ns) = (self.charge.wide, visit.now_ns);
+            let part = (unsent, &network);
+            visit.stripe.return_bytes(key, visit.limits, part, now_ns);
+        });
+    }
+}
+
+/// The limits as they were when the request began: it gives bytes back at the price it took them.
+#[inline(never)]
+fn steered(limit: &Limit, lowered: [u32; HORIZONS]) -> Box<[Limits; 2]> {
+    let factors = lowered.map(|lowered| Service::factor(lowered.into()));
+    Box::new(limit.limits.map(|limits| Limits {
+        horizons: limits.horizons.steered(factors),
+        ..limits
+    }))
+}

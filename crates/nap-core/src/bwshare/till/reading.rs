@@ -1,0 +1,157 @@
+//! What the pages read of a [`Till`]: what one client owes ([`Owing`]), what each of the trace does ([`DebtRow`]), and
+//! all together ([`Totals`]). And what the administrator forgives.
+
+use std::collections::HashMap;
+
+use super::limit::Limit;
+use super::{Books, Till};
+use crate::bwshare::limits::Answer;
+use crate::bwshare::service::Service;
+use crate::bwshare::table::{Counts, Stripe};
+use crate::bwshare::trace::Row;
+use crate::bwshare::visit::Reason;
+
+/// What a client owes now.
+#[derive(Clone, Copy, Debug)]
+pub struct Owing {
+    /// Its file debt.
+    pub files: f64,
+    /// Its byte debt.
+    pub bytes: f64,
+    /// How long it would have to wait if it asked now, nanoseconds.
+    pub wait_ns: u64,
+    /// Why, if it would have to.
+    pub reason: Option<Reason>,
+}
+
+/// A client of the trace, and what it owes now.
+#[derive(Clone, Copy, Debug)]
+pub struct DebtRow {
+    /// What it has done.
+    pub row: Row,
+    /// What it owes.
+    pub owing: Owing,
+    /// The maxima of both debts.
+    pub max: [f64; 2],
+    /// Now.
+    pub now_ns: u64,
+}
+
+/// What has happened in all stripes together.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Totals {
+    /// Counted.
+    pub counts: Counts,
+    /// Clients and networks in debt.
+    pub in_debt: usize,
+    /// Clients in debt there is room for.
+    pub clients: usize,
+    /// Rows of the trace.
+    pub rows: usize,
+    /// ... and what did not find one.
+    pub hidden: u64,
+}
+
+impl Owing {
+    fn of(stripe: &mut Stripe, key: u64, limit: &Limit, network: Answer, now_ns: u64) -> Owing {
+        let limits = &limit.limits[0];
+        let own = stripe.answer(key, limits, now_ns);
+        let (answer, reason) = Reason::of_both(own, network);
+        let (now, account) = (stripe.time(now_ns), stripe.account(key));
+        Owing {
+            files: limits.files.units(account.files_ns(now)),
+            bytes: limits.bytes.units(account.bytes_ns(now)),
+            wait_ns: answer.wait_ns(),
+            reason,
+        }
+    }
+}
+
+impl<B: Books> Till<B> {
+    /// What the client of this address owes by these limits. None: no lock.
+    pub fn owing(&self, limit: &Limit, address: [u8; 16], now_ns: u64) -> Option<Owing> {
+        let client = self.client(limit, address);
+        let network = self.network(limit, client.wide.unwrap_or(0), now_ns);
+        self.books.of(client.key, |stripe, _| {
+            Owing::of(stripe, client.key, limit, network, now_ns)
+        })
+    }
+
+    /// How well the horizons of these limits are served, and by which line; None: they are not steered.
+    pub fn served(&self, limit: &Limit, now_ns: u64) -> Option<(f64, Service)> {
+        let (service, terms) = (limit.service?, limit.terms()?);
+        // It may be that nobody has come since a test ended.
+        let seen = self.books.service(service, |service| {
+            service.advance(&terms, now_ns);
+            *service
+        });
+        Some((terms.link, seen.unwrap_or_default()))
+    }
+
+    /// What has happened in all stripes together.
+    pub fn totals(&self, now_ns: u64) -> Totals {
+        let mut totals = Totals {
+            clients: self.clients(),
+            rows: self.books.rows(),
+            ..Totals::default()
+        };
+        for at in 0..self.books.stripes() {
+            self.books.at(at, |stripe, trace| {
+                totals.counts.add(&stripe.counts);
+                let now = stripe.time(now_ns);
+                totals.in_debt += stripe.clients_in_debt(now);
+                totals.hidden += trace.iter().map(|set| set.hidden).sum::<u64>();
+            });
+        }
+        totals
+    }
+
+    /// All rows with what each client owes now; under a stripe's lock, they are only copied.
+    pub fn rows(&self, now_ns: u64) -> Vec<DebtRow> {
+        let limit_of = |row: &Row| self.limits.iter().find(|limit| limit.scope == row.scope);
+        let mut all: Vec<DebtRow> = Vec::with_capacity(self.books.rows());
+        for at in 0..self.books.stripes() {
+            self.books.at(at, |stripe, trace| {
+                for (key, row) in trace.iter().flat_map(|set| set.rows()) {
+                    let Some(limit) = limit_of(row) else { continue };
+                    let limits = &limit.limits[0];
+                    all.push(DebtRow {
+                        row: *row,
+                        owing: Owing::of(stripe, key, limit, Answer::Pass, now_ns),
+                        max: [limits.files.max(), limits.bytes.max()],
+                        now_ns,
+                    });
+                }
+            });
+        }
+        // Networks have stripes of their own: never two locks at once.
+        let mut networks = HashMap::new();
+        for one in &mut all {
+            let client = limit_of(&one.row).map(|limit| {
+                let of = self.client(limit, one.row.address);
+                (limit, of.wide)
+            });
+            if let Some((limit, Some(wide))) = client {
+                let answer = networks.entry(wide);
+                let answer = answer.or_insert_with(|| self.network(limit, wide, now_ns));
+                if answer.wait_ns() > one.owing.wait_ns {
+                    one.owing.wait_ns = answer.wait_ns();
+                    one.owing.reason = Some(Reason::Network);
+                }
+            }
+        }
+        all
+    }
+
+    /// Forgives all debts of a client and its network, by any limits; false: they owed nothing.
+    pub fn forgive(&self, address: [u8; 16]) -> bool {
+        let mut owed = false;
+        for limit in &self.limits {
+            let client = self.client(limit, address);
+            for key in [Some(client.key), client.wide].into_iter().flatten() {
+                owed |= self.books.of(key, |stripe, _| stripe.forgive(key)) == Some(true);
+            }
+        }
+        owed
+    }
+}
