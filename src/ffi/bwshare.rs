@@ -10,9 +10,7 @@ use std::sync::atomic::{
 };
 
 use super::conf::any;
-use super::contract::{
-    NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_conf, nap_debts_calls, nap_str,
-};
+use super::contract::{NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_conf, nap_debts_calls, nap_str};
 use super::guard::guard;
 use super::process::{self, Process};
 use super::text::text;

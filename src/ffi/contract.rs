@@ -799,12 +799,8 @@ pub struct nap_visit {
     pub limits: u32,
     pub flags: u32,
     pub key: u64,
-    pub wide: u64,
-    pub wait_us: u64,
-    pub debt: u32,
     pub status: u32,
-    pub lowered: [u32; 3usize],
-    pub spare: u32,
+    pub own: [u32; 9usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
@@ -813,55 +809,32 @@ const _: () = {
     ["Offset of field: nap_visit::limits"][::std::mem::offset_of!(nap_visit, limits) - 0usize];
     ["Offset of field: nap_visit::flags"][::std::mem::offset_of!(nap_visit, flags) - 4usize];
     ["Offset of field: nap_visit::key"][::std::mem::offset_of!(nap_visit, key) - 8usize];
-    ["Offset of field: nap_visit::wide"][::std::mem::offset_of!(nap_visit, wide) - 16usize];
-    ["Offset of field: nap_visit::wait_us"][::std::mem::offset_of!(nap_visit, wait_us) - 24usize];
-    ["Offset of field: nap_visit::debt"][::std::mem::offset_of!(nap_visit, debt) - 32usize];
-    ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 36usize];
-    ["Offset of field: nap_visit::lowered"][::std::mem::offset_of!(nap_visit, lowered) - 40usize];
-    ["Offset of field: nap_visit::spare"][::std::mem::offset_of!(nap_visit, spare) - 52usize];
+    ["Offset of field: nap_visit::status"][::std::mem::offset_of!(nap_visit, status) - 16usize];
+    ["Offset of field: nap_visit::own"][::std::mem::offset_of!(nap_visit, own) - 20usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_reserved {
     pub bytes: u64,
-    pub at_ns: u64,
-    pub from_ns: [[u64; 4usize]; 2usize],
-    pub returned: [u32; 2usize],
-    pub byte_unit: f64,
+    pub own: [u64; 11usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 96usize];
     ["Alignment of nap_reserved"][::std::mem::align_of::<nap_reserved>() - 8usize];
     ["Offset of field: nap_reserved::bytes"][::std::mem::offset_of!(nap_reserved, bytes) - 0usize];
-    ["Offset of field: nap_reserved::at_ns"][::std::mem::offset_of!(nap_reserved, at_ns) - 8usize];
-    ["Offset of field: nap_reserved::from_ns"]
-        [::std::mem::offset_of!(nap_reserved, from_ns) - 16usize];
-    ["Offset of field: nap_reserved::returned"]
-        [::std::mem::offset_of!(nap_reserved, returned) - 80usize];
-    ["Offset of field: nap_reserved::byte_unit"]
-        [::std::mem::offset_of!(nap_reserved, byte_unit) - 88usize];
+    ["Offset of field: nap_reserved::own"][::std::mem::offset_of!(nap_reserved, own) - 8usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_client {
-    pub address: [u8; 16usize],
-    pub prefix: [u8; 16usize],
-    pub bits: u32,
-    pub limits: u32,
-    pub key: u64,
-    pub wide: u64,
+    pub own: [u64; 7usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of nap_client"][::std::mem::size_of::<nap_client>() - 56usize];
     ["Alignment of nap_client"][::std::mem::align_of::<nap_client>() - 8usize];
-    ["Offset of field: nap_client::address"][::std::mem::offset_of!(nap_client, address) - 0usize];
-    ["Offset of field: nap_client::prefix"][::std::mem::offset_of!(nap_client, prefix) - 16usize];
-    ["Offset of field: nap_client::bits"][::std::mem::offset_of!(nap_client, bits) - 32usize];
-    ["Offset of field: nap_client::limits"][::std::mem::offset_of!(nap_client, limits) - 36usize];
-    ["Offset of field: nap_client::key"][::std::mem::offset_of!(nap_client, key) - 40usize];
-    ["Offset of field: nap_client::wide"][::std::mem::offset_of!(nap_client, wide) - 48usize];
+    ["Offset of field: nap_client::own"][::std::mem::offset_of!(nap_client, own) - 0usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]

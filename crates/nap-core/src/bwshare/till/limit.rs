@@ -3,7 +3,7 @@
 use crate::bwshare::client::{Prefixes, WIDE, tag};
 use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Limits, Units};
-use crate::bwshare::service::{Steering, Terms};
+use crate::bwshare::service::{ServiceTerms, Steering};
 
 /// The limits in force of a server or a virtual host.
 #[derive(Clone, Debug)]
@@ -52,8 +52,8 @@ impl Limit {
     }
 
     /// What its service is judged by.
-    pub fn terms(&self) -> Option<Terms<'_>> {
-        Some(Terms {
+    pub fn terms(&self) -> Option<ServiceTerms<'_>> {
+        Some(ServiceTerms {
             horizons: self.horizons(),
             shares: self.shares,
             link: self.link?,
