@@ -43,7 +43,10 @@ fn a_wrong_value_stops_configtest_with_directive_value_and_range() {
         ("BwShareBytes NaN 1", "\"NaN\" is not bytes"),
         ("BwShareBytes 500000 1e30", "\"1e30\" is not bytes a second"),
         ("BwShare Perhaps", "use On, Off or DryRun"),
-        ("BwShareStatus 404", "\"404\" is not 429, 503 or 200"),
+        (
+            "BwShareStatus 404",
+            "BwShareStatus: \"404\" is not known; use 503, 429, or 200",
+        ),
         ("BwShareClient 64 64", "from 8 to 32"),
         ("BwShareRule fair", "\"fair\" is not exact or literal"),
         ("BwShareHorizon 1000 1s", "BwShareHorizon: wants"),
