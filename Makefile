@@ -19,7 +19,7 @@ THREADS := 4
 
 .NOTPARALLEL:
 .PHONY: all help setup setup-all setup-package module programs cgi install uninstall demo demo-balancer demo-paper \
-        demo-shop test test-all bench papers check-papers check-format check-bindings test-pure test-room \
+        demo-shop test test-all bench papers check-papers check-format check-bindings directives test-pure test-room \
         test-models test-sanitize test-threads test-valgrind test-httpd test-docker clean
 
 all: module programs cgi ## build mod_nap.so, nap-sim, nap-load (the default)
@@ -194,6 +194,9 @@ test-older-httpd: module programs cgi
 	$(CARGO) test --locked --no-fail-fast $(OLDER_TESTS:%=--test %) -- --test-threads=$(THREADS)
 	$(CARGO) test --locked --no-fail-fast --test parking -- --test-threads=$(THREADS) $(OLDER_PARKING)
 endif
+
+directives: ## write what is made of the table of directives
+	$(CARGO) run --locked -q -p nap-directives
 
 check-bindings: # src/ffi/contract.rs is what bindgen makes of c_shim/nap.h
 	@cp src/ffi/contract.rs $(TARGET)/contract.committed

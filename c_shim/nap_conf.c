@@ -475,135 +475,13 @@ static const char *section_page(cmd_parms *cmd, void *conf, const char *arg)
     AP_INIT_TAKE_ARGV(name, set_server, NULL, RSRC_CONF, help)
 #define PATH(name, field, help) \
     AP_INIT_TAKE1(name, set_path, (void *)APR_OFFSETOF(nap_site, field), RSRC_CONF, help)
-
-#define BWSHARE(name, help) \
+#define DEBTS(name, help) \
     AP_INIT_TAKE_ARGV(name, nap_bwshare_set, NULL, RSRC_CONF, help)
-#define OXTHAS(name, help) \
+#define BALANCER(name, help) \
     AP_INIT_TAKE_ARGV(name, nap_oxthas_set, NULL, ANYWHERE, help)
 
 const command_rec nap_directives[] = {
-    AP_INIT_TAKE1("NapEngine", set_engine, NULL, ANYWHERE,
-                  "On, Off, or DryRun: decide, count and log, but let everything pass"),
-    AP_INIT_RAW_ARGS("<NapRoom", section_room, NULL, RSRC_CONF,
-                     "a room: what is protected, and how; NapUse puts URLs into it"),
-    AP_INIT_TAKE1("NapUse", set_use, NULL, ANYWHERE,
-                  "the room these URLs lie in, or None; the last merged one wins"),
-
-    AP_INIT_TAKE23("NapPage", set_page, NULL, RSRC_CONF,
-                   "a page with a gate of its own: its name, a regular expression for its URLs, and "
-                   "perhaps room=, the room that has this page"),
-    AP_INIT_RAW_ARGS("<NapPage", section_page, NULL, RSRC_CONF,
-                     "the same, with settings of its own"),
-    AP_INIT_TAKE1("NapExempt", set_exempt, NULL, RSRC_CONF,
-                  "requests for which this expression is true are never scheduled"),
-    AP_INIT_TAKE_ARGV("NapPriority", set_priority, NULL, RSRC_CONF,
-                      "1 to 7 and an expression: where it is true, served so many eighths of the bound "
-                      "sooner; or progress: the session nearest its end first"),
-    ROOM("NapStatic", "On: schedule files of the default handler too"),
-    ROOM("NapAdmit",
-         "late: admit when the handler is known; early: before a costly login"),
-    ROOM("NapRunReady",
-         "how many accesses run at once: a number, or auto or paper, with min=, max= and such"),
-    ROOM("NapWaitMax",
-         "the bound: the longest acceptable time from arrival to answer, e.g. 4s"),
-    ROOM("NapWaitLimit",
-         "how many may wait: auto (by what the bound allows), paper, work, or a number"),
-    ROOM("NapReAccess",
-         "places kept for ticket holders: auto (by the tickets out), or a number"),
-    ROOM("NapHistory", "how many finished accesses the wait limit looks at"),
-    ROOM("NapDownload",
-         "an answer longer than this gives its permit back while it is read, e.g. 1M; or Off"),
-    ROOM("NapBody",
-         "so much of a request's body is read before its access enters, e.g. 64K; or Off"),
-    ROOM("NapSlotPeriod",
-         "tickets are sold in slots of this length; with NapSlotTickets auto slots are a quarter as long"),
-    ROOM("NapSlotTickets",
-         "tickets a slot: auto (what the server finishes in it), paper, or a number"),
-    ROOM("NapTicketLifetime", "from a ticket's start to its end"),
-    ROOM("NapTicketPrime",
-         "how long from its start a ticket lets in at once; auto: as long as the wait limit bears at "
-         "full speed, up to three quarters of the bound"),
-    ROOM("NapTicketHorizon", "how far ahead tickets are sold"),
-    ROOM("NapTicketShare",
-         "share of the capacity that is sold as tickets: auto (all of it), or 0 to 1, which keeps the "
-         "rest for newcomers"),
-    ROOM("NapOverbook",
-         "tickets sold for each place, as not everybody comes back: auto, off, or a factor"),
-    ROOM("NapTicketsPerClient",
-         "live tickets that one address (IPv6: one /64) may hold; auto: no cap, but one whose tickets "
-         "lapse more than they are used gets one place in fifty of each slot while others ask"),
-    ROOM("NapTicketCookie", "the ticket cookie's name, then its attributes"),
-    ROOM("NapTicketBind",
-         "none, or prefix: a ticket is good only from the network it was issued to"),
-    AP_INIT_TAKE_ARGV("NapSession", set_session, NULL, RSRC_CONF,
-                      "visitors come in sessions: cookie= the application's own, start= and end= "
-                      "which URLs, idle= and parallel="),
-    ROOM("NapSessionStart",
-         "how often a session may start: auto, paper, or an interval; threshold= inc= dec= min= max="),
-    ROOM("NapSessionQueue", "how many may wait to start one: auto, or a number"),
-    ROOM("NapKeepForm",
-         "a refused form of up to so many bytes comes back in its page, e.g. 64k; or Off; and the "
-         "charset of forms that are not UTF-8"),
-    ROOM("NapPoll",
-         "how often holders ask where they stand: base=3s rate=500 mode=level k=2 form=smooth"),
-    AP_INIT_TAKE1("NapTicketStatus", set_ticket_status, NULL, ANYWHERE,
-                  "status of a refusal's page: 503, 429 or 200"),
-    AP_INIT_TAKE1("NapTicketPage", set_own_page, NULL, ANYWHERE,
-                  "a template for the page of a refusal, or None: the built-in page"),
-
-    SERVER("NapReserve",
-           "workers that waiting newcomers leave free: a number, or n% of every child's; ticket holders "
-           "may use them"),
-    SERVER("NapPark", "On: waiting accesses hold no worker, if the MPM is event; or Off"),
-    SERVER("NapTables", "sizes of tables: clients= trace= sessions= waiters="),
-    SERVER("NapTicketPath", "where the ticket page lives"),
-    AP_INIT_TAKE1("NapControl", set_control, NULL, RSRC_CONF,
-                  "Off, or the path at which nap-control answers"),
-    PATH("NapStateFile", state_file, "a file that keeps tickets over a full restart"),
-    PATH("NapTicketKey", key_file, "a file of keys, one \"id hex\" a line: the first signs"),
-    PATH("NapTicketLog", log_name, "a file or \"|command\" that gets one line a ticket"),
-
-    AP_INIT_TAKE1("BwShare", nap_bwshare_engine, NULL, ANYWHERE,
-                  "On, Off, or DryRun: whether clients that owe too much are asked to wait"),
-    BWSHARE("BwShareFiles",
-            "files a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareBytes",
-            "bytes a client may owe, and how many are paid off a second"),
-    BWSHARE("BwShareRule",
-            "exact, or literal as the note has it; refused= what a refused request is charged"),
-    BWSHARE("BwShareClient",
-            "bits of an IPv4 and of an IPv6 address that make one client"),
-    BWSHARE("BwShareHorizon",
-            "bytes a second that no client exceeds over a time, and the share to get them"),
-    BWSHARE("BwShareLink",
-            "bytes a second that the site's line carries: the longer horizons are steered by it"),
-    AP_INIT_TAKE1("BwShareStatus", nap_bwshare_set_status, NULL, ANYWHERE,
-                  "status of a refusal: 429, 503 or 200"),
-    AP_INIT_TAKE1("BwShareExempt", nap_bwshare_exempt, NULL, ANYWHERE,
-                  "requests for which this expression is true are not charged"),
-    BWSHARE("BW_tx1cred_rate", "the rate of BwShareFiles"),
-    BWSHARE("BW_tx1debt_max", "the maximum of BwShareFiles"),
-    BWSHARE("BW_tx2cred_rate", "the rate of BwShareBytes"),
-    BWSHARE("BW_tx2debt_max", "the maximum of BwShareBytes"),
-    AP_INIT_TAKE_ARGV("BW_throttle_off", nap_bwshare_off, NULL, ANYWHERE,
-                      "BwShare Off; with 0, BwShare On"),
-
-    AP_INIT_TAKE_ARGV("TelePoll", nap_telepoll_set, NULL, ANYWHERE,
-                      "an event's name, or None: clients that poll these URLs are told when to come again; "
-                      "base= rate= mode= k= phase= form="),
-
-    OXTHAS("OxthasBands",
-           "so many of the best members share the work by its size; integer, equal or capacity"),
-    OXTHAS("OxthasHistory", "observations that a member is judged by"),
-    AP_INIT_TAKE_ARGV("OxthasActivity", nap_oxthas_activity, NULL, ANYWHERE,
-                      "a kind of request: its name, a regular expression of paths, and members=, "
-                      "the only ones that may get it"),
-    OXTHAS("OxthasPenalty",
-           "alpha: a member's capacity counts as c / (1 + alpha R) after R failures"),
-    OXTHAS("OxthasTimeout",
-           "how long to wait before a request goes to another member; step= min= after failures"),
-    OXTHAS("OxthasRetry",
-           "how often a request goes to another member; backoff= before a failed one is probed"),
+#include "directives.inc"
     { .name = NULL }
 };
 

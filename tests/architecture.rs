@@ -195,27 +195,3 @@ fn the_module_is_built_from_few_packages() {
     assert!(packages.len() > 10, "{said}");
     assert!(packages.len() <= PACKAGES, "{}: {said}", packages.len());
 }
-
-#[test]
-fn each_directive_has_its_row_in_the_docs() {
-    let root = root();
-    let table = fs::read_to_string(root.join("c_shim/nap_conf.c")).expect("the directives");
-    let docs = fs::read_to_string(root.join("docs/directives.md")).expect("their docs");
-    let names: Vec<&str> = table
-        .lines()
-        .filter_map(|line| {
-            let (macro_name, rest) = line.trim().split_once("(\"")?;
-            let is_row = macro_name.starts_with("AP_INIT")
-                || ["ROOM", "SERVER", "PATH", "BWSHARE"].contains(&macro_name);
-            is_row.then(|| rest.split('"').next()).flatten()
-        })
-        .collect();
-    assert!(names.len() > 25, "{names:?}");
-    for name in names {
-        let row = format!("| `{name}");
-        assert!(
-            docs.contains(&row),
-            "docs/directives.md has no row for {name}"
-        );
-    }
-}

@@ -1,6 +1,8 @@
 //! The docs describe what exists, and what they show works. They mention every directive, handler, log note
 //! and page variable; every configuration in them passes configtest; every link leads somewhere.
 
+use nap_core::conf::{BwDirective, Directive, OxthasDirective};
+use nap_directives::SetBy;
 use nap_testkit::Httpd;
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,37 +57,41 @@ fn in_shim(before: &str, after: char) -> BTreeSet<String> {
     found
 }
 
-/// The directives in the shim's table.
-fn directives() -> BTreeSet<String> {
-    let table = read("c_shim/nap_conf.c");
-    let (_, table) = table.split_once("nap_directives[] = {").expect("the table");
-    let (table, _) = table.split_once(".name = NULL").expect("its end");
-    let rows = table.split("(\"").skip(1);
-    let found: BTreeSet<String> = rows
-        .filter_map(|row| row.split('"').next())
-        .map(|name| name.trim_start_matches('<').to_owned())
-        .collect();
-    assert!(found.len() > 40 && found.contains("NapUse"), "{found:?}");
-    found
-}
-
 fn all_text() -> String {
     pages().iter().map(read).collect()
 }
 
 #[test]
-fn every_directive_stands_in_the_packages_configuration() {
-    let shipped = read("debian/nap.conf");
-    let words: BTreeSet<&str> = shipped
-        .lines()
-        .filter_map(|line| line.strip_prefix('#'))
-        .filter_map(|line| line.trim_start_matches([' ', '<']).split([' ', '>']).next())
-        .collect();
-    let missing: Vec<String> = directives()
-        .into_iter()
-        .filter(|name| !words.contains(name.as_str()))
-        .collect();
-    assert!(missing.is_empty(), "debian/nap.conf lacks {missing:?}");
+fn what_is_made_of_the_table_of_directives_is_up_to_date() {
+    let made = nap_directives::contents(root()).expect("the files, with their marks");
+    for (file, made) in nap_directives::FILES.into_iter().zip(made) {
+        assert!(
+            read(file) == made,
+            "{file}: run make directives, and look at the difference"
+        );
+    }
+}
+
+#[test]
+fn the_core_knows_the_directives_that_the_table_gives_it_and_no_others() {
+    let of = |wanted: fn(&SetBy) -> bool| -> BTreeSet<&str> {
+        let rows = nap_directives::directives().filter(|row| wanted(&row.set_by));
+        rows.map(|row| row.name).collect()
+    };
+    let known = |names: Vec<&'static str>| -> BTreeSet<&str> { names.into_iter().collect() };
+    let gates = of(|by| matches!(by, SetBy::Room | SetBy::Server));
+    let own = ["NapPriority", "NapSession"];
+    let parsed = known(Directive::ALL.iter().map(|which| which.name()).collect());
+    assert_eq!(parsed, gates.union(&own.into()).copied().collect());
+    let debts = known(BwDirective::ALL.iter().map(|which| which.name()).collect());
+    assert_eq!(debts, of(|by| matches!(by, SetBy::Debts)));
+    let balancers = known(
+        OxthasDirective::ALL
+            .iter()
+            .map(|which| which.name())
+            .collect(),
+    );
+    assert_eq!(balancers, of(|by| matches!(by, SetBy::Balancer)));
 }
 
 #[test]
