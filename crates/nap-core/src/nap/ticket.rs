@@ -16,8 +16,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use blake2::digest::{KeyInit, Mac};
-use blake2::{Blake2s256, Blake2sMac256};
+use blake2::digest::block_api::{Block, Buffer, UpdateCore, VariableOutputCore};
+use blake2::digest::{KeyInit, Mac, Output};
+use blake2::{Blake2s256, Blake2sMac256, Blake2sVarCore};
 use md5::{Digest, Md5};
 
 use crate::micros::Micros;
@@ -108,7 +109,7 @@ impl Ticket {
         let mut sealed = [0; SEALED];
         let (body, signature) = sealed.split_at_mut(BODY);
         self.write(key.id, body);
-        if let Some(cut) = key.sign(body).finalize().into_bytes().get(..SIGNATURE) {
+        if let Some(cut) = key.signature(body).get(..SIGNATURE) {
             signature.copy_from_slice(cut);
         }
         URL_SAFE_NO_PAD.encode(sealed)
@@ -210,14 +211,25 @@ const LIKE: &str = "1 00112233445566778899aabbccddeeff";
 pub struct Key {
     id: u8,
     mac: Blake2sMac256,
+    /// The same after its first block, which is the key: `mac` would take that in with each ticket anew.
+    begun: Blake2sVarCore,
 }
 
 impl Key {
     /// A key from its secret, 16 random bytes or more.
     pub fn new(id: u8, secret: &[u8]) -> Key {
+        let secret = key_bytes(secret);
+        let mut begun = Blake2sVarCore::new_with_params(&[], &[], secret.len(), 32);
+        let mut block = Block::<Blake2sVarCore>::default();
+        block
+            .iter_mut()
+            .zip(&secret)
+            .for_each(|(to, byte)| *to = *byte);
+        begun.update_blocks(&[block]);
         Key {
             id,
-            mac: keyed(secret),
+            mac: keyed(&secret),
+            begun,
         }
     }
 
@@ -255,18 +267,27 @@ impl Key {
     fn sign(&self, body: &[u8]) -> Blake2sMac256 {
         self.mac.clone().chain_update(body)
     }
+
+    /// What `sign` comes to. The body is not empty.
+    fn signature(&self, body: &[u8]) -> Output<Blake2sVarCore> {
+        let (mut core, mut buffer) = (self.begun.clone(), Buffer::<Blake2sVarCore>::default());
+        let mut out = Output::<Blake2sVarCore>::default();
+        buffer.digest_blocks(body, |blocks| core.update_blocks(blocks));
+        core.finalize_variable_core(&mut buffer, &mut out);
+        out
+    }
 }
 
 /// BLAKE2s with a secret of any length: it takes 32 bytes, and longer secrets are hashed first.
 pub fn keyed(secret: &[u8]) -> Blake2sMac256 {
-    let hash;
-    let secret = if secret.len() > 32 {
-        hash = Blake2s256::digest(secret);
-        hash.as_slice()
-    } else {
-        secret
-    };
-    Blake2sMac256::new_from_slice(secret).expect("32 bytes at most")
+    Blake2sMac256::new_from_slice(&key_bytes(secret)).expect("32 bytes at most")
+}
+
+fn key_bytes(secret: &[u8]) -> Vec<u8> {
+    match secret.len() {
+        0..=32 => secret.to_vec(),
+        _ => Blake2s256::digest(secret).to_vec(),
+    }
 }
 
 impl std::fmt::Debug for Key {
