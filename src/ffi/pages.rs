@@ -185,20 +185,20 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
         };
         // SAFETY: nap.h's promises: all strings are live for the call.
         unsafe {
-            let query = text(wanted.query);
+            let query = || text(wanted.query);
             match wanted.kind {
                 NAP_PAGE_TICKET => return ticket_page(wanted, q),
                 NAP_PAGE_SLOW_DOWN => bwshare::slow_down_page(process, wanted.visit, q),
-                NAP_PAGE_INFO => info(process, q, query, text(wanted.control), text(wanted.own)),
+                NAP_PAGE_INFO => info(process, q, query(), text(wanted.control), text(wanted.own)),
                 NAP_PAGE_METRICS => metrics::metrics(process, q),
                 NAP_PAGE_PREVIEW => {
                     if let Some(setup) = process::setup() {
-                        preview::preview(process, setup, q, text(q.ticket_path), query);
+                        preview::preview(process, setup, q, text(q.ticket_path), query());
                     }
                 }
                 NAP_PAGE_STATUS => metrics::server_status(process, q, wanted.lines != 0),
-                NAP_PAGE_MINE => bwshare::mine(process, q, wanted.limits, query),
-                kind => bwshare::info(process, q, kind == NAP_PAGE_TRACE, query),
+                NAP_PAGE_MINE => bwshare::mine(process, q, wanted.limits, query()),
+                kind => bwshare::info(process, q, kind == NAP_PAGE_TRACE, query()),
             }
         }
         200
