@@ -26,7 +26,7 @@ enum SameSite {
 impl SameSite {
     const ALL: [SameSite; 3] = [SameSite::Lax, SameSite::Strict, SameSite::None];
 
-    /// The value of `nap_room_conf.session_same_site`; unset: `Lax`.
+    /// The one of this number in the room's settings; unset: `Lax`.
     fn of(number: i64) -> SameSite {
         let known = usize::try_from(number)
             .ok()
