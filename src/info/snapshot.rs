@@ -9,7 +9,7 @@ use super::sessions::SessionShot;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
 use nap_core::nap::slot::Slot;
-use nap_core::nap::wait_limit::Line as Regression;
+use nap_core::nap::wait_limit::WaitLine as Regression;
 use nap_core::room::calls::Called;
 use nap_core::room::control::{Control, Mode};
 use nap_core::room::counts::Counts;

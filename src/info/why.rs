@@ -3,7 +3,7 @@
 use super::report::Wanted;
 use super::snapshot::GateShot;
 use nap_core::micros::Micros;
-use nap_core::nap::wait_limit::Line;
+use nap_core::nap::wait_limit::WaitLine;
 use nap_core::room::children::Workers;
 use nap_core::room::terms::how;
 
@@ -78,7 +78,7 @@ fn rule(gate: &GateShot, limit: u32) -> String {
     }
 }
 
-fn formula(line: Option<Line>) -> String {
+fn formula(line: Option<WaitLine>) -> String {
     line.map_or("unknown".to_owned(), |line| {
         format!(
             "{:.3} s + {:.4} s for each access ahead",

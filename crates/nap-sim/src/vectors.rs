@@ -16,7 +16,7 @@ use crate::ledger_script::Script;
 use nap_core::micros::Micros;
 use nap_core::nap::ledger;
 use nap_core::nap::slots::{self, SlotTerms, Slots};
-use nap_core::nap::wait_limit::{self, Facts, RhoSettings, Settings};
+use nap_core::nap::wait_limit::{self, Facts, RhoSettings, WaitSettings};
 use nap_core::nap::{returns, slots::capacity};
 
 /// The result of one case.
@@ -185,7 +185,7 @@ struct Paper {
 }
 
 fn paper(input: Paper) -> Value {
-    match wait_limit::paper(&input.samples, Settings::default().window, input.bound) {
+    match wait_limit::paper(&input.samples, WaitSettings::default().window, input.bound) {
         Ok(limit) => json!({"limit": limit, "reason": "ok"}),
         Err(why) => json!({"limit": null, "reason": why.word()}),
     }
@@ -227,7 +227,7 @@ fn robust(input: Robust) -> Value {
         cold_limit: input.cold_limit,
     };
     let cfg = input.cfg;
-    let settings = Settings {
+    let settings = WaitSettings {
         window: cfg.window,
         n_min: cfg.n_min,
         kappa: cfg.kappa,

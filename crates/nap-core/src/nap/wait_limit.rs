@@ -11,7 +11,7 @@ use crate::micros::Micros;
 
 /// Constants of the law. `Default` is ALGORITHMS 1.2.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct WaitSettings {
     /// How many of the newest pairs count (`NapHistory`), 1..=[`HISTORY`].
     pub window: usize,
     /// Fewer pairs than this: no fit, Little's line.
@@ -32,9 +32,9 @@ pub struct Settings {
     pub growth: f64,
 }
 
-impl Default for Settings {
+impl Default for WaitSettings {
     fn default() -> Self {
-        Settings {
+        WaitSettings {
             window: 100,
             n_min: 10,
             kappa: 400.0,
@@ -67,14 +67,14 @@ pub struct Facts {
 
 /// `response = intercept + slope x queue`, in seconds and places.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Line {
+pub struct WaitLine {
     /// b, seconds a place.
     pub slope: f64,
     /// a, seconds.
     pub intercept: f64,
 }
 
-impl Line {
+impl WaitLine {
     /// Expected response, in seconds, of an access that finds `queue` waiting.
     pub fn predict(&self, queue: u32) -> f64 {
         self.intercept + self.slope * f64::from(queue)
@@ -88,7 +88,7 @@ impl Line {
 
 /// Where a limit came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum LimitSource {
     /// Nothing known: the previous limit, or the cold one.
     Cold,
     /// Neither X nor S known, but enough pairs for a plain line.
@@ -99,14 +99,14 @@ pub enum Source {
     Shrunk,
 }
 
-impl Source {
+impl LimitSource {
     /// The word for logs, `/nap-info` and the vectors.
     pub fn word(self) -> &'static str {
         match self {
-            Source::Cold => "cold",
-            Source::Plain => "plain",
-            Source::Little => "little",
-            Source::Shrunk => "shrunk",
+            LimitSource::Cold => "cold",
+            LimitSource::Plain => "plain",
+            LimitSource::Little => "little",
+            LimitSource::Shrunk => "shrunk",
         }
     }
 }
@@ -117,9 +117,9 @@ pub struct Decision {
     /// L, places in Wait + Re Access.
     pub limit: u32,
     /// The line it was cut from; store its prediction with each access that enters Wait.
-    pub line: Option<Line>,
+    pub line: Option<WaitLine>,
     /// The rule that decided.
-    pub source: Source,
+    pub source: LimitSource,
 }
 
 /// Why the paper's line gives no limit.
@@ -156,7 +156,7 @@ pub fn shrunk(
     samples: &[(f64, f64, f64)],
     now_s: f64,
     facts: &Facts,
-    settings: &Settings,
+    settings: &WaitSettings,
 ) -> Decision {
     let newest = &samples[samples.len().saturating_sub(settings.window)..];
     let fresh = newest
@@ -166,19 +166,19 @@ pub fn shrunk(
     decide(Moments::of(fresh), facts, settings)
 }
 
-fn decide(pairs: Moments, facts: &Facts, settings: &Settings) -> Decision {
+fn decide(pairs: Moments, facts: &Facts, settings: &WaitSettings) -> Decision {
     let x = facts.throughput.filter(|x| x.is_finite() && *x > 0.0);
     let s = facts.service_mean.filter(|s| s.is_finite() && *s >= 0.0);
     let (line, source) = match (x, s) {
-        (Some(x), Some(s)) if pairs.n < settings.n_min => (little(x, s), Source::Little),
-        (Some(x), Some(_)) => (pull(&pairs, 1.0 / x, settings), Source::Shrunk),
+        (Some(x), Some(s)) if pairs.n < settings.n_min => (little(x, s), LimitSource::Little),
+        (Some(x), Some(_)) => (pull(&pairs, 1.0 / x, settings), LimitSource::Shrunk),
         _ => match pairs.fit(settings.n_min.max(2)) {
-            Ok(line) => (line, Source::Plain),
+            Ok(line) => (line, LimitSource::Plain),
             Err(_) => {
                 return Decision {
                     limit: facts.previous.unwrap_or(facts.cold_limit),
                     line: None,
-                    source: Source::Cold,
+                    source: LimitSource::Cold,
                 };
             }
         },
@@ -206,15 +206,15 @@ fn decide(pairs: Moments, facts: &Facts, settings: &Settings) -> Decision {
 
 /// `y = S + (q + 1)/X`: an access that finds q waiting leaves with the (q+1)th departure, then runs
 /// S.
-fn little(x: f64, s: f64) -> Line {
-    Line {
+fn little(x: f64, s: f64) -> WaitLine {
+    WaitLine {
         slope: 1.0 / x,
         intercept: s + 1.0 / x,
     }
 }
 
 /// The fitted line, its slope pulled more strongly towards `prior` the less the queue varied.
-fn pull(pairs: &Moments, prior: f64, settings: &Settings) -> Line {
+fn pull(pairs: &Moments, prior: f64, settings: &WaitSettings) -> WaitLine {
     let within = |b: f64| {
         b.max(settings.slope_lo * prior)
             .min(settings.slope_hi * prior)
@@ -229,12 +229,12 @@ fn pull(pairs: &Moments, prior: f64, settings: &Settings) -> Line {
     if intercept < 0.0 {
         // Through the origin: no access is answered before it comes. q_mean > 0 here, as y_mean >=
         // 0.
-        return Line {
+        return WaitLine {
             slope: within(pairs.y_mean / pairs.q_mean),
             intercept: 0.0,
         };
     }
-    Line { slope, intercept }
+    WaitLine { slope, intercept }
 }
 
 /// Means and centred sums of (queue, response): all that a least-squares line needs.
@@ -272,7 +272,7 @@ impl Moments {
     }
 
     /// The plain least-squares line, if there are `n_min` pairs and it rises.
-    fn fit(&self, n_min: usize) -> Result<Line, NoLimit> {
+    fn fit(&self, n_min: usize) -> Result<WaitLine, NoLimit> {
         if self.n < n_min {
             return Err(NoLimit::TooFew);
         }
@@ -281,7 +281,7 @@ impl Moments {
         }
         let slope = self.sxy / self.sxx;
         if slope > 0.0 {
-            Ok(Line {
+            Ok(WaitLine {
                 slope,
                 intercept: self.y_mean - slope * self.q_mean,
             })
@@ -410,7 +410,7 @@ impl WaitHistory {
     }
 
     /// Our limit now ([`shrunk`]).
-    pub fn decide(&self, now: Micros, facts: &Facts, settings: &Settings) -> Decision {
+    pub fn decide(&self, now: Micros, facts: &Facts, settings: &WaitSettings) -> Decision {
         let max_age = Micros::from_secs_f64(settings.max_age_s);
         let fresh = self
             .newest(settings.window)
@@ -485,14 +485,17 @@ mod tests {
                 response.as_secs_f64(),
             ));
         }
-        let settings = Settings {
+        let settings = WaitSettings {
             window: 600,
             max_age_s: 4.5,
-            ..Settings::default()
+            ..WaitSettings::default()
         };
         let stored = history.decide(Micros(31_000_500), &facts(), &settings);
         let pure = shrunk(&samples, 31.0005, &facts(), &settings);
-        assert_eq!((stored.limit, stored.source), (pure.limit, Source::Shrunk));
+        assert_eq!(
+            (stored.limit, stored.source),
+            (pure.limit, LimitSource::Shrunk)
+        );
         let (stored, pure) = (stored.line.expect("fitted"), pure.line.expect("fitted"));
         assert!((stored.slope - pure.slope).abs() < 1e-12);
         assert!((stored.intercept - pure.intercept).abs() < 1e-9);
@@ -509,7 +512,7 @@ mod tests {
             service_mean: None,
             ..facts()
         };
-        let decide = |facts| history.decide(second(9), &facts, &Settings::default());
+        let decide = |facts| history.decide(second(9), &facts, &WaitSettings::default());
         assert_eq!(decide(nothing).limit, 8);
         assert_eq!(
             decide(Facts {
@@ -519,7 +522,7 @@ mod tests {
             .limit,
             33
         );
-        assert_eq!(decide(facts()).source, Source::Little);
+        assert_eq!(decide(facts()).source, LimitSource::Little);
         assert_eq!(decide(facts()).limit, 259);
         assert_eq!(history.paper_limit(100, second(4)), Err(NoLimit::TooFew));
     }
@@ -530,9 +533,9 @@ mod tests {
         for i in 0..100 {
             history.record(second(1) + Micros(i), 200, Micros(3_100_000 + i * 1000));
         }
-        let decision = history.decide(second(2), &facts(), &Settings::default());
+        let decision = history.decide(second(2), &facts(), &WaitSettings::default());
         let line = decision.line.expect("fitted");
-        assert_eq!(decision.source, Source::Shrunk);
+        assert_eq!(decision.source, LimitSource::Shrunk);
         assert!((line.slope - 1.0 / 67.6).abs() < 1e-12, "{line:?}");
     }
 
@@ -546,7 +549,7 @@ mod tests {
                 ..facts()
             };
             history
-                .decide(second(1), &facts, &Settings::default())
+                .decide(second(1), &facts, &WaitSettings::default())
                 .limit
         };
         assert_eq!(from(100, 4.0), 126);
@@ -565,8 +568,8 @@ mod tests {
             throughput: None,
             ..facts()
         };
-        let decision = history.decide(second(2), &unknown, &Settings::default());
-        assert_eq!((decision.source, decision.limit), (Source::Plain, 195));
+        let decision = history.decide(second(2), &unknown, &WaitSettings::default());
+        assert_eq!((decision.source, decision.limit), (LimitSource::Plain, 195));
     }
 
     #[test]
@@ -621,9 +624,9 @@ mod tests {
             bound_s: f64::NAN,
             ..facts()
         };
-        let huge = Settings {
+        let huge = WaitSettings {
             window: usize::MAX,
-            ..Settings::default()
+            ..WaitSettings::default()
         };
         assert_eq!(history.decide(second(1), &wild, &huge).limit, 0);
         assert!(history.paper_limit(usize::MAX, second(4)).is_ok());

@@ -87,7 +87,7 @@ pub struct Gate {
     pub limit: u32,
     /// The L that the law wants.
     pub wanted: u32,
-    /// Where it comes from ([`crate::nap::wait_limit::Source`] as a number).
+    /// Where it comes from ([`crate::nap::wait_limit::LimitSource`] as a number).
     pub source: u32,
     /// 1 once X is known, so that L means something.
     pub decided: u32,

@@ -4,7 +4,7 @@
 
 use super::{Gate, GateView, SESSION};
 use crate::micros::Micros;
-use crate::nap::wait_limit::{Conformal, Facts, Line, Settings, Source};
+use crate::nap::wait_limit::{Conformal, Facts, LimitSource, WaitLine, WaitSettings};
 use crate::nap::whole;
 use crate::room::place::Place;
 use crate::room::places::wake;
@@ -61,11 +61,11 @@ impl GateView<'_> {
                     previous: (self.gate.decided != 0).then_some(self.gate.wanted),
                     cold_limit: COLD_LIMIT,
                 };
-                let settings = Settings {
+                let settings = WaitSettings {
                     window: terms.history as usize,
                     // With none waiting there would be nothing to learn from.
                     limit_min: 1,
-                    ..Settings::default()
+                    ..WaitSettings::default()
                 };
                 let decision = self.gate.samples.decide(self.now, &facts, &settings);
                 self.gate.wanted = decision.limit;
@@ -289,8 +289,8 @@ impl Gate {
     }
 
     /// The regression line in force.
-    pub fn line(&self) -> Option<Line> {
-        let line = Line {
+    pub fn line(&self) -> Option<WaitLine> {
+        let line = WaitLine {
             slope: f64::from_bits(self.slope),
             intercept: f64::from_bits(self.intercept),
         };
@@ -304,10 +304,15 @@ impl Gate {
             (how::FIXED, _) => "fixed",
             (how::PAPER, _) => "paper",
             (_, 0) => "undecided",
-            _ => [Source::Cold, Source::Plain, Source::Little, Source::Shrunk]
-                .into_iter()
-                .find(|&source| source as u32 == self.source)
-                .map_or("?", Source::word),
+            _ => [
+                LimitSource::Cold,
+                LimitSource::Plain,
+                LimitSource::Little,
+                LimitSource::Shrunk,
+            ]
+            .into_iter()
+            .find(|&source| source as u32 == self.source)
+            .map_or("?", LimitSource::word),
         }
     }
 }
