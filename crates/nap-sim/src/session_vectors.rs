@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::vectors::{Refused, read};
-use nap_core::sqs::interval::{Interval, Law, RateLaw};
+use nap_core::sqs::interval::{Interval, RateLaw, StartLaw};
 
 /// Our code's answer to a case whose law is "session_aimd".
 pub(super) fn compute(input: &Value) -> Result<Value, Refused> {
@@ -26,7 +26,7 @@ struct SessionRate {
 }
 
 fn session_rate(input: &SessionRate) -> Value {
-    let law = Law::Rate(RateLaw {
+    let law = StartLaw::Rate(RateLaw {
         lo: input.lo,
         hi: input.hi,
         add: input.add,

@@ -30,7 +30,7 @@ struct Paper {
 }
 
 fn paper(input: &Paper) -> Value {
-    let settings = paper_hill::Settings {
+    let settings = paper_hill::PaperSettings {
         start: input.limit,
         lo: input.lo,
         hi: input.hi,

@@ -11,7 +11,7 @@ use crate::micros::Micros;
 use crate::nap::laws::{Laws, StepLaw};
 use crate::sqs::capacity::{Capacity, PageNow, UNTRIED};
 use crate::sqs::demand::Demand;
-use crate::sqs::interval::{Interval, Law, PaperLaw, Queues, RateLaw};
+use crate::sqs::interval::{Interval, PaperLaw, Queues, RateLaw, StartLaw};
 use crate::sqs::session::Session;
 use crate::sqs::sessions::Limits;
 use crate::sqs::survey::Survey;
@@ -178,13 +178,13 @@ impl Starts {
     }
 
     /// How the interval moves.
-    fn law(&self, steps: &StepLaw) -> Law {
+    fn law(&self, steps: &StepLaw) -> StartLaw {
         let terms = &self.terms;
         let threshold = terms.threshold as f64 / 1e6;
         let (min, max) = (terms.min.as_secs_f64(), terms.max.as_secs_f64());
         match terms.how {
-            how::FIXED => Law::Fixed(terms.interval.as_secs_f64()),
-            how::PAPER => Law::Paper(PaperLaw {
+            how::FIXED => StartLaw::Fixed(terms.interval.as_secs_f64()),
+            how::PAPER => StartLaw::Paper(PaperLaw {
                 threshold,
                 inc: terms.inc.as_secs_f64(),
                 dec: terms.dec.as_secs_f64(),
@@ -202,7 +202,7 @@ impl Starts {
                     Some(fed) => (fed, step),
                     None => (Demand::first_rate(terms.cores), steps.step),
                 };
-                Law::Rate(RateLaw {
+                StartLaw::Rate(RateLaw {
                     lo: threshold * law.lo / law.hi,
                     hi: threshold,
                     add: law.add.max(step * fed),

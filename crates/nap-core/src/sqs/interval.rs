@@ -66,7 +66,7 @@ pub struct Interval {
 
 /// How the interval is found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Law {
+pub enum StartLaw {
     /// By the rate.
     Rate(RateLaw),
     /// As the paper did.
@@ -166,10 +166,10 @@ impl Interval {
 
     /// A second has passed with pages whose queues were `queue` long on average; `wanted`: somebody
     /// waits to start.
-    pub fn step(&mut self, law: &Law, queue: f64, wanted: bool) {
+    pub fn step(&mut self, law: &StartLaw, queue: f64, wanted: bool) {
         let seconds = match law {
-            Law::Fixed(seconds) => *seconds,
-            Law::Paper(law) => {
+            StartLaw::Fixed(seconds) => *seconds,
+            StartLaw::Paper(law) => {
                 let step = if queue >= law.threshold {
                     law.inc
                 } else {
@@ -177,7 +177,7 @@ impl Interval {
                 };
                 (self.seconds() + step).min(law.max).max(law.min)
             }
-            Law::Rate(law) => return self.step_rate(law, queue, wanted),
+            StartLaw::Rate(law) => return self.step_rate(law, queue, wanted),
         };
         self.seconds = sound(seconds).to_bits();
     }
@@ -187,12 +187,14 @@ impl Interval {
     /// more.
     pub fn follow(
         &mut self,
-        law: &Law,
+        law: &StartLaw,
         queues: Queues,
         wanted: bool,
         bottleneck: &Bottleneck,
     ) -> bool {
-        let Law::Rate(law) = law else { return false };
+        let StartLaw::Rate(law) = law else {
+            return false;
+        };
         let target = queues.pages * 0.5 * (law.lo + law.hi) * bottleneck.share;
         let most = bottleneck.rate;
         let many = (bottleneck.excess - target) / bottleneck.visits;
@@ -255,8 +257,8 @@ pub fn queue_bound(patience: Micros, interval_s: f64) -> u32 {
 mod tests {
     use super::*;
 
-    fn paper() -> Law {
-        Law::Paper(PaperLaw {
+    fn paper() -> StartLaw {
+        StartLaw::Paper(PaperLaw {
             threshold: 5.0,
             inc: 0.01,
             dec: 0.02,
@@ -282,7 +284,7 @@ mod tests {
 
     #[test]
     fn the_rate_holds_for_a_think_time_after_it_was_lowered() {
-        let law = Law::Rate(RateLaw::default());
+        let law = StartLaw::Rate(RateLaw::default());
         let mut interval = Interval::of(0.5);
         let mut rates = Vec::new();
         for queue in [6.0, 0.0, 0.0, 0.0, 0.0, 3.0] {
@@ -300,7 +302,11 @@ mod tests {
 
     #[test]
     fn any_bits_are_an_interval_and_every_step_leaves_one() {
-        let laws = [Law::Rate(RateLaw::default()), paper(), Law::Fixed(2.0)];
+        let laws = [
+            StartLaw::Rate(RateLaw::default()),
+            paper(),
+            StartLaw::Fixed(2.0),
+        ];
         for bits in [
             1,
             u64::MAX,

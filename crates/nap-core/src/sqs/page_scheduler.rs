@@ -247,9 +247,9 @@ impl PageScheduler {
         }
     }
 
-    fn paper_settings(&self, hi: u32) -> paper_hill::Settings {
+    fn paper_settings(&self, hi: u32) -> paper_hill::PaperSettings {
         let pace = self.pace;
-        paper_hill::Settings {
+        paper_hill::PaperSettings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
             hi: pace.hi.min(hi.max(self.paper.claim())).max(pace.lo.max(1)),

@@ -12,7 +12,7 @@ const INTERVALS: usize = 64;
 
 /// The range in which it may move.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct PaperSettings {
     /// Where it begins.
     pub start: u32,
     /// The least and the most.
@@ -63,7 +63,7 @@ impl PaperHill {
     };
 
     /// The limit to be in force.
-    pub fn limit(&mut self, settings: &Settings) -> u32 {
+    pub fn limit(&mut self, settings: &PaperSettings) -> u32 {
         let lo = settings.lo.max(1);
         if self.limit == 0 {
             self.limit = settings.start;
@@ -79,7 +79,7 @@ impl PaperHill {
     }
 
     /// An interval is over: returns the new limit.
-    pub fn see(&mut self, throughput: f64, settings: &Settings) -> u32 {
+    pub fn see(&mut self, throughput: f64, settings: &PaperSettings) -> u32 {
         let (lo, limit) = (settings.lo.max(1), self.limit(settings));
         let hi = settings.hi.max(lo);
         if !throughput.is_finite() {
