@@ -13,7 +13,7 @@ use nap_core::bwshare::service::Service;
 use nap_core::bwshare::till::limit::Limit;
 use nap_core::bwshare::till::reading::{DebtRow, Totals};
 use nap_core::bwshare::till::{Books, Till};
-use nap_core::bwshare::trace::Row;
+use nap_core::bwshare::trace::TraceRow;
 use nap_core::bwshare::visit::Reason;
 use nap_core::micros::Micros;
 
@@ -506,7 +506,7 @@ impl TraceReport {
 }
 
 /// `192.0.2.1`, `192.0.2.0/24`, `2001:db8:1:2::/64`.
-fn written(row: &Row) -> String {
+fn written(row: &TraceRow) -> String {
     let address = Ipv6Addr::from(row.address);
     let (address, bits, all) = match address.to_ipv4_mapped() {
         Some(v4) => (IpAddr::V4(v4), row.bits.saturating_sub(96), 32),

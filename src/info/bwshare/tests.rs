@@ -27,7 +27,7 @@ fn row(n: u8, wait_s: u64) -> DebtRow {
     let mut address = [0; 16];
     address[10..].copy_from_slice(&[0xff, 0xff, 192, 0, 2, n]);
     DebtRow {
-        row: Row {
+        row: TraceRow {
             address,
             bits: 128,
             scope: 0,
@@ -140,10 +140,10 @@ fn csv_has_a_line_a_client() {
 #[test]
 fn prefixes_are_written_as_such() {
     let of = |address: [u8; 16], bits| {
-        written(&Row {
+        written(&TraceRow {
             address,
             bits,
-            ..Row::default()
+            ..TraceRow::default()
         })
     };
     let mut v6 = [0; 16];

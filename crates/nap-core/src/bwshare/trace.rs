@@ -12,7 +12,7 @@ pub const ROWS: usize = 8;
 /// What one client has done. Times are inside time in nanoseconds.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct TraceRow {
     /// Its prefix; v4 as ::ffff:a.b.c.d.
     pub address: [u8; 16],
     /// How many bits of it count.
@@ -39,7 +39,7 @@ pub struct Row {
 pub struct TraceSet {
     /// 0: the row is not used yet.
     keys: [u64; ROWS],
-    rows: [Row; ROWS],
+    rows: [TraceRow; ROWS],
     /// Rows given up for another client, and requests of clients that found none.
     pub hidden: u64,
 }
@@ -53,7 +53,7 @@ impl TraceSet {
     /// Nobody has been here.
     pub const EMPTY: TraceSet = TraceSet {
         keys: [0; ROWS],
-        rows: [Row {
+        rows: [TraceRow {
             address: [0; 16],
             bits: 0,
             scope: 0,
@@ -75,7 +75,7 @@ impl TraceSet {
         key: u64,
         whose: impl FnOnce() -> (Client, u32),
         now_ns: u64,
-    ) -> Option<&mut Row> {
+    ) -> Option<&mut TraceRow> {
         let known = self.keys.iter().position(|known| *known == key);
         let at = match known {
             Some(at) => at,
@@ -91,19 +91,19 @@ impl TraceSet {
 
     /// Its row, if it has one.
     #[inline]
-    pub fn known(&mut self, key: u64) -> Option<&mut Row> {
+    pub fn known(&mut self, key: u64) -> Option<&mut TraceRow> {
         let at = self.keys.iter().position(|known| *known == key)?;
         self.rows.get_mut(at)
     }
 
     /// The rows in use.
-    pub fn rows(&self) -> impl Iterator<Item = (u64, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (u64, &TraceRow)> {
         let all = self.keys.iter().copied().zip(&self.rows);
         all.filter(|(key, _)| *key != 0)
     }
 
     /// Takes over a row from a table of another size; false: there is no unused one.
-    pub fn adopt(&mut self, key: u64, row: &Row) -> bool {
+    pub fn adopt(&mut self, key: u64, row: &TraceRow) -> bool {
         let unused = self.keys.iter().position(|known| *known == 0);
         let Some(at) = unused else { return false };
         (self.keys[at], self.rows[at]) = (key, *row);
@@ -124,13 +124,13 @@ impl TraceSet {
             self.hidden = self.hidden.saturating_add(1);
         }
         *self.keys.get_mut(at?)? = client.key;
-        *self.rows.get_mut(at?)? = Row {
+        *self.rows.get_mut(at?)? = TraceRow {
             address: client.address,
             bits: u32::from(client.bits),
             scope,
             first_ns: now_ns,
             last_ns: now_ns,
-            ..Row::default()
+            ..TraceRow::default()
         };
         at
     }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_row_takes_at_most_96_bytes_with_its_key() {
-        assert_eq!(size_of::<Row>(), 72);
+        assert_eq!(size_of::<TraceRow>(), 72);
         assert!(size_of::<TraceSet>() <= ROWS * 96);
     }
 }

@@ -274,8 +274,8 @@ mod tests {
 
     #[test]
     fn values_are_read_with_their_units() {
-        type Row = (&'static str, fn(&RoomConf) -> i64, i64);
-        let table: &[Row] = &[
+        type Case = (&'static str, fn(&RoomConf) -> i64, i64);
+        let table: &[Case] = &[
             ("NapRunReady 10", |r| r.run_ready, 10),
             ("NapRunReady auto", |r| r.run_ready, AUTO),
             ("NapRunReady paper", |r| r.run_ready, PAPER),

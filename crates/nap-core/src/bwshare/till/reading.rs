@@ -8,7 +8,7 @@ use super::{Books, Till};
 use crate::bwshare::limits::Answer;
 use crate::bwshare::service::Service;
 use crate::bwshare::table::{Counts, Stripe};
-use crate::bwshare::trace::Row;
+use crate::bwshare::trace::TraceRow;
 use crate::bwshare::visit::Reason;
 
 /// What a client owes now.
@@ -28,7 +28,7 @@ pub struct Owing {
 #[derive(Clone, Copy, Debug)]
 pub struct DebtRow {
     /// What it has done.
-    pub row: Row,
+    pub row: TraceRow,
     /// What it owes.
     pub owing: Owing,
     /// The maxima of both debts.
@@ -108,7 +108,7 @@ impl<B: Books> Till<B> {
 
     /// All rows with what each client owes now; under a stripe's lock, they are only copied.
     pub fn rows(&self, now_ns: u64) -> Vec<DebtRow> {
-        let limit_of = |row: &Row| self.limits.iter().find(|limit| limit.scope == row.scope);
+        let limit_of = |row: &TraceRow| self.limits.iter().find(|limit| limit.scope == row.scope);
         let mut all: Vec<DebtRow> = Vec::with_capacity(self.books.rows());
         for at in 0..self.books.stripes() {
             self.books.at(at, |stripe, trace| {

@@ -132,8 +132,8 @@ fn a_default_gives_way_to_what_was_set_beside_it() {
 
 #[test]
 fn combinations_that_cannot_be_are_refused() {
-    type Row = (&'static [(Directive, &'static str)], u32, &'static str);
-    let table: &[Row] = &[
+    type Case = (&'static [(Directive, &'static str)], u32, &'static str);
+    let table: &[Case] = &[
         (
             &[(TicketPrime, "2min"), (TicketLifetime, "1min")],
             400,
@@ -168,8 +168,8 @@ fn combinations_that_cannot_be_are_refused() {
 
 #[test]
 fn a_prime_window_that_costs_rate_is_remarked_on_with_one_that_does_not() {
-    type Row = (&'static [(Directive, &'static str)], Option<&'static str>);
-    let table: &[Row] = &[
+    type Case = (&'static [(Directive, &'static str)], Option<&'static str>);
+    let table: &[Case] = &[
         (&[], None),
         (
             &[(WaitMax, "500ms")],
