@@ -14,7 +14,7 @@ use nap_core::bwshare::till::limit::Limit;
 use nap_core::bwshare::till::reading::{DebtRow, Totals};
 use nap_core::bwshare::till::{Books, Till};
 use nap_core::bwshare::trace::TraceRow;
-use nap_core::bwshare::visit::Reason;
+use nap_core::bwshare::visit::DebtReason;
 use nap_core::micros::Micros;
 
 /// Rows of a page of the trace.
@@ -263,7 +263,7 @@ impl DebtReport {
     /// Of all clients together, by these limits.
     pub fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
         let counts = &totals.counts;
-        let refused = Reason::ALL.iter().zip(counts.refused);
+        let refused = DebtReason::ALL.iter().zip(counts.refused);
         let horizons = limits
             .iter()
             .map(|line| line.horizons.len())
@@ -388,7 +388,7 @@ impl TraceLine {
             bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
             refused: row.refused,
             over_limit: one.owing.wait_ns > 0,
-            reason: one.owing.reason.map_or("", Reason::name),
+            reason: one.owing.reason.map_or("", DebtReason::name),
             wait_s: one.owing.wait_ns as f64 / SECOND_NS as f64,
             first_seen: stamp(row.first_ns),
             last_seen: stamp(row.last_ns),

@@ -15,7 +15,7 @@ use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::HORIZONS;
 use nap_core::bwshare::limits::Units;
 use nap_core::bwshare::service::Service;
-use nap_core::bwshare::table::{Counts, Stripe};
+use nap_core::bwshare::table::{DebtCounts, Stripe};
 use nap_core::bwshare::till::Books;
 use nap_core::bwshare::trace::TraceSet;
 use nap_core::micros::Micros;
@@ -110,8 +110,8 @@ impl Debts {
     }
 
     /// What has happened in all stripes together.
-    pub fn counts(&self) -> Counts {
-        let mut all = Counts::default();
+    pub fn counts(&self) -> DebtCounts {
+        let mut all = DebtCounts::default();
         for at in 0..self.stripes() {
             self.at(at, |stripe, _| all.add(&stripe.counts));
         }

@@ -15,15 +15,15 @@ use crate::shm::debts::Debts;
 use nap_core::bwshare::limits::{Debt, Lane, as_set};
 use nap_core::bwshare::till::Till;
 use nap_core::bwshare::till::charge::Charge;
-use nap_core::bwshare::visit::Reason;
+use nap_core::bwshare::visit::DebtReason;
 use nap_core::micros::Micros;
 
 /// What a client had too much of.
-fn much(reason: Reason) -> Much {
+fn much(reason: DebtReason) -> Much {
     match reason {
-        Reason::Own(Debt::Files) => Much::Files,
-        Reason::Own(_) => Much::Bytes,
-        Reason::Network => Much::Network,
+        DebtReason::Own(Debt::Files) => Much::Files,
+        DebtReason::Own(_) => Much::Bytes,
+        DebtReason::Network => Much::Network,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use nap_core::bwshare::horizons::Horizons;
 use nap_core::bwshare::limits::Lane;
-use nap_core::bwshare::table::Counts;
+use nap_core::bwshare::table::DebtCounts;
 use nap_core::bwshare::till::reading::Owing;
 
 const WALL: Wall = Wall {
@@ -42,7 +42,7 @@ fn row(n: u8, wait_s: u64) -> DebtRow {
             files: 30.5,
             bytes: 12.0,
             wait_ns: wait_s * SECOND_NS,
-            reason: (wait_s > 0).then_some(Reason::Network),
+            reason: (wait_s > 0).then_some(DebtReason::Network),
         },
         max: [30.0, 5e5],
         now_ns: 30 * SECOND_NS,
@@ -156,12 +156,12 @@ fn prefixes_are_written_as_such() {
 
 #[test]
 fn the_totals_tell_limits_load_and_service_levels() {
-    let counts = Counts {
+    let counts = DebtCounts {
         requests: 100,
         refused: [3, 2, 1, 0, 0, 0],
         eligible: [90, 100, 0],
         entitled: [81, 90, 0],
-        ..Counts::default()
+        ..DebtCounts::default()
     };
     let totals = Totals {
         counts,

@@ -56,7 +56,7 @@ impl Entry {
 /// What has happened in a stripe. Written under its lock.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DebtCounts {
     /// Requests looked at.
     pub requests: u64,
     /// Refused for files, bytes, the three horizons, a wider prefix's debt.
@@ -75,9 +75,9 @@ pub struct Counts {
     pub entitled: [u64; 3],
 }
 
-impl Counts {
+impl DebtCounts {
     /// Adds another stripe's counts.
-    pub fn add(&mut self, other: &Counts) {
+    pub fn add(&mut self, other: &DebtCounts) {
         let sum = |to: &mut [u64], from: &[u64]| {
             for (to, from) in to.iter_mut().zip(from) {
                 *to = to.saturating_add(*from);
@@ -107,7 +107,7 @@ pub struct Stripe {
     /// Added to the clock since it made a long step back.
     shift_ns: u64,
     /// What has happened here.
-    pub counts: Counts,
+    pub counts: DebtCounts,
     entries: [[Entry; WAYS]; BUCKETS],
 }
 
@@ -130,7 +130,7 @@ impl Stripe {
     pub const EMPTY: Stripe = Stripe {
         latest_ns: 0,
         shift_ns: 0,
-        counts: Counts {
+        counts: DebtCounts {
             requests: 0,
             refused: [0; 6],
             dry: 0,

@@ -3,65 +3,68 @@
 use super::account::Reserved;
 use super::client::Client;
 use super::limits::{Answer, Debt, Limits};
-use super::table::{Counts, Stripe};
+use super::table::{DebtCounts, Stripe};
 use super::trace::TraceSet;
 
 /// Why a request is refused, as it is counted and named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum DebtReason {
     /// Its client owes too much.
     Own(Debt),
     /// The larger network to which the client belongs owes too much.
     Network,
 }
 
-impl Reason {
-    /// All of them, in the order of [`Counts::refused`].
-    pub const ALL: [Reason; 6] = [
-        Reason::Own(Debt::Files),
-        Reason::Own(Debt::Bytes),
-        Reason::Own(Debt::Horizon(0)),
-        Reason::Own(Debt::Horizon(1)),
-        Reason::Own(Debt::Horizon(2)),
-        Reason::Network,
+impl DebtReason {
+    /// All of them, in the order of [`DebtCounts::refused`].
+    pub const ALL: [DebtReason; 6] = [
+        DebtReason::Own(Debt::Files),
+        DebtReason::Own(Debt::Bytes),
+        DebtReason::Own(Debt::Horizon(0)),
+        DebtReason::Own(Debt::Horizon(1)),
+        DebtReason::Own(Debt::Horizon(2)),
+        DebtReason::Network,
     ];
 
     /// What a client is told by its own debt and its network's: if the network's wait is longer,
     /// that is what it is told.
-    pub fn of_both(own: Answer, network: Answer) -> (Answer, Option<Reason>) {
+    pub fn of_both(own: Answer, network: Answer) -> (Answer, Option<DebtReason>) {
         let longer = own.or_longer(network);
         match own {
             _ if longer == Answer::Pass => (longer, None),
-            Answer::Refuse { debt, .. } if longer == own => (own, Some(Reason::Own(debt))),
-            _ => (longer, Some(Reason::Network)),
+            Answer::Refuse { debt, .. } if longer == own => (own, Some(DebtReason::Own(debt))),
+            _ => (longer, Some(DebtReason::Network)),
         }
     }
 
     /// Its number, from 0.
     pub fn number(self) -> u32 {
         match self {
-            Reason::Own(Debt::Files) => 0,
-            Reason::Own(Debt::Bytes) => 1,
-            Reason::Own(Debt::Horizon(i)) => 2 + u32::from(i.min(2)),
-            Reason::Network => 5,
+            DebtReason::Own(Debt::Files) => 0,
+            DebtReason::Own(Debt::Bytes) => 1,
+            DebtReason::Own(Debt::Horizon(i)) => 2 + u32::from(i.min(2)),
+            DebtReason::Network => 5,
         }
     }
 
     /// The reason with this number.
-    pub fn of(number: u32) -> Reason {
+    pub fn of(number: u32) -> DebtReason {
         let at = usize::try_from(number).unwrap_or(0);
-        Reason::ALL.get(at).copied().unwrap_or(Reason::Network)
+        DebtReason::ALL
+            .get(at)
+            .copied()
+            .unwrap_or(DebtReason::Network)
     }
 
     /// Its name in logs and answers.
     pub fn name(self) -> &'static str {
         match self {
-            Reason::Own(Debt::Files) => "files",
-            Reason::Own(Debt::Bytes) => "bytes",
-            Reason::Own(Debt::Horizon(0)) => "horizon-1",
-            Reason::Own(Debt::Horizon(1)) => "horizon-2",
-            Reason::Own(Debt::Horizon(_)) => "horizon-3",
-            Reason::Network => "network",
+            DebtReason::Own(Debt::Files) => "files",
+            DebtReason::Own(Debt::Bytes) => "bytes",
+            DebtReason::Own(Debt::Horizon(0)) => "horizon-1",
+            DebtReason::Own(Debt::Horizon(1)) => "horizon-2",
+            DebtReason::Own(Debt::Horizon(_)) => "horizon-3",
+            DebtReason::Network => "network",
         }
     }
 }
@@ -171,8 +174,8 @@ impl Visit<'_> {
     }
 
     /// The client was not let in; `dry`: would not have been.
-    pub fn refused(&mut self, key: u64, reason: Reason, dry: bool) {
-        let counts: &mut Counts = &mut self.stripe.counts;
+    pub fn refused(&mut self, key: u64, reason: DebtReason, dry: bool) {
+        let counts: &mut DebtCounts = &mut self.stripe.counts;
         let n = match dry {
             true => Some(&mut counts.dry),
             false => counts.refused.get_mut(reason.number() as usize),
@@ -237,10 +240,10 @@ mod tests {
 
     #[test]
     fn reasons_keep_their_numbers_and_names() {
-        for (n, reason) in (0..).zip(Reason::ALL) {
-            assert_eq!((reason.number(), Reason::of(n)), (n, reason));
+        for (n, reason) in (0..).zip(DebtReason::ALL) {
+            assert_eq!((reason.number(), DebtReason::of(n)), (n, reason));
         }
-        let names = Reason::ALL.map(Reason::name);
+        let names = DebtReason::ALL.map(DebtReason::name);
         let told: std::collections::HashSet<_> = names.iter().collect();
         assert_eq!(told.len(), names.len());
     }
@@ -312,7 +315,7 @@ mod tests {
             visit!(S).enter(client.key, || (client, 0), false),
             Answer::Pass
         );
-        visit!(S).refused(client.key, Reason::of(0), false);
+        visit!(S).refused(client.key, DebtReason::of(0), false);
         assert_eq!(
             visit!(S).enter(client.key, || (client, 0), true),
             Answer::Pass,

@@ -7,7 +7,7 @@ use crate::bwshare::client::{Client, tag};
 use crate::bwshare::horizons::HORIZONS;
 use crate::bwshare::limits::{Answer, Limits};
 use crate::bwshare::service::Service;
-use crate::bwshare::visit::{Reason, Visit};
+use crate::bwshare::visit::{DebtReason, Visit};
 
 /// A request that is charged, and the limits it is charged by.
 pub(super) struct Charging<'a, B> {
@@ -71,7 +71,7 @@ impl<'a, B: Books> Charging<'a, B> {
 
     /// Charges the client, then its network, unless either owes too much.
     #[inline]
-    pub(super) fn enter(&self, client: Client) -> Option<(Answer, Option<Reason>)> {
+    pub(super) fn enter(&self, client: Client) -> Option<(Answer, Option<DebtReason>)> {
         let excused = self.charge.has(flag::EXCUSED);
         if self.limit.service.is_some() {
             self.begin_test();
@@ -80,7 +80,7 @@ impl<'a, B: Books> Charging<'a, B> {
         let answer = self.own(|visit| visit.enter(self.charge.key, whose, excused))?;
         if answer != Answer::Pass {
             let network = (self.till).network(self.limit, self.charge.wide, self.now_ns);
-            return Some(Reason::of_both(answer, network));
+            return Some(DebtReason::of_both(answer, network));
         }
         Some(match self.charge.wide {
             0 => (Answer::Pass, None),
@@ -90,7 +90,7 @@ impl<'a, B: Books> Charging<'a, B> {
 
     /// The same for the network; the client itself has been charged.
     #[inline(never)]
-    fn enter_network(&self, excused: bool) -> (Answer, Option<Reason>) {
+    fn enter_network(&self, excused: bool) -> (Answer, Option<DebtReason>) {
         let network = self.network(|visit| {
             let (key, now_ns) = (self.charge.wide, visit.now_ns);
             let answer = visit.stripe.enter(key, visit.limits, now_ns);
@@ -103,7 +103,7 @@ impl<'a, B: Books> Charging<'a, B> {
         match network {
             Some(answer @ Answer::Refuse { .. }) => {
                 self.own(|visit| visit.take_back(self.charge.key));
-                (answer, Some(Reason::Network))
+                (answer, Some(DebtReason::Network))
             }
             _ => (Answer::Pass, None),
         }

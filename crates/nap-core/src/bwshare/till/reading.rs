@@ -7,9 +7,9 @@ use super::limit::Limit;
 use super::{Books, Till};
 use crate::bwshare::limits::Answer;
 use crate::bwshare::service::Service;
-use crate::bwshare::table::{Counts, Stripe};
+use crate::bwshare::table::{DebtCounts, Stripe};
 use crate::bwshare::trace::TraceRow;
-use crate::bwshare::visit::Reason;
+use crate::bwshare::visit::DebtReason;
 
 /// What a client owes now.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Owing {
     /// How long it would have to wait if it asked now, nanoseconds.
     pub wait_ns: u64,
     /// Why, if it would have to.
-    pub reason: Option<Reason>,
+    pub reason: Option<DebtReason>,
 }
 
 /// A client of the trace, and what it owes now.
@@ -41,7 +41,7 @@ pub struct DebtRow {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Totals {
     /// Counted.
-    pub counts: Counts,
+    pub counts: DebtCounts,
     /// Clients and networks in debt.
     pub in_debt: usize,
     /// Clients in debt there is room for.
@@ -56,7 +56,7 @@ impl Owing {
     fn of(stripe: &mut Stripe, key: u64, limit: &Limit, network: Answer, now_ns: u64) -> Owing {
         let limits = &limit.limits[0];
         let own = stripe.answer(key, limits, now_ns);
-        let (answer, reason) = Reason::of_both(own, network);
+        let (answer, reason) = DebtReason::of_both(own, network);
         let (now, account) = (stripe.time(now_ns), stripe.account(key));
         Owing {
             files: limits.files.units(account.files_ns(now)),
@@ -136,7 +136,7 @@ impl<B: Books> Till<B> {
                 let answer = answer.or_insert_with(|| self.network(limit, wide, now_ns));
                 if answer.wait_ns() > one.owing.wait_ns {
                     one.owing.wait_ns = answer.wait_ns();
-                    one.owing.reason = Some(Reason::Network);
+                    one.owing.reason = Some(DebtReason::Network);
                 }
             }
         }

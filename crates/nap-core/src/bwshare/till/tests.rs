@@ -5,7 +5,7 @@ use crate::bwshare::SECOND_NS as S;
 use crate::bwshare::account::Account;
 use crate::bwshare::limits::tests::limits;
 use crate::bwshare::limits::{Lane, Limits, Rule};
-use crate::bwshare::visit::Reason;
+use crate::bwshare::visit::DebtReason;
 
 /// A table in memory: one stripe with one trace set.
 struct Memory {
@@ -96,7 +96,7 @@ impl Till<Memory> {
         ]
     }
 
-    fn counts(&self) -> crate::bwshare::table::Counts {
+    fn counts(&self) -> crate::bwshare::table::DebtCounts {
         self.books.stripe.borrow().0.counts
     }
 
@@ -159,7 +159,7 @@ fn what_its_network_refuses_a_client_is_given_back() {
     let before = till.asks(v6(1), 0, 3 * S).1;
     (0..7).for_each(|_| assert!(!till.asks(v6(9), flag::EXCUSED, 3 * S).0));
     let (refused, charge) = till.asks(v6(10), 0, 3 * S);
-    assert!(refused && charge.reason() == Reason::Network);
+    assert!(refused && charge.reason() == DebtReason::Network);
     assert_eq!(till.owes(charge.key, 3 * S)[0], 0.0, "taken back");
     assert_eq!(till.files(charge.key), Some(0));
     assert_eq!(charge.wide, before.wide);
@@ -306,7 +306,7 @@ fn the_pages_read_what_is_owed_and_may_be_forgiven() {
     }
     let owing = till.owing(&till.limits[0], v6(1), S).expect("a lock");
     assert_eq!(
-        (owing.files, owing.reason.map(Reason::name)),
+        (owing.files, owing.reason.map(DebtReason::name)),
         (3.0, Some("files"))
     );
     let rows = till.rows(S);
