@@ -14,7 +14,7 @@ use mod_nap::shm::debts::Debts;
 use mod_nap::shm::segment::Segment;
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::bwshare::limits::{DebtAnswer, Lane, Limits, Rule};
 use nap_core::bwshare::table::{Stripe, stripe_of, stripes_for};
 use nap_core::bwshare::till::Books as _;
 use std::hint::black_box;
@@ -91,7 +91,7 @@ fn key(client: u64) -> u64 {
     mixed(client + 1).max(2) & !1
 }
 
-fn enter(debts: &Debts, key: u64, limits: &Limits) -> Answer {
+fn enter(debts: &Debts, key: u64, limits: &Limits) -> DebtAnswer {
     let answer = debts.of(key, |stripe, _| stripe.enter(key, limits, NOW));
     answer.expect("the lock is free")
 }
@@ -232,7 +232,7 @@ fn flood() -> (u64, u64) {
     for n in 0..FLOOD {
         enter(&debts, key(n), &limits);
     }
-    let known = (0..HEAVY).filter(|n| enter(&debts, heavy(*n), &limits) != Answer::Pass);
+    let known = (0..HEAVY).filter(|n| enter(&debts, heavy(*n), &limits) != DebtAnswer::Pass);
     let known = known.count() as u64;
     let lost = (0..debts.stripes()).filter_map(|at| debts.at(at, |s, _| s.counts.evicted));
     (known, lost.sum())

@@ -9,7 +9,7 @@
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::Account;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::bwshare::limits::{DebtAnswer, Lane, Limits, Rule};
 use nap_core::conf::{BwDirective, BwShareConf};
 use nap_testkit::browser::Browser;
 use nap_testkit::robot::Robot;
@@ -79,10 +79,10 @@ impl Visitor {
     fn ask(&mut self, bytes: f64) {
         self.asked += 1;
         match self.account.enter(&self.limits, self.now_ns) {
-            Answer::Pass => self
+            DebtAnswer::Pass => self
                 .account
                 .charge_bytes(&self.limits, bytes as u64, self.now_ns),
-            Answer::Refuse { .. } => self.refused.push(self.now_ns as f64 / 1e9 - 1.0),
+            DebtAnswer::Refuse { .. } => self.refused.push(self.now_ns as f64 / 1e9 - 1.0),
         }
     }
 

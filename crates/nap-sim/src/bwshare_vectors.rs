@@ -7,7 +7,7 @@ use super::vectors::{Refused, read};
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::Account;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::bwshare::limits::{DebtAnswer, Lane, Limits, Rule};
 use nap_core::bwshare::table::{Stripe, WAYS, worth};
 
 /// Our code's answer to a case of a file named "bwshare".
@@ -65,7 +65,7 @@ fn script(input: &DebtScript) -> Result<Value, Refused> {
         let numbers: Vec<f64> = parts.iter().skip(1).filter_map(Value::as_f64).collect();
         latest = latest.max(ns(numbers.first().copied().unwrap_or(0.0)));
         let said = match (word, numbers.as_slice()) {
-            (Some("req"), [_]) => json!(account.enter(&limits, latest) == Answer::Pass),
+            (Some("req"), [_]) => json!(account.enter(&limits, latest) == DebtAnswer::Pass),
             (Some("sent"), &[_, bytes]) => {
                 account.charge_bytes(&limits, bytes as u64, latest);
                 Value::Null

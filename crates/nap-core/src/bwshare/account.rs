@@ -4,7 +4,7 @@
 //! ahead. (The generic cell rate algorithm has the same numbers: its theoretical arrival time.)
 
 use super::SECOND_NS;
-use super::limits::{Answer, Limits};
+use super::limits::{DebtAnswer, Limits};
 
 /// Kinds of debt an account has room for.
 pub const LANES: usize = 3;
@@ -38,20 +38,20 @@ impl Account {
     };
 
     /// Asks for one more file, and charges what the rule says.
-    pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> Answer {
-        self.enter_beside(Answer::Pass, limits, now_ns)
+    pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> DebtAnswer {
+        self.enter_beside(DebtAnswer::Pass, limits, now_ns)
     }
 
     /// The same for a client whose other debts say `beside`. A refused client is told the wait that
     /// it has with the refusal's own charge; otherwise it would come back to be refused and charged
     /// for ever.
     #[inline(always)]
-    pub fn enter_beside(&mut self, beside: Answer, limits: &Limits, now_ns: u64) -> Answer {
+    pub fn enter_beside(&mut self, beside: DebtAnswer, limits: &Limits, now_ns: u64) -> DebtAnswer {
         let answer = limits.answer(self, now_ns).or_longer(beside);
         match answer {
-            Answer::Pass => self.charge_file(limits, now_ns),
-            Answer::Refuse { .. } if limits.refused == 0.0 => {}
-            Answer::Refuse { .. } => {
+            DebtAnswer::Pass => self.charge_file(limits, now_ns),
+            DebtAnswer::Refuse { .. } if limits.refused == 0.0 => {}
+            DebtAnswer::Refuse { .. } => {
                 self.charge_refused(limits, now_ns);
                 return limits.answer(self, now_ns).or_longer(beside);
             }
@@ -408,7 +408,7 @@ mod tests {
             for (end, unsent, reserved) in open.drain(..over) {
                 account.return_bytes(&limits, unsent, &reserved, end);
             }
-            if limits.answer(&account, now) == Answer::Pass {
+            if limits.answer(&account, now) == DebtAnswer::Pass {
                 let reserved = reserve(&mut account, &limits, bytes, now);
                 let sends = (bytes as f64 * part) as u64;
                 open.push((now + held_ms * MS, bytes - sends, reserved));
@@ -436,7 +436,7 @@ mod tests {
         for n in [1, 4] {
             let mut account = Account::EMPTY;
             account.charge_bytes(&limits, n * 1_000_000_000, now);
-            assert_ne!(limits.answer(&account, now), Answer::Pass);
+            assert_ne!(limits.answer(&account, now), DebtAnswer::Pass);
             let owed = limits.bytes.units(account.bytes_ns(now));
             assert!((owed / (n as f64 * 1e9) - 1.0).abs() < 1e-9, "{owed}");
         }

@@ -6,7 +6,7 @@
 //! would carry twice as much). A client is entitled to R1 while it is inside the longer horizons.
 
 use super::account::{Account, LANES, Reserved};
-use super::limits::{Answer, Debt, Lane};
+use super::limits::{Debt, DebtAnswer, Lane};
 
 /// Horizons there may be.
 pub const HORIZONS: usize = LANES;
@@ -73,12 +73,12 @@ impl Horizons {
 
     /// May a client have more, if its size is not known yet? Each debt must be below its maximum,
     /// and a window may carry one answer more than its limit.
-    pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
+    pub fn answer(&self, account: &Account, now_ns: u64) -> DebtAnswer {
         let waits = self.lanes().iter().enumerate().map(|(i, lane)| {
             let wait = (account.owed_ns(i, now_ns).saturating_add(1)).saturating_sub(lane.room_ns);
-            Answer::after(wait, Debt::Horizon(i as u8))
+            DebtAnswer::after(wait, Debt::Horizon(i as u8))
         });
-        waits.fold(Answer::Pass, Answer::or_longer)
+        waits.fold(DebtAnswer::Pass, DebtAnswer::or_longer)
     }
 
     /// May it have `bytes` more? Then no window carries more than its limit: this is the law where
@@ -155,7 +155,7 @@ mod tests {
                 now += gap_ms * 1_000_000;
                 let passes = match known {
                     true => horizons.fits(&account, f64::from(bytes), now),
-                    false => horizons.answer(&account, now) == Answer::Pass,
+                    false => horizons.answer(&account, now) == DebtAnswer::Pass,
                 };
                 if passes {
                     horizons.charge(&mut account, bytes.into(), now);
@@ -196,17 +196,20 @@ mod tests {
         let horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
         let mut account = Account::EMPTY;
         horizons.charge(&mut account, 9000, SECOND_NS);
-        let Answer::Refuse { wait_ns, debt } = horizons.answer(&account, SECOND_NS) else {
+        let DebtAnswer::Refuse { wait_ns, debt } = horizons.answer(&account, SECOND_NS) else {
             panic!("9000 of 500 and 3000");
         };
         assert_eq!((wait_ns, debt), (120 * SECOND_NS + 1, Debt::Horizon(1)));
-        assert_eq!(horizons.answer(&account, SECOND_NS + wait_ns), Answer::Pass);
+        assert_eq!(
+            horizons.answer(&account, SECOND_NS + wait_ns),
+            DebtAnswer::Pass
+        );
         let reserved = Reserved {
             bytes: 9000,
             from_ns: [SECOND_NS; 4],
             ..Reserved::default()
         };
         horizons.give_back(&mut account, (8999, &reserved, 0), SECOND_NS);
-        assert_eq!(horizons.answer(&account, SECOND_NS), Answer::Pass);
+        assert_eq!(horizons.answer(&account, SECOND_NS), DebtAnswer::Pass);
     }
 }

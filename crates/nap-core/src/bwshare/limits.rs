@@ -42,7 +42,7 @@ pub enum Debt {
 
 /// What a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DebtAnswer {
     /// The client may have it.
     Pass,
     /// The client may not until this span, nanoseconds, has passed, for the debt that takes
@@ -156,9 +156,9 @@ impl Lane {
 impl Limits {
     /// May a client that owes this have one more file at `now_ns`?
     #[inline]
-    pub fn answer(&self, account: &Account, now_ns: u64) -> Answer {
+    pub fn answer(&self, account: &Account, now_ns: u64) -> DebtAnswer {
         match account.is_within(self, now_ns) {
-            true => Answer::Pass,
+            true => DebtAnswer::Pass,
             false => self.wait(account, now_ns),
         }
     }
@@ -174,13 +174,13 @@ impl Limits {
     }
 
     #[inline(never)]
-    fn wait(&self, account: &Account, now_ns: u64) -> Answer {
+    fn wait(&self, account: &Account, now_ns: u64) -> DebtAnswer {
         let [file, byte] = self.more_ns();
         let files = (account.files_ns(now_ns).saturating_add(file)) // what it would be then
             .saturating_sub(self.files.room_ns);
         let bytes =
             (account.bytes_ns(now_ns).saturating_add(byte)).saturating_sub(self.bytes.room_ns);
-        Answer::after(
+        DebtAnswer::after(
             files.max(bytes),
             [Debt::Bytes, Debt::Files][usize::from(files >= bytes)],
         )
@@ -220,25 +220,25 @@ impl Limits {
     }
 }
 
-impl Answer {
+impl DebtAnswer {
     /// Refused until `wait_ns` has passed, if that is any time at all.
-    pub fn after(wait_ns: u64, debt: Debt) -> Answer {
+    pub fn after(wait_ns: u64, debt: Debt) -> DebtAnswer {
         match wait_ns {
-            0 => Answer::Pass,
-            wait_ns => Answer::Refuse { wait_ns, debt },
+            0 => DebtAnswer::Pass,
+            wait_ns => DebtAnswer::Refuse { wait_ns, debt },
         }
     }
 
     /// How long to wait, nanoseconds; 0: there is no need to.
     pub fn wait_ns(&self) -> u64 {
         match *self {
-            Answer::Pass => 0,
-            Answer::Refuse { wait_ns, .. } => wait_ns,
+            DebtAnswer::Pass => 0,
+            DebtAnswer::Refuse { wait_ns, .. } => wait_ns,
         }
     }
 
     /// The answer with the longer wait.
-    pub fn or_longer(self, other: Answer) -> Answer {
+    pub fn or_longer(self, other: DebtAnswer) -> DebtAnswer {
         if other.wait_ns() > self.wait_ns() {
             other
         } else {
@@ -277,14 +277,18 @@ pub(super) mod tests {
         let mut account = Account::EMPTY;
         let passed = (0..1000).filter(|tenth| {
             let now = 7 * S + tenth * S / 10;
-            account.enter(&limits, now) == Answer::Pass
+            account.enter(&limits, now) == DebtAnswer::Pass
         });
         // The last of the first hundred seconds does not yet give a whole file's credit.
         assert_eq!(passed.count(), 34);
-        assert_eq!(account.enter(&limits, 107 * S), Answer::Pass, "the 35th");
+        assert_eq!(
+            account.enter(&limits, 107 * S),
+            DebtAnswer::Pass,
+            "the 35th"
+        );
         assert!(matches!(
             account.enter(&limits, 107 * S),
-            Answer::Refuse {
+            DebtAnswer::Refuse {
                 debt: Debt::Files,
                 ..
             }
@@ -296,7 +300,7 @@ pub(super) mod tests {
         for (rule, passes) in [(Rule::Exact, 3), (Rule::Literal, 4)] {
             let limits = limits((3.0, 0.05), (5e3, 100.0), rule);
             let mut account = Account::EMPTY;
-            let passed = (0..9).filter(|_| account.enter(&limits, S) == Answer::Pass);
+            let passed = (0..9).filter(|_| account.enter(&limits, S) == DebtAnswer::Pass);
             assert_eq!(passed.count(), passes, "{rule:?}");
             assert_eq!(account.enter(&limits, S).retry_after_s(), 20);
         }
@@ -324,7 +328,7 @@ pub(super) mod tests {
         limits.refused = 0.25;
         let (mut account, mut now) = (Account::EMPTY, S);
         for _ in 0..30 {
-            assert_eq!(account.enter(&limits, now), Answer::Pass);
+            assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
         }
         for _ in 0..5 {
             let refused = account.enter(&limits, now);
@@ -334,13 +338,13 @@ pub(super) mod tests {
                 "a refusal at the maximum costs no more"
             );
             now += refused.retry_after_s() * S;
-            assert_eq!(account.enter(&limits, now), Answer::Pass);
+            assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
         }
         now += 10 * S;
         let refused = account.enter(&limits, now);
         assert_eq!(refused.retry_after_s(), 15, "half a file and the refusal");
         now += 15 * S;
-        assert_eq!(account.enter(&limits, now), Answer::Pass);
+        assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
     }
 
     proptest! {
@@ -357,7 +361,7 @@ pub(super) mod tests {
             let mut now = S;
             for gap in gaps {
                 now += gap * unit / 2_500;
-                if account.enter(&limits, now) == Answer::Pass {
+                if account.enter(&limits, now) == DebtAnswer::Pass {
                     passed.push(now);
                 }
             }
@@ -380,9 +384,9 @@ pub(super) mod tests {
             account.charge_bytes(&limits, bytes, S);
             let answer = limits.answer(&account, S);
             let wait = answer.wait_ns();
-            prop_assert_eq!(limits.answer(&account, S + wait), Answer::Pass);
+            prop_assert_eq!(limits.answer(&account, S + wait), DebtAnswer::Pass);
             if wait > 0 {
-                prop_assert!(limits.answer(&account, S + wait - 1) != Answer::Pass);
+                prop_assert!(limits.answer(&account, S + wait - 1) != DebtAnswer::Pass);
             }
             let seconds = answer.retry_after_s() * S;
             prop_assert!(seconds >= wait && seconds < wait + S);
@@ -403,11 +407,11 @@ pub(super) mod tests {
             let now = S + limits.files.cost_ns(paid);
             let told = (0..asks).map(|_| account.enter(&limits, now)).last();
             let told = told.expect("asked");
-            if told != Answer::Pass {
+            if told != DebtAnswer::Pass {
                 let early = limits.answer(&account, now + told.wait_ns() - 1);
-                prop_assert!(early != Answer::Pass);
+                prop_assert!(early != DebtAnswer::Pass);
                 let again = account.enter(&limits, now + told.wait_ns());
-                prop_assert_eq!(again, Answer::Pass, "told {:?}", told);
+                prop_assert_eq!(again, DebtAnswer::Pass, "told {:?}", told);
             }
         }
 
@@ -446,7 +450,7 @@ pub(super) mod tests {
                 let limits = limits((30.0, 0.05), (5e5, 1000.0), rule);
                 let before = Account { paid_ns: [a, b, c] };
                 let (mut files, mut sent) = (before, before);
-                let passes = limits.answer(&before, now) == Answer::Pass;
+                let passes = limits.answer(&before, now) == DebtAnswer::Pass;
                 let owed = |of: &Account| [of.files_ns(now), of.bytes_ns(now)];
                 if files.enters_quickly(&limits, now) {
                     prop_assert!(passes && owed(&files)[0] > owed(&before)[0]);

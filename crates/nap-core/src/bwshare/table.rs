@@ -16,7 +16,7 @@
 use super::account::{Account, LONGEST_NS, Reserved};
 use super::client::tag_of;
 use super::horizons::{HORIZONS, Horizons};
-use super::limits::{Answer, Lane, Limits, Units};
+use super::limits::{DebtAnswer, Lane, Limits, Units};
 use super::service::TEST_NS;
 
 /// Buckets of a stripe.
@@ -169,20 +169,20 @@ impl Stripe {
 
     /// The client, or network, asks for one more file: judged, and charged as the rule says.
     #[inline]
-    pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+    pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> DebtAnswer {
         self.enter_as(key, limits, now_ns, false)
     }
 
     /// The same, and the horizons that the request is inside are counted.
     #[inline]
-    pub fn enter_counted(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+    pub fn enter_counted(&mut self, key: u64, limits: &Limits, now_ns: u64) -> DebtAnswer {
         self.enter_as(key, limits, now_ns, true)
     }
 
     #[inline(always)]
-    fn enter_as(&mut self, key: u64, limits: &Limits, now_ns: u64, counted: bool) -> Answer {
+    fn enter_as(&mut self, key: u64, limits: &Limits, now_ns: u64, counted: bool) -> DebtAnswer {
         let now = self.time(now_ns);
-        let mut horizons = Answer::Pass;
+        let mut horizons = DebtAnswer::Pass;
         if !limits.horizons.is_empty() {
             horizons = self.horizons(key, &limits.horizons, now, counted);
         }
@@ -227,7 +227,13 @@ impl Stripe {
 
     /// Charges bytes; returns what the client would be told if it asked for more now.
     #[inline]
-    pub fn charge_bytes(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> Answer {
+    pub fn charge_bytes(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        bytes: u64,
+        now_ns: u64,
+    ) -> DebtAnswer {
         let answer = self.change(key, limits, now_ns, |account, now| {
             account.charge_bytes(limits, bytes, now);
             limits.answer(account, now)
@@ -259,7 +265,7 @@ impl Stripe {
         limits: &Limits,
         (unsent, reserved): (u64, &Reserved),
         now_ns: u64,
-    ) -> Answer {
+    ) -> DebtAnswer {
         let since = self.account(key).returned_since(reserved);
         let answer = self.change(key, limits, now_ns, |account, now| {
             account.return_bytes(limits, unsent, reserved, now);
@@ -278,9 +284,9 @@ impl Stripe {
         limits: &Limits,
         now_ns: u64,
         act: impl FnOnce(&mut Account, u64),
-    ) -> Answer {
+    ) -> DebtAnswer {
         if limits.horizons.is_empty() {
-            return Answer::Pass;
+            return DebtAnswer::Pass;
         }
         self.change(key | 1, limits, now_ns, |account, now| {
             act(account, now);
@@ -289,7 +295,7 @@ impl Stripe {
     }
 
     /// What the client would be told if it asked for a file now; nothing is charged.
-    pub fn answer(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Answer {
+    pub fn answer(&mut self, key: u64, limits: &Limits, now_ns: u64) -> DebtAnswer {
         let now = self.time(now_ns);
         let horizons = limits.horizons.answer(&self.account(key | 1), now);
         limits.answer(&self.account(key), now).or_longer(horizons)
@@ -375,7 +381,7 @@ impl Stripe {
     }
 
     #[inline(never)]
-    fn horizons(&mut self, key: u64, horizons: &Horizons, now: u64, counted: bool) -> Answer {
+    fn horizons(&mut self, key: u64, horizons: &Horizons, now: u64, counted: bool) -> DebtAnswer {
         let account = self.account(key | 1);
         if counted {
             self.count(&account, horizons.lanes(), now);

@@ -21,7 +21,7 @@ pub mod reservation;
 
 use super::client::Client;
 use super::horizons::HORIZONS;
-use super::limits::Answer;
+use super::limits::DebtAnswer;
 use super::service::Service;
 use super::table::{CLIENTS, Stripe, stripe_of};
 use super::trace::{TraceSet, set_of};
@@ -266,18 +266,18 @@ impl<B: Books> Till<B> {
 
     /// What this network (0: there is none) would be told if a client of it asked now.
     #[inline(never)]
-    fn network(&self, limit: &Limit, wide: u64, now_ns: u64) -> Answer {
+    fn network(&self, limit: &Limit, wide: u64, now_ns: u64) -> DebtAnswer {
         if wide == 0 {
-            return Answer::Pass;
+            return DebtAnswer::Pass;
         }
         let ask = |stripe: &mut Stripe| stripe.answer(wide, &limit.limits[1], now_ns);
         let answer = self.books.of(wide, |stripe, _| ask(stripe));
-        answer.unwrap_or(Answer::Pass)
+        answer.unwrap_or(DebtAnswer::Pass)
     }
 }
 
 /// How long to wait, rounded up.
-fn whole_us(answer: &Answer) -> Micros {
+fn whole_us(answer: &DebtAnswer) -> Micros {
     Micros(answer.wait_ns().div_ceil(1000))
 }
 

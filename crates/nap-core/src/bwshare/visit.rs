@@ -2,7 +2,7 @@
 
 use super::account::Reserved;
 use super::client::Client;
-use super::limits::{Answer, Debt, Limits};
+use super::limits::{Debt, DebtAnswer, Limits};
 use super::table::{DebtCounts, Stripe};
 use super::trace::TraceSet;
 
@@ -28,11 +28,11 @@ impl DebtReason {
 
     /// What a client is told by its own debt and its network's: if the network's wait is longer,
     /// that is what it is told.
-    pub fn of_both(own: Answer, network: Answer) -> (Answer, Option<DebtReason>) {
+    pub fn of_both(own: DebtAnswer, network: DebtAnswer) -> (DebtAnswer, Option<DebtReason>) {
         let longer = own.or_longer(network);
         match own {
-            _ if longer == Answer::Pass => (longer, None),
-            Answer::Refuse { debt, .. } if longer == own => (own, Some(DebtReason::Own(debt))),
+            _ if longer == DebtAnswer::Pass => (longer, None),
+            DebtAnswer::Refuse { debt, .. } if longer == own => (own, Some(DebtReason::Own(debt))),
             _ => (longer, Some(DebtReason::Network)),
         }
     }
@@ -126,21 +126,21 @@ impl Visit<'_> {
         key: u64,
         whose: impl FnOnce() -> (Client, u32),
         excused: bool,
-    ) -> Answer {
+    ) -> DebtAnswer {
         let count = &mut self.stripe.counts;
         count.requests = count.requests.wrapping_add(1);
         let mut answer = self.stripe.enter_counted(key, self.limits, self.now_ns);
-        if excused && answer != Answer::Pass {
+        if excused && answer != DebtAnswer::Pass {
             self.stripe.charge_file(key, self.limits, self.now_ns);
             let count = &mut self.stripe.counts;
             count.excused = count.excused.wrapping_add(1);
-            answer = Answer::Pass;
+            answer = DebtAnswer::Pass;
         }
         let trace = self.trace.as_deref_mut();
         if let Some(row) = trace.and_then(|set| set.row(key, whose, self.now_ns)) {
             match answer {
-                Answer::Pass => row.files = row.files.wrapping_add(1),
-                Answer::Refuse { wait_ns, .. } => {
+                DebtAnswer::Pass => row.files = row.files.wrapping_add(1),
+                DebtAnswer::Refuse { wait_ns, .. } => {
                     row.over_ns = self.now_ns.saturating_add(wait_ns);
                 }
             }
@@ -158,7 +158,7 @@ impl Visit<'_> {
 
     /// What the client, or its network, is told as a session's member, which may owe [`BEYOND`]
     /// times as much of each kind with one more request.
-    pub fn as_member(&mut self, key: u64) -> Answer {
+    pub fn as_member(&mut self, key: u64) -> DebtAnswer {
         let limits = self.limits.beyond(BEYOND);
         self.stripe.answer(key, &limits, self.now_ns)
     }
@@ -215,7 +215,7 @@ impl Visit<'_> {
     }
 
     #[inline(always)]
-    fn note_bytes(&mut self, key: u64, answer: &Answer, sum: impl Fn(u64) -> u64) {
+    fn note_bytes(&mut self, key: u64, answer: &DebtAnswer, sum: impl Fn(u64) -> u64) {
         let counts = &mut self.stripe.counts;
         counts.bytes = sum(counts.bytes);
         if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
@@ -272,10 +272,10 @@ mod tests {
                         if !done {
                             visit.bytes(client.key, amount);
                         }
-                        return Answer::Pass;
+                        return DebtAnswer::Pass;
                     }
                     match quickly && visit.enters_quickly(client.key) {
-                        true => Answer::Pass,
+                        true => DebtAnswer::Pass,
                         false => visit.enter(client.key, || (client, 0), false),
                     }
                 });
@@ -308,17 +308,17 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(
                 visit!(S).enter(client.key, || (client, 0), false),
-                Answer::Pass
+                DebtAnswer::Pass
             );
         }
         assert_ne!(
             visit!(S).enter(client.key, || (client, 0), false),
-            Answer::Pass
+            DebtAnswer::Pass
         );
         visit!(S).refused(client.key, DebtReason::of(0), false);
         assert_eq!(
             visit!(S).enter(client.key, || (client, 0), true),
-            Answer::Pass,
+            DebtAnswer::Pass,
             "excused"
         );
         let reserved = visit!(2 * S).reserve(client.key, 700);

@@ -43,7 +43,7 @@ fn none_is_lost_at_the_load_it_is_made_for() {
     let mut table = Table::new(stripes_for(40_000, 1));
     let limits = the_note();
     for n in 0..40_000 {
-        assert_eq!(table.of(key(n)).enter(key(n), &limits, S), Answer::Pass);
+        assert_eq!(table.of(key(n)).enter(key(n), &limits, S), DebtAnswer::Pass);
     }
     assert_eq!(table.evicted(), 0);
     for n in 0..40_000 {
@@ -67,7 +67,7 @@ fn a_heavy_debtor_outlives_a_flood_of_addresses() {
     assert!(table.evicted() > 100_000, "{}", table.evicted());
     for heavy in heavy {
         let answer = table.of(heavy).enter(heavy, &limits, S);
-        assert!(matches!(answer, Answer::Refuse { .. }), "{heavy:x}");
+        assert!(matches!(answer, DebtAnswer::Refuse { .. }), "{heavy:x}");
     }
 }
 
@@ -95,13 +95,13 @@ fn no_step_of_the_clock_refuses_who_has_paid_or_forgives_who_has_not() {
     let limits = limits((2.0, 1.0), (5e5, 1000.0), Rule::Exact);
     let k = key(1);
     let mut enter = |s: u64| table.of(k).enter(k, &limits, s * S);
-    assert_eq!([100, 90].map(&mut enter), [Answer::Pass; 2]);
+    assert_eq!([100, 90].map(&mut enter), [DebtAnswer::Pass; 2]);
     assert_eq!(enter(80).retry_after_s(), 1, "no time has passed");
-    assert_eq!(enter(101), Answer::Pass);
-    assert_eq!(enter(1 << 30), Answer::Pass);
+    assert_eq!(enter(101), DebtAnswer::Pass);
+    assert_eq!(enter(1 << 30), DebtAnswer::Pass);
     assert_eq!(
         enter((1 << 30) - 100),
-        Answer::Pass,
+        DebtAnswer::Pass,
         "it stands still, or begins anew"
     );
 }
@@ -112,9 +112,9 @@ fn horizons_count_who_was_entitled_to_what() {
     limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
     let mut stripe = Box::new(Stripe::EMPTY);
     let k = key(5);
-    assert_eq!(stripe.enter_counted(k, &limits, S), Answer::Pass);
+    assert_eq!(stripe.enter_counted(k, &limits, S), DebtAnswer::Pass);
     stripe.charge_bytes(k, &limits, 600, S);
-    let Answer::Refuse { debt, wait_ns } = stripe.enter_counted(k, &limits, S) else {
+    let DebtAnswer::Refuse { debt, wait_ns } = stripe.enter_counted(k, &limits, S) else {
         panic!("600 of 500");
     };
     assert_eq!((debt, wait_ns), (Debt::Horizon(0), S / 5 + 1));
@@ -123,7 +123,7 @@ fn horizons_count_who_was_entitled_to_what() {
     stripe.charge_bytes(k, &limits, 2900, S);
     assert!(matches!(
         stripe.enter_counted(k, &limits, S),
-        Answer::Refuse {
+        DebtAnswer::Refuse {
             debt: Debt::Horizon(1),
             ..
         }
@@ -164,7 +164,7 @@ fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, S
             if let Some(first) = stripe.begin_test(k, &limits, now) {
                 service.note(first, &terms, now);
             }
-            if stripe.enter(k, &limits, now) == Answer::Pass {
+            if stripe.enter(k, &limits, now) == DebtAnswer::Pass {
                 let bytes = (draw >> 20) % 100_000;
                 stripe.charge_bytes(k, &limits, bytes, now);
                 sent[client as usize].push((now, bytes as f64));

@@ -5,7 +5,7 @@ use super::{Books, Charge, Reservation, Till, flag};
 use crate::bwshare::account::Reserved;
 use crate::bwshare::client::{Client, tag};
 use crate::bwshare::horizons::HORIZONS;
-use crate::bwshare::limits::{Answer, Limits};
+use crate::bwshare::limits::{DebtAnswer, Limits};
 use crate::bwshare::service::Service;
 use crate::bwshare::visit::{DebtReason, Visit};
 
@@ -71,41 +71,41 @@ impl<'a, B: Books> Charging<'a, B> {
 
     /// Charges the client, then its network, unless either owes too much.
     #[inline]
-    pub(super) fn enter(&self, client: Client) -> Option<(Answer, Option<DebtReason>)> {
+    pub(super) fn enter(&self, client: Client) -> Option<(DebtAnswer, Option<DebtReason>)> {
         let excused = self.charge.has(flag::EXCUSED);
         if self.limit.service.is_some() {
             self.begin_test();
         }
         let whose = || (client, self.limit.scope);
         let answer = self.own(|visit| visit.enter(self.charge.key, whose, excused))?;
-        if answer != Answer::Pass {
+        if answer != DebtAnswer::Pass {
             let network = (self.till).network(self.limit, self.charge.wide, self.now_ns);
             return Some(DebtReason::of_both(answer, network));
         }
         Some(match self.charge.wide {
-            0 => (Answer::Pass, None),
+            0 => (DebtAnswer::Pass, None),
             _ => self.enter_network(excused),
         })
     }
 
     /// The same for the network; the client itself has been charged.
     #[inline(never)]
-    fn enter_network(&self, excused: bool) -> (Answer, Option<DebtReason>) {
+    fn enter_network(&self, excused: bool) -> (DebtAnswer, Option<DebtReason>) {
         let network = self.network(|visit| {
             let (key, now_ns) = (self.charge.wide, visit.now_ns);
             let answer = visit.stripe.enter(key, visit.limits, now_ns);
-            if excused && answer != Answer::Pass {
+            if excused && answer != DebtAnswer::Pass {
                 visit.stripe.charge_file(key, visit.limits, now_ns);
-                return Answer::Pass;
+                return DebtAnswer::Pass;
             }
             answer
         });
         match network {
-            Some(answer @ Answer::Refuse { .. }) => {
+            Some(answer @ DebtAnswer::Refuse { .. }) => {
                 self.own(|visit| visit.take_back(self.charge.key));
                 (answer, Some(DebtReason::Network))
             }
-            _ => (Answer::Pass, None),
+            _ => (DebtAnswer::Pass, None),
         }
     }
 
@@ -124,10 +124,10 @@ impl<'a, B: Books> Charging<'a, B> {
     }
 
     /// What a member of a session would be told, by what client and network owe. None: no lock.
-    pub(super) fn as_member(&self) -> Option<Answer> {
+    pub(super) fn as_member(&self) -> Option<DebtAnswer> {
         let own = self.own(|visit| visit.as_member(self.charge.key))?;
         let network = self.network(|visit| visit.as_member(self.charge.wide));
-        Some(own.or_longer(network.unwrap_or(Answer::Pass)))
+        Some(own.or_longer(network.unwrap_or(DebtAnswer::Pass)))
     }
 
     /// It was not let in, but now is.

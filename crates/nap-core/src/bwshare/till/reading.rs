@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::limit::Limit;
 use super::{Books, Till};
-use crate::bwshare::limits::Answer;
+use crate::bwshare::limits::DebtAnswer;
 use crate::bwshare::service::Service;
 use crate::bwshare::table::{DebtCounts, Stripe};
 use crate::bwshare::trace::TraceRow;
@@ -53,7 +53,7 @@ pub struct Totals {
 }
 
 impl Owing {
-    fn of(stripe: &mut Stripe, key: u64, limit: &Limit, network: Answer, now_ns: u64) -> Owing {
+    fn of(stripe: &mut Stripe, key: u64, limit: &Limit, network: DebtAnswer, now_ns: u64) -> Owing {
         let limits = &limit.limits[0];
         let own = stripe.answer(key, limits, now_ns);
         let (answer, reason) = DebtReason::of_both(own, network);
@@ -117,7 +117,7 @@ impl<B: Books> Till<B> {
                     let limits = &limit.limits[0];
                     all.push(DebtRow {
                         row: *row,
-                        owing: Owing::of(stripe, key, limit, Answer::Pass, now_ns),
+                        owing: Owing::of(stripe, key, limit, DebtAnswer::Pass, now_ns),
                         max: [limits.files.max(), limits.bytes.max()],
                         now_ns,
                     });

@@ -4,7 +4,7 @@
 use nap_core::bwshare::SECOND_NS;
 use nap_core::bwshare::account::Account;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::limits::{Answer, Lane, Limits, Rule};
+use nap_core::bwshare::limits::{DebtAnswer, Lane, Limits, Rule};
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number};
 
@@ -121,17 +121,17 @@ fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f6
     let mut now = beginning;
     while now <= beginning + end_s * SECOND_NS {
         let answer = match rule {
-            None => Answer::Pass,
+            None => DebtAnswer::Pass,
             Some(_) => account.enter(&limits, now),
         };
         now += match answer {
-            Answer::Pass => {
+            DebtAnswer::Pass => {
                 account.charge_bytes(&limits, FILE as u64, now);
                 (files, bytes) = (files + 1.0, bytes + FILE);
                 taken.push(((now - beginning) as f64 / 1e9, files, bytes));
                 GAP_NS
             }
-            Answer::Refuse { .. } => answer.retry_after_s() * SECOND_NS,
+            DebtAnswer::Refuse { .. } => answer.retry_after_s() * SECOND_NS,
         };
     }
     taken
@@ -156,12 +156,12 @@ fn windows(hours: u64, command: &str) -> Table {
         let mut now = SECOND_NS;
         while now < end {
             now += match horizons.answer(&account, now) {
-                Answer::Pass => {
+                DebtAnswer::Pass => {
                     horizons.charge(&mut account, FILE as u64, now);
                     taken.push(now);
                     ON_ITS_WAY_NS
                 }
-                Answer::Refuse { wait_ns, .. } => wait_ns,
+                DebtAnswer::Refuse { wait_ns, .. } => wait_ns,
             };
         }
         let in_window = |(_, period_s): (f64, f64)| {
