@@ -21,7 +21,7 @@ use crate::shm::futex;
 use nap_core::micros::Micros;
 use nap_core::nap::work::kind_of;
 use nap_core::room::Tables;
-use nap_core::room::access::{Access, House, Look, State, Waiting, flag};
+use nap_core::room::access::{Access, AccessState, House, Look, Waiting, flag};
 use nap_core::room::children::Child;
 use nap_core::room::owner::Owner;
 use nap_core::room::permits::Permits;
@@ -250,7 +250,7 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         };
         // SAFETY: nap.h: the request's strings are live for the call.
         let carried = unsafe { carried(&here, q) };
-        if here.a.state == State::Running {
+        if here.a.state == AccessState::Running {
             let arrival = arrival(&here, q, &carried);
             here.a.redeem(&mut here.at, &arrival);
             return NAP_RUN;
@@ -283,7 +283,7 @@ unsafe extern "C" fn wait(
         let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
             return NAP_PASS;
         };
-        if here.a.state != State::Waiting {
+        if here.a.state != AccessState::Waiting {
             return NAP_PASS;
         }
         let segment = &here.at.process.segment;
@@ -324,12 +324,12 @@ unsafe extern "C" fn give_up(
             return NAP_PASS;
         };
         match (here.a.state, why) {
-            (State::Waiting, NAP_STOPPING) => {}
-            (State::Waiting, _) => {
+            (AccessState::Waiting, NAP_STOPPING) => {}
+            (AccessState::Waiting, _) => {
                 here.a.gone(&mut here.at);
                 return NAP_REFUSE;
             }
-            (State::Running, NAP_GONE) => {
+            (AccessState::Running, NAP_GONE) => {
                 here.a.turned_down(&mut here.at);
                 return NAP_REFUSE;
             }

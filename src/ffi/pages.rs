@@ -29,7 +29,7 @@ use nap_core::charset::Charset;
 use nap_core::control::nonce;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::room::access::{Access, State};
+use nap_core::room::access::{Access, AccessState};
 use nap_core::room::control::Control;
 use nap_core::room::history::Fate;
 use nap_core::room::stay::Membership;
@@ -212,7 +212,7 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
 unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> c_int {
     // SAFETY: the caller's promise.
     let (here, (format, language)) = unsafe { (Here::new(wanted.access), wishes(q)) };
-    let Some(here) = here.filter(|here| here.a.state == State::Refused) else {
+    let Some(here) = here.filter(|here| here.a.state == AccessState::Refused) else {
         return own_ticket(q, format, language);
     };
     let notice = notice(here.room);

@@ -14,7 +14,7 @@ use super::process;
 use crate::shm::futex;
 use crate::shm::segment::{self, LOOK};
 use nap_core::micros::Micros;
-use nap_core::room::access::{State, flag};
+use nap_core::room::access::{AccessState, flag};
 use nap_core::room::children::Parking;
 use nap_core::room::places::wake;
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn blocks(a: *mut nap_access) -> c_int {
         if !here.a.has(flag::PARKS) {
             return 1;
         }
-        let waits = here.a.state == State::Waiting;
+        let waits = here.a.state == AccessState::Waiting;
         let segment = &here.at.process.segment;
         let (life, secondary) = (here.a.owner.life(), here.a.has(flag::SECONDARY));
         let parking = here.a.unparks(here.at.alive.child, || {

@@ -16,7 +16,7 @@ use super::process;
 use super::text::bytes;
 use crate::shm::futex;
 use nap_core::nap::work::kind_of;
-use nap_core::room::access::{Access, House, Look, State};
+use nap_core::room::access::{Access, AccessState, House, Look};
 use nap_core::room::permits::FEW;
 use nap_core::room::places::wake;
 
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) {
         };
         // SAFETY: nap.h: null, or it lives; an Access as in access.rs.
         let a = unsafe { a.cast::<Access>().as_ref() };
-        let running = u32::from(a.is_some_and(|a| a.state == State::Detached));
+        let running = u32::from(a.is_some_and(|a| a.state == AccessState::Detached));
         let child = alive.child;
         if more > 0 {
             child.running.fetch_sub(running, Relaxed);
@@ -104,15 +104,15 @@ pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_ver
             return NAP_PASS;
         };
         match here.a.state {
-            State::Detached => {
+            AccessState::Detached => {
                 let goes_on = here.a.step_in(&mut here.at);
                 match here.a.state {
-                    State::Running if goes_on => NAP_RUN,
-                    State::Returning if goes_on => NAP_WAIT,
+                    AccessState::Running if goes_on => NAP_RUN,
+                    AccessState::Returning if goes_on => NAP_WAIT,
                     _ => NAP_PASS,
                 }
             }
-            State::Returning => wait_in_queue(&mut here, timeout_us),
+            AccessState::Returning => wait_in_queue(&mut here, timeout_us),
             _ => NAP_PASS,
         }
     })
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn stay_out(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
         if let Some(mut here) = unsafe { Here::new(a) }
-            && here.a.state == State::Returning
+            && here.a.state == AccessState::Returning
         {
             here.a.stay_out(&mut here.at);
         }

@@ -101,8 +101,8 @@ impl Site {
     /// Runs by now, whichever way it came in.
     fn runs(&self, access: &Access) -> bool {
         match access.state {
-            access::State::Running => true,
-            access::State::Waiting => {
+            access::AccessState::Running => true,
+            access::AccessState::Waiting => {
                 self.locked(|state| state.wake_word(access.place)) == wake::GRANTED
             }
             _ => false,

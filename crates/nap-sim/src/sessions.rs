@@ -61,7 +61,7 @@ struct PageAccess {
 impl PageAccess {
     /// The place it waits on.
     fn place(&self) -> Option<u32> {
-        (self.at.state == access::State::Waiting).then_some(self.at.place)
+        (self.at.state == access::AccessState::Waiting).then_some(self.at.place)
     }
 }
 

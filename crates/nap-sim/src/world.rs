@@ -62,7 +62,7 @@ struct Access {
 
 impl Access {
     fn is_running(&self) -> bool {
-        self.at.state == access::State::Running
+        self.at.state == access::AccessState::Running
     }
 }
 

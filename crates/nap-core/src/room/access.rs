@@ -71,7 +71,7 @@ pub mod group {
 /// Where an access stands.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub enum State {
+pub enum AccessState {
     /// Not entered, or let pass.
     #[default]
     New = 0,
@@ -119,7 +119,7 @@ pub struct Access {
     /// Its place, while it waits.
     pub place: u32,
     /// Where it stands.
-    pub state: State,
+    pub state: AccessState,
     /// Why it was refused: a [`Reason`].
     pub reason: u32,
     /// The queue it met.
@@ -374,7 +374,7 @@ impl Access {
                 self.put_ticket(redeemed, Micros::ZERO);
             }
             Some(Verdict::Wait(seat)) => {
-                self.state = State::Waiting;
+                self.state = AccessState::Waiting;
                 self.group = match seat.re_access {
                     true => group::RE_ACCESS,
                     false => group::WAIT,
@@ -385,7 +385,7 @@ impl Access {
             }
             Some(Verdict::Refuse(refusal)) => {
                 self.leave_session(house, Micros::ZERO);
-                self.state = State::Refused;
+                self.state = AccessState::Refused;
                 self.group = group::NEXT_WAIT;
                 self.reason = refusal.reason as u32;
                 self.waited = house.now() - self.entered;
@@ -396,7 +396,7 @@ impl Access {
 
     #[inline]
     fn runs(&mut self, child: &Child, group: u32, permit: u32, now: Micros) {
-        self.state = State::Running;
+        self.state = AccessState::Running;
         self.permit = permit;
         self.granted = now;
         self.group = group;
@@ -406,8 +406,8 @@ impl Access {
     /// Nobody schedules it.
     pub fn passes(&mut self) {
         self.state = match self.session {
-            0 => State::New,
-            _ => State::Passed,
+            0 => AccessState::New,
+            _ => AccessState::Passed,
         };
     }
 }

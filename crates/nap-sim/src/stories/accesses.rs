@@ -94,7 +94,7 @@ impl Room {
 fn workers_and_parked_accesses_are_counted_on_every_way_out() {
     let mut room = Room::new(4);
     let (mut first, _) = room.comes(0, None);
-    assert_eq!(first.state, access::State::Running);
+    assert_eq!(first.state, access::AccessState::Running);
     let (mut parked, _) = room.comes(flag::PARKS, None);
     let (mut blocked, _) = room.comes(0, None);
     assert_eq!(room.counts(), [1, 1, 1]);
@@ -109,7 +109,7 @@ fn workers_and_parked_accesses_are_counted_on_every_way_out() {
     assert_eq!(room.counts(), [1, 1, 0]);
 
     parked.turned_down(&mut room.house(parked.owner));
-    assert_eq!(parked.state, access::State::Left);
+    assert_eq!(parked.state, access::AccessState::Left);
     blocked.gone(&mut room.house(blocked.owner));
     assert_eq!(room.counts(), [0, 0, 0]);
     assert_eq!(room.state.permits().running(), 0);
@@ -153,11 +153,11 @@ fn an_access_out_for_its_body_leaves_its_permit_to_others_and_waits_for_it_again
     assert!(slow.step_out(&mut room.house(slow.owner)));
     assert!(!slow.step_out(&mut room.house(slow.owner)), "it has none");
     let (mut other, _) = room.comes(0, None);
-    assert_eq!(other.state, access::State::Running);
+    assert_eq!(other.state, access::AccessState::Running);
     assert_eq!(room.counts(), [2, 0, 0]);
 
     assert!(slow.step_in(&mut room.house(slow.owner)));
-    assert_eq!(slow.state, access::State::Returning);
+    assert_eq!(slow.state, access::AccessState::Returning);
     // It has a worker already, and waits on that.
     assert_eq!(room.counts(), [1, 1, 0]);
 
@@ -181,7 +181,7 @@ fn an_access_of_a_dry_run_passes_and_leaves_nothing_behind() {
     let mut room = Room::new(4);
     let mut access = Access::new(Owner::new(room.life, 1));
     access.pass_dry(&mut room.house(access.owner));
-    assert_eq!(access.state, access::State::New);
+    assert_eq!(access.state, access::AccessState::New);
     access.leave(&mut room.house(access.owner));
     assert_eq!(room.counts(), [0, 0, 0]);
     assert_eq!(room.house(access.owner).permits().running(), 0);

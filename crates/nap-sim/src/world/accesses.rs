@@ -9,7 +9,7 @@ use crate::house::Simulated;
 use crate::oracle::Asked;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
-use nap_core::room::access::{self, House, Look, State, Waiting, flag};
+use nap_core::room::access::{self, AccessState, House, Look, Waiting, flag};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
 use nap_core::room::owner::Owner;
@@ -55,7 +55,7 @@ impl World {
             visitor.current = id;
         }
         if self.setup.uncontrolled {
-            (access.at.state, access.at.granted) = (State::Running, self.now);
+            (access.at.state, access.at.granted) = (AccessState::Running, self.now);
             self.child(child).running.fetch_add(1, Relaxed);
             return self.runs(id, access);
         }

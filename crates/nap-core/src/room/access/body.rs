@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Access, House, Look, State, at_gate, flag};
+use super::{Access, AccessState, House, Look, at_gate, flag};
 use crate::room::verdict::Verdict;
 
 impl Access {
     /// Its permit goes back until the rest of its body is there. False: it has none.
     pub fn step_out(&mut self, house: &mut impl House) -> bool {
-        if self.state != State::Running {
+        if self.state != AccessState::Running {
             return false;
         }
         let (gate, permit, owner) = (self.gate, self.permit, self.owner);
@@ -18,11 +18,11 @@ impl Access {
         }
         let now = house.now();
         self.pay_session(house, now);
-        self.state = State::Detached;
+        self.state = AccessState::Detached;
         true
     }
 
-    /// The rest is there: it wants a permit again. True: it runs, or [`State::Returning`] says that it waits. Else it
+    /// The rest is there: it wants a permit again. True: it runs, or [`AccessState::Returning`] says that it waits. Else it
     /// goes on without.
     pub fn step_in(&mut self, house: &mut impl House) -> bool {
         let (gate, owner, kind) = (self.gate, self.owner, self.kind);
@@ -32,7 +32,7 @@ impl Access {
                 true
             }
             Some(Verdict::Wait(seat)) => {
-                self.state = State::Returning;
+                self.state = AccessState::Returning;
                 self.flags &= !flag::PARKS;
                 (self.place, self.until) = (seat.place, seat.until);
                 self.waiters_of(house.child()).fetch_add(1, Relaxed);
@@ -69,14 +69,14 @@ impl Access {
     }
 
     fn out_of_queue(&mut self, house: &impl House) {
-        self.state = State::Detached;
+        self.state = AccessState::Detached;
         self.waiters_of(house.child()).fetch_sub(1, Relaxed);
         house.child().running.fetch_add(1, Relaxed);
     }
 
     /// Its worker was counted all the while.
     fn runs_again(&mut self, house: &impl House, permit: u32) {
-        self.state = State::Running;
+        self.state = AccessState::Running;
         self.permit = permit;
         self.granted = house.now();
         self.entered = self.granted;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Access, House, State, at_gate, flag, group};
+use super::{Access, AccessState, House, at_gate, flag, group};
 use crate::micros::Micros;
 use crate::room::gate::Leaving;
 use crate::room::recent::{Answer, How};
@@ -10,7 +10,7 @@ use crate::room::recent::{Answer, How};
 impl Access {
     /// Its answer has begun.
     pub fn first_byte(&mut self, house: &impl House) {
-        if self.state == State::Running {
+        if self.state == AccessState::Running {
             self.first_byte = house.now();
             house
                 .permits()
@@ -20,7 +20,7 @@ impl Access {
 
     /// Its worker begins to write to the client, who may not take it, or has done so.
     pub fn writes(&self, house: &impl House, begins: bool) {
-        if self.state == State::Running {
+        if self.state == AccessState::Running {
             match begins {
                 true => house.permits().writes(self.permit, self.owner, house.now()),
                 false => house
@@ -33,10 +33,10 @@ impl Access {
     /// Its permit goes back, and its worker stays busy with its answer. Its session has it in hand until that has
     /// gone: it is not idle meanwhile, and a cookie that many share has no more streams than one session.
     pub fn detach(&mut self, house: &mut impl House) {
-        if self.state == State::Running {
+        if self.state == AccessState::Running {
             let now = self.give_back(house);
             self.pay_session(house, now);
-            self.state = State::Detached;
+            self.state = AccessState::Detached;
         }
     }
 
@@ -44,7 +44,7 @@ impl Access {
     /// has not left, and [`Access::leave`] does.
     #[inline(always)]
     pub fn leave_at_once(&mut self, house: &mut impl House) -> Option<Micros> {
-        if self.state != State::Running {
+        if self.state != AccessState::Running {
             return None;
         }
         let now = self.give_back_at_once(house)?;
@@ -52,7 +52,7 @@ impl Access {
             self.leave_session(house, now);
         }
         house.child().running.fetch_sub(1, Relaxed);
-        self.state = State::Left;
+        self.state = AccessState::Left;
         Some(now)
     }
 
@@ -60,26 +60,26 @@ impl Access {
     pub fn leave(&mut self, house: &mut impl House) -> Micros {
         let mut now = Micros::ZERO;
         match self.state {
-            State::Running => {
+            AccessState::Running => {
                 now = self.give_back(house);
                 self.leave_session(house, now);
                 house.child().running.fetch_sub(1, Relaxed);
             }
-            State::Detached => {
+            AccessState::Detached => {
                 self.leave_session(house, now);
                 house.child().running.fetch_sub(1, Relaxed);
             }
-            State::Passed => self.leave_session(house, now),
+            AccessState::Passed => self.leave_session(house, now),
             // The request ended under its wait (a panic, a killed thread): nobody else would.
-            State::Waiting => self.leave_place(house),
-            State::Returning => {
+            AccessState::Waiting => self.leave_place(house),
+            AccessState::Returning => {
                 self.stay_out(house);
                 self.leave_session(house, now);
                 house.child().running.fetch_sub(1, Relaxed);
             }
-            State::New | State::Refused | State::Left => {}
+            AccessState::New | AccessState::Refused | AccessState::Left => {}
         }
-        self.state = State::Left;
+        self.state = AccessState::Left;
         now
     }
 

@@ -1,13 +1,13 @@
 //! An access and its session: what it has used is paid to it, its name, its end.
 
-use super::{Access, House, State, flag};
+use super::{Access, AccessState, House, flag};
 use crate::micros::Micros;
 use crate::room::starts::End;
 
 impl Access {
     /// Time in Run Ready that its session does not have yet; zero: it has had no permit.
     fn work(&self, now: Micros) -> Micros {
-        let is_paid = matches!(self.state, State::Detached | State::Returning);
+        let is_paid = matches!(self.state, AccessState::Detached | AccessState::Returning);
         match self.granted {
             granted if granted == Micros::ZERO || is_paid => Micros::ZERO,
             granted => now - granted,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Access, House, Look, State, flag};
+use super::{Access, AccessState, House, Look, flag};
 use crate::micros::Micros;
 use crate::room::arrival::Arrival;
 use crate::room::children::{Child, Parking};
@@ -68,7 +68,7 @@ impl Access {
     /// It waits on a worker from now on, where it was to wait without one. `parking`, asked while it is counted
     /// nowhere: may it?
     pub fn unparks(&mut self, child: &Child, parking: impl FnOnce() -> Parking) -> Parking {
-        let waits = u32::from(self.state == State::Waiting);
+        let waits = u32::from(self.state == AccessState::Waiting);
         self.waiters_of(child).fetch_sub(waits, Relaxed);
         self.flags &= !flag::PARKS;
         let parking = parking();
@@ -79,7 +79,7 @@ impl Access {
     /// Its visitor has gone while it waited.
     pub fn gone(&mut self, house: &mut impl House) {
         self.leave_place(house);
-        self.state = State::Left;
+        self.state = AccessState::Left;
         self.reason = Reason::None as u32;
     }
 
@@ -101,7 +101,7 @@ impl Access {
             self.put_stay(&stay);
         }
         house.child().running.fetch_sub(1, Relaxed);
-        self.state = State::Left;
+        self.state = AccessState::Left;
         self.granted = Micros::ZERO;
     }
 
