@@ -240,20 +240,8 @@ impl Places<'_> {
         queue.work = queue.work - work;
         let ends = &mut queue.lines[Line::of(line) as usize];
         ends.len = ends.len.saturating_sub(1);
-        match prev
-            .checked_sub(1)
-            .and_then(|p| self.entries.get_mut(p as usize))
-        {
-            Some(before) => before.next = next,
-            None => ends.head = next,
-        }
-        match next
-            .checked_sub(1)
-            .and_then(|n| self.entries.get_mut(n as usize))
-        {
-            Some(after) => after.prev = prev,
-            None => ends.tail = prev,
-        }
+        *self.next_of(ends, prev) = next;
+        *self.prev_of(ends, next) = prev;
         if let Some(entry) = self.entries.get_mut(at as usize) {
             entry.linked = 0;
             entry.next = 0;
@@ -288,22 +276,8 @@ impl Places<'_> {
         self.wakes.get(new as usize)?.store(wake::WAITING, SeqCst);
         let link = new.saturating_add(1);
         let ends = &mut queue.lines[Line::of(place.line) as usize];
-        match place
-            .prev
-            .checked_sub(1)
-            .and_then(|p| self.entries.get_mut(p as usize))
-        {
-            Some(before) => before.next = link,
-            None => ends.head = link,
-        }
-        match place
-            .next
-            .checked_sub(1)
-            .and_then(|n| self.entries.get_mut(n as usize))
-        {
-            Some(after) => after.prev = link,
-            None => ends.tail = link,
-        }
+        *self.next_of(ends, place.prev) = link;
+        *self.prev_of(ends, place.next) = link;
         let entry = self.entries.get_mut(old as usize)?;
         (entry.linked, entry.next, entry.prev) = (0, 0, 0);
         (entry.slot, entry.lobby) = (0, 0);
@@ -397,6 +371,24 @@ impl Places<'_> {
         Some(at)
     }
 
+    /// What names the place behind the one that `prev` links to; before the first, the head.
+    fn next_of<'e>(&'e mut self, ends: &'e mut Ends, prev: u32) -> &'e mut u32 {
+        let at = prev.checked_sub(1);
+        match at.and_then(|at| self.entries.get_mut(at as usize)) {
+            Some(before) => &mut before.next,
+            None => &mut ends.head,
+        }
+    }
+
+    /// What names the place before the one that `next` links to; behind the last, the tail.
+    fn prev_of<'e>(&'e mut self, ends: &'e mut Ends, next: u32) -> &'e mut u32 {
+        let at = next.checked_sub(1);
+        match at.and_then(|at| self.entries.get_mut(at as usize)) {
+            Some(after) => &mut after.prev,
+            None => &mut ends.tail,
+        }
+    }
+
     fn link_tail(&mut self, queue: &mut Queue, at: u32) {
         let Some((line, work)) = self
             .place(at)
@@ -407,14 +399,7 @@ impl Places<'_> {
         queue.work = queue.work + work;
         let ends = &mut queue.lines[line as usize];
         let tail = ends.tail;
-        if let Some(last) = tail
-            .checked_sub(1)
-            .and_then(|t| self.entries.get_mut(t as usize))
-        {
-            last.next = at.saturating_add(1);
-        } else {
-            ends.head = at.saturating_add(1);
-        }
+        *self.next_of(ends, tail) = at.saturating_add(1);
         ends.tail = at.saturating_add(1);
         ends.len = ends.len.saturating_add(1);
         if let Some(entry) = self.entries.get_mut(at as usize) {
@@ -434,16 +419,8 @@ impl Places<'_> {
         let ends = &mut queue.lines[Line::of(line) as usize];
         ends.len = ends.len.saturating_add(1);
         queue.work = queue.work + work;
-        match prev
-            .checked_sub(1)
-            .and_then(|p| self.entries.get_mut(p as usize))
-        {
-            Some(before) => before.next = link,
-            None => ends.head = link,
-        }
-        if let Some(after) = self.entries.get_mut(next as usize) {
-            after.prev = link;
-        }
+        *self.next_of(ends, prev) = link;
+        *self.prev_of(ends, next.saturating_add(1)) = link;
         if let Some(entry) = self.entries.get_mut(at as usize) {
             (entry.line, entry.prev, entry.next, entry.linked) =
                 (line, prev, next.saturating_add(1), 1);
