@@ -311,16 +311,40 @@ impl Child {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_child_keeps_its_reserve_and_the_rest_of_it_is_for_holders() {
-        let workers = Workers {
-            per_pool: 25,
-            reserve: 4,
+    /// A server of `pools` children with threads.
+    fn threaded(per_pool: u32, reserve: u32, pools: u32) -> Workers {
+        Workers {
+            per_pool,
+            reserve,
             threaded: 1,
-            pools: 2,
+            pools,
             parked: 0,
             on_workers: 0,
+        }
+    }
+
+    fn prefork(per_pool: u32, reserve: u32) -> Workers {
+        Workers {
+            threaded: 0,
+            ..threaded(per_pool, reserve, 1)
+        }
+    }
+
+    /// Children by their pid, their generation and what one of their words counts.
+    fn four(words: [(u32, u32, u32); 4], counted: fn(&Child) -> &AtomicU32) -> Vec<Child> {
+        let child = |(pid, generation, count): (u32, u32, u32)| {
+            let child = Child::default();
+            child.pid.store(pid, Relaxed);
+            child.generation.store(generation, Relaxed);
+            counted(&child).store(count, Relaxed);
+            child
         };
+        words.map(child).into()
+    }
+
+    #[test]
+    fn a_child_keeps_its_reserve_and_the_rest_of_it_is_for_holders() {
+        let workers = threaded(25, 4, 2);
         let cases = [
             (0, Parking::Anybody),
             (15, Parking::Anybody),
@@ -345,12 +369,8 @@ mod tests {
     #[test]
     fn whoever_is_parked_takes_no_worker_and_a_place_in_any_child() {
         let workers = Workers {
-            per_pool: 25,
-            reserve: 4,
-            threaded: 1,
-            pools: 2,
             parked: 100,
-            on_workers: 0,
+            ..threaded(25, 4, 2)
         };
         assert_eq!(workers.places(10), 100);
         let children = [(1, 60), (0, 90), (3, 0)].map(|(pid, parked)| Child {
@@ -375,14 +395,7 @@ mod tests {
 
     #[test]
     fn a_quarter_of_the_workers_may_read_slowly() {
-        let threaded = Workers {
-            per_pool: 25,
-            reserve: 4,
-            threaded: 1,
-            pools: 2,
-            parked: 0,
-            on_workers: 0,
-        };
+        let threaded = threaded(25, 4, 2);
         let own = Life { child: 0, epoch: 1 };
         let children: Vec<Child> = (0..8).map(|_| Child::default()).collect();
         children[0].pid.store(1, Relaxed);
@@ -413,12 +426,7 @@ mod tests {
         assert_eq!(pace(&Workers::default(), 1, true), (0, 0, 0));
         assert_eq!(children[0].taken(), 1);
         // Eight of 150 children have been started, of which three read.
-        let prefork = Workers {
-            per_pool: 150,
-            threaded: 0,
-            pools: 1,
-            ..threaded
-        };
+        let prefork = prefork(150, 4);
         for (at, child) in children.iter().enumerate() {
             child.pid.store(at as u32 + 1, Relaxed);
             child.reading.store(u32::from(at < 3), Relaxed);
@@ -437,33 +445,14 @@ mod tests {
 
     #[test]
     fn workers_are_absent_while_too_many_read_or_are_to_be_started() {
-        let workers = Workers {
-            per_pool: 24,
-            reserve: 4,
-            threaded: 1,
-            pools: 3,
-            parked: 0,
-            on_workers: 0,
-        };
-        let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
-        for (child, (pid, generation, reading)) in
-            children
-                .iter()
-                .zip([(1, 1, 9), (2, 2, 6), (3, 2, 8), (0, 2, 5)])
-        {
-            child.pid.store(pid, Relaxed);
-            child.generation.store(generation, Relaxed);
-            child.reading.store(reading, Relaxed);
-        }
+        let workers = threaded(24, 4, 3);
+        let children = four([(1, 1, 9), (2, 2, 6), (3, 2, 8), (0, 2, 5)], |child| {
+            &child.reading
+        });
         let own = |child| Life { child, epoch: 1 };
         assert_eq!(workers.absent(&children, own(1)), 24 + 14 - 12);
         assert_eq!(workers.absent(&children, own(0)), 48 + 9 - 6);
-        let prefork = Workers {
-            per_pool: 72,
-            threaded: 0,
-            pools: 1,
-            ..workers
-        };
+        let prefork = prefork(72, 4);
         children
             .iter()
             .for_each(|child| child.reading.store(1, Relaxed));
@@ -472,14 +461,7 @@ mod tests {
 
     #[test]
     fn a_waiting_stream_takes_a_worker_of_httpd_too() {
-        let workers = Workers {
-            per_pool: 25,
-            reserve: 4,
-            threaded: 1,
-            pools: 2,
-            parked: 0,
-            on_workers: 0,
-        };
+        let workers = threaded(25, 4, 2);
         let children = [Child::default()];
         let own = Life { child: 0, epoch: 1 };
         let cases = [
@@ -500,47 +482,23 @@ mod tests {
 
     #[test]
     fn children_of_an_older_generation_offer_no_place() {
-        let workers = Workers {
-            per_pool: 24,
-            reserve: 3,
-            threaded: 1,
-            pools: 3,
-            parked: 0,
-            on_workers: 0,
-        };
-        let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
-        for (child, (pid, generation, waiting)) in
-            children
-                .iter()
-                .zip([(1, 1, 9), (2, 1, 0), (3, 2, 5), (0, 2, 0)])
-        {
-            child.pid.store(pid, Relaxed);
-            child.generation.store(generation, Relaxed);
-            child.waiting.store(waiting, Relaxed);
-            child.running.store(1, Relaxed);
-        }
+        let workers = threaded(24, 3, 3);
+        let children = four([(1, 1, 9), (2, 1, 0), (3, 2, 5), (0, 2, 0)], |child| {
+            &child.waiting
+        });
+        children
+            .iter()
+            .for_each(|child| child.running.store(1, Relaxed));
         let own = |child| Life { child, epoch: 1 };
         assert_eq!(workers.left(&children, own(2)), 15);
         assert_eq!(workers.left(&children, own(0)), 11 + 20);
-        let prefork = Workers {
-            per_pool: 72,
-            threaded: 0,
-            pools: 1,
-            ..workers
-        };
+        let prefork = prefork(72, 3);
         assert_eq!(prefork.left(&children, own(2)), 69 - 17);
     }
 
     #[test]
     fn prefork_counts_over_all_children_and_the_dead_do_not_count() {
-        let workers = Workers {
-            per_pool: 3,
-            reserve: 1,
-            threaded: 0,
-            pools: 1,
-            parked: 0,
-            on_workers: 0,
-        };
+        let workers = prefork(3, 1);
         let children: Vec<Child> = (0..4).map(|_| Child::default()).collect();
         for (i, child) in children.iter().enumerate().take(3) {
             child.pid.store(100 + i as u32, Relaxed);
