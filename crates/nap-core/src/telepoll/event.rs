@@ -461,38 +461,27 @@ mod tests {
     }
 
     impl Event {
-        /// Any bits at all.
+        /// Any bits at all, of all but the trouble.
         pub(in crate::telepoll) fn from_bits(bits: [u64; 16]) -> Event {
-            let [
-                owner,
-                base,
-                floor,
-                slack,
-                shape,
-                due,
-                slowed,
-                gap,
-                count,
-                before,
-                t0,
-                polls,
-                ..,
-            ] = bits.map(AtomicU64::new);
-            Event {
-                owner,
-                base,
-                floor,
-                slack,
-                shape,
-                due,
-                slowed,
-                gap,
-                count,
-                before,
-                t0,
-                polls,
-                trouble: Trouble::default(),
+            let event = Event::default();
+            let words = [
+                &event.owner,
+                &event.base,
+                &event.floor,
+                &event.slack,
+                &event.shape,
+                &event.due,
+                &event.slowed,
+                &event.gap,
+                &event.count,
+                &event.before,
+                &event.t0,
+                &event.polls,
+            ];
+            for (word, bits) in words.into_iter().zip(bits) {
+                word.store(bits, Relaxed);
             }
+            event
         }
     }
 
