@@ -29,7 +29,7 @@ pub mod directive;
 pub mod oxthas;
 mod page;
 pub mod room;
-pub mod run_ready;
+mod run_ready;
 #[cfg(test)]
 mod samples;
 pub mod server;

@@ -4,9 +4,8 @@
 use super::directive::Directive::RunReady;
 use super::room::RoomConf;
 use super::values::*;
+use crate::room::permits::PERMITS;
 
-/// Permits that a gate has room for.
-pub const PERMITS: i64 = crate::room::permits::PERMITS as i64;
 /// The most that a limit which finds itself goes to, unless set (docs/dev/algorithms.md 3.3).
 const MOST: i64 = 256;
 /// How many intervals the paper's law looks back.
@@ -15,7 +14,7 @@ const HISTORY: i64 = 5;
 impl RoomConf {
     /// Reads the directive's values.
     pub(super) fn set_run_ready(&mut self, args: &[&str]) -> Result<(), String> {
-        let permits = 1..=PERMITS;
+        let permits = 1..=PERMITS as i64;
         let (first, options) = args.split_at(args.len().min(1));
         let law = one(
             RunReady,
