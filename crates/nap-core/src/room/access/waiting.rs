@@ -11,11 +11,11 @@ use crate::room::verdict::{Reason, Verdict};
 impl Access {
     /// It looks up, woken or not.
     pub fn look_up(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Look {
-        let (access, mut stay, mut until) = (*self, self.stay(house), self.until);
-        let place = access.place;
+        let (mut stay, mut until) = (self.stay(house), self.until);
+        let place = self.place;
         let seen = house.locked(|tables, now, wakes| {
             let Some(stay) = &mut stay else {
-                let mut view = tables.gate(access.gate, now, wakes)?;
+                let mut view = tables.gate(self.gate, now, wakes)?;
                 let verdict = view.look_up(place, &mut until, arrival);
                 return Some((verdict.map(Some), None));
             };
@@ -40,28 +40,28 @@ impl Access {
             return Look::Waits;
         };
         if !matches!(verdict, Some(Verdict::Wait(_))) {
-            access.waiters_of(house.child()).fetch_sub(1, Relaxed);
+            self.waiters_of(house.child()).fetch_sub(1, Relaxed);
         }
-        self.told(house, verdict.as_ref(), access.ticket());
+        self.told(house, verdict.as_ref(), self.ticket());
         Look::Decided(verdict)
     }
 
     /// The server goes down under its wait. None: no lock is to be had.
     pub fn stopping(&mut self, house: &mut impl House, arrival: &Arrival<'_>) -> Option<Verdict> {
-        let (access, mut stay) = (*self, self.stay(house));
+        let mut stay = self.stay(house);
         let stopped = house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => tables.stop_stay(stay, access.place, arrival, now, wakes),
+            Some(stay) => tables.stop_stay(stay, self.place, arrival, now, wakes),
             None => {
-                let mut view = tables.gate(access.gate, now, wakes)?;
-                Some(view.stopping(access.place, arrival))
+                let mut view = tables.gate(self.gate, now, wakes)?;
+                Some(view.stopping(self.place, arrival))
             }
         });
         self.stands(stay, None);
         let verdict = stopped.flatten()?;
         if !matches!(verdict, Verdict::Wait(_)) {
-            access.waiters_of(house.child()).fetch_sub(1, Relaxed);
+            self.waiters_of(house.child()).fetch_sub(1, Relaxed);
         }
-        self.told(house, Some(&verdict), access.ticket());
+        self.told(house, Some(&verdict), self.ticket());
         Some(verdict)
     }
 
@@ -85,15 +85,15 @@ impl Access {
 
     /// Its turn came when nobody was there any more to be answered: nothing has run.
     pub fn turned_down(&mut self, house: &mut impl House) {
-        let (access, mut stay) = (*self, self.stay(house));
-        let came = (access.entered, access.ticket());
+        let mut stay = self.stay(house);
+        let came = (self.entered, self.ticket());
         house.locked(|tables, now, wakes| match &mut stay {
             Some(stay) => {
-                tables.turn_down(stay, access.permit, access.owner, came, now, wakes);
+                tables.turn_down(stay, self.permit, self.owner, came, now, wakes);
             }
             None => {
-                if let Some(mut view) = tables.gate(access.gate, now, wakes) {
-                    view.gone_granted(access.permit, access.owner, came.0, came.1);
+                if let Some(mut view) = tables.gate(self.gate, now, wakes) {
+                    view.gone_granted(self.permit, self.owner, came.0, came.1);
                 }
             }
         });
@@ -107,12 +107,12 @@ impl Access {
 
     #[cold]
     pub(super) fn leave_place(&mut self, house: &mut impl House) {
-        let (access, mut stay) = (*self, self.stay(house));
+        let mut stay = self.stay(house);
         house.locked(|tables, now, wakes| match &mut stay {
-            Some(stay) => tables.leave_place(stay, access.place, access.owner, now, wakes),
+            Some(stay) => tables.leave_place(stay, self.place, self.owner, now, wakes),
             None => {
-                if let Some(mut view) = tables.gate(access.gate, now, wakes) {
-                    view.gone(access.place, access.owner);
+                if let Some(mut view) = tables.gate(self.gate, now, wakes) {
+                    view.gone(self.place, self.owner);
                 }
             }
         });
