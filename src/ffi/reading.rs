@@ -105,10 +105,10 @@ pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_ver
         };
         match here.a.state {
             AccessState::Detached => {
-                let goes_on = here.a.step_in(&mut here.at);
+                here.a.step_in(&mut here.at);
                 match here.a.state {
-                    AccessState::Running if goes_on => NAP_RUN,
-                    AccessState::Returning if goes_on => NAP_WAIT,
+                    AccessState::Running => NAP_RUN,
+                    AccessState::Returning => NAP_WAIT,
                     _ => NAP_PASS,
                 }
             }

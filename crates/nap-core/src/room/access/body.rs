@@ -22,24 +22,20 @@ impl Access {
         true
     }
 
-    /// The rest is there: it wants a permit again. True: it runs, or [`AccessState::Returning`] says that it waits. Else it
-    /// goes on without.
-    pub fn step_in(&mut self, house: &mut impl House) -> bool {
+    /// The rest is there: it wants a permit again. It runs from now on, or waits as [`AccessState::Returning`]. Where it
+    /// stays [`AccessState::Detached`], it goes on without.
+    pub fn step_in(&mut self, house: &mut impl House) {
         let (gate, owner, kind) = (self.gate, self.owner, self.kind);
         match at_gate(house, gate, |view| view.step_in(owner, kind)).flatten() {
-            Some(Verdict::Run(permit)) => {
-                self.runs_again(house, permit);
-                true
-            }
+            Some(Verdict::Run(permit)) => self.runs_again(house, permit),
             Some(Verdict::Wait(seat)) => {
                 self.state = AccessState::Returning;
                 self.flags &= !flag::PARKS;
                 (self.place, self.until) = (seat.place, seat.until);
                 self.waiters_of(house.child()).fetch_add(1, Relaxed);
                 house.child().running.fetch_sub(1, Relaxed);
-                true
             }
-            _ => false,
+            _ => {}
         }
     }
 
