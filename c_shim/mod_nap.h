@@ -20,7 +20,8 @@
  *   nap_control.c nap-control: an administrator's form
  *   nap_bwshare.c mod_bwshare: directives, the charge, refusals, its handlers
  *   nap_telepoll.c TelePolling: its directive, a poll, the headers of its answer
- *   nap_balancer.c OXTHAS: two methods for mod_proxy_balancer
+ *   nap_balancer.c OXTHAS: two methods for mod_proxy_balancer, and the choice of a member
+ *   nap_attempt.c  OXTHAS: a request's attempts, until a member has answered
  *
  * nap.h is the contract with the core. If anything goes wrong here, the request passes.
  */
