@@ -18,7 +18,8 @@
  *   nap_form.c    the body of a refused POST
  *   nap_host.c    what the core may call
  *   nap_control.c nap-control: an administrator's form
- *   nap_bwshare.c mod_bwshare: directives, the charge, refusals, its handlers
+ *   nap_bwshare.c mod_bwshare: directives, the charge of a request, refusals, its handlers
+ *   nap_bytes.c   mod_bwshare: the charge of an answer's bytes
  *   nap_telepoll.c TelePolling: its directive, a poll, the headers of its answer
  *   nap_balancer.c OXTHAS: two methods for mod_proxy_balancer, and the choice of a member
  *   nap_attempt.c  OXTHAS: a request's attempts, until a member has answered
@@ -146,7 +147,7 @@ typedef struct nap_dir {
     struct nap_oxthas *oxthas;       /* nap_balancer.c */
 } nap_dir;
 
-/* What a request charges its client: nap_bwshare.c. */
+/* What a request charges its client: nap_bwshare.c, and its answer: nap_bytes.c. */
 typedef struct nap_charge {
     nap_visit visit;
     int64_t charged;                 /* bytes, so far */
@@ -402,13 +403,15 @@ void nap_bwshare_begin(apr_pool_t *pconf);
 int nap_bwshare_used(void);
 int nap_bwshare_check(server_rec *s, apr_pool_t *p);
 void nap_bwshare_start(server_rec *s);
-int nap_bwshare_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
-apr_off_t nap_bwshare_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
 int nap_bwshare_access(request_rec *r);
 int nap_bwshare_status(const nap_handle *h);
-void nap_bwshare_settle(nap_handle *h);
 int nap_bwshare_page(request_rec *r);
 int nap_bwshare_handler(request_rec *r);
+
+/* nap_bytes.c */
+int nap_bytes_body(nap_handle *h, apr_bucket_brigade *bb, apr_off_t length, int ends, uint64_t now);
+apr_off_t nap_bytes_cut(apr_bucket_brigade *bb, apr_bucket_brigade *rest);
+void nap_bytes_settle(nap_handle *h);
 
 /* nap_telepoll.c */
 const char *nap_telepoll_set(cmd_parms *cmd, void *dir, int argc, char *const argv[]);

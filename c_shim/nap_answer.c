@@ -199,7 +199,7 @@ static NAP_SELDOM apr_status_t pass_pieces(ap_filter_t *f, apr_bucket_brigade *b
 
     h->sent = before;
     do {
-        apr_off_t piece = nap_bwshare_cut(bb, rest);
+        apr_off_t piece = nap_bytes_cut(bb, rest);
 
         h->sent += piece;       /* a piece under way at the break counts as sent */
         rv = what == MAY_WAIT ? pass_stream(f, bb, h) : ap_pass_brigade(f->next, bb);
@@ -226,7 +226,7 @@ static inline int charge_passes(nap_handle *h, apr_bucket_brigade *bb, apr_off_t
     /* of an answer without a body (HEAD, too) this is the only sign of the end */
     ends |= !APR_BRIGADE_EMPTY(bb) && AP_BUCKET_IS_EOR(APR_BRIGADE_LAST(bb));
     if (ends || length > NAP_BW_PIECE || !are_headers(h))
-        return nap_bwshare_body(h, bb, length, ends, now);
+        return nap_bytes_body(h, bb, length, ends, now);
     h->charge->begun = 1;
     return 0;
 }
@@ -340,7 +340,7 @@ static NAP_SELDOM int end_told(request_rec *r, nap_handle *h)
     if (line && line->charged == h)
         line->charged = NULL;
     if (h->charged)
-        nap_bwshare_settle(h);
+        nap_bytes_settle(h);
     if (h->holds)
         end(h);
     if (h->noted)
