@@ -384,6 +384,7 @@ static int hand_over(request_rec *r, proxy_worker *worker, proxy_server_conf *co
         apr_table_setn(r->notes, "proxy-error-override", "1");
     return status;
 }
+
 /* ---- At start --------------------------------------------------------------------------------- */
 
 static apr_dso_handle_sym_t symbol(apr_dso_handle_t *dso, const char *name)
