@@ -1,6 +1,7 @@
 //! Tests of [`Segment`](super::Segment).
 
 use super::*;
+use crate::layout::Dims;
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::Parking;
 use nap_core::room::owner::Owner;

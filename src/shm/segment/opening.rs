@@ -1,0 +1,200 @@
+//! How a [`Segment`] comes to be: made anew, mapped from a file, checked, emptied after a restart, or filled
+//! from an older one.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+
+use memmap2::{MmapOptions, MmapRaw};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use super::{Head, LAYOUT, LAYOUT_BEFORE, MAGIC, Segment, SegmentError};
+use crate::layout::{Dims, Kind, Own, SECTIONS, Section};
+use crate::shm::balancing::Desk;
+use crate::shm::clock;
+use crate::shm::debts::Services;
+use nap_core::micros::Micros;
+use nap_core::room::Room;
+use nap_core::room::gate::Gate;
+use nap_core::room::place::Place;
+
+impl Dims {
+    fn plan(&self) -> ([Section; SECTIONS], usize) {
+        self.directory(&Own {
+            head: size_of::<Head>(),
+            services: size_of::<Services>(),
+            desk: size_of::<Desk>(),
+        })
+    }
+
+    /// Bytes a segment of these sizes takes.
+    pub fn bytes(&self) -> usize {
+        self.plan().1
+    }
+}
+
+impl Segment {
+    /// A new, empty segment in anonymous shared memory.
+    pub fn anonymous(dims: Dims) -> Result<Segment, SegmentError> {
+        let fd = memfd_create(c"mod_nap", MFdFlags::MFD_CLOEXEC)?;
+        nix::unistd::ftruncate(&fd, dims.bytes() as i64)?;
+        let segment = Segment::map(&fd, dims.bytes())?;
+        segment.format(dims)?;
+        Ok(segment)
+    }
+
+    /// Maps `fd`. Nothing is read or written yet.
+    pub fn map(fd: &OwnedFd, size: usize) -> Result<Segment, SegmentError> {
+        let map: MmapRaw = MmapOptions::new().len(size).map_raw(fd.as_raw_fd())?;
+        let base = map.as_mut_ptr();
+        // The mapping is shared with children and outlives this load of the module.
+        std::mem::forget(map);
+        Ok(Segment::at(base, size))
+    }
+
+    fn at(base: *mut u8, size: usize) -> Segment {
+        Segment {
+            base,
+            size,
+            // Leaked once for each mapping, which is never unmapped either.
+            sections: Box::leak(Box::default()),
+            head: PhantomData,
+        }
+    }
+
+    /// Adopts a mapping that an earlier load of the module left in this process.
+    ///
+    /// # Safety
+    /// `base` must be the start of a live, writable, shared mapping of `size` bytes that is never
+    /// unmapped, made by this module.
+    pub unsafe fn adopt(base: *mut u8, size: usize) -> Segment {
+        Segment::at(base, size)
+    }
+
+    /// Writes head and directory over zeroed memory that nobody else sees yet.
+    pub fn format(&self, dims: Dims) -> Result<(), SegmentError> {
+        let (directory, size) = dims.plan();
+        if size > self.size {
+            return Err(SegmentError::Torn("mapping too small"));
+        }
+        let mut random = [0u8; 56];
+        getrandom::fill(&mut random).map_err(|error| SegmentError::Io(error.into()))?;
+        let head = self.base.cast::<Head>();
+        // SAFETY: the mapping is at least one Head long (plan() counts it), page-aligned, and
+        // nobody else sees it yet (this function's contract), so exclusive access is ours.
+        let head = unsafe { &mut *head };
+        head.layout = LAYOUT;
+        head.size = size as u64;
+        head.epoch = u64::from_le_bytes(std::array::from_fn(|i| random[i])) | 1;
+        head.key = std::array::from_fn(|i| random[8 + i]);
+        head.secret = std::array::from_fn(|i| random[40 + i]);
+        head.offset.store(clock::offset_from(Micros::ZERO), Relaxed);
+        head.directory = directory;
+        head.lock
+            .init()
+            .map_err(std::io::Error::from_raw_os_error)?;
+        head.magic.store(MAGIC, SeqCst);
+        self.debts().map_or(Ok(()), |debts| debts.init())?;
+        self.balancing().map_or(Ok(()), |tables| tables.init())
+    }
+
+    /// Is this a whole segment, with the tables `dims` asks for?
+    pub fn check(&self, dims: Option<Dims>) -> Result<(), SegmentError> {
+        if self.size < size_of::<Head>() {
+            return Err(SegmentError::Torn("shorter than its head"));
+        }
+        let head = self.head();
+        if head.magic.load(SeqCst) != MAGIC {
+            return Err(SegmentError::Torn("not a segment of mod_nap"));
+        }
+        if ![LAYOUT, LAYOUT_BEFORE.0].contains(&head.layout) || head.size > self.size as u64 {
+            return Err(SegmentError::Torn("of another layout or cut short"));
+        }
+        let mut used = head.directory().iter().filter(|s| s.kind != 0);
+        if !used.all(|section| section.lies_in(head.size)) {
+            return Err(SegmentError::Torn("its directory points outside"));
+        }
+        match dims {
+            Some(dims) if dims.plan().0 != head.directory() => Err(SegmentError::Differs),
+            _ => Ok(()),
+        }
+    }
+
+    /// After a full restart over a state file: no earlier process is left. Empties permits, places and
+    /// children. Tickets in hand are good again; time goes on from what was seen.
+    pub fn renew(&self) -> Result<(), SegmentError> {
+        let head = self.head();
+        let seen = Micros(head.seen.load(Relaxed));
+        head.offset.store(clock::offset_from(seen), Relaxed);
+        // Else the once-a-second work would serve waiters that are dead, before they are forgotten.
+        head.seen.store(self.now().0, Relaxed);
+        head.lock
+            .init()
+            .map_err(std::io::Error::from_raw_os_error)?;
+        self.debts().map_or(Ok(()), |debts| debts.init())?;
+        self.balancing().map_or(Ok(()), |tables| tables.renew())?;
+        for child in self.children() {
+            child.pid.store(0, Relaxed);
+        }
+        self.locked(|tables, now, wakes| tables.begin_anew(now, wakes))
+            .ok_or(SegmentError::Torn("its lock cannot be taken"))
+    }
+
+    /// These sizes, but at least the rooms, gates and places that there are here: the entry with the
+    /// highest index may be in use.
+    pub fn no_smaller(&self, dims: Dims) -> Dims {
+        Dims {
+            rooms: dims.rooms.max(self.count::<Room>(Kind::Rooms)),
+            gates: dims.gates.max(self.count::<Gate>(Kind::Gates)),
+            places: dims.places.max(self.count::<Place>(Kind::Places)),
+            ..dims
+        }
+    }
+
+    /// Takes over what fits from an older segment: key, epoch, time, and every section of the same kind,
+    /// version and entry size, entry by entry; sessions and debts by their keys. If gates have another form
+    /// the epoch is new, so that nobody takes old tickets for those of these gates. Nobody else may see
+    /// either segment yet.
+    pub fn carry_over(&self, old: &Segment) {
+        let (from, to) = (old.head(), self.base.cast::<Head>());
+        // SAFETY: as in format(): the new segment is ours alone until it is handed out.
+        let to = unsafe { &mut *to };
+        (to.key, to.secret) = (from.key, from.secret);
+        to.seen.store(from.seen.load(Relaxed), Relaxed);
+        let generation = from.generation.load(Relaxed);
+        to.generation.store(generation, Relaxed);
+        let known_as = |new: &Section| from.directory().iter().find(|section| section.is_like(new));
+        // Permits go with their gates: they count tickets and accesses of these gates.
+        let gates = known_as(&to.directory[Kind::Gates as usize]).is_some();
+        if gates {
+            to.epoch = from.epoch;
+        }
+        let permits = if gates { 0 } else { Kind::Permits as u32 };
+        let plain = |s: &&Section| s.is_copied() && s.kind != permits;
+        for new in to.directory.iter().filter(plain) {
+            let Some(known) = known_as(new) else {
+                continue;
+            };
+            let bytes = new.entry as usize * new.count.min(known.count) as usize;
+            // SAFETY: both ranges lie inside their mappings (check(), format()), which differ.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    old.base.add(known.offset as usize),
+                    self.base.add(new.offset as usize),
+                    bytes,
+                );
+            }
+        }
+        let seen = Micros(from.seen.load(Relaxed));
+        if from.lock.init().is_ok() {
+            old.locked_sessions(|known| {
+                self.locked_sessions(|members| members.sessions.take_over(&known.sessions, seen))
+            });
+        }
+        if let Some((debts, known)) = self.debts().zip(old.debts())
+            && known.init().is_ok()
+        {
+            debts.take_over(&known, seen);
+        }
+    }
+}
