@@ -21,6 +21,7 @@ mod charts;
 mod counts;
 mod events;
 mod html;
+mod line;
 mod members;
 mod metrics;
 mod minutes;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::balancers::{BalancerLine, Balancers};
 use super::counts::CountsLine;
 use super::events::EventLine;
+use super::line::line;
 use super::members::SessionLine;
 use super::minutes::{Answers, Minutes};
 use super::pacing::RunReady;
@@ -85,15 +86,19 @@ pub(super) struct Wanted {
     pub why: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ChildLine {
-    pub pid: u32,
-    pub running: u32,
-    pub waiting: u32,
-    pub waiting_h2: u32,
-    pub reading: u32,
-    pub parked: u32,
-    pub free: u32,
+line! {
+    pub(super) struct ChildLine of(child: &ChildShot, workers: &Workers) {
+        pid: u32 = child.pid,
+        running: u32 = child.running,
+        waiting: u32 = child.waiting,
+        waiting_h2: u32 = child.secondary,
+        reading: u32 = child.reading,
+        parked: u32 = child.parked,
+        free: u32 = match workers.threaded {
+            0 => 1_u32.saturating_sub(child.taken()),
+            _ => workers.per_pool.saturating_sub(child.taken()),
+        },
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -126,13 +131,14 @@ pub(super) struct GateLine {
     pub by_hand: ByHand,
 }
 
-/// What an administrator has set.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ByHand {
-    pub admits: &'static str,
-    pub limit: Option<u32>,
-    pub notice: String,
-    pub revoked: u64,
+line! {
+    /// What an administrator has set.
+    pub(super) struct ByHand of(own: ControlShot) {
+        admits: &'static str = own.mode.name(),
+        limit: Option<u32> = own.limit,
+        notice: String = own.notice,
+        revoked: u64 = own.revoked,
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -160,60 +166,64 @@ pub(super) struct Means {
     pub raise: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Speed {
-    pub throughput_per_s: Option<f64>,
-    pub service_mean_s: Option<f64>,
-    pub service_p95_s: Option<f64>,
-    pub line_intercept_s: Option<f64>,
-    pub line_slope_s: Option<f64>,
-    pub rho: f64,
+line! {
+    pub(super) struct Speed of(gate: &GateShot) {
+        throughput_per_s: Option<f64> = gate.throughput.map(rounded),
+        service_mean_s: Option<f64> = gate.service_mean_s.map(rounded),
+        service_p95_s: Option<f64> = gate.service_p95.map(Micros::as_secs_f64),
+        line_intercept_s: Option<f64> = gate.line.map(|line| rounded(line.intercept)),
+        line_slope_s: Option<f64> = gate.line.map(|line| rounded(line.slope)),
+        rho: f64 = rounded(gate.rho),
+    }
 }
 
-/// The early call.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Calls {
-    pub asked: u64,
-    pub called: u64,
-    pub came: u64,
-    pub silent: u64,
+line! {
+    /// The early call.
+    pub(super) struct Calls of(gate: &GateShot) {
+        asked: u64 = gate.asked,
+        called: u64 = gate.called.called,
+        came: u64 = gate.called.came,
+        silent: u64 = gate.called.silent,
+    }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct PromiseLine {
-    pub outstanding: u32,
-    pub sold: u64,
-    pub presented: u64,
-    pub waiting: u32,
-    pub kept: u64,
-    pub kept_ratio: Option<f64>,
-    pub deferred: u64,
-    pub deferred_twice: u64,
-    pub broken: u64,
-    pub late: u64,
-    pub early: u64,
-    pub expired: u64,
-    pub next_access_rate: Option<f64>,
-    pub share: f64,
+line! {
+    pub(super) struct PromiseLine of(gate: &GateShot) {
+        outstanding: u32 = gate.outstanding,
+        sold: u64 = gate.counts.sold,
+        presented: u64 = gate.counts.presented,
+        waiting: u32 = gate.prime_waiting,
+        kept: u64 = gate.counts.kept,
+        kept_ratio: Option<f64> = kept_ratio(gate),
+        deferred: u64 = gate.counts.deferred,
+        deferred_twice: u64 = gate.counts.deferred_twice,
+        broken: u64 = gate.counts.broken,
+        late: u64 = gate.counts.late,
+        early: u64 = gate.counts.redeemed_early,
+        expired: u64 = gate.counts.expired,
+        next_access_rate: Option<f64> = next_access_rate(gate.returned),
+        share: f64 = rounded(gate.phi),
+    }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SlotLine {
-    pub number: u32,
-    pub start: String,
-    pub end: String,
-    pub capacity: u32,
-    pub places: u32,
-    pub sold: u32,
-    pub sold_late: u32,
-    pub redeemed: u32,
-    pub late: u32,
-    pub deferred: u32,
-    pub broken: u32,
-    pub open: u32,
-    /// It has started.
-    #[serde(skip)]
-    pub begun: bool,
+line! {
+    pub(super) struct SlotLine of(slot: &Slot, clock: Clock) {
+        number: u32 = slot.seq,
+        start: String = clock.stamp(slot.start),
+        end: String = clock.stamp(slot.end()),
+        capacity: u32 = slot.capacity,
+        places: u32 = slot.issue_limit,
+        sold: u32 = slot.sold,
+        sold_late: u32 = slot.sold_late,
+        redeemed: u32 = slot.redeemed,
+        late: u32 = slot.late,
+        deferred: u32 = slot.deferred,
+        broken: u32 = slot.broken,
+        open: u32 = slot.sold_in_all().saturating_sub(slot.presented()),
+        /// It has started.
+        #[serde(skip)]
+        begun: bool = slot.start <= clock.now,
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -296,18 +306,7 @@ impl Report {
             children: snapshot
                 .children
                 .iter()
-                .map(|child| ChildLine {
-                    pid: child.pid,
-                    running: child.running,
-                    waiting: child.waiting,
-                    waiting_h2: child.secondary,
-                    reading: child.reading,
-                    parked: child.parked,
-                    free: match workers.threaded {
-                        0 => 1_u32.saturating_sub(child.taken()),
-                        _ => workers.per_pool.saturating_sub(child.taken()),
-                    },
-                })
+                .map(|child| ChildLine::of(child, workers))
                 .collect(),
             rooms,
             events: (snapshot.events.iter())
@@ -494,22 +493,10 @@ impl GateLine {
                 claimed: gate.claims,
                 expected_s: gate.throughput.map(|x| rounded(f64::from(queue) / x)),
             },
-            speed: Speed {
-                throughput_per_s: gate.throughput.map(rounded),
-                service_mean_s: gate.service_mean_s.map(rounded),
-                service_p95_s: gate.service_p95.map(Micros::as_secs_f64),
-                line_intercept_s: gate.line.map(|line| rounded(line.intercept)),
-                line_slope_s: gate.line.map(|line| rounded(line.slope)),
-                rho: rounded(gate.rho),
-            },
+            speed: Speed::of(gate),
             sale: Sale::of(gate, by_hand.mode, clock),
             promise: PromiseLine::of(gate),
-            calls: Calls {
-                asked: gate.asked,
-                called: gate.called.called,
-                came: gate.called.came,
-                silent: gate.called.silent,
-            },
+            calls: Calls::of(gate),
             recent: Minutes::of(recent, gate, clock),
             answers: Answers::of(recent, clock),
             slots_why: why::slot_tickets(gate),
@@ -532,66 +519,22 @@ fn control_of(gate: &GateShot, snapshot: &Snapshot) -> ControlShot {
     own.map_or_else(ControlShot::default, |(_, own)| own.clone())
 }
 
-impl ByHand {
-    fn of(own: ControlShot) -> ByHand {
-        ByHand {
-            admits: own.mode.name(),
-            limit: own.limit,
-            notice: own.notice,
-            revoked: own.revoked,
-        }
-    }
-}
-
 impl PromiseLine {
     /// Tickets presented in their prime window whose holders are served or put off by now.
     pub fn settled(&self) -> u64 {
         self.presented.saturating_sub(u64::from(self.waiting))
     }
-
-    fn of(gate: &GateShot) -> PromiseLine {
-        let counts = &gate.counts;
-        // Holders who still wait have been neither served nor put off.
-        let settled = counts.presented.saturating_sub(gate.prime_waiting.into());
-        let (returned, closed) = gate.returned;
-        let rate = returns::return_rate(returned, closed, returns::Z, CLOSED_MIN);
-        PromiseLine {
-            outstanding: gate.outstanding,
-            sold: counts.sold,
-            presented: counts.presented,
-            waiting: gate.prime_waiting,
-            kept: counts.kept,
-            kept_ratio: (settled > 0).then(|| rounded(counts.kept as f64 / settled as f64)),
-            deferred: counts.deferred,
-            deferred_twice: counts.deferred_twice,
-            broken: counts.broken,
-            late: counts.late,
-            early: counts.redeemed_early,
-            expired: counts.expired,
-            next_access_rate: (closed >= CLOSED_MIN).then(|| rounded(rate)),
-            share: rounded(gate.phi),
-        }
-    }
 }
 
-impl SlotLine {
-    fn of(slot: &Slot, clock: Clock) -> SlotLine {
-        SlotLine {
-            number: slot.seq,
-            start: clock.stamp(slot.start),
-            end: clock.stamp(slot.end()),
-            capacity: slot.capacity,
-            places: slot.issue_limit,
-            sold: slot.sold,
-            sold_late: slot.sold_late,
-            redeemed: slot.redeemed,
-            late: slot.late,
-            deferred: slot.deferred,
-            broken: slot.broken,
-            open: slot.sold_in_all().saturating_sub(slot.presented()),
-            begun: slot.start <= clock.now,
-        }
-    }
+fn kept_ratio(gate: &GateShot) -> Option<f64> {
+    // Holders who still wait have been neither served nor put off.
+    let settled = (gate.counts.presented).saturating_sub(gate.prime_waiting.into());
+    (settled > 0).then(|| rounded(gate.counts.kept as f64 / settled as f64))
+}
+
+fn next_access_rate((returned, closed): (u32, u32)) -> Option<f64> {
+    let rate = returns::return_rate(returned, closed, returns::Z, CLOSED_MIN);
+    (closed >= CLOSED_MIN).then(|| rounded(rate))
 }
 
 impl TicketLine {
