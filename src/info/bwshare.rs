@@ -105,10 +105,10 @@ struct TraceLine {
 }
 
 /// What the administrator wants to see of the trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct TraceQuery {
     form: TraceForm,
-    sort: Column,
+    sort: &'static Column,
     /// Only clients whose address contains this.
     filter: String,
     /// From 1.
@@ -124,31 +124,32 @@ enum TraceForm {
     Csv,
 }
 
-/// Columns of the trace that it can be sorted by, the largest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    Wait,
-    Files,
-    Bytes,
-    FileDebt,
-    ByteDebt,
-    Bandwidth,
-    Refused,
-    First,
-    Last,
+/// A column of the trace that it can be sorted by, the largest first.
+#[derive(Debug)]
+struct Column {
+    /// In the query.
+    name: &'static str,
+    title: &'static str,
+    value: fn(&TraceLine) -> f64,
 }
 
-const COLUMNS: [(&str, Column); 9] = [
-    ("wait", Column::Wait),
-    ("files", Column::Files),
-    ("bytes", Column::Bytes),
-    ("file_debt", Column::FileDebt),
-    ("byte_debt", Column::ByteDebt),
-    ("bandwidth", Column::Bandwidth),
-    ("refused", Column::Refused),
-    ("first", Column::First),
-    ("last", Column::Last),
+static COLUMNS: [Column; 9] = [
+    Column::new("wait", "Has to wait", |line| line.wait_s),
+    Column::new("files", "Files", |line| line.files as f64),
+    Column::new("bytes", "Bytes", |line| line.bytes as f64),
+    Column::new("file_debt", "File debt", |line| line.file_debt),
+    Column::new("byte_debt", "Byte debt", |line| line.byte_debt),
+    Column::new("bandwidth", "A second", |line| line.bytes_per_s),
+    Column::new("refused", "Refused", |line| line.refused as f64),
+    Column::new("first", "First seen", |line| line.first_ns as f64),
+    Column::new("last", "Last seen", |line| line.last_ns as f64),
 ];
+
+impl Column {
+    const fn new(name: &'static str, title: &'static str, value: fn(&TraceLine) -> f64) -> Column {
+        Column { name, title, value }
+    }
+}
 
 /// A row for each client.
 #[derive(Clone, Debug, Serialize)]
@@ -177,20 +178,6 @@ struct TraceHtml<'a> {
 }
 
 impl TraceHtml<'_> {
-    fn title(&self, column: &Column) -> &'static str {
-        match column {
-            Column::Wait => "Has to wait",
-            Column::Files => "Files",
-            Column::Bytes => "Bytes",
-            Column::FileDebt => "File debt",
-            Column::ByteDebt => "Byte debt",
-            Column::Bandwidth => "A second",
-            Column::Refused => "Refused",
-            Column::First => "First seen",
-            Column::Last => "Last seen",
-        }
-    }
-
     /// The time of a stamp, with its date if that is not today's.
     fn when<'s>(&self, stamp: &'s str) -> &'s str {
         let today = stamp.get(..10) == self.report.time.get(..10);
@@ -313,7 +300,7 @@ impl TraceQuery {
     pub fn parse(args: &str) -> TraceQuery {
         let mut query = TraceQuery {
             form: TraceForm::Html,
-            sort: Column::Wait,
+            sort: &COLUMNS[0],
             filter: String::new(),
             page: 1,
             names: false,
@@ -326,18 +313,13 @@ impl TraceQuery {
                 "client" => query.filter = value.trim().to_ascii_lowercase(),
                 "page" => query.page = value.parse().unwrap_or(1).max(1),
                 "sort" => {
-                    let known = COLUMNS.iter().find(|(name, _)| *name == value);
-                    query.sort = known.map_or(query.sort, |(_, column)| *column);
+                    let known = COLUMNS.iter().find(|column| column.name == value);
+                    query.sort = known.unwrap_or(query.sort);
                 }
                 _ => {}
             }
         }
         query
-    }
-
-    fn sort_name(&self) -> &'static str {
-        let own = COLUMNS.iter().find(|(_, column)| *column == self.sort);
-        own.map_or("wait", |(name, _)| name)
     }
 
     /// The same query with names.
@@ -346,7 +328,7 @@ impl TraceQuery {
             names: true,
             ..self.clone()
         };
-        named.link(self.sort_name(), self.page)
+        named.link(self.sort.name, self.page)
     }
 
     /// The same query for another page, sorted by another column.
@@ -396,20 +378,6 @@ impl TraceLine {
             first_ns: row.first_ns,
         }
     }
-
-    fn value(&self, column: Column) -> f64 {
-        match column {
-            Column::Wait => self.wait_s,
-            Column::Files => self.files as f64,
-            Column::Bytes => self.bytes as f64,
-            Column::FileDebt => self.file_debt,
-            Column::ByteDebt => self.byte_debt,
-            Column::Bandwidth => self.bytes_per_s,
-            Column::Refused => self.refused as f64,
-            Column::First => self.first_ns as f64,
-            Column::Last => self.last_ns as f64,
-        }
-    }
 }
 
 impl TraceReport {
@@ -425,8 +393,10 @@ impl TraceReport {
             .filter(|line| line.client.contains(&query.filter))
             .collect();
         lines.sort_by(|a, b| {
-            let by = b.value(query.sort).total_cmp(&a.value(query.sort));
-            by.then(b.last_ns.cmp(&a.last_ns))
+            let value = query.sort.value;
+            value(b)
+                .total_cmp(&value(a))
+                .then(b.last_ns.cmp(&a.last_ns))
         });
         let (clients, over_limit) = (
             lines.len(),
