@@ -81,7 +81,7 @@ fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'
     let now = here.process.segment.now();
     Page {
         reason: Reason::of(here.a.reason),
-        ticket: ticket.map(|ticket| page::Ticket::of(&ticket, token, now)),
+        ticket: ticket.map(|ticket| page::PageTicket::of(&ticket, token, now)),
         retry_after,
         status: q.ticket_status as u16,
         wall: Wall::default(),
@@ -338,7 +338,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     });
     let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
     let notice = brought.map_or(String::new(), |(room, _)| notice(room));
-    let ticket = brought.map(|(_, ticket)| page::Ticket::of(&ticket, &token, now));
+    let ticket = brought.map(|(_, ticket)| page::PageTicket::of(&ticket, &token, now));
     let page = Page {
         reason: Reason::None,
         ticket,

@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use super::{Page, Seconds, Ticket};
+use super::{Page, PageTicket, Seconds};
 use crate::wall::decimal;
 use nap_core::micros::Micros;
 
@@ -112,7 +112,7 @@ pub fn session_cookie(
 impl Cookie<'_> {
     /// Appends a Set-Cookie value; without a ticket the cookie is deleted, for which name, domain
     /// and path must be the same.
-    fn set(&self, ticket: Option<&Ticket<'_>>, to: &mut String) {
+    fn set(&self, ticket: Option<&PageTicket<'_>>, to: &mut String) {
         to.push_str(self.name);
         to.push('=');
         to.push_str(ticket.map_or("", |ticket| ticket.token));
@@ -159,7 +159,7 @@ mod tests {
         grace: Micros::from_secs(60),
     };
 
-    fn page(reason: Reason, ticket: Option<Ticket<'_>>, retry_after: Micros) -> Page<'_> {
+    fn page(reason: Reason, ticket: Option<PageTicket<'_>>, retry_after: Micros) -> Page<'_> {
         let wall = Wall::default();
         Page {
             reason,
@@ -175,9 +175,9 @@ mod tests {
         }
     }
 
-    fn ticket() -> Ticket<'static> {
+    fn ticket() -> PageTicket<'static> {
         let [from, prime, until] = [3_214_001, 8_214_999, 303_215_999].map(Micros);
-        Ticket {
+        PageTicket {
             token: "AbC_-9",
             id: 7,
             from,
@@ -287,7 +287,7 @@ mod tests {
         ];
         for (from, prime, retry_after, expected) in cases {
             let ms = Micros::from_millis;
-            let ticket = Ticket {
+            let ticket = PageTicket {
                 token: "t",
                 id: 7,
                 from: ms(from),

@@ -57,7 +57,7 @@ pub struct Page<'a> {
     /// directly.
     pub reason: Reason,
     /// The visitor's ticket; none: no ticket can be given yet.
-    pub ticket: Option<Ticket<'a>>,
+    pub ticket: Option<PageTicket<'a>>,
     /// Time until the visitor should come back.
     pub retry_after: Micros,
     /// Status of the answer.
@@ -78,7 +78,7 @@ pub struct Page<'a> {
 
 /// A ticket as its holder is shown it. Spans are from now; zero where that time has passed.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Ticket<'a> {
+pub struct PageTicket<'a> {
     /// Sealed: what the holder presents.
     pub token: &'a str,
     /// Its name in pages and logs.
@@ -91,10 +91,10 @@ pub struct Ticket<'a> {
     pub until: Micros,
 }
 
-impl<'a> Ticket<'a> {
+impl<'a> PageTicket<'a> {
     /// `ticket`, sealed as `token`, seen at `now`.
-    pub fn of(ticket: &ticket::Ticket, token: &'a str, now: Micros) -> Ticket<'a> {
-        Ticket {
+    pub fn of(ticket: &ticket::Ticket, token: &'a str, now: Micros) -> PageTicket<'a> {
+        PageTicket {
             token,
             id: ticket.id,
             from: ticket.start - now,
@@ -165,7 +165,7 @@ impl Page<'_> {
         let sold = self
             .ticket
             .filter(|ticket| ticket.from > Micros::ZERO && self.retry_after < ticket.from + HALF);
-        let sooner = |ticket: Ticket<'_>| {
+        let sooner = |ticket: PageTicket<'_>| {
             let up = ticket.from.secs_ceil();
             let early = Micros((ticket.prime - ticket.from).0 / 3).min(HALF);
             let is_far = Micros::from_secs(up) - ticket.from > HALF;
@@ -296,7 +296,7 @@ template!(
 trait Said {
     fn page(&self) -> &Page<'_>;
 
-    fn ticket(&self) -> Ticket<'_> {
+    fn ticket(&self) -> PageTicket<'_> {
         self.page().ticket.unwrap_or_default()
     }
 

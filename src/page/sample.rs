@@ -3,7 +3,7 @@
 
 use super::accept::Language;
 use super::form::{Encoding, Field, Form, Sent};
-use super::{Page, Promise, Ticket};
+use super::{Page, PageTicket, Promise};
 use crate::wall::Wall;
 use nap_core::charset::Charset;
 use nap_core::micros::Micros;
@@ -136,7 +136,7 @@ impl Sample {
             Promise::Now => from,
             Promise::Late => prime,
         };
-        let ticket = Ticket {
+        let ticket = PageTicket {
             token: "preview",
             id: 0,
             from: from - gone,

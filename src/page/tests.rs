@@ -13,9 +13,9 @@ fn wall() -> Wall {
     }
 }
 
-fn ticket(from: u64, prime: u64, until: u64) -> Ticket<'static> {
+fn ticket(from: u64, prime: u64, until: u64) -> PageTicket<'static> {
     let [from, prime, until] = [from, prime, until].map(Micros::from_millis);
-    Ticket {
+    PageTicket {
         token: "AbC_-9",
         id: 0xbead,
         from,
@@ -24,7 +24,7 @@ fn ticket(from: u64, prime: u64, until: u64) -> Ticket<'static> {
     }
 }
 
-fn page(reason: Reason, ticket: Option<Ticket<'static>>) -> Page<'static> {
+fn page(reason: Reason, ticket: Option<PageTicket<'static>>) -> Page<'static> {
     let retry_after = ticket.map_or(Micros::from_millis(8_500), |ticket| ticket.from);
     Page {
         reason,
@@ -202,7 +202,7 @@ fn hostile_names_are_shown_and_never_executed() {
     for language in Language::ALL {
         let mut page = page(Reason::Full, Some(ticket(5_000, 9_000, 99_000)));
         page.room = hostile;
-        page.ticket = page.ticket.map(|ticket| Ticket {
+        page.ticket = page.ticket.map(|ticket| PageTicket {
             token: hostile,
             ..ticket
         });
@@ -262,7 +262,7 @@ fn a_ticket_is_seen_from_now() {
         end: Micros(30),
         ..ticket::Ticket::default()
     };
-    let seen = Ticket::of(&sold, "t", Micros(15));
+    let seen = PageTicket::of(&sold, "t", Micros(15));
     assert_eq!(
         (seen.from, seen.prime, seen.until),
         (Micros(0), Micros(5), Micros(15))
