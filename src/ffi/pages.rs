@@ -22,7 +22,7 @@ use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, Form, Sent, Source};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
-use crate::page::{self, POLICY, Page, Rendered, render};
+use crate::page::{self, POLICY, RefusalPage, Rendered, render};
 use crate::shm::clock;
 use crate::wall::{Change, Wall, hex};
 use nap_core::charset::Charset;
@@ -76,10 +76,10 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 }
 
 /// The refusal that `here` got, with what its headers need: without names and times of day.
-fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Page<'a> {
+fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> RefusalPage<'a> {
     let (ticket, retry_after) = (here.a.ticket(), here.a.retry_after());
     let now = here.process.segment.now();
-    Page {
+    RefusalPage {
         reason: Reason::of(here.a.reason),
         ticket: ticket.map(|ticket| page::PageTicket::of(&ticket, token, now)),
         retry_after,
@@ -102,8 +102,8 @@ unsafe fn page_of<'a>(
     token: &'a str,
     notice: &'a str,
     q: &nap_request,
-) -> Page<'a> {
-    Page {
+) -> RefusalPage<'a> {
+    RefusalPage {
         wall: wall_now(),
         room: here.room.conf.name.as_str(),
         // SAFETY: the caller's promise.
@@ -339,7 +339,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
     let notice = brought.map_or(String::new(), |(room, _)| notice(room));
     let ticket = brought.map(|(_, ticket)| page::PageTicket::of(&ticket, &token, now));
-    let page = Page {
+    let page = RefusalPage {
         reason: Reason::None,
         ticket,
         retry_after: ticket.map_or(Micros::ZERO, |ticket| ticket.from),
@@ -363,7 +363,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
 pub(super) fn say(
     answer: &Answer<'_>,
     own: Option<&Own>,
-    page: &Page<'_>,
+    page: &RefusalPage<'_>,
     format: Format,
     language: Language,
 ) {

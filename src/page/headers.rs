@@ -5,7 +5,7 @@
 
 use std::ffi::CStr;
 
-use super::{Page, PageTicket, Seconds};
+use super::{PageTicket, RefusalPage, Seconds};
 use crate::wall::decimal;
 use nap_core::micros::Micros;
 
@@ -35,7 +35,7 @@ pub struct Cookie<'a> {
 
 /// Tells `put` each header of a refusal. `cross_origin`: the request has an Origin header.
 pub fn headers(
-    page: &Page<'_>,
+    page: &RefusalPage<'_>,
     cookie: &Cookie<'_>,
     cross_origin: bool,
     mut put: impl FnMut(Header<'_>),
@@ -159,9 +159,13 @@ mod tests {
         grace: Micros::from_secs(60),
     };
 
-    fn page(reason: Reason, ticket: Option<PageTicket<'_>>, retry_after: Micros) -> Page<'_> {
+    fn page(
+        reason: Reason,
+        ticket: Option<PageTicket<'_>>,
+        retry_after: Micros,
+    ) -> RefusalPage<'_> {
         let wall = Wall::default();
-        Page {
+        RefusalPage {
             reason,
             ticket,
             retry_after,
@@ -187,7 +191,7 @@ mod tests {
     }
 
     fn told(
-        page: &Page<'_>,
+        page: &RefusalPage<'_>,
         cookie: &Cookie<'_>,
         cross_origin: bool,
     ) -> Vec<(String, String, bool)> {

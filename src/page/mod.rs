@@ -2,7 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | this | [`Page`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
+//! | this | [`RefusalPage`] and [`render`]: HTML, JSON (RFC 9457) or text, in the visitor's language |
 //! | [`accept`] | which of them the visitor can read |
 //! | [`headers`] | the headers of a refusal, and the ticket's cookie |
 //! | [`problem`] | the page as JSON |
@@ -52,7 +52,7 @@ const HALF: Micros = Micros::from_millis(500);
 
 /// What a page says.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
+pub struct RefusalPage<'a> {
     /// Why the access was refused; [`Reason::None`]: it was not, the visitor opened the ticket page
     /// directly.
     pub reason: Reason,
@@ -126,7 +126,7 @@ pub struct Rendered {
 }
 
 /// The page in the form and language the visitor prefers.
-pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
+pub fn render(page: &RefusalPage<'_>, format: Format, language: Language) -> Rendered {
     let promise = page.promise();
     let body = match format {
         Format::Html => filled(
@@ -157,7 +157,7 @@ pub fn render(page: &Page<'_>, format: Format, language: Language) -> Rendered {
     }
 }
 
-impl Page<'_> {
+impl RefusalPage<'_> {
     /// When to come back, in whole seconds: with a ticket the nearest in its window, else rounded up.
     pub fn retry_seconds(&self) -> u64 {
         let up = self.retry_after.secs_ceil().max(1);
@@ -250,13 +250,13 @@ macro_rules! template {
         #[template(path = $path)]
         #[allow(dead_code, reason = "not each template says everything")]
         struct $name<'a> {
-            page: &'a Page<'a>,
+            page: &'a RefusalPage<'a>,
             promise: Promise,
             language: Language,
         }
 
         impl Said for $name<'_> {
-            fn page(&self) -> &Page<'_> {
+            fn page(&self) -> &RefusalPage<'_> {
                 self.page
             }
         }
@@ -294,7 +294,7 @@ template!(
 
 /// The values that stand in sentences.
 trait Said {
-    fn page(&self) -> &Page<'_>;
+    fn page(&self) -> &RefusalPage<'_>;
 
     fn ticket(&self) -> PageTicket<'_> {
         self.page().ticket.unwrap_or_default()

@@ -11,7 +11,9 @@ use std::collections::HashSet;
 use super::accept::Language;
 use super::form::Sent;
 use super::sample::Sample;
-use super::{Attributes, Controls, Head, Main, Page, Promise, Said as _, Title, Why, filled};
+use super::{
+    Attributes, Controls, Head, Main, Promise, RefusalPage, Said as _, Title, Why, filled,
+};
 
 /// Bytes a template may have.
 pub const SIZE: u64 = 256 * 1024;
@@ -34,13 +36,13 @@ type Named = (&'static str, fn(&View<'_>) -> Value);
 
 /// What to show, and to whom.
 struct View<'a> {
-    page: &'a Page<'a>,
+    page: &'a RefusalPage<'a>,
     promise: Promise,
     language: Language,
 }
 
 impl super::Said for View<'_> {
-    fn page(&self) -> &Page<'_> {
+    fn page(&self) -> &RefusalPage<'_> {
         self.page
     }
 }
@@ -109,7 +111,7 @@ fn form(sent: Sent<'_>) -> &'static str {
 }
 
 impl<'a> View<'a> {
-    fn of(page: &'a Page<'a>, language: Language) -> View<'a> {
+    fn of(page: &'a RefusalPage<'a>, language: Language) -> View<'a> {
         View {
             page,
             promise: page.promise(),
@@ -127,7 +129,7 @@ impl<'a> View<'a> {
 }
 
 /// Tells `put` name and text of each value.
-pub fn variables(page: &Page<'_>, language: Language, mut put: impl FnMut(&str, &str)) {
+pub fn variables(page: &RefusalPage<'_>, language: Language, mut put: impl FnMut(&str, &str)) {
     let view = View::of(page, language);
     for (name, value) in VALUES {
         put(name, &value(&view).to_string());
@@ -162,7 +164,7 @@ impl Own {
     }
 
     /// The page. Err: why it could not be made.
-    pub fn render(&self, page: &Page<'_>, language: Language) -> Result<String, String> {
+    pub fn render(&self, page: &RefusalPage<'_>, language: Language) -> Result<String, String> {
         let view = View::of(page, language);
         let values = self.wanted.iter().map(|(name, of)| (*name, of(&view)));
         self.environment
@@ -275,7 +277,7 @@ mod tests {
         let body = b"a=%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
         let form = Form::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
         let sample = sample("soon", Language::En);
-        let page = Page {
+        let page = RefusalPage {
             room: "<script>\"'&",
             sent: Sent::Kept(&form),
             ..sample.page("", 503)

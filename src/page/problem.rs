@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::accept::Language;
-use super::{Page, Promise, Seconds, Why, filled};
+use super::{Promise, RefusalPage, Seconds, Why, filled};
 
 /// Problem details (RFC 9457), extended by the ticket.
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct ProblemTicket<'a> {
 }
 
 /// The page as JSON.
-pub fn to_json(page: &Page<'_>, promise: Promise, language: Language) -> String {
+pub fn to_json(page: &RefusalPage<'_>, promise: Promise, language: Language) -> String {
     let ticket = page.ticket.map(|ticket| ProblemTicket {
         token: ticket.token,
         id: ticket.name().to_string(),
@@ -73,7 +73,7 @@ mod tests {
     use nap_core::micros::Micros;
     use nap_core::room::verdict::Reason;
 
-    fn told(page: &Page<'_>, language: Language) -> serde_json::Value {
+    fn told(page: &RefusalPage<'_>, language: Language) -> serde_json::Value {
         let rendered = render(page, Format::Json, language);
         serde_json::from_str(&rendered.body).expect("JSON")
     }

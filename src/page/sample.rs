@@ -3,7 +3,7 @@
 
 use super::accept::Language;
 use super::form::{Encoding, Field, Form, Sent};
-use super::{Page, PageTicket, Promise};
+use super::{PageTicket, Promise, RefusalPage};
 use crate::wall::Wall;
 use nap_core::charset::Charset;
 use nap_core::micros::Micros;
@@ -129,7 +129,7 @@ impl Sample {
     }
 
     /// Its page, for a site whose ticket page lives at `path`.
-    pub fn page<'a>(&'a self, path: &'a str, status: u16) -> Page<'a> {
+    pub fn page<'a>(&'a self, path: &'a str, status: u16) -> RefusalPage<'a> {
         let [from, prime, until] = SPANS.map(Micros::from_secs);
         let gone = match self.promise {
             Promise::Soon | Promise::None => Micros::ZERO,
@@ -143,7 +143,7 @@ impl Sample {
             prime: prime - gone,
             until: until - gone,
         };
-        Page {
+        RefusalPage {
             ask: None,
             reason: self.reason,
             ticket: (self.promise != Promise::None).then_some(ticket),

@@ -1,4 +1,4 @@
-//! Tests of [`Page`](super::Page).
+//! Tests of [`RefusalPage`](super::Page).
 
 use super::*;
 
@@ -24,9 +24,9 @@ fn ticket(from: u64, prime: u64, until: u64) -> PageTicket<'static> {
     }
 }
 
-fn page(reason: Reason, ticket: Option<PageTicket<'static>>) -> Page<'static> {
+fn page(reason: Reason, ticket: Option<PageTicket<'static>>) -> RefusalPage<'static> {
     let retry_after = ticket.map_or(Micros::from_millis(8_500), |ticket| ticket.from);
-    Page {
+    RefusalPage {
         reason,
         ticket,
         retry_after,
@@ -40,7 +40,7 @@ fn page(reason: Reason, ticket: Option<PageTicket<'static>>) -> Page<'static> {
     }
 }
 
-fn body(page: &Page<'_>, format: Format, language: Language) -> String {
+fn body(page: &RefusalPage<'_>, format: Format, language: Language) -> String {
     render(page, format, language).body
 }
 
@@ -229,7 +229,7 @@ fn a_page_opened_by_hand_does_not_return_and_a_refusal_does_within_a_second_of_i
         (8_500_000, 9),
     ];
     for (us, expected) in cases {
-        let page = Page {
+        let page = RefusalPage {
             retry_after: Micros(us),
             ..page(Reason::Full, None)
         };
