@@ -19,10 +19,10 @@ use super::{bwshare, control, metrics, preview, status, ticket_log};
 use crate::info::{Balancers, Busiest, Door, Files, Report, Snapshot};
 use crate::page::accept::{Format, Language};
 use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
-use crate::page::form::{Encoding, Form, Sent, Source};
+use crate::page::form::{Encoding, FormSource, Sent, SentForm};
 use crate::page::headers::{Cookie, Header, delete_cookie, headers};
 use crate::page::own::{self, Own};
-use crate::page::{self, POLICY, RefusalPage, Rendered, render};
+use crate::page::{POLICY, PageTicket, RefusalPage, Rendered, render};
 use crate::shm::clock;
 use crate::wall::{Change, Wall, hex};
 use nap_core::charset::Charset;
@@ -81,7 +81,7 @@ fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Refusa
     let now = here.process.segment.now();
     RefusalPage {
         reason: Reason::of(here.a.reason),
-        ticket: ticket.map(|ticket| page::PageTicket::of(&ticket, token, now)),
+        ticket: ticket.map(|ticket| PageTicket::of(&ticket, token, now)),
         retry_after,
         status: q.ticket_status as u16,
         wall: Wall::default(),
@@ -250,13 +250,13 @@ fn first_ask(here: &Here<'_>) -> Option<Micros> {
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
-unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<Form> {
+unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<SentForm> {
     if q.form_state != NAP_FORM_READ {
         return None;
     }
     let other = Charset::named(room.conf.form_charset.as_str().as_bytes());
     // SAFETY: the caller's promise.
-    unsafe { Form::parse(bytes(q.form_type), bytes(q.form_body), other) }
+    unsafe { SentForm::parse(bytes(q.form_type), bytes(q.form_body), other) }
 }
 
 unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
@@ -275,10 +275,10 @@ unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
 ///
 /// # Safety
 /// Its strings are live for the call (nap.h).
-pub(super) unsafe fn source_of(form: &nap_form) -> Source<'_> {
+pub(super) unsafe fn source_of(form: &nap_form) -> FormSource<'_> {
     // SAFETY: the caller's promise.
     unsafe {
-        Source {
+        FormSource {
             fetch_site: bytes(form.fetch_site),
             origin: bytes(form.origin),
             referer: bytes(form.referer),
@@ -338,7 +338,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     });
     let token = sealed(brought.map(|(_, ticket)| ticket).as_ref(), setup);
     let notice = brought.map_or(String::new(), |(room, _)| notice(room));
-    let ticket = brought.map(|(_, ticket)| page::PageTicket::of(&ticket, &token, now));
+    let ticket = brought.map(|(_, ticket)| PageTicket::of(&ticket, &token, now));
     let page = RefusalPage {
         reason: Reason::None,
         ticket,

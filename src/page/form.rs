@@ -17,14 +17,14 @@ pub enum Sent<'a> {
     #[default]
     Nothing,
     /// It is in the page.
-    Kept(&'a Form),
+    Kept(&'a SentForm),
     /// It could not be kept.
     Lost,
 }
 
 /// A form as the page gives it back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Form {
+pub struct SentForm {
     /// How it is encoded.
     pub encoding: Encoding,
     /// The charset its bytes are in, and go back in.
@@ -55,7 +55,7 @@ pub enum Encoding {
 
 /// Where a request says that it comes from, and where it went. Empty: it does not say.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Source<'a> {
+pub struct FormSource<'a> {
     /// Sec-Fetch-Site.
     pub fetch_site: &'a [u8],
     /// Origin.
@@ -90,7 +90,7 @@ impl Encoding {
     }
 }
 
-impl Source<'_> {
+impl FormSource<'_> {
     /// Does the request come from a page of this very origin? If it does not say, no.
     pub fn is_same_origin(&self) -> bool {
         if !self.fetch_site.is_empty() {
@@ -128,10 +128,10 @@ fn without_port<'a>(scheme: &[u8], host: &'a [u8]) -> &'a [u8] {
     host.strip_suffix(usual).unwrap_or(host)
 }
 
-impl Form {
+impl SentForm {
     /// The form in `body`, in UTF-8 or else in the `other` charset; none: it cannot be given back as
     /// it was.
-    pub fn parse(content_type: &[u8], body: &[u8], other: Option<Charset>) -> Option<Form> {
+    pub fn parse(content_type: &[u8], body: &[u8], other: Option<Charset>) -> Option<SentForm> {
         let encoding = Encoding::of(content_type)?;
         let sent = match encoding {
             Encoding::Urlencoded => urlencoded(body),
@@ -149,7 +149,7 @@ impl Form {
             .filter(|&charset| said.is_none_or(|said| said == Some(charset)))
             .find_map(|charset| {
                 let fields = sent.iter().map(|field| field.in_charset(charset));
-                Some(Form {
+                Some(SentForm {
                     encoding,
                     charset,
                     fields: fields.collect::<Option<_>>()?,
@@ -332,13 +332,13 @@ mod tests {
     const URLENCODED: &[u8] = b"application/x-www-form-urlencoded";
     const MULTIPART: &[u8] = b"multipart/form-data; boundary=----x";
 
-    fn pairs(form: &Form) -> Vec<(&str, &str)> {
+    fn pairs(form: &SentForm) -> Vec<(&str, &str)> {
         let fields = form.fields.iter();
         fields.map(|f| (&f.name[..], &f.value[..])).collect()
     }
 
     fn read(content_type: &[u8], body: &[u8]) -> Option<Vec<(String, String)>> {
-        Form::parse(content_type, body, None).map(|form| {
+        SentForm::parse(content_type, body, None).map(|form| {
             let own = |(a, b): (&str, &str)| (a.to_owned(), b.to_owned());
             pairs(&form).into_iter().map(own).collect()
         })
@@ -363,12 +363,12 @@ mod tests {
             (b"a=%ef%bf%be", None),
         ];
         for (body, expected) in cases {
-            let form = Form::parse(URLENCODED, body, None);
+            let form = SentForm::parse(URLENCODED, body, None);
             assert_eq!(form.as_ref().map(pairs).as_deref(), *expected, "{body:?}");
         }
         let many = "a=1&".repeat(FIELDS + 1);
-        assert_eq!(Form::parse(URLENCODED, many.as_bytes(), None), None);
-        assert!(Form::parse(URLENCODED, &many.as_bytes()[4..], None).is_some());
+        assert_eq!(SentForm::parse(URLENCODED, many.as_bytes(), None), None);
+        assert!(SentForm::parse(URLENCODED, &many.as_bytes()[4..], None).is_some());
     }
 
     #[test]
@@ -390,11 +390,11 @@ mod tests {
             )
         };
         let empty =
-            Form::parse(MULTIPART, file("", "").as_bytes(), None).expect("no file was chosen");
+            SentForm::parse(MULTIPART, file("", "").as_bytes(), None).expect("no file was chosen");
         assert!(empty.fields[0].file);
         for (name, content) in [("x.txt", "x"), ("x.txt", ""), ("", "x")] {
             assert_eq!(
-                Form::parse(MULTIPART, file(name, content).as_bytes(), None),
+                SentForm::parse(MULTIPART, file(name, content).as_bytes(), None),
                 None
             );
         }
@@ -459,19 +459,19 @@ mod tests {
         ];
         let configured = Charset::named(b"shift_jis");
         for (kind, body, expected) in cases {
-            let form = Form::parse(kind.as_bytes(), body, configured);
+            let form = SentForm::parse(kind.as_bytes(), body, configured);
             let told = form
                 .as_ref()
                 .map(|form| (form.charset.name(), &form.fields[0].value[..]));
             assert_eq!(told, expected, "{kind} {}", body.escape_ascii());
             assert!(form.is_none_or(|form| form.charset == Charset::UTF_8
-                || Form::parse(kind.as_bytes(), body, None).is_none()));
+                || SentForm::parse(kind.as_bytes(), body, None).is_none()));
         }
         let part = [
             &b"------x\r\nContent-Disposition: form-data; name=\"\x96\x5c\"\r\n\r\n\x82\xa0\r\n"[..],
             b"------x--",
         ];
-        let form = Form::parse(MULTIPART, &part.concat(), configured).expect("a form");
+        let form = SentForm::parse(MULTIPART, &part.concat(), configured).expect("a form");
         assert_eq!(pairs(&form), [("\u{66b4}", "\u{3042}")]);
     }
 
@@ -501,7 +501,7 @@ mod tests {
             ("", "", "", false),
         ];
         for (site, origin, referer, same) in cases {
-            let source = Source {
+            let source = FormSource {
                 fetch_site: site.as_bytes(),
                 origin: origin.as_bytes(),
                 referer: referer.as_bytes(),
@@ -510,14 +510,14 @@ mod tests {
             };
             assert_eq!(source.is_same_origin(), same, "{source:?}");
         }
-        let usual = Source {
+        let usual = FormSource {
             origin: b"https://a.example",
             scheme: b"https",
             host: b"a.example:443",
-            ..Source::default()
+            ..FormSource::default()
         };
         assert!(usual.is_same_origin());
-        assert!(!Source { host: b"", ..usual }.is_same_origin());
+        assert!(!FormSource { host: b"", ..usual }.is_same_origin());
     }
 
     proptest! {
@@ -530,11 +530,11 @@ mod tests {
 
         #[test]
         fn no_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), 0..400), head in "[ -~]{0,60}") {
-            Form::parse(URLENCODED, &body, None);
+            SentForm::parse(URLENCODED, &body, None);
             let framed = [&b"------x\r\n"[..], head.as_bytes(), b"\r\n\r\n", &body, b"\r\n------x--"].concat();
-            Form::parse(MULTIPART, &framed, None);
-            Form::parse(head.as_bytes(), &framed, None);
-            Source { origin: &body, referer: head.as_bytes(), ..Source::default() }.is_same_origin();
+            SentForm::parse(MULTIPART, &framed, None);
+            SentForm::parse(head.as_bytes(), &framed, None);
+            FormSource { origin: &body, referer: head.as_bytes(), ..FormSource::default() }.is_same_origin();
         }
     }
 }

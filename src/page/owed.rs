@@ -21,12 +21,12 @@ pub struct Owed {
     pub wait: Micros,
     /// Why it has to wait, if it has to.
     #[serde(serialize_with = "name")]
-    pub reason: Option<Why>,
+    pub reason: Option<OwedReason>,
 }
 
 /// Why somebody has to wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Why {
+pub struct OwedReason {
     /// What they had too much of.
     pub of: Much,
     /// The same in one word, as in logs.
@@ -90,7 +90,7 @@ fn seconds<S: serde::Serializer>(span: &Micros, to: S) -> Result<S::Ok, S::Error
     to.serialize_u64(span.secs_ceil())
 }
 
-fn name<S: serde::Serializer>(why: &Option<Why>, to: S) -> Result<S::Ok, S::Error> {
+fn name<S: serde::Serializer>(why: &Option<OwedReason>, to: S) -> Result<S::Ok, S::Error> {
     why.map(|why| why.name).serialize(to)
 }
 
@@ -104,7 +104,7 @@ mod tests {
             files: due(12.0, 30.0, 0.05),
             bytes: due(0.0, 5e5, 1000.0),
             wait: Micros::from_millis(wait_ms),
-            reason: (wait_ms > 0).then_some(Why {
+            reason: (wait_ms > 0).then_some(OwedReason {
                 of: Much::Network,
                 name: "network",
             }),

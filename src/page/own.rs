@@ -221,7 +221,7 @@ fn line_of(text: &str, word: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::form::Form;
+    use crate::page::form::SentForm;
     use nap_core::room::verdict::Reason;
 
     fn sample(promise: &str, language: Language) -> Sample {
@@ -275,7 +275,8 @@ mod tests {
     #[test]
     fn values_are_escaped_and_only_html_of_ours_is_not() {
         let body = b"a=%22%3E%3Cscript%3Ealert(1)%3C/script%3E";
-        let form = Form::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
+        let form =
+            SentForm::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
         let sample = sample("soon", Language::En);
         let page = RefusalPage {
             room: "<script>\"'&",

@@ -2,7 +2,7 @@
 //! try out a page of the administrator's own.
 
 use super::accept::Language;
-use super::form::{Encoding, Field, Form, Sent};
+use super::form::{Encoding, Field, Sent, SentForm};
 use super::{PageTicket, Promise, RefusalPage};
 use crate::wall::Wall;
 use nap_core::charset::Charset;
@@ -31,7 +31,7 @@ pub enum SampleForm {
     #[default]
     None,
     /// This one is in the page.
-    Kept(Form),
+    Kept(SentForm),
     /// It could not be kept.
     Lost,
 }
@@ -47,7 +47,7 @@ impl SampleForm {
             value: value.into(),
             file: false,
         };
-        SampleForm::Kept(Form {
+        SampleForm::Kept(SentForm {
             encoding: Encoding::Urlencoded,
             charset: Charset::UTF_8,
             fields: vec![field("name", "Ada"), field("text", "<b>\"one\"\r\ntwo")],

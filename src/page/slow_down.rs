@@ -56,7 +56,7 @@ struct Text<'a> {
 /// The reason in two sentences.
 #[derive(Template)]
 #[template(path = "slow-down-why.txt")]
-struct Why<'a> {
+struct SlowDownWhy<'a> {
     page: &'a SlowDown<'a>,
     language: Language,
 }
@@ -108,7 +108,7 @@ impl SlowDown<'_> {
     fn why(&self, language: Language) -> String {
         filled(
             256,
-            &Why {
+            &SlowDownWhy {
                 page: self,
                 language,
             },

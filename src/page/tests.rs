@@ -1,4 +1,4 @@
-//! Tests of [`RefusalPage`](super::Page).
+//! Tests of [`RefusalPage`](super::RefusalPage).
 
 use super::*;
 
@@ -175,7 +175,8 @@ fn elements_close_in_the_order_they_opened() {
 #[test]
 fn a_kept_form_is_in_the_page_escaped_and_then_there_is_no_refresh() {
     let body = b"q=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&submit=%26amp;&na%22me='";
-    let form = form::Form::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
+    let form =
+        form::SentForm::parse(b"application/x-www-form-urlencoded", body, None).expect("a form");
     for language in Language::ALL {
         let mut page = page(Reason::Full, Some(ticket(5_000, 9_000, 99_000)));
         page.sent = Sent::Kept(&form);

@@ -3,7 +3,7 @@
 
 use mod_nap::layout::Dims;
 use mod_nap::page::accept::{Format, Language};
-use mod_nap::page::form::{Form, Source};
+use mod_nap::page::form::{FormSource, SentForm};
 use mod_nap::state_file;
 use nap_core::charset::Charset;
 use nap_core::conf::{Directive, RoomConf, ServerConf, refusal_status};
@@ -87,7 +87,7 @@ pub fn form(data: &[u8]) {
     let (content_type, body) = (lines.next().unwrap_or_default(), lines.next());
     let body = body.unwrap_or_default();
     let shift_jis = Charset::named(b"shift_jis");
-    for form in [None, shift_jis].map(|other| Form::parse(content_type, body, other)) {
+    for form in [None, shift_jis].map(|other| SentForm::parse(content_type, body, other)) {
         let Some(form) = form else { continue };
         let kept: usize = form
             .fields
@@ -99,10 +99,10 @@ pub fn form(data: &[u8]) {
         assert!(kept <= body.len() * if form.charset == Charset::UTF_8 { 1 } else { 3 });
         assert!(form.fields.iter().all(|f| !f.value.contains('\0')));
     }
-    let source = Source {
+    let source = FormSource {
         origin: content_type,
         referer: body,
-        ..Source::default()
+        ..FormSource::default()
     };
     assert!(!source.is_same_origin(), "nobody is from no host");
 }

@@ -9,7 +9,7 @@ use crate::ffi::process::{self, Process};
 use crate::ffi::text::{lend, text};
 use crate::info::{DebtReport, LimitLine, TraceQuery, TraceReport};
 use crate::page::accept::Format;
-use crate::page::owed::{Due, Owed, Why};
+use crate::page::owed::{Due, Owed, OwedReason};
 use crate::page::slow_down::{Much, SlowDown};
 use crate::shm::debts::Debts;
 use nap_core::bwshare::limits::{Debt, Lane, as_set};
@@ -131,7 +131,7 @@ pub unsafe fn mine(process: &Process, q: &nap_request, limits: u32, query: &str)
         files: due(&limit.limits[0].files, owing.files),
         bytes: due(&limit.limits[0].bytes, owing.bytes),
         wait: Micros(owing.wait_ns.div_ceil(1000)),
-        reason: owing.reason.map(|reason| Why {
+        reason: owing.reason.map(|reason| OwedReason {
             of: much(reason),
             name: reason.name(),
         }),
