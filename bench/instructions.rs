@@ -124,8 +124,8 @@ const ROWS: [Row; 14] = [
         1.026,
     ),
     ("a poll", polled, 1.15, 1.13),
-    ("refused", refused, 1.10, 1.856),
-    ("refused, Debian", refused_by_debian, 1.10, 1.623),
+    ("refused", refused, 1.10, 1.82),
+    ("refused, Debian", refused_by_debian, 1.10, 1.592),
     ("parking", parking, 1.0, 1.0015),
 ];
 
