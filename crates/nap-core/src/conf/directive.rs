@@ -59,4 +59,5 @@ directives! {
     Body "NapBody",
     Park "NapPark",
     Static "NapStatic",
+    Example "NapExample",
 }
