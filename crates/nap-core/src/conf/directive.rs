@@ -59,5 +59,4 @@ directives! {
     Body "NapBody",
     Park "NapPark",
     Static "NapStatic",
-    Example "NapExample",
 }

@@ -131,8 +131,6 @@ RoomConf {
     start_min_us: i64 = UNSET;
     /// Largest interval; likewise.
     start_max_us: i64 = UNSET;
-    /// What an example counts; 1..10.
-    example: i64 = UNSET => 3;
     /// 1: among members, the session nearest its end is served first.
     progress: i64 = UNSET => 0;
 }
@@ -200,7 +198,6 @@ impl RoomConf {
             SessionQueue => self.session_queue = value(Words::count(1..=100_000).auto())?,
             Priority => self.priority(args)?,
             Admit => self.admit_early = value(Words::choice(&["late", "early"]))?,
-            Example => self.example = value(Words::count(1..=10))?,
             Static => self.schedule_static = value(Words::choice(&["Off", "On"]))?,
             Reserve | TicketPath | Tables | Park => {
                 return Err(format!("{} does not belong inside <NapRoom>", which.name()));

@@ -112,19 +112,6 @@ pub(super) const DIRECTIVES: &[Directive] = &[
 ",
     },
     Directive {
-        name: "NapExample",
-        set_by: Room,
-        syntax: "NapExample n",
-        default: "3",
-        place: "room",
-        help: "what an example counts",
-        text: "what an example counts: 1 to 10",
-        shipped: "\
-# What an example counts.
-#    NapExample 3
-",
-    },
-    Directive {
         name: "NapStatic",
         set_by: Room,
         syntax: "NapStatic On|Off",

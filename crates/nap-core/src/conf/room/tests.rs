@@ -51,7 +51,6 @@ fn an_empty_room_gets_the_defaults_of_the_table() {
         ticket_bind: 0,
         admit_early: 0,
         schedule_static: 0,
-        example: 3,
         session: 0,
         progress: 0,
         ..RoomConf::new("shop").expect("a good name")
