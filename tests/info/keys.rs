@@ -1,9 +1,12 @@
-//! The keys of the JSON are those of docs/nap-info.md.
+//! The keys of the JSON are those of docs/nap-info.md; of balancers, those of docs/oxthas.md.
 
 use crate::crowd::Crowd;
 use crate::{PREFORK, TERMS, json, report, wall, with_room};
-use mod_nap::info::{Busiest, Door};
+use mod_nap::info::{Balancers, Busiest, Door};
 use nap_core::micros::Micros;
+use nap_core::oxthas::engine::{Engine, Head};
+use nap_core::oxthas::executor::Executor;
+use nap_core::oxthas::flight::Flight;
 use nap_core::room::starts::StartTerms;
 use nap_core::room::verdict::Reason;
 use nap_core::sqs::page_scheduler::{Pace, law};
@@ -64,13 +67,37 @@ fn every_key_is_documented_and_no_other() {
             _ => key,
         })
         .collect();
-    let docs = include_str!("../../docs/nap-info.md");
-    let documented: BTreeSet<String> = docs
-        .lines()
+    let documented: BTreeSet<String> = rows(include_str!("../../docs/nap-info.md")).collect();
+    assert_eq!(keys, documented);
+}
+
+#[test]
+fn every_key_of_a_balancer_is_documented_and_no_other() {
+    let mut engine = Engine {
+        head: &mut Box::new(Head::EMPTY),
+        executors: &mut [Executor::EMPTY],
+        flights: &mut [Flight::default()],
+    };
+    let member = engine.executor(1, ["balancer://app", "http://a"], Micros(1));
+    let member = member.expect("there is room") as usize;
+    engine.executors[member].cell_mut(0).answers = 1;
+    let mut balancers = Balancers::new(1);
+    balancers.take(&engine, Micros(2));
+    let told = with_room("board", |tables, now| {
+        json(&report(tables, now, PREFORK).with_balancers(&balancers))
+    });
+    let mut keys = BTreeSet::new();
+    collect(&told["balancers"], "balancers".into(), &mut keys);
+    let documented = rows(include_str!("../../docs/oxthas.md"));
+    let of_balancers = documented.filter(|key| key.starts_with("balancers[]"));
+    assert_eq!(keys, of_balancers.collect());
+}
+
+/// The first cells of a page's tables.
+fn rows(page: &str) -> impl Iterator<Item = String> {
+    page.lines()
         .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
         .map(|(key, _)| key.to_owned())
-        .collect();
-    assert_eq!(keys, documented);
 }
 
 /// The dotted paths of all values that are neither lists nor objects.
