@@ -296,7 +296,8 @@ static uint32_t index_of(const nap_room *room)
     return room && room->index >= 0 ? (uint32_t)room->index : NAP_NONE;
 }
 
-/* Over the limits, but may pass all the same: a poll, a ticket in its prime window, DryRun. */
+/* Over the limits, but may pass all the same: a poll, a ticket in its prime window, a session's
+ * member, DryRun. */
 static NAP_SELDOM int may_pass(request_rec *r, nap_handle *h)
 {
     nap_visit *v = &h->charge->visit;

@@ -1,5 +1,5 @@
 //! An access: in, waiting, out. What becomes of it is decided in [`nap_core::room::access`]; here are its pointers
-//! checked, its [`House`] in httpd, and the one sleep.
+//! checked, its [`House`] in httpd, and its sleep on a worker.
 
 use std::ffi::c_int;
 use std::mem::{offset_of, size_of};

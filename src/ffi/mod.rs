@@ -27,7 +27,8 @@
 //! | `control` | what an administrator's form asks for |
 //! | `metrics` | figures for Prometheus and for `/server-status` |
 //!
-//! There is no logic here: all decisions are made in [`nap_core::room`].
+//! There is no logic here. All decisions are made in the core: [`nap_core::room`], [`nap_core::bwshare::till`],
+//! [`nap_core::oxthas`], [`nap_core::telepoll`].
 
 mod access;
 mod arrival;

@@ -56,7 +56,7 @@ pub struct Services {
     all: [UnsafeCell<Service>; SERVICES],
 }
 
-// SAFETY: `all` is reached under the process-shared lock only (at()); the rest is atomics.
+// SAFETY: `all` is reached under the process-shared lock only (Books::service); the rest is atomics.
 unsafe impl Sync for Services {}
 
 // SAFETY: the pointers are into a mapping that lives as long as the process; what is behind them is

@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`world`] | visitors, children, faults and the room, one event after the other |
+//! | `house` | what an access finds around it in such a world |
 //! | [`pollers`] | clients that poll an event when they are told to |
 //! | [`setup`] | what a world is made of |
 //! | [`crowd`] | visitors: what they do when told to wait |
@@ -18,6 +19,8 @@
 //! | [`events`] | the queue of what happens when |
 //! | [`workflow`] | the model of the oxthas paper: engines, executors, failures |
 //! | [`vectors`] | reference inputs and outputs |
+//! | `stories` | tests: short scripts against one gate |
+//! | `models` | tests: the lock-free permits under loom (`make test-models`) |
 
 mod bwshare_vectors;
 pub mod check;

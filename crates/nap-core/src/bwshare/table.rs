@@ -63,7 +63,7 @@ pub struct DebtCounts {
     pub refused: [u64; 6],
     /// Requests that would have been refused: `DryRun`.
     pub dry: u64,
-    /// Requests excused by the ticket they brought or the page they asked for.
+    /// Requests excused by the ticket they brought, the session they belong to or the page they asked for.
     pub excused: u64,
     /// Bytes sent.
     pub bytes: u64,

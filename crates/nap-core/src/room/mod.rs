@@ -3,10 +3,13 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | [`gate`] | one gate, a noun a file: the access as a state machine |
+//! | [`access`] | the life of one access, from its coming to its end |
+//! | [`gate`] | one gate: its state, and what happens at it |
 //! | [`permits`], [`atomic`] | Run Ready, lock-free while nobody waits |
+//! | [`owner`] | the holder of a permit or a place |
 //! | [`place`] | one place in Wait or Re Access |
 //! | [`places`] | Wait and Re Access: one table for all gates, a queue each |
+//! | [`wakes`] | whose sleepers are to be woken once the lock is free |
 //! | [`calls`] | the early call, as far as it is read without the lock |
 //! | [`children`] | workers: which accesses may wait where |
 //! | [`naming`] | rooms and pages by name: begun and let go |
