@@ -97,9 +97,7 @@ nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind)
 {
     nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
 
-    if (conf)
-        nap_the_core->conf.init(conf, kind, nap_str_of(""), NULL, NULL);
-    return conf;
+    return conf && !nap_the_core->conf.init(conf, kind, nap_str_of(""), NULL, NULL) ? conf : NULL;
 }
 
 /* Updates the view, after the configuration has changed. */

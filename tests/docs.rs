@@ -73,6 +73,29 @@ fn what_is_made_of_the_table_of_directives_is_up_to_date() {
 }
 
 #[test]
+fn each_directive_stands_in_its_own_entry_of_the_table() {
+    let mut n = 0;
+    for directive in nap_directives::directives() {
+        let name = directive.name;
+        n += 1;
+        assert!(directive.syntax.starts_with(name), "{name}: its syntax");
+        assert!(
+            !directive.help.is_empty() && !directive.place.is_empty(),
+            "{name}"
+        );
+        let lines = directive.shipped.lines();
+        let own = lines.filter(|line| line.starts_with("#    ") || !line.starts_with("# "));
+        let words =
+            own.filter_map(|line| line.trim_start_matches(['#', ' ']).split([' ', '>']).next());
+        assert!(
+            words.into_iter().any(|word| word == name),
+            "{name}: the package's lines"
+        );
+    }
+    assert!(n > 60, "only {n}");
+}
+
+#[test]
 fn the_core_knows_the_directives_that_the_table_gives_it_and_no_others() {
     let of = |wanted: fn(&SetBy) -> bool| -> BTreeSet<&str> {
         let rows = nap_directives::directives().filter(|row| wanted(&row.set_by));

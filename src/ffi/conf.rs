@@ -13,6 +13,8 @@ use nap_core::conf::{
     AnyConf, BwShareConf, OxthasConf, PRIORITIES, RoomConf, ServerConf, refusal_status,
 };
 
+// A pool's memory is aligned to eight bytes.
+const _: () = assert!(align_of::<AnyConf>() <= 8);
 const _: () = assert!(PRIORITIES == nap_core::room::places::PRIORITIES as i64);
 
 pub const CALLS: nap_conf_calls = nap_conf_calls {

@@ -86,10 +86,11 @@ pub unsafe extern "C" fn bw_excuse(
         let (Some(charge), Some(q)) = (unsafe { charge_mut(v) }, unsafe { q.as_ref() }) else {
             return 0;
         };
-        let (Some(till), Some(process), Some(setup)) =
-            (in_force(), process::process(), process::setup())
-        else {
+        let Some(till) = in_force() else {
             return 0;
+        };
+        let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
+            return till.excuse(charge, now_ns(), || None, || false).into();
         };
         let nowhere = room == NAP_NONE;
         let in_room = |own: &&RoomSetup| nowhere || [room, owner].contains(&(own.room as u32));
