@@ -435,7 +435,7 @@ void nap_query_register(apr_pool_t *p);
 /* nap_page.c */
 int nap_page_answer(request_rec *r, apr_bucket_brigade *bb);
 apr_bucket_brigade *nap_page_open(request_rec *r);
-int nap_page_make_one(request_rec *r, nap_wanted *wanted);
+int nap_page_show(request_rec *r, nap_wanted *wanted);
 int nap_page_refuse(request_rec *r, nap_handle *h, nap_request *q);
 int nap_page_translate(request_rec *r);
 int nap_page_handler(request_rec *r);

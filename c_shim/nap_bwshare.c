@@ -392,7 +392,7 @@ int nap_bwshare_page(request_rec *r)
     wanted.visit = &h->charge->visit;
     r->status = (int)h->charge->visit.status;
     r->status_line = NULL;
-    return nap_page_make_one(r, &wanted);
+    return nap_page_show(r, &wanted);
 }
 
 /* bwshare-info, bwshare-trace and bwshare-mine, with either spelling. The last tells visitors what they owe by
@@ -414,5 +414,5 @@ int nap_bwshare_handler(request_rec *r)
         return DECLINED;
     if (!nap_the_core || !works || (wanted.kind == NAP_PAGE_MINE && wanted.limits == NAP_NONE))
         return HTTP_NOT_FOUND;
-    return r->method_number == M_GET ? nap_page_make_one(r, &wanted) : HTTP_METHOD_NOT_ALLOWED;
+    return r->method_number == M_GET ? nap_page_show(r, &wanted) : HTTP_METHOD_NOT_ALLOWED;
 }

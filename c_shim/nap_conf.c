@@ -83,21 +83,24 @@ int nap_site_create(apr_pool_t *pconf, apr_pool_t *plog, apr_pool_t *ptemp)
     return OK;
 }
 
-/* The configuration of a room of this name, or of its page. Nothing is set yet. NULL: there is no core, or the
- * name is none, which err tells. */
-nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err)
+/* Settings in which nothing is set yet. NULL: there is no core, or the name is none, which err tells. */
+static nap_conf *make(apr_pool_t *p, nap_conf_kind kind, const char *name, const nap_conf *room, char *err)
 {
     nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
 
-    return conf && !nap_the_core->conf.init(conf, NAP_CONF_ROOM, nap_str_of(name), room, err) ? conf : NULL;
+    return conf && !nap_the_core->conf.init(conf, kind, nap_str_of(name), room, err) ? conf : NULL;
 }
 
-/* The same for settings that have no name. */
+/* The configuration of a room of this name; or with `room`, of its page of this name. */
+nap_conf *nap_conf_make_room(apr_pool_t *p, const char *name, const nap_conf *room, char *err)
+{
+    return make(p, NAP_CONF_ROOM, name, room, err);
+}
+
+/* Settings of a kind that has no name. */
 nap_conf *nap_conf_make(apr_pool_t *p, nap_conf_kind kind)
 {
-    nap_conf *conf = nap_the_core ? apr_pcalloc(p, nap_the_core->conf.size()) : NULL;
-
-    return conf && !nap_the_core->conf.init(conf, kind, nap_str_of(""), NULL, NULL) ? conf : NULL;
+    return make(p, kind, "", NULL, NULL);
 }
 
 /* Updates the view, after the configuration has changed. */

@@ -70,7 +70,7 @@ apr_bucket_brigade *nap_page_open(request_rec *r)
 }
 
 /* A page for the administrator, or about debts. */
-int nap_page_make_one(request_rec *r, nap_wanted *wanted)
+int nap_page_show(request_rec *r, nap_wanted *wanted)
 {
     apr_bucket_brigade *bb = nap_page_open(r);
     nap_request q;
@@ -390,7 +390,7 @@ static int page_for_administrator(request_rec *r, nap_page_kind kind)
 
     if (r->method_number != M_GET && (kind != NAP_PAGE_PREVIEW || r->method_number != M_POST))
         return HTTP_METHOD_NOT_ALLOWED;
-    return nap_page_make_one(r, &wanted);
+    return nap_page_show(r, &wanted);
 }
 
 static NAP_SELDOM int own_handler(request_rec *r)
