@@ -28,6 +28,7 @@ use nap_core::room::access::{self, Access, Look, Waiting};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::{self, Parking};
 use nap_core::room::owner::{Life, Owner};
+
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;
@@ -35,6 +36,7 @@ use nap_core::room::stay::{Asks, Membership};
 use nap_core::room::terms::{Choice, Terms, how};
 use nap_core::room::verdict::{Reason, Verdict};
 use nap_core::room::wakes::Wakes;
+use nap_sim::house;
 use nap_testkit::long;
 
 const THE_LOCK: u32 = 1;
@@ -289,24 +291,11 @@ impl Process {
 
     fn arrival<'t>(&self, owner: Owner, tickets: &'t [Ticket], rng: &mut Rng) -> Arrival<'t> {
         Arrival {
-            owner,
-            parking: Parking::Anybody,
-            left: u32::MAX,
-            waited: Micros::ZERO,
-            stood: Micros::ZERO,
-            secondary: false,
-            tickets,
-            forged: false,
-            of_visit: &[],
-            part: Part::Call,
             client: [7; 16],
             client_hash: [rng.below(1 << 20), 1 << 40 | rng.below(1 << 20)],
-            method: b"GET",
-            uri: b"/",
-            kind: 0,
-            priority: 0,
             secret: [5; 16],
             random: rng.bits(),
+            ..house::arrival(owner, tickets)
         }
     }
 

@@ -4,12 +4,13 @@ use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::Tables;
 use nap_core::room::arrival::Arrival;
-use nap_core::room::children::Parking;
+
 use nap_core::room::gate::Leaving;
 use nap_core::room::owner::{Life, Owner};
-use nap_core::room::part::Part;
+
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
+use nap_sim::house;
 
 /// Two permits, 0.1 s an access: 20/s are served, while 50/s come. Holders come back in time.
 pub(crate) struct Crowd {
@@ -120,23 +121,10 @@ impl Crowd {
 
 pub(crate) fn arrival<'a>(owner: Owner, uri: &'a str, tickets: &'a [Ticket]) -> Arrival<'a> {
     Arrival {
-        owner,
-        parking: Parking::Anybody,
-        left: u32::MAX,
-        waited: Micros::ZERO,
-        stood: Micros::ZERO,
-        secondary: false,
-        tickets,
-        forged: false,
-        of_visit: &[],
-        part: Part::Call,
-        client: [0; 16],
         client_hash: [owner.0, owner.0 << 1],
-        method: b"GET",
         uri: uri.as_bytes(),
-        kind: 0,
-        priority: 0,
         secret: [7; 16],
         random: owner.0,
+        ..house::arrival(owner, tickets)
     }
 }

@@ -28,7 +28,7 @@ pub mod crowd;
 pub mod debtors;
 pub mod events;
 pub mod figures;
-mod house;
+pub mod house;
 mod ledger_script;
 #[cfg(all(test, feature = "models"))]
 mod models;
