@@ -28,7 +28,6 @@ use nap_core::room::access::{self, Access, Look, Waiting};
 use nap_core::room::arrival::Arrival;
 use nap_core::room::children::{self, Parking};
 use nap_core::room::owner::{Life, Owner};
-
 use nap_core::room::part::Part;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::wake;

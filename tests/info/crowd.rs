@@ -4,10 +4,8 @@ use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
 use nap_core::room::Tables;
 use nap_core::room::arrival::Arrival;
-
 use nap_core::room::gate::Leaving;
 use nap_core::room::owner::{Life, Owner};
-
 use nap_core::room::verdict::Verdict;
 use nap_core::room::wakes::Wakes;
 use nap_sim::house;
