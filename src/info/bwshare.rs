@@ -8,13 +8,12 @@ use serde::Serialize;
 
 use crate::wall::Wall;
 use nap_core::bwshare::SECOND_NS;
-use nap_core::bwshare::limits::{Limits, Rule, as_set};
+use nap_core::bwshare::limits::{Debt, DebtAnswer, Limits, Rule, as_set};
 use nap_core::bwshare::service::Service;
 use nap_core::bwshare::till::limit::Limit;
 use nap_core::bwshare::till::reading::{DebtRow, Totals};
 use nap_core::bwshare::till::{Books, Till};
 use nap_core::bwshare::trace::TraceRow;
-use nap_core::bwshare::visit::DebtReason;
 use nap_core::micros::Micros;
 
 /// Rows of a page of the trace.
@@ -250,7 +249,7 @@ impl DebtReport {
     /// Of all clients together, by these limits.
     pub fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
         let counts = &totals.counts;
-        let refused = DebtReason::ALL.iter().zip(counts.refused);
+        let refused = Debt::ALL.iter().zip(counts.refused);
         let horizons = limits
             .iter()
             .map(|line| line.horizons.len())
@@ -262,7 +261,7 @@ impl DebtReport {
             time: wall.stamp().to_string(),
             requests: counts.requests,
             bytes: counts.bytes,
-            refused: refused.map(|(reason, n)| (reason.name(), n)).collect(),
+            refused: refused.map(|((_, name), n)| (*name, n)).collect(),
             refused_in_all: counts
                 .refused
                 .iter()
@@ -369,9 +368,9 @@ impl TraceLine {
             // A client that came once has no average over time: its bytes in that second.
             bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
             refused: row.refused,
-            over_limit: one.owing.wait_ns > 0,
-            reason: one.owing.reason.map_or("", DebtReason::name),
-            wait_s: one.owing.wait_ns as f64 / SECOND_NS as f64,
+            over_limit: one.owing.answer != DebtAnswer::Pass,
+            reason: one.owing.answer.debt().map_or("", Debt::name),
+            wait_s: one.owing.answer.wait_ns() as f64 / SECOND_NS as f64,
             first_seen: stamp(row.first_ns),
             last_seen: stamp(row.last_ns),
             last_ns: row.last_ns,

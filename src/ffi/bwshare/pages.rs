@@ -15,15 +15,14 @@ use crate::shm::debts::Debts;
 use nap_core::bwshare::limits::{Debt, Lane, as_set};
 use nap_core::bwshare::till::Till;
 use nap_core::bwshare::till::charge::Charge;
-use nap_core::bwshare::visit::DebtReason;
 use nap_core::micros::Micros;
 
 /// What a client had too much of.
-fn much(reason: DebtReason) -> Much {
-    match reason {
-        DebtReason::Own(Debt::Files) => Much::Files,
-        DebtReason::Own(_) => Much::Bytes,
-        DebtReason::Network => Much::Network,
+fn much(debt: Debt) -> Much {
+    match debt {
+        Debt::Files => Much::Files,
+        Debt::Network => Much::Network,
+        _ => Much::Bytes,
     }
 }
 
@@ -130,10 +129,10 @@ pub unsafe fn mine(process: &Process, q: &nap_request, limits: u32, query: &str)
     let owed = till.owing(limit, q.client, now_ns()).map(|owing| Owed {
         files: due(&limit.limits[0].files, owing.files),
         bytes: due(&limit.limits[0].bytes, owing.bytes),
-        wait: Micros(owing.wait_ns.div_ceil(1000)),
-        reason: owing.reason.map(|reason| OwedReason {
-            of: much(reason),
-            name: reason.name(),
+        wait: owing.answer.wait(),
+        reason: owing.answer.debt().map(|debt| OwedReason {
+            of: much(debt),
+            name: debt.name(),
         }),
     });
     // SAFETY: the caller's promise.

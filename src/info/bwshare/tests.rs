@@ -41,8 +41,7 @@ fn row(n: u8, wait_s: u64) -> DebtRow {
         owing: Owing {
             files: 30.5,
             bytes: 12.0,
-            wait_ns: wait_s * SECOND_NS,
-            reason: (wait_s > 0).then_some(DebtReason::Network),
+            answer: DebtAnswer::after(wait_s * SECOND_NS, Debt::Network),
         },
         max: [30.0, 5e5],
         now_ns: 30 * SECOND_NS,

@@ -74,9 +74,10 @@ impl Horizons {
     /// May a client have more, if its size is not known yet? Each debt must be below its maximum,
     /// and a window may carry one answer more than its limit.
     pub fn answer(&self, account: &Account, now_ns: u64) -> DebtAnswer {
-        let waits = self.lanes().iter().enumerate().map(|(i, lane)| {
-            let wait = (account.owed_ns(i, now_ns).saturating_add(1)).saturating_sub(lane.room_ns);
-            DebtAnswer::after(wait, Debt::Horizon(i as u8))
+        let lanes = self.lanes().iter().zip(Debt::HORIZONS).enumerate();
+        let waits = lanes.map(|(i, (lane, debt))| {
+            let owed = account.owed_ns(i, now_ns).saturating_add(1);
+            DebtAnswer::after(owed.saturating_sub(lane.room_ns), debt)
         });
         waits.fold(DebtAnswer::Pass, DebtAnswer::or_longer)
     }
@@ -199,7 +200,7 @@ mod tests {
         let DebtAnswer::Refuse { wait_ns, debt } = horizons.answer(&account, SECOND_NS) else {
             panic!("9000 of 500 and 3000");
         };
-        assert_eq!((wait_ns, debt), (120 * SECOND_NS + 1, Debt::Horizon(1)));
+        assert_eq!((wait_ns, debt), (120 * SECOND_NS + 1, Debt::Horizon2));
         assert_eq!(
             horizons.answer(&account, SECOND_NS + wait_ns),
             DebtAnswer::Pass

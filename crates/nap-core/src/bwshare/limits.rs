@@ -7,6 +7,7 @@
 use super::SECOND_NS;
 use super::account::Account;
 use super::horizons::{HORIZONS, Horizons};
+use crate::micros::Micros;
 
 /// One kind of debt: a maximum and a credit rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,15 +30,22 @@ pub enum Rule {
     Literal,
 }
 
-/// Which debt a refusal is for.
+/// Which debt a refusal is for, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Debt {
     /// Too many files.
     Files,
     /// Too many bytes.
     Bytes,
-    /// Too many bytes within the horizon of this index, shortest first.
-    Horizon(u8),
+    /// Too many bytes within the shortest horizon,
+    Horizon1,
+    /// the next longer one,
+    Horizon2,
+    /// or the longest.
+    Horizon3,
+    /// The larger network to which the client belongs owes too much of anything.
+    Network,
 }
 
 /// What a client is told.
@@ -220,6 +228,32 @@ impl Limits {
     }
 }
 
+impl Debt {
+    /// All of them by number, and their names in logs and answers.
+    pub const ALL: [(Debt, &str); 6] = [
+        (Debt::Files, "files"),
+        (Debt::Bytes, "bytes"),
+        (Debt::Horizon1, "horizon-1"),
+        (Debt::Horizon2, "horizon-2"),
+        (Debt::Horizon3, "horizon-3"),
+        (Debt::Network, "network"),
+    ];
+
+    /// That of each horizon, shortest first.
+    pub(super) const HORIZONS: [Debt; HORIZONS] = [Debt::Horizon1, Debt::Horizon2, Debt::Horizon3];
+
+    /// The debt with this number.
+    pub fn of(number: u32) -> Debt {
+        let known = Debt::ALL.get(number as usize);
+        known.map_or(Debt::Network, |(debt, _)| *debt)
+    }
+
+    /// Its name in logs and answers.
+    pub fn name(self) -> &'static str {
+        Debt::ALL[self as usize].1
+    }
+}
+
 impl DebtAnswer {
     /// Refused until `wait_ns` has passed, if that is any time at all.
     pub fn after(wait_ns: u64, debt: Debt) -> DebtAnswer {
@@ -235,6 +269,24 @@ impl DebtAnswer {
             DebtAnswer::Pass => 0,
             DebtAnswer::Refuse { wait_ns, .. } => wait_ns,
         }
+    }
+
+    /// The same in microseconds, rounded up.
+    pub fn wait(&self) -> Micros {
+        Micros(self.wait_ns().div_ceil(1000))
+    }
+
+    /// Which debt is too high; None: the client may have it.
+    pub fn debt(&self) -> Option<Debt> {
+        match *self {
+            DebtAnswer::Pass => None,
+            DebtAnswer::Refuse { debt, .. } => Some(debt),
+        }
+    }
+
+    /// The same, told to a client for its network's sake.
+    pub(super) fn of_network(self) -> DebtAnswer {
+        DebtAnswer::after(self.wait_ns(), Debt::Network)
     }
 
     /// The answer with the longer wait.
@@ -270,6 +322,15 @@ pub(super) mod tests {
     }
 
     const S: u64 = SECOND_NS;
+
+    #[test]
+    fn debts_keep_their_numbers_and_names() {
+        for (n, (debt, name)) in (0..).zip(Debt::ALL) {
+            assert_eq!((Debt::of(n), debt as u32, debt.name()), (debt, n, name));
+        }
+        let told: std::collections::HashSet<_> = Debt::ALL.iter().map(|(_, name)| name).collect();
+        assert_eq!(told.len(), Debt::ALL.len());
+    }
 
     #[test]
     fn the_notes_robot_gets_35_files_in_its_first_hundred_seconds() {

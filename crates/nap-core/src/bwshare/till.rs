@@ -115,13 +115,15 @@ impl<B: Books> Till<B> {
             charge.lowered = self.books.lowered(service);
         }
         let answered = Charging::by(self, limit, charge, now_ns).enter(last.client());
-        let Some((answer, reason)) = answered else {
+        let Some(answer) = answered else {
             charge.key = 0; // the lock cannot be taken: it passes, and nobody is charged
             return false;
         };
-        let Some(reason) = reason else { return false };
-        charge.wait_us = whole_us(&answer).0;
-        charge.debt = reason.number();
+        let Some(debt) = answer.debt() else {
+            return false;
+        };
+        charge.wait_us = answer.wait().0;
+        charge.debt = debt as u32;
         true
     }
 
@@ -162,7 +164,7 @@ impl<B: Books> Till<B> {
                 Some(Micros::ZERO) => Some(Micros::ZERO),
                 ticket => {
                     let as_member = charging.as_member().filter(|_| member());
-                    let both = [ticket, as_member.as_ref().map(whole_us)];
+                    let both = [ticket, as_member.as_ref().map(DebtAnswer::wait)];
                     both.into_iter().flatten().min()
                 }
             },
@@ -272,13 +274,8 @@ impl<B: Books> Till<B> {
         }
         let ask = |stripe: &mut Stripe| stripe.answer(wide, &limit.limits[1], now_ns);
         let answer = self.books.of(wide, |stripe, _| ask(stripe));
-        answer.unwrap_or(DebtAnswer::Pass)
+        answer.map_or(DebtAnswer::Pass, DebtAnswer::of_network)
     }
-}
-
-/// How long to wait, rounded up.
-fn whole_us(answer: &DebtAnswer) -> Micros {
-    Micros(answer.wait_ns().div_ceil(1000))
 }
 
 #[cfg(test)]

@@ -6,69 +6,6 @@ use super::limits::{Debt, DebtAnswer, Limits};
 use super::table::{DebtCounts, Stripe};
 use super::trace::TraceSet;
 
-/// Why a request is refused, as it is counted and named.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DebtReason {
-    /// Its client owes too much.
-    Own(Debt),
-    /// The larger network to which the client belongs owes too much.
-    Network,
-}
-
-impl DebtReason {
-    /// All of them, in the order of [`DebtCounts::refused`].
-    pub const ALL: [DebtReason; 6] = [
-        DebtReason::Own(Debt::Files),
-        DebtReason::Own(Debt::Bytes),
-        DebtReason::Own(Debt::Horizon(0)),
-        DebtReason::Own(Debt::Horizon(1)),
-        DebtReason::Own(Debt::Horizon(2)),
-        DebtReason::Network,
-    ];
-
-    /// What a client is told by its own debt and its network's: if the network's wait is longer,
-    /// that is what it is told.
-    pub fn of_both(own: DebtAnswer, network: DebtAnswer) -> (DebtAnswer, Option<DebtReason>) {
-        let longer = own.or_longer(network);
-        match own {
-            _ if longer == DebtAnswer::Pass => (longer, None),
-            DebtAnswer::Refuse { debt, .. } if longer == own => (own, Some(DebtReason::Own(debt))),
-            _ => (longer, Some(DebtReason::Network)),
-        }
-    }
-
-    /// Its number, from 0.
-    pub fn number(self) -> u32 {
-        match self {
-            DebtReason::Own(Debt::Files) => 0,
-            DebtReason::Own(Debt::Bytes) => 1,
-            DebtReason::Own(Debt::Horizon(i)) => 2 + u32::from(i.min(2)),
-            DebtReason::Network => 5,
-        }
-    }
-
-    /// The reason with this number.
-    pub fn of(number: u32) -> DebtReason {
-        let at = usize::try_from(number).unwrap_or(0);
-        DebtReason::ALL
-            .get(at)
-            .copied()
-            .unwrap_or(DebtReason::Network)
-    }
-
-    /// Its name in logs and answers.
-    pub fn name(self) -> &'static str {
-        match self {
-            DebtReason::Own(Debt::Files) => "files",
-            DebtReason::Own(Debt::Bytes) => "bytes",
-            DebtReason::Own(Debt::Horizon(0)) => "horizon-1",
-            DebtReason::Own(Debt::Horizon(1)) => "horizon-2",
-            DebtReason::Own(Debt::Horizon(_)) => "horizon-3",
-            DebtReason::Network => "network",
-        }
-    }
-}
-
 /// How many times the maxima a session's member may owe.
 pub const BEYOND: u64 = 4;
 
@@ -174,11 +111,11 @@ impl Visit<'_> {
     }
 
     /// The client was not let in; `dry`: would not have been.
-    pub fn refused(&mut self, key: u64, reason: DebtReason, dry: bool) {
+    pub fn refused(&mut self, key: u64, debt: Debt, dry: bool) {
         let counts: &mut DebtCounts = &mut self.stripe.counts;
         let n = match dry {
             true => Some(&mut counts.dry),
-            false => counts.refused.get_mut(reason.number() as usize),
+            false => counts.refused.get_mut(debt as usize),
         };
         if let Some(n) = n {
             *n = n.wrapping_add(1);
@@ -237,16 +174,6 @@ mod tests {
     use crate::bwshare::limits::Rule;
     use crate::bwshare::limits::tests::limits;
     use proptest::prelude::*;
-
-    #[test]
-    fn reasons_keep_their_numbers_and_names() {
-        for (n, reason) in (0..).zip(DebtReason::ALL) {
-            assert_eq!((reason.number(), DebtReason::of(n)), (n, reason));
-        }
-        let names = DebtReason::ALL.map(DebtReason::name);
-        let told: std::collections::HashSet<_> = names.iter().collect();
-        assert_eq!(told.len(), names.len());
-    }
 
     proptest! {
         /// The quick way where possible, or the full one: the answers and the state left behind are
@@ -315,7 +242,7 @@ mod tests {
             visit!(S).enter(client.key, || (client, 0), false),
             DebtAnswer::Pass
         );
-        visit!(S).refused(client.key, DebtReason::of(0), false);
+        visit!(S).refused(client.key, Debt::Files, false);
         assert_eq!(
             visit!(S).enter(client.key, || (client, 0), true),
             DebtAnswer::Pass,

@@ -117,14 +117,14 @@ fn horizons_count_who_was_entitled_to_what() {
     let DebtAnswer::Refuse { debt, wait_ns } = stripe.enter_counted(k, &limits, S) else {
         panic!("600 of 500");
     };
-    assert_eq!((debt, wait_ns), (Debt::Horizon(0), S / 5 + 1));
+    assert_eq!((debt, wait_ns), (Debt::Horizon1, S / 5 + 1));
     assert_eq!(stripe.counts.eligible, [2, 2, 0]);
     assert_eq!(stripe.counts.entitled, [1, 2, 0]);
     stripe.charge_bytes(k, &limits, 2900, S);
     assert!(matches!(
         stripe.enter_counted(k, &limits, S),
         DebtAnswer::Refuse {
-            debt: Debt::Horizon(1),
+            debt: Debt::Horizon2,
             ..
         }
     ));

@@ -1,7 +1,7 @@
 //! [`Charge`]: a request that is charged to a client.
 
 use crate::bwshare::horizons::HORIZONS;
-use crate::bwshare::visit::DebtReason;
+use crate::bwshare::limits::Debt;
 
 /// Bits of [`Charge::flags`].
 pub mod flag {
@@ -23,7 +23,7 @@ pub struct Charge {
     pub key: u64,
     /// Of one that owes too much: the caller's own, what it is answered with.
     pub status: u32,
-    /// ... why: [`DebtReason::number`].
+    /// ... why: [`Debt`].
     pub debt: u32,
     /// ... how long to wait, microseconds.
     pub wait_us: u64,
@@ -43,7 +43,7 @@ impl Charge {
     }
 
     /// Why it owes too much.
-    pub fn reason(&self) -> DebtReason {
-        DebtReason::of(self.debt)
+    pub fn reason(&self) -> Debt {
+        Debt::of(self.debt)
     }
 }

@@ -7,7 +7,7 @@ use crate::bwshare::client::{Client, tag};
 use crate::bwshare::horizons::HORIZONS;
 use crate::bwshare::limits::{DebtAnswer, Limits};
 use crate::bwshare::service::Service;
-use crate::bwshare::visit::{DebtReason, Visit};
+use crate::bwshare::visit::Visit;
 
 /// A request that is charged, and the limits it is charged by.
 pub(super) struct Charging<'a, B> {
@@ -71,7 +71,7 @@ impl<'a, B: Books> Charging<'a, B> {
 
     /// Charges the client, then its network, unless either owes too much.
     #[inline]
-    pub(super) fn enter(&self, client: Client) -> Option<(DebtAnswer, Option<DebtReason>)> {
+    pub(super) fn enter(&self, client: Client) -> Option<DebtAnswer> {
         let excused = self.charge.has(flag::EXCUSED);
         if self.limit.service.is_some() {
             self.begin_test();
@@ -80,17 +80,17 @@ impl<'a, B: Books> Charging<'a, B> {
         let answer = self.own(|visit| visit.enter(self.charge.key, whose, excused))?;
         if answer != DebtAnswer::Pass {
             let network = (self.till).network(self.limit, self.charge.wide, self.now_ns);
-            return Some(DebtReason::of_both(answer, network));
+            return Some(answer.or_longer(network));
         }
         Some(match self.charge.wide {
-            0 => (DebtAnswer::Pass, None),
+            0 => DebtAnswer::Pass,
             _ => self.enter_network(excused),
         })
     }
 
     /// The same for the network; the client itself has been charged.
     #[inline(never)]
-    fn enter_network(&self, excused: bool) -> (DebtAnswer, Option<DebtReason>) {
+    fn enter_network(&self, excused: bool) -> DebtAnswer {
         let network = self.network(|visit| {
             let (key, now_ns) = (self.charge.wide, visit.now_ns);
             let answer = visit.stripe.enter(key, visit.limits, now_ns);
@@ -100,13 +100,11 @@ impl<'a, B: Books> Charging<'a, B> {
             }
             answer
         });
-        match network {
-            Some(answer @ DebtAnswer::Refuse { .. }) => {
-                self.own(|visit| visit.take_back(self.charge.key));
-                (answer, Some(DebtReason::Network))
-            }
-            _ => (DebtAnswer::Pass, None),
+        let answer = network.map_or(DebtAnswer::Pass, DebtAnswer::of_network);
+        if answer != DebtAnswer::Pass {
+            self.own(|visit| visit.take_back(self.charge.key));
         }
+        answer
     }
 
     /// Counts the client once in each test of the line.

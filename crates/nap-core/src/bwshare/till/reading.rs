@@ -9,7 +9,6 @@ use crate::bwshare::limits::DebtAnswer;
 use crate::bwshare::service::Service;
 use crate::bwshare::table::{DebtCounts, Stripe};
 use crate::bwshare::trace::TraceRow;
-use crate::bwshare::visit::DebtReason;
 
 /// What a client owes now.
 #[derive(Clone, Copy, Debug)]
@@ -18,10 +17,8 @@ pub struct Owing {
     pub files: f64,
     /// Its byte debt.
     pub bytes: f64,
-    /// How long it would have to wait if it asked now, nanoseconds.
-    pub wait_ns: u64,
-    /// Why, if it would have to.
-    pub reason: Option<DebtReason>,
+    /// What it would be told if it asked now.
+    pub answer: DebtAnswer,
 }
 
 /// A client of the trace, and what it owes now.
@@ -56,13 +53,11 @@ impl Owing {
     fn of(stripe: &mut Stripe, key: u64, limit: &Limit, network: DebtAnswer, now_ns: u64) -> Owing {
         let limits = &limit.limits[0];
         let own = stripe.answer(key, limits, now_ns);
-        let (answer, reason) = DebtReason::of_both(own, network);
         let (now, account) = (stripe.time(now_ns), stripe.account(key));
         Owing {
             files: limits.files.units(account.files_ns(now)),
             bytes: limits.bytes.units(account.bytes_ns(now)),
-            wait_ns: answer.wait_ns(),
-            reason,
+            answer: own.or_longer(network),
         }
     }
 }
@@ -134,10 +129,7 @@ impl<B: Books> Till<B> {
             if let Some((limit, Some(wide))) = client {
                 let answer = networks.entry(wide);
                 let answer = answer.or_insert_with(|| self.network(limit, wide, now_ns));
-                if answer.wait_ns() > one.owing.wait_ns {
-                    one.owing.wait_ns = answer.wait_ns();
-                    one.owing.reason = Some(DebtReason::Network);
-                }
+                one.owing.answer = one.owing.answer.or_longer(*answer);
             }
         }
         all

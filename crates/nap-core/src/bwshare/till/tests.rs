@@ -4,8 +4,7 @@ use super::*;
 use crate::bwshare::SECOND_NS as S;
 use crate::bwshare::account::Account;
 use crate::bwshare::limits::tests::limits;
-use crate::bwshare::limits::{Lane, Limits, Rule};
-use crate::bwshare::visit::DebtReason;
+use crate::bwshare::limits::{Debt, Lane, Limits, Rule};
 
 /// A table in memory: one stripe with one trace set.
 struct Memory {
@@ -159,7 +158,7 @@ fn what_its_network_refuses_a_client_is_given_back() {
     let before = till.asks(v6(1), 0, 3 * S).1;
     (0..7).for_each(|_| assert!(!till.asks(v6(9), flag::EXCUSED, 3 * S).0));
     let (refused, charge) = till.asks(v6(10), 0, 3 * S);
-    assert!(refused && charge.reason() == DebtReason::Network);
+    assert!(refused && charge.reason() == Debt::Network);
     assert_eq!(till.owes(charge.key, 3 * S)[0], 0.0, "taken back");
     assert_eq!(till.files(charge.key), Some(0));
     assert_eq!(charge.wide, before.wide);
@@ -306,7 +305,7 @@ fn the_pages_read_what_is_owed_and_may_be_forgiven() {
     }
     let owing = till.owing(&till.limits[0], v6(1), S).expect("a lock");
     assert_eq!(
-        (owing.files, owing.reason.map(DebtReason::name)),
+        (owing.files, owing.answer.debt().map(Debt::name)),
         (3.0, Some("files"))
     );
     let rows = till.rows(S);
