@@ -21,7 +21,7 @@ pub mod reservation;
 
 use super::client::Client;
 use super::horizons::HORIZONS;
-use super::limits::DebtAnswer;
+use super::limits::{DebtAnswer, Limits};
 use super::service::Service;
 use super::table::{CLIENTS, Stripe, stripe_of};
 use super::trace::{TraceSet, set_of};
@@ -65,6 +65,26 @@ pub trait Books {
             act(stripe, trace.get_mut(set))
         })
     }
+
+    /// Acts on what this key may owe by these limits. None: its lock cannot be taken.
+    #[inline]
+    fn visit<R>(
+        &self,
+        key: u64,
+        limits: &Limits,
+        now_ns: u64,
+        act: impl FnOnce(&mut Visit<'_>) -> R,
+    ) -> Option<R> {
+        self.of(key, |stripe, trace| {
+            act(&mut Visit {
+                key,
+                stripe,
+                trace,
+                limits,
+                now_ns,
+            })
+        })
+    }
 }
 
 /// Everything in force.
@@ -94,12 +114,8 @@ impl<B: Books> Till<B> {
         last.look_at(*address, charge.limits, || self.client(limit, *address));
         (charge.key, charge.wide) = (last.key, last.wide);
         let now_ns = now();
-        if self.quickly(limit, charge, now_ns, |visit| {
-            visit.enters_quickly(last.key)
-        }) {
-            return false;
-        }
-        self.enter_slowly(limit, charge, last, now_ns)
+        let quickly = self.quickly(limit, charge, now_ns, |visit| visit.enters_quickly());
+        !quickly && self.enter_slowly(limit, charge, last, now_ns)
     }
 
     /// Out of line: a client that owes little needs none of this.
@@ -190,7 +206,7 @@ impl<B: Books> Till<B> {
     fn turned_away(&self, charge: &Charge, now_ns: u64, dry: bool) {
         let reason = charge.reason();
         if let Some(charging) = self.charging(charge, now_ns) {
-            charging.own(|visit| visit.refused(charge.key, reason, dry));
+            charging.own(|visit| visit.refused(reason, dry));
         }
     }
 
@@ -204,7 +220,7 @@ impl<B: Books> Till<B> {
             return;
         }
         let now_ns = now();
-        let quickly = |visit: &mut Visit<'_>| visit.bytes_quickly(charge.key, bytes);
+        let quickly = |visit: &mut Visit<'_>| visit.bytes_quickly(bytes);
         if !self.quickly(limit, charge, now_ns, quickly) {
             Charging::by(self, limit, charge, now_ns).bytes(bytes);
         }
@@ -254,15 +270,7 @@ impl<B: Books> Till<B> {
         if charge.wide != 0 || limit.service.is_some() {
             return false;
         }
-        let limits = &limit.limits[0];
-        let done = self.books.of(charge.key, |stripe, trace| {
-            act(&mut Visit {
-                stripe,
-                trace,
-                limits,
-                now_ns,
-            })
-        });
+        let done = (self.books).visit(charge.key, &limit.limits[0], now_ns, act);
         done == Some(true)
     }
 
@@ -272,8 +280,9 @@ impl<B: Books> Till<B> {
         if wide == 0 {
             return DebtAnswer::Pass;
         }
-        let ask = |stripe: &mut Stripe| stripe.answer(wide, &limit.limits[1], now_ns);
-        let answer = self.books.of(wide, |stripe, _| ask(stripe));
+        let answer = (self.books).of(wide, |stripe, _| {
+            stripe.answer(wide, &limit.limits[1], now_ns)
+        });
         answer.map_or(DebtAnswer::Pass, DebtAnswer::of_network)
     }
 }

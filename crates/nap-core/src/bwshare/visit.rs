@@ -4,16 +4,18 @@ use super::account::Reserved;
 use super::client::Client;
 use super::limits::{Debt, DebtAnswer, Limits};
 use super::table::{DebtCounts, Stripe};
-use super::trace::TraceSet;
+use super::trace::{TraceRow, TraceSet};
 
 /// How many times the maxima a session's member may owe.
 pub const BEYOND: u64 = 4;
 
 /// Where a client's request is charged; made under the lock of the client's stripe.
 pub struct Visit<'a> {
-    /// The client's stripe.
+    /// The client's key, or its network's.
+    pub key: u64,
+    /// The stripe of this key.
     pub stripe: &'a mut Stripe,
-    /// The client's trace set; None: nothing is traced.
+    /// Its trace set; None: nothing is traced. Networks have no rows.
     pub trace: Option<&'a mut TraceSet>,
     /// What the client may owe.
     pub limits: &'a Limits,
@@ -24,11 +26,12 @@ pub struct Visit<'a> {
 impl Visit<'_> {
     /// [`Visit::enter`] for a known client that owes little. False: nothing is changed yet.
     #[inline(always)]
-    pub fn enters_quickly(&mut self, key: u64) -> bool {
-        let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) else {
+    pub fn enters_quickly(&mut self) -> bool {
+        let trace = self.trace.as_deref_mut();
+        let Some(row) = trace.and_then(|set| set.known(self.key)) else {
             return false;
         };
-        let enters = self.stripe.enters_quickly(key, self.limits, self.now_ns);
+        let enters = (self.stripe).enters_quickly(self.key, self.limits, self.now_ns);
         if enters {
             let count = &mut self.stripe.counts;
             count.requests = count.requests.wrapping_add(1);
@@ -41,11 +44,12 @@ impl Visit<'_> {
     /// [`Visit::bytes`] for a known client that owes little even then. False: nothing is changed
     /// yet.
     #[inline(always)]
-    pub fn bytes_quickly(&mut self, key: u64, bytes: u64) -> bool {
-        let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) else {
+    pub fn bytes_quickly(&mut self, bytes: u64) -> bool {
+        let trace = self.trace.as_deref_mut();
+        let Some(row) = trace.and_then(|set| set.known(self.key)) else {
             return false;
         };
-        let charged = (self.stripe).bytes_quickly(key, self.limits, bytes, self.now_ns);
+        let charged = (self.stripe).bytes_quickly(self.key, self.limits, bytes, self.now_ns);
         if charged {
             let counts = &mut self.stripe.counts;
             counts.bytes = counts.bytes.wrapping_add(bytes);
@@ -56,25 +60,22 @@ impl Visit<'_> {
         charged
     }
 
-    /// The client of this key asks for one more file; `excused`: it is charged whatever it owes.
+    /// The client asks for one more file; `excused`: it is charged whatever it owes.
     #[inline]
-    pub fn enter(
-        &mut self,
-        key: u64,
-        whose: impl FnOnce() -> (Client, u32),
-        excused: bool,
-    ) -> DebtAnswer {
+    pub fn enter(&mut self, whose: impl FnOnce() -> (Client, u32), excused: bool) -> DebtAnswer {
         let count = &mut self.stripe.counts;
         count.requests = count.requests.wrapping_add(1);
-        let mut answer = self.stripe.enter_counted(key, self.limits, self.now_ns);
+        let mut answer = self
+            .stripe
+            .enter_counted(self.key, self.limits, self.now_ns);
         if excused && answer != DebtAnswer::Pass {
-            self.stripe.charge_file(key, self.limits, self.now_ns);
+            self.charge_file();
             let count = &mut self.stripe.counts;
             count.excused = count.excused.wrapping_add(1);
             answer = DebtAnswer::Pass;
         }
         let trace = self.trace.as_deref_mut();
-        if let Some(row) = trace.and_then(|set| set.row(key, whose, self.now_ns)) {
+        if let Some(row) = trace.and_then(|set| set.row(self.key, whose, self.now_ns)) {
             match answer {
                 DebtAnswer::Pass => row.files = row.files.wrapping_add(1),
                 DebtAnswer::Refuse { wait_ns, .. } => {
@@ -86,32 +87,48 @@ impl Visit<'_> {
     }
 
     /// The client was let in, but its network owes too much: undoes that.
-    pub fn take_back(&mut self, key: u64) {
-        self.stripe.return_file(key, self.limits, self.now_ns);
-        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+    pub fn take_back(&mut self) {
+        self.stripe.return_file(self.key, self.limits, self.now_ns);
+        if let Some(row) = self.row() {
             row.files = row.files.saturating_sub(1);
         }
     }
 
     /// What the client, or its network, is told as a session's member, which may owe [`BEYOND`]
     /// times as much of each kind with one more request.
-    pub fn as_member(&mut self, key: u64) -> DebtAnswer {
+    pub fn as_member(&mut self) -> DebtAnswer {
         let limits = self.limits.beyond(BEYOND);
-        self.stripe.answer(key, &limits, self.now_ns)
+        self.stripe.answer(self.key, &limits, self.now_ns)
+    }
+
+    /// Charges one file, whatever is owed.
+    pub fn charge_file(&mut self) {
+        (self.stripe).charge_file(self.key, self.limits, self.now_ns);
+    }
+
+    /// Charges bytes; returns what would be answered if more were asked for now.
+    #[inline]
+    pub fn charge_bytes(&mut self, bytes: u64) -> DebtAnswer {
+        (self.stripe).charge_bytes(self.key, self.limits, bytes, self.now_ns)
+    }
+
+    fn row(&mut self) -> Option<&mut TraceRow> {
+        let trace = self.trace.as_deref_mut();
+        trace.and_then(|set| set.known(self.key))
     }
 
     /// The client was not let in, but now is, for its ticket's or its session's sake.
-    pub fn excuse(&mut self, key: u64) {
-        self.stripe.charge_file(key, self.limits, self.now_ns);
+    pub fn excuse(&mut self) {
+        self.charge_file();
         let count = &mut self.stripe.counts;
         count.excused = count.excused.wrapping_add(1);
-        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+        if let Some(row) = self.row() {
             row.files = row.files.wrapping_add(1);
         }
     }
 
     /// The client was not let in; `dry`: would not have been.
-    pub fn refused(&mut self, key: u64, debt: Debt, dry: bool) {
+    pub fn refused(&mut self, debt: Debt, dry: bool) {
         let counts: &mut DebtCounts = &mut self.stripe.counts;
         let n = match dry {
             true => Some(&mut counts.dry),
@@ -120,47 +137,44 @@ impl Visit<'_> {
         if let Some(n) = n {
             *n = n.wrapping_add(1);
         }
-        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+        if let Some(row) = self.row() {
             row.refused = row.refused.wrapping_add(1);
         }
     }
 
     /// The client is sent `bytes` bytes.
     #[inline]
-    pub fn bytes(&mut self, key: u64, bytes: u64) {
-        let answer = self
-            .stripe
-            .charge_bytes(key, self.limits, bytes, self.now_ns);
-        self.note_bytes(key, &answer, |sent| sent.wrapping_add(bytes));
+    pub fn bytes(&mut self, bytes: u64) {
+        let answer = self.charge_bytes(bytes);
+        self.note_bytes(&answer, |sent| sent.wrapping_add(bytes));
     }
 
     /// The client is charged for bytes that are yet to be sent.
-    pub fn reserve(&mut self, key: u64, bytes: u64) -> Reserved {
-        let reserved = self.stripe.reserve(key, bytes, self.now_ns);
-        self.bytes(key, bytes);
+    pub fn reserve(&mut self, bytes: u64) -> Reserved {
+        let reserved = self.stripe.reserve(self.key, bytes, self.now_ns);
+        self.bytes(bytes);
         reserved
     }
 
     /// `unsent` of these were not sent.
-    pub fn return_bytes(&mut self, key: u64, unsent: u64, reserved: &Reserved) {
+    pub fn return_bytes(&mut self, unsent: u64, reserved: &Reserved) {
         let part = (unsent, reserved);
-        let answer = self
-            .stripe
-            .return_bytes(key, self.limits, part, self.now_ns);
+        let answer = (self.stripe).return_bytes(self.key, self.limits, part, self.now_ns);
         // The row may be younger than the charge.
-        self.note_bytes(key, &answer, |sent| sent.saturating_sub(unsent));
+        self.note_bytes(&answer, |sent| sent.saturating_sub(unsent));
     }
 
     #[inline(always)]
-    fn note_bytes(&mut self, key: u64, answer: &DebtAnswer, sum: impl Fn(u64) -> u64) {
+    fn note_bytes(&mut self, answer: &DebtAnswer, sum: impl Fn(u64) -> u64) {
         let counts = &mut self.stripe.counts;
         counts.bytes = sum(counts.bytes);
-        if let Some(row) = self.trace.as_deref_mut().and_then(|set| set.known(key)) {
+        let now_ns = self.now_ns;
+        if let Some(row) = self.row() {
             row.bytes = sum(row.bytes);
-            row.last_ns = self.now_ns;
+            row.last_ns = now_ns;
             row.over_ns = match answer.wait_ns() {
                 0 => 0,
-                wait_ns => self.now_ns.saturating_add(wait_ns),
+                wait_ns => now_ns.saturating_add(wait_ns),
             };
         }
     }
@@ -193,17 +207,17 @@ mod tests {
                 let client = client(who);
                 let [quick, full] = &mut sites;
                 let answers = [(quick, true), (full, false)].map(|((stripe, trace), quickly)| {
-                    let mut visit = Visit { stripe, trace: Some(trace), limits: &limits, now_ns };
+                    let mut visit = Visit { key: client.key, stripe, trace: Some(trace), limits: &limits, now_ns };
                     if what == 0 {
-                        let done = quickly && visit.bytes_quickly(client.key, amount);
+                        let done = quickly && visit.bytes_quickly(amount);
                         if !done {
-                            visit.bytes(client.key, amount);
+                            visit.bytes(amount);
                         }
                         return DebtAnswer::Pass;
                     }
-                    match quickly && visit.enters_quickly(client.key) {
+                    match quickly && visit.enters_quickly() {
                         true => DebtAnswer::Pass,
-                        false => visit.enter(client.key, || (client, 0), false),
+                        false => visit.enter(|| (client, 0), false),
                     }
                 });
                 prop_assert_eq!(answers[0], answers[1]);
@@ -225,6 +239,7 @@ mod tests {
         macro_rules! visit {
             ($now:expr) => {
                 Visit {
+                    key: client.key,
                     stripe: &mut stripe,
                     trace: Some(&mut trace),
                     limits: &limits,
@@ -233,23 +248,17 @@ mod tests {
             };
         }
         for _ in 0..3 {
-            assert_eq!(
-                visit!(S).enter(client.key, || (client, 0), false),
-                DebtAnswer::Pass
-            );
+            assert_eq!(visit!(S).enter(|| (client, 0), false), DebtAnswer::Pass);
         }
-        assert_ne!(
-            visit!(S).enter(client.key, || (client, 0), false),
-            DebtAnswer::Pass
-        );
-        visit!(S).refused(client.key, Debt::Files, false);
+        assert_ne!(visit!(S).enter(|| (client, 0), false), DebtAnswer::Pass);
+        visit!(S).refused(Debt::Files, false);
         assert_eq!(
-            visit!(S).enter(client.key, || (client, 0), true),
+            visit!(S).enter(|| (client, 0), true),
             DebtAnswer::Pass,
             "excused"
         );
-        let reserved = visit!(2 * S).reserve(client.key, 700);
-        visit!(3 * S).return_bytes(client.key, 100, &reserved);
+        let reserved = visit!(2 * S).reserve(700);
+        visit!(3 * S).return_bytes(100, &reserved);
         let row = trace.known(client.key).expect("its row");
         assert_eq!((row.files, row.refused, row.bytes), (4, 1, 600));
         assert_eq!((row.first_ns, row.last_ns), (S, 3 * S));

@@ -44,14 +44,8 @@ impl<'a, B: Books> Charging<'a, B> {
     /// Acts in the client's own stripe; None: its lock cannot be taken.
     #[inline]
     pub(super) fn own<R>(&self, act: impl FnOnce(&mut Visit<'_>) -> R) -> Option<R> {
-        self.till.books.of(self.charge.key, |stripe, trace| {
-            act(&mut Visit {
-                stripe,
-                trace,
-                limits: &self.limits()[0],
-                now_ns: self.now_ns,
-            })
-        })
+        let limits = &self.limits()[0];
+        (self.till.books).visit(self.charge.key, limits, self.now_ns, act)
     }
 
     /// Acts in the stripe of the client's network, if the client has one.
@@ -59,14 +53,8 @@ impl<'a, B: Books> Charging<'a, B> {
         if self.charge.wide == 0 {
             return None;
         }
-        self.till.books.of(self.charge.wide, |stripe, _| {
-            act(&mut Visit {
-                stripe,
-                trace: None,
-                limits: &self.limits()[1],
-                now_ns: self.now_ns,
-            })
-        })
+        let limits = &self.limits()[1];
+        (self.till.books).visit(self.charge.wide, limits, self.now_ns, act)
     }
 
     /// Charges the client, then its network, unless either owes too much.
@@ -77,7 +65,7 @@ impl<'a, B: Books> Charging<'a, B> {
             self.begin_test();
         }
         let whose = || (client, self.limit.scope);
-        let answer = self.own(|visit| visit.enter(self.charge.key, whose, excused))?;
+        let answer = self.own(|visit| visit.enter(whose, excused))?;
         if answer != DebtAnswer::Pass {
             let network = (self.till).network(self.limit, self.charge.wide, self.now_ns);
             return Some(answer.or_longer(network));
@@ -92,17 +80,16 @@ impl<'a, B: Books> Charging<'a, B> {
     #[inline(never)]
     fn enter_network(&self, excused: bool) -> DebtAnswer {
         let network = self.network(|visit| {
-            let (key, now_ns) = (self.charge.wide, visit.now_ns);
-            let answer = visit.stripe.enter(key, visit.limits, now_ns);
+            let answer = (visit.stripe).enter(visit.key, visit.limits, visit.now_ns);
             if excused && answer != DebtAnswer::Pass {
-                visit.stripe.charge_file(key, visit.limits, now_ns);
+                visit.charge_file();
                 return DebtAnswer::Pass;
             }
             answer
         });
         let answer = network.map_or(DebtAnswer::Pass, DebtAnswer::of_network);
         if answer != DebtAnswer::Pass {
-            self.own(|visit| visit.take_back(self.charge.key));
+            self.own(|visit| visit.take_back());
         }
         answer
     }
@@ -110,10 +97,8 @@ impl<'a, B: Books> Charging<'a, B> {
     /// Counts the client once in each test of the line.
     #[inline(never)]
     fn begin_test(&self) {
-        let begun = self.own(|visit| {
-            let (key, now_ns) = (self.charge.key, visit.now_ns);
-            visit.stripe.begin_test(key, visit.limits, now_ns)
-        });
+        let begun =
+            self.own(|visit| (visit.stripe).begin_test(visit.key, visit.limits, visit.now_ns));
         let (service, terms) = (self.limit.service, self.limit.terms());
         if let (Some(first), Some(service), Some(terms)) = (begun.flatten(), service, terms) {
             let books = &self.till.books;
@@ -123,37 +108,30 @@ impl<'a, B: Books> Charging<'a, B> {
 
     /// What a member of a session would be told, by what client and network owe. None: no lock.
     pub(super) fn as_member(&self) -> Option<DebtAnswer> {
-        let own = self.own(|visit| visit.as_member(self.charge.key))?;
-        let network = self.network(|visit| visit.as_member(self.charge.wide));
+        let own = self.own(|visit| visit.as_member())?;
+        let network = self.network(|visit| visit.as_member());
         Some(own.or_longer(network.unwrap_or(DebtAnswer::Pass)))
     }
 
     /// It was not let in, but now is.
     pub(super) fn excuse(&self) {
-        self.own(|visit| visit.excuse(self.charge.key));
-        self.network(|visit| {
-            let (key, now_ns) = (self.charge.wide, visit.now_ns);
-            visit.stripe.charge_file(key, visit.limits, now_ns);
-        });
+        self.own(|visit| visit.excuse());
+        self.network(|visit| visit.charge_file());
     }
 
     /// Charges bytes to the client, and to its network if it has one.
     #[inline(never)]
     pub(super) fn bytes(&self, bytes: u64) {
-        self.own(|visit| visit.bytes(self.charge.key, bytes));
-        self.network(|visit| {
-            let (key, now_ns) = (self.charge.wide, visit.now_ns);
-            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
-        });
+        self.own(|visit| visit.bytes(bytes));
+        self.network(|visit| visit.charge_bytes(bytes));
     }
 
     /// The same for bytes not sent yet: the reservations of the client and of its network.
     pub(super) fn reserve(&self, bytes: u64) -> [Reserved; 2] {
-        let own = self.own(|visit| visit.reserve(self.charge.key, bytes));
+        let own = self.own(|visit| visit.reserve(bytes));
         let network = self.network(|visit| {
-            let (key, now_ns) = (self.charge.wide, visit.now_ns);
-            let reserved = visit.stripe.reserve(key, bytes, now_ns);
-            visit.stripe.charge_bytes(key, visit.limits, bytes, now_ns);
+            let reserved = (visit.stripe).reserve(visit.key, bytes, visit.now_ns);
+            visit.charge_bytes(bytes);
             reserved
         });
         [own, network].map(Option::unwrap_or_default)
@@ -176,11 +154,10 @@ impl<'a, B: Books> Charging<'a, B> {
             self.steered = Some(Box::new(limits));
         }
         let [own, network] = reserved.both();
-        self.own(|visit| visit.return_bytes(self.charge.key, unsent, &own));
+        self.own(|visit| visit.return_bytes(unsent, &own));
         self.network(|visit| {
-            let (key, now_ns) = (self.charge.wide, visit.now_ns);
             let part = (unsent, &network);
-            visit.stripe.return_bytes(key, visit.limits, part, now_ns);
+            (visit.stripe).return_bytes(visit.key, visit.limits, part, visit.now_ns);
         });
     }
 }
