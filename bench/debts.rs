@@ -187,7 +187,7 @@ fn count(what: &str, n: u64) {
             );
         }
         _ => {
-            let mut table = vec![Stripe::EMPTY; stripes_for(CLIENTS, 1) as usize];
+            let mut table = vec![Stripe::default(); stripes_for(CLIENTS, 1) as usize];
             let stripes = table.len();
             let mut charge = |key| table[stripe_of(key, stripes)].enter(key, &limits, NOW);
             (0..CLIENTS).for_each(|client| {

@@ -65,7 +65,7 @@ impl Visitor {
     fn new() -> Visitor {
         Visitor {
             limits: limits(),
-            account: Account::EMPTY,
+            account: Account::default(),
             now_ns: SECOND_NS,
             asked: 0,
             refused: Vec::new(),

@@ -57,7 +57,7 @@ fn script(input: &DebtScript) -> Result<Value, Refused> {
         refused: params.refused_cost,
         horizons: Horizons::NONE,
     };
-    let (mut account, mut latest) = (Account::EMPTY, 0);
+    let (mut account, mut latest) = (Account::default(), 0);
     let mut results = Vec::new();
     for line in &input.script {
         let parts = line.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -70,7 +70,12 @@ fn script(input: &DebtScript) -> Result<Value, Refused> {
                 account.charge_bytes(&limits, bytes as u64, latest);
                 Value::Null
             }
-            (Some("retry"), [_]) => json!(limits.answer(&account, latest).retry_after_s()),
+            (Some("retry"), [_]) => json!(
+                limits
+                    .answer(&account, latest)
+                    .wait_ns()
+                    .div_ceil(SECOND_NS)
+            ),
             _ => return Err(Refused::Malformed(format!("script line {line}"))),
         };
         results.push(json!([
@@ -92,12 +97,16 @@ struct Windows {
 
 fn horizons(input: &Windows) -> Value {
     let horizons = Horizons::new(&input.limits, input.beta);
-    let mut account = Account::EMPTY;
+    let mut account = Account::default();
     let mut latest = 0;
     let mut ok = Vec::new();
     for &(time, bytes) in &input.time_bytes {
         latest = latest.max(ns(time));
-        let fits = horizons.fits(&account, bytes, latest);
+        // Where lengths are known beforehand no window carries more than its limit: docs/dev/algorithms.md 6.
+        let fits = horizons.lanes().iter().enumerate().all(|(i, lane)| {
+            let owed_ns = account.owed_ns(i, latest);
+            owed_ns.saturating_add(lane.cost_ns(bytes)) <= lane.room_ns
+        });
         if fits {
             horizons.charge(&mut account, bytes as u64, latest);
         }
@@ -150,13 +159,13 @@ fn evicted(set: &[(f64, f64, f64, f64)], now: u64) -> Result<(usize, f64), Refus
             None => [now.saturating_add(heavy); 3],
         },
     };
-    let mut stripe = Box::new(Stripe::EMPTY);
+    let mut stripe = Box::new(Stripe::default());
     for n in 0..2 * WAYS {
         // At the beginning of time all of them are in debt.
         stripe.adopt(key(n), account(n), 0);
     }
     stripe.enter(key(2 * WAYS), &limits, now);
-    let gone = (0..set.len()).find(|n| stripe.account(key(*n)) == Account::EMPTY);
+    let gone = (0..set.len()).find(|n| stripe.account(key(*n)) == Account::default());
     let gone = gone.ok_or(malformed("that is worth more than heavy debtors"))?;
     let shares = [
         limits.files.share(account(gone).files_ns(now)),

@@ -72,7 +72,7 @@ impl Debtors {
     pub fn new(limits: Limits) -> Debtors {
         Debtors {
             till: Till {
-                books: Stripes(RefCell::new(vec![Stripe::EMPTY; STRIPES])),
+                books: Stripes(RefCell::new(vec![Stripe::default(); STRIPES])),
                 limits: vec![Limit::new(limits)],
                 secret: SECRET,
             },

@@ -32,11 +32,6 @@ pub struct Account {
 }
 
 impl Account {
-    /// Nothing owed.
-    pub const EMPTY: Account = Account {
-        paid_ns: [0; LANES],
-    };
-
     /// Asks for one more file, and charges what the rule says.
     pub fn enter(&mut self, limits: &Limits, now_ns: u64) -> DebtAnswer {
         self.enter_beside(DebtAnswer::Pass, limits, now_ns)
@@ -310,7 +305,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_of_a_huge_download_leaves_the_rest_and_older_debts() {
         let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         account.charge_bytes(&limits, 400_000, S);
         let huge = reserve(&mut account, &limits, 20_000_000_000, S);
         account.return_bytes(&limits, 10_000_000_000, &huge, S);
@@ -335,18 +330,18 @@ mod tests {
         let owed = |account: &Account, second| limits.bytes.units(account.bytes_ns(second * S));
         // 190 MB are reserved and paid off; another client's amount is taken, and the first is
         // broken off.
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let first = reserve(&mut account, &limits, 190_000_000, S);
         account.charge_bytes(&limits, 200_000_000, 191 * S);
         account.return_bytes(&limits, 188_000_000, &first, 191 * S);
         assert_eq!(owed(&account, 191), 2e8, "it owes the second whole");
         // Half paid: the other half is given back, and nothing is owed that was not sent.
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let first = reserve(&mut account, &limits, 190_000_000, S);
         account.return_bytes(&limits, 188_000_000, &first, 51 * S);
         assert_eq!(owed(&account, 51), 0.0);
         // Behind an older debt, which comes first: exact.
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         account.charge_bytes(&limits, 100_000_000, S);
         let second = reserve(&mut account, &limits, 190_000_000, S);
         account.return_bytes(&limits, 190_000_000, &second, 51 * S);
@@ -398,7 +393,7 @@ mod tests {
         const MS: u64 = S / 1000;
         let (max, rate) = (50_000.0, 10_000.0);
         let limits = limits((1e6, 1e6), (max, rate), Rule::Exact);
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let mut open: Vec<(u64, u64, Reserved)> = Vec::new();
         let (mut now, mut sent) = (S, Vec::new());
         for (gap_ms, bytes, part, held_ms) in answers {
@@ -434,7 +429,7 @@ mod tests {
         // Years after 1970.
         let now = LONGEST_NS / 144 * 100;
         for n in [1, 4] {
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             account.charge_bytes(&limits, n * 1_000_000_000, now);
             assert_ne!(limits.answer(&account, now), DebtAnswer::Pass);
             let owed = limits.bytes.units(account.bytes_ns(now));

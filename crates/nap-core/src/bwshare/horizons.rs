@@ -71,8 +71,8 @@ impl Horizons {
         Horizons { factors, ..*self }
     }
 
-    /// May a client have more, if its size is not known yet? Each debt must be below its maximum,
-    /// and a window may carry one answer more than its limit.
+    /// May a client have more? Each debt must be below its maximum. httpd knows a length only when an answer begins:
+    /// a request is let in by what was sent before it, and a window may carry one answer more than its limit.
     pub fn answer(&self, account: &Account, now_ns: u64) -> DebtAnswer {
         let lanes = self.lanes().iter().zip(Debt::HORIZONS).enumerate();
         let waits = lanes.map(|(i, (lane, debt))| {
@@ -80,19 +80,6 @@ impl Horizons {
             DebtAnswer::after(owed.saturating_sub(lane.room_ns), debt)
         });
         waits.fold(DebtAnswer::Pass, DebtAnswer::or_longer)
-    }
-
-    /// May it have `bytes` more? Then no window carries more than its limit: this is the law where
-    /// lengths are known beforehand (docs/dev/algorithms.md 6). httpd knows them only when an
-    /// answer begins, so there a request is let in by what was sent before it
-    /// ([`Horizons::answer`]), and a window may carry one answer more.
-    pub fn fits(&self, account: &Account, bytes: f64, now_ns: u64) -> bool {
-        self.lanes().iter().enumerate().all(|(i, lane)| {
-            account
-                .owed_ns(i, now_ns)
-                .saturating_add(lane.cost_ns(bytes / self.factors[i]))
-                <= lane.room_ns
-        })
     }
 
     /// Charges `bytes` bytes.
@@ -149,13 +136,15 @@ mod tests {
         ) {
             let limits = [(30_000.0, 1.0), (5_000.0, 60.0), (2_500.0, 480.0)];
             let horizons = Horizons::new(&limits, 0.5);
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             let mut sent: Vec<(u64, f64)> = Vec::new();
             let mut now = SECOND_NS;
             for (gap_ms, bytes) in sizes {
                 now += gap_ms * 1_000_000;
                 let passes = match known {
-                    true => horizons.fits(&account, f64::from(bytes), now),
+                    true => horizons.lanes().iter().enumerate().all(|(i, lane)| {
+                        account.owed_ns(i, now) + lane.cost_ns(bytes.into()) <= lane.room_ns
+                    }),
                     false => horizons.answer(&account, now) == DebtAnswer::Pass,
                 };
                 if passes {
@@ -180,7 +169,7 @@ mod tests {
     fn what_was_not_sent_is_given_back_at_the_price_it_was_charged() {
         let limits = [(1000.0, 1.0), (100.0, 60.0)];
         let horizons = Horizons::new(&limits, 0.5).steered([1.0, 0.25, 1.0]);
-        let (mut aborted, mut short) = (Account::EMPTY, Account::EMPTY);
+        let (mut aborted, mut short) = (Account::default(), Account::default());
         horizons.charge(&mut aborted, 1_000_000, SECOND_NS);
         let reserved = Reserved {
             bytes: 1_000_000,
@@ -195,7 +184,7 @@ mod tests {
     #[test]
     fn the_longest_wait_is_told_and_is_enough() {
         let horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         horizons.charge(&mut account, 9000, SECOND_NS);
         let DebtAnswer::Refuse { wait_ns, debt } = horizons.answer(&account, SECOND_NS) else {
             panic!("9000 of 500 and 3000");

@@ -297,11 +297,6 @@ impl DebtAnswer {
             self
         }
     }
-
-    /// `Retry-After`: whole seconds, enough and never a second too many.
-    pub fn retry_after_s(&self) -> u64 {
-        self.wait_ns().div_ceil(SECOND_NS)
-    }
 }
 
 #[cfg(test)]
@@ -335,7 +330,7 @@ pub(super) mod tests {
     #[test]
     fn the_notes_robot_gets_35_files_in_its_first_hundred_seconds() {
         let limits = limits((30.0, 0.05), (5e5, 1000.0), Rule::Exact);
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let passed = (0..1000).filter(|tenth| {
             let now = 7 * S + tenth * S / 10;
             account.enter(&limits, now) == DebtAnswer::Pass
@@ -360,10 +355,10 @@ pub(super) mod tests {
     fn the_literal_rule_lets_one_more_through() {
         for (rule, passes) in [(Rule::Exact, 3), (Rule::Literal, 4)] {
             let limits = limits((3.0, 0.05), (5e3, 100.0), rule);
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             let passed = (0..9).filter(|_| account.enter(&limits, S) == DebtAnswer::Pass);
             assert_eq!(passed.count(), passes, "{rule:?}");
-            assert_eq!(account.enter(&limits, S).retry_after_s(), 20);
+            assert_eq!(account.enter(&limits, S).wait_ns().div_ceil(S), 20);
         }
     }
 
@@ -371,7 +366,7 @@ pub(super) mod tests {
     fn a_refused_request_is_charged_only_what_was_asked_and_never_beyond_the_maximum() {
         let mut limits = limits((3.0, 0.05), (5e3, 100.0), Rule::Exact);
         limits.refused = 0.25;
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         for _ in 0..20 {
             account.enter(&limits, S);
         }
@@ -387,23 +382,27 @@ pub(super) mod tests {
     fn a_client_charged_for_his_refusals_is_let_in_when_he_has_waited_as_told() {
         let mut limits = limits((30.0, 0.05), (5e5, 1e3), Rule::Exact);
         limits.refused = 0.25;
-        let (mut account, mut now) = (Account::EMPTY, S);
+        let (mut account, mut now) = (Account::default(), S);
         for _ in 0..30 {
             assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
         }
         for _ in 0..5 {
             let refused = account.enter(&limits, now);
             assert_eq!(
-                refused.retry_after_s(),
+                refused.wait_ns().div_ceil(S),
                 20,
                 "a refusal at the maximum costs no more"
             );
-            now += refused.retry_after_s() * S;
+            now += refused.wait_ns().div_ceil(S) * S;
             assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
         }
         now += 10 * S;
         let refused = account.enter(&limits, now);
-        assert_eq!(refused.retry_after_s(), 15, "half a file and the refusal");
+        assert_eq!(
+            refused.wait_ns().div_ceil(S),
+            15,
+            "half a file and the refusal"
+        );
         now += 15 * S;
         assert_eq!(account.enter(&limits, now), DebtAnswer::Pass);
     }
@@ -417,7 +416,7 @@ pub(super) mod tests {
         ) {
             let limits = limits((f64::from(max), rate), (1e9, 1e9), Rule::Exact);
             let unit = limits.files.cost_ns(1.0);
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             let mut passed: Vec<u64> = Vec::new();
             let mut now = S;
             for gap in gaps {
@@ -440,7 +439,7 @@ pub(super) mod tests {
         ) {
             let rule = [Rule::Exact, Rule::Literal][usize::from(literal)];
             let limits = limits((10.0, rate), (5e5, rate * 1e4), rule);
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             (0..files).for_each(|_| account.charge_file(&limits, S));
             account.charge_bytes(&limits, bytes, S);
             let answer = limits.answer(&account, S);
@@ -449,7 +448,7 @@ pub(super) mod tests {
             if wait > 0 {
                 prop_assert!(limits.answer(&account, S + wait - 1) != DebtAnswer::Pass);
             }
-            let seconds = answer.retry_after_s() * S;
+            let seconds = answer.wait_ns().div_ceil(S) * S;
             prop_assert!(seconds >= wait && seconds < wait + S);
         }
 
@@ -462,7 +461,7 @@ pub(super) mod tests {
             let rule = [Rule::Exact, Rule::Literal][usize::from(literal)];
             let mut limits = limits((10.0, rate), (5e5, rate * 1e4), rule);
             limits.refused = refused;
-            let mut account = Account::EMPTY;
+            let mut account = Account::default();
             (0..files).for_each(|_| account.charge_file(&limits, S));
             account.charge_bytes(&limits, bytes, S);
             let now = S + limits.files.cost_ns(paid);

@@ -78,23 +78,17 @@ pub struct DebtCounts {
 impl DebtCounts {
     /// Adds another stripe's counts.
     pub fn add(&mut self, other: &DebtCounts) {
-        let sum = |to: &mut [u64], from: &[u64]| {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to = to.saturating_add(*from);
-            }
-        };
-        sum(&mut self.refused, &other.refused);
-        sum(&mut self.eligible, &other.eligible);
-        sum(&mut self.entitled, &other.entitled);
-        for (to, from) in [
-            (&mut self.requests, other.requests),
-            (&mut self.dry, other.dry),
-            (&mut self.excused, other.excused),
-            (&mut self.bytes, other.bytes),
-            (&mut self.evicted, other.evicted),
-        ] {
-            *to = to.saturating_add(from);
+        let mut other = *other;
+        for (to, from) in self.all().zip(other.all()) {
+            *to = to.saturating_add(*from);
         }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut u64> {
+        let single = [&mut self.requests, &mut self.dry, &mut self.excused];
+        let more = [&mut self.bytes, &mut self.evicted];
+        let horizons = self.eligible.iter_mut().chain(&mut self.entitled);
+        (single.into_iter().chain(more)).chain(self.refused.iter_mut().chain(horizons))
     }
 }
 
@@ -125,27 +119,19 @@ pub fn stripes_for(clients: u64, entries: u64) -> u32 {
     u32::try_from(stripes.max(1)).unwrap_or(u32::MAX)
 }
 
-impl Stripe {
-    /// Nobody owes anything.
-    pub const EMPTY: Stripe = Stripe {
-        latest_ns: 0,
-        shift_ns: 0,
-        counts: DebtCounts {
-            requests: 0,
-            refused: [0; 6],
-            dry: 0,
-            excused: 0,
-            bytes: 0,
-            evicted: 0,
-            eligible: [0; 3],
-            entitled: [0; 3],
-        },
-        entries: [[Entry {
-            key: 0,
-            account: Account::EMPTY,
-        }; WAYS]; BUCKETS],
-    };
+/// Nobody owes anything.
+impl Default for Stripe {
+    fn default() -> Stripe {
+        Stripe {
+            latest_ns: 0,
+            shift_ns: 0,
+            counts: DebtCounts::default(),
+            entries: [[Entry::default(); WAYS]; BUCKETS],
+        }
+    }
+}
 
+impl Stripe {
     /// The time to judge by. It never steps back: after a short step of the clock it stands still,
     /// after a long one it goes on from where it was.
     #[inline]
@@ -320,7 +306,7 @@ impl Stripe {
     /// What this key owes.
     pub fn account(&self, key: u64) -> Account {
         self.find(key)
-            .map_or(Account::EMPTY, |at| self.entry(at).account)
+            .map_or(Account::default(), |at| self.entry(at).account)
     }
 
     /// Clears what it owes. True: it owed something.
@@ -328,8 +314,8 @@ impl Stripe {
         let mut owed = false;
         for key in [key, key | 1] {
             if let Some(at) = self.find(key) {
-                owed |= self.account(key) != Account::EMPTY;
-                self.entry_mut(at).account = Account::EMPTY;
+                owed |= self.account(key) != Account::default();
+                self.entry_mut(at).account = Account::default();
             }
         }
         owed
@@ -428,7 +414,7 @@ impl Stripe {
         now: u64,
         act: impl FnOnce(&mut Account) -> R,
     ) -> R {
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let result = act(&mut account);
         if account.has_anything() {
             if key & 1 == 0 {

@@ -35,7 +35,7 @@ pub struct TraceRow {
 
 /// Eight rows, found by the client's key.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TraceSet {
     /// 0: the row is not used yet.
     keys: [u64; ROWS],
@@ -50,23 +50,6 @@ pub fn set_of(key: u64, n: usize) -> usize {
 }
 
 impl TraceSet {
-    /// Nobody has been here.
-    pub const EMPTY: TraceSet = TraceSet {
-        keys: [0; ROWS],
-        rows: [TraceRow {
-            address: [0; 16],
-            bits: 0,
-            scope: 0,
-            files: 0,
-            bytes: 0,
-            refused: 0,
-            first_ns: 0,
-            last_ns: 0,
-            over_ns: 0,
-        }; ROWS],
-        hidden: 0,
-    };
-
     /// The row of the client of this key; if it has none, a new one, for which the client and the
     /// number of its limits are asked. None: all other rows' clients are over their limits.
     #[inline]
@@ -147,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_row_used_longest_ago_is_given_up_but_none_over_its_limit() {
-        let mut set = TraceSet::EMPTY;
+        let mut set = TraceSet::default();
         for n in 1..=8 {
             let row = set
                 .row(client(n).key, || (client(n), 0), u64::from(n))

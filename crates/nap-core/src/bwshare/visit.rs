@@ -200,7 +200,7 @@ mod tests {
             let rule = [Rule::Exact, Rule::Literal][rule as usize];
             let limits = limits((3.0, 0.5), (5e3, 800.0), rule);
             let client = |n: u64| Client::of([n as u8; 16], Prefixes::DEFAULT, 0, &[0; 16]);
-            let mut sites = [(); 2].map(|()| (Box::new(Stripe::EMPTY), Box::new(TraceSet::EMPTY)));
+            let mut sites = [(); 2].map(|()| (Box::new(Stripe::default()), Box::new(TraceSet::default())));
             let mut now_ns = S;
             for (who, what, amount) in acts {
                 now_ns += amount * (S / 1000);
@@ -232,8 +232,8 @@ mod tests {
 
     #[test]
     fn the_trace_tells_what_passed_and_what_did_not() {
-        let mut stripe = Box::new(Stripe::EMPTY);
-        let mut trace = Box::new(TraceSet::EMPTY);
+        let mut stripe = Box::new(Stripe::default());
+        let mut trace = Box::new(TraceSet::default());
         let limits = limits((3.0, 0.05), (5e3, 100.0), Rule::Exact);
         let client = Client::of([9; 16], Prefixes::DEFAULT, 0, &[0; 16]);
         macro_rules! visit {

@@ -20,7 +20,7 @@ struct Table(Vec<Stripe>);
 
 impl Table {
     fn new(stripes: u32) -> Table {
-        Table(vec![Stripe::EMPTY; stripes as usize])
+        Table(vec![Stripe::default(); stripes as usize])
     }
     fn of(&mut self, key: u64) -> &mut Stripe {
         let at = stripe_of(key, self.0.len());
@@ -96,7 +96,7 @@ fn no_step_of_the_clock_refuses_who_has_paid_or_forgives_who_has_not() {
     let k = key(1);
     let mut enter = |s: u64| table.of(k).enter(k, &limits, s * S);
     assert_eq!([100, 90].map(&mut enter), [DebtAnswer::Pass; 2]);
-    assert_eq!(enter(80).retry_after_s(), 1, "no time has passed");
+    assert_eq!(enter(80).wait_ns().div_ceil(S), 1, "no time has passed");
     assert_eq!(enter(101), DebtAnswer::Pass);
     assert_eq!(enter(1 << 30), DebtAnswer::Pass);
     assert_eq!(
@@ -110,7 +110,7 @@ fn no_step_of_the_clock_refuses_who_has_paid_or_forgives_who_has_not() {
 fn horizons_count_who_was_entitled_to_what() {
     let mut limits = limits((1e3, 1e3), (1e9, 1e9), Rule::Exact);
     limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
-    let mut stripe = Box::new(Stripe::EMPTY);
+    let mut stripe = Box::new(Stripe::default());
     let k = key(5);
     assert_eq!(stripe.enter_counted(k, &limits, S), DebtAnswer::Pass);
     stripe.charge_bytes(k, &limits, 600, S);
@@ -148,7 +148,7 @@ fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, S
         link,
         steering: Steering::CHOSEN,
     };
-    let (mut stripe, mut service) = (Box::new(Stripe::EMPTY), Service::default());
+    let (mut stripe, mut service) = (Box::new(Stripe::default()), Service::default());
     let mut sent = vec![Vec::new(); clients as usize];
     for half_s in 0..n * 7200 {
         let now = 1_000_000 * S + half_s * S / 2;
@@ -222,7 +222,7 @@ fn debts_are_the_same_amount_when_the_limits_change() {
         0.0 => 1.0,
         unit => new.units()[i] / unit,
     });
-    let mut stripe = Box::new(Stripe::EMPTY);
+    let mut stripe = Box::new(Stripe::default());
     let keys = [7, 8].map(|tag| key(3) & !(0xff << 32) | tag << 32);
     for k in keys {
         (0..30).for_each(|_| stripe.charge_file(k, &old, S));

@@ -52,7 +52,7 @@ fn of_three() -> Limits {
 fn till(limits: Limits) -> Till<Memory> {
     Till {
         books: Memory {
-            stripe: RefCell::new(Box::new((Stripe::EMPTY, [TraceSet::EMPTY]))),
+            stripe: RefCell::new(Box::new((Stripe::default(), [TraceSet::default()]))),
             locked: Cell::new(false),
             byte_unit: Cell::new(0.0),
         },

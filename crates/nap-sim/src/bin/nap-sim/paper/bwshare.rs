@@ -114,7 +114,7 @@ fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f6
         refused: 0.0,
         horizons: Horizons::NONE,
     };
-    let mut account = Account::EMPTY;
+    let mut account = Account::default();
     let (mut taken, mut files, mut bytes) = (Vec::new(), 0.0, 0.0);
     // The clock begins late enough for "paid at 0" to be long ago.
     let beginning = SECOND_NS;
@@ -131,7 +131,7 @@ fn take(limits: [Limit; 2], rule: Option<Rule>, end_s: u64) -> Vec<(f64, f64, f6
                 taken.push(((now - beginning) as f64 / 1e9, files, bytes));
                 GAP_NS
             }
-            DebtAnswer::Refuse { .. } => answer.retry_after_s() * SECOND_NS,
+            DebtAnswer::Refuse { wait_ns, .. } => wait_ns.next_multiple_of(SECOND_NS),
         };
     }
     taken
@@ -151,7 +151,7 @@ fn windows(hours: u64, command: &str) -> Table {
         ("no control", Horizons::NONE),
         ("mod_nap", Horizons::new(&HORIZONS, BUCKET)),
     ] {
-        let mut account = Account::EMPTY;
+        let mut account = Account::default();
         let mut taken = Vec::new();
         let mut now = SECOND_NS;
         while now < end {
