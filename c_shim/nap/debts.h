@@ -11,10 +11,10 @@ typedef struct nap_visit {
 } nap_visit;
 
 /* Bytes that a client is charged for before they are sent. */
-typedef struct nap_reserved { uint64_t bytes /* only this is zeroed; 0: none */, own[11]; } nap_reserved;
+typedef struct nap_reserved { uint64_t bytes /* only this is zeroed; 0: none */, own[15]; } nap_reserved;
 
 /* The client that asked last on a connection, so that its address need not be looked up again. */
-typedef struct nap_client { uint64_t own[7]; } nap_client;
+typedef struct nap_client { uint64_t own[8]; } nap_client;
 
 typedef struct nap_debts_calls {
     uint32_t (*limits)(const nap_conf *conf, nap_str host);     /* the parent: their index; host empty: the server's */

@@ -816,11 +816,11 @@ const _: () = {
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_reserved {
     pub bytes: u64,
-    pub own: [u64; 11usize],
+    pub own: [u64; 15usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 96usize];
+    ["Size of nap_reserved"][::std::mem::size_of::<nap_reserved>() - 128usize];
     ["Alignment of nap_reserved"][::std::mem::align_of::<nap_reserved>() - 8usize];
     ["Offset of field: nap_reserved::bytes"][::std::mem::offset_of!(nap_reserved, bytes) - 0usize];
     ["Offset of field: nap_reserved::own"][::std::mem::offset_of!(nap_reserved, own) - 8usize];
@@ -828,11 +828,11 @@ const _: () = {
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone)]
 pub struct nap_client {
-    pub own: [u64; 7usize],
+    pub own: [u64; 8usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of nap_client"][::std::mem::size_of::<nap_client>() - 56usize];
+    ["Size of nap_client"][::std::mem::size_of::<nap_client>() - 64usize];
     ["Alignment of nap_client"][::std::mem::align_of::<nap_client>() - 8usize];
     ["Offset of field: nap_client::own"][::std::mem::offset_of!(nap_client, own) - 0usize];
 };

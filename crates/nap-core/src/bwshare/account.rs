@@ -268,6 +268,7 @@ impl Account {
 }
 
 /// Bytes that are charged before they are sent: a part of them may be given back.
+#[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// How many.

@@ -36,16 +36,17 @@ pub struct Prefixes {
 }
 
 /// A client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Its prefix, the other bits zero; v4 as ::ffff:a.b.c.d.
     pub address: [u8; 16],
-    /// Bits of the prefix, counted from the beginning of those 16 bytes.
-    pub bits: u8,
     /// Where its debt is kept; the lowest bit is always 0.
     pub key: u64,
-    /// Where the debt of its wider prefix is kept; None: it has none.
-    pub wide: Option<u64>,
+    /// Where the debt of its network, the wider prefix, is kept; 0: it has none.
+    pub wide: u64,
+    /// Bits of the prefix, counted from the beginning of those 16 bytes.
+    pub bits: u32,
 }
 
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -61,10 +62,10 @@ impl Client {
     pub fn of(address: [u8; 16], prefixes: Prefixes, scope: u32, secret: &[u8; 16]) -> Client {
         let v4 = address.starts_with(&MAPPED);
         let bits = match v4 {
-            true => 96 + prefixes.v4.min(32),
-            false => prefixes.v6.min(128),
+            true => 96 + u32::from(prefixes.v4.min(32)),
+            false => u32::from(prefixes.v6.min(128)),
         };
-        let key = |bits: u8| {
+        let key = |bits: u32| {
             let of = u64::from(scope) << 8 | u64::from(bits);
             let address = prefix(&address, bits);
             // Zero is an empty entry, the lowest bit tells horizons from debts.
@@ -75,7 +76,7 @@ impl Client {
             address: prefix(&address, bits).to_be_bytes(),
             bits,
             key: key(bits),
-            wide: (!v4 && bits > 48).then(|| key(48)),
+            wide: if !v4 && bits > 48 { key(48) } else { 0 },
         }
     }
 }
@@ -115,9 +116,9 @@ fn sip_round([a, b, c, d]: &mut [u64; 4]) {
     *c = c.rotate_left(32);
 }
 
-fn prefix(address: &[u8; 16], bits: u8) -> u128 {
+fn prefix(address: &[u8; 16], bits: u32) -> u128 {
     let all = u128::from_be_bytes(*address);
-    let spare = 128u32.saturating_sub(u32::from(bits));
+    let spare = 128u32.saturating_sub(bits);
     all.checked_shr(spare)
         .and_then(|kept| kept.checked_shl(spare))
         .unwrap_or(0)
@@ -155,8 +156,8 @@ mod tests {
         let wide = |address, v6| client(address, Prefixes { v4: 32, v6 }).wide;
         assert_eq!(wide("2001:db8:1:2::1", 64), wide("2001:db8:1:3::1", 64));
         assert_ne!(wide("2001:db8:1:2::1", 64), wide("2001:db8:2:2::1", 64));
-        assert_eq!(wide("2001:db8:1:2::1", 48), None);
-        assert_eq!(wide("::ffff:192.0.2.1", 64), None);
+        assert_eq!(wide("2001:db8:1:2::1", 48), 0);
+        assert_eq!(wide("::ffff:192.0.2.1", 64), 0);
     }
 
     #[test]

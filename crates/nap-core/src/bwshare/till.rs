@@ -112,10 +112,10 @@ impl<B: Books> Till<B> {
             return false;
         };
         last.look_at(*address, charge.limits, || self.client(limit, *address));
-        (charge.key, charge.wide) = (last.key, last.wide);
+        (charge.key, charge.wide) = (last.client.key, last.client.wide);
         let now_ns = now();
         let quickly = self.quickly(limit, charge, now_ns, |visit| visit.enters_quickly());
-        !quickly && self.enter_slowly(limit, charge, last, now_ns)
+        !quickly && self.enter_slowly(limit, charge, last.client, now_ns)
     }
 
     /// Out of line: a client that owes little needs none of this.
@@ -124,13 +124,13 @@ impl<B: Books> Till<B> {
         &self,
         limit: &Limit,
         charge: &mut Charge,
-        last: &LastClient,
+        client: Client,
         now_ns: u64,
     ) -> bool {
         if let Some(service) = limit.service {
             charge.lowered = self.books.lowered(service);
         }
-        let answered = Charging::by(self, limit, charge, now_ns).enter(last.client());
+        let answered = Charging::by(self, limit, charge, now_ns).enter(client);
         let Some(answer) = answered else {
             charge.key = 0; // the lock cannot be taken: it passes, and nobody is charged
             return false;
@@ -228,9 +228,7 @@ impl<B: Books> Till<B> {
 
     /// The request is charged for bytes that are yet to be sent. None: nobody is charged.
     pub fn reserve(&self, charge: &Charge, bytes: u64, now_ns: u64) -> Option<Reservation> {
-        let charging = self.charging(charge, now_ns)?;
-        let byte_unit = charging.byte_unit();
-        Some(Reservation::of(bytes, charging.reserve(bytes), byte_unit))
+        Some(self.charging(charge, now_ns)?.reserve(bytes))
     }
 
     /// `unsent` of the reserved bytes were not sent.

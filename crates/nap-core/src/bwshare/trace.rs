@@ -109,7 +109,7 @@ impl TraceSet {
         *self.keys.get_mut(at?)? = client.key;
         *self.rows.get_mut(at?)? = TraceRow {
             address: client.address,
-            bits: u32::from(client.bits),
+            bits: client.bits,
             scope,
             first_ns: now_ns,
             last_ns: now_ns,

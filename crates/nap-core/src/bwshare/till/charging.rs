@@ -2,7 +2,6 @@
 
 use super::limit::Limit;
 use super::{Books, Charge, Reservation, Till, flag};
-use crate::bwshare::account::Reserved;
 use crate::bwshare::client::{Client, tag};
 use crate::bwshare::horizons::HORIZONS;
 use crate::bwshare::limits::{DebtAnswer, Limits};
@@ -126,15 +125,20 @@ impl<'a, B: Books> Charging<'a, B> {
         self.network(|visit| visit.charge_bytes(bytes));
     }
 
-    /// The same for bytes not sent yet: the reservations of the client and of its network.
-    pub(super) fn reserve(&self, bytes: u64) -> [Reserved; 2] {
+    /// The same for bytes not sent yet.
+    pub(super) fn reserve(&self, bytes: u64) -> Reservation {
+        let byte_unit = self.byte_unit();
         let own = self.own(|visit| visit.reserve(bytes));
         let network = self.network(|visit| {
             let reserved = (visit.stripe).reserve(visit.key, bytes, visit.now_ns);
             visit.charge_bytes(bytes);
             reserved
         });
-        [own, network].map(Option::unwrap_or_default)
+        Reservation {
+            bytes,
+            byte_unit,
+            both: [own, network].map(Option::unwrap_or_default),
+        }
     }
 
     /// How long a byte takes by the limits in force, nanoseconds; 0: not known.
@@ -153,7 +157,7 @@ impl<'a, B: Books> Charging<'a, B> {
             });
             self.steered = Some(Box::new(limits));
         }
-        let [own, network] = reserved.both();
+        let [own, network] = reserved.both;
         self.own(|visit| visit.return_bytes(unsent, &own));
         self.network(|visit| {
             let part = (unsent, &network);

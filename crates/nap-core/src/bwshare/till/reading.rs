@@ -66,7 +66,7 @@ impl<B: Books> Till<B> {
     /// What the client of this address owes by these limits. None: no lock.
     pub fn owing(&self, limit: &Limit, address: [u8; 16], now_ns: u64) -> Option<Owing> {
         let client = self.client(limit, address);
-        let network = self.network(limit, client.wide.unwrap_or(0), now_ns);
+        let network = self.network(limit, client.wide, now_ns);
         self.books.of(client.key, |stripe, _| {
             Owing::of(stripe, client.key, limit, network, now_ns)
         })
@@ -122,11 +122,8 @@ impl<B: Books> Till<B> {
         // Networks have stripes of their own: never two locks at once.
         let mut networks = HashMap::new();
         for one in &mut all {
-            let client = limit_of(&one.row).map(|limit| {
-                let of = self.client(limit, one.row.address);
-                (limit, of.wide)
-            });
-            if let Some((limit, Some(wide))) = client {
+            if let Some(limit) = limit_of(&one.row) {
+                let wide = self.client(limit, one.row.address).wide;
                 let answer = networks.entry(wide);
                 let answer = answer.or_insert_with(|| self.network(limit, wide, now_ns));
                 one.owing.answer = one.owing.answer.or_longer(*answer);
@@ -140,7 +137,10 @@ impl<B: Books> Till<B> {
         let mut owed = false;
         for limit in &self.limits {
             let client = self.client(limit, address);
-            for key in [Some(client.key), client.wide].into_iter().flatten() {
+            for key in [client.key, client.wide]
+                .into_iter()
+                .filter(|key| *key != 0)
+            {
                 owed |= self.books.of(key, |stripe, _| stripe.forgive(key)) == Some(true);
             }
         }

@@ -289,11 +289,11 @@ fn the_client_is_hashed_once_a_connection() {
     let (mut charge, mut last) = (Charge::default(), LastClient::default());
     till.enter(&mut charge, &mut last, &V4, || S);
     assert_eq!((last.address, last.limits), (V4, 1));
-    last.key = 4; // it is believed
+    last.client.key = 4; // it is believed
     till.enter(&mut charge, &mut last, &V4, || S);
     assert_eq!(charge.key, 4);
     till.enter(&mut charge, &mut last, &v6(1), || S);
-    assert_eq!((charge.key, charge.wide), (last.key, last.wide));
+    assert_eq!((charge.key, charge.wide), (last.client.key, last.client.wide));
     assert_ne!(charge.key, 4);
 }
 
