@@ -42,7 +42,7 @@ fn limits() -> Limits {
     }
     let conf = conf.with_defaults();
     let number = |millionths: i64| millionths as f64 / 1e6;
-    assert_eq!((conf.literal, conf.horizons), (0, 0));
+    assert_eq!((conf.literal, conf.horizons), (0, [None; 3]));
     Limits {
         files: Lane::new(number(conf.files_max), number(conf.files_rate), true),
         bytes: Lane::new(number(conf.bytes_max), number(conf.bytes_rate), false),

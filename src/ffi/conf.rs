@@ -8,7 +8,6 @@ use super::contract::{
 };
 use super::guard::guard;
 use super::text::{put_error, text};
-use nap_core::conf::room::Remark;
 use nap_core::conf::{
     AnyConf, BwShareConf, OxthasConf, PRIORITIES, RoomConf, ServerConf, refusal_status,
 };
@@ -110,7 +109,7 @@ unsafe extern "C" fn init(
                 RoomConf::new_page(room, name).map(AnyConf::Room)
             }
             (NAP_CONF_ROOM, _) => RoomConf::new(name).map(AnyConf::Room),
-            (NAP_CONF_SERVER, _) => Ok(AnyConf::Server(ServerConf::default())),
+            (NAP_CONF_SERVER, _) => Ok(AnyConf::Server(ServerConf::UNSET)),
             (NAP_CONF_DEBTS, _) => Ok(AnyConf::Debts(BwShareConf::UNSET)),
             (NAP_CONF_EVENT, _) => Ok(AnyConf::Event(None)),
             (NAP_CONF_BALANCER, _) => Ok(AnyConf::Balancer(OxthasConf::UNSET)),
@@ -210,7 +209,7 @@ unsafe extern "C" fn finish(
             return -1;
         };
         match conf.finish(server) {
-            Ok(Some(Remark(remark))) => {
+            Ok(Some(remark)) => {
                 // SAFETY: nap.h's promise.
                 unsafe { put_error(err, &remark) };
                 1

@@ -196,7 +196,7 @@ pub fn conf(data: &[u8]) {
     };
     let args: Vec<&str> = words.collect();
     let mut room = RoomConf::new("r").expect("a name");
-    let mut server = ServerConf::new();
+    let mut server = ServerConf::UNSET;
     let said = [
         room.directive(which, &args),
         server.directive(which, &args),

@@ -3,7 +3,7 @@
 use super::bwshare::{BwDirective, BwShareConf};
 use super::directive::Directive;
 use super::oxthas::{OxthasConf, OxthasDirective};
-use super::room::{Remark, RoomConf};
+use super::room::RoomConf;
 use super::server::ServerConf;
 use super::telepoll::EventConf;
 
@@ -51,8 +51,9 @@ impl AnyConf {
         }
     }
 
-    /// Puts a room's defaults in, and checks what must fit together; the error is the sentence to show.
-    pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+    /// Puts a room's defaults in, and checks what must fit together; the error is the sentence to show. Returns a
+    /// remark.
+    pub fn finish(&mut self, server: &ServerConf) -> Result<Option<String>, String> {
         match self {
             AnyConf::Room(room) => room.finish(server),
             AnyConf::Debts(own) => own.check().map(|()| None),
@@ -95,7 +96,7 @@ mod tests {
         let mut conf = AnyConf::Debts(BwShareConf::UNSET);
         conf.set("BwShareFiles", &["1000000", "0.0001"])
             .expect("each is in its range");
-        let said = conf.finish(&ServerConf::new()).expect_err("10^10 seconds");
+        let said = conf.finish(&ServerConf::UNSET).expect_err("10^10 seconds");
         assert!(said.contains("36 years"), "{said}");
     }
 }

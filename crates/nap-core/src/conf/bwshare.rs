@@ -1,10 +1,10 @@
 //! [`BwShareConf`]: what `BwShare...` directives set, and the historic `BW_...` names.
 
 use super::directive::directives;
-use super::values::{HOUR, Words};
-use super::values::{M, SECOND, UNSET, decimal, shown};
+use super::settings::settings;
+use super::values::{HOUR, M, SECOND, UNSET, Words, decimal, shown, wrong};
 use crate::bwshare::client::Prefixes;
-use crate::bwshare::horizons::Horizons;
+use crate::bwshare::horizons::{HORIZONS, Horizons};
 use crate::bwshare::limits::{Lane, Limits, Rule};
 use crate::bwshare::till::limit::Limit;
 use crate::nap::ticket::name_hash;
@@ -26,44 +26,47 @@ directives! {
 
 use BwDirective::*;
 
-/// How many horizons there may be.
-pub const HORIZONS: usize = 3;
-
 /// A maximum may take at most this many years to be paid off.
 const YEARS: i64 = 36;
 /// The same in seconds.
 pub const YEARS_S: i64 = YEARS * 36_525 * 864;
 
+/// A horizon as configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HorizonConf {
+    /// Its length, microseconds.
+    pub period: i64,
+    /// Bytes a second, millionths.
+    pub rate: i64,
+    /// The share of requests that should get that rate, millionths.
+    pub share: i64,
+}
+
+settings! {
 /// Limits as configured. Numbers are millionths unless said otherwise; [`UNSET`]
-/// until a directive sets them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BwShareConf {
+/// until a directive sets them. The defaults are the note's examples.
+BwShareConf {
     /// How many files a client may owe.
-    pub files_max: i64,
+    files_max: i64 = UNSET => 30 * ONE;
     /// Files a second.
-    pub files_rate: i64,
+    files_rate: i64 = UNSET => ONE / 20;
     /// How many bytes a client may owe.
-    pub bytes_max: i64,
+    bytes_max: i64 = UNSET => 500_000 * ONE;
     /// Bytes a second.
-    pub bytes_rate: i64,
+    bytes_rate: i64 = UNSET => 1000 * ONE;
     /// 0: exact, 1: literal.
-    pub literal: i64,
+    literal: i64 = UNSET => 0;
     /// What a refused request is charged, files.
-    pub refused: i64,
+    refused: i64 = UNSET => 0;
     /// Bits of an IPv4 client.
-    pub v4_bits: i64,
+    v4_bits: i64 = UNSET => 32;
     /// Bits of an IPv6 client.
-    pub v6_bits: i64,
-    /// How many horizons there are.
-    pub horizons: i64,
-    /// Bytes a second of each horizon, shortest first.
-    pub horizon_rate: [i64; HORIZONS],
-    /// Length of each horizon, microseconds.
-    pub horizon_period: [i64; HORIZONS],
-    /// The share of requests that should get that rate.
-    pub horizon_share: [i64; HORIZONS],
+    v6_bits: i64 = UNSET => 64;
+    /// Shortest first, then none.
+    horizons: [Option<HorizonConf>; HORIZONS] = [None; HORIZONS];
     /// Bytes a second that the site's line carries.
-    pub link: i64,
+    link: i64 = UNSET;
+}
 }
 
 const ONE: i64 = 1_000_000;
@@ -110,7 +113,7 @@ const SHARE: Range = Range {
 
 impl Range {
     fn read(&self, which: BwDirective, arg: &str) -> Result<i64, String> {
-        let bad = || format!("{}: {} is not {}", which.name(), shown(arg), self.words);
+        let bad = || wrong(which.name(), arg, format!("is not {}", self.words));
         let (digits, factor) = match arg.to_ascii_uppercase().as_bytes().last() {
             Some(b'K') if self.size => (arg.get(..arg.len() - 1), 1i128 << 10),
             Some(b'M') if self.size => (arg.get(..arg.len() - 1), 1 << 20),
@@ -119,32 +122,12 @@ impl Range {
         };
         let millionths = digits.and_then(decimal).ok_or_else(bad)?;
         let value = i64::try_from(millionths.saturating_mul(factor)).map_err(|_| bad())?;
-        if (self.from..=self.to).contains(&value) {
-            Ok(value)
-        } else {
-            Err(bad())
-        }
+        let allowed = (self.from..=self.to).contains(&value);
+        allowed.then_some(value).ok_or_else(bad)
     }
 }
 
 impl BwShareConf {
-    /// Nothing set yet.
-    pub const UNSET: BwShareConf = BwShareConf {
-        files_max: UNSET,
-        files_rate: UNSET,
-        bytes_max: UNSET,
-        bytes_rate: UNSET,
-        literal: UNSET,
-        refused: UNSET,
-        v4_bits: UNSET,
-        v6_bits: UNSET,
-        horizons: UNSET,
-        horizon_rate: [UNSET; HORIZONS],
-        horizon_period: [UNSET; HORIZONS],
-        horizon_share: [UNSET; HORIZONS],
-        link: UNSET,
-    };
-
     /// Reads one directive; the error is the sentence to show.
     pub fn directive(&mut self, which: BwDirective, args: &[&str]) -> Result<(), String> {
         let pair = |max: &Range, rate: &Range| match args {
@@ -182,12 +165,7 @@ impl BwShareConf {
         self.literal = match word.to_ascii_lowercase().as_str() {
             "exact" => 0,
             "literal" => 1,
-            _ => {
-                return Err(format!(
-                    "BwShareRule: {} is not exact or literal",
-                    shown(word)
-                ));
-            }
+            _ => return Err(wrong("BwShareRule", word, "is not exact or literal")),
         };
         self.refused = match options {
             [] => 0,
@@ -226,44 +204,34 @@ impl BwShareConf {
         let rate = BYTES_RATE.read(Horizon, rate)?;
         let period = Words::time(SECOND..=7 * 24 * HOUR)
             .read(period)
-            .map_err(|what| format!("BwShareHorizon: {} {what}", shown(period)))?;
+            .map_err(|what| wrong("BwShareHorizon", period, what))?;
         let share = SHARE.read(Horizon, share)?;
-        let n = self.horizons.clamp(0, HORIZONS as i64) as usize;
-        if n == HORIZONS {
+        let added = HorizonConf {
+            period,
+            rate,
+            share,
+        };
+        let known = self.horizons.into_iter().flatten();
+        let mut all: Vec<HorizonConf> = known.chain([added]).collect();
+        if all.len() > HORIZONS {
             return Err(format!("BwShareHorizon: there may be at most {HORIZONS}"));
         }
-        let mut all: Vec<_> = (0..n)
-            .map(|i| {
-                (
-                    self.horizon_period[i],
-                    self.horizon_rate[i],
-                    self.horizon_share[i],
-                )
-            })
-            .chain([(period, rate, share)])
-            .collect();
         all.sort_unstable();
-        if all
-            .windows(2)
-            .any(|two| two[0].0 == two[1].0 || two[0].1 <= two[1].1)
-        {
+        let good =
+            |one: &HorizonConf, two: &HorizonConf| one.period < two.period && one.rate > two.rate;
+        if !all.is_sorted_by(good) {
             return Err(
                 "BwShareHorizon: a longer time must have a lower rate than a shorter one".into(),
             );
         }
-        self.horizons = all.len() as i64;
-        for (i, (period, rate, share)) in all.into_iter().enumerate() {
-            self.horizon_period[i] = period;
-            self.horizon_rate[i] = rate;
-            self.horizon_share[i] = share;
-        }
+        self.horizons = std::array::from_fn(|i| all.get(i).copied());
         Ok(())
     }
 
     /// These settings where they are set, `below` where not.
     pub fn over(&self, below: &BwShareConf) -> BwShareConf {
         let of = |own: i64, other: i64| if own == UNSET { other } else { own };
-        let horizons = if self.horizons == UNSET { below } else { self };
+        let has_horizons = self.horizons[0].is_some();
         BwShareConf {
             files_max: of(self.files_max, below.files_max),
             files_rate: of(self.files_rate, below.files_rate),
@@ -273,10 +241,7 @@ impl BwShareConf {
             refused: of(self.refused, below.refused),
             v4_bits: of(self.v4_bits, below.v4_bits),
             v6_bits: of(self.v6_bits, below.v6_bits),
-            horizons: horizons.horizons,
-            horizon_rate: horizons.horizon_rate,
-            horizon_period: horizons.horizon_period,
-            horizon_share: horizons.horizon_share,
+            horizons: if has_horizons { self } else { below }.horizons,
             link: of(self.link, below.link),
         }
     }
@@ -303,18 +268,9 @@ impl BwShareConf {
 
     /// The same with the note's examples where nothing is set.
     pub fn with_defaults(&self) -> BwShareConf {
-        self.over(&BwShareConf {
-            files_max: 30 * ONE,
-            files_rate: ONE / 20,
-            bytes_max: 500_000 * ONE,
-            bytes_rate: 1000 * ONE,
-            literal: 0,
-            refused: 0,
-            v4_bits: 32,
-            v6_bits: 64,
-            horizons: 0,
-            ..BwShareConf::UNSET
-        })
+        let mut own = *self;
+        own.put_defaults();
+        own
     }
 
     /// The limits in force by the finished settings, of the virtual host of this name; empty: of the server.
@@ -330,17 +286,17 @@ impl BwShareConf {
                 host => name_hash(host).max(1),
             },
             host: host.to_owned(),
-            shares: own.horizon_share.map(number),
+            shares: own
+                .horizons
+                .map(|one| one.map_or(0.0, |one| number(one.share))),
             link: (own.link > 0).then(|| number(own.link)),
             ..Limit::new(own.limits())
         }
     }
 
     fn limits(&self) -> Limits {
-        let n = self.horizons.clamp(0, HORIZONS as i64) as usize;
-        let horizons: Vec<(f64, f64)> = (self.horizon_rate.iter().zip(self.horizon_period))
-            .map(|(rate, period)| (number(*rate), number(period)))
-            .take(n)
+        let horizons: Vec<_> = (self.horizons.iter().flatten())
+            .map(|one| (number(one.rate), number(one.period)))
             .collect();
         Limits {
             files: Lane::new(number(self.files_max), number(self.files_rate), true),
@@ -403,9 +359,11 @@ mod tests {
         let three = "BwShareHorizon 6250 8h 0.95; BwShareHorizon 125000 1s 0.95; \
                      BwShareHorizon 12500 1h 0.9";
         let conf = set(three).expect("good");
-        assert_eq!(conf.horizons, 3);
-        assert_eq!(conf.horizon_period.map(|us| us / SECOND), [1, 3600, 28_800]);
-        assert_eq!(conf.horizon_share, [950_000, 900_000, 950_000]);
+        let all = conf
+            .horizons
+            .map(|one| one.map(|one| (one.period / SECOND, one.share)));
+        let sorted = [(1, 950_000), (3600, 900_000), (28_800, 950_000)];
+        assert_eq!(all, sorted.map(Some));
         for bad in [
             "BwShareHorizon 1 1s 0.5; BwShareHorizon 2 1h 0.5",
             "BwShareHorizon 2 1s 0.5; BwShareHorizon 1 1s 0.5",
@@ -488,6 +446,9 @@ mod tests {
             .over(&server)
             .with_defaults();
         assert_eq!((host.files_max, host.bytes_rate), (10 * ONE, 7 * ONE));
-        assert_eq!((host.horizons, host.v6_bits), (1, 64));
+        assert_eq!(
+            (host.horizons.iter().flatten().count(), host.v6_bits),
+            (1, 64)
+        );
     }
 }

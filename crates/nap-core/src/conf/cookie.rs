@@ -1,10 +1,18 @@
 //! What `NapTicketCookie` may contain: the cookie's name and attributes.
 
-use super::values::shown;
+use super::text::Text;
+use super::values::{shown, wrong};
 
-/// RFC 6265 4.1.1 uses RFC 2616's token.
-pub(super) fn is_token(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)
+/// RFC 6265 4.1.1 uses RFC 2616's token. `of`: the directive, and the option if it is one's value.
+pub(super) fn cookie_name(of: &str, name: &str) -> Result<Text<64>, String> {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let good = !name.is_empty() && name.bytes().all(token);
+    Text::new(name).filter(|_| good).ok_or_else(|| {
+        format!(
+            "{of}{} is not a cookie's name; use 1 to 63 letters, digits or any of !#$%&'*+-.^_`|~ (RFC 6265)",
+            shown(name)
+        )
+    })
 }
 
 /// Only attributes that cannot contradict what the module itself writes.
@@ -24,11 +32,9 @@ pub(super) fn cookie_attribute(cookie: &str, attribute: &str) -> Result<(), Stri
         _ => false,
     };
     if !known || !plain {
-        return Err(format!(
-            "NapTicketCookie: {} is not an attribute; use Domain=, Path=/..., SameSite=Strict, \
-             Lax or None, Secure, Partitioned (Max-Age follows the ticket)",
-            shown(attribute)
-        ));
+        let what = "is not an attribute; use Domain=, Path=/..., SameSite=Strict, Lax or None, Secure, Partitioned \
+                    (Max-Age follows the ticket)";
+        return Err(wrong("NapTicketCookie", attribute, what));
     }
     if cookie.starts_with("__Host-") && (name == "domain" || name == "path" && value != "/") {
         return Err(format!(

@@ -11,6 +11,7 @@
 //! | [`any`] | settings of any kind, as the shim hands them around |
 //! | [`directive`] | the directives' names and numbers |
 //! | [`values`] | what an administrator may write: numbers, times, sizes, words |
+//! | `settings` | a struct of settings, with what each is while unset and its default |
 //! | [`text`] | a text of fixed size |
 //! | [`room`], [`server`] | the two structs: directives, defaults, checks |
 //! | `page` | a page of a room: what it may set, and what it takes over |
@@ -34,6 +35,7 @@ mod run_ready;
 mod samples;
 pub mod server;
 mod session;
+mod settings;
 pub mod telepoll;
 mod terms;
 pub mod text;
@@ -43,7 +45,7 @@ pub use any::AnyConf;
 pub use bwshare::{BwDirective, BwShareConf, YEARS_S};
 pub use directive::Directive;
 pub use oxthas::{OxthasConf, OxthasDirective};
-pub use room::{Remark, RoomConf};
+pub use room::RoomConf;
 pub use server::{ServerConf, TICKET_PATH, refusal_status};
 pub use telepoll::EventConf;
 pub use text::Text;

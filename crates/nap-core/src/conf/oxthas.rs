@@ -2,7 +2,10 @@
 //! httpd's regular expressions.
 
 use super::directive::directives;
-use super::values::{HOUR, MILLISECOND, MINUTE, SECOND, Time, UNSET, Words, shown};
+use super::settings::settings;
+use super::values::{
+    HOUR, MILLISECOND, MINUTE, SECOND, Time, UNSET, Words, or_default, shown, wrong,
+};
 
 directives! {
     /// Directives of OXTHAS.
@@ -16,57 +19,45 @@ directives! {
 
 use OxthasDirective::*;
 
+settings! {
 /// Settings of a balancer; [`UNSET`] until a directive sets them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OxthasConf {
+OxthasConf {
     /// N of OXTHAS-N.
-    pub bands: i64,
+    bands: i64 = UNSET => 3;
     /// How sizes are cut: 0 integer, 1 equal, 2 capacity.
-    pub split: i64,
+    split: i64 = UNSET => 0;
     /// How many observations count.
-    pub history: i64,
+    history: i64 = UNSET => 50;
     /// Millionths.
-    pub alpha: i64,
+    alpha: i64 = UNSET => 1_000_000;
     /// T of an executor without failures; `UNSET`: the worker's own.
-    pub timeout_us: i64,
+    timeout_us: i64 = UNSET;
     /// beta; `UNSET`: a tenth of T.
-    pub step_us: i64,
+    step_us: i64 = UNSET;
     /// T's floor; `UNSET`: a tenth of T.
-    pub min_us: i64,
+    min_us: i64 = UNSET;
     /// How often a request may be retried elsewhere.
-    pub retry: i64,
+    retry: i64 = UNSET => 2;
     /// The pause before the first probe of an executor that has failed.
-    pub backoff_us: i64,
+    backoff_us: i64 = UNSET => SECOND / 4;
+}
 }
 
 impl OxthasDirective {
     fn read(self, arg: &str, words: &Words) -> Result<i64, String> {
-        let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
-        words.read(arg).map_err(bad)
+        let wrong = |what| wrong(self.name(), arg, what);
+        words.read(arg).map_err(wrong)
     }
 
     /// The value of `name=value`, if `arg` has that name.
     fn option(self, arg: &str, name: &str, words: &Words) -> Option<Result<i64, String>> {
         let value = arg.strip_prefix(name)?.strip_prefix('=')?;
-        let bad = |what| format!("{}: {} {what}", self.name(), shown(arg));
-        Some(words.read(value).map_err(bad))
+        let wrong = |what| wrong(self.name(), arg, what);
+        Some(words.read(value).map_err(wrong))
     }
 }
 
 impl OxthasConf {
-    /// Nothing set yet.
-    pub const UNSET: OxthasConf = OxthasConf {
-        bands: UNSET,
-        split: UNSET,
-        history: UNSET,
-        alpha: UNSET,
-        timeout_us: UNSET,
-        step_us: UNSET,
-        min_us: UNSET,
-        retry: UNSET,
-        backoff_us: UNSET,
-    };
-
     /// Reads one directive; the error is the sentence to show.
     pub fn directive(&mut self, which: OxthasDirective, args: &[&str]) -> Result<(), String> {
         let one = |words: Words| match args {
@@ -158,19 +149,12 @@ impl OxthasConf {
 
     /// The same with defaults where nothing is set; `own_us`: the worker's own timeout.
     pub fn with_defaults(&self, own_us: i64) -> OxthasConf {
-        let or = |value: i64, default: i64| if value < 0 { default } else { value };
-        let timeout_us = or(self.timeout_us, own_us.clamp(10 * MILLISECOND, HOUR));
-        OxthasConf {
-            bands: or(self.bands, 3),
-            split: or(self.split, 0),
-            history: or(self.history, 50),
-            alpha: or(self.alpha, 1_000_000),
-            timeout_us,
-            step_us: or(self.step_us, timeout_us / 10),
-            min_us: or(self.min_us, timeout_us / 10),
-            retry: or(self.retry, 2),
-            backoff_us: or(self.backoff_us, SECOND / 4),
-        }
+        let mut all = *self;
+        all.put_defaults();
+        or_default(&mut all.timeout_us, own_us.clamp(10 * MILLISECOND, HOUR));
+        or_default(&mut all.step_us, all.timeout_us / 10);
+        or_default(&mut all.min_us, all.timeout_us / 10);
+        all
     }
 }
 

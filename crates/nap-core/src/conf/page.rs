@@ -2,8 +2,8 @@
 //! takes everything else from its room.
 
 use super::directive::Directive::{self, *};
-use super::room::{RoomConf, named};
-use super::values::UNSET;
+use super::room::RoomConf;
+use super::values::{UNSET, named};
 
 /// May this directive stand inside `<NapPage>`?
 pub(super) fn goes_with_a_page(which: Directive) -> bool {
@@ -15,7 +15,7 @@ impl RoomConf {
     pub fn new_page(room: &RoomConf, page: &str) -> Result<RoomConf, String> {
         Ok(RoomConf {
             name: room.name,
-            page: named("NapPage", "page", page)?,
+            page: named("NapPage", "a page", page)?,
             ..RoomConf::UNSET
         })
     }

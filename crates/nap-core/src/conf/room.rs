@@ -1,35 +1,17 @@
 //! [`RoomConf`]: a room as configured.
 
-use super::cookie::{cookie_attribute, is_token};
+use super::cookie::{cookie_attribute, cookie_name};
 use super::directive::Directive::{self, *};
 use super::page::goes_with_a_page;
 use super::server::ServerConf;
+use super::settings::settings;
+use super::telepoll::{FORMS, MODES};
 use super::text::Text;
 use super::values::*;
 use crate::charset::Charset;
 use crate::micros::Micros;
 use crate::nap::laws::Laws;
 use crate::nap::ledger::{prime_borne, share_at_most};
-
-/// Defines a struct of settings: each with its value before anything is set and, where it does not
-/// depend on others, its default after `=>`.
-macro_rules! settings {
-    ($(#[$meta:meta])* $kind:ident {
-        $($(#[$doc:meta])* $field:ident: $type:ty = $unset:expr $(=> $default:expr)?;)*
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $kind { $($(#[$doc])* pub $field: $type,)* }
-
-        impl $kind {
-            pub(super) const UNSET: $kind = $kind { $($field: $unset,)* };
-
-            fn put_defaults(&mut self) {
-                $($(or_default(&mut self.$field, $default);)?)*
-            }
-        }
-    };
-}
 
 settings! {
 /// A room as configured. Numbers are [`UNSET`] until a directive sets them; after
@@ -81,7 +63,7 @@ RoomConf {
     admit_early: i64 = UNSET => 0;
     /// 1: files of the default handler are scheduled too.
     schedule_static: i64 = UNSET => 0;
-    /// How the permits are found: 0 fixed, 1 our law, 2 the paper's.
+    /// How the permits are found: [`law`](crate::sqs::page_scheduler::law).
     run_ready_law: i64 = UNSET;
     /// 1: the work is done elsewhere, so the page's own progress counts.
     run_ready_own: i64 = UNSET;
@@ -139,27 +121,11 @@ RoomConf {
 /// A ticket share of less than this of what the server does is worth a remark.
 const ALL: f64 = 0.9;
 
-/// A name for a room or a page.
-pub(super) fn named(directive: &str, what: &str, name: &str) -> Result<Text<64>, String> {
-    let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    let good = !name.is_empty() && name.chars().all(letter);
-    Text::new(name).filter(|_| good).ok_or_else(|| {
-        format!(
-            "{directive}: {} is not a name for a {what}; use 1 to 63 of A-Z a-z 0-9 _ . -",
-            shown(name)
-        )
-    })
-}
-
-/// Something that the administrator should know although the server starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark(pub String);
-
 impl RoomConf {
     /// A room for which nothing has been set yet.
     pub fn new(name: &str) -> Result<RoomConf, String> {
         Ok(RoomConf {
-            name: named("<NapRoom>", "room", name)?,
+            name: named("<NapRoom>", "a room", name)?,
             ..RoomConf::UNSET
         })
     }
@@ -217,11 +183,9 @@ impl RoomConf {
             [name] => Charset::named(name.as_bytes())
                 .and_then(|charset| Text::new(charset.name()))
                 .ok_or_else(|| {
-                    format!(
-                        "NapKeepForm: {} is not a charset that browsers send forms in; use a name \
-                         of the WHATWG Encoding Standard, as Shift_JIS, EUC-JP or windows-1252",
-                        shown(name)
-                    )
+                    let what = "is not a charset that browsers send forms in; use a name of the WHATWG Encoding \
+                                Standard, as Shift_JIS, EUC-JP or windows-1252";
+                    wrong("NapKeepForm", name, what)
                 })?,
             _ => return Err("NapKeepForm: wants a size, and at most one charset".into()),
         };
@@ -251,13 +215,12 @@ impl RoomConf {
             return Err(format!("NapPoll: wants one or more of {options}"));
         }
         for option in args {
-            let modes = &["level", "relevel", "concentrate"];
             let (field, words) = match option.split_once('=') {
                 Some(("base", _)) => (&mut self.poll_base_us, Words::time(SECOND..=HOUR)),
                 Some(("rate", _)) => (&mut self.poll_rate, Words::count(1..=100_000)),
-                Some(("mode", _)) => (&mut self.poll_mode, Words::choice(modes)),
+                Some(("mode", _)) => (&mut self.poll_mode, Words::choice(MODES)),
                 Some(("k", _)) => (&mut self.poll_k, Words::count(1..=100)),
-                Some(("form", _)) => (&mut self.poll_form, Words::choice(&["smooth", "paper"])),
+                Some(("form", _)) => (&mut self.poll_form, Words::choice(FORMS)),
                 _ => return Err(unknown_option(Poll, option, options)),
             };
             *field = option_value(Poll, option, words)?;
@@ -281,14 +244,7 @@ impl RoomConf {
         let Some((&name, attributes)) = args.split_first() else {
             return Err("NapTicketCookie: wants the cookie's name, then its attributes".into());
         };
-        let text = Text::new(name).filter(|_| !name.is_empty() && name.bytes().all(is_token));
-        self.cookie = text.ok_or_else(|| {
-            format!(
-                "NapTicketCookie: {} is not a cookie's name; use 1 to 63 letters, digits or \
-                 any of !#$%&'*+-.^_`|~ (RFC 6265)",
-                shown(name)
-            )
-        })?;
+        self.cookie = cookie_name("NapTicketCookie: ", name)?;
         for attribute in attributes {
             cookie_attribute(name, attribute)?;
         }
@@ -299,8 +255,9 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Puts the defaults in, then checks what must fit together.
-    pub fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+    /// Puts the defaults in, then checks what must fit together. Returns what the administrator should know although
+    /// the server starts.
+    pub fn finish(&mut self, server: &ServerConf) -> Result<Option<String>, String> {
         self.default_times();
         let too_few = self.fit_run_ready(server)?;
         self.put_defaults();
@@ -309,7 +266,7 @@ impl RoomConf {
         self.check_poll()?;
         let said: Vec<String> = too_few.into_iter().chain(self.prime_remark()).collect();
         let title = self.title();
-        Ok((!said.is_empty()).then(|| Remark(format!("{title}: {}", said.join(". ")))))
+        Ok((!said.is_empty()).then(|| format!("{title}: {}", said.join(". "))))
     }
 
     /// A default gives way to what was set beside it, so that one directive alone never makes the

@@ -5,6 +5,7 @@ use super::directive::Directive::RunReady;
 use super::room::RoomConf;
 use super::values::*;
 use crate::room::permits::PERMITS;
+use crate::sqs::page_scheduler::law;
 
 /// The most that a limit which finds itself goes to, unless set (docs/dev/algorithms.md 3.3).
 const MOST: i64 = 256;
@@ -65,12 +66,12 @@ impl RoomConf {
         or_default(&mut self.run_ready_own, 0);
         or_default(&mut self.run_ready_history, HISTORY);
         let (law, word) = match self.run_ready {
-            UNSET | AUTO => (1, " (auto)"),
-            PAPER => (2, " (paper)"),
-            _ => (0, ""),
+            UNSET | AUTO => (law::AUTO, " (auto)"),
+            PAPER => (law::PAPER, " (paper)"),
+            _ => (law::FIXED, ""),
         };
-        self.run_ready_law = law;
-        if law == 0 {
+        self.run_ready_law = law.into();
+        if law == law::FIXED {
             (self.run_ready_min, self.run_ready_max) = (self.run_ready, self.run_ready);
             return word;
         }

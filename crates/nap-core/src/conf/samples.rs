@@ -13,7 +13,7 @@ pub fn server(max_workers: u32, threads_per_child: u32) -> ServerConf {
         threads_per_child,
         threaded,
         cores: 2,
-        ..ServerConf::new()
+        ..ServerConf::UNSET
     }
 }
 

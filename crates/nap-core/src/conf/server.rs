@@ -47,28 +47,26 @@ pub struct ServerConf {
 pub const TICKET_PATH: &str = "/nap-ticket";
 
 impl ServerConf {
-    /// A server for which nothing has been set yet.
-    pub const fn new() -> ServerConf {
-        ServerConf {
-            reserve: UNSET,
-            reserve_percent: UNSET,
-            table_waiters: UNSET,
-            table_clients: UNSET,
-            table_trace: UNSET,
-            table_sessions: UNSET,
-            park: UNSET,
-            ticket_path: Text::EMPTY,
-            server_limit: 0,
-            thread_limit: 0,
-            threads_per_child: 0,
-            max_workers: 0,
-            threaded: 0,
-            cores: 0,
-            members: 0,
-            parked: 0,
-            on_workers: 0,
-        }
-    }
+    /// Nothing set yet.
+    pub const UNSET: ServerConf = ServerConf {
+        reserve: UNSET,
+        reserve_percent: UNSET,
+        table_waiters: UNSET,
+        table_clients: UNSET,
+        table_trace: UNSET,
+        table_sessions: UNSET,
+        park: UNSET,
+        ticket_path: Text::EMPTY,
+        server_limit: 0,
+        thread_limit: 0,
+        threads_per_child: 0,
+        max_workers: 0,
+        threaded: 0,
+        cores: 0,
+        members: 0,
+        parked: 0,
+        on_workers: 0,
+    };
 
     /// Reads one directive of the server; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
@@ -203,11 +201,11 @@ impl ServerConf {
         let good =
             path.starts_with('/') && !path.ends_with('/') && path.bytes().all(plain) && normal;
         self.ticket_path = Text::new(path).filter(|_| good).ok_or_else(|| {
-            format!(
-                "NapTicketPath: {} is not a path; use e.g. {TICKET_PATH}: a \"/\" in front, \
-                 something behind it, up to 255 plain characters, no query",
-                shown(given)
-            )
+            let what = format!(
+                "is not a path; use e.g. {TICKET_PATH}: a \"/\" in front, something behind it, up to 255 plain \
+                 characters, no query"
+            );
+            wrong("NapTicketPath", given, what)
         })?;
         Ok(())
     }
@@ -231,18 +229,12 @@ impl ServerConf {
     }
 }
 
-impl Default for ServerConf {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// The HTTP status of a refusal, as `NapTicketStatus` or `BwShareStatus` sets it.
 pub fn refusal_status(directive: &str, arg: &str) -> Result<u16, String> {
     const CODES: [u16; 3] = [503, 429, 200];
     let index = Words::choice(&["503", "429", "200"])
         .read(arg)
-        .map_err(|what| format!("{directive}: {} {what}", shown(arg)))?;
+        .map_err(|what| wrong(directive, arg, what))?;
     Ok(CODES[index.clamp(0, 2) as usize])
 }
 
@@ -323,11 +315,11 @@ mod tests {
 
     #[test]
     fn the_ticket_path_is_a_plain_path() {
-        let path = |p: &str| ServerConf::new().directive(TicketPath, &[p]);
+        let path = |p: &str| { ServerConf::UNSET }.directive(TicketPath, &[p]);
         for good in ["/nap-ticket", "/.nap/ticket", "/warten", "/a-b_c~d/e.html"] {
             assert_eq!(path(good), Ok(()), "{good}");
         }
-        let mut server = ServerConf::new();
+        let mut server = ServerConf::UNSET;
         server.directive(TicketPath, &["/nap/"]).expect("a path");
         assert_eq!(server.ticket_path.as_str(), "/nap");
         let long = format!("/{}", "x".repeat(255));
@@ -357,7 +349,7 @@ mod tests {
 
     #[test]
     fn tables_have_sizes_by_name() {
-        let mut server = ServerConf::new();
+        let mut server = ServerConf::UNSET;
         let args = ["clients=1M", "waiters=512", "trace=0", "sessions=64K"];
         assert_eq!(server.directive(Tables, &args), Ok(()));
         let sizes = [
@@ -402,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_directive_in_the_wrong_place_says_where_it_belongs() {
-        let error = ServerConf::new().directive(WaitMax, &["4s"]);
+        let error = { ServerConf::UNSET }.directive(WaitMax, &["4s"]);
         assert_eq!(error, Err("NapWaitMax belongs inside <NapRoom>".into()));
     }
 }

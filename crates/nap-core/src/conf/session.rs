@@ -3,42 +3,17 @@
 //! The regular expressions that begin and end a session (`start=`, `end=`) are compiled by httpd
 //! and stay with the shim.
 
-use super::cookie::is_token;
+use super::cookie::cookie_name;
 use super::directive::Directive::{Session, SessionQueue, SessionStart};
 use super::room::RoomConf;
-use super::text::Text;
 use super::values::*;
 
 /// Millionths of a queue.
 const ONE: i64 = 1_000_000;
 
-/// `SameSite` of the module's own session cookie (RFC 6265bis, 4.1.2.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SameSite {
-    /// It comes along with navigations from other sites, but not with their forms' POST.
-    Lax,
-    /// It comes along only from this site.
-    Strict,
-    /// It comes along from anywhere.
-    None,
-}
-
-impl SameSite {
-    const ALL: [SameSite; 3] = [SameSite::Lax, SameSite::Strict, SameSite::None];
-
-    /// The one of this number in the room's settings; unset: `Lax`.
-    fn of(number: i64) -> SameSite {
-        let known = usize::try_from(number)
-            .ok()
-            .and_then(|n| SameSite::ALL.get(n));
-        known.copied().unwrap_or(SameSite::Lax)
-    }
-
-    /// Its name as in the attribute.
-    fn name(self) -> &'static str {
-        ["Lax", "Strict", "None"][self as usize]
-    }
-}
+/// `SameSite` of the module's own session cookie (RFC 6265bis, 4.1.2.7), by its number in the room's settings: it comes
+/// along with navigations from other sites but not with their forms' POST, only from this site, or from anywhere.
+const SAME_SITE: [&str; 3] = ["Lax", "Strict", "None"];
 
 impl RoomConf {
     pub(super) fn session(&mut self, args: &[&str]) -> Result<(), String> {
@@ -46,14 +21,7 @@ impl RoomConf {
         for option in args {
             match option.split_once('=') {
                 Some(("cookie", name)) => {
-                    let good = !name.is_empty() && name.bytes().all(is_token);
-                    self.session_cookie = Text::new(name).filter(|_| good).ok_or_else(|| {
-                        format!(
-                            "NapSession: cookie={} is not a cookie's name; use 1 to 63 letters, \
-                             digits or any of !#$%&'*+-.^_`|~ (RFC 6265)",
-                            shown(name)
-                        )
-                    })?;
+                    self.session_cookie = cookie_name("NapSession: cookie=", name)?;
                 }
                 Some(("idle", _)) => {
                     let times = Words::time(SECOND..=24 * HOUR);
@@ -63,14 +31,11 @@ impl RoomConf {
                     self.session_parallel = option_value(Session, option, Words::count(1..=32))?;
                 }
                 Some((name, value)) if name.eq_ignore_ascii_case("SameSite") => {
-                    let is = |one: &&SameSite| one.name().eq_ignore_ascii_case(value);
-                    let one = SameSite::ALL.iter().find(is).ok_or_else(|| {
-                        format!(
-                            "NapSession: {} is not known; use SameSite=Lax, Strict or None",
-                            shown(option)
-                        )
+                    let known = Words::choice(&SAME_SITE).read(value);
+                    self.session_same_site = known.map_err(|_| {
+                        let what = "is not known; use SameSite=Lax, Strict or None";
+                        wrong("NapSession", option, what)
                     })?;
-                    self.session_same_site = *one as i64;
                 }
                 None if option.eq_ignore_ascii_case("Partitioned") => {
                     self.session_partitioned = 1;
@@ -97,12 +62,11 @@ impl RoomConf {
     /// `Partitioned` need `Secure`: over plain http browsers would not keep such a cookie, so there
     /// it is a `Lax` one.
     pub fn session_attributes(&self, tls: bool) -> String {
-        let same_site = match SameSite::of(self.session_same_site) {
-            SameSite::None if !tls => SameSite::Lax,
-            same_site => same_site,
-        };
+        let set = usize::try_from(self.session_same_site).ok();
+        let word = set.and_then(|n| SAME_SITE.get(n)).copied();
+        let same_site = word.filter(|word| tls || *word != "None").unwrap_or("Lax");
         let partitioned = tls && self.session_partitioned == 1;
-        let mut text = format!("; Path=/; HttpOnly; SameSite={}", same_site.name());
+        let mut text = format!("; Path=/; HttpOnly; SameSite={same_site}");
         text.push_str(if tls { "; Secure" } else { "" });
         text.push_str(if partitioned { "; Partitioned" } else { "" });
         text

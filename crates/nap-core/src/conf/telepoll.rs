@@ -1,7 +1,7 @@
 //! [`EventConf`]: what `TelePoll event ...` sets.
 
 use super::text::Text;
-use super::values::{HOUR, SECOND, Time, Words, decimal, shown};
+use super::values::{HOUR, SECOND, Time, Words, decimal, named, wrong};
 
 /// An event as configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ const ONE: i64 = 1_000_000;
 const RATE: i64 = 500 * ONE;
 /// T0 = 1.1/N0 (`PollTerms::new`), in hundredths.
 const MARGIN: i64 = 110;
-const MODES: &[&str] = &["level", "relevel", "concentrate"];
-const FORMS: &[&str] = &["smooth", "paper"];
+pub(super) const MODES: &[&str] = &["level", "relevel", "concentrate"];
+pub(super) const FORMS: &[&str] = &["smooth", "paper"];
 const CONCENTRATE: i64 = 2;
 
 impl EventConf {
@@ -39,14 +39,8 @@ impl EventConf {
         let (name, options) = args.split_first().ok_or(
             "TelePoll: wants an event's name, then perhaps base= rate= mode= k= phase= form=",
         )?;
-        let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        let good = !name.is_empty() && name.chars().all(letter);
-        let name = Text::new(name).filter(|_| good).ok_or_else(|| {
-            let name = shown(name);
-            format!("TelePoll: {name} is not a name for an event; use 1 to 63 of A-Z a-z 0-9 _ . -")
-        })?;
         EventConf {
-            name,
+            name: named("TelePoll", "an event", name)?,
             ..EventConf::options("TelePoll", options)?
         }
         .checked("TelePoll")
@@ -67,7 +61,7 @@ impl EventConf {
         };
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
-            let said = |what: String| format!("{directive}: {} {what}", shown(option));
+            let said = |what: String| wrong(directive, option, what);
             let read = |words: Words| words.read(value).map_err(said);
             match key.to_ascii_lowercase().as_str() {
                 "base" => conf.base_us = read(Words::time(SECOND..=HOUR))?,

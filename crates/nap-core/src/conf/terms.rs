@@ -9,7 +9,7 @@ use crate::room::permits::PERMITS;
 use crate::room::starts::StartTerms;
 use crate::room::terms::{Choice, Terms, how};
 use crate::sqs::in_hand::PARALLEL;
-use crate::sqs::page_scheduler::{Pace, law};
+use crate::sqs::page_scheduler::Pace;
 use crate::telepoll::{self, Form, Mode};
 
 impl RoomConf {
@@ -50,11 +50,7 @@ impl RoomConf {
     pub fn pace(&self) -> Pace {
         let permits = |n: i64| n.clamp(1, PERMITS as i64) as u32;
         Pace {
-            law: match self.run_ready_law {
-                1 => law::AUTO,
-                2 => law::PAPER,
-                _ => law::FIXED,
-            },
+            law: self.run_ready_law.max(0) as u32,
             own: u32::from(self.run_ready_own == 1),
             start: permits(self.run_ready),
             lo: permits(self.run_ready_min),
@@ -65,19 +61,11 @@ impl RoomConf {
 
     /// How the holders who ask where they stand are spread.
     pub fn poll_terms(&self) -> telepoll::PollTerms {
-        let base = Micros(u64::try_from(self.poll_base_us).unwrap_or(0));
         telepoll::PollTerms {
-            mode: match self.poll_mode {
-                1 => Mode::Relevel,
-                2 => Mode::Concentrate,
-                _ => Mode::Level,
-            },
-            form: match self.poll_form {
-                1 => Form::Paper,
-                _ => Form::Smooth,
-            },
+            mode: mode(self.poll_mode),
+            form: form(self.poll_form),
             k: self.poll_k.clamp(1, 100) as u16,
-            ..telepoll::PollTerms::new(base, self.poll_rate.max(1) as f64)
+            ..telepoll::PollTerms::new(micros(self.poll_base_us), self.poll_rate.max(1) as f64)
         }
     }
 
@@ -105,19 +93,12 @@ impl EventConf {
     pub fn terms(&self) -> telepoll::PollTerms {
         let small = |n: i64| u16::try_from(n).unwrap_or(1);
         telepoll::PollTerms {
-            mode: match self.mode {
-                1 => Mode::Relevel,
-                2 => Mode::Concentrate,
-                _ => Mode::Level,
-            },
-            form: match self.form {
-                1 => Form::Paper,
-                _ => Form::Smooth,
-            },
+            mode: mode(self.mode),
+            form: form(self.form),
             k: small(self.k),
             m: small(self.m),
             of: small(self.of),
-            ..telepoll::PollTerms::new(Micros(self.base_us.max(0) as u64), self.rate as f64 / 1e6)
+            ..telepoll::PollTerms::new(micros(self.base_us), self.rate as f64 / 1e6)
         }
     }
 }
@@ -139,6 +120,21 @@ impl OxthasConf {
             pause: micros(conf.backoff_us).max(Micros(1)),
             ..engine::EngineTerms::ours(micros(conf.timeout_us))
         }
+    }
+}
+
+fn mode(number: i64) -> Mode {
+    match number {
+        1 => Mode::Relevel,
+        2 => Mode::Concentrate,
+        _ => Mode::Level,
+    }
+}
+
+fn form(number: i64) -> Form {
+    match number {
+        1 => Form::Paper,
+        _ => Form::Smooth,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use super::directive::Directive;
+use super::text::Text;
 
 /// A setting that nobody has made.
 pub const UNSET: i64 = -1;
@@ -89,12 +90,9 @@ impl Words {
 
     /// The value of `text`, or what is wrong with it: "is not a time; use ...".
     pub(super) fn read(&self, text: &str) -> Result<i64, String> {
-        if let Some(&(_, value)) = self
-            .words
-            .iter()
-            .find(|(w, _)| text.eq_ignore_ascii_case(w))
-        {
-            return Ok(value);
+        let mut words = self.words.iter();
+        if let Some((_, value)) = words.find(|(word, _)| text.eq_ignore_ascii_case(word)) {
+            return Ok(*value);
         }
         match self.kind.read(text) {
             Some(value) if self.range.contains(&value) => Ok(value),
@@ -179,13 +177,8 @@ pub(super) fn decimal(text: &str) -> Option<i128> {
     if !digits(whole) || !digits(fraction) || fraction.len() > 6 {
         return None;
     }
-    let significant = whole.trim_start_matches('0');
-    // far past every range, and saturating before it could overflow
-    let whole = if significant.len() > 18 {
-        10i128.pow(18)
-    } else {
-        format!("0{significant}").parse().ok()?
-    };
+    // Far past every range; what overflows is as far.
+    let whole = (whole.parse().unwrap_or(i128::MAX)).min(10i128.pow(18));
     let fraction: i128 = format!("{fraction:0<6}").parse().ok()?;
     Some(whole * 1_000_000 + fraction)
 }
@@ -194,24 +187,34 @@ pub(super) fn one(which: Directive, args: &[&str], words: Words) -> Result<i64, 
     let [arg] = args else {
         return Err(wants_one(which));
     };
-    words
-        .read(arg)
-        .map_err(|what| format!("{}: {} {what}", which.name(), shown(arg)))
+    let wrong = |what| wrong(which.name(), arg, what);
+    words.read(arg).map_err(wrong)
 }
 
 pub(super) fn option_value(which: Directive, option: &str, words: Words) -> Result<i64, String> {
     let value = option.split_once('=').map_or("", |(_, value)| value);
-    words
-        .read(value)
-        .map_err(|what| format!("{}: {} {what}", which.name(), shown(option)))
+    let wrong = |what| wrong(which.name(), option, what);
+    words.read(value).map_err(wrong)
 }
 
 pub(super) fn unknown_option(which: Directive, option: &str, known: &str) -> String {
-    format!(
-        "{}: {} is not an option; there are {known}",
-        which.name(),
-        shown(option)
-    )
+    let what = format!("is not an option; there are {known}");
+    wrong(which.name(), option, what)
+}
+
+/// What is wrong with this value of a directive, or part of it.
+pub(super) fn wrong(directive: &str, value: &str, what: impl Display) -> String {
+    format!("{directive}: {} {what}", shown(value))
+}
+
+/// A name for a room, a page or an event.
+pub(super) fn named(directive: &str, what: &str, name: &str) -> Result<Text<64>, String> {
+    let letter = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    let good = !name.is_empty() && name.chars().all(letter);
+    Text::new(name).filter(|_| good).ok_or_else(|| {
+        let what = format!("is not a name for {what}; use 1 to 63 of A-Z a-z 0-9 _ . -");
+        wrong(directive, name, what)
+    })
 }
 
 pub(super) fn wants_one(which: Directive) -> String {
@@ -463,7 +466,7 @@ mod tests {
         }
         for value in odd {
             assert!(
-                ServerConf::new().directive(Reserve, &[value]).is_err(),
+                { ServerConf::UNSET }.directive(Reserve, &[value]).is_err(),
                 "{value}"
             );
             assert!(refusal_status("NapTicketStatus", value).is_err(), "{value}");

@@ -293,7 +293,10 @@ fn the_client_is_hashed_once_a_connection() {
     till.enter(&mut charge, &mut last, &V4, || S);
     assert_eq!(charge.key, 4);
     till.enter(&mut charge, &mut last, &v6(1), || S);
-    assert_eq!((charge.key, charge.wide), (last.client.key, last.client.wide));
+    assert_eq!(
+        (charge.key, charge.wide),
+        (last.client.key, last.client.wide)
+    );
     assert_ne!(charge.key, 4);
 }
 

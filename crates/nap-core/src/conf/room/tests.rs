@@ -218,7 +218,7 @@ fn a_prime_window_that_costs_rate_is_remarked_on_with_one_that_does_not() {
             room.directive(*which, &[value]).expect("a good line");
         }
         let said = room.finish(&server(4000, 25)).expect("it starts");
-        assert_eq!(said.map(|remark| remark.0).as_deref(), *want, "{lines:?}");
+        assert_eq!(said.as_deref(), *want, "{lines:?}");
     }
 }
 
@@ -231,7 +231,7 @@ fn too_few_workers_are_remarked_on() {
         .expect("it starts")
         .expect("a remark");
     assert_eq!(
-        remark.0,
+        remark,
         "room shop: MaxRequestWorkers 150 lets at most 122 wait beside 10 running and 18 in \
          reserve; this room wants MaxRequestWorkers 188"
     );

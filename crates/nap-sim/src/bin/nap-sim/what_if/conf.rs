@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use nap_core::conf::{Directive, Remark, RoomConf, ServerConf};
+use nap_core::conf::{Directive, RoomConf, ServerConf};
 use nap_core::room::children::Workers;
 use nap_core::room::terms::Terms;
 use nap_core::sqs::page_scheduler::Pace;
@@ -103,7 +103,7 @@ pub fn read(file: &Path, name: Option<&str>, cores: u32) -> Result<Configured, S
         server: ServerConf {
             threaded: 1,
             cores,
-            ..ServerConf::new()
+            ..ServerConf::UNSET
         },
         event: None,
         inside: false,
@@ -290,7 +290,7 @@ impl Reader {
         };
         let mut room = self.rooms.swap_remove(at);
         if let Some(remark) = room.finish(server)? {
-            self.remarks.push(remark.0);
+            self.remarks.push(remark);
         }
         Ok(Configured {
             gates: room.gates(),
@@ -316,7 +316,7 @@ impl Draft {
     }
 
     /// Applies defaults and checks, in httpd's order: pages inherit from a room that is not finished.
-    fn finish(&mut self, server: &ServerConf) -> Result<Option<Remark>, String> {
+    fn finish(&mut self, server: &ServerConf) -> Result<Option<String>, String> {
         for page in &mut self.pages {
             page.over(&self.conf);
             page.finish(server)?;

@@ -1,0 +1,23 @@
+//! `settings!` defines a struct of settings: each with its value before anything is set and, where it does not depend on
+//! others, its default after `=>`.
+
+macro_rules! settings {
+    ($(#[$meta:meta])* $kind:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty = $unset:expr $(=> $default:expr)?;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $kind { $($(#[$doc])* pub $field: $type,)* }
+
+        impl $kind {
+            /// Nothing set yet.
+            pub const UNSET: $kind = $kind { $($field: $unset,)* };
+
+            fn put_defaults(&mut self) {
+                $($(super::values::or_default(&mut self.$field, $default);)?)*
+            }
+        }
+    };
+}
+
+pub(super) use settings;
