@@ -169,12 +169,7 @@ impl Command {
             Command::End(Which::Cookie { room, .. }) => {
                 format!("the session of this cookie in room {room} is over")
             }
-            Command::Forgive(client) => {
-                let client = client
-                    .to_ipv4_mapped()
-                    .map_or(IpAddr::V6(*client), IpAddr::V4);
-                format!("client {client} owes nothing")
-            }
+            Command::Forgive(client) => format!("client {} owes nothing", client.to_canonical()),
         }
     }
 }
@@ -197,14 +192,7 @@ pub fn nonce(secret: &[u8], unix_s: u64) -> String {
 
 /// Is it one that was shown in the last ten minutes?
 pub fn is_good(nonce: &str, secret: &[u8], unix_s: u64) -> bool {
-    if nonce.len() != 2 * NONCE || !nonce.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return false;
-    }
-    let digits = nonce.as_bytes().chunks(2).map(|two| {
-        let two = std::str::from_utf8(two).ok()?;
-        u8::from_str_radix(two, 16).ok()
-    });
-    let Some(bytes) = digits.collect::<Option<Vec<u8>>>() else {
+    let Some(bytes) = ticket::unhex(nonce).filter(|bytes| bytes.len() == NONCE) else {
         return false;
     };
     let now = unix_s / NONCE_S;

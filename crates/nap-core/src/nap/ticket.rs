@@ -354,7 +354,8 @@ impl Keys {
     }
 }
 
-fn unhex(hex: &str) -> Option<Vec<u8>> {
+/// The bytes that these hexadecimal digits stand for.
+pub(crate) fn unhex(hex: &str) -> Option<Vec<u8>> {
     let digits: Vec<u8> = hex
         .chars()
         .map(|c| c.to_digit(16).map(|d| d as u8))
