@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -194,11 +194,6 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.push(".");
     name.push(suffix);
     PathBuf::from(name)
-}
-
-/// The descriptor as a number, for keeping over restarts of the module.
-pub fn raw(file: &OwnedFd) -> i32 {
-    file.as_raw_fd()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The parent's work at start, at restarts and when children die.
 
 use std::ffi::{c_char, c_int};
+use std::os::fd::IntoRawFd;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Mutex, MutexGuard};
@@ -156,10 +157,8 @@ fn open(
                     let line = format!("NapStateFile {path}: {}", opened.remark);
                     host.log(NAP_LOG_NOTICE, &line);
                 }
-                let fd = state_file::raw(&opened.file);
                 // The parent's lock lives as long as the descriptor: kept over restarts.
-                std::mem::forget(opened.file);
-                (Some(opened.segment), fd)
+                (Some(opened.segment), opened.file.into_raw_fd())
             }
             Err(error) => {
                 let line = format!(

@@ -60,15 +60,12 @@ impl Segment {
 impl Balancing {
     /// Makes the lock. Nobody may use the tables meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
-        let made = self.desk.lock.init();
-        made.map_err(|code| SegmentError::Io(std::io::Error::from_raw_os_error(code)))
+        Ok(self.desk.lock.init()?)
     }
 
     /// After a full restart: nothing is under way any more.
-    pub fn renew(&self) -> Result<(), SegmentError> {
-        self.init()?;
+    pub fn renew(&self) {
         self.with(|engine| engine.mend(|_| true));
-        Ok(())
     }
 
     /// How many executors and flights there is space for.

@@ -91,8 +91,7 @@ impl Debts {
     /// Makes the locks. Nobody may use them meanwhile.
     pub fn init(&self) -> Result<(), SegmentError> {
         self.latches.iter().for_each(Latch::reset);
-        let made = self.services.lock.init();
-        Ok(made.map_err(std::io::Error::from_raw_os_error)?)
+        Ok(self.services.lock.init()?)
     }
 
     /// The child of this entry is dead: frees what it held. Only the parent calls this.

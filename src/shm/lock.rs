@@ -33,7 +33,7 @@ pub struct LockHeld<'a> {
 
 impl Lock {
     /// Makes the mutex. Nobody may use it meanwhile: called on a segment nobody else sees yet.
-    pub fn init(&self) -> Result<(), i32> {
+    pub fn init(&self) -> Result<(), std::io::Error> {
         let mut attr = MaybeUninit::uninit();
         let attr: *mut libc::pthread_mutexattr_t = attr.as_mut_ptr();
         // SAFETY: attr is initialised by the first call before the others use it, and destroyed
@@ -47,10 +47,10 @@ impl Lock {
                 libc::pthread_mutexattr_destroy(attr),
             ]
         };
-        result
-            .into_iter()
-            .find(|&code| code != 0)
-            .map_or(Ok(()), Err)
+        match result.into_iter().find(|&code| code != 0) {
+            Some(code) => Err(std::io::Error::from_raw_os_error(code)),
+            None => Ok(()),
+        }
     }
 
     /// Takes it, waiting at most two seconds (a stopped child may hold it); None: not free by then.

@@ -254,12 +254,6 @@ impl Segment {
         polls.get(..EVENTS as usize).unwrap_or(&[])
     }
 
-    /// The polls of a gate's ticket holders.
-    pub fn ticket_polls(&self, gate: u32) -> Option<&'static Event> {
-        self.atomics(Kind::Polls)
-            .get((EVENTS as usize).saturating_add(gate as usize))
-    }
-
     /// What is set by hand for each gate; empty in a segment from before there was any.
     pub fn controls(&self) -> &'static [Control] {
         self.atomics(Kind::Controls)
@@ -382,67 +376,51 @@ impl Segment {
         act: impl FnOnce(&mut Tables<'_>, Micros, &mut Wakes) -> R,
     ) -> Option<R> {
         let mut wakes = Wakes::default();
-        let result = {
-            let (held, torn) = match self.head().lock.take()? {
-                Taken::Good(held) => (held, false),
-                Taken::OwnerDied(held) => (held, true),
-            };
-            let mend = Mend {
-                segment: self,
-                held: &held,
-            };
+        let result = self.held(|held| {
             let now = self.now();
-            let mut tables = self.tables(&held)?;
-            if torn {
-                tables.mend(now, &mut wakes);
-            }
+            let mut tables = self.tables(held)?;
             if self.tick_is_due(now) {
                 let since = Micros(self.head().seen.swap(now.0, Relaxed));
                 tables.tick_since(since, now, &mut wakes);
             }
             tables.pace_if_due(now, &mut wakes);
-            let result = act(&mut tables, now, &mut wakes);
-            std::mem::forget(mend);
-            result
-        };
+            Some(act(&mut tables, now, &mut wakes))
+        });
         self.wake(&wakes);
-        Some(result)
+        result
     }
 
     /// The same for work that looks at or changes only who is in a session: most accesses of members need
     /// no more.
     pub fn locked_sessions<R>(&self, act: impl FnOnce(&mut Membership<'_>) -> R) -> Option<R> {
-        let held = self.held()?;
-        let mend = Mend {
+        self.held(|held| {
+            Some(act(&mut Membership {
+                starts: self.locked_section(Kind::Starts, held),
+                sessions: Sessions {
+                    sets: self.locked_section(Kind::Sessions, held),
+                },
+                children: self.atomics(Kind::Children),
+            }))
+        })
+    }
+
+    /// Acts under the lock on whole tables: mended if its last owner died holding it, and if `act` panics.
+    #[inline]
+    fn held<R>(&self, act: impl FnOnce(&LockHeld<'_>) -> Option<R>) -> Option<R> {
+        let (held, torn) = match self.head().lock.take()? {
+            Taken::Good(held) => (held, false),
+            Taken::OwnerDied(held) => (held, true),
+        };
+        let torn_by_panic = Mend {
             segment: self,
             held: &held,
         };
-        let mut membership = Membership {
-            starts: self.locked_section(Kind::Starts, &held),
-            sessions: Sessions {
-                sets: self.locked_section(Kind::Sessions, &held),
-            },
-            children: self.atomics(Kind::Children),
-        };
-        let result = act(&mut membership);
-        std::mem::forget(mend);
-        Some(result)
-    }
-
-    #[inline]
-    fn held(&self) -> Option<LockHeld<'_>> {
-        match self.head().lock.take()? {
-            Taken::Good(held) => Some(held),
-            Taken::OwnerDied(held) => self.mended(held),
+        if torn {
+            torn_by_panic.mend();
         }
-    }
-
-    #[cold]
-    fn mended<'h>(&self, held: LockHeld<'h>) -> Option<LockHeld<'h>> {
-        let mut wakes = Wakes::default();
-        self.tables(&held)?.mend(self.now(), &mut wakes);
-        self.wake(&wakes);
-        Some(held)
+        let result = act(&held);
+        std::mem::forget(torn_by_panic);
+        result
     }
 
     /// Does the once-a-second work if nobody has in the last second.
@@ -557,13 +535,20 @@ struct Mend<'a> {
     held: &'a LockHeld<'a>,
 }
 
-impl Drop for Mend<'_> {
-    fn drop(&mut self) {
+impl Mend<'_> {
+    #[cold]
+    fn mend(&self) {
         let mut wakes = Wakes::default();
         if let Some(mut tables) = self.segment.tables(self.held) {
             tables.mend(self.segment.now(), &mut wakes);
         }
         self.segment.wake(&wakes);
+    }
+}
+
+impl Drop for Mend<'_> {
+    fn drop(&mut self) {
+        self.mend();
     }
 }
 

@@ -90,10 +90,14 @@ impl Segment {
         head.secret = std::array::from_fn(|i| random[40 + i]);
         head.offset.store(clock::offset_from(Micros::ZERO), Relaxed);
         head.directory = directory;
-        head.lock
-            .init()
-            .map_err(std::io::Error::from_raw_os_error)?;
-        head.magic.store(MAGIC, SeqCst);
+        self.make_locks()?;
+        self.head().magic.store(MAGIC, SeqCst);
+        Ok(())
+    }
+
+    /// Makes all locks. Nobody may use them meanwhile.
+    fn make_locks(&self) -> Result<(), SegmentError> {
+        self.head().lock.init()?;
         self.debts().map_or(Ok(()), |debts| debts.init())?;
         self.balancing().map_or(Ok(()), |tables| tables.init())
     }
@@ -128,11 +132,10 @@ impl Segment {
         head.offset.store(clock::offset_from(seen), Relaxed);
         // Else the once-a-second work would serve waiters that are dead, before they are forgotten.
         head.seen.store(self.now().0, Relaxed);
-        head.lock
-            .init()
-            .map_err(std::io::Error::from_raw_os_error)?;
-        self.debts().map_or(Ok(()), |debts| debts.init())?;
-        self.balancing().map_or(Ok(()), |tables| tables.renew())?;
+        self.make_locks()?;
+        if let Some(tables) = self.balancing() {
+            tables.renew();
+        }
         for child in self.children() {
             child.pid.store(0, Relaxed);
         }
