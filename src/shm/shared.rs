@@ -12,8 +12,7 @@ use nap_core::room::place::Place;
 use nap_core::room::places::PlacesHead;
 use nap_core::room::recent::Recent;
 use nap_core::room::starts::Starts;
-use nap_core::sqs::page_scheduler::Pacer;
-use nap_core::sqs::page_scheduler::PageScheduler;
+use nap_core::sqs::page_scheduler::{Pacer, PageScheduler};
 use nap_core::sqs::sessions::SessionSet;
 use nap_core::telepoll::Event;
 use std::sync::atomic::AtomicU32;
@@ -25,37 +24,23 @@ use std::sync::atomic::AtomicU32;
 /// `enum`, `Option`); every bit pattern is a value; all zero is empty.
 pub unsafe trait Shared {}
 
-// SAFETY: an integer.
-unsafe impl Shared for AtomicU32 {}
-// SAFETY: repr(C), atomics only.
-unsafe impl Shared for Child {}
-// SAFETY: repr(C), integers and integer arrays only.
-unsafe impl Shared for Room {}
-// SAFETY: repr(C), atomics only.
-unsafe impl Shared for Permits {}
-// SAFETY: repr(C), integers and integer arrays only, floats as bits and checked on reading.
-unsafe impl Shared for Gate {}
-// SAFETY: repr(C), integers only.
-unsafe impl Shared for PlacesHead {}
-// SAFETY: repr(C), integers only.
-unsafe impl Shared for Place {}
-// SAFETY: repr(C), integers and integer arrays only.
-unsafe impl Shared for History {}
-// SAFETY: repr(C), integers and integer arrays only.
-unsafe impl Shared for ClientCaps {}
-// SAFETY: repr(C), integers and arrays of atomics only, floats as bits and checked on reading.
-unsafe impl Shared for Starts {}
-// SAFETY: repr(C), integers and integer arrays only.
-unsafe impl Shared for SessionSet {}
-// SAFETY: repr(C), atomics only.
-unsafe impl Shared for Control {}
-// SAFETY: repr(C), atomics only.
-unsafe impl Shared for Recent {}
-// SAFETY: repr(C), integers and integer arrays only.
-unsafe impl Shared for Page {}
-// SAFETY: repr(C), integers and integer arrays only, floats as bits and checked on reading.
-unsafe impl Shared for PageScheduler {}
-// SAFETY: repr(C), integers only.
-unsafe impl Shared for Pacer {}
-// SAFETY: repr(C), atomics only, and integers that nobody touches.
-unsafe impl Shared for Event {}
+macro_rules! shared {
+    ($($kind:ty),*) => { $(
+        // SAFETY: repr(C); integers, atomics and arrays of them only. Floats are kept as bits, and checked on reading.
+        unsafe impl Shared for $kind {}
+    )* };
+}
+
+shared!(
+    AtomicU32, Child, Room, Permits, Gate, PlacesHead, Place, History, ClientCaps
+);
+shared!(
+    Starts,
+    SessionSet,
+    Control,
+    Recent,
+    Page,
+    PageScheduler,
+    Pacer,
+    Event
+);

@@ -13,9 +13,8 @@ use crate::ffi::guard::guard;
 use crate::ffi::process::{self, RoomSetup};
 use crate::ffi::session::is_member;
 use crate::shm::debts::nanoseconds;
-use nap_core::bwshare::till::charge::{Charge, flag};
+use nap_core::bwshare::till::charge::{Charge, Reservation, flag};
 use nap_core::bwshare::till::last_client::LastClient;
-use nap_core::bwshare::till::reservation::Reservation;
 use nap_core::micros::Micros;
 
 const _: () = {

@@ -108,16 +108,9 @@ impl Horizons {
         lane.cost_ns(bytes as f64 / self.factors[i])
     }
 
-    pub(super) fn times(&self, n: f64) -> Horizons {
+    pub(super) fn each(&self, of: impl Fn(Lane) -> Lane) -> Horizons {
         Horizons {
-            lanes: self.lanes.map(|lane| lane.times(n)),
-            ..*self
-        }
-    }
-
-    pub(super) fn beyond(&self, n: u64) -> Horizons {
-        Horizons {
-            lanes: self.lanes.map(|lane| lane.beyond(n)),
+            lanes: self.lanes.map(of),
             ..*self
         }
     }

@@ -188,10 +188,7 @@ impl Limits {
             .saturating_sub(self.files.room_ns);
         let bytes =
             (account.bytes_ns(now_ns).saturating_add(byte)).saturating_sub(self.bytes.room_ns);
-        DebtAnswer::after(
-            files.max(bytes),
-            [Debt::Bytes, Debt::Files][usize::from(files >= bytes)],
-        )
+        DebtAnswer::after(files, Debt::Files).or_longer(DebtAnswer::after(bytes, Debt::Bytes))
     }
 
     /// How long one unit of each debt takes: files, bytes, the bytes of each horizon, and then each
@@ -209,20 +206,19 @@ impl Limits {
 
     /// The limits of a larger network, of whose clients up to `n` may use all of theirs.
     pub fn times(&self, n: f64) -> Limits {
-        Limits {
-            files: self.files.times(n),
-            bytes: self.bytes.times(n),
-            horizons: self.horizons.times(n),
-            ..*self
-        }
+        self.each(|lane| lane.times(n))
     }
 
     /// The limits with all maxima `n` times as high: how far a session's member may go.
     pub fn beyond(&self, n: u64) -> Limits {
+        self.each(|lane| lane.beyond(n))
+    }
+
+    fn each(&self, of: impl Fn(Lane) -> Lane) -> Limits {
         Limits {
-            files: self.files.beyond(n),
-            bytes: self.bytes.beyond(n),
-            horizons: self.horizons.beyond(n),
+            files: of(self.files),
+            bytes: of(self.bytes),
+            horizons: self.horizons.each(of),
             ..*self
         }
     }

@@ -148,13 +148,8 @@ impl Service {
 
     fn steer(&mut self, terms: &ServiceTerms<'_>) {
         let (lanes, steering) = (terms.horizons.lanes(), &terms.steering);
-        let mut rates = [0.0; HORIZONS];
-        for (rate, lane) in rates.iter_mut().zip(lanes) {
-            *rate = lane.rate();
-        }
-        let rates = rates.get(..lanes.len()).unwrap_or(&[]);
         // Longest first: no rate is lowered below the next longer one's.
-        for longer in (1..rates.len()).rev() {
+        for longer in (1..lanes.len()).rev() {
             let (wanted, achieved) = (terms.shares[longer - 1], self.share(longer - 1));
             let factor = self.factors()[longer];
             let next = match achieved {
@@ -163,8 +158,8 @@ impl Service {
                 Some(achieved) if achieved <= (wanted + steering.above).min(0.999) => factor,
                 _ => factor * steering.raise,
             };
-            let beyond = rates.get(longer + 1).map_or(0.0, |rate| {
-                rate * self.factors()[longer + 1] / rates[longer]
+            let beyond = lanes.get(longer + 1).map_or(0.0, |lane| {
+                lane.rate() * self.factors()[longer + 1] / lanes[longer].rate()
             });
             let next = next.max(LEAST).max(beyond).min(1.0);
             self.lowered[longer] = ((1.0 - next) * ONE).round() as u64;

@@ -70,9 +70,9 @@ pub struct DebtCounts {
     /// Debts lost because all entries for their key were in debt.
     pub evicted: u64,
     /// Requests that were inside all longer horizons, a count for each horizon.
-    pub eligible: [u64; 3],
+    pub eligible: [u64; HORIZONS],
     /// ... and inside this one as well.
-    pub entitled: [u64; 3],
+    pub entitled: [u64; HORIZONS],
 }
 
 impl DebtCounts {
@@ -90,6 +90,12 @@ impl DebtCounts {
         let horizons = self.eligible.iter_mut().chain(&mut self.entitled);
         (single.into_iter().chain(more)).chain(self.refused.iter_mut().chain(horizons))
     }
+}
+
+/// Counts `more`.
+#[inline(always)]
+pub(super) fn add(n: &mut u64, more: u64) {
+    *n = n.wrapping_add(more);
 }
 
 /// A part of the table.
@@ -378,15 +384,11 @@ impl Stripe {
     /// Longest first: a client outside a horizon is not checked against the shorter ones.
     fn count(&mut self, account: &Account, lanes: &[Lane], now: u64) {
         for (i, lane) in lanes.iter().enumerate().rev() {
-            if let Some(n) = self.counts.eligible.get_mut(i) {
-                *n = n.wrapping_add(1);
-            }
+            add(&mut self.counts.eligible[i], 1);
             if account.owed_ns(i, now) >= lane.room_ns {
                 break;
             }
-            if let Some(n) = self.counts.entitled.get_mut(i) {
-                *n = n.wrapping_add(1);
-            }
+            add(&mut self.counts.entitled[i], 1);
         }
     }
 
@@ -449,7 +451,7 @@ impl Stripe {
         if let Some(at) = self.free(key, now) {
             return at;
         }
-        self.counts.evicted = self.counts.evicted.wrapping_add(1);
+        add(&mut self.counts.evicted, 1);
         let accounts = buckets_of(key)
             .into_iter()
             .flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));

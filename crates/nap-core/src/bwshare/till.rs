@@ -17,7 +17,6 @@ mod charging;
 pub mod last_client;
 pub mod limit;
 pub mod reading;
-pub mod reservation;
 
 use super::client::Client;
 use super::horizons::HORIZONS;
@@ -27,11 +26,10 @@ use super::table::{CLIENTS, Stripe, stripe_of};
 use super::trace::{TraceSet, set_of};
 use super::visit::Visit;
 use crate::micros::Micros;
-use charge::{Charge, flag};
+use charge::{Charge, Reservation, flag};
 use charging::Charging;
 use last_client::LastClient;
 use limit::{Limit, entries_of};
-use reservation::Reservation;
 
 /// Where debts are kept: a table in stripes, each with a lock of its own and its part of the trace.
 pub trait Books {
@@ -159,7 +157,7 @@ impl<B: Books> Till<B> {
         if excused || !charge.has(flag::DRY_RUN) {
             return excused;
         }
-        self.turned_away(charge, now_ns, true);
+        self.refused(charge, now_ns);
         charge.key = 0; // as after a refusal: nobody is charged for it
         true
     }
@@ -198,13 +196,9 @@ impl<B: Books> Till<B> {
         }
     }
 
-    /// The request is refused.
+    /// The request is refused; in DryRun: would be.
     pub fn refused(&self, charge: &Charge, now_ns: u64) {
-        self.turned_away(charge, now_ns, false);
-    }
-
-    fn turned_away(&self, charge: &Charge, now_ns: u64, dry: bool) {
-        let reason = charge.reason();
+        let (reason, dry) = (charge.reason(), charge.has(flag::DRY_RUN));
         if let Some(charging) = self.charging(charge, now_ns) {
             charging.own(|visit| visit.refused(reason, dry));
         }

@@ -3,7 +3,7 @@
 use super::account::Reserved;
 use super::client::Client;
 use super::limits::{Debt, DebtAnswer, Limits};
-use super::table::{DebtCounts, Stripe};
+use super::table::{Stripe, add};
 use super::trace::{TraceRow, TraceSet};
 
 /// How many times the maxima a session's member may owe.
@@ -33,9 +33,8 @@ impl Visit<'_> {
         };
         let enters = (self.stripe).enters_quickly(self.key, self.limits, self.now_ns);
         if enters {
-            let count = &mut self.stripe.counts;
-            count.requests = count.requests.wrapping_add(1);
-            row.files = row.files.wrapping_add(1);
+            add(&mut self.stripe.counts.requests, 1);
+            add(&mut row.files, 1);
             row.last_ns = self.now_ns;
         }
         enters
@@ -51,9 +50,8 @@ impl Visit<'_> {
         };
         let charged = (self.stripe).bytes_quickly(self.key, self.limits, bytes, self.now_ns);
         if charged {
-            let counts = &mut self.stripe.counts;
-            counts.bytes = counts.bytes.wrapping_add(bytes);
-            row.bytes = row.bytes.wrapping_add(bytes);
+            add(&mut self.stripe.counts.bytes, bytes);
+            add(&mut row.bytes, bytes);
             row.last_ns = self.now_ns;
             row.over_ns = 0;
         }
@@ -63,21 +61,19 @@ impl Visit<'_> {
     /// The client asks for one more file; `excused`: it is charged whatever it owes.
     #[inline]
     pub fn enter(&mut self, whose: impl FnOnce() -> (Client, u32), excused: bool) -> DebtAnswer {
-        let count = &mut self.stripe.counts;
-        count.requests = count.requests.wrapping_add(1);
+        add(&mut self.stripe.counts.requests, 1);
         let mut answer = self
             .stripe
             .enter_counted(self.key, self.limits, self.now_ns);
         if excused && answer != DebtAnswer::Pass {
             self.charge_file();
-            let count = &mut self.stripe.counts;
-            count.excused = count.excused.wrapping_add(1);
+            add(&mut self.stripe.counts.excused, 1);
             answer = DebtAnswer::Pass;
         }
         let trace = self.trace.as_deref_mut();
         if let Some(row) = trace.and_then(|set| set.row(self.key, whose, self.now_ns)) {
             match answer {
-                DebtAnswer::Pass => row.files = row.files.wrapping_add(1),
+                DebtAnswer::Pass => add(&mut row.files, 1),
                 DebtAnswer::Refuse { wait_ns, .. } => {
                     row.over_ns = self.now_ns.saturating_add(wait_ns);
                 }
@@ -120,25 +116,21 @@ impl Visit<'_> {
     /// The client was not let in, but now is, for its ticket's or its session's sake.
     pub fn excuse(&mut self) {
         self.charge_file();
-        let count = &mut self.stripe.counts;
-        count.excused = count.excused.wrapping_add(1);
+        add(&mut self.stripe.counts.excused, 1);
         if let Some(row) = self.row() {
-            row.files = row.files.wrapping_add(1);
+            add(&mut row.files, 1);
         }
     }
 
     /// The client was not let in; `dry`: would not have been.
     pub fn refused(&mut self, debt: Debt, dry: bool) {
-        let counts: &mut DebtCounts = &mut self.stripe.counts;
-        let n = match dry {
-            true => Some(&mut counts.dry),
-            false => counts.refused.get_mut(debt as usize),
-        };
-        if let Some(n) = n {
-            *n = n.wrapping_add(1);
+        let counts = &mut self.stripe.counts;
+        match dry {
+            true => add(&mut counts.dry, 1),
+            false => add(&mut counts.refused[debt as usize], 1),
         }
         if let Some(row) = self.row() {
-            row.refused = row.refused.wrapping_add(1);
+            add(&mut row.refused, 1);
         }
     }
 

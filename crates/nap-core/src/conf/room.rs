@@ -286,27 +286,12 @@ impl RoomConf {
     }
 
     fn check_times(&self) -> Result<(), String> {
-        let ordered = [
-            (
-                TicketPrime,
-                self.ticket_prime_us,
-                TicketLifetime,
-                self.ticket_lifetime_us,
-            ),
-            (
-                TicketLifetime,
-                self.ticket_lifetime_us,
-                TicketHorizon,
-                self.ticket_horizon_us,
-            ),
-            (
-                SlotPeriod,
-                self.slot_period_us,
-                TicketHorizon,
-                self.ticket_horizon_us,
-            ),
-        ];
-        for (shorter, a, longer, b) in ordered {
+        let (lifetime, horizon) = (self.ticket_lifetime_us, self.ticket_horizon_us);
+        for (shorter, a, longer, b) in [
+            (TicketPrime, self.ticket_prime_us, TicketLifetime, lifetime),
+            (TicketLifetime, lifetime, TicketHorizon, horizon),
+            (SlotPeriod, self.slot_period_us, TicketHorizon, horizon),
+        ] {
             if a > b {
                 return Err(format!(
                     "{}: {} {} is longer than {} {}",
