@@ -45,8 +45,8 @@ impl AnyConf {
     pub fn over(&mut self, below: &AnyConf) {
         match (self, below) {
             (AnyConf::Room(page), AnyConf::Room(room)) => page.over(room),
-            (AnyConf::Debts(own), AnyConf::Debts(below)) => *own = own.over(below),
-            (AnyConf::Balancer(own), AnyConf::Balancer(below)) => *own = own.over(below),
+            (AnyConf::Debts(own), AnyConf::Debts(below)) => *own = own.or(below),
+            (AnyConf::Balancer(own), AnyConf::Balancer(below)) => *own = own.or(below),
             _ => {}
         }
     }

@@ -228,24 +228,6 @@ impl BwShareConf {
         Ok(())
     }
 
-    /// These settings where they are set, `below` where not.
-    pub fn over(&self, below: &BwShareConf) -> BwShareConf {
-        let of = |own: i64, other: i64| if own == UNSET { other } else { own };
-        let has_horizons = self.horizons[0].is_some();
-        BwShareConf {
-            files_max: of(self.files_max, below.files_max),
-            files_rate: of(self.files_rate, below.files_rate),
-            bytes_max: of(self.bytes_max, below.bytes_max),
-            bytes_rate: of(self.bytes_rate, below.bytes_rate),
-            literal: of(self.literal, below.literal),
-            refused: of(self.refused, below.refused),
-            v4_bits: of(self.v4_bits, below.v4_bits),
-            v6_bits: of(self.v6_bits, below.v6_bits),
-            horizons: if has_horizons { self } else { below }.horizons,
-            link: of(self.link, below.link),
-        }
-    }
-
     /// Checks the finished settings: a maximum that outlasts any debt would never be reached.
     pub fn check(&self) -> Result<(), String> {
         let own = self.with_defaults();
@@ -443,7 +425,7 @@ mod tests {
         let server = set("BwShareFiles 10 1; BwShareHorizon 9 1s 0.5").expect("good");
         let host = set("BwShareBytes 5000 7")
             .expect("good")
-            .over(&server)
+            .or(&server)
             .with_defaults();
         assert_eq!((host.files_max, host.bytes_rate), (10 * ONE, 7 * ONE));
         assert_eq!(

@@ -19,8 +19,11 @@ directives! {
 
 use OxthasDirective::*;
 
+const BACKOFF: i64 = SECOND / 4;
+
 settings! {
-/// Settings of a balancer; [`UNSET`] until a directive sets them.
+/// Settings of a balancer; [`UNSET`] until a directive sets them. A directive sets all of its own, so none is mixed with
+/// those of another level.
 OxthasConf {
     /// N of OXTHAS-N.
     bands: i64 = UNSET => 3;
@@ -39,7 +42,7 @@ OxthasConf {
     /// How often a request may be retried elsewhere.
     retry: i64 = UNSET => 2;
     /// The pause before the first probe of an executor that has failed.
-    backoff_us: i64 = UNSET => SECOND / 4;
+    backoff_us: i64 = UNSET => BACKOFF;
 }
 }
 
@@ -110,6 +113,8 @@ impl OxthasConf {
                 Time(init)
             ));
         }
+        or_default(&mut step, init / 10);
+        or_default(&mut min, init / 10);
         (self.timeout_us, self.step_us, self.min_us) = (init, step, min);
         Ok(())
     }
@@ -120,7 +125,7 @@ impl OxthasConf {
         let n = Retry.read(n, &Words::count(0..=10))?;
         let words = Words::time(10 * MILLISECOND..=MINUTE);
         let backoff = match options {
-            [] => UNSET,
+            [] => BACKOFF,
             [arg] => Retry
                 .option(arg, "backoff", &words)
                 .ok_or_else(|| format!("{wants}, not {}", shown(arg)))??,
@@ -128,23 +133,6 @@ impl OxthasConf {
         };
         (self.retry, self.backoff_us) = (n, backoff);
         Ok(())
-    }
-
-    /// These settings where they are set, `below` where not. What one directive sets goes together.
-    pub fn over(&self, below: &OxthasConf) -> OxthasConf {
-        let pick = |own: i64| if own == UNSET { below } else { self };
-        let (bands, timeout, retry) = (pick(self.bands), pick(self.timeout_us), pick(self.retry));
-        OxthasConf {
-            bands: bands.bands,
-            split: bands.split,
-            history: pick(self.history).history,
-            alpha: pick(self.alpha).alpha,
-            timeout_us: timeout.timeout_us,
-            step_us: timeout.step_us,
-            min_us: timeout.min_us,
-            retry: retry.retry,
-            backoff_us: retry.backoff_us,
-        }
     }
 
     /// The same with defaults where nothing is set; `own_us`: the worker's own timeout.
@@ -231,9 +219,9 @@ mod tests {
     fn settings_of_one_directive_go_together() {
         let below = set("OxthasTimeout 10s step=2s").expect("good");
         let own = set("OxthasTimeout 1s").expect("good");
-        let both = own.over(&below).with_defaults(60 * SECOND);
+        let both = own.or(&below).with_defaults(60 * SECOND);
         assert_eq!([both.timeout_us, both.step_us], [1_000_000, 100_000]);
-        assert_eq!(OxthasConf::UNSET.over(&below), below);
+        assert_eq!(OxthasConf::UNSET.or(&below), below);
         let plain = OxthasConf::UNSET.with_defaults(60 * SECOND);
         assert_eq!([plain.timeout_us, plain.min_us], [60_000_000, 6_000_000]);
     }

@@ -38,23 +38,11 @@ impl RoomConf {
     /// `NapRunReady` go together.
     pub fn over(&mut self, room: &RoomConf) {
         let own = *self;
-        *self = RoomConf {
-            page: own.page,
-            ..*room
-        };
+        *self = own.or(room);
         if own.run_ready != UNSET {
-            (self.run_ready, self.run_ready_history) = (own.run_ready, own.run_ready_history);
             self.run_ready_own = own.run_ready_own;
+            self.run_ready_history = own.run_ready_history;
             (self.run_ready_min, self.run_ready_max) = (own.run_ready_min, own.run_ready_max);
-        }
-        for (field, own) in [
-            (&mut self.wait_max_us, own.wait_max_us),
-            (&mut self.wait_limit, own.wait_limit),
-            (&mut self.re_access, own.re_access),
-        ] {
-            if own != UNSET {
-                *field = own;
-            }
         }
     }
 }

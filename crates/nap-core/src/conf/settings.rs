@@ -13,6 +13,15 @@ macro_rules! settings {
             /// Nothing set yet.
             pub const UNSET: $kind = $kind { $($field: $unset,)* };
 
+            /// These settings where they are set, `below` where not.
+            pub fn or(&self, below: &$kind) -> $kind {
+                let mut all = *self;
+                $(if all.$field == Self::UNSET.$field {
+                    all.$field = below.$field;
+                })*
+                all
+            }
+
             fn put_defaults(&mut self) {
                 $($(super::values::or_default(&mut self.$field, $default);)?)*
             }
