@@ -147,6 +147,9 @@ impl Dims {
     pub fn directory(&self, own: &Own) -> ([Section; SECTIONS], usize) {
         let mut offset = own.head.next_multiple_of(64);
         let mut directory = [Section::default(); SECTIONS];
+        let trace_sets = self.stripes.saturating_mul(self.trace_sets);
+        let polls = EVENTS.saturating_add(self.gates);
+        let flights = if self.executors > 0 { self.flights } else { 0 };
         let wanted = [
             (Kind::Children, size_of::<Child>(), self.children),
             (Kind::Permits, size_of::<Permits>(), self.gates),
@@ -160,27 +163,15 @@ impl Dims {
             (Kind::Recent, size_of::<Recent>(), self.gates),
             (Kind::DebtLocks, size_of::<Latch>(), self.stripes),
             (Kind::Debts, size_of::<Stripe>(), self.stripes),
-            (
-                Kind::Trace,
-                size_of::<TraceSet>(),
-                self.stripes.saturating_mul(self.trace_sets),
-            ),
+            (Kind::Trace, size_of::<TraceSet>(), trace_sets),
             (Kind::Services, own.services, u32::from(self.stripes > 0)),
             (Kind::Pages, size_of::<Page>(), self.gates),
             (Kind::Pacing, size_of::<PageScheduler>(), self.gates),
             (Kind::Pacer, size_of::<Pacer>(), 1),
-            (
-                Kind::Polls,
-                size_of::<Event>(),
-                EVENTS.saturating_add(self.gates),
-            ),
+            (Kind::Polls, size_of::<Event>(), polls),
             (Kind::Desk, own.desk, u32::from(self.executors > 0)),
             (Kind::Executors, size_of::<Executor>(), self.executors),
-            (
-                Kind::Flights,
-                size_of::<Flight>(),
-                if self.executors > 0 { self.flights } else { 0 },
-            ),
+            (Kind::Flights, size_of::<Flight>(), flights),
             (Kind::Starts, size_of::<Starts>(), self.rooms),
             (Kind::Sessions, size_of::<SessionSet>(), self.session_sets),
             (Kind::Controls, size_of::<Control>(), self.gates),

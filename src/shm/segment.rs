@@ -300,12 +300,7 @@ impl Segment {
             workers.reserve,
             workers.threaded,
             workers.pools,
-            workers.parked.min(!ON_WORKERS)
-                | if workers.on_workers != 0 {
-                    ON_WORKERS
-                } else {
-                    0
-                },
+            workers.parked.min(!ON_WORKERS) | (ON_WORKERS * u32::from(workers.on_workers != 0)),
         ];
         for (word, value) in self.head().workers.iter().zip(fields) {
             word.store(value, Relaxed);

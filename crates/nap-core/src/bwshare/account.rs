@@ -9,7 +9,7 @@ use super::limits::{DebtAnswer, Limits};
 /// Kinds of debt an account has room for.
 pub const LANES: usize = 3;
 const FILES: usize = 0;
-const BYTES: usize = 1;
+pub(super) const BYTES: usize = 1;
 /// No debt. Upper half: one more than the number of the test that the client was last seen in.
 /// Lower half: what has been given back to it so far, in [`RETURNED`].
 const NOTES: usize = 2;
@@ -120,12 +120,7 @@ impl Account {
         self.paid_ns[NOTES] = u64::from(seen) << 32 | u64::from(returned);
     }
 
-    /// From when on bytes that are charged now would be paid off.
-    pub fn bytes_paid_from_ns(&self, now_ns: u64) -> u64 {
-        self.paid_from_ns(BYTES, now_ns)
-    }
-
-    /// The same for the debt of this kind.
+    /// From when on what is charged now to the debt of this kind would be paid off.
     pub(super) fn paid_from_ns(&self, lane: usize, now_ns: u64) -> u64 {
         now_ns.saturating_add(self.owed_ns(lane, now_ns))
     }
@@ -211,7 +206,7 @@ impl Account {
 
     /// Does a client owe files or bytes? Having been seen is no debt.
     pub fn owes(&self, now_ns: u64) -> bool {
-        self.owed_ns(FILES, now_ns) != 0 || self.owed_ns(BYTES, now_ns) != 0
+        self.debts_ns(now_ns) != [0; 2]
     }
 
     /// Is there nothing to keep of a client?
@@ -236,15 +231,19 @@ impl Account {
     pub(super) fn reprice(&mut self, lane: usize, ratio: f64, now_ns: u64) {
         let owed = self.owed_ns(lane, now_ns);
         if owed > 0 && ratio != 1.0 {
-            let owed = (owed as f64 * ratio).round() as u64;
-            if let Some(paid) = self.paid_ns.get_mut(lane) {
-                *paid = now_ns.saturating_add(owed.min(LONGEST_NS));
-            }
+            self.owe(lane, (owed as f64 * ratio).round() as u64, now_ns);
         }
     }
 
     pub(super) fn charge(&mut self, lane: usize, cost_ns: u64, now_ns: u64) {
-        let owed = self.owed_ns(lane, now_ns).saturating_add(cost_ns);
+        self.owe(
+            lane,
+            self.owed_ns(lane, now_ns).saturating_add(cost_ns),
+            now_ns,
+        );
+    }
+
+    fn owe(&mut self, lane: usize, owed: u64, now_ns: u64) {
         if let Some(paid) = self.paid_ns.get_mut(lane) {
             *paid = now_ns.saturating_add(owed.min(LONGEST_NS));
         }
@@ -320,7 +319,7 @@ mod tests {
             returned: account.returned(),
             ..Reserved::default()
         };
-        reserved.from_ns[0] = account.bytes_paid_from_ns(now_ns);
+        reserved.from_ns[0] = account.paid_from_ns(BYTES, now_ns);
         account.charge_bytes(limits, bytes, now_ns);
         reserved
     }

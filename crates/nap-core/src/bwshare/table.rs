@@ -13,7 +13,7 @@
 //!
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
-use super::account::{Account, LONGEST_NS, Reserved};
+use super::account::{Account, BYTES, LONGEST_NS, Reserved};
 use super::client::tag_of;
 use super::horizons::{HORIZONS, Horizons};
 use super::limits::{DebtAnswer, Lane, Limits, Units};
@@ -165,14 +165,15 @@ impl Stripe {
         self.enter_as(key, limits, now_ns, false)
     }
 
-    /// The same, and the horizons that the request is inside are counted.
-    #[inline]
-    pub fn enter_counted(&mut self, key: u64, limits: &Limits, now_ns: u64) -> DebtAnswer {
-        self.enter_as(key, limits, now_ns, true)
-    }
-
+    /// The same; `counted`: and the horizons that the request is inside are counted.
     #[inline(always)]
-    fn enter_as(&mut self, key: u64, limits: &Limits, now_ns: u64, counted: bool) -> DebtAnswer {
+    pub fn enter_as(
+        &mut self,
+        key: u64,
+        limits: &Limits,
+        now_ns: u64,
+        counted: bool,
+    ) -> DebtAnswer {
         let now = self.time(now_ns);
         let mut horizons = DebtAnswer::Pass;
         if !limits.horizons.is_empty() {
@@ -186,7 +187,7 @@ impl Stripe {
     }
 
     /// The same for a known client that owes little, as with most requests. False: nothing is
-    /// charged yet, and [`Stripe::enter_counted`] must be called.
+    /// charged yet, and [`Stripe::enter_as`] must be called.
     #[inline(always)]
     pub fn enters_quickly(&mut self, key: u64, limits: &Limits, now_ns: u64) -> bool {
         let now = self.time(now_ns);
@@ -244,7 +245,7 @@ impl Stripe {
             at_ns: now,
             returned: own.returned(),
             from_ns: std::array::from_fn(|i| match i.checked_sub(1) {
-                None => own.bytes_paid_from_ns(now),
+                None => own.paid_from_ns(BYTES, now),
                 Some(lane) => horizons.paid_from_ns(lane, now),
             }),
         }

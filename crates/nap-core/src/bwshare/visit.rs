@@ -62,9 +62,7 @@ impl Visit<'_> {
     #[inline]
     pub fn enter(&mut self, whose: impl FnOnce() -> (Client, u32), excused: bool) -> DebtAnswer {
         add(&mut self.stripe.counts.requests, 1);
-        let mut answer = self
-            .stripe
-            .enter_counted(self.key, self.limits, self.now_ns);
+        let mut answer = (self.stripe).enter_as(self.key, self.limits, self.now_ns, true);
         if excused && answer != DebtAnswer::Pass {
             self.charge_file();
             add(&mut self.stripe.counts.excused, 1);

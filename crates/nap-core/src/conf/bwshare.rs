@@ -1,5 +1,7 @@
 //! [`BwShareConf`]: what `BwShare...` directives set, and the historic `BW_...` names.
 
+use std::ops::RangeInclusive;
+
 use super::directive::directives;
 use super::settings::settings;
 use super::values::{HOUR, M, SECOND, UNSET, Words, decimal, shown, wrong};
@@ -73,40 +75,34 @@ const ONE: i64 = 1_000_000;
 
 /// The range of a number, in millionths.
 struct Range {
-    from: i64,
-    to: i64,
+    range: RangeInclusive<i64>,
     words: &'static str,
     /// Are K, M and G understood?
     size: bool,
 }
 
 const FILES_MAX: Range = Range {
-    from: ONE,
-    to: 1_000_000 * ONE,
+    range: ONE..=1_000_000 * ONE,
     words: "a number of files from 1 to 1000000",
     size: false,
 };
 const FILES_RATE: Range = Range {
-    from: 100,
-    to: 100_000 * ONE,
+    range: 100..=100_000 * ONE,
     words: "files a second from 0.0001 to 100000",
     size: false,
 };
 const BYTES_MAX: Range = Range {
-    from: 1000 * ONE,
-    to: 1_000_000_000_000 * ONE,
+    range: 1000 * ONE..=1_000_000_000_000 * ONE,
     words: "bytes, e.g. 500000 or 2M, from 1000 to 1000000000000",
     size: true,
 };
 const BYTES_RATE: Range = Range {
-    from: ONE,
-    to: 10_000_000_000 * ONE,
+    range: ONE..=10_000_000_000 * ONE,
     words: "bytes a second, e.g. 1000 or 64K, from 1 to 10000000000",
     size: true,
 };
 const SHARE: Range = Range {
-    from: 0,
-    to: ONE,
+    range: 0..=ONE,
     words: "a number from 0 to 1",
     size: false,
 };
@@ -122,7 +118,7 @@ impl Range {
         };
         let millionths = digits.and_then(decimal).ok_or_else(bad)?;
         let value = i64::try_from(millionths.saturating_mul(factor)).map_err(|_| bad())?;
-        let allowed = (self.from..=self.to).contains(&value);
+        let allowed = self.range.contains(&value);
         allowed.then_some(value).ok_or_else(bad)
     }
 }
@@ -184,7 +180,7 @@ impl BwShareConf {
         let [v4, v6] = args else {
             return Err(wants.into());
         };
-        let bits = |arg: &str, range: std::ops::RangeInclusive<i64>| {
+        let bits = |arg: &str, range: RangeInclusive<i64>| {
             let value = arg.parse().ok().filter(|bits| range.contains(bits));
             value.ok_or_else(|| format!("{wants}, not {}", shown(arg)))
         };

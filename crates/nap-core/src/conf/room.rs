@@ -315,17 +315,14 @@ impl RoomConf {
         let auto = self.begin_run_ready(workers, reserve, server.cores);
         let beside = self.beside.max(0);
         let running = self.run_ready.saturating_add(beside);
+        let taken = running.saturating_add(reserve);
         let (enough, too_many, wanted) = match server.hold_who_waits() {
             true => (
-                running.saturating_add(reserve) < workers,
+                taken < workers,
                 "leave no worker to wait on under",
                 self.workers_wanted(reserve),
             ),
-            false => (
-                running.saturating_add(reserve) <= workers,
-                "are more than",
-                running.saturating_add(reserve),
-            ),
+            false => (taken <= workers, "are more than", taken),
         };
         if known && !enough {
             return Err(format!(

@@ -1,73 +1,54 @@
 //! [`ServerConf`]: the server as configured and as its MPM runs it.
 
 use super::directive::Directive::{self, *};
+use super::settings::settings;
 use super::text::Text;
 use super::values::*;
 
+settings! {
 /// The server as configured and as its MPM runs it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerConf {
+ServerConf {
     /// Workers kept free in each child (prefork: in the server); [`UNSET`]: see `reserve_percent`.
-    pub reserve: i64,
+    reserve: i64 = UNSET;
     /// The same in per cent of a child's threads (prefork: of all children).
-    pub reserve_percent: i64,
+    reserve_percent: i64 = UNSET;
     /// `NapTables waiters=`; [`UNSET`]: from the MPM. The same goes for the next three.
-    pub table_waiters: i64,
+    table_waiters: i64 = UNSET;
     /// Clients remembered.
-    pub table_clients: i64,
+    table_clients: i64 = UNSET;
     /// Requests remembered.
-    pub table_trace: i64,
+    table_trace: i64 = UNSET;
     /// Sessions remembered.
-    pub table_sessions: i64,
+    table_sessions: i64 = UNSET;
     /// `NapPark`: 1 On, 0 Off, [`UNSET`]: On where possible.
-    pub park: i64,
+    park: i64 = UNSET;
     /// The path of the ticket page; empty: [`TICKET_PATH`].
-    pub ticket_path: Text<256>,
+    ticket_path: Text<256> = Text::EMPTY;
     /// Most children the MPM may ever run.
-    pub server_limit: u32,
+    server_limit: u32 = 0;
     /// Most threads a child may ever have.
-    pub thread_limit: u32,
+    thread_limit: u32 = 0;
     /// Threads a child has; 1 on prefork.
-    pub threads_per_child: u32,
+    threads_per_child: u32 = 0;
     /// MaxRequestWorkers; 0: not known.
-    pub max_workers: u32,
+    max_workers: u32 = 0;
     /// 0 on prefork.
-    pub threaded: u32,
+    threaded: u32 = 0;
     /// Processors online.
-    pub cores: u32,
+    cores: u32 = 0;
     /// Members of balancers among which OXTHAS chooses.
-    pub members: u32,
+    members: u32 = 0;
     /// How many accesses may wait without a worker; 0: the server cannot do that, or should not.
-    pub parked: u32,
+    parked: u32 = 0;
     /// 1: some still wait on workers.
-    pub on_workers: u32,
+    on_workers: u32 = 0;
+}
 }
 
 /// Default of `NapTicketPath`.
 pub const TICKET_PATH: &str = "/nap-ticket";
 
 impl ServerConf {
-    /// Nothing set yet.
-    pub const UNSET: ServerConf = ServerConf {
-        reserve: UNSET,
-        reserve_percent: UNSET,
-        table_waiters: UNSET,
-        table_clients: UNSET,
-        table_trace: UNSET,
-        table_sessions: UNSET,
-        park: UNSET,
-        ticket_path: Text::EMPTY,
-        server_limit: 0,
-        thread_limit: 0,
-        threads_per_child: 0,
-        max_workers: 0,
-        threaded: 0,
-        cores: 0,
-        members: 0,
-        parked: 0,
-        on_workers: 0,
-    };
-
     /// Reads one directive of the server; the error is the sentence to show.
     pub fn directive(&mut self, which: Directive, args: &[&str]) -> Result<(), String> {
         match which {
@@ -83,17 +64,12 @@ impl ServerConf {
     }
 
     fn keep_free(&mut self, args: &[&str]) -> Result<(), String> {
-        let percent = args.first().and_then(|arg| arg.strip_suffix('%'));
-        let words = Words::reserve(if percent.is_some() {
-            0..=90
-        } else {
-            0..=10_000
-        });
-        let value = one(Reserve, args, words)?;
-        (self.reserve, self.reserve_percent) = if percent.is_some() {
-            (UNSET, value)
-        } else {
-            (value, UNSET)
+        let percent = args.first().is_some_and(|arg| arg.ends_with('%'));
+        let most = if percent { 90 } else { 10_000 };
+        let value = one(Reserve, args, Words::reserve(0..=most))?;
+        (self.reserve, self.reserve_percent) = match percent {
+            true => (UNSET, value),
+            false => (value, UNSET),
         };
         Ok(())
     }

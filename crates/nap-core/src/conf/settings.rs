@@ -22,7 +22,8 @@ macro_rules! settings {
                 all
             }
 
-            fn put_defaults(&mut self) {
+            /// Puts those defaults in that do not depend on other settings.
+            pub fn put_defaults(&mut self) {
                 $($(super::values::or_default(&mut self.$field, $default);)?)*
             }
         }

@@ -1,32 +1,32 @@
 //! [`EventConf`]: what `TelePoll event ...` sets.
 
+use super::settings::settings;
 use super::text::Text;
 use super::values::{HOUR, SECOND, Time, Words, decimal, named, wrong};
 
+settings! {
 /// An event as configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventConf {
+EventConf {
     /// 1..63 of `A-Za-z0-9_.-`.
-    pub name: Text<64>,
+    name: Text<64> = Text::EMPTY;
     /// Ta; 1 s .. 1 h.
-    pub base_us: i64,
-    /// N0, accesses a second, millionths; 0.01 .. a million.
-    pub rate: i64,
+    base_us: i64 = 10 * SECOND;
+    /// N0, accesses a second, millionths; 0.01 .. a million. What the site can do is not known.
+    rate: i64 = 500 * ONE;
     /// 0 level, 1 relevel, 2 concentrate.
-    pub mode: i64,
+    mode: i64 = 0;
     /// 0 smooth, 1 paper.
-    pub form: i64,
+    form: i64 = 0;
     /// Concentrate: into the first 1/k; 1..100.
-    pub k: i64,
+    k: i64 = 0;
     /// Phase: event m ...
-    pub m: i64,
+    m: i64 = 0;
     /// ... of M; 1..64.
-    pub of: i64,
+    of: i64 = 0;
+}
 }
 
 const ONE: i64 = 1_000_000;
-/// Accesses a second, unless the site says what it can do.
-const RATE: i64 = 500 * ONE;
 /// T0 = 1.1/N0 (`PollTerms::new`), in hundredths.
 const MARGIN: i64 = 110;
 pub(super) const MODES: &[&str] = &["level", "relevel", "concentrate"];
@@ -49,16 +49,7 @@ impl EventConf {
     /// Reads only the options, of a directive of this name; what must fit together is not checked
     /// yet.
     pub fn options(directive: &str, options: &[&str]) -> Result<EventConf, String> {
-        let mut conf = EventConf {
-            name: Text::EMPTY,
-            base_us: 10 * SECOND,
-            rate: RATE,
-            mode: 0,
-            form: 0,
-            k: 0,
-            m: 0,
-            of: 0,
-        };
+        let mut conf = EventConf::UNSET;
         for option in options {
             let (key, value) = option.split_once('=').unwrap_or((option, ""));
             let said = |what: String| wrong(directive, option, what);

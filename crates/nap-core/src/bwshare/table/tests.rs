@@ -112,9 +112,9 @@ fn horizons_count_who_was_entitled_to_what() {
     limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
     let mut stripe = Box::new(Stripe::default());
     let k = key(5);
-    assert_eq!(stripe.enter_counted(k, &limits, S), DebtAnswer::Pass);
+    assert_eq!(stripe.enter_as(k, &limits, S, true), DebtAnswer::Pass);
     stripe.charge_bytes(k, &limits, 600, S);
-    let DebtAnswer::Refuse { debt, wait_ns } = stripe.enter_counted(k, &limits, S) else {
+    let DebtAnswer::Refuse { debt, wait_ns } = stripe.enter_as(k, &limits, S, true) else {
         panic!("600 of 500");
     };
     assert_eq!((debt, wait_ns), (Debt::Horizon1, S / 5 + 1));
@@ -122,7 +122,7 @@ fn horizons_count_who_was_entitled_to_what() {
     assert_eq!(stripe.counts.entitled, [1, 2, 0]);
     stripe.charge_bytes(k, &limits, 2900, S);
     assert!(matches!(
-        stripe.enter_counted(k, &limits, S),
+        stripe.enter_as(k, &limits, S, true),
         DebtAnswer::Refuse {
             debt: Debt::Horizon2,
             ..
