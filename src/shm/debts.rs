@@ -37,7 +37,6 @@ pub struct Debts {
 pub const SERVICES: usize = 16;
 
 const UNITS: usize = size_of::<Units>() / size_of::<f64>();
-/// Tags that a key may have.
 const TAGS: usize = 256;
 
 /// How well the horizons of each set of limits are served. Every request reads the factors, so they lie

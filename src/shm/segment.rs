@@ -56,7 +56,6 @@ use nap_core::telepoll::Event;
 
 mod opening;
 
-/// First word of a segment: "mod_nap" and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"mod_nap\0");
 /// Layout of [`Head`] alone.
 const LAYOUT: u32 = 2;
@@ -496,7 +495,6 @@ impl Segment {
         self.atomics(Kind::Parked).get(place as usize)
     }
 
-    /// Rings the child's bell: an access parked there must look up.
     fn ring(&self, child: u32) {
         self.children()
             .get(child as usize)

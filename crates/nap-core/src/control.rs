@@ -111,7 +111,6 @@ fn notice(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Revokes a ticket, or a session by its id or its cookie.
 fn revoke<'f>(field: impl Fn(&str) -> &'f str) -> Result<Command, String> {
     match ["ticket", "session", "cookie"].map(&field) {
         [text, "", ""] => Ok(Command::Room(None, Order::Revoke(id("ticket", text)?))),

@@ -155,8 +155,7 @@ impl Account {
             && bytes.saturating_add(byte) <= limits.bytes.room_ns
     }
 
-    /// Is the client let in as it stands? Asked with every request; for stray values the answer is
-    /// no.
+    /// Is the client let in as it stands?
     #[inline]
     pub fn is_within(&self, limits: &Limits, now_ns: u64) -> bool {
         Account::keeps(self.debts_ns(now_ns), limits)
@@ -175,8 +174,7 @@ impl Account {
         enters
     }
 
-    /// [`Account::charge_bytes`] for a client that owes little even then. False: nothing is charged
-    /// yet.
+    /// [`Account::charge_bytes`] for a client that owes little even then; false: nothing is charged.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
         // Few answers are longer, and for the others the cost is a whole number that fits.

@@ -44,7 +44,6 @@ struct Entry {
 }
 
 impl Entry {
-    /// Is there nothing to keep here?
     fn is_free(&self, now_ns: u64) -> bool {
         match self.key & 1 {
             0 => self.account.is_free(now_ns, TEST_NS),
@@ -92,7 +91,6 @@ impl DebtCounts {
     }
 }
 
-/// Counts `more`.
 #[inline(always)]
 pub(super) fn add(n: &mut u64, more: u64) {
     *n = n.wrapping_add(more);
@@ -111,7 +109,6 @@ pub struct Stripe {
     entries: [[Entry; WAYS]; BUCKETS],
 }
 
-/// Where an entry is.
 type At = (usize, usize);
 
 /// The stripe of `n` in which a key is.
@@ -125,7 +122,6 @@ pub fn stripes_for(clients: u64, entries: u64) -> u32 {
     u32::try_from(stripes.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Nobody owes anything.
 impl Default for Stripe {
     fn default() -> Stripe {
         Stripe {
@@ -186,8 +182,7 @@ impl Stripe {
         }
     }
 
-    /// The same for a known client that owes little, as with most requests. False: nothing is
-    /// charged yet, and [`Stripe::enter_as`] must be called.
+    /// The same for a known client that owes little, as with most requests; false: nothing is charged.
     #[inline(always)]
     pub fn enters_quickly(&mut self, key: u64, limits: &Limits, now_ns: u64) -> bool {
         let now = self.time(now_ns);
@@ -195,8 +190,7 @@ impl Stripe {
         account.is_some_and(|account| account.enters_quickly(limits, now))
     }
 
-    /// Charges bytes to a known client that owes little even then. False: nothing is charged yet,
-    /// and [`Stripe::charge_bytes`] must be called.
+    /// [`Stripe::charge_bytes`] for a known client that owes little even then; false: nothing is charged.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
         let now = self.time(now_ns);
@@ -447,7 +441,6 @@ impl Stripe {
         way(first).or_else(|| way(second_of(key, first)))
     }
 
-    /// Where to put a new client.
     fn place(&mut self, key: u64, limits: &Limits, now: u64) -> At {
         if let Some(at) = self.free(key, now) {
             return at;

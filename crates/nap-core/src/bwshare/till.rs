@@ -237,12 +237,10 @@ impl<B: Books> Till<B> {
         self.books.stripes() * CLIENTS / entries_of(&self.limits)
     }
 
-    /// The client of this address, among those of `limit`.
     fn client(&self, limit: &Limit, address: [u8; 16]) -> Client {
         Client::of(address, limit.prefixes, limit.scope, &self.secret)
     }
 
-    /// A request that is charged.
     #[inline]
     fn charging<'a>(&'a self, charge: &'a Charge, now_ns: u64) -> Option<Charging<'a, B>> {
         let limit = self.limits.get(charge.limits as usize)?;

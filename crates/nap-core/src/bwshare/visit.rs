@@ -40,8 +40,7 @@ impl Visit<'_> {
         enters
     }
 
-    /// [`Visit::bytes`] for a known client that owes little even then. False: nothing is changed
-    /// yet.
+    /// [`Visit::bytes`] for a known client that owes little even then. False: nothing is changed yet.
     #[inline(always)]
     pub fn bytes_quickly(&mut self, bytes: u64) -> bool {
         let trace = self.trace.as_deref_mut();

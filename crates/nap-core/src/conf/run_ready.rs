@@ -13,7 +13,6 @@ const MOST: i64 = 256;
 const HISTORY: i64 = 5;
 
 impl RoomConf {
-    /// Reads the directive's values.
     pub(super) fn set_run_ready(&mut self, args: &[&str]) -> Result<(), String> {
         let permits = 1..=PERMITS as i64;
         let (first, options) = args.split_at(args.len().min(1));

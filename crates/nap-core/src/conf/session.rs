@@ -110,7 +110,6 @@ impl RoomConf {
         Ok(())
     }
 
-    /// Puts the defaults in, and checks what must fit together.
     pub(super) fn finish_sessions(&mut self) -> Result<(), String> {
         let title = self.title();
         for (field, which) in [

@@ -27,7 +27,6 @@ pub(super) const K: i64 = 1 << 10;
 pub(super) const M: i64 = 1 << 20;
 pub(super) const G: i64 = 1 << 30;
 
-/// What a directive's value may be.
 pub(super) struct Words {
     kind: Kind,
     range: RangeInclusive<i64>,
@@ -202,7 +201,6 @@ pub(super) fn unknown_option(which: Directive, option: &str, known: &str) -> Str
     wrong(which.name(), option, what)
 }
 
-/// What is wrong with this value of a directive, or part of it.
 pub(super) fn wrong(directive: &str, value: &str, what: impl Display) -> String {
     format!("{directive}: {} {what}", shown(value))
 }

@@ -141,7 +141,6 @@ impl<'a, B: Books> Charging<'a, B> {
         }
     }
 
-    /// How long a byte takes by the limits in force, nanoseconds; 0: not known.
     pub(super) fn byte_unit(&self) -> f64 {
         self.till.books.byte_unit(tag(self.limit.scope))
     }

@@ -75,7 +75,6 @@ pub fn units_of(limits: &mut [Limit]) -> Vec<(u8, Units)> {
         .collect()
 }
 
-/// Entries that a client takes.
 pub(super) fn entries_of(limits: &[Limit]) -> usize {
     1 + usize::from(limits.iter().any(|limit| !limit.horizons().is_empty()))
 }
