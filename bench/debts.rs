@@ -92,7 +92,7 @@ fn key(client: u64) -> u64 {
 }
 
 fn enter(debts: &Debts, key: u64, limits: &Limits) -> DebtAnswer {
-    let answer = debts.of(key, |stripe, _| stripe.enter(key, limits, NOW));
+    let answer = debts.of(key, |stripe, _| stripe.visit(key, limits, NOW).ask(false));
     answer.expect("the lock is free")
 }
 
@@ -189,7 +189,11 @@ fn count(what: &str, n: u64) {
         _ => {
             let mut table = vec![Stripe::default(); stripes_for(CLIENTS, 1) as usize];
             let stripes = table.len();
-            let mut charge = |key| table[stripe_of(key, stripes)].enter(key, &limits, NOW);
+            let mut charge = |key| {
+                table[stripe_of(key, stripes)]
+                    .visit(key, &limits, NOW)
+                    .ask(false)
+            };
             (0..CLIENTS).for_each(|client| {
                 black_box(charge(key(client)));
             });

@@ -164,7 +164,7 @@ fn evicted(set: &[(f64, f64, f64, f64)], now: u64) -> Result<(usize, f64), Refus
         // At the beginning of time all of them are in debt.
         stripe.adopt(key(n), account(n), 0);
     }
-    stripe.enter(key(2 * WAYS), &limits, now);
+    stripe.visit(key(2 * WAYS), &limits, now).ask(false);
     let gone = (0..set.len()).find(|n| stripe.account(key(*n)) == Account::default());
     let gone = gone.ok_or(malformed("that is worth more than heavy debtors"))?;
     let shares = [

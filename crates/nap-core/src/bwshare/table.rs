@@ -13,11 +13,12 @@
 //!
 //! With horizons a client has two entries: its own, and one whose key has the lowest bit set.
 
-use super::account::{Account, BYTES, LONGEST_NS, Reserved};
+use super::account::{Account, LONGEST_NS};
 use super::client::tag_of;
 use super::horizons::{HORIZONS, Horizons};
 use super::limits::{DebtAnswer, Lane, Limits, Units};
 use super::service::TEST_NS;
+use super::visit::Visit;
 
 /// Buckets of a stripe.
 pub const BUCKETS: usize = 64;
@@ -155,130 +156,16 @@ impl Stripe {
         self.latest_ns = now_ns.saturating_add(self.shift_ns);
     }
 
-    /// The client, or network, asks for one more file: judged, and charged as the rule says.
+    /// What this key may owe by these limits, untraced.
     #[inline]
-    pub fn enter(&mut self, key: u64, limits: &Limits, now_ns: u64) -> DebtAnswer {
-        self.enter_as(key, limits, now_ns, false)
-    }
-
-    /// The same; `counted`: and the horizons that the request is inside are counted.
-    #[inline(always)]
-    pub fn enter_as(
-        &mut self,
-        key: u64,
-        limits: &Limits,
-        now_ns: u64,
-        counted: bool,
-    ) -> DebtAnswer {
-        let now = self.time(now_ns);
-        let mut horizons = DebtAnswer::Pass;
-        if !limits.horizons.is_empty() {
-            horizons = self.horizons(key, &limits.horizons, now, counted);
+    pub fn visit<'a>(&'a mut self, key: u64, limits: &'a Limits, now_ns: u64) -> Visit<'a> {
+        Visit {
+            key,
+            stripe: self,
+            trace: None,
+            limits,
+            now_ns,
         }
-        let enter = |account: &mut Account| account.enter_beside(horizons, limits, now);
-        match self.known(key) {
-            Some(account) => enter(account),
-            None => self.begin(key, limits, now, enter),
-        }
-    }
-
-    /// The same for a known client that owes little, as with most requests; false: nothing is charged.
-    #[inline(always)]
-    pub fn enters_quickly(&mut self, key: u64, limits: &Limits, now_ns: u64) -> bool {
-        let now = self.time(now_ns);
-        let account = self.known(key).filter(|_| limits.horizons.is_empty());
-        account.is_some_and(|account| account.enters_quickly(limits, now))
-    }
-
-    /// [`Stripe::charge_bytes`] for a known client that owes little even then; false: nothing is charged.
-    #[inline(always)]
-    pub fn bytes_quickly(&mut self, key: u64, limits: &Limits, bytes: u64, now_ns: u64) -> bool {
-        let now = self.time(now_ns);
-        let account = self.known(key).filter(|_| limits.horizons.is_empty());
-        account.is_some_and(|account| account.bytes_quickly(limits, bytes, now))
-    }
-
-    /// Charges one more file, whatever the client owes.
-    pub fn charge_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
-        self.change(key, limits, now_ns, |account, now| {
-            account.charge_file(limits, now)
-        });
-    }
-
-    /// Takes one file back.
-    pub fn return_file(&mut self, key: u64, limits: &Limits, now_ns: u64) {
-        self.change(key, limits, now_ns, |account, _| {
-            account.return_file(limits)
-        });
-    }
-
-    /// Charges bytes; returns what the client would be told if it asked for more now.
-    #[inline]
-    pub fn charge_bytes(
-        &mut self,
-        key: u64,
-        limits: &Limits,
-        bytes: u64,
-        now_ns: u64,
-    ) -> DebtAnswer {
-        let answer = self.change(key, limits, now_ns, |account, now| {
-            account.charge_bytes(limits, bytes, now);
-            limits.answer(account, now)
-        });
-        answer.or_longer(self.change_horizons(key, limits, now_ns, |account, now| {
-            limits.horizons.charge(account, bytes, now)
-        }))
-    }
-
-    /// Tells from when on bytes that are charged now are paid off.
-    pub fn reserve(&mut self, key: u64, bytes: u64, now_ns: u64) -> Reserved {
-        let now = self.time(now_ns);
-        let (own, horizons) = (self.account(key), self.account(key | 1));
-        Reserved {
-            bytes,
-            at_ns: now,
-            returned: own.returned(),
-            from_ns: std::array::from_fn(|i| match i.checked_sub(1) {
-                None => own.paid_from_ns(BYTES, now),
-                Some(lane) => horizons.paid_from_ns(lane, now),
-            }),
-        }
-    }
-
-    /// Of the bytes `reserved`, `unsent` were not sent; returns what the client would be told now.
-    pub fn return_bytes(
-        &mut self,
-        key: u64,
-        limits: &Limits,
-        (unsent, reserved): (u64, &Reserved),
-        now_ns: u64,
-    ) -> DebtAnswer {
-        let since = self.account(key).returned_since(reserved);
-        let answer = self.change(key, limits, now_ns, |account, now| {
-            account.return_bytes(limits, unsent, reserved, now);
-            limits.answer(account, now)
-        });
-        answer.or_longer(self.change_horizons(key, limits, now_ns, |account, now| {
-            let part = (unsent, reserved, since);
-            limits.horizons.give_back(account, part, now)
-        }))
-    }
-
-    #[inline(always)]
-    fn change_horizons(
-        &mut self,
-        key: u64,
-        limits: &Limits,
-        now_ns: u64,
-        act: impl FnOnce(&mut Account, u64),
-    ) -> DebtAnswer {
-        if limits.horizons.is_empty() {
-            return DebtAnswer::Pass;
-        }
-        self.change(key | 1, limits, now_ns, |account, now| {
-            act(account, now);
-            limits.horizons.answer(account, now)
-        })
     }
 
     /// What the client would be told if it asked for a file now; nothing is charged.
@@ -286,22 +173,6 @@ impl Stripe {
         let now = self.time(now_ns);
         let horizons = limits.horizons.answer(&self.account(key | 1), now);
         limits.answer(&self.account(key), now).or_longer(horizons)
-    }
-
-    /// If this client has not been here since the running test of [`service`](super::service)
-    /// began: the first horizon that it is eligible for, which means inside all longer ones.
-    pub fn begin_test(&mut self, key: u64, limits: &Limits, now_ns: u64) -> Option<usize> {
-        let now = self.time(now_ns);
-        if self.account(key).seen_at(now, TEST_NS) {
-            return None;
-        }
-        self.change(key, limits, now_ns, |account, now| {
-            account.see_at(now, TEST_NS)
-        });
-        let account = self.account(key | 1);
-        let lanes = limits.horizons.lanes();
-        let outside = |i: &usize| account.owed_ns(*i, now) >= lanes[*i].room_ns;
-        (0..lanes.len()).rev().find(outside).or(Some(0))
     }
 
     /// What this key owes.
@@ -368,7 +239,13 @@ impl Stripe {
     }
 
     #[inline(never)]
-    fn horizons(&mut self, key: u64, horizons: &Horizons, now: u64, counted: bool) -> DebtAnswer {
+    pub(super) fn horizons(
+        &mut self,
+        key: u64,
+        horizons: &Horizons,
+        now: u64,
+        counted: bool,
+    ) -> DebtAnswer {
         let account = self.account(key | 1);
         if counted {
             self.count(&account, horizons.lanes(), now);
@@ -387,24 +264,9 @@ impl Stripe {
         }
     }
 
-    #[inline(always)]
-    fn change<R>(
-        &mut self,
-        key: u64,
-        limits: &Limits,
-        now_ns: u64,
-        act: impl FnOnce(&mut Account, u64) -> R,
-    ) -> R {
-        let now = self.time(now_ns);
-        match self.known(key) {
-            Some(account) => act(account, now),
-            None => self.begin(key, limits, now, |account| act(account, now)),
-        }
-    }
-
     /// A client without an entry gets one, if there is anything to keep.
     #[inline(never)]
-    fn begin<R>(
+    pub(super) fn begin<R>(
         &mut self,
         key: u64,
         limits: &Limits,
@@ -424,7 +286,7 @@ impl Stripe {
     }
 
     #[inline(always)]
-    fn known(&mut self, key: u64) -> Option<&mut Account> {
+    pub(super) fn known(&mut self, key: u64) -> Option<&mut Account> {
         let at = self.find(key)?;
         Some(&mut self.entry_mut(at).account)
     }

@@ -1,8 +1,9 @@
 //! [`Visit`]: a request from its charge to its end, in its client's stripe and trace row.
 
-use super::account::Reserved;
+use super::account::{Account, BYTES, Reserved};
 use super::client::Client;
 use super::limits::{Debt, DebtAnswer, Limits};
+use super::service::TEST_NS;
 use super::table::{Stripe, add};
 use super::trace::{TraceRow, TraceSet};
 
@@ -31,7 +32,9 @@ impl Visit<'_> {
         let Some(row) = trace.and_then(|set| set.known(self.key)) else {
             return false;
         };
-        let enters = (self.stripe).enters_quickly(self.key, self.limits, self.now_ns);
+        let now = self.stripe.time(self.now_ns);
+        let account = (self.stripe.known(self.key)).filter(|_| self.limits.horizons.is_empty());
+        let enters = account.is_some_and(|account| account.enters_quickly(self.limits, now));
         if enters {
             add(&mut self.stripe.counts.requests, 1);
             add(&mut row.files, 1);
@@ -47,7 +50,9 @@ impl Visit<'_> {
         let Some(row) = trace.and_then(|set| set.known(self.key)) else {
             return false;
         };
-        let charged = (self.stripe).bytes_quickly(self.key, self.limits, bytes, self.now_ns);
+        let now = self.stripe.time(self.now_ns);
+        let account = (self.stripe.known(self.key)).filter(|_| self.limits.horizons.is_empty());
+        let charged = account.is_some_and(|account| account.bytes_quickly(self.limits, bytes, now));
         if charged {
             add(&mut self.stripe.counts.bytes, bytes);
             add(&mut row.bytes, bytes);
@@ -61,7 +66,7 @@ impl Visit<'_> {
     #[inline]
     pub fn enter(&mut self, whose: impl FnOnce() -> (Client, u32), excused: bool) -> DebtAnswer {
         add(&mut self.stripe.counts.requests, 1);
-        let mut answer = (self.stripe).enter_as(self.key, self.limits, self.now_ns, true);
+        let mut answer = self.ask(true);
         if excused && answer != DebtAnswer::Pass {
             self.charge_file();
             add(&mut self.stripe.counts.excused, 1);
@@ -81,7 +86,8 @@ impl Visit<'_> {
 
     /// The client was let in, but its network owes too much: undoes that.
     pub fn take_back(&mut self) {
-        self.stripe.return_file(self.key, self.limits, self.now_ns);
+        let limits = self.limits;
+        self.change(|account, _| account.return_file(limits));
         if let Some(row) = self.row() {
             row.files = row.files.saturating_sub(1);
         }
@@ -94,15 +100,107 @@ impl Visit<'_> {
         self.stripe.answer(self.key, &limits, self.now_ns)
     }
 
+    /// One more file is asked for: judged, and charged as the rule says. `counted`: the horizons that the request is
+    /// inside are.
+    #[inline(always)]
+    pub fn ask(&mut self, counted: bool) -> DebtAnswer {
+        let (limits, now) = (self.limits, self.stripe.time(self.now_ns));
+        let mut horizons = DebtAnswer::Pass;
+        if !limits.horizons.is_empty() {
+            horizons = (self.stripe).horizons(self.key, &limits.horizons, now, counted);
+        }
+        let enter = |account: &mut Account| account.enter_beside(horizons, limits, now);
+        match self.stripe.known(self.key) {
+            Some(account) => enter(account),
+            None => self.stripe.begin(self.key, limits, now, enter),
+        }
+    }
+
     /// Charges one file, whatever is owed.
     pub fn charge_file(&mut self) {
-        (self.stripe).charge_file(self.key, self.limits, self.now_ns);
+        let limits = self.limits;
+        self.change(|account, now| account.charge_file(limits, now));
     }
 
     /// Charges bytes; returns what would be answered if more were asked for now.
     #[inline]
     pub fn charge_bytes(&mut self, bytes: u64) -> DebtAnswer {
-        (self.stripe).charge_bytes(self.key, self.limits, bytes, self.now_ns)
+        let limits = self.limits;
+        let answer = self.change(|account, now| {
+            account.charge_bytes(limits, bytes, now);
+            limits.answer(account, now)
+        });
+        let charge = |account: &mut Account, now| limits.horizons.charge(account, bytes, now);
+        answer.or_longer(self.change_horizons(charge))
+    }
+
+    /// Tells from when on bytes that are charged now are paid off.
+    pub fn ahead(&mut self, bytes: u64) -> Reserved {
+        let now = self.stripe.time(self.now_ns);
+        let [own, horizons] = [self.key, self.key | 1].map(|key| self.stripe.account(key));
+        Reserved {
+            bytes,
+            at_ns: now,
+            returned: own.returned(),
+            from_ns: std::array::from_fn(|i| match i.checked_sub(1) {
+                None => own.paid_from_ns(BYTES, now),
+                Some(lane) => horizons.paid_from_ns(lane, now),
+            }),
+        }
+    }
+
+    /// Of the bytes `reserved`, `unsent` were not sent; returns what would be answered now.
+    pub fn give_back(&mut self, unsent: u64, reserved: &Reserved) -> DebtAnswer {
+        let limits = self.limits;
+        let since = self.stripe.account(self.key).returned_since(reserved);
+        let answer = self.change(|account, now| {
+            account.return_bytes(limits, unsent, reserved, now);
+            limits.answer(account, now)
+        });
+        answer.or_longer(self.change_horizons(|account, now| {
+            let part = (unsent, reserved, since);
+            limits.horizons.give_back(account, part, now)
+        }))
+    }
+
+    /// If this client has not been here since the running test of [`service`](super::service)
+    /// began: the first horizon that it is eligible for, which means inside all longer ones.
+    pub fn begin_test(&mut self) -> Option<usize> {
+        let now = self.stripe.time(self.now_ns);
+        if self.stripe.account(self.key).seen_at(now, TEST_NS) {
+            return None;
+        }
+        self.change(|account, now| account.see_at(now, TEST_NS));
+        let account = self.stripe.account(self.key | 1);
+        let lanes = self.limits.horizons.lanes();
+        let outside = |i: &usize| account.owed_ns(*i, now) >= lanes[*i].room_ns;
+        (0..lanes.len()).rev().find(outside).or(Some(0))
+    }
+
+    #[inline(always)]
+    fn change<R>(&mut self, act: impl FnOnce(&mut Account, u64) -> R) -> R {
+        self.change_of(self.key, act)
+    }
+
+    #[inline(always)]
+    fn change_of<R>(&mut self, key: u64, act: impl FnOnce(&mut Account, u64) -> R) -> R {
+        let now = self.stripe.time(self.now_ns);
+        match self.stripe.known(key) {
+            Some(account) => act(account, now),
+            None => (self.stripe).begin(key, self.limits, now, |account| act(account, now)),
+        }
+    }
+
+    #[inline(always)]
+    fn change_horizons(&mut self, act: impl FnOnce(&mut Account, u64)) -> DebtAnswer {
+        let horizons = &self.limits.horizons;
+        if horizons.is_empty() {
+            return DebtAnswer::Pass;
+        }
+        self.change_of(self.key | 1, |account, now| {
+            act(account, now);
+            horizons.answer(account, now)
+        })
     }
 
     fn row(&mut self) -> Option<&mut TraceRow> {
@@ -140,15 +238,14 @@ impl Visit<'_> {
 
     /// The client is charged for bytes that are yet to be sent.
     pub fn reserve(&mut self, bytes: u64) -> Reserved {
-        let reserved = self.stripe.reserve(self.key, bytes, self.now_ns);
+        let reserved = self.ahead(bytes);
         self.bytes(bytes);
         reserved
     }
 
     /// `unsent` of these were not sent.
     pub fn return_bytes(&mut self, unsent: u64, reserved: &Reserved) {
-        let part = (unsent, reserved);
-        let answer = (self.stripe).return_bytes(self.key, self.limits, part, self.now_ns);
+        let answer = self.give_back(unsent, reserved);
         // The row may be younger than the charge.
         self.note_bytes(&answer, |sent| sent.saturating_sub(unsent));
     }

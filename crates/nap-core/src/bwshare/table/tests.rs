@@ -43,7 +43,10 @@ fn none_is_lost_at_the_load_it_is_made_for() {
     let mut table = Table::new(stripes_for(40_000, 1));
     let limits = the_note();
     for n in 0..40_000 {
-        assert_eq!(table.of(key(n)).enter(key(n), &limits, S), DebtAnswer::Pass);
+        assert_eq!(
+            table.of(key(n)).visit(key(n), &limits, S).ask(false),
+            DebtAnswer::Pass
+        );
     }
     assert_eq!(table.evicted(), 0);
     for n in 0..40_000 {
@@ -58,15 +61,15 @@ fn a_heavy_debtor_outlives_a_flood_of_addresses() {
     let heavy: Vec<u64> = (1..=20).map(|n| key(n << 40)).collect();
     for &heavy in &heavy {
         for _ in 0..30 {
-            table.of(heavy).enter(heavy, &limits, S);
+            table.of(heavy).visit(heavy, &limits, S).ask(false);
         }
     }
     for n in 0..200_000 {
-        table.of(key(n)).enter(key(n), &limits, S);
+        table.of(key(n)).visit(key(n), &limits, S).ask(false);
     }
     assert!(table.evicted() > 100_000, "{}", table.evicted());
     for heavy in heavy {
-        let answer = table.of(heavy).enter(heavy, &limits, S);
+        let answer = table.of(heavy).visit(heavy, &limits, S).ask(false);
         assert!(matches!(answer, DebtAnswer::Refuse { .. }), "{heavy:x}");
     }
 }
@@ -76,12 +79,12 @@ fn who_has_paid_makes_room() {
     let mut table = Table::new(1);
     let limits = the_note();
     for n in 0..300 {
-        table.of(key(n)).enter(key(n), &limits, S);
+        table.of(key(n)).visit(key(n), &limits, S).ask(false);
     }
     assert_eq!(table.0[0].clients_in_debt(S), 300);
     assert_eq!(table.0[0].clients_in_debt(21 * S), 0);
     for n in 1000..1300 {
-        table.of(key(n)).enter(key(n), &limits, 21 * S);
+        table.of(key(n)).visit(key(n), &limits, 21 * S).ask(false);
     }
     assert_eq!(
         (table.0[0].clients_in_debt(21 * S), table.evicted()),
@@ -94,7 +97,7 @@ fn no_step_of_the_clock_refuses_who_has_paid_or_forgives_who_has_not() {
     let mut table = Table::new(1);
     let limits = limits((2.0, 1.0), (5e5, 1000.0), Rule::Exact);
     let k = key(1);
-    let mut enter = |s: u64| table.of(k).enter(k, &limits, s * S);
+    let mut enter = |s: u64| table.of(k).visit(k, &limits, s * S).ask(false);
     assert_eq!([100, 90].map(&mut enter), [DebtAnswer::Pass; 2]);
     assert_eq!(enter(80).wait_ns().div_ceil(S), 1, "no time has passed");
     assert_eq!(enter(101), DebtAnswer::Pass);
@@ -112,24 +115,24 @@ fn horizons_count_who_was_entitled_to_what() {
     limits.horizons = Horizons::new(&[(1000.0, 1.0), (100.0, 60.0)], 0.5);
     let mut stripe = Box::new(Stripe::default());
     let k = key(5);
-    assert_eq!(stripe.enter_as(k, &limits, S, true), DebtAnswer::Pass);
-    stripe.charge_bytes(k, &limits, 600, S);
-    let DebtAnswer::Refuse { debt, wait_ns } = stripe.enter_as(k, &limits, S, true) else {
+    assert_eq!(stripe.visit(k, &limits, S).ask(true), DebtAnswer::Pass);
+    stripe.visit(k, &limits, S).charge_bytes(600);
+    let DebtAnswer::Refuse { debt, wait_ns } = stripe.visit(k, &limits, S).ask(true) else {
         panic!("600 of 500");
     };
     assert_eq!((debt, wait_ns), (Debt::Horizon1, S / 5 + 1));
     assert_eq!(stripe.counts.eligible, [2, 2, 0]);
     assert_eq!(stripe.counts.entitled, [1, 2, 0]);
-    stripe.charge_bytes(k, &limits, 2900, S);
+    stripe.visit(k, &limits, S).charge_bytes(2900);
     assert!(matches!(
-        stripe.enter_as(k, &limits, S, true),
+        stripe.visit(k, &limits, S).ask(true),
         DebtAnswer::Refuse {
             debt: Debt::Horizon2,
             ..
         }
     ));
     assert_eq!(stripe.counts.eligible, [2, 3, 0]);
-    stripe.enter(key(6), &limits, S);
+    stripe.visit(key(6), &limits, S).ask(false);
     assert_eq!(stripe.counts.eligible, [2, 3, 0], "a network is no request");
 }
 
@@ -161,12 +164,12 @@ fn hours(n: u64, link: f64, clients: u64, seed: u64) -> (Vec<Vec<(u64, f64)>>, S
                 continue;
             }
             let k = key(client + 1);
-            if let Some(first) = stripe.begin_test(k, &limits, now) {
+            if let Some(first) = stripe.visit(k, &limits, now).begin_test() {
                 service.note(first, &terms, now);
             }
-            if stripe.enter(k, &limits, now) == DebtAnswer::Pass {
+            if stripe.visit(k, &limits, now).ask(false) == DebtAnswer::Pass {
                 let bytes = (draw >> 20) % 100_000;
-                stripe.charge_bytes(k, &limits, bytes, now);
+                stripe.visit(k, &limits, now).charge_bytes(bytes);
                 sent[client as usize].push((now, bytes as f64));
             }
         }
@@ -225,8 +228,8 @@ fn debts_are_the_same_amount_when_the_limits_change() {
     let mut stripe = Box::new(Stripe::default());
     let keys = [7, 8].map(|tag| key(3) & !(0xff << 32) | tag << 32);
     for k in keys {
-        (0..30).for_each(|_| stripe.charge_file(k, &old, S));
-        stripe.charge_bytes(k, &old, 40_000, S);
+        (0..30).for_each(|_| stripe.visit(k, &old, S).charge_file());
+        stripe.visit(k, &old, S).charge_bytes(40_000);
     }
     stripe.reprice(&|tag| (tag == 7).then_some(ratios), S);
     let owed = |k: u64, limits: &Limits| {
@@ -246,7 +249,7 @@ fn a_table_of_another_size_takes_the_debts_over() {
     let (mut old, mut new) = (Table::new(3), Table::new(2));
     let limits = the_note();
     for n in 0..500 {
-        old.of(key(n)).enter(key(n), &limits, S);
+        old.of(key(n)).visit(key(n), &limits, S).ask(false);
     }
     for (key, account) in old.0.iter().flat_map(|stripe| stripe.debts(S)) {
         let at = stripe_of(key, new.0.len());

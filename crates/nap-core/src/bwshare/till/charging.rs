@@ -79,7 +79,7 @@ impl<'a, B: Books> Charging<'a, B> {
     #[inline(never)]
     fn enter_network(&self, excused: bool) -> DebtAnswer {
         let network = self.network(|visit| {
-            let answer = (visit.stripe).enter(visit.key, visit.limits, visit.now_ns);
+            let answer = visit.ask(false);
             if excused && answer != DebtAnswer::Pass {
                 visit.charge_file();
                 return DebtAnswer::Pass;
@@ -96,8 +96,7 @@ impl<'a, B: Books> Charging<'a, B> {
     /// Counts the client once in each test of the line.
     #[inline(never)]
     fn begin_test(&self) {
-        let begun =
-            self.own(|visit| (visit.stripe).begin_test(visit.key, visit.limits, visit.now_ns));
+        let begun = self.own(|visit| visit.begin_test());
         let (service, terms) = (self.limit.service, self.limit.terms());
         if let (Some(first), Some(service), Some(terms)) = (begun.flatten(), service, terms) {
             let books = &self.till.books;
@@ -130,7 +129,7 @@ impl<'a, B: Books> Charging<'a, B> {
         let byte_unit = self.byte_unit();
         let own = self.own(|visit| visit.reserve(bytes));
         let network = self.network(|visit| {
-            let reserved = (visit.stripe).reserve(visit.key, bytes, visit.now_ns);
+            let reserved = visit.ahead(bytes);
             visit.charge_bytes(bytes);
             reserved
         });
@@ -158,10 +157,7 @@ impl<'a, B: Books> Charging<'a, B> {
         }
         let [own, network] = reserved.both;
         self.own(|visit| visit.return_bytes(unsent, &own));
-        self.network(|visit| {
-            let part = (unsent, &network);
-            (visit.stripe).return_bytes(visit.key, visit.limits, part, visit.now_ns);
-        });
+        self.network(|visit| visit.give_back(unsent, &network));
     }
 }
 
