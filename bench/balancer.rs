@@ -269,7 +269,7 @@ fn fail_at_random(backend: &Backend, seed: u64, over: &AtomicBool) {
 /// The cost of one choice among sixteen members, including its end.
 fn cost() {
     const N: usize = 16;
-    let (mut head, mut executors) = (Box::new(Head::EMPTY), vec![Executor::EMPTY; 2 * N]);
+    let (mut head, mut executors) = (Box::new(Head::default()), vec![Executor::default(); 2 * N]);
     let mut flights = vec![Flight::default(); 64];
     let mut engine = Engine {
         head: &mut head,

@@ -82,7 +82,7 @@ impl Balancers {
     /// Under the lock: plain numbers are copied, as many as there is memory for.
     pub fn take(&mut self, engine: &Engine<'_>, now: Micros) {
         self.now = now;
-        let activities = &engine.head.activities;
+        let activities = &engine.head.activities[..];
         for executor in engine.executors.iter().filter(|e| e.key != 0) {
             let cells = executor.cells.iter().zip(activities).zip(0..);
             let worked = |cell: &Cell| cell.answers | cell.timeouts | cell.failures != 0;
@@ -232,8 +232,9 @@ mod tests {
 
     #[test]
     fn a_member_s_work_is_told_by_balancer_and_activity() {
-        let mut head = Box::new(Head::EMPTY);
-        let (mut executors, mut flights) = (vec![Executor::EMPTY; 3], vec![Flight::default(); 2]);
+        let mut head = Box::new(Head::default());
+        let (mut executors, mut flights) =
+            (vec![Executor::default(); 3], vec![Flight::default(); 2]);
         let mut engine = Engine {
             head: &mut head,
             executors: &mut executors,
@@ -265,8 +266,9 @@ mod tests {
 
     #[test]
     fn activities_of_one_name_are_one_line() {
-        let mut head = Box::new(Head::EMPTY);
-        let (mut executors, mut flights) = (vec![Executor::EMPTY; 1], vec![Flight::default(); 2]);
+        let mut head = Box::new(Head::default());
+        let (mut executors, mut flights) =
+            (vec![Executor::default(); 1], vec![Flight::default(); 2]);
         let mut engine = Engine {
             head: &mut head,
             executors: &mut executors,

@@ -74,8 +74,8 @@ fn every_key_is_documented_and_no_other() {
 #[test]
 fn every_key_of_a_balancer_is_documented_and_no_other() {
     let mut engine = Engine {
-        head: &mut Box::new(Head::EMPTY),
-        executors: &mut [Executor::EMPTY],
+        head: &mut Box::new(Head::default()),
+        executors: &mut [Executor::default()],
         flights: &mut [Flight::default()],
     };
     let member = engine.executor(1, ["balancer://app", "http://a"], Micros(1));

@@ -1,7 +1,7 @@
 //! What mod_nap decides, without httpd: pure, safe Rust only.
 //!
 //! ```text
-//!   micros, charset              time as a newtype; what bytes stand for
+//!   micros, charset, row         time as a newtype; what bytes stand for; long arrays
 //!   nap, sqs, bwshare, oxthas,   the systems: one folder a paper
 //!   telepoll
 //!   room                         composes them: enter, events, leave
@@ -25,5 +25,6 @@ pub mod nap;
 pub mod oxthas;
 pub mod rng;
 pub mod room;
+pub mod row;
 pub mod sqs;
 pub mod telepoll;

@@ -80,7 +80,7 @@ const OWNER: u64 = 1;
 fn script(input: &ChoiceScript) -> Result<Value, Refused> {
     let params = &input.params;
     let n = params.executors.len();
-    let (mut head, mut executors) = (Box::new(Head::EMPTY), vec![Executor::EMPTY; n]);
+    let (mut head, mut executors) = (Box::new(Head::default()), vec![Executor::default(); n]);
     let mut flights = vec![Flight::default(); input.script.len()];
     let mut engine = Engine {
         head: &mut head,

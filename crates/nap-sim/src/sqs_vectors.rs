@@ -37,7 +37,7 @@ fn paper(input: &Paper) -> Value {
         hold: input.hold,
         history: paper_hill::HISTORY,
     };
-    let mut hill = PaperHill::EMPTY;
+    let mut hill = PaperHill::default();
     let see = |x: &f64| hill.see(*x, &settings);
     json!({"limit": input.throughput.iter().map(see).collect::<Vec<_>>()})
 }

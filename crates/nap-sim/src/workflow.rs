@@ -216,8 +216,8 @@ impl<'a> WorkflowRun<'a> {
             });
             let processes = processes.collect();
             run.engines.push(Tables {
-                head: Box::new(Head::EMPTY),
-                executors: vec![Executor::EMPTY; n],
+                head: Box::new(Head::default()),
+                executors: vec![Executor::default(); n],
                 flights: vec![Flight::default(); FLIGHTS],
                 processes,
             });

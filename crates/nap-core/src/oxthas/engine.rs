@@ -14,6 +14,7 @@ use super::history::Span;
 use super::penalty::{self, Failure, Penalty};
 use super::{ACTIVITIES, bands::Split};
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// An activity that has not come for this long may lose its number to another.
 const FORGOTTEN: Micros = Micros::from_secs(60);
@@ -101,7 +102,7 @@ impl EngineTerms {
 
 /// The state outside the tables. All zero: no flight was ever used, no activity has a name.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Head {
     /// The first free flight, plus one; 0: none among those used.
     free: u32,
@@ -111,18 +112,7 @@ pub struct Head {
     attempts: u32,
     _pad: u32,
     /// Kinds of work.
-    pub activities: [Activity; ACTIVITIES],
-}
-
-impl Head {
-    /// Head of an engine that has done nothing.
-    pub const EMPTY: Head = Head {
-        free: 0,
-        used: 0,
-        attempts: 0,
-        _pad: 0,
-        activities: [Activity::EMPTY; ACTIVITIES],
-    };
+    pub activities: Row<Activity, ACTIVITIES>,
 }
 
 /// The tables, while this process has them to itself.
@@ -188,10 +178,10 @@ impl Engine<'_> {
     fn adopt(&mut self, at: usize, key: u64, [balancer, name]: [&str; 2], now: Micros) -> u32 {
         let executor = &mut self.executors[at];
         // Field by field: an executor is too large to copy over the stack.
-        executor.cells.fill(Cell::EMPTY);
+        executor.cells.fill(Cell::default());
         executor.key = key;
         (executor.balancer, executor.name) = (Name::new(balancer), Name::new(name));
-        (executor.seen_at, executor.penalty) = (now, Penalty::NONE);
+        (executor.seen_at, executor.penalty) = (now, Penalty::default());
         (executor.expected_us, executor.open) = (0, 0);
         at as u32
     }
@@ -207,12 +197,12 @@ impl Engine<'_> {
         };
         if self.head.activities[at].hash != hash {
             for executor in &mut *self.executors {
-                executor.cells[at] = Cell::EMPTY;
+                executor.cells[at] = Cell::default();
             }
             self.head.activities[at] = Activity {
                 hash,
                 name: Name::new(name),
-                ..Activity::EMPTY
+                ..Activity::default()
             };
         }
         self.head.activities[at].seen_at = now;
@@ -329,8 +319,8 @@ impl Engine<'_> {
                 let cell = executor.cell_mut(own.activity);
                 cell.answers = cell.answers.saturating_add(1);
                 cell.history.note(own.size, time, now, terms.span);
-                (cell.penalty, cell.observed_at) = (Penalty::NONE, now);
-                executor.penalty = Penalty::NONE;
+                (cell.penalty, cell.observed_at) = (Penalty::default(), now);
+                executor.penalty = Penalty::default();
             }
             End::Failed(failure, after) => {
                 let [of_cell, of_all] = failure.points();
@@ -376,9 +366,9 @@ impl Engine<'_> {
         let Some(executor) = self.executors.get_mut(executor as usize) else {
             return;
         };
-        executor.penalty = Penalty::NONE;
+        executor.penalty = Penalty::default();
         for cell in executor.cells.iter_mut() {
-            cell.penalty = Penalty::NONE;
+            cell.penalty = Penalty::default();
         }
     }
 

@@ -5,22 +5,20 @@ use super::history::History;
 use super::penalty::Penalty;
 use super::sizes::Sizes;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// Bytes of a name that are kept.
 pub const NAME: usize = 96;
 
 /// A name, cut to the room there is. All zero: none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Name([u8; NAME]);
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Name(Row<u8, NAME>);
 
 impl Name {
-    /// No name.
-    pub const EMPTY: Name = Name([0; NAME]);
-
     /// The first bytes of this name.
     pub fn new(name: &str) -> Name {
-        let mut own = Name::EMPTY;
+        let mut own = Name::default();
         for (to, from) in own.0.iter_mut().zip(name.bytes()) {
             *to = from;
         }
@@ -43,7 +41,7 @@ pub fn name_hash(name: &[u8]) -> u64 {
 
 /// An executor's work for one activity. All zero: it had none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Cell {
     /// What was observed.
     pub history: History,
@@ -69,26 +67,9 @@ pub struct Cell {
     pub failures: u64,
 }
 
-impl Cell {
-    /// It has never had work.
-    pub const EMPTY: Cell = Cell {
-        history: History::EMPTY,
-        penalty: Penalty::NONE,
-        work: 0,
-        expected_us: 0,
-        open: 0,
-        last_failure: 0,
-        failed_at: Micros::ZERO,
-        observed_at: Micros::ZERO,
-        answers: 0,
-        timeouts: 0,
-        failures: 0,
-    };
-}
-
 /// One executor. All zero: none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Executor {
     /// Its identity: a hash of the two names, never 0.
     pub key: u64,
@@ -106,23 +87,10 @@ pub struct Executor {
     /// Failures of all its activities since any of them succeeded.
     pub penalty: Penalty,
     /// By activity.
-    pub cells: [Cell; ACTIVITIES],
+    pub cells: Row<Cell, ACTIVITIES>,
 }
 
 impl Executor {
-    /// No executor.
-    pub const EMPTY: Executor = Executor {
-        key: 0,
-        balancer: Name::EMPTY,
-        name: Name::EMPTY,
-        seen_at: Micros::ZERO,
-        expected_us: 0,
-        open: 0,
-        _pad: 0,
-        penalty: Penalty::NONE,
-        cells: [Cell::EMPTY; ACTIVITIES],
-    };
-
     /// The cell of this activity; there is one whatever the number.
     pub fn cell(&self, activity: u32) -> &Cell {
         let at = activity as usize;
@@ -144,7 +112,7 @@ impl Executor {
 
 /// A kind of work. All zero: none; the first one is for all that have no other.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Activity {
     /// Hash of its name, never 0; 0: free.
     pub hash: u64,
@@ -157,16 +125,4 @@ pub struct Activity {
     /// Choices since one was made to try an executor that had long had no work.
     pub since: u32,
     pub(super) _pad: u32,
-}
-
-impl Activity {
-    /// No activity.
-    pub const EMPTY: Activity = Activity {
-        hash: 0,
-        name: Name::EMPTY,
-        sizes: Sizes::EMPTY,
-        seen_at: Micros::ZERO,
-        since: 0,
-        _pad: 0,
-    };
 }

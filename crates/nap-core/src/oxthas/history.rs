@@ -8,6 +8,7 @@
 
 use super::sane;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// How many observations there is room for.
 pub const HISTORY: usize = 100;
@@ -25,7 +26,7 @@ pub struct Span {
 
 /// One observation. All zero: none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Observed {
     /// Size a second, an `f64`'s bits.
     rate: u64,
@@ -39,9 +40,9 @@ struct Observed {
 
 /// The last observations of one executor and activity. All zero: none.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct History {
-    ring: [Observed; HISTORY],
+    ring: Row<Observed, HISTORY>,
     /// Observations ever made.
     made: u64,
     /// The resulting capacity, an `f64`'s bits; 0: not known.
@@ -52,20 +53,6 @@ pub struct History {
 }
 
 impl History {
-    /// Nothing observed.
-    pub const EMPTY: History = History {
-        ring: [Observed {
-            rate: 0,
-            at: Micros::ZERO,
-            time_us: 0,
-            open: 0,
-        }; HISTORY],
-        made: 0,
-        capacity: 0,
-        slowest_us: 0,
-        _pad: 0,
-    };
-
     /// Work of this size took `time`.
     pub fn note(&mut self, size: u64, time: Micros, now: Micros, span: Span) {
         self.push(size, time, now, 0);
@@ -155,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_capacity_is_the_mean_of_size_over_time() {
-        let mut history = History::EMPTY;
+        let mut history = History::default();
         assert_eq!(history.capacity(), None);
         history.note(60, Micros::from_secs(10), SECOND, ALL);
         history.note(60, Micros::from_secs(20), SECOND, ALL);
@@ -165,7 +152,7 @@ mod tests {
 
     #[test]
     fn only_the_window_counts() {
-        let mut history = History::EMPTY;
+        let mut history = History::default();
         let span = Span { window: 2, ..ALL };
         for seconds in [1, 2, 5] {
             history.note(10, Micros::from_secs(seconds), SECOND, span);
@@ -175,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_answer_takes_the_place_of_its_timeout() {
-        let mut history = History::EMPTY;
+        let mut history = History::default();
         history.note(50, Micros::from_secs(10), SECOND, ALL);
         history.provisional(50, Micros::from_secs(50), 7, SECOND, ALL);
         history.provisional(50, Micros::from_secs(50), 8, SECOND, ALL);
@@ -194,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_old_counts_only_while_little_is_new() {
-        let mut history = History::EMPTY;
+        let mut history = History::default();
         let span = Span {
             window: 50,
             age: Micros::from_secs(10),
@@ -213,7 +200,7 @@ mod tests {
 
     #[test]
     fn work_of_no_size_in_no_time_is_survived() {
-        let mut history = History::EMPTY;
+        let mut history = History::default();
         history.note(0, Micros::ZERO, SECOND, ALL);
         assert_eq!(history.capacity(), Some(1e6));
         history.note(u64::MAX, Micros::ZERO, SECOND, ALL);

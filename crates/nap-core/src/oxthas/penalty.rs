@@ -84,15 +84,6 @@ pub struct Penalty {
 }
 
 impl Penalty {
-    /// No failures.
-    pub const NONE: Penalty = Penalty {
-        failures: 0,
-        points: 0,
-        probe: 0,
-        doubled: 0,
-        until: Micros::ZERO,
-    };
-
     /// Notes one more failure; `probe`: of a probe. The first pause is `pause`.
     pub fn fail(&mut self, points: u32, probe: bool, pause: Micros, now: Micros) {
         if points == 0 {

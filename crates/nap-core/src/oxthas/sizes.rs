@@ -18,7 +18,7 @@ pub const FIXED: u64 = 1024;
 
 /// Sizes of one activity. All zero: none seen.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Sizes {
     /// The largest of each of the last blocks.
     largest: [u64; BLOCKS],
@@ -33,15 +33,6 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Nothing seen.
-    pub const EMPTY: Sizes = Sizes {
-        largest: [0; BLOCKS],
-        filling: 0,
-        filled: 0,
-        next: 0,
-        answer: 0,
-    };
-
     /// There was work of this size.
     pub fn note(&mut self, size: u64) {
         self.filling = self.filling.max(size);
@@ -85,7 +76,7 @@ mod tests {
 
     #[test]
     fn one_huge_size_is_forgotten() {
-        let mut sizes = Sizes::EMPTY;
+        let mut sizes = Sizes::default();
         sizes.note(4 << 30);
         for n in 1..WINDOW as u64 {
             sizes.note(n % 7);
@@ -97,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_request_without_a_body_is_as_large_as_its_answer_will_be() {
-        let mut sizes = Sizes::EMPTY;
+        let mut sizes = Sizes::default();
         assert_eq!(sizes.of(0), FIXED);
         assert_eq!(sizes.of(500), 500 + FIXED);
         sizes.answered(2000);

@@ -26,8 +26,8 @@ struct World {
 impl World {
     fn of(n: usize, law: Law) -> World {
         World {
-            head: Box::new(Head::EMPTY),
-            executors: vec![Executor::EMPTY; n],
+            head: Box::new(Head::default()),
+            executors: vec![Executor::default(); n],
             flights: vec![Flight::default(); 32],
             members: (0..n as u32)
                 .map(|executor| Member {

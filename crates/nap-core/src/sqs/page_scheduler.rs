@@ -16,6 +16,7 @@ use super::moves::{Move, Why};
 use super::paper_hill::{self, PaperHill};
 use super::progress::{Total, Weight};
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// The least time between two looks.
 pub const PERIOD: Micros = Micros::from_millis(250);
@@ -86,7 +87,7 @@ pub struct Look {
 
 /// One page's scheduler. All zero = its limit is fixed.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct PageScheduler {
     /// How its limit is found.
     pub pace: Pace,
@@ -120,35 +121,7 @@ pub struct PageScheduler {
     /// Moves that were reported ([`PageScheduler::tell`]), counted like `moves`. Written by the
     /// parent.
     told: u32,
-    steps: [Move; STEPS],
-}
-
-impl Default for PageScheduler {
-    /// A fixed limit.
-    fn default() -> PageScheduler {
-        PageScheduler {
-            pace: Pace::default(),
-            hill: ElasticHill::default(),
-            paper: PaperHill::EMPTY,
-            weight: Weight::default(),
-            limit: 0,
-            finished: 0,
-            passed: 0,
-            since: [0; 2],
-            falling: 0,
-            reached: Micros::ZERO,
-            elapsed: 0,
-            progress: 0,
-            squares: 0,
-            own_finished: 0,
-            own_passed: 0,
-            moves: 0,
-            round: 0,
-            by_hand: 0,
-            told: 0,
-            steps: [Move::default(); STEPS],
-        }
-    }
+    steps: Row<Move, STEPS>,
 }
 
 impl PageScheduler {
@@ -156,7 +129,7 @@ impl PageScheduler {
     /// Returns the limit.
     pub fn configure(&mut self, pace: Pace, now: Micros) -> u32 {
         if pace.law != self.pace.law {
-            (self.hill, self.paper) = (ElasticHill::default(), PaperHill::EMPTY);
+            (self.hill, self.paper) = (ElasticHill::default(), PaperHill::default());
         }
         self.pace = pace;
         let limit = match pace.law {

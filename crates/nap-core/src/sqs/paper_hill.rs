@@ -5,6 +5,8 @@
 //! Against fluctuation the paper uses "the history of throughput, treated statistically" without
 //! saying how: here the comparison is with the mean of the last intervals at that limit.
 
+use crate::row::Row;
+
 /// Intervals looked back over, unless configured.
 pub const HISTORY: u32 = 5;
 /// Intervals remembered, over all limits.
@@ -27,7 +29,7 @@ pub struct PaperSettings {
 
 /// The law's state. All zero = not begun.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct PaperHill {
     /// The limit in force; 0 = not begun.
     limit: u32,
@@ -43,25 +45,12 @@ pub struct PaperHill {
     written: u32,
     _pad: u32,
     /// The limit of each.
-    limits: [u32; INTERVALS],
+    limits: Row<u32, INTERVALS>,
     /// Its throughput, f64 bits.
-    throughputs: [u64; INTERVALS],
+    throughputs: Row<u64, INTERVALS>,
 }
 
 impl PaperHill {
-    /// Not begun.
-    pub const EMPTY: PaperHill = PaperHill {
-        limit: 0,
-        former: 0,
-        down: 0,
-        held: 0,
-        sum: 0,
-        written: 0,
-        _pad: 0,
-        limits: [0; INTERVALS],
-        throughputs: [0; INTERVALS],
-    };
-
     /// The limit to be in force.
     pub fn limit(&mut self, settings: &PaperSettings) -> u32 {
         let lo = settings.lo.max(1);

@@ -40,20 +40,11 @@ const OLD_NAMES: usize = PARALLEL;
 
 /// A set of the table. All zero = empty.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct SessionSet {
     /// Keys of the sessions; 0 = a free way.
     keys: [u64; WAYS],
     sessions: [Session; WAYS],
-}
-
-impl Default for SessionSet {
-    fn default() -> Self {
-        SessionSet {
-            keys: [0; WAYS],
-            sessions: [Session::default(); WAYS],
-        }
-    }
 }
 
 /// How many sets are needed for `sessions`.

@@ -21,6 +21,7 @@ use super::event::Event;
 use super::terms::{Form, Mode, PollTerms};
 use super::ticket_interval;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// Short spans of the calendar in a base interval.
 const SPANS: u64 = 32;
@@ -40,7 +41,7 @@ const IN_TIME_MS: u32 = 200;
 
 /// Which holders ask, and when they will. All zero = nobody is to ask; any bits are survived.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Asks {
     /// How many ask, on what terms, and whether there is trouble.
     pub event: Event,
@@ -48,17 +49,7 @@ pub struct Asks {
     calendar: Calendar,
     /// When the holders of tickets are to ask again: in the upper half the ticket's mark, in the
     /// lower milliseconds modulo 2^32.
-    dues: [AtomicU64; DUES],
-}
-
-impl Default for Asks {
-    fn default() -> Asks {
-        Asks {
-            event: Event::default(),
-            calendar: Calendar::default(),
-            dues: std::array::from_fn(|_| AtomicU64::new(0)),
-        }
-    }
+    dues: Row<AtomicU64, DUES>,
 }
 
 impl Asks {
@@ -150,7 +141,7 @@ impl Asks {
     pub fn clear(&self) {
         self.event.clear();
         self.calendar.clear();
-        for due in &self.dues {
+        for due in self.dues.iter() {
             due.store(0, Relaxed);
         }
     }
@@ -291,7 +282,7 @@ mod tests {
         assert!(at.expect("they ask") > Micros::from_secs(20));
         // Any bits are survived.
         for bits in [1, u64::MAX, 1 << 62] {
-            for due in &asks.dues {
+            for due in asks.dues.iter() {
                 due.store(bits, Relaxed);
             }
             assert!(asks.next(7, NOW, left, MANY) <= Some(left));

@@ -17,6 +17,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::row::Row;
+
 /// Lengths of spans.
 const LEVELS: usize = 4;
 /// How many spans of a length are counted at a time.
@@ -26,19 +28,11 @@ const LONGER: u32 = 4;
 
 /// How many will come when. All zero = nobody; any bits are survived.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Calendar {
     /// In the upper half a span's number, in the lower how many will come in it. The number is the
     /// span's start divided by its length; its index here is that number modulo [`SPANS`].
-    spans: [[AtomicU64; SPANS as usize]; LEVELS],
-}
-
-impl Default for Calendar {
-    fn default() -> Calendar {
-        Calendar {
-            spans: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
-        }
-    }
+    spans: [Row<AtomicU64, { SPANS as usize }>; LEVELS],
 }
 
 /// How finely time is divided, and how many may come.
@@ -106,7 +100,7 @@ impl Calendar {
 
     /// Forgets all places.
     pub fn clear(&self) {
-        let all = self.spans.iter().flatten();
+        let all = self.spans.iter().flat_map(|level| level.iter());
         all.for_each(|span| span.store(0, Relaxed));
     }
 

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::terms::PollTerms;
 use crate::micros::Micros;
+use crate::row::Row;
 
 /// Answers are judged together for at least this long ...
 const WINDOW: Micros = Micros::from_secs(1);
@@ -29,7 +30,7 @@ const ONE_PPM: u64 = 1_000_000;
 
 /// What is known of an event's answers. All zero = nothing yet; any bits are survived.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Trouble {
     /// Since when answers are counted, microseconds.
     since: AtomicU64,
@@ -45,21 +46,7 @@ pub struct Trouble {
     /// known yet.
     rate: AtomicU64,
     /// Answers of the window by how long they took.
-    steps: [AtomicU32; STEPS],
-}
-
-impl Default for Trouble {
-    fn default() -> Trouble {
-        Trouble {
-            since: AtomicU64::new(0),
-            usual: AtomicU64::new(0),
-            extra: AtomicU64::new(0),
-            changed: AtomicU64::new(0),
-            noticed: AtomicU64::new(0),
-            rate: AtomicU64::new(0),
-            steps: std::array::from_fn(|_| AtomicU32::new(0)),
-        }
-    }
+    steps: Row<AtomicU32, STEPS>,
 }
 
 /// The step that a time falls into.
