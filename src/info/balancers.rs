@@ -246,7 +246,7 @@ mod tests {
             let executor = &mut engine.executors[at.expect("room") as usize];
             executor.cell_mut(api).answers = key;
             executor.cell_mut(0).timeouts = 1;
-            executor.cell_mut(0).last_failure = Failure::Timeout.number();
+            executor.cell_mut(0).last_failure = Failure::Timeout as u32;
         }
         let mut balancers = Balancers::new(3);
         balancers.take(&engine, Micros::from_secs(5));

@@ -82,8 +82,6 @@ impl EngineTerms {
     /// Our settings, with timeouts of this length.
     pub fn ours(timeout: Micros) -> EngineTerms {
         EngineTerms {
-            bands: 3,
-            split: Split::Integer,
             span: Span {
                 window: 50,
                 age: Micros::from_secs(10),
@@ -96,6 +94,7 @@ impl EngineTerms {
             explore_ppm: 10_000,
             stale: Micros::from_secs(2),
             unseen_first: true,
+            ..EngineTerms::paper()
         }
     }
 }
@@ -277,17 +276,11 @@ impl Engine<'_> {
         let Some(flight) = take(self.head, self.flights, own) else {
             return flight::NONE;
         };
-        executor.open = executor.open.saturating_add(1);
-        executor.expected_us = executor.expected_us.saturating_add(expected_us);
-        let mark = flight.saturating_add(1);
-        let bars = executor.penalty.bars();
-        let cell = executor.cell_mut(ask.activity);
-        cell.open = cell.open.saturating_add(1);
-        cell.work = cell.work.saturating_add(ask.size);
-        cell.expected_us = cell.expected_us.saturating_add(expected_us);
+        executor.take_up(&own);
         if probe {
-            cell.penalty.probe = mark;
-            if bars {
+            let mark = flight.saturating_add(1);
+            executor.cell_mut(ask.activity).penalty.probe = mark;
+            if executor.penalty.bars() {
                 executor.penalty.probe = mark;
             }
         }
@@ -327,7 +320,7 @@ impl Engine<'_> {
                 executor.penalty.fail(of_all, probe, terms.pause, now);
                 let cell = executor.cell_mut(own.activity);
                 cell.penalty.fail(of_cell, probe, terms.pause, now);
-                (cell.last_failure, cell.failed_at) = (failure.number(), now);
+                (cell.last_failure, cell.failed_at) = (failure as u32, now);
                 match failure {
                     Failure::Timeout => {
                         cell.timeouts = cell.timeouts.saturating_add(1);
@@ -388,27 +381,22 @@ impl Engine<'_> {
         if own.owner == 0 || own.owner != owner.max(1) {
             return None;
         }
+        self.free(at);
+        if let Some(executor) = self.executors.get_mut(own.executor as usize) {
+            executor.put_down(&own);
+            let mark = at.saturating_add(1);
+            executor.penalty.forget_probe(mark);
+            executor.cell_mut(own.activity).penalty.forget_probe(mark);
+        }
+        Some(own)
+    }
+
+    fn free(&mut self, at: u32) {
         self.flights[at as usize] = Flight {
             next: self.head.free,
             ..Flight::default()
         };
         self.head.free = at.saturating_add(1);
-        if let Some(executor) = self.executors.get_mut(own.executor as usize) {
-            executor.open = executor.open.saturating_sub(1);
-            executor.expected_us = executor.expected_us.saturating_sub(own.expected_us);
-            let mark = at.saturating_add(1);
-            if executor.penalty.probe == mark {
-                executor.penalty.probe = 0;
-            }
-            let cell = executor.cell_mut(own.activity);
-            cell.open = cell.open.saturating_sub(1);
-            cell.work = cell.work.saturating_sub(own.size);
-            cell.expected_us = cell.expected_us.saturating_sub(own.expected_us);
-            if cell.penalty.probe == mark {
-                cell.penalty.probe = 0;
-            }
-        }
-        Some(own)
     }
 
     /// After somebody died in here, or all who were here before are gone: counts everything anew,
@@ -426,22 +414,11 @@ impl Engine<'_> {
         for at in (0..self.head.used).rev() {
             let own = self.flights[at as usize];
             if own.owner == 0 || is_dead(own.owner) {
-                self.flights[at as usize] = Flight {
-                    next: self.head.free,
-                    ..Flight::default()
-                };
-                self.head.free = at + 1;
-                continue;
-            }
-            if let Some(executor) = self.executors.get_mut(own.executor as usize) {
-                executor.open = executor.open.saturating_add(1);
-                executor.expected_us = executor.expected_us.saturating_add(own.expected_us);
-                let cell = executor.cell_mut(own.activity);
-                cell.open = cell.open.saturating_add(1);
-                cell.work = cell.work.saturating_add(own.size);
-                cell.expected_us = cell.expected_us.saturating_add(own.expected_us);
+                self.free(at);
+            } else if let Some(executor) = self.executors.get_mut(own.executor as usize) {
+                executor.take_up(&own);
                 if own.probe == 1 {
-                    cell.penalty.probe = at + 1;
+                    executor.cell_mut(own.activity).penalty.probe = at + 1;
                 }
             }
         }
@@ -449,9 +426,8 @@ impl Engine<'_> {
 
     /// Is the flight that this mark names a probe that is still out? If not, the mark is forgotten.
     pub(super) fn probe_is_out(&self, mark: u32) -> bool {
-        let flight = mark
-            .checked_sub(1)
-            .and_then(|at| self.flights.get(at as usize));
+        let at = mark.checked_sub(1);
+        let flight = at.and_then(|at| self.flights.get(at as usize));
         flight.is_some_and(|flight| flight.owner != 0 && flight.probe == 1)
     }
 }

@@ -1,6 +1,7 @@
 //! [`Executor`]: a balancer member as this engine knows it, with a [`Cell`] for each activity.
 
 use super::ACTIVITIES;
+use super::flight::Flight;
 use super::history::History;
 use super::penalty::Penalty;
 use super::sizes::Sizes;
@@ -101,6 +102,26 @@ impl Executor {
     pub fn cell_mut(&mut self, activity: u32) -> &mut Cell {
         let at = activity as usize;
         &mut self.cells[if at < ACTIVITIES { at } else { 0 }]
+    }
+
+    /// Work leaves for it.
+    pub(super) fn take_up(&mut self, flight: &Flight) {
+        self.open = self.open.saturating_add(1);
+        self.expected_us = self.expected_us.saturating_add(flight.expected_us);
+        let cell = self.cell_mut(flight.activity);
+        cell.open = cell.open.saturating_add(1);
+        cell.work = cell.work.saturating_add(flight.size);
+        cell.expected_us = cell.expected_us.saturating_add(flight.expected_us);
+    }
+
+    /// It no longer has this work.
+    pub(super) fn put_down(&mut self, flight: &Flight) {
+        self.open = self.open.saturating_sub(1);
+        self.expected_us = self.expected_us.saturating_sub(flight.expected_us);
+        let cell = self.cell_mut(flight.activity);
+        cell.open = cell.open.saturating_sub(1);
+        cell.work = cell.work.saturating_sub(flight.size);
+        cell.expected_us = cell.expected_us.saturating_sub(flight.expected_us);
     }
 
     /// R for this activity: its own failures, or those of the executor as a whole.

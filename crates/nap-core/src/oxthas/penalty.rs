@@ -17,7 +17,7 @@ const DOUBLED: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No connection could be made: nobody else will get one.
-    Connect,
+    Connect = 1,
     /// No answer came in time.
     Timeout,
     /// The connection broke before an answer, or the answer made no sense. A kept connection may
@@ -38,22 +38,11 @@ impl Failure {
         }
     }
 
-    /// Its number in shared memory; 0 is none.
-    pub fn number(self) -> u32 {
-        match self {
-            Failure::Connect => 1,
-            Failure::Timeout => 2,
-            Failure::Broken => 3,
-            Failure::Status => 4,
-        }
-    }
-
-    /// The failure with this number in shared memory.
+    /// The failure that is this number in shared memory; 0 is none.
     pub fn from_number(n: u32) -> Option<Failure> {
         use Failure::*;
-        [Connect, Timeout, Broken, Status]
-            .into_iter()
-            .find(|failure| failure.number() == n)
+        let all = [Connect, Timeout, Broken, Status];
+        all.into_iter().find(|failure| *failure as u32 == n)
     }
 
     /// Points against this activity at the executor, and against the executor as a whole.
@@ -96,6 +85,13 @@ impl Penalty {
         }
         let pause = pause.0.saturating_mul(1 << self.doubled.min(DOUBLED));
         self.until = now + Micros(pause);
+    }
+
+    /// The probe of this mark is no longer out.
+    pub(super) fn forget_probe(&mut self, mark: u32) {
+        if self.probe == mark {
+            self.probe = 0;
+        }
     }
 
     /// Has it plainly failed?
