@@ -34,10 +34,8 @@ pub struct Slot {
     pub start: Micros,
     /// How long it lasts.
     pub period: Micros,
-    /// No place of a lower index is sold to newcomers any more.
-    pub next: u32,
-    /// No place of a lower index is sold from the late pool any more.
-    pub late_next: u32,
+    /// By [`Pool`]: no place of a lower index is sold any more.
+    pub(super) next: [u32; 2],
     /// Sold to newcomers.
     pub sold: u32,
     /// Sold from the late pool.
@@ -72,8 +70,7 @@ impl Slot {
         late_share_ppm: 0,
         start: Micros::ZERO,
         period: Micros::ZERO,
-        next: 0,
-        late_next: 0,
+        next: [0; 2],
         sold: 0,
         sold_late: 0,
         redeemed: 0,
@@ -173,17 +170,11 @@ impl Slot {
             }
         }
     }
-
-    pub(super) fn cursor(&mut self, pool: Pool) -> &mut u32 {
-        match pool {
-            Pool::Newcomers => &mut self.next,
-            Pool::Late => &mut self.late_next,
-        }
-    }
 }
 
+/// Whom a place is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pool {
-    Late,
     Newcomers,
+    Late,
 }

@@ -70,7 +70,7 @@ pub struct SlotTerms {
     pub lifetime: Micros,
 }
 
-/// A place that was sold.
+/// A place that is sold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Booking {
     /// Its slot.
@@ -85,14 +85,6 @@ pub struct Booking {
     pub position: u32,
     /// An earlier slot had places left, but not for this buyer.
     pub skipped: bool,
-}
-
-/// A place that may be sold.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    seq: u32,
-    index: u32,
-    skipped: bool,
 }
 
 /// What became of a presented ticket. Each ticket is settled once.
@@ -127,14 +119,10 @@ pub struct Slots {
     newest: u32,
     /// Number of the oldest slot that is not closed; `newest + 1` when all are.
     oldest: u32,
-    /// No slot before this one has a place left for newcomers ...
-    newcomers_from: u32,
-    /// ... and none before this one has a place left in the late pool.
-    late_from: u32,
-    /// The newest slot that sold to newcomers ...
-    newcomers_last: u32,
-    /// ... and from the late pool.
-    late_last: u32,
+    /// By [`Pool`]: no slot before this one has a place left.
+    from: [u32; 2],
+    /// By [`Pool`]: the newest slot that sold one.
+    last: [u32; 2],
     /// The states' positions taken by open slots.
     runs: Runs,
     ring: [Slot; SLOTS],
@@ -146,10 +134,8 @@ impl Slots {
     pub const EMPTY: Slots = Slots {
         newest: 0,
         oldest: 0,
-        newcomers_from: 0,
-        late_from: 0,
-        newcomers_last: 0,
-        late_last: 0,
+        from: [0; 2],
+        last: [0; 2],
         runs: Runs::EMPTY,
         ring: [Slot::EMPTY; SLOTS],
         sold: SoldPlaces::EMPTY,
@@ -203,7 +189,7 @@ impl Slots {
     pub fn begin_again(&mut self, now: Micros, first: Micros, terms: &SlotTerms) {
         self.repair();
         if let Some(seq) = self.open_at(first, now + terms.horizon, terms) {
-            (self.newcomers_from, self.late_from) = (seq, seq);
+            self.from = [seq; 2];
         }
     }
 
@@ -220,14 +206,11 @@ impl Slots {
         let open: &mut dyn FnMut(&Slot) -> bool = &mut |_| true;
         let late = self.find(Pool::Late, now, first, terms, open, may);
         let newcomers = self.find(Pool::Newcomers, now, first, terms, open, may);
-        let starts = |place: Option<Found>| {
-            place.and_then(|found| Some(self.slot(found.seq)?.start_of(found.index)))
-        };
         match (late, newcomers) {
-            (Some(found), _) if starts(newcomers).is_none_or(|n| starts(late) <= Some(n)) => {
-                self.sell(Pool::Late, found, terms)
+            (Some(late), next) if next.is_none_or(|next| late.start <= next.start) => {
+                self.sell(Pool::Late, late, terms)
             }
-            (_, place) => place.and_then(|found| self.sell(Pool::Newcomers, found, terms)),
+            (_, next) => self.sell(Pool::Newcomers, next?, terms),
         }
     }
 
@@ -255,30 +238,28 @@ impl Slots {
     pub fn sold_after(&self, after: Micros) -> impl Iterator<Item = (Micros, u32)> {
         let open = self.open_slots().filter(move |slot| slot.end() > after);
         open.flat_map(move |slot| {
-            let first = slot.index_from(after + Micros(1));
-            let sold = (first..slot.places())
-                .filter(|index| self.sold.is_sold(slot.base.wrapping_add(*index)));
-            sold.filter_map(|index| Some((slot.start_of(index), slot.position(index)?)))
+            let sold = self.sold_from(slot, slot.index_from(after + Micros(1)));
+            sold.map(|(index, position)| (slot.start_of(index), position))
         })
     }
 
     /// Every place sold of open slots: its slot, and its index there.
     pub fn sold_places(&self) -> impl Iterator<Item = (&Slot, u32)> {
-        self.open_slots().flat_map(move |slot| {
-            let is_sold = move |index: &u32| self.sold.is_sold(slot.base.wrapping_add(*index));
-            (0..slot.places())
-                .filter(is_sold)
-                .map(move |index| (slot, index))
-        })
+        self.open_slots()
+            .flat_map(|slot| self.sold_from(slot, 0).map(move |(index, _)| (slot, index)))
     }
 
     /// Where the states of a slot's tickets are, whether it is open or just closed.
     pub fn sold_of(&self, seq: u32) -> impl Iterator<Item = u32> {
-        let places = self
-            .slot(seq)
-            .into_iter()
-            .flat_map(|slot| (0..slot.places()).map(|index| slot.base.wrapping_add(index)));
-        places.filter(|position| self.sold.is_sold(*position))
+        let sold = (self.slot(seq).into_iter()).flat_map(|slot| self.sold_from(slot, 0));
+        sold.map(|(_, position)| position)
+    }
+
+    /// The places sold of a slot, from this one on: their index, and where their state is.
+    fn sold_from(&self, slot: &Slot, first: u32) -> impl Iterator<Item = (u32, u32)> {
+        let base = slot.base;
+        let places = (first..slot.places()).map(move |index| (index, base.wrapping_add(index)));
+        places.filter(|(_, position)| self.sold.is_sold(*position))
     }
 
     /// Where a ticket's state is; none: its slot is closed or never was.
@@ -291,11 +272,7 @@ impl Slots {
     /// A ticket was presented and has met its fate; false: its slot is closed.
     pub fn settle(&mut self, seq: u32, fate: Fate) -> bool {
         let count = self.fates(seq, fate);
-        if let Some(count) = count {
-            *count = count.saturating_add(1);
-            return true;
-        }
-        false
+        count.map(|n| *n = n.saturating_add(1)).is_some()
     }
 
     /// A ticket has not met this fate after all: its holder left before the access ran and it is
@@ -330,22 +307,13 @@ impl Slots {
             if slot.end() + slot.kept().unwrap_or(grace) > now && slot.end() <= now + FAR {
                 return None;
             }
-            let presented = [slot.redeemed, slot.late, slot.deferred, slot.broken]
-                .into_iter()
-                .fold(0, u32::saturating_add);
+            let sold = slot.sold_in_all();
             slot.life |= 1;
-            slot.expired = slot.sold_in_all().saturating_sub(presented);
-            let (places, closed) = (
-                slot.issue_limit,
-                Closed {
-                    seq,
-                    sold: slot.sold_in_all(),
-                    expired: slot.expired,
-                },
-            );
+            slot.expired = sold.saturating_sub(slot.presented());
+            let (places, expired) = (slot.issue_limit, slot.expired);
             self.oldest = seq + 1;
             self.runs.give_back(places);
-            return Some(closed);
+            return Some(Closed { seq, sold, expired });
         }
         self.runs.reset();
         None
@@ -361,14 +329,11 @@ impl Slots {
         terms: &SlotTerms,
         open: &mut dyn FnMut(&Slot) -> bool,
         may: &mut dyn FnMut(&Slot, Micros) -> bool,
-    ) -> Option<Found> {
+    ) -> Option<Booking> {
         let latest = now + terms.horizon;
-        let last_sold = match pool {
-            Pool::Newcomers => self.newcomers_last,
-            Pool::Late => self.late_last,
-        };
+        let of_pool = pool as usize;
         let (mut steps, mut refusals, mut skipped) = (0, 0, false);
-        let mut seq = *self.from(pool);
+        let mut seq = self.from[of_pool];
         while steps < STEPS {
             steps += 1;
             if seq > self.newest {
@@ -382,14 +347,14 @@ impl Slots {
                 continue;
             };
             // Starts before `first` are gone for good: `first` moves on with the clock.
-            let passed = slot.index_from(first).max(*slot.cursor(pool));
+            let passed = slot.index_from(first).max(slot.next[of_pool]);
             let slot = *slot;
             let mut index = self.unsold(&slot, pool, passed);
             if let Some(slot) = self.slot_mut(seq) {
-                *slot.cursor(pool) = index;
+                slot.next[of_pool] = index;
             }
-            if index >= slot.places() && *self.from(pool) == seq {
-                *self.from(pool) = seq + 1;
+            if index >= slot.places() && self.from[of_pool] == seq {
+                self.from[of_pool] = seq + 1;
             }
             if index < slot.places() && !open(&slot) {
                 skipped = true;
@@ -403,9 +368,12 @@ impl Slots {
                     break;
                 }
                 if may(&slot, start) {
-                    return Some(Found {
+                    return Some(Booking {
                         seq,
                         index,
+                        slot_start: slot.start,
+                        start,
+                        position: slot.position(index)?,
                         skipped,
                     });
                 }
@@ -416,7 +384,7 @@ impl Slots {
             }
             seq += 1;
             if refusals >= LEFT_OVERS {
-                seq = seq.max(last_sold);
+                seq = seq.max(self.last[of_pool]);
             }
         }
         None
@@ -435,36 +403,21 @@ impl Slots {
         }
     }
 
-    fn sell(&mut self, pool: Pool, found: Found, terms: &SlotTerms) -> Option<Booking> {
-        let Found {
-            seq,
-            index,
-            skipped,
-        } = found;
-        let slot = self.slot_mut(seq)?;
-        let position = slot.position(index)?;
+    fn sell(&mut self, pool: Pool, place: Booking, terms: &SlotTerms) -> Option<Booking> {
+        let slot = self.slot_mut(place.seq)?;
         let sold = match pool {
             Pool::Newcomers => &mut slot.sold,
             Pool::Late => &mut slot.sold_late,
         };
         *sold = sold.saturating_add(1);
         slot.keep(terms.lifetime);
-        let (slot_start, start) = (slot.start, slot.start_of(index));
-        self.sold.sell(position);
-        match pool {
-            // The places between are for everybody else.
-            Pool::Newcomers if skipped => {}
-            Pool::Newcomers => self.newcomers_last = self.newcomers_last.max(seq),
-            Pool::Late => self.late_last = self.late_last.max(seq),
+        self.sold.sell(place.position);
+        // Where slots were skipped, the places between are for everybody else.
+        if !place.skipped {
+            let last = &mut self.last[pool as usize];
+            *last = place.seq.max(*last);
         }
-        Some(Booking {
-            seq,
-            index,
-            slot_start,
-            start,
-            position,
-            skipped,
-        })
+        Some(place)
     }
 
     /// Opens the next slot: where the last one ends, or at `first` when that has passed.
@@ -514,17 +467,8 @@ impl Slots {
         let next = self.newest + 1;
         let oldest_kept = next.saturating_sub(SLOTS as u32).max(1);
         self.oldest = self.oldest.clamp(oldest_kept, next);
-        self.newcomers_from = self.newcomers_from.clamp(self.oldest, next);
-        self.late_from = self.late_from.clamp(self.oldest, next);
-        self.newcomers_last = self.newcomers_last.min(self.newest);
-        self.late_last = self.late_last.min(self.newest);
-    }
-
-    fn from(&mut self, pool: Pool) -> &mut u32 {
-        match pool {
-            Pool::Newcomers => &mut self.newcomers_from,
-            Pool::Late => &mut self.late_from,
-        }
+        self.from = self.from.map(|seq| seq.clamp(self.oldest, next));
+        self.last = self.last.map(|seq| seq.min(self.newest));
     }
 
     fn slot_mut(&mut self, seq: u32) -> Option<&mut Slot> {

@@ -420,8 +420,7 @@ fn any_bit_pattern_is_survived() {
         late_share_ppm: u32::MAX,
         start: Micros::MAX,
         period: Micros::MAX,
-        next: u32::MAX,
-        late_next: u32::MAX,
+        next: [u32::MAX; 2],
         sold: u32::MAX,
         sold_late: u32::MAX,
         redeemed: u32::MAX,
@@ -431,10 +430,8 @@ fn any_bit_pattern_is_survived() {
         let mut slots = slots();
         slots.newest = word;
         slots.oldest = word.wrapping_mul(3);
-        slots.newcomers_from = word.wrapping_mul(5);
-        slots.late_from = u32::MAX;
-        slots.newcomers_last = word.wrapping_mul(7);
-        slots.late_last = u32::MAX;
+        slots.from = [word.wrapping_mul(5), u32::MAX];
+        slots.last = [word.wrapping_mul(7), u32::MAX];
         for (n, slot) in slots.ring.iter_mut().enumerate() {
             *slot = Slot {
                 seq: n as u32,
