@@ -26,6 +26,8 @@
 //! ```
 //! A cell is half a second. Windows are rounded out to whole cells, so a cell never counts too few.
 
+use std::ops::Range;
+
 use crate::micros::Micros;
 
 /// How long a cell is.
@@ -109,13 +111,6 @@ pub struct Ledger {
     begins: [u16; CELLS],
 }
 
-/// Which of the two counts is meant.
-#[derive(Clone, Copy)]
-enum Of {
-    Open,
-    Begins,
-}
-
 impl Ledger {
     /// No claims.
     pub const EMPTY: Ledger = Ledger {
@@ -141,13 +136,12 @@ impl Ledger {
             }
             return;
         }
-        let from = self.base;
-        for part in self.range_mut(Of::Open, from, cell) {
-            part.fill(0);
+        for part in self.parts(self.base, cell) {
+            of_mut(&mut self.open, part).fill(0);
         }
         // What begins in the present cell counts as open there.
-        for part in self.range_mut(Of::Begins, from, cell.saturating_add(1)) {
-            part.fill(0);
+        for part in self.parts(self.base, cell.saturating_add(1)) {
+            of_mut(&mut self.begins, part).fill(0);
         }
         self.base = cell;
     }
@@ -160,11 +154,9 @@ impl Ledger {
     /// The most in one of the cells `from .. to`. It folds part by part, like [`Ledger::claim`],
     /// without an early exit, so that the compiler takes several cells at a time.
     fn most(&self, from: u64, to: u64) -> u32 {
-        let parts = self.range(Of::Open, from, to);
-        let most = parts
-            .into_iter()
-            .fold(0, |most, cells| cells.iter().copied().fold(most, u16::max));
-        counted(most)
+        let parts = self.parts(from, to).map(|part| of(&self.open, part));
+        let most = |cells: &[u16]| cells.iter().copied().fold(0, u16::max);
+        counted(parts.map(most).into_iter().fold(0, u16::max))
     }
 
     /// May a newcomer join behind `queued` others? Only if the newcomer, all before them and all
@@ -178,12 +170,10 @@ impl Ledger {
         if there > limit {
             return false;
         }
-        let [begins, rest] = self.range(
-            Of::Begins,
-            first.saturating_add(1),
-            cell_of(now + bound).saturating_add(1),
-        );
-        for (cell, begins) in (first.saturating_add(1)..).zip(begins.iter().chain(rest)) {
+        let next = first.saturating_add(1);
+        let parts = self.parts(next, cell_of(now + bound).saturating_add(1));
+        let [begins, rest] = parts.map(|part| of(&self.begins, part));
+        for (cell, begins) in (next..).zip(begins.iter().chain(rest)) {
             there += u64::from(counted(*begins));
             let ahead = Micros(cell.saturating_mul(CELL.0)) - now;
             let left = (ahead.as_secs_f64() * drain) as u64;
@@ -220,53 +210,33 @@ impl Ledger {
 
     fn count(&mut self, start: Micros, end: Micros, act: impl Fn(u16) -> u16) {
         let (from, to) = (cell_of(start), cell_from(end));
-        for cells in self.range_mut(Of::Open, from, to) {
-            cells.iter_mut().for_each(|count| *count = act(*count));
+        let act = |count: &mut u16| *count = act(*count);
+        for part in self.parts(from, to) {
+            of_mut(&mut self.open, part).iter_mut().for_each(&act);
         }
         if from > self.base && from < to {
-            for cells in self.range_mut(Of::Begins, from, from + 1) {
-                cells.iter_mut().for_each(|count| *count = act(*count));
+            for part in self.parts(from, from + 1) {
+                of_mut(&mut self.begins, part).iter_mut().for_each(&act);
             }
         }
     }
 
-    /// The counts of the cells `from .. to` that the ledger has, in two parts as the ring wraps.
-    fn range(&self, of: Of, from: u64, to: u64) -> [&[u16]; 2] {
-        let (first, len) = self.place(from, to);
-        let cells = match of {
-            Of::Open => &self.open,
-            Of::Begins => &self.begins,
-        };
-        let (wrapped, straight) = cells.split_at(first);
-        match straight.get(..len) {
-            Some(all) => [all, &[]],
-            None => [straight, wrapped.get(..len - straight.len()).unwrap_or(&[])],
-        }
-    }
-
-    fn range_mut(&mut self, of: Of, from: u64, to: u64) -> [&mut [u16]; 2] {
-        let (first, len) = self.place(from, to);
-        let cells = match of {
-            Of::Open => &mut self.open,
-            Of::Begins => &mut self.begins,
-        };
-        let (wrapped, straight) = cells.split_at_mut(first);
-        if len <= straight.len() {
-            return [straight.get_mut(..len).unwrap_or_default(), &mut []];
-        }
-        let rest = len - straight.len();
-        [straight, wrapped.get_mut(..rest).unwrap_or_default()]
-    }
-
-    /// Where the cells `from .. to`, as far as they are kept, begin in the ring, and how many.
-    fn place(&self, from: u64, to: u64) -> (usize, usize) {
+    /// Where the cells `from .. to` are, as far as they are kept: in two parts, as the ring wraps.
+    fn parts(&self, from: u64, to: u64) -> [Range<usize>; 2] {
         let end = self.base.saturating_add(CELLS as u64);
         let (from, to) = (from.clamp(self.base, end), to.clamp(self.base, end));
-        (
-            (from % CELLS as u64) as usize,
-            to.saturating_sub(from) as usize,
-        )
+        let first = (from % CELLS as u64) as usize;
+        let last = first + to.saturating_sub(from) as usize;
+        [first..last.min(CELLS), 0..last.saturating_sub(CELLS)]
     }
+}
+
+fn of(cells: &[u16; CELLS], part: Range<usize>) -> &[u16] {
+    cells.get(part).unwrap_or_default()
+}
+
+fn of_mut(cells: &mut [u16; CELLS], part: Range<usize>) -> &mut [u16] {
+    cells.get_mut(part).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -274,10 +244,9 @@ impl Ledger {
     /// a(from, to): windows that meet the span; `from` in the present cell or after it.
     pub fn windows_between(&self, from: Micros, to: Micros) -> u32 {
         let (first, last) = (cell_of(from).max(self.base), cell_of(to));
-        let parts = self.range(Of::Begins, first.saturating_add(1), last.saturating_add(1));
-        let begun = parts
-            .into_iter()
-            .flatten()
+        let parts = self.parts(first.saturating_add(1), last.saturating_add(1));
+        let begun = (parts.into_iter())
+            .flat_map(|part| of(&self.begins, part))
             .fold(0_u32, |sum, begins| sum.saturating_add(counted(*begins)));
         self.most(first, first.saturating_add(1))
             .saturating_add(begun)
