@@ -43,10 +43,8 @@ impl BusySpans {
 
     /// A queue that began at `began` has ended; `last` is its last departure.
     pub fn push(&mut self, began: Micros, last: Micros) {
-        if began < last
-            && let Some(span) = self.spans.get_mut(self.next as usize % SPANS)
-        {
-            *span = [began, last];
+        if began < last {
+            self.spans[self.next as usize % SPANS] = [began, last];
             self.next = self.next.wrapping_add(1);
         }
     }

@@ -100,14 +100,12 @@ impl ClientCaps {
     /// Ticket `serial`, whose window is over at `due`, good until `end`, was sold to the client
     /// with these prefixes.
     pub fn sold(&mut self, serial: u32, hashes: [u64; 2], due: Micros, end: Micros, now: Micros) {
-        if let Some(buyer) = self.buyers.get_mut(serial as usize % BUYERS) {
-            *buyer = Buyer {
-                serial,
-                spare: 0,
-                due,
-                hashes,
-            };
-        }
+        self.buyers[serial as usize % BUYERS] = Buyer {
+            serial,
+            spare: 0,
+            due,
+            hashes,
+        };
         for hash in hashes {
             if let Some(entry) = self.count(hash, end, now) {
                 entry.due.add(due, now);
@@ -121,7 +119,8 @@ impl ClientCaps {
     pub fn used(&mut self, serial: u32, end: Micros, by: [u64; 2]) {
         let (hashes, due) = self.buyer(serial).unwrap_or((by, Micros::ZERO));
         for hash in hashes {
-            if let Some(entry) = self.bucket_mut(hash).iter_mut().find(|e| e.hash == hash) {
+            let bucket = &mut self.buckets[bucket_of(hash, BUCKETS)];
+            if let Some(entry) = bucket.iter_mut().find(|entry| entry.hash == hash) {
                 entry.tickets.take(end);
                 entry.due.take(due);
                 entry.came = entry.came.saturating_add(1);
@@ -144,29 +143,23 @@ impl ClientCaps {
 
     /// How many live tickets a client holds, as far as is known.
     pub fn live(&self, hash: u64, now: Micros) -> u32 {
-        self.buckets
-            .get(bucket_of(hash, BUCKETS))
-            .and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash))
+        self.entry(hash)
             .map_or(0, |entry| entry.tickets.live_at(now))
     }
 
     /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.
     pub fn lapses(&self, hash: u64, least: u32, now: Micros) -> bool {
-        let bucket = self.buckets.get(bucket_of(hash, BUCKETS));
-        let entry = bucket.and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash));
-        entry.is_some_and(|entry| {
+        self.entry(hash).is_some_and(|entry| {
             let (lapsed, came) = entry.lapsed(now);
             lapsed >= least && lapsed > came
         })
     }
 
     fn count(&mut self, hash: u64, end: Micros, now: Micros) -> Option<&mut Entry> {
-        let bucket = self.bucket_mut(hash);
+        let bucket = &mut self.buckets[bucket_of(hash, BUCKETS)];
         let own = bucket.iter().position(|entry| entry.hash == hash);
-        let way = own.or_else(|| {
-            (0..WAYS).min_by_key(|way| bucket.get(*way).map(|entry| entry.tickets.live_at(now)))
-        });
-        let entry = way.and_then(|way| bucket.get_mut(way))?;
+        let fewest = || (0..WAYS).min_by_key(|way| bucket[*way].tickets.live_at(now));
+        let entry = &mut bucket[own.or_else(fewest)?];
         if own.is_none() {
             *entry = Entry {
                 hash,
@@ -178,16 +171,13 @@ impl ClientCaps {
     }
 
     fn buyer(&self, serial: u32) -> Option<([u64; 2], Micros)> {
-        self.buyers
-            .get(serial as usize % BUYERS)
-            .filter(|buyer| serial != 0 && buyer.serial == serial)
-            .map(|buyer| (buyer.hashes, buyer.due))
+        let buyer = &self.buyers[serial as usize % BUYERS];
+        (serial != 0 && buyer.serial == serial).then_some((buyer.hashes, buyer.due))
     }
 
-    fn bucket_mut(&mut self, hash: u64) -> &mut [Entry] {
-        self.buckets
-            .get_mut(bucket_of(hash, BUCKETS))
-            .map_or(&mut [], |bucket| bucket)
+    fn entry(&self, hash: u64) -> Option<&Entry> {
+        let bucket = &self.buckets[bucket_of(hash, BUCKETS)];
+        bucket.iter().find(|entry| entry.hash == hash)
     }
 }
 

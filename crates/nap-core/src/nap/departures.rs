@@ -62,9 +62,7 @@ impl Departures {
 
     /// A departure, or the moment that stands for one before the first that counts.
     fn mark(&mut self, now: Micros) {
-        if let Some(time) = self.times.get_mut(self.next as usize % RING) {
-            *time = now;
-        }
+        self.times[self.next as usize % RING] = now;
         self.next = self.next.wrapping_add(1);
     }
 
@@ -118,7 +116,7 @@ impl Departures {
             return None;
         }
         let at = self.next.wrapping_sub(ENOUGH) as usize % RING;
-        let rate = f64::from(ENOUGH) / (now - *self.times.get(at)?).as_secs_f64();
+        let rate = f64::from(ENOUGH) / (now - self.times[at]).as_secs_f64();
         rate.is_finite().then_some(rate)
     }
 
@@ -158,8 +156,8 @@ impl Departures {
     /// How long the last `intervals` were together; more than zero.
     fn span_of_last(&self, intervals: u32) -> Option<Micros> {
         let newest = self.next.wrapping_sub(1);
-        let at = |number: u32| self.times.get(number as usize % RING).copied();
-        let span = at(newest)? - at(newest.wrapping_sub(intervals))?;
+        let at = |number: u32| self.times[number as usize % RING];
+        let span = at(newest) - at(newest.wrapping_sub(intervals));
         (span > Micros::ZERO).then_some(span)
     }
 }

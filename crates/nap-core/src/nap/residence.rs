@@ -35,9 +35,7 @@ impl Residence {
     #[inline]
     pub fn record(&self, residence: Micros) {
         let place = self.written.fetch_add(1, Relaxed) as usize % RING;
-        if let Some(cell) = self.cells.get(place) {
-            cell.store(residence.as_u32().max(1), Relaxed);
-        }
+        self.cells[place].store(residence.as_u32().max(1), Relaxed);
     }
 
     /// Residences ever recorded, modulo 2^32.

@@ -147,9 +147,8 @@ impl Returns {
     /// A ticket is closed: it was presented, in time or not, or it never was.
     pub fn record(&mut self, returned: bool) {
         let place = self.next % WINDOW;
-        if let Some(word) = self.bits.get_mut((place / 32) as usize) {
-            *word = *word & !(1 << (place % 32)) | u32::from(returned) << (place % 32);
-        }
+        let word = &mut self.bits[(place / 32) as usize];
+        *word = *word & !(1 << (place % 32)) | u32::from(returned) << (place % 32);
         self.next = (place + 1) % WINDOW;
         self.closed = self.closed.saturating_add(1).min(WINDOW);
     }

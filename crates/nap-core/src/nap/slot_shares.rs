@@ -108,34 +108,26 @@ impl SlotShares {
     /// Does the prefix's share of the slot have a place left?
     pub fn has_place(&self, slot: &Slot, prefix: u64, now: Micros) -> bool {
         let hash = hash_of(slot, prefix);
-        let sold = self
-            .buckets
-            .get(bucket_of(hash, BUCKETS))
-            .and_then(|bucket| bucket.iter().find(|entry| entry.hash == hash))
-            .map_or(0, |entry| entry.sold_at(now));
+        let bucket = &self.buckets[bucket_of(hash, BUCKETS)];
+        let entry = bucket.iter().find(|entry| entry.hash == hash);
+        let sold = entry.map_or(0, |entry| entry.sold_at(now));
         sold < slot.issue_limit.div_ceil(SHARE)
     }
 
     /// A place of the slot was sold to the prefix.
     pub fn sold(&mut self, slot: &Slot, prefix: u64, now: Micros) {
         let hash = hash_of(slot, prefix);
-        let Some(bucket) = self.buckets.get_mut(bucket_of(hash, BUCKETS)) else {
+        let bucket = &mut self.buckets[bucket_of(hash, BUCKETS)];
+        let own_or_fewest = |entry: &&mut Entry| (entry.hash != hash, entry.sold_at(now));
+        let Some(entry) = bucket.iter_mut().min_by_key(own_or_fewest) else {
             return;
         };
-        let own = bucket.iter_mut().find(|entry| entry.hash == hash);
-        let entry = match own {
-            Some(entry) => entry,
-            None => {
-                let Some(fewest) = bucket.iter_mut().min_by_key(|entry| entry.sold_at(now)) else {
-                    return;
-                };
-                *fewest = Entry {
-                    hash,
-                    ..Entry::EMPTY
-                };
-                fewest
-            }
-        };
+        if entry.hash != hash {
+            *entry = Entry {
+                hash,
+                ..Entry::EMPTY
+            };
+        }
         entry.sold = entry.sold_at(now).saturating_add(1);
         entry.over = u32::try_from(slot.end().secs_ceil()).unwrap_or(u32::MAX);
     }

@@ -216,9 +216,8 @@ impl Slots {
 
     /// A slot by its number, open or closed, while the ring still has it.
     pub fn slot(&self, seq: u32) -> Option<&Slot> {
-        self.ring
-            .get(seq as usize % SLOTS)
-            .filter(|slot| seq != 0 && slot.seq == seq)
+        let slot = &self.ring[seq as usize % SLOTS];
+        (seq != 0 && slot.seq == seq).then_some(slot)
     }
 
     /// The slots not yet closed, oldest first.
@@ -440,7 +439,7 @@ impl Slots {
         let issue_limit = terms.issue_limit.clamp(capacity, PLACES);
         let base = self.runs.take(issue_limit)?;
         self.sold.clear(base, issue_limit);
-        *self.ring.get_mut(seq as usize % SLOTS)? = Slot {
+        self.ring[seq as usize % SLOTS] = Slot {
             seq,
             capacity,
             issue_limit,
@@ -472,9 +471,8 @@ impl Slots {
     }
 
     fn slot_mut(&mut self, seq: u32) -> Option<&mut Slot> {
-        self.ring
-            .get_mut(seq as usize % SLOTS)
-            .filter(|slot| seq != 0 && slot.seq == seq)
+        let slot = &mut self.ring[seq as usize % SLOTS];
+        (seq != 0 && slot.seq == seq).then_some(slot)
     }
 }
 

@@ -39,7 +39,7 @@ impl TicketStates {
     /// The state at a position; positions are taken modulo [`TICKETS`].
     pub fn state(&self, position: u32) -> State {
         let (word, shift) = split(position);
-        match self.words.get(word).map_or(0, |bits| bits >> shift & 3) {
+        match self.words[word] >> shift & 3 {
             0 => State::Sold,
             1 => State::Waiting,
             2 => State::Called,
@@ -50,12 +50,12 @@ impl TicketStates {
     /// Sets the state at a position.
     pub fn set(&mut self, position: u32, state: State) {
         let (word, shift) = split(position);
-        if let Some(bits) = self.words.get_mut(word) {
-            *bits = *bits & !(3 << shift) | (state as u32) << shift;
-        }
+        let bits = &mut self.words[word];
+        *bits = *bits & !(3 << shift) | (state as u32) << shift;
     }
 }
 
+/// Its word, and its lowest bit there.
 fn split(position: u32) -> (usize, u32) {
     let position = position % TICKETS;
     ((position / PER_WORD) as usize, position % PER_WORD * 2)
@@ -78,33 +78,24 @@ impl SoldPlaces {
 
     /// The place at a position is sold.
     pub fn sell(&mut self, position: u32) {
-        if let Some(word) = self
-            .words
-            .get_mut((position % TICKETS / u32::BITS) as usize)
-        {
-            *word |= 1 << (position % u32::BITS);
-        }
+        self.words[word_of(position)] |= 1 << (position % u32::BITS);
     }
 
     /// A run of `len` positions from `base` is on offer.
     pub fn clear(&mut self, base: u32, len: u32) {
         let mut index = 0;
         while index < len.min(TICKETS) {
-            let position = base.wrapping_add(index) % TICKETS;
+            let position = base.wrapping_add(index);
             let bit = position % u32::BITS;
             let n = (u32::BITS - bit).min(len - index);
-            if let Some(word) = self.words.get_mut((position / u32::BITS) as usize) {
-                *word &= !(u32::MAX >> (u32::BITS - n) << bit);
-            }
+            self.words[word_of(position)] &= !(u32::MAX >> (u32::BITS - n) << bit);
             index += n;
         }
     }
 
     /// Whether the place at a position is sold.
     pub fn is_sold(&self, position: u32) -> bool {
-        let word = (position % TICKETS / u32::BITS) as usize;
-        let bits = self.words.get(word).copied().unwrap_or(0);
-        bits >> (position % u32::BITS) & 1 == 1
+        self.words[word_of(position)] >> (position % u32::BITS) & 1 == 1
     }
 
     /// The first index from `index` on that is not sold, in the run of `len` from `base`; `len`
@@ -112,13 +103,9 @@ impl SoldPlaces {
     pub fn unsold(&self, base: u32, index: u32, len: u32) -> u32 {
         let mut index = index;
         while index < len.min(TICKETS) {
-            let position = base.wrapping_add(index) % TICKETS;
+            let position = base.wrapping_add(index);
             let bit = position % u32::BITS;
-            let word = self
-                .words
-                .get((position / u32::BITS) as usize)
-                .copied()
-                .unwrap_or(0);
+            let word = self.words[word_of(position)];
             let sold = (word >> bit).trailing_ones().min(u32::BITS - bit);
             index += sold;
             if sold < u32::BITS - bit {
@@ -127,6 +114,10 @@ impl SoldPlaces {
         }
         index
     }
+}
+
+fn word_of(position: u32) -> usize {
+    (position % TICKETS / u32::BITS) as usize
 }
 
 /// Which positions are taken: a run a slot, given back in the order they were taken.
@@ -145,10 +136,8 @@ impl Runs {
 
     /// Takes `len` positions and says where they begin; none when that would overwrite others.
     pub fn take(&mut self, len: u32) -> Option<u32> {
-        self.taken = self
-            .taken
-            .checked_add(len)
-            .filter(|taken| *taken <= TICKETS)?;
+        let taken = self.taken.checked_add(len);
+        self.taken = taken.filter(|taken| *taken <= TICKETS)?;
         let base = self.head % TICKETS;
         self.head = (base + len) % TICKETS;
         Some(base)

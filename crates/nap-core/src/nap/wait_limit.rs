@@ -398,14 +398,11 @@ impl WaitHistory {
 
     /// An access that had waited finished at `at`; it had found `queue` waiting.
     pub fn record(&mut self, at: Micros, queue: u32, response: Micros) {
-        let next = self.written as usize % HISTORY;
-        if let Some(pair) = self.pairs.get_mut(next) {
-            *pair = Pair {
-                at,
-                queue,
-                response_us: response.as_u32(),
-            };
-        }
+        self.pairs[self.written as usize % HISTORY] = Pair {
+            at,
+            queue,
+            response_us: response.as_u32(),
+        };
         self.written = self.written.wrapping_add(1);
     }
 
@@ -431,8 +428,7 @@ impl WaitHistory {
     fn newest(&self, window: usize) -> impl Iterator<Item = &Pair> + Clone {
         let newest = self.written.wrapping_sub(1) as usize;
         (0..window.min(HISTORY))
-            .map(move |back| newest.wrapping_sub(back) % HISTORY)
-            .filter_map(|index| self.pairs.get(index))
+            .map(move |back| &self.pairs[newest.wrapping_sub(back) % HISTORY])
             .filter(|pair| pair.at != Micros::ZERO)
     }
 }

@@ -190,9 +190,8 @@ impl PageScheduler {
     fn latest(&self, n: u32) -> impl Iterator<Item = Move> {
         let first = self.moves.wrapping_sub(n);
         (0..n)
-            .filter_map(move |i| self.steps.get(first.wrapping_add(i) as usize % STEPS))
+            .map(move |i| self.steps[first.wrapping_add(i) as usize % STEPS])
             .filter(|step| step.at != Micros::ZERO)
-            .copied()
     }
 
     fn settings(&self, hi: u32) -> Settings {
@@ -237,16 +236,13 @@ impl PageScheduler {
 
     fn set(&mut self, limit: u32, why: Why, e: Option<f64>, per_s: f64, now: Micros) {
         let scaled = |value: f64| (value * 1e3).clamp(0.0, f64::from(u32::MAX)) as u32;
-        let step = Move {
+        self.steps[self.moves as usize % STEPS] = Move {
             at: now.max(Micros(1)),
             limit,
             why: why as u32,
             elasticity: e.map_or(0, |e| scaled(e.clamp(-0.999, 1e3) + 1.0)),
             per_ks: scaled(per_s),
         };
-        if let Some(place) = self.steps.get_mut(self.moves as usize % STEPS) {
-            *place = step;
-        }
         self.moves = self.moves.wrapping_add(1);
         if limit != self.limit {
             (self.limit, self.falling, self.round) = (limit, 1, 0);

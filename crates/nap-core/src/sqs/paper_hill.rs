@@ -107,26 +107,19 @@ impl PaperHill {
 
     fn remember(&mut self, limit: u32, throughput: f64) {
         let at = self.written as usize % INTERVALS;
-        if let (Some(l), Some(x)) = (self.limits.get_mut(at), self.throughputs.get_mut(at)) {
-            (*l, *x) = (limit, throughput.to_bits());
-        }
+        (self.limits[at], self.throughputs[at]) = (limit, throughput.to_bits());
         self.written = self.written.wrapping_add(1);
     }
 
     /// Mean throughput of the last `history` intervals at this limit.
     fn mean_at(&self, limit: u32, history: u32) -> Option<f64> {
         let newest = self.written as usize % INTERVALS;
+        let places = (1..=INTERVALS).map(|back| (newest + INTERVALS - back) % INTERVALS);
+        let here = places.filter(|at| limit != 0 && self.limits[*at] == limit);
         let (mut n, mut sum) = (0_u32, 0.0);
-        for back in 1..=INTERVALS {
-            let at = (newest + INTERVALS - back) % INTERVALS;
-            if n < history.max(1)
-                && self.limits.get(at) == Some(&limit)
-                && limit != 0
-                && let Some(&x) = self.throughputs.get(at)
-            {
-                n += 1;
-                sum += f64::from_bits(x);
-            }
+        for at in here.take(history.max(1) as usize) {
+            n += 1;
+            sum += f64::from_bits(self.throughputs[at]);
         }
         (n > 0).then(|| sum / f64::from(n))
     }
