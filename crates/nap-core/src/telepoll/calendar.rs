@@ -63,7 +63,8 @@ fn spread(k: u64, length_ns: u64) -> u64 {
     ((u128::from(part) * u128::from(length_ns)) >> 64) as u64
 }
 
-fn pack(number: u64, count: u64) -> u64 {
+/// The lower half of a number, and a count, in one word.
+pub(super) fn pack(number: u64, count: u64) -> u64 {
     (number & 0xffff_ffff) << 32 | count.min(0xffff_ffff)
 }
 
@@ -114,19 +115,14 @@ impl Calendar {
         fits: impl Fn(u64) -> bool,
     ) -> Option<u64> {
         let others = self.shares_of_longer(level, number);
-        let span = self.span(level, number)?;
-        let mut seen = span.load(Relaxed);
-        loop {
+        let one_more = |seen| {
             let here = count_of(seen, number);
-            if here.saturating_add(others) >= room || !fits(here) {
-                return None;
-            }
-            let more = pack(number, here + 1);
-            match span.compare_exchange_weak(seen, more, Relaxed, Relaxed) {
-                Ok(_) => return Some(here),
-                Err(now) => seen = now,
-            }
-        }
+            let has_room = here.saturating_add(others) < room && fits(here);
+            has_room.then(|| pack(number, here + 1))
+        };
+        let span = self.span(level, number);
+        let before = span.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        Some(count_of(before, number))
     }
 
     /// The share of what is promised of the longer spans that falls on this part of them.
@@ -134,14 +130,13 @@ impl Calendar {
         let share = |longer: usize| {
             let parts = LONGER * (longer - level) as u32;
             let whole = number >> parts;
-            let word = (self.span(longer, whole)).map_or(0, |span| span.load(Relaxed));
-            count_of(word, whole).div_ceil(1 << parts)
+            count_of(self.span(longer, whole).load(Relaxed), whole).div_ceil(1 << parts)
         };
         (level + 1..LEVELS).map(share).sum()
     }
 
-    fn span(&self, level: usize, number: u64) -> Option<&AtomicU64> {
-        self.spans.get(level)?.get((number % SPANS) as usize)
+    fn span(&self, level: usize, number: u64) -> &AtomicU64 {
+        &self.spans[level][(number % SPANS) as usize]
     }
 }
 

@@ -18,6 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::calendar::pack;
 use super::terms::{Form, Mode, PollTerms};
 use super::trouble::Trouble;
 use crate::micros::Micros;
@@ -121,10 +122,6 @@ struct Counted {
     index: u64,
     /// How far into the period it came, nanoseconds.
     at_ns: u64,
-}
-
-fn pack(period: u64, count: u64) -> u64 {
-    (period & 0xffff_ffff) << 32 | count.min(0xffff_ffff)
 }
 
 fn unpack(word: u64) -> (u32, u64) {
@@ -273,33 +270,27 @@ impl Event {
     /// One more access of the period; the first of a period closes the one before.
     fn count(&self, terms: &PollTerms, now_ns: u64) -> Counted {
         let (period, at_ns) = period_at(terms, now_ns);
-        let mut seen = self.count.load(Relaxed);
-        loop {
+        let (mut index, mut ahead, mut over) = (0, false, None);
+        // Always an update: there is a period at any time.
+        let _ = self.count.fetch_update(Relaxed, Relaxed, |seen| {
             let (number, n) = unpack(seen);
             let later = (period as u32).wrapping_sub(number) as i32;
-            let (new, counted) = match later {
-                0 if n > 0 => (pack(period, n.saturating_add(1)), (period, n, at_ns)),
-                // Another process is a moment ahead and has begun the next period.
-                -1 if n > 0 => {
-                    let next = period.saturating_add(1);
-                    (pack(next, n.saturating_add(1)), (next, n, 0))
-                }
-                _ => (pack(period, 1), (period, 0, at_ns)),
-            };
-            match (self.count).compare_exchange_weak(seen, new, Relaxed, Relaxed) {
-                Ok(_) => {
-                    if n > 0 && later > 0 {
-                        self.close(terms, seen);
-                    }
-                    let (period, index, at_ns) = counted;
-                    return Counted {
-                        period,
-                        index,
-                        at_ns,
-                    };
-                }
-                Err(now) => seen = now,
-            }
+            // Another process may be a moment ahead and have begun the next period.
+            ahead = later == -1 && n > 0;
+            index = if later == 0 || ahead { n } else { 0 };
+            over = (later > 0 && n > 0).then_some(seen);
+            Some(pack(
+                period.saturating_add(ahead.into()),
+                index.saturating_add(1),
+            ))
+        });
+        if let Some(before) = over {
+            self.close(terms, before);
+        }
+        Counted {
+            period: period.saturating_add(ahead.into()),
+            index,
+            at_ns: if ahead { 0 } else { at_ns },
         }
     }
 
@@ -361,15 +352,13 @@ impl Event {
 /// Adds to what a clock owes. `step` gets that, and returns what is ahead of this access and what
 /// it adds; None: nothing is added.
 fn take(clock: &AtomicU64, now_ns: u64, step: impl Fn(u64) -> Option<(u64, u64)>) -> Option<u64> {
-    let mut seen = clock.load(Relaxed);
-    loop {
-        let (ahead_ns, step_ns) = step(owed(seen, now_ns))?;
-        let due = now_ns.saturating_add(ahead_ns).saturating_add(step_ns);
-        match clock.compare_exchange_weak(seen, due, Relaxed, Relaxed) {
-            Ok(_) => return Some(ahead_ns),
-            Err(now) => seen = now,
-        }
-    }
+    let mut ahead_ns = 0;
+    let taken = clock.fetch_update(Relaxed, Relaxed, |seen| {
+        let (ahead, step_ns) = step(owed(seen, now_ns))?;
+        ahead_ns = ahead;
+        Some(now_ns.saturating_add(ahead).saturating_add(step_ns))
+    });
+    taken.ok().map(|_| ahead_ns)
 }
 
 /// How far apart accesses may be among others that are `gap_ns` apart, if there is to be one each
