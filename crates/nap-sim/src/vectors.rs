@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::ledger_script::Script;
 use nap_core::micros::Micros;
 use nap_core::nap::ledger;
-use nap_core::nap::slots::{self, SlotTerms, Slots};
-use nap_core::nap::wait_limit::{self, Facts, RhoSettings, WaitSettings};
+use nap_core::nap::slots::{SlotTerms, Slots};
+use nap_core::nap::wait_limit::{self, Facts, NoLimit, RhoSettings, WaitSettings};
 use nap_core::nap::{returns, slots::capacity};
 
 /// The result of one case.
@@ -141,9 +141,7 @@ fn compute(name: &str, input: &Value) -> Result<Value, Refused> {
                  queue,
                  throughput,
                  service_mean,
-             }| {
-                json!({"start": slots::first_start(now, queue, throughput, service_mean)})
-            },
+             }| { json!({"start": first_start(now, queue, throughput, service_mean)}) },
         ),
         (None, Some("slots")) => read(input).map(book),
         (None, Some("return_rate")) => read(input).map(
@@ -178,6 +176,12 @@ pub(super) fn read<T: DeserializeOwned>(input: &Value) -> Result<T, Refused> {
     T::deserialize(input).map_err(|e| Refused::Malformed(e.to_string()))
 }
 
+/// When the last of `queue` waiting is expected to finish (Little's law), in seconds; the paper's
+/// start of the first slot.
+fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -> f64 {
+    now_s + service_mean + f64::from(queue) / throughput
+}
+
 #[derive(Deserialize)]
 struct Paper {
     samples: Vec<(f64, f64)>,
@@ -185,10 +189,20 @@ struct Paper {
 }
 
 fn paper(input: Paper) -> Value {
-    match wait_limit::paper(&input.samples, WaitSettings::default().window, input.bound) {
-        Ok(limit) => json!({"limit": limit, "reason": "ok"}),
-        Err(why) => json!({"limit": null, "reason": why.word()}),
-    }
+    let newest = newest(&input.samples, WaitSettings::default().window);
+    let limit = wait_limit::paper(newest.copied(), input.bound);
+    let reason = match limit {
+        Ok(_) => "ok",
+        Err(NoLimit::NoVariance) => "no_variance",
+        Err(NoLimit::SlopeNotPositive) => "slope_not_positive",
+        Err(NoLimit::TooFew) => "too_few",
+    };
+    json!({"limit": limit.ok(), "reason": reason})
+}
+
+/// The last `window` samples.
+fn newest<T>(samples: &[T], window: usize) -> std::slice::Iter<'_, T> {
+    samples[samples.len().saturating_sub(window)..].iter()
 }
 
 #[derive(Deserialize)]
@@ -238,7 +252,10 @@ fn robust(input: Robust) -> Value {
         max_age_s: cfg.max_age,
         growth: cfg.growth,
     };
-    let decision = wait_limit::shrunk(&input.samples, input.now, &facts, &settings);
+    let newest = newest(&input.samples, settings.window);
+    let fresh = newest.filter(|(at, ..)| input.now - at <= settings.max_age_s);
+    let pairs = fresh.map(|&(_, queue, response)| (queue, response));
+    let decision = wait_limit::shrunk(pairs, &facts, &settings);
     json!({
         "limit": decision.limit,
         "slope": decision.line.map(|line| line.slope),

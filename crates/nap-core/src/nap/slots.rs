@@ -43,12 +43,6 @@ pub fn capacity_from_rate(period_s: f64, throughput: f64, margin: f64, share: f6
     whole(margin * share * throughput * period_s).max(1)
 }
 
-/// When the last of `queue` waiting is expected to finish (Little's law), in seconds; the paper's
-/// start of the first slot.
-pub fn first_start(now_s: f64, queue: u32, throughput: f64, service_mean: f64) -> f64 {
-    now_s + service_mean + f64::from(queue) / throughput
-}
-
 /// The terms under which tickets are sold. A slot takes them over when it opens.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotTerms {

@@ -133,40 +133,22 @@ pub enum NoLimit {
     TooFew,
 }
 
-impl NoLimit {
-    /// The word for logs, `/nap-info` and the vectors.
-    pub fn word(self) -> &'static str {
-        match self {
-            NoLimit::NoVariance => "no_variance",
-            NoLimit::SlopeNotPositive => "slope_not_positive",
-            NoLimit::TooFew => "too_few",
-        }
-    }
+/// The paper's limit (5.1): where the line through these pairs (queue, response in seconds) meets the
+/// bound.
+pub fn paper(
+    pairs: impl Iterator<Item = (f64, f64)> + Clone,
+    bound_s: f64,
+) -> Result<u32, NoLimit> {
+    Ok(Moments::of(pairs).fit(2)?.cut(bound_s))
 }
 
-/// The paper's limit (5.1): where the line through the last `window` pairs (queue, response in
-/// seconds), oldest first, meets the bound.
-pub fn paper(samples: &[(f64, f64)], window: usize, bound_s: f64) -> Result<u32, NoLimit> {
-    let newest = &samples[samples.len().saturating_sub(window)..];
-    Ok(Moments::of(newest.iter().copied()).fit(2)?.cut(bound_s))
-}
-
-/// Our limit (ALGORITHMS 1.2) from pairs (at, queue, response), oldest first, times in seconds.
+/// Our limit (ALGORITHMS 1.2) from these pairs.
 pub fn shrunk(
-    samples: &[(f64, f64, f64)],
-    now_s: f64,
+    pairs: impl Iterator<Item = (f64, f64)> + Clone,
     facts: &Facts,
     settings: &WaitSettings,
 ) -> Decision {
-    let newest = &samples[samples.len().saturating_sub(settings.window)..];
-    let fresh = newest
-        .iter()
-        .filter(|&&(at, _, _)| now_s - at <= settings.max_age_s)
-        .map(|&(_, queue, response)| (queue, response));
-    decide(Moments::of(fresh), facts, settings)
-}
-
-fn decide(pairs: Moments, facts: &Facts, settings: &WaitSettings) -> Decision {
+    let pairs = Moments::of(pairs);
     let x = facts.throughput.filter(|x| x.is_finite() && *x > 0.0);
     let s = facts.service_mean.filter(|s| s.is_finite() && *s >= 0.0);
     let (line, source) = match (x, s) {
@@ -318,11 +300,7 @@ impl Default for RhoSettings {
 /// One step of adaptive conformal inference (Gibbs & Candes 2021) in log scale: up by
 /// `eta p` when the response exceeded `rho x predicted`, else down by `eta (1 - p)`.
 pub fn rho_step(rho: f64, response_s: f64, predicted_s: f64, settings: &RhoSettings) -> f64 {
-    let missed = if response_s > rho * predicted_s {
-        1.0
-    } else {
-        0.0
-    };
+    let missed = f64::from(u8::from(response_s > rho * predicted_s));
     let next = rho * (settings.eta * (missed - (1.0 - settings.p))).exp();
     next.max(settings.min).min(settings.max)
 }
@@ -408,28 +386,23 @@ impl WaitHistory {
 
     /// Our limit now ([`shrunk`]).
     pub fn decide(&self, now: Micros, facts: &Facts, settings: &WaitSettings) -> Decision {
-        let max_age = Micros::from_secs_f64(settings.max_age_s);
-        let fresh = self
-            .newest(settings.window)
-            .filter(|pair| now - pair.at <= max_age)
-            .map(|pair| (f64::from(pair.queue), f64::from(pair.response_us) / 1e6));
-        decide(Moments::of(fresh), facts, settings)
+        let since = now - Micros::from_secs_f64(settings.max_age_s);
+        shrunk(self.newest(settings.window, since), facts, settings)
     }
 
     /// The paper's limit ([`paper`]) from the last `window` pairs.
     pub fn paper_limit(&self, window: usize, bound: Micros) -> Result<u32, NoLimit> {
-        let pairs = self
-            .newest(window)
-            .map(|pair| (f64::from(pair.queue), f64::from(pair.response_us) / 1e6));
-        Ok(Moments::of(pairs).fit(2)?.cut(bound.as_secs_f64()))
+        paper(self.newest(window, Micros::ZERO), bound.as_secs_f64())
     }
 
-    /// Up to `window` pairs, newest first.
-    fn newest(&self, window: usize) -> impl Iterator<Item = &Pair> + Clone {
+    /// (queue, response in seconds) of up to `window` pairs, newest first; of those from before
+    /// `since` none.
+    fn newest(&self, window: usize, since: Micros) -> impl Iterator<Item = (f64, f64)> + Clone {
         let newest = self.written.wrapping_sub(1) as usize;
         (0..window.min(HISTORY))
             .map(move |back| &self.pairs[newest.wrapping_sub(back) % HISTORY])
-            .filter(|pair| pair.at != Micros::ZERO)
+            .filter(move |pair| pair.at != Micros::ZERO && pair.at >= since)
+            .map(|pair| (f64::from(pair.queue), f64::from(pair.response_us) / 1e6))
     }
 }
 
@@ -463,7 +436,7 @@ mod tests {
             (vec![(0.0, 0.1), (10.0, 0.3)], Ok(195)),
         ];
         for (samples, expected) in cases {
-            assert_eq!(paper(&samples, 100, 4.0), expected, "{samples:?}");
+            assert_eq!(paper(samples.iter().copied(), 4.0), expected, "{samples:?}");
         }
     }
 
@@ -487,7 +460,10 @@ mod tests {
             ..WaitSettings::default()
         };
         let stored = history.decide(Micros(31_000_500), &facts(), &settings);
-        let pure = shrunk(&samples, 31.0005, &facts(), &settings);
+        let newest = |n| samples[samples.len() - n..].iter();
+        let fresh = newest(600).filter(|(at, ..)| 31.0005 - at <= 4.5);
+        let pair = |&(_, queue, response): &(f64, f64, f64)| (queue, response);
+        let pure = shrunk(fresh.map(pair), &facts(), &settings);
         assert_eq!(
             (stored.limit, stored.source),
             (pure.limit, LimitSource::Shrunk)
@@ -496,8 +472,8 @@ mod tests {
         assert!((stored.slope - pure.slope).abs() < 1e-12);
         assert!((stored.intercept - pure.intercept).abs() < 1e-9);
 
-        let pairs: Vec<_> = samples.iter().map(|&(_, q, y)| (q, y)).collect();
-        assert_eq!(history.paper_limit(100, second(4)), paper(&pairs, 100, 4.0));
+        let papers = paper(newest(100).map(pair), 4.0);
+        assert_eq!(history.paper_limit(100, second(4)), papers);
     }
 
     #[test]
