@@ -10,7 +10,7 @@ use nap_core::conf::{Directive, RoomConf, ServerConf, refusal_status};
 use nap_core::control::{Command, Sent, Which, is_good, nonce};
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::{cookies, given};
-use nap_core::nap::ticket::{Key, Keys, Ticket, query_parameter};
+use nap_core::nap::ticket::{Key, Keys, Ticket};
 use nap_core::room::control::{Mode, Order};
 
 /// A target; it panics if something does not hold.
@@ -21,7 +21,6 @@ pub const ALL: &[(&str, Target, u32)] = &[
     ("ticket", ticket, 20_000),
     ("cookie", cookie, 20_000),
     ("session", session, 20_000),
-    ("query", query, 20_000),
     ("form", form, 20_000),
     ("control", control, 20_000),
     ("accept", accept, 20_000),
@@ -68,17 +67,6 @@ pub fn session(data: &[u8]) {
             .into_iter()
             .any(|header| cookies(&header, b"shop").any(|found| found == value))
     );
-}
-
-/// A query: after removing the ticket there is nothing more to remove, and nothing else has gone.
-pub fn query(data: &[u8]) {
-    match query_parameter(data, b"nap-ticket") {
-        None => assert!(data.split(|b| *b == b'&').all(|pair| pair != b"nap-ticket")),
-        Some((value, rest)) => {
-            assert!(data.len() >= value.len() + rest.len());
-            assert!(query_parameter(&rest, b"nap-ticket").is_none());
-        }
-    }
 }
 
 /// The body of a form, after its Content-Type in the first line; and the origin it claims.

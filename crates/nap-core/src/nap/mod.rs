@@ -20,7 +20,7 @@
 //! | [`early_call`] | which holders are told to come before their time | 3 | 2.6 |
 //! | [`laws`] | constants that no paper gives | | 1.3, 2 |
 //! | [`returns`] | how many tickets come back, and overbooking | | 2.4 |
-//! | [`ticket`] | what a ticket says, its signature, its id; queries | 5.2 | 2.7 |
+//! | [`ticket`] | what a ticket says, its signature, its id | 5.2 | 2.7 |
 //! | [`cookie`] | cookies of one name | | 2.7 |
 //! | [`client_caps`] | live tickets by client, against hoarding | | 2.7 |
 //! | [`sale_rate`] | how many tickets a second may be sold | | 2.9 |

@@ -390,19 +390,6 @@ pub(super) fn fnv(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The first value of a query parameter, and the query without any parameter of that name.
-pub fn query_parameter<'a>(args: &'a [u8], name: &[u8]) -> Option<(&'a [u8], Vec<u8>)> {
-    let value_of = |pair: &'a [u8]| match pair.strip_prefix(name)? {
-        [] => Some(&pair[pair.len()..]),
-        [b'=', value @ ..] => Some(value),
-        _ => None,
-    };
-    let pairs = || args.split(|byte| *byte == b'&');
-    let value = pairs().find_map(value_of)?;
-    let rest: Vec<_> = pairs().filter(|pair| value_of(pair).is_none()).collect();
-    Some((value, rest.join(&b'&')))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,24 +552,6 @@ mod tests {
     fn names_hash_as_fnv_1a_does() {
         assert_eq!(name_hash(""), 0x811c_9dc5);
         assert_eq!(name_hash("foobar"), 0xbf9c_f968);
-    }
-
-    #[test]
-    fn the_query_parameter_is_found_and_removed_wherever_it_stands() {
-        let cases = [
-            ("nap-ticket=x", Some(("x", ""))),
-            ("a=1&nap-ticket=x&b=2", Some(("x", "a=1&b=2"))),
-            ("nap-ticket=x&nap-ticket=y&b", Some(("x", "b"))),
-            ("b&nap-ticket", Some(("", "b"))),
-            ("a&&nap-ticket=x", Some(("x", "a&"))),
-            ("nap-tickets=x&xnap-ticket=y", None),
-            ("", None),
-        ];
-        for (args, expected) in cases {
-            let found = query_parameter(args.as_bytes(), b"nap-ticket");
-            let expected = expected.map(|(value, rest)| (value.as_bytes(), rest.into()));
-            assert_eq!(found, expected, "{args}");
-        }
     }
 
     #[test]
