@@ -83,22 +83,16 @@ impl Sessions<'_> {
         now: Micros,
         lives: impl Fn(u64) -> bool,
     ) -> Way {
-        let Some(at) = self.find(key, now) else {
+        let found = self.find(key, now);
+        let found = found.and_then(|at| Some((at, self.session_mut(at)?)));
+        let Some((at, session)) = found.filter(|(_, s)| s.room == room.saturating_add(1)) else {
             return Way::Unknown;
         };
-        let Some(session) = self.session_mut(at) else {
-            return Way::Unknown;
-        };
-        if session.room != room.saturating_add(1) {
-            return Way::Unknown;
-        }
         session.idle = limits.idle;
         session.seen = session.seen.min(now);
         if session.is_idle(now) {
-            return match self.end(at) {
-                Some(over) => Way::Over(Box::new(over)),
-                None => Way::Unknown,
-            };
+            let over = self.end(at);
+            return over.map_or(Way::Unknown, |over| Way::Over(Box::new(over)));
         }
         let parallel = (limits.parallel as usize).clamp(1, PARALLEL);
         session.named = 2;
@@ -205,8 +199,7 @@ impl Sessions<'_> {
                 return false;
             }
             let others = names.into_iter().filter(|name| ![0, key].contains(name));
-            let all = std::iter::once(key).chain(others);
-            self.link(at, home, all);
+            self.link(at, home, [key].into_iter().chain(others));
         }
         let old_until = now + session.idle.max(ALIAS);
         for (key, until) in [(newest, old_until), (key, Micros::MAX)] {
@@ -413,13 +406,8 @@ impl Sessions<'_> {
             _ => 2,
         };
         for rank_now in 0..=2 {
-            let entries = old
-                .sets
-                .iter()
-                .flat_map(|set| set.keys.iter().zip(&set.sessions));
-            let entries = entries.filter(|(_, entry)| rank(entry) == rank_now);
-            for (key, entry) in entries.filter(|(key, _)| **key != 0) {
-                self.put(*key, *entry, now, |_| ());
+            for (key, entry) in entries(old.sets).filter(|(_, entry)| rank(entry) == rank_now) {
+                self.put(key, *entry, now, |_| ());
             }
         }
     }
@@ -438,25 +426,23 @@ impl Sessions<'_> {
 
     /// A room is no longer in the tables, and its index will be another's.
     pub fn forget_room(&mut self, room: u32) {
-        for set in self.sets.iter_mut() {
-            for (key, session) in set.keys.iter_mut().zip(&mut set.sessions) {
-                if session.room == room.saturating_add(1) {
-                    (*key, *session) = (0, Session::default());
-                }
+        for at in 0..(self.sets.len() * WAYS) as u32 {
+            if (self.session(at)).is_some_and(|session| session.room == room.saturating_add(1)) {
+                self.clear(at);
             }
         }
     }
 
     /// All sessions, without aliases.
     pub fn all(&self) -> impl Iterator<Item = &Session> {
-        entries(self.sets).map(|(_, session)| session)
+        sessions(self.sets).map(|(_, session)| session)
     }
 
     /// The sessions in the sets of `part` that clients are known by, and their keys.
     pub fn known(&self, part: std::ops::Range<usize>) -> impl Iterator<Item = (u64, &Session)> {
         let end = part.end.min(self.sets.len());
         let part = self.sets.get(part.start.min(end)..end);
-        let named = entries(part.unwrap_or_default()).filter(|(_, session)| session.named != 0);
+        let named = sessions(part.unwrap_or_default()).filter(|(_, session)| session.named != 0);
         named.map(|(key, session)| match session.until {
             Micros::MAX => (key, session),
             _ => (session.name, session),
@@ -466,12 +452,12 @@ impl Sessions<'_> {
     /// The session at this index.
     pub fn session(&self, at: u32) -> Option<&Session> {
         let set = self.sets.get(at as usize / WAYS)?;
-        set.sessions.get(at as usize % WAYS)
+        Some(&set.sessions[at as usize % WAYS])
     }
 
     fn session_mut(&mut self, at: u32) -> Option<&mut Session> {
         let set = self.sets.get_mut(at as usize / WAYS)?;
-        set.sessions.get_mut(at as usize % WAYS)
+        Some(&mut set.sessions[at as usize % WAYS])
     }
 
     /// Where the session is that goes by this key, or did a moment ago.
@@ -601,9 +587,12 @@ impl Sessions<'_> {
 }
 
 fn entries(sets: &[SessionSet]) -> impl Iterator<Item = (u64, &Session)> {
-    sets.iter()
-        .flat_map(|set| set.keys.iter().copied().zip(&set.sessions))
-        .filter(|(key, session)| *key != 0 && session.room != 0 && session.next == 0)
+    let all = (sets.iter()).flat_map(|set| set.keys.iter().copied().zip(&set.sessions));
+    all.filter(|(key, _)| *key != 0)
+}
+
+fn sessions(sets: &[SessionSet]) -> impl Iterator<Item = (u64, &Session)> {
+    entries(sets).filter(|(_, session)| session.room != 0 && session.next == 0)
 }
 
 /// A room's settings for its sessions.
