@@ -299,8 +299,7 @@ impl ElasticHill {
 
     /// The elasticity, as far as it has been known since b moved.
     pub fn elasticity(&self) -> Option<f64> {
-        let (mean, _) = self.mean_and_error()?;
-        Some(mean)
+        self.mean_and_error().map(|(mean, _)| mean)
     }
 
     /// Pairs that have been compared since b moved.
@@ -475,10 +474,8 @@ impl ElasticHill {
             self.probe(settings);
             return Some(Step::Moved);
         }
-        let longer = 1_u32
-            .checked_shl(self.turns)
-            .map_or(LONGEST, |l| l.min(LONGEST));
-        if self.rested < settings.rest.saturating_mul(longer) {
+        let longer = 1_u32.checked_shl(self.turns).unwrap_or(LONGEST);
+        if self.rested < settings.rest.saturating_mul(longer.min(LONGEST)) {
             return None;
         }
         self.probe(settings);

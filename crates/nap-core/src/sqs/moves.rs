@@ -49,18 +49,10 @@ pub enum Why {
 impl Why {
     /// The reason with this number.
     pub fn of(number: u32) -> Why {
-        [
-            Why::Compares,
-            Why::Up,
-            Why::Down,
-            Why::Rests,
-            Why::Blocked,
-            Why::Waits,
-            Why::Paper,
-        ]
-        .into_iter()
-        .find(|why| *why as u32 == number)
-        .unwrap_or(Why::Begun)
+        use Why::*;
+        let others = [Compares, Up, Down, Rests, Blocked, Waits, Paper];
+        let own = others.into_iter().find(|why| *why as u32 == number);
+        own.unwrap_or(Begun)
     }
 
     /// Its name in logs and JSON, one word.

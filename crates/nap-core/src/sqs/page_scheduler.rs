@@ -197,23 +197,23 @@ impl PageScheduler {
     fn settings(&self, hi: u32) -> Settings {
         let pace = self.pace;
         let default = Settings::default();
-        let (n_min, t_max) = match self.hill.phase() {
-            Phase::Probe if self.hill.tries_one() => (N_FEW, default.t_max),
+        let phase = self.hill.phase();
+        let n_min = match phase {
+            Phase::Probe if self.hill.tries_one() => N_FEW,
             // A collapse shows in few accesses; more are awaited where few have not decided.
-            Phase::Probe => {
-                let few = N_FEW * f64::from(self.hill.pairs().saturating_add(1));
-                (default.n_min.min(few), default.t_max)
-            }
-            Phase::Start => (default.n_min, START_MAX_S),
-            Phase::Rest => (default.n_min, default.t_max),
+            Phase::Probe => N_FEW * f64::from(self.hill.pairs().saturating_add(1)),
+            Phase::Start | Phase::Rest => default.n_min,
         };
         Settings {
             start: pace.start.max(1),
             lo: pace.lo.max(1),
             // What others have bounds its growth; it does not take away what the page has.
             hi: pace.hi.min(hi.max(self.hill.claim())).max(pace.lo.max(1)),
-            n_min,
-            t_max,
+            n_min: n_min.min(default.n_min),
+            t_max: match phase {
+                Phase::Start => START_MAX_S,
+                _ => default.t_max,
+            },
             halves: true,
             ..default
         }
@@ -226,10 +226,9 @@ impl PageScheduler {
             lo: pace.lo.max(1),
             hi: pace.hi.min(hi.max(self.paper.claim())).max(pace.lo.max(1)),
             hold: 1,
-            history: if pace.history == 0 {
-                paper_hill::HISTORY
-            } else {
-                pace.history
+            history: match pace.history {
+                0 => paper_hill::HISTORY,
+                history => history,
             },
         }
     }
@@ -394,14 +393,12 @@ impl PageScheduler {
     /// It is another page's turn: stays at the middle of its range. Returns the limit, if it has
     /// changed.
     fn give_way(&mut self, now: Micros) -> Option<u32> {
-        let settings = self.settings(u32::MAX);
-        let limit = self.hill.hold(&settings);
+        let limit = self.hill.hold(&self.settings(u32::MAX));
         self.goes_to(limit, Why::Waits, now)
     }
 
     fn take_turn(&mut self, most: u32, now: Micros) -> Option<u32> {
-        let settings = self.settings(most);
-        let limit = self.hill.resume(&settings);
+        let limit = self.hill.resume(&self.settings(most));
         self.goes_to(limit, Why::Compares, now)
     }
 

@@ -6,6 +6,8 @@
 //! as long as it takes when it has the machine to itself, or nearly so: the residence at the lowest
 //! limits seen, in a slow mean.
 
+use super::demand::sound;
+
 /// Each finished access moves the mean by this share.
 const ALPHA: f64 = 0.01;
 /// After this many sights above the lowest limit, that limit is no longer the measure.
@@ -63,8 +65,7 @@ impl Weight {
 }
 
 fn positive(bits: u64) -> Option<f64> {
-    let value = f64::from_bits(bits);
-    (value.is_finite() && value > 0.0).then_some(value)
+    Some(sound(bits)).filter(|value| *value > 0.0)
 }
 
 /// Progress of several pages together, gathered over some time.
@@ -84,10 +85,9 @@ impl Total {
 
     /// The number of equal accesses that would be as noisy as these.
     pub fn finished(&self) -> f64 {
-        if self.squares > 0.0 {
-            self.progress * self.progress / self.squares
-        } else {
-            0.0
+        match self.squares > 0.0 {
+            true => self.progress * self.progress / self.squares,
+            false => 0.0,
         }
     }
 }

@@ -60,8 +60,7 @@ impl ElasticHill {
         };
         let (e, s) = elasticity([lower, upper], low, high);
         self.remember(e, s, settings);
-        self.upper_first ^= 1;
-        self.upper_first &= 1;
+        self.upper_first = (self.upper_first ^ 1) & 1;
         self.pairs = self.pairs.saturating_add(1);
         let step = self.decide(settings);
         match step {
@@ -85,18 +84,14 @@ impl ElasticHill {
             return;
         }
         let most = (settings.k_hist as usize).clamp(2, PAIRS);
-        let known = (self.known as usize).min(PAIRS);
-        let known = if known >= most {
+        let mut known = (self.known as usize).min(PAIRS);
+        if known >= most {
             let from = known - most + 1;
             self.e.copy_within(from..known, 0);
             self.s.copy_within(from..known, 0);
-            most - 1
-        } else {
-            known
-        };
-        if let (Some(place), Some(error)) = (self.e.get_mut(known), self.s.get_mut(known)) {
-            (*place, *error) = (e.to_bits(), s.to_bits());
+            known = most - 1;
         }
+        (self.e[known], self.s[known]) = (e.to_bits(), s.to_bits());
         self.known = known as u32 + 1;
     }
 
@@ -184,15 +179,13 @@ impl ElasticHill {
             next
         };
         let (b, from) = (self.middle(), f64::from_bits(self.from));
-        let back = if next > b {
-            from > b && next >= from
-        } else {
-            from > 0.0 && from < b && next <= from
+        let back = match next > b {
+            true => from > b && next >= from,
+            false => from > 0.0 && from < b && next <= from,
         };
-        self.swings = if back {
-            self.swings.saturating_add(1)
-        } else {
-            0
+        self.swings = match back {
+            true => self.swings.saturating_add(1),
+            false => 0,
         };
         if back && (b.min(from) < WIDE || self.swings >= SWINGS) {
             return self.turn_at(b.max(from), e, settings);
