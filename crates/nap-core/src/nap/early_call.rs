@@ -9,15 +9,9 @@
 //!    |  have had  | may be   |  not yet
 //!    |  their turn| called   |               starts of tickets ->
 //! ```
-//! A moves on while there is room, and never back: up to it lie as many tickets as Run Ready can
-//! serve until all of their holders have asked. Whether a holder who asks is called is decided anew
-//! each time: calls are 1/X apart, the queue must be short, and there must be places to spare. The
-//! rule is stricter the nearer the ticket is to A; otherwise a holder who asks at the wrong moment
-//! would be overtaken by all behind them. So only the order depends on A. A holder who has let a
-//! whole poll interval pass is silent: they count no more, may still be called, and lose nothing.
-//!
-//! X is the last that a queue has shown. Calls hardly ever let a queue form, so a wrong value would
-//! stay: while there is room all the time, more are called (`eager`).
+//! Whether a holder up to A who asks is called is decided anew each time, more strictly the nearer
+//! their ticket is to A: otherwise one who asks at the wrong moment would be overtaken by all behind
+//! them. A holder who is silent counts no more, may still be called, and loses nothing.
 
 use super::laws::CallLaw;
 use crate::micros::Micros;

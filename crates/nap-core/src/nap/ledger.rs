@@ -1,24 +1,12 @@
-//! The ledger: what makes a ticket's promise an invariant instead of a hope.
+//! The ledger: what makes a ticket's promise an invariant instead of a hope (docs/dev/algorithms.md
+//! 2.9; it takes the place of 2.3).
 //!
 //! A ticket may be presented at any time of its **window**: from a little before its start until its
 //! prime window ends. The ledger counts windows: how many are **open** at a time, and how many
-//! **begin** then. Sold tickets are an arrival curve. At most `a(s, t)`, those whose window meets
-//! `s ..= t`, can be presented in that span, whatever their holders do. The queue that they can make
-//! never holds more than L accesses, the bound's worth, if
-//!
-//! ```text
-//!   for all s <= t:   a(s, t) <= L + X (t - s)             (a token bucket of rate X and depth L)
-//! ```
-//!
-//! Tickets are sold evenly spread, no more than X a second (the slots see to that). So a(s, t) is
-//! at most what is open at s plus X (t - s), and it is enough that never more than L windows are
-//! open ([`Ledger::fits`]). At full rate a window may thus be L / X long: the bound, less what the
-//! spread of response times takes of it. A newcomer joins the queue only where the newcomer, all
-//! before them and all tickets that can come meanwhile stay within L ([`Ledger::admits`]).
-//!
-//! (In docs/dev/algorithms.md 2.3 each ticket keeps a place until a bound after its window. That is
-//! eleven seconds by default, so at most a third of the server's rate could be sold, and a tenth
-//! where workers are few; see 2.9.)
+//! **begin** then. Tickets are sold evenly spread, no more than X a second (the slots see to that), so
+//! holders never make a queue of more than L as long as never more than L windows are open
+//! ([`Ledger::fits`]). A newcomer joins the queue only where the newcomer, all before them and all
+//! tickets that can come meanwhile stay within L ([`Ledger::admits`]).
 //!
 //! ```text
 //!   open[cell % CELLS]     base = now             base + CELLS

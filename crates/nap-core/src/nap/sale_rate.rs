@@ -1,24 +1,17 @@
-//! [`SaleRate`]: how many tickets a second may be sold, as far as has been seen.
+//! [`SaleRate`]: how many tickets a second may be sold, as far as has been seen (docs/promise.md).
 //!
 //! While somebody waits every permit is busy, and departures a second are what the server can do:
-//! n departures in t seconds of such time. Both are forgotten with a time constant of two seconds
-//! (or fifty departures, where those take longer), so that a server that has become slower or
-//! faster is known within seconds. An access that ran before the queue began, or runs on when it
-//! has ended, counts for the part of its residence that lies within ([`BusySpans`]).
+//! n departures in t seconds of such time, both forgotten within seconds. An access that ran before
+//! the queue began, or runs on when it has ended, counts for its part of that time ([`BusySpans`]).
 //!
-//! Refusals take the processors too, and so does a crowd that comes to wait; neither is there when
-//! the holders come who are sold tickets now. So an interval counts for less, the more of them came
-//! in the last ones before it. (Those in itself do not count, unless a storm begins there: the
-//! longest intervals have the most, and without those any server would seem fast; see [`Storm`].)
-//! Holders who come are what is sold: they are no storm. As long as few departures have been seen,
-//! more is sold than they say, by a third of their standard error at most: too much waits in the
-//! queue, too little is lost. Visitors who come cost the server something too, so little is learnt
-//! while only the last of a crowd are served, a few per cent faster than its middle.
+//! An interval counts for less, the more refusals and newcomers came in the last ones before it: they
+//! take the processors, and will not be there when the holders come who are sold tickets now. (Those
+//! in itself do not count, unless a storm begins there: the longest intervals have the most, and
+//! without those any server would seem fast; see [`Storm`].)
 //!
-//! While nobody waits, departures tell what was asked for, not what can be done. But permits that
-//! stand empty while tickets are out are a measurement as well: the sale was too slow. Where three
-//! in four do, more is sold, half as much again for each second of it, up to what all permits would
-//! do at the residence seen, until a queue tells the truth or the last ticket is due.
+//! While nobody waits, permits that stand empty while tickets are out say that the sale was too slow.
+//! Where three in four do, half as much again is sold for each second of it, up to what all permits
+//! would do at the residence seen, until a queue tells the truth or the last ticket is due.
 
 use super::busy_spans::BusySpans;
 use super::storm::Storm;

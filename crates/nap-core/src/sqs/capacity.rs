@@ -1,19 +1,14 @@
 //! [`Capacity`]: how many sessions a second the pages of a room can pass, and how many more than
-//! that are on their way to them.
+//! that are on their way to them (docs/dev/sqs-laws.md 6.1 to 6.4).
 //!
-//! A page at which a queue has stood passes X accesses a second. A session asks for it v times
-//! (learnt from those that are over), so it passes X/v sessions a second. The lowest of the pages
-//! is the bottleneck. What is started now gets there a session's age later, several think times. A
-//! law that looks only at the page's queue starts too many in that time, and then, while they are
-//! worked off, too few. So those under way are counted as well (O. J. M. Smith's predictor, 1957):
+//! A page at which a queue has stood passes X accesses a second, and a session asks for it v times,
+//! so it passes X/v sessions a second. The lowest of the pages is the bottleneck. Those under way to
+//! it are counted with those who wait there (O. J. M. Smith's predictor, 1957):
 //!
 //! ```text
 //!   excess = q + v starts in the last `age` - age X        when they have all come
 //! ```
-//!
-//! Several rooms may use one page. Each counts its share of X and of q: by the accesses of its
-//! sessions there, drawn a little towards an equal share for each room in which somebody wants to
-//! start; otherwise the first to come would keep all ([`Users::share`]).
+//! Of a page that several rooms use, each counts its share of X and of q ([`Users::share`]).
 
 use super::demand::sound;
 use crate::micros::Micros;

@@ -1,7 +1,5 @@
 //! [`Demand`]: what a session asks of the server: the sum of the residences of its accesses, learnt
-//! from sessions that are over. It is fed forward while the first few end, so that a server whose
-//! sessions are light need not be explored in steps of a tenth of a session a second
-//! (docs/dev/algorithms.md 3.4).
+//! from sessions that are over, and fed forward while the first few end (docs/dev/sqs-laws.md 6.6).
 //!
 //! Residence is longer than the processor's work where pages share it, so the rate derived from it
 //! is too low rather than too high.

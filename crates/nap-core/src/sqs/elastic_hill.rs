@@ -1,11 +1,8 @@
-//! [`ElasticHill`]: the default law of `NapRunReady auto` (docs/dev/algorithms.md 3.3).
+//! [`ElasticHill`]: the default law of `NapRunReady auto`. docs/dev/sqs-laws.md 2 has it in words,
+//! docs/dev/algorithms.md 3.3 the formulas, and why it does more than they say.
 //!
-//! The paper steps by one and looks whether throughput rose. One count of N finished accesses is
-//! off by 1/sqrt(N), so near the top, where a step changes next to nothing, that is a random walk.
-//! Here the limit alternates between b/g and b g to estimate the elasticity e = d ln X / d ln n: it
-//! is 1 below saturation, 0 at the top, and negative where accesses are in each other's way. It has
-//! no scale, so one constant does for any machine. b moves when e surely lies on one side of beta,
-//! the knee a little below the top.
+//! The limit alternates between b/g and b g to estimate the elasticity e = d ln X / d ln n. b moves
+//! when e surely lies on one side of beta, the knee a little below the top.
 //!
 //! ```text
 //!   Start  double until doubling gains less than 2^0.3; if the first does, halve until
@@ -15,26 +12,6 @@
 //!            └────────────────────────────┴───────────────────────────────┘
 //!   undecided after 6 pairs ─► Rest at b for 20 windows ─► Probe, remembering e
 //! ```
-//!
-//! Not in 3.3:
-//!
-//! - It halves at the start, down to two: where several pages share the machine, each begins with
-//!   what is enough for all, and steps down by a seventh would take minutes.
-//! - Where limits are small a step is a third or more: up from (1, 2) and down from (2, 3) would
-//!   alternate for ever, half of the time at 1. Going back to where the last step came from is a
-//!   *turn*: the higher of the two is the best there is, or near it, and it rests there, twice as
-//!   long each time. After a rest both ways are open again; otherwise one wrong verdict would hold
-//!   for ever. From four on, where pairs overlap, only going to and fro again is a turn.
-//! - A rest ends at once when progress differs from when it began, as something has changed.
-//! - Where it doubles, the page itself must do more.
-//! - One at a time is tried only where two do more than three. One pair is enough to leave it, and
-//!   the page is not held there while another is measured, before it is known to be best.
-//! - A costly trial, of twice as many or of one, ends as soon as it has surely failed: a queue
-//!   grows meanwhile, and visitors who have run out of patience are served in vain.
-//! - What is surely a collapse takes two steps at once.
-//! - Where nobody finishes at one of two limits that are compared, it goes to the other. Only where
-//!   that is so at both, or while it rests, does it go up by one as in 3.3.
-//!
 //! State is plain numbers, floats as bits: it lives in shared memory, and any bits are survived.
 
 mod probe;

@@ -1,15 +1,12 @@
 //! [`Interval`]: the session interval, the time between two starts, and the laws that move it once
-//! a second by the mean length of the page queues (paper 3.2, 3.3; docs/dev/algorithms.md 3.4).
+//! a second by the mean length of the page queues (paper 3.2, 3.3; docs/dev/algorithms.md 3.4, which
+//! also says why ours takes steps on the rate, and holds).
 //!
 //! ```text
 //!   paper   interval += inc  if q >= threshold,  else interval -= dec
 //!   rate    q > hi:  rate *= mul, then hold      lo <= q <= hi: keep
 //!           q < lo and somebody waits to start:  rate += add          interval = 1 / rate
 //! ```
-//!
-//! Steps on the interval are multiplicative on the rate near zero (0.02 s to 0.01 s doubles the
-//! load), and what is admitted now reaches the heavy page some think times later: hence steps on
-//! the rate, and the hold.
 
 use super::capacity::Bottleneck;
 use crate::micros::Micros;

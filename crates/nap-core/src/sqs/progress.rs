@@ -1,10 +1,6 @@
-//! [`Weight`]: what a finished access of one page counts beside another's (docs/dev/algorithms.md
-//! 3.3).
-//!
-//! Pages that share a machine must not each look at their own throughput: every climb takes from
-//! the others. Their total progress counts, X = sum of (finished x weight) / time. An access weighs
-//! as long as it takes when it has the machine to itself, or nearly so: the residence at the lowest
-//! limits seen, in a slow mean.
+//! [`Weight`]: what a finished access of one page counts beside another's where their total progress
+//! is what counts (docs/dev/algorithms.md 3.3): as long as it takes when it has the machine to itself,
+//! or nearly so. That is the residence at the lowest limits seen, in a slow mean.
 
 use super::demand::sound;
 

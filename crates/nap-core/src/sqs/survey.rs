@@ -1,11 +1,9 @@
-//! [`Survey`]: what sessions that are not over have asked for. Where visitors do not log out, a
-//! session is over only when its idle time is, and what it asked for would not be known for twenty
-//! minutes. All that time the starts would be explored in small steps on a machine that idles.
+//! [`Survey`]: what sessions that are not over have asked for (docs/dev/sqs-laws.md 6.6), as where
+//! visitors do not log out a session is over only when its idle time is.
 //!
-//! The survey covers *all* sessions that began two minutes ago or earlier: of those that have
-//! fallen quiet, most would be such as saw little. It counts only where hardly any of them still
-//! goes on, as what is to come of these is not known. So a shop whose visitors take long for a
-//! session waits until sessions are over, as before.
+//! It covers *all* sessions that began two minutes ago or earlier: of those that have fallen quiet,
+//! most would be such as saw little. It counts only where hardly any of them still goes on, as what is
+//! to come of these is not known.
 
 use super::capacity::PAGES;
 use super::demand::sound;

@@ -1,14 +1,11 @@
 //! [`Asks`]: when the pages of tickets ask where their holders stand.
 //!
-//! They poll by TelePolling, but not every base interval: a holder who has long to wait asks after
-//! a quarter of that wait, if it is longer, and at the ticket's start at the latest. Where few
-//! wait, a quarter is longer than it need be: room that has come would stay unused that long. So
-//! the wait is what it takes for all tickets that are out to ask once in a tenth of the places,
-//! down to a sixteenth of what is left. Where many wait, the base interval is shorter than it need
-//! be: a server that serves most of them within a few such intervals would be kept busy with
-//! questions. So it grows to what it takes for all to ask once in a quarter of the places, up to
-//! four times itself. In the level mode each holder gets a place in the [`Calendar`]: the time they
-//! are told is kept for them.
+//! They poll by TelePolling, but a holder who has long to wait asks after a quarter of that wait, and
+//! at the ticket's start at the latest. Where few wait, a quarter is longer than it need be, so it is
+//! what it takes for all tickets that are out to ask once in a tenth of the places, down to a
+//! sixteenth. Where many wait, questions would keep the server busy, so the base interval grows to
+//! what it takes for all to ask once in a quarter of the places, up to four times itself. In the
+//! level mode the time they are told is kept for them in the [`Calendar`].
 //!
 //! A holder who asks before the time they were told is told the same again: asking without a pause
 //! takes no more places than anybody else.

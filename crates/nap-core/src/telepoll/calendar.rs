@@ -1,19 +1,16 @@
 //! [`Calendar`]: places in time for holders who need not come soon.
 //!
-//! TelePolling's reservations are one number: they are used one after the other, from Ta on. The
-//! holder of a ticket for later is told a longer interval, a quarter of what is left. If it were
-//! only longer, they would come at a time that nobody has kept for them, and a crowd would come all
-//! at once. So time is divided into spans, and each span counts how many will come in it: never more
-//! than length/T0. Later spans are sixteen times as long, those after them again; there are four
-//! lengths:
+//! The holder of a ticket for later is told a longer interval than TelePolling's reservations. For
+//! that time, too, a place is kept, or a crowd would come all at once: time is divided into spans, and
+//! each counts how many will come in it, never more than length/T0. Later spans are sixteen times as
+//! long, those after them again; there are four lengths:
 //!
 //! ```text
 //! now |1|1|1|1| ... 256 spans of Ta/32 |   16    |   16    | ... |     256     | ...
 //! ```
 //! When time comes near, what is promised of a long span counts proportionally in each short span
 //! of it. Within a span the places are spread by the golden ratio: any part of it has its share of
-//! them, however many there will be. A place is one compare-and-swap. A holder who does not come
-//! leaves it unused.
+//! them, however many there will be. A holder who does not come leaves theirs unused.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,14 +1,11 @@
-//! [`Trouble`]: overload that does not come from polls, seen by how long their answers take.
+//! [`Trouble`]: overload that does not come from polls, seen by how long their answers take. (The
+//! paper leaves it open in section 4; why this is not as ALGORITHMS 5 has it is told there.)
 //!
-//! The paper leaves open how a server notices trouble from outside (section 4). Here answers are
-//! counted by how long they took, and each second the 95th percentile is compared with the usual
-//! one. If it has doubled, T0 at once becomes so long that four come where five are served now. It
-//! is lengthened again only after a base interval, as a longer T0 takes that long to be felt. In
-//! between it is shortened whenever more are served: when the trouble is over, those who have
+//! Answers are counted by how long they took, and each second the 95th percentile is compared with
+//! the usual one. If it has doubled, T0 at once becomes so long that four come where five are served
+//! now. It is lengthened again only after a base interval, as a longer T0 takes that long to be felt.
+//! In between it is shortened whenever more are served: when the trouble is over, those who have
 //! waited are answered first. Each quarter of a base interval without trouble halves the excess.
-//! (ALGORITHMS 5 doubles T0, and takes 5 % a period back. With a real httpd, doublings took 20 s to
-//! come down to a quarter, while the queue grew to four in five of all clients; and a single
-//! doubling would last for fourteen periods.)
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
