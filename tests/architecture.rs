@@ -17,7 +17,7 @@ const CORE: &[May] = &[
     ("rng", &["micros"]),
     ("row", &[]),
     ("control", &["nap", "room"]),
-    ("nap", &["micros"]),
+    ("nap", &["micros", "row"]),
     ("bwshare", &["micros"]),
     ("oxthas", &["micros", "row"]),
     ("telepoll", &["micros", "row"]),

@@ -3,9 +3,9 @@
 //! Each file is one noun of the system; `room` puts them together. Laws are pure functions over
 //! seconds as `f64`; what is kept between calls is plain `repr(C)` integers, all zero = empty.
 //!
-//! Each such struct has a constant `EMPTY` (`Residence::new()`, as it holds atomics), so a test or
-//! the simulator writes `Box::new(Ledger::EMPTY)`; the largest is under a megabyte. A whole gate is
-//! too large to pass over a test's stack: `shm` makes it from zeroed memory.
+//! Each such struct has a constant `EMPTY`, so a test or the simulator writes
+//! `Box::new(Ledger::EMPTY)`; the largest is under a megabyte. A whole gate is too large to pass over
+//! a test's stack: `shm` makes it from zeroed memory.
 //!
 //! | file | what it holds | paper | ALGORITHMS |
 //! |---|---|---|---|

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::micros::Micros;
+use crate::row::Row;
 
 const RING: usize = 128;
 /// How many residences count.
@@ -14,23 +15,15 @@ const WINDOW: usize = 100;
 
 /// The newest residences. Written without a lock.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Residence {
     /// Residences ever recorded, modulo 2^32; the newest is at `written - 1` modulo [`RING`].
     written: AtomicU32,
     /// Microseconds; zero: none.
-    cells: [AtomicU32; RING],
+    cells: Row<AtomicU32, RING>,
 }
 
 impl Residence {
-    /// No residences yet, by value: it holds atomics, so it cannot be copied from a constant.
-    pub const fn new() -> Residence {
-        Residence {
-            written: AtomicU32::new(0),
-            cells: [const { AtomicU32::new(0) }; RING],
-        }
-    }
-
     /// An access has left Run Ready after `residence`.
     #[inline]
     pub fn record(&self, residence: Micros) {
@@ -89,25 +82,19 @@ impl Residence {
     }
 }
 
-impl Default for Residence {
-    fn default() -> Self {
-        Residence::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nothing_recorded_gives_no_figures() {
-        let s = Residence::new();
+        let s = Residence::default();
         assert_eq!((s.count(), s.mean_s(), s.p95()), (0, None, None));
     }
 
     #[test]
     fn mean_and_percentile_are_those_of_the_last_hundred() {
-        let s = Residence::new();
+        let s = Residence::default();
         for _ in 0..300 {
             s.record(Micros::from_secs(60));
         }
@@ -121,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_single_residence_is_its_own_percentile_and_never_counts_as_empty() {
-        let s = Residence::new();
+        let s = Residence::default();
         s.record(Micros::ZERO);
         assert_eq!((s.count(), s.p95()), (1, Some(Micros(1))));
     }
@@ -130,7 +117,7 @@ mod tests {
     fn the_cursor_wraps_without_losing_the_window() {
         let s = Residence {
             written: AtomicU32::new(u32::MAX - 40),
-            ..Residence::new()
+            ..Residence::default()
         };
         for _ in 0..100 {
             s.record(Micros(7));
@@ -140,7 +127,7 @@ mod tests {
 
     #[test]
     fn several_threads_lose_no_residence() {
-        let s = Residence::new();
+        let s = Residence::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| (0..25).for_each(|_| s.record(Micros(5))));
