@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::vectors::{Refused, read};
+use crate::workflow::paper_terms;
 use nap_core::micros::Micros;
 use nap_core::oxthas::bands::Split;
 use nap_core::oxthas::choice::{Ask, Member};
@@ -99,7 +100,7 @@ fn script(input: &ChoiceScript) -> Result<Value, Refused> {
         step: seconds(params.beta),
         min: seconds(params.t_min),
         unseen_first: true,
-        ..EngineTerms::paper()
+        ..paper_terms()
     };
     let now = Micros::from_secs(1);
     let mut results = Vec::new();

@@ -10,10 +10,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use nap_core::micros::Micros;
+use nap_core::oxthas::bands::Split;
 use nap_core::oxthas::choice::{Ask, Member};
 use nap_core::oxthas::engine::{End, Engine, EngineTerms, Head, Law};
 use nap_core::oxthas::executor::Executor;
 use nap_core::oxthas::flight::Flight;
+use nap_core::oxthas::history::{HISTORY, Span};
 use nap_core::oxthas::penalty::Failure;
 use nap_core::rng::Rng;
 
@@ -25,6 +27,26 @@ const RANDOM_STEPS: u64 = 1000;
 const FLIGHTS: usize = 4096;
 const SCALE: f64 = 1000.0;
 const OWNER: u64 = 1;
+
+/// The paper's settings; times are its steps, each a second.
+pub fn paper_terms() -> EngineTerms {
+    EngineTerms {
+        bands: 3,
+        split: Split::Integer,
+        span: Span {
+            window: HISTORY as u32,
+            age: Micros::ZERO,
+        },
+        alpha: 0.0,
+        timeout: Micros::MAX,
+        step: Micros::ZERO,
+        min: Micros::ZERO,
+        pause: Micros::ZERO,
+        explore_ppm: 0,
+        stale: Micros::ZERO,
+        unseen_first: false,
+    }
+}
 
 /// The distribution of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -410,7 +432,7 @@ mod tests {
     fn after(steps: u64) -> EngineTerms {
         EngineTerms {
             timeout: Micros::from_secs(steps),
-            ..EngineTerms::paper()
+            ..paper_terms()
         }
     }
 
@@ -443,7 +465,7 @@ mod tests {
 
     #[test]
     fn without_a_timeout_a_dead_executor_is_the_end() {
-        let mut setup = Workflow::paper(1, 0.9, Law::Oxthas, EngineTerms::paper());
+        let mut setup = Workflow::paper(1, 0.9, Law::Oxthas, paper_terms());
         (setup.dies, setup.limit) = (Some((2, 2000)), 10_000);
         assert_eq!(setup.run().steps, None);
     }

@@ -59,29 +59,11 @@ pub struct EngineTerms {
 }
 
 impl EngineTerms {
-    /// The paper's settings; times are its steps, each a second.
-    pub fn paper() -> EngineTerms {
-        EngineTerms {
-            bands: 3,
-            split: Split::Integer,
-            span: Span {
-                window: super::history::HISTORY as u32,
-                age: Micros::ZERO,
-            },
-            alpha: 0.0,
-            timeout: Micros::MAX,
-            step: Micros::ZERO,
-            min: Micros::ZERO,
-            pause: Micros::ZERO,
-            explore_ppm: 0,
-            stale: Micros::ZERO,
-            unseen_first: false,
-        }
-    }
-
     /// Our settings, with timeouts of this length.
     pub fn ours(timeout: Micros) -> EngineTerms {
         EngineTerms {
+            bands: 3,
+            split: Split::Integer,
             span: Span {
                 window: 50,
                 age: Micros::from_secs(10),
@@ -94,7 +76,6 @@ impl EngineTerms {
             explore_ppm: 10_000,
             stale: Micros::from_secs(2),
             unseen_first: true,
-            ..EngineTerms::paper()
         }
     }
 }

@@ -8,7 +8,7 @@ use nap_core::micros::Micros;
 use nap_core::oxthas::engine::{EngineTerms, Law};
 use nap_sim::plot::{Figure, Panel, Point};
 use nap_sim::report::{Report, Table, number};
-use nap_sim::workflow::{Sizes, Workflow, WorkflowOutcome};
+use nap_sim::workflow::{Sizes, Workflow, WorkflowOutcome, paper_terms};
 
 use super::{Run, System};
 
@@ -31,7 +31,7 @@ struct Way {
 fn plain(timeout: u64) -> EngineTerms {
     EngineTerms {
         timeout: Micros::from_secs(timeout),
-        ..EngineTerms::paper()
+        ..paper_terms()
     }
 }
 
@@ -63,7 +63,7 @@ fn both(timeout: u64) -> EngineTerms {
 fn ours(timeout: u64) -> EngineTerms {
     EngineTerms {
         pause: Micros::from_secs(timeout / 4),
-        span: EngineTerms::paper().span,
+        span: paper_terms().span,
         stale: Micros::ZERO,
         ..EngineTerms::ours(Micros::from_secs(timeout))
     }
@@ -195,8 +195,7 @@ fn timeouts(report: &mut Report, lab: &Lab, command: &str) {
         }
         table.row(&format!("T = {timeout}"), both.map(|many| many.cell()));
     }
-    let none =
-        [Law::Random, Law::Oxthas].map(|law| lab.many(1.3, law, EngineTerms::paper(), |_| ()));
+    let none = [Law::Random, Law::Oxthas].map(|law| lab.many(1.3, law, paper_terms(), |_| ()));
     table.row("no timeout", none.map(|many| many.cell()));
     table.paper("T up to 200", &[NEVER, NEVER]);
     table.paper("best T", &["300 to 400", "none: the longer the better"]);
@@ -219,7 +218,7 @@ fn timeouts(report: &mut Report, lab: &Lab, command: &str) {
         ("Figure 6: random", Law::Random),
     ];
     let panels = queues.map(|(title, law)| {
-        let outcome = lab.setup(0, 1.3, law, EngineTerms::paper()).run();
+        let outcome = lab.setup(0, 1.3, law, paper_terms()).run();
         of_executors(title, "queue", &outcome.queues)
     });
     report.figure(
@@ -239,7 +238,7 @@ fn failure(report: &mut Report, lab: &Lab, command: &str) {
         true => &[500, 1000],
         false => &[500, 800, 1000, 1400, 2000],
     };
-    let five = lab.many(0.9, Law::Oxthas, EngineTerms::paper(), |setup| {
+    let five = lab.many(0.9, Law::Oxthas, paper_terms(), |setup| {
         // The work of six, done by five.
         setup.load *= 1.0 / (1.0 - setup.speeds[DIES.0] / setup.speeds.iter().sum::<f64>());
         setup.speeds.remove(DIES.0);
@@ -355,7 +354,7 @@ fn laws(report: &mut Report, lab: &Lab, command: &str) {
     for (name, law, bands) in ways {
         let terms = EngineTerms {
             bands,
-            ..EngineTerms::paper()
+            ..paper_terms()
         };
         let cells = [Sizes::Uniform, Sizes::HeavyTailed].map(|sizes| {
             let many = lab.many(0.9, law, terms, |setup| setup.sizes = sizes);
