@@ -61,7 +61,7 @@ impl Carried {
         // SAFETY: as above.
         let in_cookies = headers
             .iter()
-            .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
+            .flat_map(|h| cookies(unsafe { bytes(*h) }, [name]));
         // An emptied cookie is none. A ticket in a header or the query is shown on purpose; a cookie comes along
         // with everything that a browser fetches.
         let texts = (others.into_iter().map(|text| (text, true)))
@@ -126,7 +126,7 @@ pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSet
         // SAFETY: as above.
         let texts = headers
             .iter()
-            .flat_map(|h| cookies(unsafe { bytes(*h) }, name));
+            .flat_map(|h| cookies(unsafe { bytes(*h) }, [name]));
         let tickets = texts
             .take(8)
             .filter_map(|t| Ticket::open(t, &setup.keys).ok());

@@ -16,7 +16,7 @@ use super::process::{self, Process, RoomSetup, SessionSetup};
 use super::text::bytes;
 use crate::page::headers::session_cookie;
 use nap_core::micros::Micros;
-use nap_core::nap::cookie::{cookies_of, given};
+use nap_core::nap::cookie::{cookies, given};
 use nap_core::nap::ticket::name_hash;
 use nap_core::room::Tables;
 use nap_core::room::access::flag;
@@ -55,7 +55,7 @@ fn keys<'q>(
     let (mut keys, mut n) = ([0; LOOKED_AT], 0);
     let [plain, tls] = &sessions.cookie;
     for header in headers {
-        let found = cookies_of(header, [plain.as_bytes(), tls.as_bytes()]);
+        let found = cookies(header, [plain.as_bytes(), tls.as_bytes()]);
         for value in found.filter(|value| !value.is_empty()) {
             if let Some(next) = keys.get_mut(n) {
                 *next = key(sessions, value);

@@ -41,14 +41,14 @@ pub fn ticket(data: &[u8]) {
 
 /// A Cookie header: values come from the header and hold no separator, also if httpd joins two headers.
 pub fn cookie(data: &[u8]) {
-    let found: Vec<&[u8]> = cookies(data, b"nap").collect();
+    let found: Vec<&[u8]> = cookies(data, [b"nap"]).collect();
     assert!(
         found
             .iter()
             .all(|value| !value.iter().any(|b| b";,".contains(b)))
     );
     let joined = [data, b", ", data].concat();
-    let twice: Vec<&[u8]> = cookies(&joined, b"nap").collect();
+    let twice: Vec<&[u8]> = cookies(&joined, [b"nap"]).collect();
     assert_eq!(twice, [&found[..], &found[..]].concat());
 }
 
@@ -65,7 +65,7 @@ pub fn session(data: &[u8]) {
     assert!(
         brings
             .into_iter()
-            .any(|header| cookies(&header, b"shop").any(|found| found == value))
+            .any(|header| cookies(&header, [b"shop"]).any(|found| found == value))
     );
 }
 

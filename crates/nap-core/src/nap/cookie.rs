@@ -2,14 +2,10 @@
 
 use memchr::memchr2;
 
-/// The values of all cookies of a name in a `Cookie` header (RFC 6265), without quotes. A comma
-/// separates like a semicolon: httpd joins several such headers with it; no ticket contains one.
-pub fn cookies<'a>(header: &'a [u8], name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-    cookies_of(header, [name])
-}
-
-/// The same for any of these names, each cookie once.
-pub fn cookies_of<'a, const N: usize>(
+/// The values of all cookies of these names in a `Cookie` header (RFC 6265), without quotes, each
+/// cookie once. A comma separates like a semicolon: httpd joins several such headers with it; no
+/// ticket contains one.
+pub fn cookies<'a, const N: usize>(
     header: &'a [u8],
     names: [&[u8]; N],
 ) -> impl Iterator<Item = &'a [u8]> {
@@ -39,7 +35,7 @@ pub fn cookies_of<'a, const N: usize>(
 pub fn given<'a>(set: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     set.filter_map(|header| {
         let pair = header.split(|byte| *byte == b';').next()?;
-        cookies(pair, name).next()
+        cookies(pair, [name]).next()
     })
     .filter(|value| !value.is_empty() && *value != b"deleted")
     .last()
@@ -64,7 +60,7 @@ mod tests {
             ("nap=\"", &["\""]),
         ];
         for (header, expected) in cases {
-            let found: Vec<_> = cookies(header.as_bytes(), b"nap").collect();
+            let found: Vec<_> = cookies(header.as_bytes(), [b"nap"]).collect();
             let expected: Vec<_> = expected.iter().map(|value| value.as_bytes()).collect();
             assert_eq!(found, expected, "{header}");
         }
@@ -74,7 +70,7 @@ mod tests {
     fn a_cookie_of_either_name_is_found_once() {
         let found = |header: &'static str, names: [&str; 2]| {
             let names = names.map(str::as_bytes);
-            cookies_of(header.as_bytes(), names).collect::<Vec<_>>()
+            cookies(header.as_bytes(), names).collect::<Vec<_>>()
         };
         let header = "__Host-nap=1; nap=2; napx=3; x=4";
         assert_eq!(found(header, ["nap", "__Host-nap"]), [b"1", b"2"]);

@@ -215,7 +215,7 @@ proptest! {
         let text: String = pairs.iter().zip(cuts).map(|((_, pair), cut)| pair.clone() + cut).collect();
         let mut found: Vec<&[u8]> = text
             .lines()
-            .flat_map(|header| cookies(header.as_bytes(), b"nap"))
+            .flat_map(|header| cookies(header.as_bytes(), [b"nap"]))
             .collect();
         let mut expected: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
         found.sort_unstable();
