@@ -77,34 +77,24 @@ impl Ends {
 
     /// Moves the windows so that they reach window number `window`; false: they are too short.
     fn reaches(&mut self, window: u32) -> bool {
-        let empty = |live: &u32| *live == 0;
-        let before = self.live.iter().take_while(|live| empty(live)).count() as u32;
-        let behind = self
-            .live
-            .iter()
-            .rev()
-            .take_while(|live| empty(live))
-            .count() as u32;
-        if before == WINDOWS as u32 {
+        let counts = |live: &u32| *live != 0;
+        let ends = (
+            self.live.iter().position(counts),
+            self.live.iter().rposition(counts),
+        );
+        let (Some(first), Some(last)) = ends else {
             self.first = window;
             return true;
-        }
-        let lowest = self.first.saturating_add(before).min(window);
-        let highest = self
-            .first
-            .saturating_add(WINDOWS as u32 - 1 - behind)
-            .max(window);
+        };
+        let lowest = self.first.saturating_add(first as u32).min(window);
+        let highest = self.first.saturating_add(last as u32).max(window);
         if highest - lowest >= WINDOWS as u32 {
             return self.width() == WIDEST;
         }
-        match lowest >= self.first {
-            true => self
-                .live
-                .rotate_left((lowest - self.first).min(before) as usize),
-            false => self
-                .live
-                .rotate_right((self.first - lowest).min(behind) as usize),
-        }
+        let up = lowest.saturating_sub(self.first) as usize;
+        let down = self.first.saturating_sub(lowest) as usize;
+        self.live.rotate_left(up.min(first));
+        self.live.rotate_right(down.min(WINDOWS - 1 - last));
         self.first = lowest;
         true
     }

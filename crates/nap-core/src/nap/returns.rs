@@ -34,18 +34,13 @@ pub fn issue_limit(capacity: u32, r_upper: f64, epsilon: f64, cap_factor: f64) -
     if r == 0.0 {
         return most;
     }
-    let z = if capacity > EXACT_UP_TO {
-        normal_quantile(epsilon)
-    } else {
-        0.0
-    };
-    let safe = |n: u32| {
-        if capacity > EXACT_UP_TO {
+    let normal = (capacity > EXACT_UP_TO).then(|| normal_quantile(epsilon));
+    let safe = |n: u32| match normal {
+        Some(z) => {
             let n = f64::from(n);
             n * r + z * (n * r * (1.0 - r)).sqrt() <= f64::from(capacity) + 0.5
-        } else {
-            binomial_above(capacity, n, r) <= epsilon
         }
+        None => binomial_above(capacity, n, r) <= epsilon,
     };
     // The chance rises with n: halve the range between what is safe and what is not.
     let (mut sure, mut open) = (capacity, most);

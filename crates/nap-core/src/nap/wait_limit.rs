@@ -165,22 +165,15 @@ pub fn shrunk(
             }
         },
     };
-    let rho = if facts.rho.is_finite() && facts.rho > 0.0 {
-        facts.rho
-    } else {
-        1.0
-    };
-    let wanted = line.cut(facts.bound_s / rho);
+    let rho = Some(facts.rho).filter(|rho| rho.is_finite() && *rho > 0.0);
+    let wanted = line.cut(facts.bound_s / rho.unwrap_or(1.0));
     let grown = facts.previous.map_or(u32::MAX, |previous| {
         whole(settings.growth * f64::from(previous)).saturating_add(1)
     });
     // min before max: a floor above the ceiling is the administrator's word for "at least".
-    let limit = wanted
-        .min(grown)
-        .min(settings.limit_max)
-        .max(settings.limit_min);
+    let most = grown.min(settings.limit_max);
     Decision {
-        limit,
+        limit: wanted.min(most).max(settings.limit_min),
         line: Some(line),
         source,
     }
@@ -201,12 +194,10 @@ fn pull(pairs: &Moments, prior: f64, settings: &WaitSettings) -> WaitLine {
         b.max(settings.slope_lo * prior)
             .min(settings.slope_hi * prior)
     };
-    let fitted = if pairs.sxy <= 0.0 {
-        prior
-    } else {
-        (pairs.sxy + settings.kappa * prior) / (pairs.sxx + settings.kappa)
-    };
-    let slope = within(fitted);
+    let slope = within(match pairs.sxy <= 0.0 {
+        true => prior,
+        false => (pairs.sxy + settings.kappa * prior) / (pairs.sxx + settings.kappa),
+    });
     let intercept = pairs.y_mean - slope * pairs.q_mean;
     if intercept < 0.0 {
         // Through the origin: no access is answered before it comes. q_mean > 0 here, as y_mean >=
@@ -262,14 +253,9 @@ impl Moments {
             return Err(NoLimit::NoVariance);
         }
         let slope = self.sxy / self.sxx;
-        if slope > 0.0 {
-            Ok(WaitLine {
-                slope,
-                intercept: self.y_mean - slope * self.q_mean,
-            })
-        } else {
-            Err(NoLimit::SlopeNotPositive)
-        }
+        let intercept = self.y_mean - slope * self.q_mean;
+        let rises = slope > 0.0;
+        (rises.then_some(WaitLine { slope, intercept })).ok_or(NoLimit::SlopeNotPositive)
     }
 }
 

@@ -64,17 +64,12 @@ impl Survey {
 
     /// The round is over, and another begins: returns what it has found, if that counts.
     pub fn conclude(&mut self) -> Option<Found> {
-        let Survey {
-            sessions,
-            active,
-            work,
-            visits,
-        } = std::mem::take(self);
-        let counts = sessions >= ENOUGH && active <= sessions / FEW;
-        let n = f64::from(sessions.max(1));
+        let round = std::mem::take(self);
+        let counts = round.sessions >= ENOUGH && round.active <= round.sessions / FEW;
+        let n = f64::from(round.sessions.max(1));
         counts.then(|| Found {
-            work_s: Micros(work).as_secs_f64() / n,
-            visits: visits.map(|sum| sound(sum) / n),
+            work_s: Micros(round.work).as_secs_f64() / n,
+            visits: round.visits.map(|sum| sound(sum) / n),
         })
     }
 }
