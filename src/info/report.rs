@@ -22,6 +22,7 @@ use crate::wall::Wall;
 use nap_core::micros::Micros;
 use nap_core::nap::returns;
 use nap_core::nap::slot::Slot;
+use nap_core::nap::slots;
 use nap_core::room::Room;
 use nap_core::room::children::Workers;
 use nap_core::room::history::{Fate, Record};
@@ -215,10 +216,10 @@ line! {
         places: u32 = slot.issue_limit,
         sold: u32 = slot.sold,
         sold_late: u32 = slot.sold_late,
-        redeemed: u32 = slot.redeemed,
-        late: u32 = slot.late,
-        deferred: u32 = slot.deferred,
-        broken: u32 = slot.broken,
+        redeemed: u32 = slot.fates[slots::Fate::Redeemed as usize],
+        late: u32 = slot.fates[slots::Fate::Late as usize],
+        deferred: u32 = slot.fates[slots::Fate::Deferred as usize],
+        broken: u32 = slot.fates[slots::Fate::Broken as usize],
         open: u32 = slot.sold_in_all().saturating_sub(slot.presented()),
         /// It has started.
         #[serde(skip)]

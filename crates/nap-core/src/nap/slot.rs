@@ -40,14 +40,8 @@ pub struct Slot {
     pub sold: u32,
     /// Sold from the late pool.
     pub sold_late: u32,
-    /// Presented in time, or early, and let in.
-    pub redeemed: u32,
-    /// Presented in their tail.
-    pub late: u32,
-    /// Presented in time, and put off by the deadline guard.
-    pub deferred: u32,
-    /// Presented in time and turned away.
-    pub broken: u32,
+    /// By [`Fate`](super::slots::Fate): tickets that have met it.
+    pub fates: [u32; 4],
     /// Never presented; known when it closes.
     pub expired: u32,
     /// Position of index 0 in the ticket states.
@@ -73,10 +67,7 @@ impl Slot {
         next: [0; 2],
         sold: 0,
         sold_late: 0,
-        redeemed: 0,
-        late: 0,
-        deferred: 0,
-        broken: 0,
+        fates: [0; 4],
         expired: 0,
         base: 0,
         life: 0,
@@ -133,9 +124,7 @@ impl Slot {
 
     /// How many of its tickets were presented, in time or not.
     pub fn presented(&self) -> u32 {
-        [self.redeemed, self.late, self.deferred, self.broken]
-            .into_iter()
-            .fold(0, u32::saturating_add)
+        self.fates.into_iter().fold(0, u32::saturating_add)
     }
 
     /// Everything sold so far.

@@ -84,14 +84,14 @@ pub struct Booking {
 /// What became of a presented ticket. Each ticket is settled once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Presented in time and turned away.
-    Broken,
-    /// Presented in time, and put off by the deadline guard.
-    Deferred,
-    /// Presented in its tail and re-booked.
-    Late,
     /// Let in, in time or early.
     Redeemed,
+    /// Presented in its tail and re-booked.
+    Late,
+    /// Presented in time, and put off by the deadline guard.
+    Deferred,
+    /// Presented in time and turned away.
+    Broken,
 }
 
 /// The outcome of a slot.
@@ -278,12 +278,7 @@ impl Slots {
 
     fn fates(&mut self, seq: u32, fate: Fate) -> Option<&mut u32> {
         let slot = self.slot_mut(seq).filter(|slot| !slot.is_closed())?;
-        Some(match fate {
-            Fate::Broken => &mut slot.broken,
-            Fate::Deferred => &mut slot.deferred,
-            Fate::Late => &mut slot.late,
-            Fate::Redeemed => &mut slot.redeemed,
-        })
+        Some(&mut slot.fates[fate as usize])
     }
 
     /// Closes the oldest slot if the validity and grace of its last ticket are over; call until it

@@ -423,7 +423,7 @@ fn any_bit_pattern_is_survived() {
         next: [u32::MAX; 2],
         sold: u32::MAX,
         sold_late: u32::MAX,
-        redeemed: u32::MAX,
+        fates: [u32::MAX; 4],
         ..Slot::EMPTY
     };
     for word in [u32::MAX, u32::MAX - 1, 1 << 31, 7] {
