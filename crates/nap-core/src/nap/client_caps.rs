@@ -44,10 +44,10 @@ impl Entry {
         came: 0,
     };
 
-    /// Tickets whose window is over: how many nobody came with, and how many were used.
-    fn lapsed(&self, now: Micros) -> (u32, u32) {
+    /// Tickets whose window is over, and nobody came.
+    fn lapsed(&self, now: Micros) -> u32 {
         let settled = self.came.saturating_add(self.due.live_at(now));
-        (self.sold.saturating_sub(settled), self.came)
+        self.sold.saturating_sub(settled)
     }
 
     fn sold(&mut self) {
@@ -150,8 +150,8 @@ impl ClientCaps {
     /// Does nobody come back with a client's tickets? `least` of them have lapsed, and more than were used.
     pub fn lapses(&self, hash: u64, least: u32, now: Micros) -> bool {
         self.entry(hash).is_some_and(|entry| {
-            let (lapsed, came) = entry.lapsed(now);
-            lapsed >= least && lapsed > came
+            let lapsed = entry.lapsed(now);
+            lapsed >= least && lapsed > entry.came
         })
     }
 

@@ -127,10 +127,8 @@ impl EarlyCall {
                 self.room_since = now;
             }
             self.room_seen = now;
-        } else if now >= self.room_seen + law.lapse {
-            self.room_since = Micros::ZERO;
-        } else if !self.is_calling(law, now) {
-            // The half second must be without a break.
+        } else if now >= self.room_seen + law.lapse || !self.is_calling(law, now) {
+            // Before the first call the half second must be without a break.
             self.room_since = Micros::ZERO;
         }
         if now >= self.turn {

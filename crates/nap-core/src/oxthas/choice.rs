@@ -54,23 +54,6 @@ pub struct Ask<'a> {
     pub random: u64,
 }
 
-/// The choice.
-pub(super) struct Choice {
-    /// The member's index.
-    pub member: usize,
-    /// Is it a probe?
-    pub probe: bool,
-}
-
-impl Choice {
-    fn plain(member: usize) -> Choice {
-        Choice {
-            member,
-            probe: false,
-        }
-    }
-}
-
 /// What the laws see of a member.
 #[derive(Clone, Copy, Default)]
 struct Looked {
@@ -96,7 +79,8 @@ impl Looks {
     }
 }
 
-pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<Choice> {
+/// The index of the member that is to do it, and whether as a probe.
+pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<(usize, bool)> {
     let mut good = Looks {
         all: [Looked::default(); MEMBERS],
         n: 0,
@@ -109,10 +93,7 @@ pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<Choice> {
         };
         if ask.terms.pause != Micros::ZERO && is_barred(executor, ask) {
             if probe_is_due(engine, executor, ask) {
-                return Some(Choice {
-                    member: at,
-                    probe: true,
-                });
+                return Some((at, true));
             }
             continue;
         }
@@ -130,14 +111,14 @@ pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<Choice> {
         good.push(look(executor, member, at, ask));
     }
     if let Some(at) = unseen {
-        return Some(Choice::plain(at));
+        return Some((at, false));
     }
     if let Some(at) = stale.filter(|_| good.n > 1) {
         let since = &mut engine.about(ask.activity).since;
         *since = since.saturating_add(1);
         if *since >= STALE_EVERY {
             *since = 0;
-            return Some(Choice::plain(at));
+            return Some((at, false));
         }
     }
     if good.n == 0 {
@@ -158,7 +139,7 @@ pub(super) fn choose(engine: &mut Engine<'_>, ask: &Ask<'_>) -> Option<Choice> {
         Law::Nap => least(good, ask.random),
         Law::Oxthas => by_band(good, ask, s_max),
     }?;
-    Some(Choice::plain(chosen.member.into()))
+    Some((chosen.member.into(), false))
 }
 
 /// Has it plainly failed for this activity?

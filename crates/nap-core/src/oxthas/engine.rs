@@ -7,7 +7,7 @@
 //! Everything is found by index, and no index is trusted: the tables are shared with processes that
 //! may die half way through a write.
 
-use super::choice::{self, Ask, Choice};
+use super::choice::{self, Ask};
 use super::executor::{Activity, Cell, Executor, Name};
 use super::flight::{self, Flight};
 use super::history::Span;
@@ -208,7 +208,7 @@ impl Engine<'_> {
 
     /// Chooses which of these members is to do it. None: there are none.
     pub fn choose(&mut self, ask: &Ask<'_>) -> Option<Chosen> {
-        let Choice { member, probe } = choice::choose(self, ask)?;
+        let (member, probe) = choice::choose(self, ask)?;
         let executor = ask.members[member].executor;
         let flight = self.depart(executor, ask, probe);
         Some(Chosen {
@@ -337,12 +337,10 @@ impl Engine<'_> {
 
     /// Puts R and T of this executor back to what they were before it failed.
     pub fn restore(&mut self, executor: u32) {
-        let Some(executor) = self.executors.get_mut(executor as usize) else {
-            return;
-        };
-        executor.penalty = Penalty::default();
-        for cell in executor.cells.iter_mut() {
-            cell.penalty = Penalty::default();
+        if let Some(executor) = self.executors.get_mut(executor as usize) {
+            let cells = executor.cells.iter_mut().map(|cell| &mut cell.penalty);
+            let all = cells.chain([&mut executor.penalty]);
+            all.for_each(|penalty| *penalty = Penalty::default());
         }
     }
 

@@ -60,26 +60,20 @@ impl InHand {
     /// It is one of them, but needs no permit any more; false: it is not one of them.
     pub fn set_aside(&mut self, token: u64) -> bool {
         let at = self.at(token);
-        if let Some(at) = at {
-            self.held |= 1 << (PARALLEL + at);
-        }
-        at.is_some()
+        at.map(|at| self.held |= 1 << (PARALLEL + at)).is_some()
     }
 
     /// Removes it; false: it was not one of them.
     #[inline]
     pub fn remove(&mut self, token: u64) -> bool {
         let at = self.at(token);
-        if let Some(at) = at {
-            self.held &= !(1 << at);
-        }
-        at.is_some()
+        at.map(|at| self.held &= !(1 << at)).is_some()
     }
 
     /// Replaces `token` by `other`; false: it is not one of them.
     pub fn replace(&mut self, token: u64, other: u64) -> bool {
-        let place = self.at(token).and_then(|at| self.tokens.get_mut(at));
-        place.map(|place| *place = other).is_some()
+        let at = self.at(token);
+        at.map(|at| self.tokens[at] = other).is_some()
     }
 
     /// Keeps only those for which `stays` is true.
