@@ -216,13 +216,8 @@ impl Slots {
 
     /// The slots not yet closed, oldest first.
     pub fn open_slots(&self) -> impl Iterator<Item = &Slot> {
-        let open = self
-            .newest
-            .saturating_sub(self.oldest)
-            .saturating_add(1)
-            .min(SLOTS as u32);
-        let first = self.newest.saturating_sub(open - 1);
-        (first..=self.newest)
+        let oldest_kept = self.newest.saturating_sub(SLOTS as u32 - 1);
+        (oldest_kept.max(self.oldest)..=self.newest)
             .filter_map(|seq| self.slot(seq))
             .filter(|slot| !slot.is_closed())
     }

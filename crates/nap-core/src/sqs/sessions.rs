@@ -4,16 +4,13 @@
 //!   key ──► two sets of 16 ways each ──► room, times, the accesses that wait or run now
 //! ```
 //!
-//! A session is in the table because it was started at the session gate, and for no other reason:
-//! an invented cookie hashes to a key that is not there. Once its cookie has come back it is not
-//! evicted before it has been idle for its time; a set full of such sessions has no place for a new
-//! one. Each of its accesses in hand is an entry that holds its owner, so nothing is lost with a
-//! child that dies: anyone who needs the entry checks whether the owner lives.
+//! A session is in the table because it was started at the session gate, and for no other reason.
+//! Each of its accesses in hand is an entry that holds its owner, so nothing is lost with a child that
+//! dies: anyone who needs the entry checks whether the owner lives.
 //!
-//! An application may give a session another name (a new cookie at login, or with every answer).
-//! The session stays where it is as long as any of its accesses is in hand; each further name is an
-//! *alias*, an entry that holds its key. An old name is good for requests still under way, so all
-//! names together have one session's share.
+//! An application may give a session another name (a new cookie at login, or with every answer). The
+//! session stays where it is as long as any of its accesses is in hand; each further name is an
+//! *alias*, an entry that holds its key. Who makes room for whom: docs/dev/sqs-laws.md 5.8.
 //!
 //! ```text
 //!   the key it was bound by ──► session ◄── aliases, each by `next`
@@ -332,40 +329,29 @@ impl Sessions<'_> {
     ) {
         for set in part.start..part.end.min(self.sets.len()) {
             // Usually a set is empty: where no room has sessions, all are.
-            if self.sets[set].keys != [0; WAYS] {
-                self.reap_set(set, now, &lives, &mut over);
-            }
-        }
-    }
-
-    fn reap_set(
-        &mut self,
-        set: usize,
-        now: Micros,
-        lives: impl Fn(u64) -> bool,
-        mut over: impl FnMut(&Session),
-    ) {
-        for at in (set * WAYS..(set + 1) * WAYS).filter_map(|at| u32::try_from(at).ok()) {
-            let key = self.key(at);
-            let Some(session) = self.session_mut(at).filter(|_| key != 0) else {
-                continue;
-            };
-            if session.next != 0 {
-                let (next, passed) = (session.next, session.until < now);
-                if passed || self.home(next).is_none() {
-                    self.clear(at);
-                }
+            if self.sets[set].keys == [0; WAYS] {
                 continue;
             }
-            session.seen = session.seen.min(now);
-            session.in_hand.retain(&lives);
-            let lost = session.named == 0 && session.in_hand.is_empty();
-            if session.is_idle(now) || lost {
-                if let Some(session) = self.end(at) {
-                    over(&session);
+            for at in (set * WAYS..(set + 1) * WAYS).filter_map(|at| u32::try_from(at).ok()) {
+                let key = self.key(at);
+                let Some(session) = self.session_mut(at).filter(|_| key != 0) else {
+                    continue;
+                };
+                if session.next != 0 {
+                    let (next, passed) = (session.next, session.until < now);
+                    if passed || self.home(next).is_none() {
+                        self.clear(at);
+                    }
+                    continue;
                 }
-            } else if session.until < now && session.in_hand.is_empty() {
-                self.settle(at);
+                session.seen = session.seen.min(now);
+                session.in_hand.retain(&lives);
+                let lost = session.named == 0 && session.in_hand.is_empty();
+                if session.is_idle(now) || lost {
+                    self.end(at).iter().for_each(&mut over);
+                } else if session.until < now && session.in_hand.is_empty() {
+                    self.settle(at);
+                }
             }
         }
     }
