@@ -219,45 +219,40 @@ impl House for Httpd {
     }
 }
 
-/// The same for the shim. None: it passes.
-fn told(verdict: Option<&Verdict>) -> nap_verdict {
+/// The same for the shim.
+fn told(verdict: &Verdict) -> nap_verdict {
     match verdict {
-        None => NAP_PASS,
-        Some(Verdict::Run(_)) => NAP_RUN,
-        Some(Verdict::Wait(_)) => NAP_WAIT,
-        Some(Verdict::Refuse(_)) => NAP_REFUSE,
+        Verdict::Run(_) => NAP_RUN,
+        Verdict::Wait(_) => NAP_WAIT,
+        Verdict::Refuse(_) => NAP_REFUSE,
     }
 }
 
 unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: it lives, and is ours for the call.
-        let Some(here) = (unsafe { Here::new(a) }) else {
-            return NAP_PASS;
-        };
-        match here.a.try_enter(&here.at) {
+        let here = unsafe { Here::new(a) }?;
+        Some(match here.a.try_enter(&here.at) {
             true => NAP_RUN,
             false => NAP_MORE,
-        }
+        })
     })
 }
 
 unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return NAP_PASS;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         // SAFETY: nap.h: the request's strings are live for the call.
         let carried = unsafe { carried(&here, q) };
         if here.a.state == AccessState::Running {
             let arrival = arrival(&here, q, &carried);
             here.a.redeem(&mut here.at, &arrival);
-            return NAP_RUN;
+            return Some(NAP_RUN);
         }
         if here.a.has(flag::DRY_RUN) {
             here.a.pass_dry(&mut here.at);
-            return NAP_PASS;
+            return None;
         }
         // SAFETY: as above.
         here.a.kind = kind_of(unsafe { bytes(q.uri) });
@@ -269,7 +264,7 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
         let keys = unsafe { session::more_keys(&here, q) };
         let asks = keys.asks(here.a.has(flag::STARTS));
         let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
-        told(verdict.as_ref())
+        Some(told(&verdict?))
     })
 }
 
@@ -280,16 +275,14 @@ unsafe extern "C" fn wait(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return NAP_PASS;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         if here.a.state != AccessState::Waiting {
-            return NAP_PASS;
+            return None;
         }
         let segment = &here.at.process.segment;
         let Some(word) = segment.wake_word(here.a.place) else {
             here.a.passes();
-            return NAP_PASS;
+            return None;
         };
         let left = (here.a.looks_at() - segment.now()).min(Micros(timeout_us));
         if word.load(Relaxed) == wake::WAITING && left > Micros::ZERO {
@@ -298,17 +291,16 @@ unsafe extern "C" fn wait(
         segment.tick_if_due();
         let is_early = segment.now() < here.a.until;
         if word.load(Relaxed) == wake::WAITING && is_early && !here.a.is_in_lobby(&here.at) {
-            return NAP_WAIT;
+            return Some(NAP_WAIT);
         }
         // SAFETY: nap.h: the request's strings are live for the call.
         let carried = unsafe { carried(&here, q) };
         let arrival = arrival(&here, q, &carried);
         match here.a.look_up(&mut here.at, &arrival) {
-            Look::Waits => NAP_WAIT,
+            Look::Waits => Some(NAP_WAIT),
             // In the end it passes, and `leave` gives its place back.
-            Look::Lost if segment.now() < here.a.until => NAP_WAIT,
-            Look::Lost => NAP_PASS,
-            Look::Decided(verdict) => told(verdict.as_ref()),
+            Look::Lost => (segment.now() < here.a.until).then_some(NAP_WAIT),
+            Look::Decided(verdict) => Some(told(&verdict?)),
         }
     })
 }
@@ -320,64 +312,60 @@ unsafe extern "C" fn give_up(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return NAP_PASS;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         match (here.a.state, why) {
             (AccessState::Waiting, NAP_STOPPING) => {}
             (AccessState::Waiting, _) => {
                 here.a.gone(&mut here.at);
-                return NAP_REFUSE;
+                return Some(NAP_REFUSE);
             }
             (AccessState::Running, NAP_GONE) => {
                 here.a.turned_down(&mut here.at);
-                return NAP_REFUSE;
+                return Some(NAP_REFUSE);
             }
-            _ => return NAP_PASS,
+            _ => return None,
         }
         // SAFETY: nap.h: the request's strings are live for the call.
         let carried = unsafe { carried(&here, q) };
         let arrival = arrival(&here, q, &carried);
         // As in `wait`: without the lock it passes, and `leave` gives its place back.
-        told(here.a.stopping(&mut here.at, &arrival).as_ref())
+        Some(told(&here.a.stopping(&mut here.at, &arrival)?))
     })
 }
 
 unsafe extern "C" fn first_byte(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
-        if let Some(here) = unsafe { Here::new(a) } {
-            here.a.first_byte(&here.at);
-        }
+        let here = unsafe { Here::new(a) }?;
+        here.a.first_byte(&here.at);
+        Some(())
     });
 }
 
 unsafe extern "C" fn writes(a: *mut nap_access, begins: c_int) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
-        if let Some(here) = unsafe { Here::new(a) } {
-            here.a.writes(&here.at, begins != 0);
-        }
+        let here = unsafe { Here::new(a) }?;
+        here.a.writes(&here.at, begins != 0);
+        Some(())
     });
 }
 
 unsafe extern "C" fn detach(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h: it lives, and is ours for the call.
-        if let Some(mut here) = unsafe { Here::new(a) } {
-            here.a.detach(&mut here.at);
-        }
+        let mut here = unsafe { Here::new(a) }?;
+        here.a.detach(&mut here.at);
+        Some(())
     });
 }
 
 unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
     guard(0, || {
         // SAFETY: nap.h: it lives, and is ours for the call.
-        let Some(mut here) = (unsafe { Here::new(a) }) else {
-            return 0;
-        };
+        let mut here = unsafe { Here::new(a) }?;
         match here.a.leave_at_once(&mut here.at) {
-            Some(now) => now.0,
+            Some(now) => Some(now.0),
             None => leave_otherwise(here.a),
         }
     })
@@ -385,9 +373,7 @@ unsafe extern "C" fn leave(a: *mut nap_access) -> u64 {
 
 /// Out of line, and with a `Here` of its own: that of the lock-free way then needs no memory.
 #[inline(never)]
-fn leave_otherwise(a: &mut Access) -> u64 {
-    match Here::of(a) {
-        Some(mut here) => here.a.leave(&mut here.at).0,
-        None => 0,
-    }
+fn leave_otherwise(a: &mut Access) -> Option<u64> {
+    let mut here = Here::of(a)?;
+    Some(here.a.leave(&mut here.at).0)
 }

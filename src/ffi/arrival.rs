@@ -6,7 +6,7 @@ use super::access::Here;
 use super::contract::nap_request;
 use super::process::{Process, RoomSetup, Setup};
 use super::session::ticketing;
-use super::text::bytes;
+use super::text::{bytes, cookie_headers};
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::cookies;
 use nap_core::nap::ticket::Ticket;
@@ -28,20 +28,22 @@ pub struct Carried {
 /// `q`'s strings are live for the call (nap.h).
 unsafe fn part_of(q: &nap_request) -> Part {
     // SAFETY: the caller's promise.
-    let [dest, purpose, method, accept, by_script] = unsafe {
-        [
-            q.fetch_dest,
-            q.purpose,
-            q.method,
-            q.accept,
-            q.requested_with,
-        ]
-        .map(|s| bytes(s))
-    };
-    match by_script {
-        b"" => Part::of(dest, purpose, method, accept),
-        _ => Part::of(dest, purpose, method, accept).min(Part::Call),
+    let [dest, purpose, method, accept] =
+        [q.fetch_dest, q.purpose, q.method, q.accept].map(|s| unsafe { bytes(s) });
+    let part = Part::of(dest, purpose, method, accept);
+    match q.requested_with.len {
+        0 => part,
+        _ => part.min(Part::Call),
     }
+}
+
+/// Tickets that are shown on purpose, in a header and in the query; empty: there is none.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+unsafe fn shown(q: &nap_request) -> [&[u8]; 2] {
+    // SAFETY: the caller's promise.
+    unsafe { [bytes(q.ticket_header), bytes(q.ticket_query)] }
 }
 
 impl Carried {
@@ -49,26 +51,14 @@ impl Carried {
     /// `q`'s strings are live for the call (nap.h).
     pub unsafe fn of(q: &nap_request, setup: &Setup, room: &RoomSetup) -> Carried {
         let name = room.cookie[usize::from(q.tls != 0)].as_bytes();
-        // SAFETY: nap.h: n_cookies strings, each borrowed for the call.
-        let (headers, others) = unsafe {
-            let headers = match q.cookies.is_null() {
-                true => &[],
-                false => std::slice::from_raw_parts(q.cookies, q.n_cookies),
-            };
-            let others = [bytes(q.ticket_header), bytes(q.ticket_query)];
-            (headers, others)
-        };
-        // SAFETY: as above.
-        let in_cookies = headers
-            .iter()
-            .flat_map(|h| cookies(unsafe { bytes(*h) }, [name]));
+        // SAFETY: the caller's promise.
+        let (headers, others, part) = unsafe { (cookie_headers(q), shown(q), part_of(q)) };
+        let in_cookies = headers.flat_map(|header| cookies(header, [name]));
         // An emptied cookie is none. A ticket in a header or the query is shown on purpose; a cookie comes along
         // with everything that a browser fetches.
         let texts = (others.into_iter().map(|text| (text, true)))
             .chain(in_cookies.map(|text| (text, false)))
             .filter(|(text, _)| !text.is_empty());
-        // SAFETY: the caller's promise.
-        let part = unsafe { part_of(q) };
         let (mut usable, mut of_visit, mut forged) = (Vec::new(), Vec::new(), false);
         for (text, shown) in texts.take(8) {
             match Ticket::open(text, &setup.keys) {
@@ -105,31 +95,18 @@ impl Carried {
 /// `q`'s strings are live for the call (nap.h).
 pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSetup, Ticket)> {
     let tls = usize::from(q.tls != 0);
-    // SAFETY: nap.h: n_cookies strings, each borrowed for the call.
-    let (headers, others) = unsafe {
-        let headers = match q.cookies.is_null() {
-            true => &[],
-            false => std::slice::from_raw_parts(q.cookies, q.n_cookies),
-        };
-        (headers, [bytes(q.ticket_header), bytes(q.ticket_query)])
-    };
+    // SAFETY: the caller's promise.
+    let (headers, others) = unsafe { (cookie_headers(q), shown(q)) };
+    let open = |text| Ticket::open(text, &setup.keys).ok();
     let mut found = Vec::new();
-    for ticket in others
-        .iter()
-        .filter_map(|t| Ticket::open(t, &setup.keys).ok())
-    {
+    for ticket in others.into_iter().filter_map(open) {
         let room = setup.rooms.iter().find(|room| room.sells(&ticket));
         found.extend(room.map(|room| (room, ticket)));
     }
     for room in &setup.rooms {
         let name = room.cookie[tls].as_bytes();
-        // SAFETY: as above.
-        let texts = headers
-            .iter()
-            .flat_map(|h| cookies(unsafe { bytes(*h) }, [name]));
-        let tickets = texts
-            .take(8)
-            .filter_map(|t| Ticket::open(t, &setup.keys).ok());
+        let texts = headers.clone().flat_map(|header| cookies(header, [name]));
+        let tickets = texts.take(8).filter_map(open);
         found.extend(tickets.filter(|t| room.sells(t)).map(|t| (room, t)));
     }
     found

@@ -11,7 +11,7 @@ use std::sync::atomic::{
 
 use super::conf::any;
 use super::contract::{NAP_LOG_NOTICE, NAP_LOG_WARN, NAP_NONE, nap_conf, nap_debts_calls, nap_str};
-use super::guard::guard;
+use super::guard::{guard, lock};
 use super::process::{self, Process};
 use super::text::text;
 use crate::shm::debts::{Debts, nanoseconds};
@@ -61,25 +61,21 @@ unsafe extern "C" fn bw_limits(conf: *const nap_conf, host: nap_str) -> u32 {
             Some(AnyConf::Debts(own)) => own.limit(host),
             _ => BwShareConf::UNSET.limit(host),
         };
-        let mut draft = DRAFT
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut draft = lock(&DRAFT);
         draft.push(limit);
-        (draft.len() - 1) as u32
+        Some((draft.len() - 1) as u32)
     })
 }
 
 unsafe extern "C" fn bw_start() -> c_int {
     guard(0, || {
-        let mut limits = std::mem::take(&mut *DRAFT.lock().unwrap_or_else(|p| p.into_inner()));
-        let Some(process) = process::process() else {
-            return 0;
-        };
+        let mut limits = std::mem::take(&mut *lock(&DRAFT));
+        let process = process::process()?;
         let Some(debts) = process.segment.debts() else {
             let line = "BwShare takes effect only after a full restart: the running server's shared \
                         memory has no tables for it";
             process.host.log(NAP_LOG_WARN, line);
-            return 0;
+            return None;
         };
         // A child that died holding a stripe would hold this up.
         process.segment.children_gone();
@@ -111,7 +107,7 @@ unsafe extern "C" fn bw_start() -> c_int {
         process.host.log(NAP_LOG_NOTICE, &line);
         LOST.store(debts.counts().evicted, Relaxed);
         FORCE.store(Box::into_raw(Box::new(till)), Release);
-        1
+        Some(1)
     })
 }
 

@@ -7,7 +7,7 @@ use super::contract::{
     nap_conf_calls, nap_conf_kind, nap_mpm, nap_str, nap_view,
 };
 use super::guard::guard;
-use super::text::{put_error, text};
+use super::text::{put_error, slice, text};
 use nap_core::conf::{
     AnyConf, BwShareConf, OxthasConf, PRIORITIES, RoomConf, ServerConf, refusal_status,
 };
@@ -60,13 +60,11 @@ pub unsafe fn server<'a>(conf: *const nap_conf) -> Option<&'a ServerConf> {
 /// # Safety
 /// nap.h: `argv` points to `argc` strings.
 unsafe fn arguments<'a>(argv: *const nap_str, argc: usize) -> Vec<&'a str> {
-    if argv.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: the caller's promise.
-    let strings = unsafe { std::slice::from_raw_parts(argv, argc) };
-    // SAFETY: each is borrowed for the call (nap.h).
-    strings.iter().map(|s| unsafe { text(*s) }).collect()
+    // SAFETY: the caller's promise, and each is borrowed for the call (nap.h).
+    let strings = unsafe { slice(argv, argc) }
+        .iter()
+        .map(|s| unsafe { text(*s) });
+    strings.collect()
 }
 
 /// 0 for what is good, and -1 with the sentence in `err` for what is not.
@@ -120,7 +118,7 @@ unsafe extern "C" fn init(
             unsafe { conf.cast::<AnyConf>().write(made) };
         });
         // SAFETY: nap.h's promise.
-        unsafe { told(written, err) }
+        Some(unsafe { told(written, err) })
     })
 }
 
@@ -136,7 +134,7 @@ unsafe extern "C" fn set(
         let (conf, name, args) = unsafe { (any_mut(conf), text(directive), arguments(argv, argc)) };
         let result = conf.map_or(Ok(()), |conf| conf.set(name, &args));
         // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
+        Some(unsafe { told(result, err) })
     })
 }
 
@@ -145,30 +143,30 @@ unsafe extern "C" fn status(directive: nap_str, arg: nap_str, err: *mut c_char) 
         // SAFETY: nap.h's promises.
         let status = unsafe { refusal_status(text(directive), text(arg)) };
         // SAFETY: nap.h's promise.
-        unsafe { number(status.map(c_int::from), err) }
+        Some(unsafe { number(status.map(c_int::from), err) })
     })
 }
 
 unsafe extern "C" fn over(into: *mut nap_conf, below: *const nap_conf) {
     guard((), || {
         // SAFETY: nap.h's promises; they are two.
-        if let (Some(into), Some(below)) = unsafe { (any_mut(into), any(below)) } {
-            into.over(below);
-        }
+        let (into, below) = unsafe { (any_mut(into)?, any(below)?) };
+        into.over(below);
+        Some(())
     });
 }
 
 unsafe extern "C" fn differ(a: *const nap_conf, b: *const nap_conf) -> c_int {
     // SAFETY: nap.h's promises.
-    guard(0, || unsafe { c_int::from(any(a) != any(b)) })
+    guard(0, || Some(unsafe { any(a) != any(b) }.into()))
 }
 
 unsafe extern "C" fn runs(conf: *mut nap_conf, mpm: *const nap_mpm) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(AnyConf::Server(server)), Some(mpm)) = (unsafe { (any_mut(conf), mpm.as_ref()) })
-        else {
-            return;
+        let (conf, mpm) = unsafe { (any_mut(conf)?, mpm.as_ref()?) };
+        let AnyConf::Server(server) = conf else {
+            return None;
         };
         *server = ServerConf {
             server_limit: mpm.server_limit,
@@ -186,6 +184,7 @@ unsafe extern "C" fn runs(conf: *mut nap_conf, mpm: *const nap_mpm) {
             },
             ..*server
         };
+        Some(())
     });
 }
 
@@ -195,6 +194,7 @@ unsafe extern "C" fn beside(conf: *mut nap_conf, permits: i64) {
         if let Some(AnyConf::Room(room)) = unsafe { any_mut(conf) } {
             room.beside = permits;
         }
+        Some(())
     });
 }
 
@@ -205,17 +205,15 @@ unsafe extern "C" fn finish(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promises; they are two.
-        let (Some(conf), Some(server)) = (unsafe { (any_mut(conf), server(whole)) }) else {
-            return -1;
-        };
+        let (conf, server) = unsafe { (any_mut(conf)?, server(whole)?) };
         match conf.finish(server) {
             Ok(Some(remark)) => {
                 // SAFETY: nap.h's promise.
                 unsafe { put_error(err, &remark) };
-                1
+                Some(1)
             }
             // SAFETY: nap.h's promise.
-            checked => unsafe { told(checked.map(drop), err) },
+            checked => Some(unsafe { told(checked.map(drop), err) }),
         }
     })
 }
@@ -223,9 +221,7 @@ unsafe extern "C" fn finish(
 unsafe extern "C" fn view(conf: *const nap_conf, view: *mut nap_view) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(conf), Some(view)) = (unsafe { (any(conf), view.as_mut()) }) else {
-            return;
-        };
+        let (conf, view) = unsafe { (any(conf)?, view.as_mut()?) };
         match conf {
             AnyConf::Room(room) => {
                 *view = nap_view {
@@ -249,5 +245,6 @@ unsafe extern "C" fn view(conf: *const nap_conf, view: *mut nap_view) {
             }
             _ => {}
         }
+        Some(())
     });
 }

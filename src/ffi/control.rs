@@ -22,9 +22,7 @@ pub unsafe extern "C" fn control(
 ) -> c_int {
     guard(500, || {
         // SAFETY: nap.h's promise.
-        let (Some(process), Some(form)) = (process::process(), unsafe { form.as_ref() }) else {
-            return 500;
-        };
+        let (process, form) = (process::process()?, unsafe { form.as_ref() }?);
         // SAFETY: nap.h's promise: the strings are live for the call.
         let (sent, header, trusted) = unsafe {
             let plain = Encoding::of(bytes(form.content_type)) == Some(Encoding::Urlencoded);
@@ -41,7 +39,7 @@ pub unsafe extern "C" fn control(
             put_error(said, &words);
             put_error(back, &way);
         }
-        status
+        Some(status)
     })
 }
 

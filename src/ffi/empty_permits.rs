@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 
 use super::contract::NAP_LOG_NOTICE;
+use super::guard::lock;
 use super::process::Process;
 use nap_core::micros::Micros;
 
@@ -26,7 +27,7 @@ static TOLD: Mutex<Vec<Option<Told>>> = Mutex::new(Vec::new());
 
 /// Logs where permits have stood empty for so long that somebody should know.
 pub fn log(process: &Process) {
-    let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut told = lock(&TOLD);
     let mut seen = Vec::with_capacity(process.segment.room_counts()[1]);
     let now = process.segment.locked(|tables, now, _| {
         seen.extend(tables.gates.iter().map(|gate| Micros(gate.counts.empty_us)));

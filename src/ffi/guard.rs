@@ -4,22 +4,29 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::contract::NAP_LOG_ERROR;
 use super::process;
 use crate::shm::clock;
 
-/// Runs `act`; after a panic logs it (once a minute) and returns `safe`.
-pub fn guard<T>(safe: T, act: impl FnOnce() -> T) -> T {
+/// What `act` answers; `safe` where it finds nothing to act on. After a panic it is `safe`, too, and a line is
+/// logged (once a minute).
+pub fn guard<T: Copy>(safe: T, act: impl FnOnce() -> Option<T>) -> T {
     // Anything the closure touched is shared state that any process may leave half-written at any
     // time. It is checked on reading and mended under the lock, so unwinding adds nothing.
-    match catch_unwind(AssertUnwindSafe(act)) {
+    match catch_unwind(AssertUnwindSafe(|| act().unwrap_or(safe))) {
         Ok(value) => value,
         Err(panic) => {
             report(panic.downcast_ref::<&str>().copied().unwrap_or("a panic"));
             safe
         }
     }
+}
+
+/// The lock of what only one thread may change at a time: a panic under it leaves nothing half done.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cold]

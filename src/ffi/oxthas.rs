@@ -12,7 +12,7 @@ use super::contract::{
 };
 use super::guard::guard;
 use super::process::{self, Process};
-use super::text::text;
+use super::text::{slice_mut, text};
 use crate::shm::balancing::Balancing;
 use nap_core::conf::{AnyConf, OxthasConf};
 use nap_core::micros::Micros;
@@ -74,20 +74,18 @@ unsafe extern "C" fn ox_retries(conf: *const nap_conf) -> u32 {
     guard(0, || {
         // SAFETY: nap.h's promise.
         let conf = unsafe { settings(conf) }.with_defaults(0);
-        conf.retry.clamp(0, 10) as u32
+        Some(conf.retry.clamp(0, 10) as u32)
     })
 }
 
 unsafe extern "C" fn ox_start() -> c_int {
     guard(0, || {
-        let Some(process) = process::process() else {
-            return 0;
-        };
+        let process = process::process()?;
         let Some(tables) = process.segment.balancing() else {
             let line = "lbmethod oxthas and nap take effect only after a full restart: the running \
                         server's shared memory has no tables for them";
             process.host.log(NAP_LOG_WARN, line);
-            return 0;
+            return None;
         };
         let [executors, flights] = tables.sizes();
         let line = format!(
@@ -95,7 +93,7 @@ unsafe extern "C" fn ox_start() -> c_int {
              requests at a time"
         );
         process.host.log(NAP_LOG_NOTICE, &line);
-        1
+        Some(1)
     })
 }
 
@@ -194,16 +192,9 @@ unsafe extern "C" fn ox_choose(
     n: usize,
 ) -> c_int {
     guard(-1, || {
-        // SAFETY: nap.h's promises.
-        let Some(mut work) = (unsafe { Work::of(t) }) else {
-            return -1;
-        };
-        if members.is_null() {
-            return -1;
-        }
         // SAFETY: nap.h's promises: n members, ours for the call.
-        let (members, activity) =
-            unsafe { (std::slice::from_raw_parts_mut(members, n), text(activity)) };
+        let (mut work, members, activity) =
+            unsafe { (Work::of(t)?, slice_mut(members, n), text(activity)) };
         let terms = work.conf.terms(work.t.own_timeout_us);
         let tables = work.tables;
         let chosen = tables.with(|engine| {
@@ -223,23 +214,17 @@ unsafe extern "C" fn ox_choose(
                 ..ask
             })
         });
-        let Some(chosen) = chosen.flatten() else {
-            return -1;
-        };
+        let chosen = chosen.flatten()?;
         work.under_way(chosen.flight, chosen.timeout, chosen.probe);
-        chosen.member as c_int
+        Some(chosen.member as c_int)
     })
 }
 
 unsafe extern "C" fn ox_go(t: *mut nap_task, activity: nap_str, member: *mut nap_member) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (work, member) = unsafe { (Work::of(t), member.as_mut()) };
-        let (Some(mut work), Some(member)) = (work, member) else {
-            return;
-        };
-        // SAFETY: nap.h's promise.
-        let activity = unsafe { text(activity) };
+        let (mut work, member, activity) =
+            unsafe { (Work::of(t)?, member.as_mut()?, text(activity)) };
         let terms = work.conf.terms(work.t.own_timeout_us);
         let tables = work.tables;
         let gone = tables.with(|engine| {
@@ -248,20 +233,18 @@ unsafe extern "C" fn ox_go(t: *mut nap_task, activity: nap_str, member: *mut nap
             let executor = unsafe { executor(engine, member, ask.now) };
             engine.go_to(executor.unwrap_or(u32::MAX), &ask)
         });
-        if let Some((flight, timeout)) = gone {
-            work.under_way(flight, timeout, false);
-        }
+        let (flight, timeout) = gone?;
+        work.under_way(flight, timeout, false);
+        Some(())
     });
 }
 
 unsafe extern "C" fn ox_end(t: *mut nap_task, end: nap_ox_end, bytes: u64, aside_us: u64) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let Some(work) = (unsafe { Work::of(t) }) else {
-            return;
-        };
+        let work = unsafe { Work::of(t) }?;
         if std::mem::take(&mut work.t.under_way) != 1 || work.t.flight == flight::NONE {
-            return;
+            return None;
         }
         let now = work.process.segment.now();
         let took = now - Micros(work.t.began_us);
@@ -277,5 +260,6 @@ unsafe extern "C" fn ox_end(t: *mut nap_task, end: nap_ox_end, bytes: u64, aside
         let (flight, owner) = (work.t.flight, work.t.owner);
         work.tables
             .with(|engine| engine.end(flight, owner, end, &terms, now));
+        Some(())
     });
 }

@@ -128,9 +128,7 @@ fn sealed(ticket: Option<&Ticket>, setup: &Setup) -> String {
 pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return;
-        };
+        let (here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         let token = sealed(here.a.ticket().as_ref(), here.setup);
         let page = headers_of(&here, &token, q);
         let answer = here.process.host.answer(q.r);
@@ -139,15 +137,14 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
             put(&answer, h)
         });
         ticket_log::issued(&here, q);
+        Some(())
     });
 }
 
 pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         if here.a.ticket().is_some() {
             let answer = here.process.host.answer(q.r);
             delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
@@ -155,6 +152,7 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
             ticket_log::redeemed(&here);
         }
         session::begun(&mut here, q);
+        Some(())
     });
 }
 
@@ -179,10 +177,8 @@ pub(super) unsafe fn wishes(q: &nap_request) -> (Format, Language) {
 unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c_int {
     guard(503, || {
         // SAFETY: nap.h's promises.
-        let (wanted, q) = unsafe { (wanted.as_ref(), q.as_ref()) };
-        let (Some(process), Some(wanted), Some(q)) = (process::process(), wanted, q) else {
-            return 503;
-        };
+        let (wanted, q) = unsafe { (wanted.as_ref()?, q.as_ref()?) };
+        let process = process::process()?;
         // SAFETY: nap.h's promises: all strings are live for the call.
         unsafe {
             let query = || text(wanted.query);
@@ -201,7 +197,7 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
                 kind => bwshare::info(process, q, kind == NAP_PAGE_TRACE, query()),
             }
         }
-        200
+        Some(200)
     })
 }
 
@@ -209,7 +205,7 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
 ///
 /// # Safety
 /// `q`'s strings and the access are live for the call (nap.h).
-unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> c_int {
+unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> Option<c_int> {
     // SAFETY: the caller's promise.
     let (here, (format, language)) = unsafe { (Here::new(wanted.access), wishes(q)) };
     let Some(here) = here.filter(|here| here.a.state == AccessState::Refused) else {
@@ -233,7 +229,7 @@ unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> c_int {
     }
     let answer = here.process.host.answer(q.r);
     say(&answer, own_page(here.setup, q), &page, format, language);
-    q.ticket_status as c_int
+    Some(q.ticket_status as c_int)
 }
 
 /// When a refused visitor's page asks first: each page that asks gets its turn.
@@ -262,12 +258,10 @@ unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<SentForm> {
 unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promise.
-        let Some(form) = (unsafe { form.as_ref() }) else {
-            return 0;
-        };
+        let form = unsafe { form.as_ref() }?;
         // SAFETY: nap.h's promise: the strings are live for the call.
         let (source, kind) = unsafe { (source_of(form), bytes(form.content_type)) };
-        c_int::from(source.is_same_origin() && Encoding::of(kind).is_some())
+        (source.is_same_origin() && Encoding::of(kind).is_some()).then_some(1)
     })
 }
 
@@ -291,9 +285,7 @@ pub(super) unsafe fn source_of(form: &nap_form) -> FormSource<'_> {
 unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return;
-        };
+        let (here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         let token = sealed(here.a.ticket().as_ref(), here.setup);
         let notice = notice(here.room);
         // SAFETY: nap.h's promises.
@@ -312,6 +304,7 @@ unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
             upper.extend(name.chars().map(|c| c.to_ascii_uppercase()));
             answer.variable(&upper, value);
         });
+        Some(())
     });
 }
 
@@ -321,10 +314,8 @@ fn own_page<'a>(setup: &'a Setup, q: &nap_request) -> Option<&'a Own> {
 }
 
 /// A visitor opened the ticket page directly: it shows the ticket they bring, and sells none.
-fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
-    let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
-        return 503;
-    };
+fn own_ticket(q: &nap_request, format: Format, language: Language) -> Option<c_int> {
+    let (process, setup) = (process::process()?, process::setup()?);
     let now = process.segment.now();
     let brought = setup.rooms.iter().find_map(|room| {
         // SAFETY: nap.h: q's strings are live for the call.
@@ -356,7 +347,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> c_int {
     answer.set(c"Cache-Control", "no-store, private");
     answer.set(c"X-Robots-Tag", "noindex");
     say(&answer, own_page(setup, q), &page, format, language);
-    c_int::from(page.status)
+    Some(c_int::from(page.status))
 }
 
 /// Sends the page. An administrator's own template goes without our Content-Security-Policy.
@@ -397,52 +388,43 @@ unsafe extern "C" fn asset(
 ) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (name, query, body) = unsafe { (bytes(name), bytes(query), body.as_mut()) };
-        let found = process::process().zip(Asset::named(name)).zip(body);
-        let Some(((process, asset), body)) = found else {
-            return 0;
-        };
-        let answer = process.host.answer(r);
+        let (name, query, body) = unsafe { (bytes(name), bytes(query), body.as_mut()?) };
+        let asset = Asset::named(name)?;
+        let answer = process::process()?.host.answer(r);
         answer.set(c"Cache-Control", asset.cache_control(query));
         answer.set(c"X-Content-Type-Options", "nosniff");
         answer.body(asset.content_type, "");
         *body = lend(asset.body);
-        1
+        Some(1)
     })
 }
 
 pub unsafe extern "C" fn reason_name(a: *const nap_access) -> nap_str {
     guard(nap_str::default(), || {
         // SAFETY: nap.h: it lives; an Access as in access.rs.
-        let Some(a) = (unsafe { a.cast::<Access>().as_ref() }) else {
-            return nap_str::default();
-        };
-        match (Reason::of(a.reason), a.ticket()) {
+        let a = unsafe { a.cast::<Access>().as_ref() }?;
+        Some(lend(match (Reason::of(a.reason), a.ticket()) {
             (Reason::None, Some(ticket)) if a.granted != Micros::ZERO => {
-                lend(Fate::of_redeemed(&ticket, a.entered).name())
+                Fate::of_redeemed(&ticket, a.entered).name()
             }
-            (reason, _) => lend(reason.name()),
-        }
+            (reason, _) => reason.name(),
+        }))
     })
 }
 
 pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> usize {
     guard(0, || {
         // SAFETY: nap.h: it lives, an Access as in access.rs; and out has room for 17 bytes.
-        let (Some(a), false) = (unsafe { a.cast::<Access>().as_ref() }, out.is_null()) else {
-            return 0;
+        let (a, out) = unsafe {
+            (
+                a.cast::<Access>().as_ref()?,
+                out.cast::<[u8; 17]>().as_mut()?,
+            )
         };
-        let Some(ticket) = a.ticket() else {
-            return 0;
-        };
-        let text = hex(ticket.id);
-        let text = text.as_str();
-        // SAFETY: 16 digits and a zero are written into the 17 bytes promised.
-        unsafe {
-            std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), out, 16);
-            *out.add(16) = 0;
-        }
-        16
+        let name = hex(a.ticket()?.id);
+        out[..16].copy_from_slice(name.as_str().as_bytes());
+        out[16] = 0;
+        Some(16)
     })
 }
 

@@ -11,6 +11,7 @@ use super::access::Here;
 use super::contract::nap_access;
 use super::guard::guard;
 use super::process;
+use super::text::{slice, slice_mut};
 use crate::shm::futex;
 use crate::shm::segment::{self, LOOK};
 use nap_core::micros::Micros;
@@ -24,9 +25,7 @@ const LOBBY: Micros = Micros::from_millis(250);
 pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
     guard(u32::MAX, || {
         // SAFETY: nap.h's promises.
-        let (Some(here), Some(due)) = (unsafe { Here::new(a) }, unsafe { due_us.as_mut() }) else {
-            return u32::MAX;
-        };
+        let (here, due) = unsafe { (Here::new(a)?, due_us.as_mut()?) };
         let segment = &here.process.segment;
         let child = u32::from(here.a.owner.life().child);
         if let Some(parked_in) = segment.parked_in(here.a.place) {
@@ -38,29 +37,25 @@ pub unsafe extern "C" fn park(a: *mut nap_access, due_us: *mut u64) -> u32 {
             false => Micros::MAX,
         };
         *due = (look - segment.now()).min(most).0;
-        here.a.place
+        Some(here.a.place)
     })
 }
 
 pub unsafe extern "C" fn unpark(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let Some(here) = unsafe { Here::new(a) }
-            && let Some(parked_in) = here.process.segment.parked_in(here.a.place)
-        {
-            parked_in.store(0, SeqCst);
-        }
+        let here = unsafe { Here::new(a) }?;
+        (here.process.segment.parked_in(here.a.place)?).store(0, SeqCst);
+        Some(())
     });
 }
 
 pub unsafe extern "C" fn blocks(a: *mut nap_access) -> c_int {
     guard(1, || {
         // SAFETY: nap.h's promise.
-        let Some(here) = (unsafe { Here::new(a) }) else {
-            return 1;
-        };
+        let here = unsafe { Here::new(a) }?;
         if !here.a.has(flag::PARKS) {
-            return 1;
+            return None;
         }
         let waits = here.a.state == AccessState::Waiting;
         let segment = &here.at.process.segment;
@@ -69,16 +64,16 @@ pub unsafe extern "C" fn blocks(a: *mut nap_access) -> c_int {
             let workers = segment.workers();
             workers.parking_in(segment.children(), life, secondary)
         });
-        c_int::from(!waits || parking <= Parking::Holders)
+        Some(c_int::from(!waits || parking <= Parking::Holders))
     })
 }
 
 pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
     guard(heard, || {
         let timeout = Duration::from_micros(timeout_us);
-        let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
+        let Some(alive) = process::alive() else {
             std::thread::sleep(timeout);
-            return heard;
+            return None;
         };
         let bell = &alive.child.bell;
         if bell.load(SeqCst) == heard {
@@ -86,36 +81,24 @@ pub unsafe extern "C" fn bell(heard: u32, timeout_us: u64) -> u32 {
         }
         // As accesses that wait on workers do; an idle child leaves it to the parent.
         if alive.child.parked.load(Relaxed) > 0 {
-            process.segment.tick_if_due();
+            alive.process.segment.tick_if_due();
         }
-        bell.load(SeqCst)
+        Some(bell.load(SeqCst))
     })
 }
 
 pub unsafe extern "C" fn ring() {
     guard((), || {
-        if let Some(alive) = process::alive() {
-            segment::ring(alive.child);
-        }
+        segment::ring(process::alive()?.child);
+        Some(())
     });
 }
 
 pub unsafe extern "C" fn woken(places: *const u32, n: usize, which: *mut u32) -> usize {
     guard(0, || {
-        let Some(process) = process::process() else {
-            return 0;
-        };
-        if n == 0 || places.is_null() || which.is_null() {
-            return 0;
-        }
         // SAFETY: nap.h's promise: n places, and room for as many.
-        let (places, which) = unsafe {
-            (
-                std::slice::from_raw_parts(places, n),
-                std::slice::from_raw_parts_mut(which, n),
-            )
-        };
-        let segment = &process.segment;
+        let (places, which) = unsafe { (slice(places, n), slice_mut(which, n)) };
+        let segment = &process::process()?.segment;
         let waits = |place: u32| {
             let word = segment.wake_word(place);
             let told = segment.parked_in(place);
@@ -128,6 +111,6 @@ pub unsafe extern "C" fn woken(places: *const u32, n: usize, which: *mut u32) ->
             *to = at;
             n += 1;
         }
-        n
+        Some(n)
     })
 }

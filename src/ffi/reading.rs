@@ -22,13 +22,10 @@ use nap_core::room::places::wake;
 
 pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) {
     guard((), || {
-        let Some(alive) = process::alive() else {
-            return;
-        };
+        let child = process::alive()?.child;
         // SAFETY: nap.h: null, or it lives; an Access as in access.rs.
         let a = unsafe { a.cast::<Access>().as_ref() };
         let running = u32::from(a.is_some_and(|a| a.state == AccessState::Detached));
-        let child = alive.child;
         if more > 0 {
             child.running.fetch_sub(running, Relaxed);
             child.reading.fetch_add(1, Relaxed);
@@ -36,47 +33,39 @@ pub unsafe extern "C" fn reading(more: c_int, a: *const nap_access) {
             child.reading.fetch_sub(1, Relaxed);
             child.running.fetch_add(running, Relaxed);
         }
+        Some(())
     })
 }
 
 pub unsafe extern "C" fn pace() -> nap_pace {
     guard(nap_pace::default(), || {
-        let (Some(process), Some(alive)) = (process::process(), process::alive()) else {
-            return nap_pace::default();
-        };
-        let segment = &process.segment;
-        let outside = outside(process, segment.now()).is_some_and(|outside| outside >= FEW);
+        let alive = process::alive()?;
+        let segment = &alive.process.segment;
+        let outside = outside(alive.process, segment.now()).is_some_and(|outside| outside >= FEW);
         let pace = segment
             .workers()
             .pace(segment.children(), alive.life(), outside);
-        nap_pace {
+        Some(nap_pace {
             lately: pace.lately,
             in_all: pace.in_all,
             after_ms: (pace.after.0 / 1000) as u32,
-        }
+        })
     })
 }
 
 pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {
     guard(0, || {
-        let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
-            return 0;
-        };
-        // SAFETY: nap.h's promise.
-        let (Some(room), Some(q)) = (setup.rooms.get(room as usize), unsafe { q.as_ref() }) else {
-            return 0;
-        };
-        // SAFETY: nap.h's promise.
-        c_int::from(unsafe { until_prime(q, process, setup, room) }.is_some())
+        let (process, setup) = (process::process()?, process::setup()?);
+        let room = setup.rooms.get(room as usize)?;
+        // SAFETY: nap.h's promises.
+        unsafe { until_prime(q.as_ref()?, process, setup, room) }.map(|_| 1)
     })
 }
 
 pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return 0;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
         here.a.gate = here.at.page();
         here.a.owner = here.at.next_owner();
         // SAFETY: nap.h's promise.
@@ -85,35 +74,33 @@ pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c
         let carried = unsafe { carried(&here, q) };
         let mut arrival = arrival(&here, q, &carried);
         // Its own worker counts as one that reads. Where that is the last that would do, it is let in for nothing.
-        c_int::from(here.a.would_be_refused(&mut here.at, &mut arrival))
+        Some(here.a.would_be_refused(&mut here.at, &mut arrival).into())
     })
 }
 
 pub unsafe extern "C" fn step_out(a: *mut nap_access) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promise.
-        let here = unsafe { Here::new(a) };
-        c_int::from(here.is_some_and(|mut here| here.a.step_out(&mut here.at)))
+        let mut here = unsafe { Here::new(a) }?;
+        Some(here.a.step_out(&mut here.at).into())
     })
 }
 
 pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h's promise.
-        let Some(mut here) = (unsafe { Here::new(a) }) else {
-            return NAP_PASS;
-        };
+        let mut here = unsafe { Here::new(a) }?;
         match here.a.state {
             AccessState::Detached => {
                 here.a.step_in(&mut here.at);
                 match here.a.state {
-                    AccessState::Running => NAP_RUN,
-                    AccessState::Returning => NAP_WAIT,
-                    _ => NAP_PASS,
+                    AccessState::Running => Some(NAP_RUN),
+                    AccessState::Returning => Some(NAP_WAIT),
+                    _ => None,
                 }
             }
             AccessState::Returning => wait_in_queue(&mut here, timeout_us),
-            _ => NAP_PASS,
+            _ => None,
         }
     })
 }
@@ -121,31 +108,31 @@ pub unsafe extern "C" fn step_in(a: *mut nap_access, timeout_us: u64) -> nap_ver
 pub unsafe extern "C" fn stay_out(a: *mut nap_access) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let Some(mut here) = unsafe { Here::new(a) }
-            && here.a.state == AccessState::Returning
-        {
+        let mut here = unsafe { Here::new(a) }?;
+        if here.a.state == AccessState::Returning {
             here.a.stay_out(&mut here.at);
         }
+        Some(())
     });
 }
 
-fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> nap_verdict {
+fn wait_in_queue(here: &mut Here<'_>, timeout_us: u64) -> Option<nap_verdict> {
     let segment = &here.at.process.segment;
     let Some(word) = segment.wake_word(here.a.place) else {
         here.a.stay_out(&mut here.at);
-        return NAP_PASS;
+        return None;
     };
     if word.load(Relaxed) == wake::WAITING {
         futex::wait(word, wake::WAITING, Duration::from_micros(timeout_us));
     }
     segment.tick_if_due();
     if word.load(Relaxed) == wake::WAITING {
-        return NAP_WAIT;
+        return Some(NAP_WAIT);
     }
     match here.a.looks_again(&mut here.at) {
         // In the end it goes on, and `leave` gives its place back.
-        Look::Lost if segment.now() < here.a.until => NAP_WAIT,
-        Look::Decided(Some(_)) => NAP_RUN,
-        _ => NAP_PASS,
+        Look::Lost if segment.now() < here.a.until => Some(NAP_WAIT),
+        Look::Decided(Some(_)) => Some(NAP_RUN),
+        _ => None,
     }
 }

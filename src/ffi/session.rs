@@ -10,10 +10,10 @@ use super::contract::{
     NAP_KNOWN_MAX, NAP_LOG_WARN, NAP_MORE, NAP_PASS, NAP_RUN, nap_access, nap_known, nap_request,
     nap_str, nap_verdict,
 };
-use super::guard::guard;
+use super::guard::{guard, lock};
 use super::pages::not_for_all;
 use super::process::{self, Process, RoomSetup, SessionSetup};
-use super::text::bytes;
+use super::text::{bytes, cookie_headers, slice};
 use crate::page::headers::session_cookie;
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::{cookies, given};
@@ -116,18 +116,6 @@ fn read_keys<'k>(
     to.get(..n).unwrap_or_default()
 }
 
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> {
-    let headers = match q.cookies.is_null() {
-        true => &[],
-        // SAFETY: nap.h: n_cookies strings.
-        false => unsafe { std::slice::from_raw_parts(q.cookies, q.n_cookies) },
-    };
-    // SAFETY: each is borrowed for the call.
-    headers.iter().map(|header| unsafe { bytes(*header) })
-}
-
 pub unsafe extern "C" fn try_member(
     a: *mut nap_access,
     header: nap_str,
@@ -135,21 +123,13 @@ pub unsafe extern "C" fn try_member(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h's promises.
-        let (here, header, last) =
-            unsafe { (Here::new(a), bytes(header), last.cast::<Known>().as_mut()) };
-        let Some(mut here) = here else {
-            return NAP_PASS;
-        };
-        let Some((_, sessions)) = here.sessions() else {
-            return NAP_PASS;
-        };
+        let (mut here, header, last) =
+            unsafe { (Here::new(a)?, bytes(header), last.cast::<Known>().as_mut()) };
+        let (_, sessions) = here.sessions()?;
         let mut read = [0; LOOKED_AT];
         let keys = keys_of(header, sessions, last, &mut read);
-        match here.a.try_member(&mut here.at, sessions.room, keys) {
-            Some(true) => NAP_RUN,
-            Some(false) => NAP_MORE,
-            None => NAP_PASS,
-        }
+        let member = here.a.try_member(&mut here.at, sessions.room, keys);
+        member.map(|runs| if runs { NAP_RUN } else { NAP_MORE })
     })
 }
 
@@ -195,22 +175,20 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
         return;
     };
     let epoch = here.process.segment.head().epoch;
-    let text = signing.mark(&[
-        epoch,
-        here.a.owner.0,
-        here.a.entered.0,
-        u64::from(sessions.room),
-    ]);
-    let tls = q.tls != 0;
-    let name = &sessions.cookie[usize::from(tls)];
-    let answer = here.process.host.answer(q.r);
-    let attributes = &sessions.attributes[usize::from(tls)];
-    session_cookie(name, Some(&text), attributes, |header| {
-        answer.add(header.name, header.value);
-    });
-    not_for_all(&answer);
+    let (owner, entered, room) = (here.a.owner.0, here.a.entered.0, sessions.room.into());
+    let text = signing.mark(&[epoch, owner, entered, room]);
+    put_cookie(here, sessions, q, Some(&text));
+    not_for_all(&here.process.host.answer(q.r));
     let key = key(sessions, text.as_bytes());
     here.a.name_session(&mut here.at, key);
+}
+
+/// The answer sets our cookie, or, without a value, deletes it.
+fn put_cookie(here: &Here<'_>, sessions: &SessionSetup, q: &nap_request, value: Option<&str>) {
+    let tls = usize::from(q.tls != 0);
+    let (name, attributes) = (&sessions.cookie[tls], &sessions.attributes[tls]);
+    let answer = here.process.host.answer(q.r);
+    session_cookie(name, value, attributes, |h| answer.add(h.name, h.value));
 }
 
 pub unsafe extern "C" fn answered(
@@ -222,23 +200,16 @@ pub unsafe extern "C" fn answered(
 ) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(mut here), Some(q)) = (unsafe { Here::new(a) }, unsafe { q.as_ref() }) else {
-            return;
-        };
-        let Some((_, sessions)) = here.sessions() else {
-            return;
-        };
+        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (_, sessions) = here.sessions()?;
         if here.a.session == 0 {
-            return;
+            return None;
         }
-        let set = match set.is_null() {
-            true => &[],
-            // SAFETY: nap.h: n strings, each borrowed for the call.
-            false => unsafe { std::slice::from_raw_parts(set, n) },
-        };
         if !sessions.own {
-            // SAFETY: as above.
-            let set = set.iter().map(|header| unsafe { bytes(*header) });
+            // SAFETY: nap.h: n strings, each borrowed for the call.
+            let set = unsafe { slice(set, n) }
+                .iter()
+                .map(|header| unsafe { bytes(*header) });
             let given = given(set, sessions.cookie[0].as_bytes()).map(|value| key(sessions, value));
             // SAFETY: nap.h's promise.
             let (brought, n) = unsafe { keys(cookie_headers(q), sessions) };
@@ -251,17 +222,14 @@ pub unsafe extern "C" fn answered(
         if over != 0 {
             here.a.end_session(&mut here.at);
             if sessions.own {
-                let tls = q.tls != 0;
-                let name = &sessions.cookie[usize::from(tls)];
-                let answer = here.process.host.answer(q.r);
-                let attributes = &sessions.attributes[usize::from(tls)];
-                session_cookie(name, None, attributes, |h| answer.add(h.name, h.value));
+                put_cookie(&here, sessions, q, None);
             }
         }
+        Some(())
     });
 }
 
-/// Is the request a member's, of this room or (None) of any?
+/// Is the request a member's, of this room?
 ///
 /// # Safety
 /// `q`'s strings are live for the call (nap.h).
@@ -292,7 +260,7 @@ static TOLD: Mutex<Option<(u64, Micros)>> = Mutex::new(None);
 /// Logs sessions that found no place in the table, once a minute. The parent calls this every few seconds.
 /// When it starts, there is nothing to log.
 pub fn log_unplaced(process: &Process) {
-    let mut told = TOLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut told = lock(&TOLD);
     let count = |tables: &mut Tables<'_>| tables.starts.iter().map(|s| s.counts.unplaced).sum();
     let Some((all, now)) = (process.segment).locked(|tables, now, _| (count(tables), now)) else {
         return;

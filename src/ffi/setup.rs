@@ -3,8 +3,8 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::IntoRawFd;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Mutex, MutexGuard};
 
 use super::bwshare;
 use super::conf::{any, number, server, told};
@@ -13,7 +13,7 @@ use super::contract::{
     nap_str,
 };
 use super::empty_permits;
-use super::guard::guard;
+use super::guard::{guard, lock};
 use super::host::Host;
 use super::pacing;
 use super::process::{self, Process, RoomSetup, SessionSetup, Setup};
@@ -45,12 +45,6 @@ struct Draft {
 
 static DRAFT: Mutex<Option<Draft>> = Mutex::new(None);
 
-fn draft() -> MutexGuard<'static, Option<Draft>> {
-    DRAFT
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
 pub const CALLS: nap_server_calls = nap_server_calls {
     open: Some(segment_open),
     keys: Some(ticket_keys),
@@ -81,24 +75,16 @@ unsafe extern "C" fn segment_open(
 ) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promises: live pointers for the call, a host whose functions are good.
-        let given = unsafe {
-            let (segment, server) = (segment.as_mut(), server(conf));
-            segment
-                .zip(server)
-                .zip(Host::new(host))
-                .zip(Some(text(state_path)))
+        let (handle, server, host, path) = unsafe {
+            (
+                segment.as_mut()?,
+                server(conf)?,
+                Host::new(host)?,
+                text(state_path),
+            )
         };
-        let Some((((handle, server), host), path)) = given else {
-            return -1;
-        };
-        let result = open(
-            handle,
-            dims(server, rooms, gates),
-            path,
-            children_uid,
-            &host,
-        )
-        .map(|segment| {
+        let dims = dims(server, rooms, gates);
+        let result = open(handle, dims, path, children_uid, &host).map(|segment| {
             if !process::begin(segment, host) {
                 host.log(
                     NAP_LOG_ERROR,
@@ -109,7 +95,7 @@ unsafe extern "C" fn segment_open(
             if let Some(remark) = server.headroom_remark() {
                 host.log(NAP_LOG_WARN, &remark);
             }
-            *draft() = Some(Draft {
+            *lock(&DRAFT) = Some(Draft {
                 cores: server.cores,
                 rooms: Vec::new(),
                 keys: None,
@@ -117,7 +103,7 @@ unsafe extern "C" fn segment_open(
             });
         });
         // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
+        Some(unsafe { told(result, err) })
     })
 }
 
@@ -260,28 +246,22 @@ unsafe extern "C" fn room_keep(name: nap_str, page: nap_str) {
     guard((), || {
         // SAFETY: nap.h's promise.
         let (name, page) = unsafe { (text(name), text(page)) };
-        if let Some(process) = process::process() {
-            let generation = next_generation(&process.segment);
-            process
-                .segment
-                .locked(|tables, _, _| tables.keep_room(name, page, generation));
-        }
+        let segment = &process::process()?.segment;
+        let generation = next_generation(segment);
+        segment.locked(|tables, _, _| tables.keep_room(name, page, generation));
+        Some(())
     });
 }
 
 unsafe extern "C" fn room_index(room: *const nap_conf, err: *mut c_char) -> c_int {
     guard(-1, || {
         // SAFETY: nap.h's promise.
-        let conf = unsafe { any(room) };
-        let mut draft = draft();
-        let (Some(AnyConf::Room(conf)), Some(draft), Some(process)) =
-            (conf, draft.as_mut(), process::process())
-        else {
-            return -1;
+        let Some(AnyConf::Room(conf)) = (unsafe { any(room) }) else {
+            return None;
         };
-        let entered = enter(conf, draft, process).map(|index| index as c_int);
+        let entered = enter(conf, lock(&DRAFT).as_mut()?, process::process()?);
         // SAFETY: nap.h's promise.
-        unsafe { number(entered, err) }
+        Some(unsafe { number(entered.map(|index| index as c_int), err) })
     })
 }
 
@@ -364,15 +344,15 @@ unsafe extern "C" fn ticket_keys(lines: nap_str, in_force: c_int, err: *mut c_ch
         // SAFETY: nap.h's promise.
         let lines = unsafe { text(lines) };
         if in_force != 0 && lines.is_empty() {
-            return 0;
+            return Some(0);
         }
         let result = Keys::parse(lines).map(|keys| {
-            if let Some(draft) = draft().as_mut().filter(|_| in_force != 0) {
+            if let Some(draft) = lock(&DRAFT).as_mut().filter(|_| in_force != 0) {
                 draft.keys = Some(keys);
             }
         });
         // SAFETY: nap.h's promise.
-        unsafe { told(result, err) }
+        Some(unsafe { told(result, err) })
     })
 }
 
@@ -384,13 +364,13 @@ unsafe extern "C" fn own_page(path: nap_str, keep: c_int, err: *mut c_char) -> c
             if keep == 0 {
                 return 0;
             }
-            draft().as_mut().map_or(-1, |draft| {
+            lock(&DRAFT).as_mut().map_or(-1, |draft| {
                 draft.pages.push(page);
                 (draft.pages.len() - 1) as c_int
             })
         });
         // SAFETY: nap.h's promise.
-        unsafe { number(kept, err) }
+        Some(unsafe { number(kept, err) })
     })
 }
 
@@ -409,16 +389,11 @@ fn read_page(path: &str) -> Result<Own, String> {
 
 unsafe extern "C" fn start(ticket_log: c_int) {
     guard((), || {
-        let draft = draft().take();
-        let (Some(mut draft), Some(process)) = (draft, process::process()) else {
-            return;
-        };
+        let (mut draft, process) = (lock(&DRAFT).take()?, process::process()?);
         enter_sessions(&mut draft, process);
         let head = process.segment.head();
-        let keys = draft
-            .keys
-            .or_else(|| Keys::new(vec![Key::new(0, &head.key)]));
-        let Some(keys) = keys else { return };
+        let own = || Keys::new(vec![Key::new(0, &head.key)]);
+        let keys = draft.keys.or_else(own)?;
         head.generation.fetch_add(1, SeqCst);
         process.segment.children_gone();
         process.segment.locked(|tables, _, _| tables.share_places());
@@ -435,6 +410,7 @@ unsafe extern "C" fn start(ticket_log: c_int) {
             secret: head.secret,
             ticket_log: ticket_log != 0,
         });
+        Some(())
     });
 }
 
@@ -496,46 +472,45 @@ fn enter_sessions(draft: &mut Draft, process: &Process) {
 
 unsafe extern "C" fn child_gone(pid: c_int) {
     guard((), || {
-        if let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) {
-            process.segment.child_ends(pid);
-        }
+        let segment = &process::process()?.segment;
+        segment.child_ends(u32::try_from(pid).ok()?);
+        Some(())
     });
 }
 
 unsafe extern "C" fn tick() {
     guard((), || {
-        if let (Some(process), Some(setup)) = (process::process(), process::setup()) {
-            // Without rooms nothing else notes the time, from which a full restart goes on.
-            process.segment.tick_if_due();
-            ticket_log::expire(process, setup);
-            pacing::log_moves(process);
-            session::log_unplaced(process);
-            empty_permits::log(process);
-            bwshare::log_losses(process);
-        }
+        let (process, setup) = (process::process()?, process::setup()?);
+        // Without rooms nothing else notes the time, from which a full restart goes on.
+        process.segment.tick_if_due();
+        ticket_log::expire(process, setup);
+        pacing::log_moves(process);
+        session::log_unplaced(process);
+        empty_permits::log(process);
+        bwshare::log_losses(process);
+        Some(())
     });
 }
 
 unsafe extern "C" fn segment_close() {
     guard((), || {
-        if let Some(process) = process::process() {
-            process.segment.locked(|_, _, _| ());
-            process.segment.flush();
-        }
+        let segment = &process::process()?.segment;
+        segment.locked(|_, _, _| ());
+        segment.flush();
+        Some(())
     });
 }
 
 unsafe extern "C" fn child_init(pid: c_int) {
     guard((), || {
-        let (Some(process), Ok(pid)) = (process::process(), u32::try_from(pid)) else {
-            return;
-        };
-        match process.segment.child_starts(pid) {
+        let process = process::process()?;
+        match process.segment.child_starts(u32::try_from(pid).ok()?) {
             Some(life) => process::child_begins(life),
             None => process.host.log(
                 NAP_LOG_ERROR,
                 "the table of children is full; this child schedules nothing",
             ),
         }
+        Some(())
     });
 }

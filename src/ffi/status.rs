@@ -20,9 +20,7 @@ use nap_core::room::verdict::Turn;
 pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
     guard(-1, || {
         // SAFETY: nap.h's promise.
-        let Some((here, q)) = (unsafe { Here::of(q) }) else {
-            return -1;
-        };
+        let (here, q) = unsafe { Here::of(q) }?;
         let status = match here.nearest {
             Some((room, ticket)) => here.stands(room, &ticket, q, Micros(took_us)),
             None => nothing(),
@@ -42,17 +40,14 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
             answer.add(c"Access-Control-Expose-Headers", "Retry-After, Nap-Call");
         }
         answer.body("application/json", &status.to_json());
-        match status.ask {
-            Some(ask) => i64::try_from(ask.0).unwrap_or(i64::MAX),
-            None => -1,
-        }
+        Some(i64::try_from(status.ask?.0).unwrap_or(i64::MAX))
     })
 }
 
 pub unsafe extern "C" fn tickets_out() -> *const *const u32 {
     static NOWHERE: [Option<&atomic::AtomicU32>; 1] = [None];
     guard(NOWHERE.as_ptr(), || {
-        process::setup().map_or(NOWHERE.as_ptr(), |setup| setup.tickets_out.as_ptr())
+        Some(process::setup()?.tickets_out.as_ptr())
     })
     // None is NULL, and an atomic integer has the layout of its integer.
     .cast()
@@ -61,12 +56,8 @@ pub unsafe extern "C" fn tickets_out() -> *const *const u32 {
 pub unsafe extern "C" fn call(q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        let Some((here, q)) = (unsafe { Here::of(q) }) else {
-            return;
-        };
-        let Some((room, ticket)) = here.nearest else {
-            return;
-        };
+        let (here, q) = unsafe { Here::of(q) }?;
+        let (room, ticket) = here.nearest?;
         // SAFETY: nap.h's promise.
         let how = match unsafe { bytes(q.fetch_dest) } {
             // A program, or a script: it can read a header.
@@ -74,13 +65,14 @@ pub unsafe extern "C" fn call(q: *const nap_request) {
             _ => How::Looks,
         };
         if !matches!(here.turn(room, &ticket, q, how), Turn::Now | Turn::Late) {
-            return;
+            return None;
         }
         let answer = here.process.host.answer(q.r);
         answer.set(c"Nap-Call", "now");
         if q.origin.len != 0 {
             answer.add(c"Access-Control-Expose-Headers", "Nap-Call");
         }
+        Some(())
     });
 }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::conf::any;
 use super::contract::{NAP_LOG_ERROR, nap_conf, nap_poll, nap_polls_calls};
-use super::guard::guard;
+use super::guard::{guard, lock};
 use super::process;
+use super::text::{slice, slice_mut};
 use crate::shm::segment::Segment;
 use nap_core::conf::{AnyConf, EventConf};
 use nap_core::micros::Micros;
@@ -24,26 +25,15 @@ pub const CALLS: nap_polls_calls = nap_polls_calls {
 
 unsafe extern "C" fn events_start(events: *const *const nap_conf, n: usize, indices: *mut i64) {
     guard((), || {
-        let Some(process) = process::process() else {
-            return;
-        };
-        if events.is_null() || indices.is_null() {
-            return;
-        }
+        let process = process::process()?;
         // SAFETY: nap.h: `n` pointers and places for as many indices, ours for the call.
-        let (events, indices) = unsafe {
-            (
-                std::slice::from_raw_parts(events, n),
-                std::slice::from_raw_parts_mut(indices, n),
-            )
-        };
+        let (events, indices) = unsafe { (slice(events, n), slice_mut(indices, n)) };
         // SAFETY: nap.h: each is live.
         let confs = events.iter().map(|conf| match unsafe { any(*conf) } {
             Some(AnyConf::Event(event)) => event.as_ref(),
             _ => None,
         });
-        let confs: Option<Vec<&EventConf>> = confs.collect();
-        let Some(confs) = confs else { return };
+        let confs = confs.collect::<Option<Vec<&EventConf>>>()?;
         let placed = put_in_force(&process.segment, &confs);
         for (conf, _) in (confs.iter().zip(&placed)).filter(|(_, index)| index.is_none()) {
             let line = format!(
@@ -55,11 +45,10 @@ unsafe extern "C" fn events_start(events: *const *const nap_conf, n: usize, indi
         for (told, index) in indices.iter_mut().zip(&placed) {
             *told = index.map_or(-1, |index| index as i64);
         }
-        *NAMES
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner()) = (confs.iter().zip(placed))
+        *lock(&NAMES) = (confs.iter().zip(placed))
             .filter_map(|(conf, index)| Some((conf.name.as_str().to_owned(), index?)))
             .collect();
+        Some(())
     });
 }
 
@@ -89,11 +78,8 @@ fn put_in_force(segment: &Segment, confs: &[&EventConf]) -> Vec<Option<usize>> {
 
 /// The events in force, by name.
 pub fn events(segment: &Segment) -> Vec<(String, &'static Event)> {
-    let names = NAMES
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
     let table = segment.events();
-    (names.iter())
+    (lock(&NAMES).iter())
         .filter_map(|(name, index)| Some((name.clone(), table.get(*index)?)))
         .collect()
 }
@@ -101,31 +87,24 @@ pub fn events(segment: &Segment) -> Vec<(String, &'static Event)> {
 unsafe extern "C" fn poll(event: i64, p: *mut nap_poll) -> c_int {
     guard(0, || {
         // SAFETY: nap.h: `p` is live and ours for the call.
-        let (Some(process), Some(p)) = (process::process(), unsafe { p.as_mut() }) else {
-            return 0;
-        };
-        let segment = &process.segment;
-        let polled = event_at(segment, event).and_then(|event| event.poll(segment.now()));
-        let Some(told) = polled else {
-            return 0;
-        };
+        let p = unsafe { p.as_mut() }?;
+        let segment = &process::process()?.segment;
+        let told = event_at(segment, event)?.poll(segment.now())?;
         *p = nap_poll {
             wait_us: told.wait.0,
             period: told.period,
             event,
             tally: u64::from(told.phase == Phase::Tally),
         };
-        1
+        Some(1)
     })
 }
 
 unsafe extern "C" fn polled(event: i64, took_us: u64) {
     guard((), || {
-        if let Some(process) = process::process()
-            && let Some(event) = event_at(&process.segment, event)
-        {
-            event.answered(process.segment.now(), Micros(took_us));
-        }
+        let segment = &process::process()?.segment;
+        event_at(segment, event)?.answered(segment.now(), Micros(took_us));
+        Some(())
     });
 }
 

@@ -2,18 +2,50 @@
 
 use std::ffi::c_char;
 
-use super::contract::{NAP_ERR_MAX, nap_str};
+use super::contract::{NAP_ERR_MAX, nap_request, nap_str};
 
 /// Bytes that httpd lends us for the call.
 ///
 /// # Safety
 /// `ptr` is null or points to `len` bytes that live as long as `'a` (nap.h: borrowed for the call).
 pub unsafe fn bytes<'a>(s: nap_str) -> &'a [u8] {
-    if s.ptr.is_null() || s.len == 0 {
-        return &[];
-    }
     // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(s.ptr.cast::<u8>(), s.len) }
+    unsafe { slice(s.ptr.cast::<u8>(), s.len) }
+}
+
+/// `n` things that httpd lends us for the call.
+///
+/// # Safety
+/// `first` is null, or points to `n` that live as long as `'a`.
+pub unsafe fn slice<'a, T>(first: *const T, n: usize) -> &'a [T] {
+    match first.is_null() {
+        true => &[],
+        // SAFETY: the caller's promise.
+        false => unsafe { std::slice::from_raw_parts(first, n) },
+    }
+}
+
+/// The same, to be written to.
+///
+/// # Safety
+/// As [`slice`], and nobody else looks at them.
+pub unsafe fn slice_mut<'a, T>(first: *mut T, n: usize) -> &'a mut [T] {
+    match first.is_null() {
+        true => &mut [],
+        // SAFETY: the caller's promise.
+        false => unsafe { std::slice::from_raw_parts_mut(first, n) },
+    }
+}
+
+/// A request's Cookie headers.
+///
+/// # Safety
+/// `q`'s strings are live for the call (nap.h).
+pub unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> + Clone {
+    // SAFETY: the caller's promise: n_cookies strings, each borrowed for the call.
+    unsafe { slice(q.cookies, q.n_cookies) }
+        .iter()
+        .map(|header| unsafe { bytes(*header) })
 }
 
 /// The same as text; what is not UTF-8 becomes empty.

@@ -56,21 +56,12 @@ pub unsafe extern "C" fn bw_enter(
 ) -> c_int {
     guard(0, || {
         // SAFETY: nap.h: a live visit, the connection's client, and the 16 bytes of an address; layouts: as above.
-        let given = unsafe {
-            (
-                charge_mut(v),
-                last.cast::<LastClient>().as_mut(),
-                address.cast::<[u8; 16]>().as_ref(),
-            )
-        };
-        let (Some(charge), Some(last), Some(address)) = given else {
-            return 0;
-        };
+        let (charge, last) = unsafe { (charge_mut(v)?, last.cast::<LastClient>().as_mut()?) };
+        // SAFETY: as above.
+        let address = unsafe { address.cast::<[u8; 16]>().as_ref() }?;
         // A process that is not in the children table would hold its latches for ever if it died.
-        let (Some(till), Some(_)) = (in_force(), process::alive()) else {
-            return 0;
-        };
-        till.enter(charge, last, address, now_ns).into()
+        process::alive()?;
+        Some(in_force()?.enter(charge, last, address, now_ns).into())
     })
 }
 
@@ -82,14 +73,10 @@ pub unsafe extern "C" fn bw_excuse(
 ) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (Some(charge), Some(q)) = (unsafe { charge_mut(v) }, unsafe { q.as_ref() }) else {
-            return 0;
-        };
-        let Some(till) = in_force() else {
-            return 0;
-        };
+        let (charge, q) = unsafe { (charge_mut(v)?, q.as_ref()?) };
+        let till = in_force()?;
         let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
-            return till.excuse(charge, now_ns(), || None, || false).into();
+            return Some(till.excuse(charge, now_ns(), || None, || false).into());
         };
         let nowhere = room == NAP_NONE;
         let in_room = |own: &&RoomSetup| nowhere || [room, owner].contains(&(own.room as u32));
@@ -102,16 +89,16 @@ pub unsafe extern "C" fn bw_excuse(
         let member = |own| unsafe { is_member(q, process, own) };
         let now_ns = now_ns();
         let excused = till.excuse(charge, now_ns, ticket, || rooms().any(member));
-        excused.into()
+        Some(excused.into())
     })
 }
 
 pub unsafe extern "C" fn bw_bytes(v: *const nap_visit, bytes: u64, now_us: u64) {
     guard((), || {
         // SAFETY: nap.h's promise.
-        if let (Some(charge), Some(till)) = (unsafe { charge(v) }, in_force()) {
-            till.bytes(charge, bytes, || at(now_us));
-        }
+        let charge = unsafe { charge(v) }?;
+        in_force()?.bytes(charge, bytes, || at(now_us));
+        Some(())
     });
 }
 
@@ -132,12 +119,9 @@ pub unsafe extern "C" fn bw_reserve(
 ) {
     guard((), || {
         // SAFETY: nap.h's promises; layouts: as above.
-        let (charge, to) = unsafe { (charge(v), reserved.cast::<Reservation>().as_mut()) };
-        if let (Some(charge), Some(to), Some(till)) = (charge, to, in_force())
-            && let Some(reserved) = till.reserve(charge, bytes, at(now_us))
-        {
-            *to = reserved;
-        }
+        let (charge, to) = unsafe { (charge(v)?, reserved.cast::<Reservation>().as_mut()?) };
+        *to = in_force()?.reserve(charge, bytes, at(now_us))?;
+        Some(())
     });
 }
 
@@ -148,9 +132,8 @@ pub unsafe extern "C" fn bw_return(
 ) {
     guard((), || {
         // SAFETY: nap.h's promises; the shim asks only where bw_reserve has written. Layouts: as above.
-        let (charge, reserved) = unsafe { (charge(v), reserved.cast::<Reservation>().as_ref()) };
-        if let (Some(charge), Some(reserved), Some(till)) = (charge, reserved, in_force()) {
-            till.give_back(charge, reserved, unsent, now_ns());
-        }
+        let (charge, back) = unsafe { (charge(v)?, reserved.cast::<Reservation>().as_ref()?) };
+        in_force()?.give_back(charge, back, unsent, now_ns());
+        Some(())
     });
 }

@@ -46,12 +46,8 @@ unsafe fn slow_down<'a>(charge: &Charge, q: &nap_request) -> SlowDown<'a> {
 pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (Some(charge), Some(q)) = (unsafe { charge(v) }, unsafe { q.as_ref() }) else {
-            return;
-        };
-        let Some(process) = process::process() else {
-            return;
-        };
+        let (charge, q) = unsafe { (charge(v)?, q.as_ref()?) };
+        let process = process::process()?;
         if let Some(till) = in_force() {
             till.refused(charge, now_ns());
         }
@@ -65,6 +61,7 @@ pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) 
         if q.origin.len != 0 {
             answer.add(c"Access-Control-Expose-Headers", "Retry-After");
         }
+        Some(())
     });
 }
 
@@ -87,7 +84,7 @@ pub unsafe extern "C" fn bw_debt_name(v: *const nap_visit) -> nap_str {
     guard(nap_str::default(), || {
         // SAFETY: nap.h's promise.
         let charge = unsafe { charge(v) }.copied().unwrap_or_default();
-        lend(charge.reason().name())
+        Some(lend(charge.reason().name()))
     })
 }
 
