@@ -16,7 +16,7 @@ use super::process::{self, Process, RoomSetup, Setup};
 use super::session::{self, ticketing};
 use super::text::{bytes, lend, text};
 use super::{bwshare, control, metrics, preview, status, ticket_log};
-use crate::info::{Balancers, Busiest, Door, Files, Report, Snapshot};
+use crate::info::{Balancers, Beside, Busiest, Door, Files, Report, Snapshot};
 use crate::page::accept::{Format, Language};
 use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, FormSource, Sent, SentForm};
@@ -504,15 +504,18 @@ fn room_name(index: u32) -> Option<String> {
 pub fn report(process: &Process) -> Report {
     let segment = &process.segment;
     let [rooms, gates] = segment.room_counts();
-    let mut snapshot = Snapshot::new(rooms, gates, segment.children().len());
+    let mut snapshot = Snapshot::new(rooms, gates);
     segment.locked(|tables, now, _| {
         snapshot.take(tables, now);
         snapshot.locked = segment.now() - now;
     });
-    snapshot.take_recent(segment.recent());
-    snapshot.take_events(super::telepoll::events(segment));
-    snapshot.take_controls(segment.controls());
-    let report = Report::of(&snapshot, wall_now(), &segment.workers());
+    let beside = Beside {
+        children: segment.children(),
+        recent: segment.recent(),
+        controls: segment.controls(),
+        events: super::telepoll::events(segment),
+    };
+    let report = Report::of(&snapshot, &beside, wall_now(), &segment.workers());
     let Some(tables) = segment.balancing() else {
         return report;
     };

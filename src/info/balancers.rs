@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::line::line;
 use nap_core::micros::Micros;
 use nap_core::oxthas::engine::Engine;
 use nap_core::oxthas::executor::{Cell, Executor, Name};
@@ -15,27 +16,15 @@ use nap_core::oxthas::penalty::Failure;
 const ROWS: usize = 8;
 
 /// Plain copies of what is shown.
-pub struct Balancers {
-    now: Micros,
-    rows: Vec<MemberRow>,
-}
+pub struct Balancers(Vec<MemberRow>);
 
-/// One member and activity.
-#[derive(Clone, Copy)]
+/// One member and activity; its line has no name yet.
 struct MemberRow {
     balancer: Name,
     member: Name,
     activity: Name,
-    capacity: Option<f64>,
     member_open: u32,
-    open: u32,
-    failures: u32,
-    barred: bool,
-    answers: u64,
-    timeouts: u64,
-    failed: u64,
-    last_failure: u32,
-    failed_at: Micros,
+    line: ActivityLine,
 }
 
 /// A balancer.
@@ -53,110 +42,85 @@ pub(super) struct MemberLine {
     pub activities: Vec<ActivityLine>,
 }
 
-/// Its work of one kind.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ActivityLine {
-    pub name: String,
-    pub capacity_per_s: Option<f64>,
-    pub open: u32,
-    pub failures_since_success: u32,
-    pub barred: bool,
-    pub answers: u64,
-    /// Of all answers to this activity in the balancer.
-    pub share: f64,
-    pub timeouts: u64,
-    pub other_failures: u64,
-    pub last_failure: Option<&'static str>,
-    pub last_failure_ago_s: Option<f64>,
+line! {
+    /// Its work of one kind.
+    pub(super) struct ActivityLine of(executor: &Executor, cell: &Cell, at: u32, now: Micros) {
+        name: String = String::new(),
+        capacity_per_s: Option<f64> = cell.history.capacity(),
+        open: u32 = cell.open,
+        failures_since_success: u32 = executor.failures(at),
+        barred: bool = executor.penalty.bars() || cell.penalty.bars(),
+        answers: u64 = cell.answers,
+        /// Of all answers to this activity in the balancer.
+        share: f64 = 0.0,
+        timeouts: u64 = cell.timeouts,
+        other_failures: u64 = cell.failures,
+        last_failure: Option<&'static str> = Failure::from_number(cell.last_failure).map(Failure::word),
+        last_failure_ago_s: Option<f64> = last_failure.map(|_| (now - cell.failed_at).as_secs_f64()),
+    }
 }
 
 impl Balancers {
     /// With memory for so many members; nothing is taken yet.
     pub fn new(members: usize) -> Balancers {
-        Balancers {
-            now: Micros::ZERO,
-            rows: Vec::with_capacity(members.saturating_mul(ROWS)),
-        }
+        Balancers(Vec::with_capacity(members.saturating_mul(ROWS)))
     }
 
     /// Under the lock: plain numbers are copied, as many as there is memory for.
     pub fn take(&mut self, engine: &Engine<'_>, now: Micros) {
-        self.now = now;
         let activities = &engine.head.activities[..];
         for executor in engine.executors.iter().filter(|e| e.key != 0) {
             let cells = executor.cells.iter().zip(activities).zip(0..);
             let worked = |cell: &Cell| cell.answers | cell.timeouts | cell.failures != 0;
             let used = cells.filter(|((cell, _), _)| cell.open > 0 || worked(cell));
             for ((cell, activity), at) in used.take(ROWS) {
-                if self.rows.len() == self.rows.capacity() {
+                if self.0.len() == self.0.capacity() {
                     return;
                 }
-                self.rows.push(row(executor, cell, activity.name, at));
+                self.0.push(MemberRow {
+                    balancer: executor.balancer,
+                    member: executor.name,
+                    activity: activity.name,
+                    member_open: executor.open,
+                    line: ActivityLine::of(executor, cell, at, now),
+                });
             }
         }
     }
 
     pub(super) fn lines(&self) -> Vec<BalancerLine> {
-        let mut balancers: Vec<BalancerLine> = Vec::new();
-        for row in &self.rows {
-            let balancer = entry(
-                &mut balancers,
-                row.balancer.text(),
-                |line| &line.name,
-                |name| BalancerLine {
-                    name,
-                    members: Vec::new(),
-                },
-            );
-            let member = entry(
-                &mut balancer.members,
-                row.member.text(),
-                |line| &line.name,
-                |name| MemberLine {
-                    name,
-                    open: row.member_open,
-                    activities: Vec::new(),
-                },
-            );
-            let line = self.line(row);
-            let same = member.activities.iter_mut();
-            match same.into_iter().find(|one| one.name == line.name) {
-                Some(one) => one.add(&line),
-                None => member.activities.push(line),
-            }
-        }
-        for balancer in &mut balancers {
-            balancer.members.sort_by(|x, y| x.name.cmp(&y.name));
-            balancer.share();
-        }
-        balancers.sort_by(|x, y| x.name.cmp(&y.name));
-        balancers
-    }
-
-    fn line(&self, row: &MemberRow) -> ActivityLine {
-        let last_failure = Failure::from_number(row.last_failure);
-        ActivityLine {
-            name: match row.activity.text() {
+        let mut balancers: BTreeMap<String, BTreeMap<String, MemberLine>> = BTreeMap::new();
+        for row in &self.0 {
+            let members = balancers.entry(row.balancer.text()).or_default();
+            let member = (members.entry(row.member.text())).or_insert_with_key(|name| MemberLine {
+                name: name.clone(),
+                open: row.member_open,
+                activities: Vec::new(),
+            });
+            let name = match row.activity.text() {
                 name if name.is_empty() => "other".into(),
                 name => name,
-            },
-            capacity_per_s: row.capacity,
-            open: row.open,
-            failures_since_success: row.failures,
-            barred: row.barred,
-            answers: row.answers,
-            share: 0.0,
-            timeouts: row.timeouts,
-            other_failures: row.failed,
-            last_failure: last_failure.map(Failure::word),
-            last_failure_ago_s: last_failure.map(|_| (self.now - row.failed_at).as_secs_f64()),
+            };
+            let mut lines = member.activities.iter_mut();
+            match lines.find(|line| line.name == name) {
+                Some(same) => same.add(&row.line),
+                None => member.activities.push(ActivityLine {
+                    name,
+                    ..row.line.clone()
+                }),
+            }
         }
+        let told = balancers.into_iter().map(|(name, members)| {
+            let members = members.into_values().collect();
+            BalancerLine { name, members }.shared()
+        });
+        told.collect()
     }
 }
 
 impl BalancerLine {
     /// Each member's share in the answers to an activity.
-    fn share(&mut self) {
+    fn shared(mut self) -> BalancerLine {
         let mut all: BTreeMap<String, u64> = BTreeMap::new();
         let lines = self.members.iter().flat_map(|member| &member.activities);
         for line in lines {
@@ -168,6 +132,7 @@ impl BalancerLine {
             let of_all = all.get(&line.name).copied().unwrap_or_default();
             line.share = line.answers as f64 / of_all.max(1) as f64;
         }
+        self
     }
 }
 
@@ -189,39 +154,6 @@ impl ActivityLine {
             self.last_failure_ago_s = other.last_failure_ago_s;
         }
     }
-}
-
-fn row(executor: &Executor, cell: &Cell, activity: Name, at: u32) -> MemberRow {
-    MemberRow {
-        balancer: executor.balancer,
-        member: executor.name,
-        activity,
-        capacity: cell.history.capacity(),
-        member_open: executor.open,
-        open: cell.open,
-        failures: executor.failures(at),
-        barred: executor.penalty.bars() || cell.penalty.bars(),
-        answers: cell.answers,
-        timeouts: cell.timeouts,
-        failed: cell.failures,
-        last_failure: cell.last_failure,
-        failed_at: cell.failed_at,
-    }
-}
-
-/// The entry of this name, made if there is none.
-fn entry<T>(
-    all: &mut Vec<T>,
-    name: String,
-    name_of: impl Fn(&T) -> &String,
-    make: impl FnOnce(String) -> T,
-) -> &mut T {
-    let at = all.iter().position(|line| *name_of(line) == name);
-    let at = at.unwrap_or_else(|| {
-        all.push(make(name));
-        all.len() - 1
-    });
-    &mut all[at]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::chart::{Chart, ChartKey, ChartLine, Mark, Scale, Sign, Tick, short, x_tick};
 use super::minutes::Minutes;
-use super::report::{GateLine, SlotLine};
+use super::report::{GateLine, SlotLine, sum};
 use super::sessions::SessionsLine;
 use super::time_of_day;
 use nap_core::micros::Micros;
@@ -354,7 +354,6 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
         });
         keys.push(ChartKey::new(Sign::Line("now"), "now"));
     }
-    let sum = |of: fn(&SlotLine) -> u32| slots.iter().map(of).fold(0, u32::saturating_add);
     Chart {
         id,
         title: "Tickets by slot",
@@ -363,12 +362,12 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
             n => format!(
                 "{n} slots: {} tickets sold, {} redeemed, {} late, {} put off, {} broken, {} not \
                  presented yet.",
-                sum(|slot| slot.sold.saturating_add(slot.sold_late)),
-                sum(|slot| slot.redeemed),
-                sum(|slot| slot.late),
-                sum(|slot| slot.deferred),
-                sum(|slot| slot.broken),
-                sum(|slot| slot.open)
+                sum(slots, |slot| slot.sold.saturating_add(slot.sold_late)),
+                sum(slots, |slot| slot.redeemed),
+                sum(slots, |slot| slot.late),
+                sum(slots, |slot| slot.deferred),
+                sum(slots, |slot| slot.broken),
+                sum(slots, |slot| slot.open)
             ),
         },
         keys,

@@ -1,8 +1,8 @@
 //! [`line!`]: what a report says of one thing, and where each figure comes from, in one list.
 
-/// Declares a struct of the report with its constructor `of`: each field is a key of the JSON form, and
-/// behind it stands what fills it.
-macro_rules! line {
+/// Declares a struct with its constructor `of`: behind each field stands what fills it. That can name fields
+/// above it.
+macro_rules! filled {
     (
         $(#[$meta:meta])*
         $vis:vis struct $Line:ident of($($from:ident: $of:ty),+) {
@@ -10,17 +10,28 @@ macro_rules! line {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Debug, serde::Serialize)]
         $vis struct $Line {
             $($(#[$on_field])* $vis $field: $type,)+
         }
 
         impl $Line {
+            /// What there is to tell of these.
             $vis fn of($($from: $of),+) -> $Line {
-                $Line { $($field: $value,)+ }
+                $(let $field: $type = $value;)+
+                $Line { $($field,)+ }
             }
         }
     };
 }
 
-pub(super) use line;
+/// The same for what the report says: each field is a key of the JSON form.
+macro_rules! line {
+    ($($line:tt)+) => {
+        $crate::info::line::filled! {
+            #[derive(Clone, Debug, serde::Serialize)]
+            $($line)+
+        }
+    };
+}
+
+pub(super) use {filled, line};

@@ -1,8 +1,7 @@
 //! [`Busiest`]: the sessions that have had most work done, for an administrator who wants to end one.
 
-use serde::Serialize;
-
-use super::report::{Report, rounded};
+use super::line::line;
+use super::report::{Clock, Report, rounded};
 use crate::wall::{Wall, hex};
 use nap_core::micros::Micros;
 use nap_core::sqs::session::Session;
@@ -20,16 +19,17 @@ pub struct Busiest {
     rows: Vec<(u64, Session)>,
 }
 
-/// One session.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SessionLine {
-    pub id: String,
-    pub room: String,
-    pub started: String,
-    pub seen: String,
-    pub accesses: u32,
-    pub in_hand: usize,
-    pub work_s: f64,
+line! {
+    /// One session.
+    pub(super) struct SessionLine of(key: u64, one: &Session, room: String, clock: Clock) {
+        id: String = hex(key).as_str().to_owned(),
+        room: String = room,
+        started: String = clock.stamp(one.started),
+        seen: String = clock.stamp(one.seen),
+        accesses: u32 = one.accesses,
+        in_hand: usize = one.in_hand(),
+        work_s: f64 = rounded(one.work.as_secs_f64()),
+    }
 }
 
 impl Busiest {
@@ -72,17 +72,11 @@ impl Report {
         busiest
             .rows
             .sort_by_key(|(key, one)| (std::cmp::Reverse(one.work), *key));
-        let stamp = |time| wall.at(time, busiest.now).stamp().to_string();
+        let now = busiest.now;
+        let clock = Clock { now, wall };
         let line = |(key, one): &(u64, Session)| {
-            Some(SessionLine {
-                id: hex(*key).as_str().to_owned(),
-                room: room(one.room.checked_sub(1)?)?,
-                started: stamp(one.started),
-                seen: stamp(one.seen),
-                accesses: one.accesses,
-                in_hand: one.in_hand(),
-                work_s: rounded(one.work.as_secs_f64()),
-            })
+            let room = room(one.room.checked_sub(1)?)?;
+            Some(SessionLine::of(*key, one, room, clock))
         };
         self.sessions = busiest.rows.iter().filter_map(line).collect();
         self

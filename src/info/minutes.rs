@@ -1,72 +1,86 @@
 //! [`Minutes`] and [`Answers`]: the last five minutes of a gate, second by second, and its last
 //! accesses one by one, as the charts and the JSON form show them.
 
-use serde::Serialize;
-
+use super::line::line;
 use super::report::{Clock, rounded};
-use super::snapshot::{GateShot, RecentShot, SECONDS};
+use super::snapshot::{GateShot, SECONDS, first_second, last_minutes};
 use crate::wall::Wall;
 use nap_core::micros::Micros;
+use nap_core::room::recent::{Answer, Meter, Recent};
 
 /// Seconds that count as "now" where a rate is told.
 const NOW: usize = 10;
 /// Seconds that count as "lately".
 const LATELY: usize = 60;
 
-/// Numbers of 300 seconds, the oldest first; the last second is the last that is over.
-#[derive(Clone, Default, Debug, Serialize)]
-pub(super) struct Minutes {
-    pub from: String,
-    pub from_unix_s: f64,
-    pub queue: Vec<u32>,
-    pub limit: Vec<u32>,
-    pub running: Vec<u32>,
-    pub finished: Vec<u32>,
-    pub refused: Vec<u32>,
-    pub sold: Vec<u32>,
-    pub redeemed: Vec<u32>,
-    /// `from` for the charts.
-    #[serde(skip)]
-    pub start: Wall,
+line! {
+    /// Numbers of 300 seconds, the oldest first; the last second is the last that is over.
+    pub(super) struct Minutes of(recent: Option<&Recent>, gate: &GateShot, clock: Clock) {
+        /// `from` for the charts.
+        #[serde(skip)]
+        start: Wall = clock.wall_at(first_second(clock.now)),
+        from: String = start.stamp().to_string(),
+        from_unix_s: f64 = start.unix.as_secs_f64(),
+        // Every change of the queue is noted, so where nothing is noted nobody waits.
+        queue: Vec<u32> = zeros(recent, clock, |recent| &recent.queue),
+        limit: Vec<u32> = levels(noted(recent, clock, |recent| &recent.limit), gate.limit),
+        running: Vec<u32> = zeros(recent, clock, |recent| &recent.running),
+        finished: Vec<u32> = zeros(recent, clock, |recent| &recent.finished),
+        refused: Vec<u32> = zeros(recent, clock, |recent| &recent.refused),
+        sold: Vec<u32> = zeros(recent, clock, |recent| &recent.sold),
+        redeemed: Vec<u32> = zeros(recent, clock, |recent| &recent.redeemed),
+    }
 }
 
-/// Accesses that finished in these minutes, at most the last 512, the oldest first: a list a
-/// column.
-#[derive(Clone, Default, Debug, Serialize)]
-pub(super) struct Answers {
-    pub finished_unix_s: Vec<f64>,
-    pub queue: Vec<u32>,
-    pub response_s: Vec<f64>,
-    pub how: Vec<&'static str>,
-    pub median_s: Option<f64>,
-    pub p95_s: Option<f64>,
+/// What is noted of each second.
+fn noted(recent: Option<&Recent>, clock: Clock, of: fn(&Recent) -> &Meter) -> Vec<Option<u32>> {
+    recent.map_or(vec![None; SECONDS as usize], |recent| {
+        last_minutes(of(recent), clock.now).collect()
+    })
+}
+
+fn zeros(recent: Option<&Recent>, clock: Clock, of: fn(&Recent) -> &Meter) -> Vec<u32> {
+    let noted = noted(recent, clock, of).into_iter();
+    noted.map(Option::unwrap_or_default).collect()
+}
+
+line! {
+    /// Accesses that finished in these minutes, at most the last 512, the oldest first: a list a
+    /// column.
+    pub(super) struct Answers of(answers: &[Answer], clock: Clock) {
+        finished_unix_s: Vec<f64> = column(answers, |one| seconds(clock.wall_at(one.finished).unix)),
+        queue: Vec<u32> = column(answers, |one| one.queue),
+        response_s: Vec<f64> = column(answers, |one| seconds(one.response)),
+        how: Vec<&'static str> = column(answers, |one| one.how.name()),
+        median_s: Option<f64> = rank(&sorted(answers), 50).map(seconds),
+        p95_s: Option<f64> = rank(&sorted(answers), 95).map(seconds),
+    }
+}
+
+impl Answers {
+    pub fn lately(recent: Option<&Recent>, clock: Clock) -> Answers {
+        let from = first_second(clock.now);
+        let answers: Option<Vec<Answer>> =
+            recent.map(|recent| recent.answers(from, clock.now).collect());
+        Answers::of(&answers.unwrap_or_default(), clock)
+    }
+}
+
+fn column<T>(answers: &[Answer], of: impl Fn(&Answer) -> T) -> Vec<T> {
+    answers.iter().map(of).collect()
+}
+
+fn sorted(answers: &[Answer]) -> Vec<Micros> {
+    let mut sorted = column(answers, |one| one.response);
+    sorted.sort_unstable();
+    sorted
+}
+
+fn seconds(time: Micros) -> f64 {
+    rounded(time.as_secs_f64())
 }
 
 impl Minutes {
-    pub fn of(shot: &RecentShot, gate: &GateShot, clock: Clock) -> Minutes {
-        // Every change of the queue is noted, so where nothing is noted nobody waits.
-        let zeros = |seconds: &[Option<u32>]| {
-            let known = seconds.iter().map(|second| second.unwrap_or(0));
-            known
-                .chain(std::iter::repeat(0))
-                .take(SECONDS as usize)
-                .collect()
-        };
-        let start = clock.wall_at(shot.from);
-        Minutes {
-            from: start.stamp().to_string(),
-            from_unix_s: start.unix.as_secs_f64(),
-            queue: zeros(&shot.queue),
-            limit: levels(&shot.limit, gate.limit),
-            running: zeros(&shot.running),
-            finished: zeros(&shot.finished),
-            refused: zeros(&shot.refused),
-            sold: zeros(&shot.sold),
-            redeemed: zeros(&shot.redeemed),
-            start,
-        }
-    }
-
     /// Mean a second over the last ten seconds.
     pub fn rate_now(numbers: &[u32]) -> f64 {
         let (sum, n) = sum_of_last(numbers, NOW);
@@ -85,39 +99,13 @@ fn sum_of_last(numbers: &[u32], n: usize) -> (u64, usize) {
 }
 
 /// A limit stays what it was until another is noted.
-fn levels(seconds: &[Option<u32>], now: u32) -> Vec<u32> {
+fn levels(seconds: Vec<Option<u32>>, now: u32) -> Vec<u32> {
     let mut level = seconds.iter().flatten().next().copied().unwrap_or(now);
-    let mut next = |second: &Option<u32>| {
+    let held = seconds.into_iter().map(|second| {
         level = second.unwrap_or(level);
         level
-    };
-    let known: Vec<u32> = seconds.iter().map(&mut next).collect();
-    let last = known.last().copied().unwrap_or(now);
-    known
-        .into_iter()
-        .chain(std::iter::repeat(last))
-        .take(SECONDS as usize)
-        .collect()
-}
-
-impl Answers {
-    pub fn of(shot: &RecentShot, clock: Clock) -> Answers {
-        let answers = &shot.answers;
-        let seconds = |time: Micros| rounded(time.as_secs_f64());
-        let mut sorted: Vec<Micros> = answers.iter().map(|answer| answer.response).collect();
-        sorted.sort_unstable();
-        Answers {
-            finished_unix_s: answers
-                .iter()
-                .map(|answer| seconds(clock.wall_at(answer.finished).unix))
-                .collect(),
-            queue: answers.iter().map(|answer| answer.queue).collect(),
-            response_s: answers.iter().map(|a| seconds(a.response)).collect(),
-            how: answers.iter().map(|answer| answer.how.name()).collect(),
-            median_s: rank(&sorted, 50).map(seconds),
-            p95_s: rank(&sorted, 95).map(seconds),
-        }
-    }
+    });
+    held.collect()
 }
 
 /// The value that `percent` of all do not exceed.
@@ -134,10 +122,13 @@ mod tests {
     fn a_limit_lasts_until_the_next_and_is_known_from_the_first() {
         let mut seconds = vec![None; SECONDS as usize];
         (seconds[2], seconds[5]) = (Some(10), Some(7));
-        let levels = levels(&seconds, 99);
+        let levels = levels(seconds, 99);
         assert_eq!(levels[..7], [10, 10, 10, 10, 10, 7, 7]);
         assert_eq!(levels.last(), Some(&7));
-        assert_eq!(super::levels(&[], 99), vec![99; SECONDS as usize]);
+        assert_eq!(
+            super::levels(vec![None; SECONDS as usize], 99),
+            vec![99; SECONDS as usize]
+        );
     }
 
     #[test]

@@ -1,11 +1,9 @@
 //! What the administrator sees: one snapshot, several renderers.
 //!
 //! ```text
-//!   Snapshot::new          sets memory aside                         before the lock
-//!   Snapshot::take         copies plain numbers, nothing else        under the lock
-//!   Snapshot::take_recent  copies the last minutes                   after it
-//!   Snapshot::take_events  and how busy events are
-//!   Report::of             figures, ratios, sentences: why, summary
+//!   Snapshot::new    sets memory aside                         before the lock
+//!   Snapshot::take   copies plain numbers, nothing else        under the lock
+//!   Report::of       figures, ratios, sentences: why, summary  after it, with what is read Beside
 //!   to_json, to_html (html, charts, chart), line_for_start, to_metrics, to_server_status,
 //!   to_advice
 //! ```
@@ -41,7 +39,7 @@ pub use html::Files;
 pub use members::Busiest;
 pub use metrics::METRICS;
 pub use report::{Door, Report};
-pub use snapshot::Snapshot;
+pub use snapshot::{Beside, Snapshot};
 
 /// The time of day in a date and time.
 fn time_of_day(stamp: &str) -> &str {

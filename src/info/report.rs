@@ -2,6 +2,7 @@
 //! `docs/nap-info.md` explains them.
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use super::pacing::RunReady;
 use super::sale::Sale;
 use super::sessions::SessionsLine;
 use super::settings::SettingsLine;
-use super::snapshot::{ChildShot, ControlShot, GateShot, RecentShot, Snapshot};
+use super::snapshot::{Beside, GateShot, Snapshot};
 use super::summary::{self, GateState};
 use super::why;
 use crate::wall::Wall;
@@ -24,8 +25,11 @@ use nap_core::nap::returns;
 use nap_core::nap::slot::Slot;
 use nap_core::nap::slots;
 use nap_core::room::Room;
-use nap_core::room::children::Workers;
+use nap_core::room::children::{Child, Workers};
+use nap_core::room::control::{Control, Mode};
+use nap_core::room::gate::SESSION;
 use nap_core::room::history::{Fate, Record};
+use nap_core::telepoll::Event;
 
 /// Tickets closed before the next-access rate says anything (docs/dev/algorithms.md 2.4).
 const CLOSED_MIN: u32 = 100;
@@ -64,20 +68,21 @@ pub struct Door {
     pub back: String,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct WorkersLine {
-    pub max_request_workers: u32,
-    pub per_child: u32,
-    pub reserve: u32,
-    pub running: u32,
-    pub waiting: u32,
-    pub free: u32,
-    pub parked: u32,
-    pub parked_at_most: u32,
-    /// May waiting accesses take a worker?
-    #[serde(skip)]
-    pub hold_who_waits: bool,
-    pub wanted: Wanted,
+line! {
+    pub(super) struct WorkersLine of(children: &[ChildLine], workers: &Workers, wanted: Wanted) {
+        max_request_workers: u32 = workers.per_pool.saturating_mul(workers.pools),
+        per_child: u32 = if workers.threaded == 0 { 1 } else { workers.per_pool },
+        reserve: u32 = workers.reserve,
+        running: u32 = sum(children, |child| child.running),
+        waiting: u32 = sum(children, |child| child.waiting),
+        free: u32 = max_request_workers.saturating_sub(sum(children, |child| child.taken)),
+        parked: u32 = sum(children, |child| child.parked),
+        parked_at_most: u32 = workers.parked,
+        /// May waiting accesses take a worker?
+        #[serde(skip)]
+        hold_who_waits: bool = workers.hold_who_waits(),
+        wanted: Wanted = wanted,
+    }
 }
 
 /// How many workers there should be.
@@ -88,16 +93,18 @@ pub(super) struct Wanted {
 }
 
 line! {
-    pub(super) struct ChildLine of(child: &ChildShot, workers: &Workers) {
-        pid: u32 = child.pid,
-        running: u32 = child.running,
-        waiting: u32 = child.waiting,
-        waiting_h2: u32 = child.secondary,
-        reading: u32 = child.reading,
-        parked: u32 = child.parked,
+    pub(super) struct ChildLine of(child: &Child, workers: &Workers) {
+        pid: u32 = child.pid.load(Relaxed),
+        running: u32 = child.running.load(Relaxed),
+        waiting: u32 = child.waiting.load(Relaxed),
+        waiting_h2: u32 = child.secondary.load(Relaxed),
+        reading: u32 = child.reading.load(Relaxed),
+        parked: u32 = child.parked.load(Relaxed),
+        #[serde(skip)]
+        taken: u32 = child.taken(),
         free: u32 = match workers.threaded {
-            0 => 1_u32.saturating_sub(child.taken()),
-            _ => workers.per_pool.saturating_sub(child.taken()),
+            0 => 1_u32.saturating_sub(taken),
+            _ => workers.per_pool.saturating_sub(taken),
         },
     }
 }
@@ -109,55 +116,60 @@ pub(super) struct RoomLine {
     pub gates: Vec<GateLine>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct GateLine {
-    pub name: String,
-    /// Index of the gate.
-    #[serde(skip)]
-    pub at: u32,
-    pub state: &'static str,
-    pub summary: String,
-    pub run_ready: RunReady,
-    pub wait: Wait,
-    pub speed: Speed,
-    pub sale: Sale,
-    pub promise: PromiseLine,
-    pub calls: Calls,
-    pub recent: Minutes,
-    pub answers: Answers,
-    pub slots_why: String,
-    pub slots: Vec<SlotLine>,
-    pub counts: CountsLine,
-    pub settings: SettingsLine,
-    pub by_hand: ByHand,
+line! {
+    pub(super) struct GateLine of(
+        gate: &GateShot, means: Means, snapshot: &Snapshot, beside: &Beside<'_>, clock: Clock
+    ) {
+        name: String = gate.name(),
+        /// Index of the gate.
+        #[serde(skip)]
+        at: u32 = gate.at,
+        /// It and `summary` tell of all that follows: see [`GateLine::summed_up`].
+        state: &'static str = "",
+        summary: String = String::new(),
+        run_ready: RunReady = RunReady::of(gate, snapshot.pacing_of(gate.at), clock),
+        wait: Wait = Wait::of(gate, means),
+        speed: Speed = Speed::of(gate),
+        sale: Sale = Sale::of(gate, beside.control_of(gate), clock),
+        promise: PromiseLine = PromiseLine::of(gate),
+        calls: Calls = Calls::of(gate),
+        recent: Minutes = Minutes::of(beside.recent_of(gate), gate, clock),
+        answers: Answers = Answers::lately(beside.recent_of(gate), clock),
+        slots_why: String = why::slot_tickets(gate),
+        slots: Vec<SlotLine> = snapshot.slots_of(gate.at).map(|slot| SlotLine::of(slot, clock)).collect(),
+        counts: CountsLine = CountsLine::of(gate),
+        settings: SettingsLine = SettingsLine::of(&gate.terms),
+        by_hand: ByHand = ByHand::of(beside.control_of(gate)),
+    }
 }
 
 line! {
     /// What an administrator has set.
-    pub(super) struct ByHand of(own: ControlShot) {
-        admits: &'static str = own.mode.name(),
-        limit: Option<u32> = own.limit,
-        notice: String = own.notice,
-        revoked: u64 = own.revoked,
+    pub(super) struct ByHand of(own: Option<&Control>) {
+        admits: &'static str = own.map_or(Mode::Open, Control::mode).name(),
+        limit: Option<u32> = own.and_then(Control::limit),
+        notice: String = own.map(Control::notice).unwrap_or_default(),
+        revoked: u64 = own.map_or(0, Control::n_revoked),
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Wait {
-    pub limit: u32,
-    pub wanted: Option<u32>,
-    pub workers_allow: u32,
-    pub source: &'static str,
-    pub why: String,
-    pub re_access_why: String,
-    pub queue: u32,
-    pub wait: u32,
-    pub re_access: u32,
-    pub guard: u32,
-    pub claimed: u32,
-    pub expected_s: Option<f64>,
-    #[serde(skip)]
-    pub means: Means,
+line! {
+    pub(super) struct Wait of(gate: &GateShot, means: Means) {
+        limit: u32 = gate.limit,
+        wanted: Option<u32> = gate.wanted,
+        workers_allow: u32 = gate.terms.parked,
+        source: &'static str = gate.source,
+        why: String = why::wait_limit(gate, &means),
+        re_access_why: String = why::re_access(gate),
+        queue: u32 = sum(&gate.lines, |line| *line),
+        wait: u32 = gate.lines[0],
+        re_access: u32 = gate.lines[1],
+        guard: u32 = gate.lines[2],
+        claimed: u32 = gate.claims,
+        expected_s: Option<f64> = gate.throughput.map(|x| rounded(f64::from(queue) / x)),
+        #[serde(skip)]
+        means: Means = means,
+    }
 }
 
 /// How many may wait, and what makes that more, in words.
@@ -227,19 +239,28 @@ line! {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct TicketLine {
-    pub id: String,
-    pub serial: u32,
-    pub room: String,
-    pub gate: String,
-    pub request: String,
-    pub issued: String,
-    pub start: String,
-    pub prime_end: String,
-    pub end: String,
-    pub fate: &'static str,
-    pub settled: Option<String>,
+line! {
+    pub(super) struct TicketLine of(record: &Record, home: Option<(&Room, &GateShot)>, clock: Clock) {
+        id: String = format!("{:016x}", record.id),
+        serial: u32 = record.serial,
+        room: String = home.map_or(String::new(), |(room, _)| room.name().to_owned()),
+        gate: String = home.map_or(String::new(), |(_, gate)| gate.name()),
+        request: String = String::from_utf8_lossy(record.request()).into_owned(),
+        issued: String = clock.stamp(record.issued),
+        start: String = clock.stamp(record.start),
+        prime_end: String = clock.stamp(record.prime_end),
+        end: String = clock.stamp(record.end),
+        fate: &'static str = fate(record, home, clock.now).name(),
+        settled: Option<String> = (record.settled != Micros::ZERO).then(|| clock.stamp(record.settled)),
+    }
+}
+
+fn fate(record: &Record, home: Option<(&Room, &GateShot)>, now: Micros) -> Fate {
+    let grace = home.map_or(Micros::ZERO, |(_, gate)| gate.terms.grace());
+    match Fate::of(record.fate) {
+        Fate::Sold if now >= record.end + grace => Fate::Expired,
+        fate => fate,
+    }
 }
 
 impl Report {
@@ -261,39 +282,25 @@ impl Report {
     }
 
     /// What `snapshot` shows; `wall` is the clock when it was taken.
-    pub fn of(snapshot: &Snapshot, wall: Wall, workers: &Workers) -> Report {
-        let clock = Clock {
-            now: snapshot.now,
-            wall,
-        };
+    pub fn of(snapshot: &Snapshot, beside: &Beside<'_>, wall: Wall, workers: &Workers) -> Report {
+        let now = snapshot.now;
+        let clock = Clock { now, wall };
         let wanted = why::workers(&snapshot.gates, workers);
-        let rooms: Vec<RoomLine> = snapshot
-            .rooms
-            .iter()
-            .enumerate()
-            .map(|(at, room)| RoomLine {
-                name: room.name().to_owned(),
-                sessions: snapshot
-                    .sessions
-                    .get(at)
-                    .and_then(Option::as_ref)
-                    .map(SessionsLine::of),
-                gates: gates_of(room, snapshot)
-                    .map(|(gate, name)| {
-                        let allowed = why::allowed(gate.terms.parked, workers);
-                        let means = Means {
-                            allowed,
-                            raise: why::raise(&wanted, workers),
-                        };
-                        GateLine::of(gate, name, snapshot, means, clock)
-                    })
-                    .collect(),
-            })
-            .collect();
-        let tickets = snapshot
-            .tickets
-            .iter()
-            .map(|record| TicketLine::of(record, snapshot, clock));
+        let gate_line = |gate: &GateShot| {
+            let means = why::means(gate.terms.parked, &wanted, workers);
+            GateLine::of(gate, means, snapshot, beside, clock).summed_up()
+        };
+        let room_line = |(at, room): (usize, &Room)| RoomLine {
+            name: room.name().to_owned(),
+            sessions: (snapshot.sessions.get(at).and_then(Option::as_ref)).map(SessionsLine::of),
+            gates: snapshot.gates_of(room).map(gate_line).collect(),
+        };
+        let ticket_line = |record| TicketLine::of(record, snapshot.home_of(record), clock);
+        let event_line =
+            |(name, event): &(String, &Event)| Some(EventLine::of(name, &event.level(now)?));
+        let live = (beside.children.iter()).map(|child| ChildLine::of(child, workers));
+        let children: Vec<ChildLine> = live.filter(|child| child.pid != 0).collect();
+        let rooms = snapshot.rooms.iter().enumerate().map(room_line).collect();
         let mut report = Report {
             version: env!("CARGO_PKG_VERSION"),
             time: wall.stamp().to_string(),
@@ -303,18 +310,12 @@ impl Report {
             node: snapshot.node,
             attention: Vec::new(),
             control: None,
-            workers: WorkersLine::of(&snapshot.children, workers, wanted),
-            children: snapshot
-                .children
-                .iter()
-                .map(|child| ChildLine::of(child, workers))
-                .collect(),
+            workers: WorkersLine::of(&children, workers, wanted),
+            children,
             rooms,
-            events: (snapshot.events.iter())
-                .map(|(name, level)| EventLine::of(name, level))
-                .collect(),
+            events: beside.events.iter().filter_map(event_line).collect(),
             balancers: Vec::new(),
-            tickets: tickets.collect(),
+            tickets: snapshot.tickets.iter().map(ticket_line).collect(),
             sessions: Vec::new(),
         };
         report.attention = summary::attention(&report);
@@ -400,124 +401,29 @@ impl Clock {
         self.wall.at(time, self.now)
     }
 
-    fn stamp(self, time: Micros) -> String {
+    pub fn stamp(self, time: Micros) -> String {
         self.wall_at(time).stamp().to_string()
     }
 }
 
-/// A room's gates with their names; its own gate has none.
-fn gates_of<'a>(
-    room: &'a Room,
-    snapshot: &'a Snapshot,
-) -> impl Iterator<Item = (&'a GateShot, String)> {
-    room.gates().filter_map(move |at| {
-        let gate = snapshot.gates.iter().find(|gate| gate.at == at)?;
-        let name = match (gate.kind, gate.page.name()) {
-            (2, _) => "session".to_owned(),
+impl GateShot {
+    /// Its name; a room's own gate has none.
+    fn name(&self) -> String {
+        match (self.kind, self.page.name()) {
+            (SESSION, _) => "session".to_owned(),
             (_, "") => String::new(),
             (_, page) => format!("page {page}"),
-        };
-        Some((gate, name))
-    })
-}
-
-impl ChildShot {
-    /// See [`nap_core::room::children::Child::taken`].
-    fn taken(&self) -> u32 {
-        [self.running, self.waiting, self.secondary, self.reading]
-            .into_iter()
-            .fold(0, u32::saturating_add)
-    }
-}
-
-impl WorkersLine {
-    fn of(children: &[ChildShot], workers: &Workers, wanted: Wanted) -> WorkersLine {
-        let sum = |of: fn(&ChildShot) -> u32| children.iter().map(of).fold(0, u32::saturating_add);
-        let max_request_workers = workers.per_pool.saturating_mul(workers.pools);
-        let (running, waiting) = (sum(|child| child.running), sum(|child| child.waiting));
-        WorkersLine {
-            max_request_workers,
-            per_child: if workers.threaded == 0 {
-                1
-            } else {
-                workers.per_pool
-            },
-            reserve: workers.reserve,
-            running,
-            waiting,
-            free: max_request_workers.saturating_sub(sum(ChildShot::taken)),
-            parked: sum(|child| child.parked),
-            parked_at_most: workers.parked,
-            hold_who_waits: workers.hold_who_waits(),
-            wanted,
         }
     }
 }
 
 impl GateLine {
-    fn of(
-        gate: &GateShot,
-        name: String,
-        snapshot: &Snapshot,
-        means: Means,
-        clock: Clock,
-    ) -> GateLine {
-        let [wait, re_access, guard] = gate.lines;
-        let queue = gate.lines.into_iter().fold(0, u32::saturating_add);
-        let none = RecentShot::default();
-        let of_gate = snapshot.gates.iter().zip(&snapshot.recent);
-        let recent = of_gate
-            .filter(|(shot, _)| shot.at == gate.at)
-            .map(|(_, recent)| recent)
-            .next();
-        let recent = recent.unwrap_or(&none);
-        let own = snapshot.slots.iter().filter(|(at, _)| *at == gate.at);
-        let by_hand = control_of(gate, snapshot);
-        let mut line = GateLine {
-            name,
-            at: gate.at,
-            state: "",
-            summary: String::new(),
-            run_ready: RunReady::of(gate, snapshot.pacing_of(gate.at), clock),
-            wait: Wait {
-                limit: gate.limit,
-                wanted: gate.wanted,
-                workers_allow: gate.terms.parked,
-                source: gate.source,
-                why: why::wait_limit(gate, &means.allowed, &means.raise),
-                means,
-                re_access_why: why::re_access(gate),
-                queue,
-                wait,
-                re_access,
-                guard,
-                claimed: gate.claims,
-                expected_s: gate.throughput.map(|x| rounded(f64::from(queue) / x)),
-            },
-            speed: Speed::of(gate),
-            sale: Sale::of(gate, by_hand.mode, clock),
-            promise: PromiseLine::of(gate),
-            calls: Calls::of(gate),
-            recent: Minutes::of(recent, gate, clock),
-            answers: Answers::of(recent, clock),
-            slots_why: why::slot_tickets(gate),
-            slots: own.map(|(_, slot)| SlotLine::of(slot, clock)).collect(),
-            counts: CountsLine::of(gate),
-            settings: SettingsLine::of(&gate.terms),
-            by_hand: ByHand::of(by_hand),
-        };
-        let state = GateState::of(&line);
-        line.state = state.word();
-        line.summary = summary::sentence(state, &line);
-        line
+    fn summed_up(mut self) -> GateLine {
+        let state = GateState::of(&self);
+        self.state = state.word();
+        self.summary = summary::sentence(state, &self);
+        self
     }
-}
-
-/// What is set for it by hand.
-fn control_of(gate: &GateShot, snapshot: &Snapshot) -> ControlShot {
-    let mut shots = snapshot.gates.iter().zip(&snapshot.controls);
-    let own = shots.find(|(shot, _)| shot.at == gate.at);
-    own.map_or_else(ControlShot::default, |(_, own)| own.clone())
 }
 
 impl PromiseLine {
@@ -538,35 +444,12 @@ fn next_access_rate((returned, closed): (u32, u32)) -> Option<f64> {
     (closed >= CLOSED_MIN).then(|| rounded(rate))
 }
 
-impl TicketLine {
-    fn of(record: &Record, snapshot: &Snapshot, clock: Clock) -> TicketLine {
-        let home = snapshot.rooms.iter().find_map(|room| {
-            let mut gates = gates_of(room, snapshot);
-            let (gate, name) = gates.find(|(gate, _)| gate.at == record.gate)?;
-            Some((room.name().to_owned(), name, gate.terms.grace()))
-        });
-        let (room, gate, grace) = home.unwrap_or_default();
-        let fate = match Fate::of(record.fate) {
-            Fate::Sold if snapshot.now >= record.end + grace => Fate::Expired,
-            fate => fate,
-        };
-        TicketLine {
-            id: format!("{:016x}", record.id),
-            serial: record.serial,
-            room,
-            gate,
-            request: String::from_utf8_lossy(record.request()).into_owned(),
-            issued: clock.stamp(record.issued),
-            start: clock.stamp(record.start),
-            prime_end: clock.stamp(record.prime_end),
-            end: clock.stamp(record.end),
-            fate: fate.name(),
-            settled: (record.settled != Micros::ZERO).then(|| clock.stamp(record.settled)),
-        }
-    }
-}
-
 /// To six decimals: more are not measured.
 pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
+}
+
+/// Never more than fits.
+pub(super) fn sum<T>(all: &[T], of: impl Fn(&T) -> u32) -> u32 {
+    all.iter().map(of).fold(0, u32::saturating_add)
 }

@@ -4,14 +4,13 @@
 //! The rate is the server's, unless a setting allows less. Each such setting is a [`Cap`]; the lowest is
 //! shown, with the value that would be enough.
 
-use serde::Serialize;
-
+use super::line::line;
 use super::report::{Clock, rounded};
 use super::snapshot::GateShot;
 use super::why::seconds;
 use nap_core::micros::Micros;
 use nap_core::nap::ledger::{claimed, early, sellable};
-use nap_core::room::control::Mode;
+use nap_core::room::control::{Control, Mode};
 use nap_core::room::gate::Empty;
 use nap_core::room::terms::how;
 
@@ -24,56 +23,34 @@ const FASTER: f64 = 1.05;
 /// How long permits must stand empty before the error log and the administrator are told.
 const LONG: Micros = Micros::from_secs(5);
 
-/// The sale of tickets.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Sale {
-    pub rate_per_s: f64,
-    pub sold_per_s: f64,
-    pub early_s: f64,
-    pub prime_s: f64,
-    pub depth: u32,
-    pub why: String,
-    pub empty_s: f64,
-    pub empty_since: Option<String>,
-    pub empty_why: Option<String>,
-    /// Not everybody is let in, by hand: permits stand empty because of that.
-    #[serde(skip)]
-    pub by_hand: bool,
-    /// Permits have stood empty for longer than [`LONG`].
-    #[serde(skip)]
-    pub is_long: bool,
-    /// Why they stand empty, or would.
-    #[serde(skip)]
-    pub cause: String,
+line! {
+    /// The sale of tickets.
+    pub(super) struct Sale of(gate: &GateShot, control: Option<&Control>, clock: Clock) {
+        rate_per_s: f64 = rounded(gate.offer.rate),
+        sold_per_s: f64 = rounded(gate.offer.sold),
+        early_s: f64 = early(gate.offer.prime, gate.terms.bound).as_secs_f64(),
+        prime_s: f64 = gate.offer.prime.as_secs_f64(),
+        depth: u32 = gate.offer.depth,
+        why: String = why(gate),
+        empty_s: f64 = Micros(gate.counts.empty_us).as_secs_f64(),
+        empty_since: Option<String> = gate.empty.map(|empty| clock.stamp(empty.since)),
+        /// Why they stand empty, or would.
+        #[serde(skip)]
+        cause: String = cause(gate, control.map_or(Mode::Open, Control::mode)),
+        empty_why: Option<String> = gate.empty.map(|empty| sentence(gate, &empty, &cause, clock)),
+        /// Not everybody is let in, by hand: permits stand empty because of that.
+        #[serde(skip)]
+        by_hand: bool = control.is_some_and(|own| own.mode() != Mode::Open),
+        /// Permits have stood empty for longer than [`LONG`].
+        #[serde(skip)]
+        is_long: bool = gate.empty.is_some_and(|empty| clock.now - empty.since > LONG),
+    }
 }
 
 /// A setting that allows only so many tickets a second, and the value that would allow all.
 struct Cap {
     per_s: f64,
     why: String,
-}
-
-impl Sale {
-    pub fn of(gate: &GateShot, admits: Mode, clock: Clock) -> Sale {
-        let offer = &gate.offer;
-        let cap = lowest_cap(gate);
-        let cause = cause(gate, admits, cap.as_ref());
-        let empty = gate.empty;
-        Sale {
-            rate_per_s: rounded(offer.rate),
-            sold_per_s: rounded(offer.sold),
-            early_s: early(offer.prime, gate.terms.bound).as_secs_f64(),
-            prime_s: offer.prime.as_secs_f64(),
-            depth: offer.depth,
-            why: why(gate, cap.as_ref()),
-            empty_s: Micros(gate.counts.empty_us).as_secs_f64(),
-            empty_since: empty.map(|empty| clock.wall_at(empty.since).stamp().to_string()),
-            empty_why: empty.map(|empty| sentence(gate, &empty, &cause, clock)),
-            by_hand: admits != Mode::Open,
-            is_long: empty.is_some_and(|empty| clock.now - empty.since > LONG),
-            cause,
-        }
-    }
 }
 
 impl Sale {
@@ -93,7 +70,7 @@ impl Sale {
 }
 
 /// At what rate tickets are sold, and why not faster.
-fn why(gate: &GateShot, cap: Option<&Cap>) -> String {
+fn why(gate: &GateShot) -> String {
     let (offer, bound) = (&gate.offer, gate.terms.bound);
     let sold = format!("{} tickets a second are sold", rate(offer.sold));
     let open = match gate.terms.re_access.how {
@@ -108,7 +85,7 @@ fn why(gate: &GateShot, cap: Option<&Cap>) -> String {
         tenths(early(offer.prime, bound)),
         tenths(offer.prime),
     );
-    match cap {
+    match lowest_cap(gate) {
         Some(cap) => format!(
             "{sold}, {} of the {} a second that the server is estimated to do: {}. Now {windows}.",
             percent(offer.sold / offer.rate),
@@ -210,7 +187,7 @@ fn windows(gate: &GateShot) -> Option<Cap> {
 }
 
 /// Why permits stand empty while tickets are out: the likeliest reason by what is known.
-fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
+fn cause(gate: &GateShot, admits: Mode) -> String {
     let (offer, terms) = (&gate.offer, &gate.terms);
     match admits {
         Mode::Closed => return "the room is closed by hand".to_owned(),
@@ -237,7 +214,7 @@ fn cause(gate: &GateShot, admits: Mode, cap: Option<&Cap>) -> String {
             terms.re_access.n
         );
     }
-    if let Some(cap) = cap {
+    if let Some(cap) = lowest_cap(gate) {
         return format!(
             "{} tickets a second are sold, and the server is estimated to do {}: {}",
             rate(offer.sold),

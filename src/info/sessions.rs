@@ -1,41 +1,32 @@
 //! Sessions of a room: the interval at which they start, what has become of them, and both over time
 //! (the paper's figure 9).
 
-use super::line::line;
+use super::line::{filled, line};
 use super::report::rounded;
-use super::snapshot::SECONDS;
+use super::snapshot::{SECONDS, last_minutes};
 use nap_core::micros::Micros;
 use nap_core::room::recent::Meter;
 use nap_core::room::starts::{StartCounts, StartTerms, Starts};
 use nap_core::room::terms::how;
 
-/// What is copied under the lock.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SessionShot {
-    terms: StartTerms,
-    interval_s: f64,
-    mean_work_s: Option<f64>,
-    live: u32,
-    counts: StartCounts,
-    intervals: [Option<u32>; SECONDS as usize],
-    queues: [Option<u32>; SECONDS as usize],
+filled! {
+    /// What is copied under the lock.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct SessionShot of(starts: &Starts, now: Micros) {
+        terms: StartTerms = starts.terms,
+        interval_s: f64 = starts.interval.seconds(),
+        mean_work_s: Option<f64> = starts.demand.mean_s(),
+        live: u32 = starts.live,
+        counts: StartCounts = starts.counts,
+        intervals: [Option<u32>; SECONDS as usize] = read(&starts.intervals, now),
+        queues: [Option<u32>; SECONDS as usize] = read(&starts.queues, now),
+    }
 }
 
-impl SessionShot {
-    pub fn of(starts: &Starts, now: Micros) -> SessionShot {
-        let from = Micros::from_secs(now.secs_floor()) - Micros::from_secs(SECONDS);
-        let read =
-            |meter: &Meter| std::array::from_fn(|i| meter.at(from + Micros::from_secs(i as u64)));
-        SessionShot {
-            terms: starts.terms,
-            interval_s: starts.interval.seconds(),
-            mean_work_s: starts.demand.mean_s(),
-            live: starts.live,
-            counts: starts.counts,
-            intervals: read(&starts.intervals),
-            queues: read(&starts.queues),
-        }
-    }
+/// Without memory that would have to be allocated.
+fn read(meter: &Meter, now: Micros) -> [Option<u32>; SECONDS as usize] {
+    let mut seconds = last_minutes(meter, now);
+    std::array::from_fn(|_| seconds.next().flatten())
 }
 
 line! {

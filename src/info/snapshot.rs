@@ -5,25 +5,27 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::line::filled;
 use super::sessions::SessionShot;
 use nap_core::micros::Micros;
 use nap_core::nap::laws::Laws;
 use nap_core::nap::slot::Slot;
 use nap_core::nap::wait_limit::WaitLine as Regression;
 use nap_core::room::calls::Called;
-use nap_core::room::control::{Control, Mode};
+use nap_core::room::children::Child;
+use nap_core::room::control::Control;
 use nap_core::room::counts::Counts;
 use nap_core::room::gate::{Empty, Gate, Offer, SESSION};
 use nap_core::room::history::Record;
 use nap_core::room::page::Page;
 use nap_core::room::permits::Permits;
 use nap_core::room::places::Line;
-use nap_core::room::recent::{ANSWERS, Answer, Meter, Recent};
+use nap_core::room::recent::{Meter, Recent};
+use nap_core::room::starts::Starts;
 use nap_core::room::terms::Terms;
 use nap_core::room::{Room, Tables};
 use nap_core::sqs::page_scheduler::PageScheduler;
 use nap_core::telepoll::Event;
-use nap_core::telepoll::event::Level;
 
 /// Open slots shown of a gate, the oldest first.
 const SLOTS: usize = 200;
@@ -52,97 +54,97 @@ pub struct Snapshot {
     /// With the index of the gate.
     pub(super) slots: Vec<(u32, Slot)>,
     pub(super) tickets: Vec<Record>,
-    pub(super) children: Vec<ChildShot>,
-    /// One for each of `gates`, or none at all.
-    pub(super) recent: Vec<RecentShot>,
-    /// By name.
-    pub(super) events: Vec<(String, Level)>,
-    /// One for each of `gates`, or none at all.
-    pub(super) controls: Vec<ControlShot>,
 }
 
-/// One gate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GateShot {
-    pub at: u32,
-    pub kind: u32,
-    pub page: Page,
-    pub terms: Terms,
-    pub counts: Counts,
-    /// L as the rule asks for it; none: not known yet.
-    pub wanted: Option<u32>,
-    /// L in force.
-    pub limit: u32,
-    pub source: &'static str,
-    pub line: Option<Regression>,
-    pub throughput: Option<f64>,
-    pub service_mean_s: Option<f64>,
-    pub service_p95: Option<Micros>,
-    pub rho: f64,
-    pub phi: f64,
-    /// How tickets are sold now.
-    pub offer: Offer,
-    /// Permits that stand empty while tickets are out.
-    pub empty: Option<Empty>,
-    /// Of a session gate: how its interval is found ([`how`](nap_core::room::terms::how)), and the interval
-    /// in seconds.
-    pub starts: Option<(u32, f64)>,
-    /// Tickets presented, and closed, among the last thousand closed.
-    pub returned: (u32, u32),
-    /// Most claims at a time within the bound.
-    pub claims: u32,
-    /// Wait, Re Access, guard line.
-    pub lines: [u32; 3],
-    /// Of these, holders who came in their prime window.
-    pub prime_waiting: u32,
-    pub permits: u32,
-    pub running: u32,
-    pub outstanding: u32,
-    pub called: Called,
-    /// Times that holders asked where they stand.
-    pub asked: u64,
-    /// Got in at once.
-    pub passed: u64,
+/// What is written and read without the lock; tables by the index of the gate.
+#[derive(Default)]
+pub struct Beside<'a> {
+    /// The server's children.
+    pub children: &'a [Child],
+    /// The last minutes of the gates.
+    pub recent: &'a [Recent],
+    /// What is set for them by hand.
+    pub controls: &'a [Control],
+    /// Events that are polled, by name.
+    pub events: Vec<(String, &'a Event)>,
 }
 
-/// The last minutes of a gate, a number for each of [`SECONDS`]; none: nothing was written in it.
-#[derive(Clone, Default, Debug)]
-pub(super) struct RecentShot {
-    pub from: Micros,
-    pub queue: Vec<Option<u32>>,
-    pub limit: Vec<Option<u32>>,
-    pub running: Vec<Option<u32>>,
-    pub finished: Vec<Option<u32>>,
-    pub refused: Vec<Option<u32>>,
-    pub sold: Vec<Option<u32>>,
-    pub redeemed: Vec<Option<u32>>,
-    pub answers: Vec<Answer>,
+filled! {
+    /// One gate.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct GateShot of(at: u32, gate: &Gate, run: &Permits, tables: &Tables<'_>, moment: Micros) {
+        at: u32 = at,
+        kind: u32 = gate.kind,
+        page: Page = tables.pages.get(at as usize).copied().unwrap_or(Page::EMPTY),
+        terms: Terms = gate.terms,
+        counts: Counts = gate.counts,
+        /// L as the rule asks for it; none: not known yet.
+        wanted: Option<u32> = gate.limit_wanted(),
+        /// L in force.
+        limit: u32 = gate.limit_in_force(),
+        source: &'static str = gate.source_word(),
+        line: Option<Regression> = gate.line(),
+        throughput: Option<f64> = gate.throughput(),
+        service_mean_s: Option<f64> = run.residence.mean_s(),
+        service_p95: Option<Micros> = run.residence.p95(),
+        rho: f64 = gate.conformal.rho(),
+        phi: f64 = gate.phi(),
+        /// How tickets are sold now.
+        offer: Offer = gate.offer(moment, run, &Laws::CHOSEN),
+        /// Permits that stand empty while tickets are out.
+        empty: Option<Empty> = gate.empty_now(run, starts_at(gate, tables), moment),
+        /// Of a session gate: how its interval is found ([`how`](nap_core::room::terms::how)), and the interval
+        /// in seconds.
+        starts: Option<(u32, f64)> =
+            starts_at(gate, tables).map(|starts| (starts.terms.how, starts.interval.seconds())),
+        /// Tickets presented, and closed, among the last thousand closed.
+        returned: (u32, u32) = gate.returns.counts(),
+        /// Most claims at a time within the bound.
+        claims: u32 = gate.ledger.max_claims(moment, moment + gate.terms.bound),
+        /// Wait, Re Access, guard line.
+        lines: [u32; 3] = LINES.map(|line| gate.queue.line_len(line)),
+        /// Of these, holders who came in their prime window.
+        prime_waiting: u32 = prime_waiting(gate, tables),
+        permits: u32 = run.limit(),
+        running: u32 = run.running(),
+        outstanding: u32 = run.outstanding(),
+        called: Called = run.calls.counts(),
+        /// Times that holders asked where they stand.
+        asked: u64 = run.calls.asks.event.level(moment).map_or(0, |level| level.polls),
+        /// Got in at once.
+        passed: u64 = run.passed.load(Relaxed),
+    }
 }
 
-/// What is set by hand.
-#[derive(Clone, Default, Debug)]
-pub(super) struct ControlShot {
-    pub mode: Mode,
-    pub limit: Option<u32>,
-    pub notice: String,
-    pub revoked: u64,
+const LINES: [Line; 3] = [Line::Wait, Line::ReAccess, Line::Guard];
+
+/// When a session may start at this gate, if it is a session gate.
+fn starts_at<'a>(gate: &Gate, tables: &'a Tables<'_>) -> Option<&'a Starts> {
+    let starts = tables.starts.get(gate.room as usize);
+    starts.filter(|_| gate.kind == SESSION)
 }
 
-/// One child.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ChildShot {
-    pub pid: u32,
-    pub running: u32,
-    pub waiting: u32,
-    pub secondary: u32,
-    pub reading: u32,
-    /// Accesses that wait without a worker.
-    pub parked: u32,
+fn prime_waiting(gate: &Gate, tables: &Tables<'_>) -> u32 {
+    let in_line = |line| tables.places.in_line(&gate.queue, line);
+    let waiting = LINES.into_iter().flat_map(in_line);
+    let is_prime = |at: &u32| (tables.places.place(*at)).is_some_and(|place| place.prime != 0);
+    waiting.filter(is_prime).count() as u32
+}
+
+/// What a meter has noted in each of the last [`SECONDS`] that are over, the oldest first; none: nothing.
+pub(super) fn last_minutes(meter: &Meter, now: Micros) -> impl Iterator<Item = Option<u32>> {
+    let from = first_second(now);
+    (0..SECONDS).map(move |second| meter.at(from + Micros::from_secs(second)))
+}
+
+/// The first of these seconds.
+pub(super) fn first_second(now: Micros) -> Micros {
+    Micros::from_secs(now.secs_floor()) - Micros::from_secs(SECONDS)
 }
 
 impl Snapshot {
-    /// An empty snapshot with memory for so many rooms, gates and children.
-    pub fn new(rooms: usize, gates: usize, children: usize) -> Snapshot {
+    /// An empty snapshot with memory for so many rooms and gates.
+    pub fn new(rooms: usize, gates: usize) -> Snapshot {
         Snapshot {
             now: Micros::ZERO,
             locked: Micros::ZERO,
@@ -154,10 +156,6 @@ impl Snapshot {
             pacing: Vec::with_capacity(gates.min(PACING)),
             slots: Vec::with_capacity(gates.saturating_mul(SLOTS)),
             tickets: Vec::with_capacity(TICKETS),
-            children: Vec::with_capacity(children),
-            recent: Vec::new(),
-            events: Vec::new(),
-            controls: Vec::new(),
         }
     }
 
@@ -175,7 +173,7 @@ impl Snapshot {
         let used = gates.filter(|((gate, _), _)| gate.kind != 0);
         let shots = used
             .clone()
-            .map(|((gate, permits), at)| shot(gate, permits, at, tables, now));
+            .map(|((gate, permits), at)| GateShot::of(at, gate, permits, tables, now));
         refill(&mut self.gates, shots);
         let moving = (0_u32..).zip(tables.pacing.iter());
         let moving = moving.filter(|(at, page)| {
@@ -191,87 +189,41 @@ impl Snapshot {
         });
         refill(&mut self.slots, slots);
         refill(&mut self.tickets, tables.history.last(TICKETS).copied());
-        let children = tables.children.iter().map(|child| ChildShot {
-            pid: child.pid.load(Relaxed),
-            running: child.running.load(Relaxed),
-            waiting: child.waiting.load(Relaxed),
-            secondary: child.secondary.load(Relaxed),
-            reading: child.reading.load(Relaxed),
-            parked: child.parked.load(Relaxed),
-        });
-        refill(&mut self.children, children.filter(|child| child.pid != 0));
     }
-}
 
-impl Snapshot {
     /// The scheduler of a gate that moves its limit.
     pub(super) fn pacing_of(&self, gate: u32) -> Option<&PageScheduler> {
         let found = self.pacing.iter().find(|(at, _)| *at == gate)?;
         Some(&found.1)
     }
 
-    /// After the lock: the last minutes of the gates, which are written and read without it.
-    pub fn take_recent(&mut self, recent: &[Recent]) {
-        let now = self.now;
-        let shots = self.gates.iter().map(|gate| {
-            let of_gate = recent.get(gate.at as usize);
-            of_gate.map_or_else(RecentShot::default, |recent| RecentShot::of(recent, now))
-        });
-        self.recent = shots.collect();
+    pub(super) fn slots_of(&self, gate: u32) -> impl Iterator<Item = &Slot> {
+        let own = self.slots.iter().filter(move |(at, _)| *at == gate);
+        own.map(|(_, slot)| slot)
     }
 
-    /// After the lock: how busy events are, which are written and read without it.
-    pub fn take_events(&mut self, events: Vec<(String, &Event)>) {
-        let now = self.now;
-        self.events = (events.into_iter())
-            .filter_map(|(name, event)| Some((name, event.level(now)?)))
-            .collect();
+    /// A room's gates.
+    pub(super) fn gates_of(&self, room: &Room) -> impl Iterator<Item = &GateShot> {
+        let gate = |at| self.gates.iter().find(|gate| gate.at == at);
+        room.gates().filter_map(gate)
     }
-}
 
-impl Snapshot {
-    /// After the lock: what is set by hand, which is read without it.
-    pub fn take_controls(&mut self, controls: &[Control]) {
-        let shots = self.gates.iter().map(|gate| {
-            let of_gate = controls.get(gate.at as usize);
-            of_gate.map_or_else(ControlShot::default, ControlShot::of)
-        });
-        self.controls = shots.collect();
+    /// Room and gate of a ticket.
+    pub(super) fn home_of(&self, ticket: &Record) -> Option<(&Room, &GateShot)> {
+        self.rooms.iter().find_map(|room| {
+            let gate = self.gates_of(room).find(|gate| gate.at == ticket.gate)?;
+            Some((room, gate))
+        })
     }
 }
 
-impl ControlShot {
-    fn of(control: &Control) -> ControlShot {
-        ControlShot {
-            mode: control.mode(),
-            limit: control.limit(),
-            notice: control.notice(),
-            revoked: control.n_revoked(),
-        }
+impl Beside<'_> {
+    pub(super) fn recent_of(&self, gate: &GateShot) -> Option<&Recent> {
+        self.recent.get(gate.at as usize)
     }
-}
 
-impl RecentShot {
-    fn of(recent: &Recent, now: Micros) -> RecentShot {
-        let end = Micros::from_secs(now.secs_floor());
-        let from = end - Micros::from_secs(SECONDS);
-        let read = |meter: &Meter| {
-            let second = |i| meter.at(from + Micros::from_secs(i));
-            (0..SECONDS).map(second).collect()
-        };
-        let mut answers = Vec::with_capacity(ANSWERS);
-        answers.extend(recent.answers(from, now));
-        RecentShot {
-            from,
-            queue: read(&recent.queue),
-            limit: read(&recent.limit),
-            running: read(&recent.running),
-            finished: read(&recent.finished),
-            refused: read(&recent.refused),
-            sold: read(&recent.sold),
-            redeemed: read(&recent.redeemed),
-            answers,
-        }
+    pub(super) fn control_of(&self, gate: &GateShot) -> Option<&Control> {
+        self.controls.get(gate.at as usize)
     }
 }
 
@@ -280,59 +232,4 @@ fn refill<T>(to: &mut Vec<T>, from: impl Iterator<Item = T>) {
     to.clear();
     let room = to.capacity();
     to.extend(from.take(room));
-}
-
-fn shot(gate: &Gate, permits: &Permits, at: u32, tables: &Tables<'_>, now: Micros) -> GateShot {
-    let lines = [Line::Wait, Line::ReAccess, Line::Guard];
-    let prime = |line| {
-        let places = tables.places.in_line(&gate.queue, line);
-        places
-            .filter(|&at| {
-                tables
-                    .places
-                    .place(at)
-                    .is_some_and(|place| place.prime != 0)
-            })
-            .count()
-    };
-    let starts = tables.starts.get(gate.room as usize);
-    let starts = starts.filter(|_| gate.kind == SESSION);
-    GateShot {
-        at,
-        kind: gate.kind,
-        offer: gate.offer(now, permits, &Laws::CHOSEN),
-        empty: gate.empty_now(permits, starts, now),
-        starts: starts.map(|starts| (starts.terms.how, starts.interval.seconds())),
-        page: tables
-            .pages
-            .get(at as usize)
-            .copied()
-            .unwrap_or(Page::EMPTY),
-        terms: gate.terms,
-        counts: gate.counts,
-        wanted: gate.limit_wanted(),
-        limit: gate.limit_in_force(),
-        source: gate.source_word(),
-        line: gate.line(),
-        throughput: gate.throughput(),
-        service_mean_s: permits.residence.mean_s(),
-        service_p95: permits.residence.p95(),
-        rho: gate.conformal.rho(),
-        phi: gate.phi(),
-        returned: gate.returns.counts(),
-        claims: gate.ledger.max_claims(now, now + gate.terms.bound),
-        lines: lines.map(|line| gate.queue.line_len(line)),
-        prime_waiting: lines.into_iter().map(prime).sum::<usize>() as u32,
-        permits: permits.limit(),
-        running: permits.running(),
-        outstanding: permits.outstanding(),
-        called: permits.calls.counts(),
-        asked: permits
-            .calls
-            .asks
-            .event
-            .level(now)
-            .map_or(0, |level| level.polls),
-        passed: permits.passed.load(Relaxed),
-    }
 }

@@ -1,33 +1,33 @@
 //! Why a limit is what it is, in a sentence for somebody woken at three in the morning.
 
-use super::report::Wanted;
+use super::report::{Means, Wanted, sum};
 use super::snapshot::GateShot;
 use nap_core::micros::Micros;
 use nap_core::nap::wait_limit::WaitLine;
 use nap_core::room::children::Workers;
 use nap_core::room::terms::how;
 
-/// How many may wait, all rooms together.
-pub(super) fn allowed(places: u32, workers: &Workers) -> String {
-    match workers.hold_who_waits() {
-        true => format!("workers allow {places}"),
-        false => format!("there are places for {places}"),
+/// How many may wait, all rooms together, and what would raise that number.
+pub(super) fn means(places: u32, wanted: &Wanted, workers: &Workers) -> Means {
+    if !workers.hold_who_waits() {
+        return Means {
+            allowed: format!("there are places for {places}"),
+            raise: "raise NapTables waiters=, with a full restart (or what the log's line on NapPark names)"
+                .to_owned(),
+        };
+    }
+    Means {
+        allowed: format!("workers allow {places}"),
+        raise: match wanted.max_request_workers {
+            Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
+            None => "raise MaxRequestWorkers".to_owned(),
+        },
     }
 }
 
-/// What would raise that number.
-pub(super) fn raise(wanted: &Wanted, workers: &Workers) -> String {
-    match wanted.max_request_workers {
-        _ if !workers.hold_who_waits() => {
-            "raise NapTables waiters=, with a full restart (or what the log's line on NapPark names)".to_owned()
-        }
-        Some(workers) => format!("raise MaxRequestWorkers to {workers}"),
-        None => "raise MaxRequestWorkers".to_owned(),
-    }
-}
-
-/// Where the wait limit comes from; `allowed`, `raise`: see there.
-pub(super) fn wait_limit(gate: &GateShot, allowed: &str, raise: &str) -> String {
+/// Where the wait limit comes from.
+pub(super) fn wait_limit(gate: &GateShot, means: &Means) -> String {
+    let Means { allowed, raise } = means;
     let parked = gate.terms.parked;
     let Some(limit) = gate.wanted else {
         return format!(
@@ -122,10 +122,7 @@ pub(super) fn slot_tickets(gate: &GateShot) -> String {
 
 /// How many workers there should be, and why.
 pub(super) fn workers(gates: &[GateShot], workers: &Workers) -> Wanted {
-    let run_ready = gates
-        .iter()
-        .map(|gate| gate.permits)
-        .fold(0, u32::saturating_add);
+    let run_ready = sum(gates, |gate| gate.permits);
     let wait: Option<u32> = gates
         .iter()
         .filter(|_| workers.hold_who_waits())

@@ -1,7 +1,7 @@
 //! A server without processes: what its children and its parent do over a segment, whatever lies there.
 
 use crate::DIMS;
-use mod_nap::info::{Busiest, Files, Report, Snapshot};
+use mod_nap::info::{Beside, Busiest, Files, Report, Snapshot};
 use mod_nap::shm::clock;
 use mod_nap::shm::segment::Segment;
 use mod_nap::wall::Wall;
@@ -409,24 +409,28 @@ impl Server {
     }
 
     fn is_looked_at(&self) {
-        let mut snapshot = Snapshot::new(2, 2, 6);
+        let mut snapshot = Snapshot::new(2, 2);
         self.segment
             .locked(|tables, now, _| snapshot.take(tables, now + self.ahead));
-        snapshot.take_recent(self.segment.recent());
         let wall = Wall {
             unix: Micros(clock::wall()),
             offset_min: 0,
             change: None,
         };
         let event = &self.segment.events()[0];
-        snapshot.take_events(vec![("score".to_owned(), event)]);
+        let beside = Beside {
+            children: self.segment.children(),
+            recent: self.segment.recent(),
+            controls: self.segment.controls(),
+            events: vec![("score".to_owned(), event)],
+        };
         let busiest = Busiest::gather(|part, busiest| {
             let now = self.segment.now();
             self.segment.locked_sessions(|members| {
                 busiest.take(part, &members.sessions, now + self.ahead);
             });
         });
-        let report = Report::of(&snapshot, wall, &self.segment.workers()).with_sessions(
+        let report = Report::of(&snapshot, &beside, wall, &self.segment.workers()).with_sessions(
             busiest,
             wall,
             |_| Some("site".to_owned()),

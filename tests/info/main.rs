@@ -7,7 +7,7 @@ mod sale;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crowd::{Crowd, arrival};
-use mod_nap::info::{Files, Report, Snapshot};
+use mod_nap::info::{Beside, Files, Report, Snapshot};
 use mod_nap::layout::Dims;
 use mod_nap::shm::segment::Segment;
 use mod_nap::wall::Wall;
@@ -117,18 +117,26 @@ fn room(tables: &mut Tables<'_>, name: &str) {
 }
 
 fn report(tables: &Tables<'_>, now: Micros, workers: Workers) -> Report {
-    let mut snapshot = Snapshot::new(2, 2, 4);
+    let mut snapshot = Snapshot::new(2, 2);
     snapshot.take(tables, now);
-    snapshot.take_recent(tables.recent);
     let event = Event::default();
     event.set(&PollTerms::new(Micros::from_secs(10), 500.0));
     for _ in 0..3 {
         event.poll(now);
     }
+    let mut beside = beside(tables);
     if tables.rooms[0].used != 0 {
-        snapshot.take_events(vec![("<script>".to_owned(), &event)]);
+        beside.events = vec![("<script>".to_owned(), &event)];
     }
-    Report::of(&snapshot, wall(), &workers)
+    Report::of(&snapshot, &beside, wall(), &workers)
+}
+
+fn beside<'a>(tables: &'a Tables<'_>) -> Beside<'a> {
+    Beside {
+        children: tables.children,
+        recent: tables.recent,
+        ..Beside::default()
+    }
 }
 
 fn json(report: &Report) -> Value {

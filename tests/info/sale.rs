@@ -1,8 +1,8 @@
 //! What is said of the sale of tickets: its rate, its windows, and why permits stand empty beside it.
 
 use crate::crowd::Crowd;
-use crate::{PREFORK, TERMS, json, report, wall, with_room};
-use mod_nap::info::{Report, Snapshot};
+use crate::{PREFORK, TERMS, beside, json, report, wall, with_room};
+use mod_nap::info::{Beside, Report, Snapshot};
 use nap_core::micros::Micros;
 use nap_core::room::control::{Mode, Order};
 use nap_core::room::terms::{Choice, Terms, how};
@@ -25,11 +25,13 @@ fn left_alone(terms: Terms, ms: u64, permits: u32, admits: Mode) -> (Value, Opti
             crowd.leave(tables);
             tables.tick(crowd.now, &mut wakes);
         }
-        let mut snapshot = Snapshot::new(2, 2, 4);
+        let mut snapshot = Snapshot::new(2, 2);
         snapshot.take(tables, crowd.now);
-        snapshot.take_recent(tables.recent);
-        snapshot.take_controls(tables.controls);
-        let report = Report::of(&snapshot, wall(), &PREFORK);
+        let beside = Beside {
+            controls: tables.controls,
+            ..beside(tables)
+        };
+        let report = Report::of(&snapshot, &beside, wall(), &PREFORK);
         let line = report.line_for_empty(0, Micros::from_secs(6));
         (json(&report), line)
     })
