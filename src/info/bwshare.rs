@@ -1,14 +1,16 @@
 //! `/bwshare-info` and `/bwshare-trace`: what all clients owe together, and a row for each.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
 use askama::Template;
 use serde::Serialize;
 
+use super::line::line;
+use super::report::Clock;
 use crate::wall::Wall;
 use nap_core::bwshare::SECOND_NS;
-use nap_core::bwshare::limits::{Debt, DebtAnswer, Limits, Rule, as_set};
+use nap_core::bwshare::limits::{Debt, DebtAnswer, Lane, Limits, Rule, as_set};
 use nap_core::bwshare::service::Service;
 use nap_core::bwshare::till::limit::Limit;
 use nap_core::bwshare::till::reading::{DebtRow, Totals};
@@ -22,34 +24,41 @@ const PAGE: usize = 100;
 /// A form of either page: its media type and itself.
 pub type Rendering = (&'static str, String);
 
-/// One set of limits.
-#[derive(Clone, Debug, Serialize)]
-pub struct LimitLine {
-    /// The virtual host it holds for; empty: the server.
-    host: String,
-    #[serde(skip)]
-    scope: u32,
-    rule: &'static str,
-    files_max: f64,
-    files_per_s: f64,
-    bytes_max: f64,
-    bytes_per_s: f64,
-    refused_charge: f64,
-    /// `BwShareLink`; None: the horizons are not steered.
-    link_bytes_per_s: Option<f64>,
-    horizons: Vec<HorizonLine>,
+line! {
+    /// One set of limits; `shares`: the share of requests that is to be inside each horizon.
+    pub(crate) struct LimitLine of(host: &str, scope: u32, limits: &Limits, shares: [f64; 3]) {
+        /// The virtual host it holds for; empty: the server.
+        host: String = host.to_owned(),
+        #[serde(skip)]
+        scope: u32 = scope,
+        rule: &'static str = match limits.rule {
+            Rule::Exact => "exact",
+            Rule::Literal => "literal",
+        },
+        files_max: f64 = as_set(limits.files.max()),
+        files_per_s: f64 = as_set(limits.files.rate()),
+        bytes_max: f64 = as_set(limits.bytes.max()),
+        bytes_per_s: f64 = as_set(limits.bytes.rate()),
+        refused_charge: f64 = limits.refused,
+        /// `BwShareLink`; None: the horizons are not steered.
+        link_bytes_per_s: Option<f64> = None,
+        horizons: Vec<HorizonLine> = (limits.horizons.lanes().iter().zip(shares))
+            .map(|(lane, wanted)| HorizonLine::of(lane, limits.horizons.windows(), wanted))
+            .collect(),
+    }
 }
 
-/// A limit over a horizon.
-#[derive(Clone, Debug, Serialize)]
-struct HorizonLine {
-    bytes_per_s: f64,
-    period_s: f64,
-    wanted_share: f64,
-    /// What the rate is steered to, bytes a second.
-    steered_to: f64,
-    /// The share of the last hour's tests at which the line was enough; None: none was made.
-    achieved_share: Option<f64>,
+line! {
+    /// A limit over a horizon.
+    pub(crate) struct HorizonLine of(lane: &Lane, windows: f64, wanted_share: f64) {
+        bytes_per_s: f64 = as_set(windows * lane.rate()),
+        period_s: f64 = as_set(lane.max() / lane.rate()),
+        wanted_share: f64 = wanted_share,
+        /// What the rate is steered to, bytes a second.
+        steered_to: f64 = bytes_per_s,
+        /// The share of the last hour's tests at which the line was enough; None: none was made.
+        achieved_share: Option<f64> = None,
+    }
 }
 
 /// What all clients owe together.
@@ -57,7 +66,7 @@ struct HorizonLine {
 pub struct DebtReport {
     pub(super) version: &'static str,
     pub(super) time: String,
-    pub(super) limits: Vec<LimitLine>,
+    limits: Vec<LimitLine>,
     pub(super) requests: u64,
     pub(super) bytes: u64,
     pub(super) refused: Vec<(&'static str, u64)>,
@@ -73,39 +82,73 @@ pub struct DebtReport {
     pub(super) horizon_shares: Vec<Option<f64>>,
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct TraceLine {
-    client: String,
-    /// What DNS calls it; None: not asked for, or it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<String>,
-    /// None: it is more than one address.
-    #[serde(skip)]
-    address: Option<[u8; 16]>,
-    host: String,
-    files: u64,
-    bytes: u64,
-    file_debt: f64,
-    file_debt_max: f64,
-    byte_debt: f64,
-    byte_debt_max: f64,
-    bytes_per_s: f64,
-    refused: u64,
-    over_limit: bool,
-    /// Why it is refused; empty: it is not.
-    reason: &'static str,
-    wait_s: f64,
-    first_seen: String,
-    last_seen: String,
-    #[serde(skip)]
-    last_ns: u64,
-    #[serde(skip)]
-    first_ns: u64,
+line! {
+    /// A client of the trace.
+    pub(crate) struct TraceLine of(one: &DebtRow, host: String, clock: Clock) {
+        client: String = written(&one.row),
+        /// What DNS calls it; empty: not asked for, or it has none.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        name: String = String::new(),
+        /// None: it is more than one address.
+        #[serde(skip)]
+        address: Option<[u8; 16]> = (one.row.bits == 128).then_some(one.row.address),
+        host: String = host,
+        files: u64 = one.row.files,
+        bytes: u64 = one.row.bytes,
+        file_debt: f64 = rounded(one.owing.files),
+        file_debt_max: f64 = rounded(one.max[0]),
+        byte_debt: f64 = rounded(one.owing.bytes),
+        byte_debt_max: f64 = rounded(one.max[1]),
+        #[serde(skip)]
+        last_ns: u64 = one.row.last_ns,
+        #[serde(skip)]
+        first_ns: u64 = one.row.first_ns,
+        // A client that came once has no average over time: its bytes in that second.
+        bytes_per_s: f64 = rounded(bytes as f64 / seconds(last_ns.saturating_sub(first_ns)).max(1.0)),
+        refused: u64 = one.row.refused,
+        over_limit: bool = one.owing.answer != DebtAnswer::Pass,
+        /// Why it is refused; empty: it is not.
+        reason: &'static str = one.owing.answer.debt().map_or("", Debt::name),
+        wait_s: f64 = seconds(one.owing.answer.wait_ns()),
+        first_seen: String = clock.stamp(micros(first_ns)),
+        last_seen: String = clock.stamp(micros(last_ns)),
+    }
 }
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / SECOND_NS as f64
+}
+
+fn micros(ns: u64) -> Micros {
+    Micros(ns / 1000)
+}
+
+/// What a column of the CSV form shows of a client.
+type Cell = fn(&TraceLine) -> &dyn Display;
+
+/// The columns by name. No field can hold a comma or a quote.
+const CSV: [(&str, Cell); 16] = [
+    ("client", |line| &line.client),
+    ("host", |line| &line.host),
+    ("files", |line| &line.files),
+    ("bytes", |line| &line.bytes),
+    ("file_debt", |line| &line.file_debt),
+    ("file_debt_max", |line| &line.file_debt_max),
+    ("byte_debt", |line| &line.byte_debt),
+    ("byte_debt_max", |line| &line.byte_debt_max),
+    ("bytes_per_s", |line| &line.bytes_per_s),
+    ("refused", |line| &line.refused),
+    ("over_limit", |line| &line.over_limit),
+    ("wait_s", |line| &line.wait_s),
+    ("first_seen", |line| &line.first_seen),
+    ("last_seen", |line| &line.last_seen),
+    ("name", |line| &line.name),
+    ("reason", |line| &line.reason),
+];
 
 /// What the administrator wants to see of the trace.
 #[derive(Clone, Debug)]
-pub struct TraceQuery {
+pub(crate) struct TraceQuery {
     form: TraceForm,
     sort: &'static Column,
     /// Only clients whose address contains this.
@@ -152,7 +195,7 @@ impl Column {
 
 /// A row for each client.
 #[derive(Clone, Debug, Serialize)]
-pub struct TraceReport {
+pub(crate) struct TraceReport {
     version: &'static str,
     time: String,
     clients: usize,
@@ -194,34 +237,6 @@ const JSON: &str = "application/json";
 const HTML: &str = "text/html; charset=utf-8";
 
 impl LimitLine {
-    /// Limits of `host`, with the share of requests that is to be inside each horizon.
-    pub fn of(host: &str, scope: u32, limits: &Limits, shares: [f64; 3]) -> LimitLine {
-        let horizons = limits.horizons.lanes().iter().zip(shares);
-        LimitLine {
-            host: host.to_owned(),
-            scope,
-            rule: match limits.rule {
-                Rule::Exact => "exact",
-                Rule::Literal => "literal",
-            },
-            files_max: as_set(limits.files.max()),
-            files_per_s: as_set(limits.files.rate()),
-            bytes_max: as_set(limits.bytes.max()),
-            bytes_per_s: as_set(limits.bytes.rate()),
-            refused_charge: limits.refused,
-            link_bytes_per_s: None,
-            horizons: horizons
-                .map(|(lane, wanted_share)| HorizonLine {
-                    bytes_per_s: as_set(limits.horizons.windows() * lane.rate()),
-                    period_s: as_set(lane.max() / lane.rate()),
-                    wanted_share,
-                    steered_to: as_set(limits.horizons.windows() * lane.rate()),
-                    achieved_share: None,
-                })
-                .collect(),
-        }
-    }
-
     /// All limits in force.
     pub fn all(till: &Till<impl Books>, now_ns: u64) -> Vec<LimitLine> {
         let line = |limit: &Limit| {
@@ -247,14 +262,10 @@ impl LimitLine {
 
 impl DebtReport {
     /// Of all clients together, by these limits.
-    pub fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
+    pub(crate) fn of(totals: &Totals, limits: Vec<LimitLine>, wall: Wall) -> DebtReport {
         let counts = &totals.counts;
         let refused = Debt::ALL.iter().zip(counts.refused);
-        let horizons = limits
-            .iter()
-            .map(|line| line.horizons.len())
-            .max()
-            .unwrap_or(0);
+        let horizons = limits.iter().map(|line| line.horizons.len()).max();
         let shares = counts.eligible.iter().zip(counts.entitled);
         DebtReport {
             version: env!("CARGO_PKG_VERSION"),
@@ -262,10 +273,7 @@ impl DebtReport {
             requests: counts.requests,
             bytes: counts.bytes,
             refused: refused.map(|((_, name), n)| (*name, n)).collect(),
-            refused_in_all: counts
-                .refused
-                .iter()
-                .fold(0, |sum, n| sum.saturating_add(*n)),
+            refused_in_all: counts.refused.into_iter().fold(0, u64::saturating_add),
             would_be_refused: counts.dry,
             excused: counts.excused,
             clients_in_debt: totals.in_debt,
@@ -275,7 +283,7 @@ impl DebtReport {
             trace_rows_missed: totals.hidden,
             horizon_shares: shares
                 .map(|(&of, n)| (of > 0).then(|| n as f64 / of as f64))
-                .take(horizons)
+                .take(horizons.unwrap_or(0))
                 .collect(),
             limits,
         }
@@ -286,7 +294,7 @@ impl DebtReport {
     }
 
     /// As the query wants it: a page or JSON.
-    pub fn render(&self, query: &TraceQuery) -> Rendering {
+    pub(crate) fn render(&self, query: &TraceQuery) -> Rendering {
         match query.form {
             TraceForm::Html => (HTML, InfoHtml { report: self }.render().unwrap_or_default()),
             _ => (JSON, serde_json::to_string(self).unwrap_or_default()),
@@ -347,38 +355,6 @@ impl TraceQuery {
     }
 }
 
-impl TraceLine {
-    fn of(one: &DebtRow, limits: &[LimitLine], wall: Wall) -> TraceLine {
-        let row = &one.row;
-        let micros = |ns: u64| Micros(ns / 1000);
-        let stamp = |ns| wall.at(micros(ns), micros(one.now_ns)).stamp().to_string();
-        let seconds = row.last_ns.saturating_sub(row.first_ns) as f64 / SECOND_NS as f64;
-        let own = limits.iter().find(|line| line.scope == row.scope);
-        TraceLine {
-            client: written(row),
-            name: None,
-            address: (row.bits == 128).then_some(row.address),
-            host: own.map_or(String::new(), |line| line.host.clone()),
-            files: row.files,
-            bytes: row.bytes,
-            file_debt: rounded(one.owing.files),
-            file_debt_max: rounded(one.max[0]),
-            byte_debt: rounded(one.owing.bytes),
-            byte_debt_max: rounded(one.max[1]),
-            // A client that came once has no average over time: its bytes in that second.
-            bytes_per_s: rounded(row.bytes as f64 / seconds.max(1.0)),
-            refused: row.refused,
-            over_limit: one.owing.answer != DebtAnswer::Pass,
-            reason: one.owing.answer.debt().map_or("", Debt::name),
-            wait_s: one.owing.answer.wait_ns() as f64 / SECOND_NS as f64,
-            first_seen: stamp(row.first_ns),
-            last_seen: stamp(row.last_ns),
-            last_ns: row.last_ns,
-            first_ns: row.first_ns,
-        }
-    }
-}
-
 impl TraceReport {
     /// The rows a query wants.
     pub fn of(
@@ -387,8 +363,15 @@ impl TraceReport {
         wall: Wall,
         query: TraceQuery,
     ) -> TraceReport {
-        let lines = rows.iter().map(|row| TraceLine::of(row, &limits, wall));
-        let mut lines: Vec<_> = lines
+        let host = |row: &TraceRow| {
+            let own = limits.iter().find(|line| line.scope == row.scope);
+            own.map_or(String::new(), |line| line.host.clone())
+        };
+        let line = |row: &DebtRow| {
+            let now = micros(row.now_ns);
+            TraceLine::of(row, host(&row.row), Clock { now, wall })
+        };
+        let mut lines: Vec<_> = (rows.iter().map(line))
             .filter(|line| line.client.contains(&query.filter))
             .collect();
         lines.sort_by(|a, b| {
@@ -397,18 +380,13 @@ impl TraceReport {
                 .total_cmp(&value(a))
                 .then(b.last_ns.cmp(&a.last_ns))
         });
-        let (clients, over_limit) = (
-            lines.len(),
-            lines.iter().filter(|line| line.over_limit).count(),
-        );
+        let clients = lines.len();
+        let over_limit = lines.iter().filter(|line| line.over_limit).count();
         let pages = clients.div_ceil(PAGE).max(1);
         let page = query.page.min(pages);
         if query.form == TraceForm::Html {
-            lines = lines
-                .into_iter()
-                .skip((page - 1) * PAGE)
-                .take(PAGE)
-                .collect();
+            lines.drain(..(page - 1) * PAGE);
+            lines.truncate(PAGE);
         }
         TraceReport {
             version: env!("CARGO_PKG_VERSION"),
@@ -425,7 +403,7 @@ impl TraceReport {
     /// Look up the names of the rows there are, if the query wants them.
     pub fn name(&mut self, mut name_of: impl FnMut([u8; 16]) -> Option<String>) {
         for line in self.rows.iter_mut().filter(|_| self.query.names) {
-            line.name = line.address.and_then(&mut name_of);
+            line.name = line.address.and_then(&mut name_of).unwrap_or_default();
         }
     }
 
@@ -442,35 +420,11 @@ impl TraceReport {
     }
 
     fn csv(&self) -> String {
-        let mut to = String::from(
-            "client,host,files,bytes,file_debt,file_debt_max,byte_debt,byte_debt_max,\
-             bytes_per_s,refused,over_limit,wait_s,first_seen,last_seen,name,reason\r\n",
-        );
-        for line in &self.rows {
-            // Writing to a string does not fail. No field can hold a comma or a quote.
-            write!(
-                to,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\r\n",
-                line.client,
-                line.host,
-                line.files,
-                line.bytes,
-                line.file_debt,
-                line.file_debt_max,
-                line.byte_debt,
-                line.byte_debt_max,
-                line.bytes_per_s,
-                line.refused,
-                line.over_limit,
-                line.wait_s,
-                line.first_seen,
-                line.last_seen,
-                line.name.as_deref().unwrap_or_default(),
-                line.reason
-            )
-            .ok();
-        }
-        to
+        let cells = |line| CSV.map(|(_, cell)| cell(line).to_string()).join(",");
+        let lines = self.rows.iter().map(cells);
+        let head = CSV.map(|(name, _)| name).join(",");
+        let text = std::iter::once(head).chain(lines).map(|line| line + "\r\n");
+        text.collect()
     }
 }
 

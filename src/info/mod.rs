@@ -34,7 +34,8 @@ mod summary;
 mod why;
 
 pub use balancers::Balancers;
-pub use bwshare::{DebtReport, LimitLine, TraceQuery, TraceReport};
+pub use bwshare::DebtReport;
+pub(crate) use bwshare::{LimitLine, TraceQuery, TraceReport};
 pub use html::Files;
 pub use members::Busiest;
 pub use metrics::METRICS;

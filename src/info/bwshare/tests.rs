@@ -2,7 +2,6 @@
 
 use super::*;
 use nap_core::bwshare::horizons::Horizons;
-use nap_core::bwshare::limits::Lane;
 use nap_core::bwshare::table::DebtCounts;
 use nap_core::bwshare::till::reading::Owing;
 
