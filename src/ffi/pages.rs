@@ -84,12 +84,7 @@ fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Refusa
         ticket: ticket.map(|ticket| PageTicket::of(&ticket, token, now)),
         retry_after,
         status: q.ticket_status as u16,
-        wall: Wall::default(),
-        room: "",
-        path: "",
-        sent: Sent::Nothing,
-        notice: "",
-        ask: None,
+        ..RefusalPage::default()
     }
 }
 
@@ -339,9 +334,8 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> Option<c_i
         room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
         // SAFETY: nap.h: q's strings are live for the call.
         path: unsafe { text(q.ticket_path) },
-        sent: Sent::Nothing,
         notice: &notice,
-        ask: None,
+        ..RefusalPage::default()
     };
     let answer = process.host.answer(q.r);
     answer.set(c"Cache-Control", "no-store, private");

@@ -9,6 +9,7 @@ use super::contract::nap_request;
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, Setup};
 use super::text::bytes;
+use crate::page::PageTicket;
 use crate::page::status::Status;
 use crate::wall::decimal;
 use nap_core::micros::Micros;
@@ -23,7 +24,7 @@ pub unsafe extern "C" fn status(q: *const nap_request, took_us: u64) -> i64 {
         let (here, q) = unsafe { Here::of(q) }?;
         let status = match here.nearest {
             Some((room, ticket)) => here.stands(room, &ticket, q, Micros(took_us)),
-            None => nothing(),
+            None => Status::default(),
         };
         let answer = here.process.host.answer(q.r);
         answer.set(c"Cache-Control", "no-store");
@@ -74,18 +75,6 @@ pub unsafe extern "C" fn call(q: *const nap_request) {
         }
         Some(())
     });
-}
-
-fn nothing() -> Status<'static> {
-    Status {
-        turn: None,
-        id: 0,
-        room: "",
-        from: Micros::ZERO,
-        prime: Micros::ZERO,
-        until: Micros::ZERO,
-        ask: None,
-    }
 }
 
 /// Of several tickets the one that starts first and is not over; if all are over, the one that ended last.
@@ -174,11 +163,8 @@ impl Here {
         asks.event.answered(self.now, took);
         Status {
             turn: Some(turn),
-            id: ticket.id,
+            ticket: PageTicket::of(ticket, "", self.now),
             room: room.conf.name.as_str(),
-            from,
-            prime: ticket.prime_end - self.now,
-            until: ticket.end - self.now,
             ask: match turn {
                 Turn::Wait => asks.next(ticket.id, self.now, from, permits.outstanding()),
                 // Another access of the holder has the place: they ask whether it is served.

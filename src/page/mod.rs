@@ -32,6 +32,8 @@ pub mod sample;
 pub mod slow_down;
 pub mod status;
 
+use std::ops::Deref;
+
 use askama::Template;
 use serde::{Serialize, Serializer};
 
@@ -51,7 +53,7 @@ pub const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'
 const HALF: Micros = Micros::from_millis(500);
 
 /// What a page says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct RefusalPage<'a> {
     /// Why the access was refused; [`Reason::None`]: it was not, the visitor opened the ticket page
     /// directly.
@@ -127,25 +129,11 @@ pub struct Rendered {
 
 /// The page in the form and language the visitor prefers.
 pub fn render(page: &RefusalPage<'_>, format: Format, language: Language) -> Rendered {
-    let promise = page.promise();
+    let view = View::of(page, language);
     let body = match format {
-        Format::Html => filled(
-            6144,
-            &Html {
-                page,
-                promise,
-                language,
-            },
-        ),
-        Format::Text => filled(
-            1024,
-            &Text {
-                page,
-                promise,
-                language,
-            },
-        ),
-        Format::Json => problem::to_json(page, promise, language),
+        Format::Html => filled(6144, &Html(view)),
+        Format::Text => filled(1024, &Text(view)),
+        Format::Json => problem::to_json(view),
     };
     Rendered {
         content_type: match (format, page.status) {
@@ -242,22 +230,19 @@ impl Promise {
     }
 }
 
-/// Templates of this kind, which all use the same values.
+/// Templates of this kind: each says a part of one view.
 macro_rules! template {
     ($(#[$doc:meta])* $name:ident, $path:literal) => {
         $(#[$doc])*
         #[derive(Template)]
         #[template(path = $path)]
-        #[allow(dead_code, reason = "not each template says everything")]
-        struct $name<'a> {
-            page: &'a RefusalPage<'a>,
-            promise: Promise,
-            language: Language,
-        }
+        struct $name<'a>(View<'a>);
 
-        impl Said for $name<'_> {
-            fn page(&self) -> &RefusalPage<'_> {
-                self.page
+        impl<'a> Deref for $name<'a> {
+            type Target = View<'a>;
+
+            fn deref(&self) -> &View<'a> {
+                &self.0
             }
         }
     };
@@ -292,63 +277,73 @@ template!(
     "why.txt"
 );
 
-/// The values that stand in sentences.
-trait Said {
-    fn page(&self) -> &RefusalPage<'_>;
+/// A page, and the values that stand in its sentences.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    page: &'a RefusalPage<'a>,
+    promise: Promise,
+    language: Language,
+}
 
-    fn ticket(&self) -> PageTicket<'_> {
-        self.page().ticket.unwrap_or_default()
+impl<'a> View<'a> {
+    fn of(page: &'a RefusalPage<'a>, language: Language) -> View<'a> {
+        View {
+            page,
+            promise: page.promise(),
+            language,
+        }
+    }
+
+    fn ticket(&self) -> PageTicket<'a> {
+        self.page.ticket.unwrap_or_default()
     }
 
     /// The ticket was sold for this refusal, not shown again.
     fn is_new(&self) -> bool {
         !matches!(
-            self.page().reason,
+            self.page.reason,
             Reason::None | Reason::Early | Reason::SoldOut
         )
     }
 
     /// When the ticket begins: rounded up to a whole second.
     fn from(&self) -> Wall {
-        self.page().wall.after(self.ticket().from).ceil()
+        self.page.wall.after(self.ticket().from).ceil()
     }
 
     /// A mark that differs for each page that is sent, even for one ticket: a script uses it to remember
     /// what it has done.
     fn mark(&self) -> Written {
-        hex(self.page().wall.unix.0)
+        hex(self.page.wall.unix.0)
     }
 
     /// Until when the place is kept; rounded down to a whole second, as [`Wall`] does.
     fn prime(&self) -> Wall {
-        self.page().wall.after(self.ticket().prime)
+        self.page.wall.after(self.ticket().prime)
     }
 
     fn until(&self) -> Wall {
-        self.page().wall.after(self.ticket().until)
+        self.page.wall.after(self.ticket().until)
     }
 
     /// When to try again.
     fn again(&self) -> Wall {
-        self.page().wall.after(self.page().retry_after).ceil()
+        self.page.wall.after(self.page.retry_after).ceil()
     }
 
     fn clock(&self, time: Wall) -> Written {
-        time.time_seen_from(self.page().wall)
+        time.time_seen_from(self.page.wall)
     }
 
     fn element(&self, time: Wall) -> Written<80> {
-        time.element(self.page().wall)
+        time.element(self.page.wall)
     }
 
     /// Until the ticket begins, or until the next try.
     fn wait(&self) -> Written {
-        let page = self.page();
-        let begins = self.ticket().from;
-        countdown(if begins > Micros::ZERO {
-            begins
-        } else {
-            page.retry_after
+        countdown(match self.ticket().from {
+            Micros::ZERO => self.page.retry_after,
+            begins => begins,
         })
     }
 }
@@ -370,17 +365,15 @@ struct Seconds {
 
 impl Seconds {
     fn ceil(span: Micros) -> Seconds {
-        Seconds {
-            ms: span.0.div_ceil(1000),
-        }
+        let ms = span.0.div_ceil(1000);
+        Seconds { ms }
     }
 
     fn floor(span: Micros) -> Seconds {
-        Seconds { ms: span.0 / 1000 }
+        let ms = span.0 / 1000;
+        Seconds { ms }
     }
-}
 
-impl Seconds {
     /// `3.214`.
     fn written(self) -> Written {
         thousandths(self.ms)

@@ -11,9 +11,7 @@ use std::collections::HashSet;
 use super::accept::Language;
 use super::form::Sent;
 use super::sample::Sample;
-use super::{
-    Attributes, Controls, Head, Main, Promise, RefusalPage, Said as _, Title, Why, filled,
-};
+use super::{Attributes, Controls, Head, Main, Promise, RefusalPage, Title, View, Why, filled};
 
 /// Bytes a template may have.
 pub const SIZE: u64 = 256 * 1024;
@@ -34,41 +32,14 @@ pub struct Own {
 /// A name and what it stands for on some page.
 type Named = (&'static str, fn(&View<'_>) -> Value);
 
-/// What to show, and to whom.
-struct View<'a> {
-    page: &'a RefusalPage<'a>,
-    promise: Promise,
-    language: Language,
-}
-
-impl super::Said for View<'_> {
-    fn page(&self) -> &RefusalPage<'_> {
-        self.page
-    }
-}
-
-/// A template of ours for this view, as text.
-macro_rules! part {
-    ($view:expr, $template:ident) => {
-        filled(
-            1024,
-            &$template {
-                page: $view.page,
-                promise: $view.promise,
-                language: $view.language,
-            },
-        )
-    };
-}
-
 /// What a template can name. Times are empty where there is none.
 const VALUES: &[Named] = &[
-    ("head", |view| html(part!(view, Head))),
-    ("main", |view| html(part!(view, Main))),
-    ("attributes", |view| html(part!(view, Attributes))),
-    ("controls", |view| html(part!(view, Controls))),
-    ("title", |view| part!(view, Title).into()),
-    ("why", |view| part!(view, Why).into()),
+    ("head", |view| html(filled(1024, &Head(*view)))),
+    ("main", |view| html(filled(1024, &Main(*view)))),
+    ("attributes", |view| html(filled(1024, &Attributes(*view)))),
+    ("controls", |view| html(filled(1024, &Controls(*view)))),
+    ("title", |view| filled(1024, &Title(*view)).into()),
+    ("why", |view| filled(1024, &Why(*view)).into()),
     ("notice", |view| view.page.notice.into()),
     ("language", |view| view.language.tag().into()),
     ("reason", |view| view.page.reason.name().into()),
@@ -110,15 +81,7 @@ fn form(sent: Sent<'_>) -> &'static str {
     }
 }
 
-impl<'a> View<'a> {
-    fn of(page: &'a RefusalPage<'a>, language: Language) -> View<'a> {
-        View {
-            page,
-            promise: page.promise(),
-            language,
-        }
-    }
-
+impl View<'_> {
     /// A value of the ticket, if there is one.
     fn time<T: ToString>(&self, of: impl Fn(&Self) -> T) -> Value {
         match self.promise {

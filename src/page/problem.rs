@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::accept::Language;
-use super::{Promise, RefusalPage, Seconds, Why, filled};
+use super::{Seconds, View, Why, filled};
 
 /// Problem details (RFC 9457), extended by the ticket.
 #[derive(Serialize)]
@@ -31,7 +30,8 @@ struct ProblemTicket<'a> {
 }
 
 /// The page as JSON.
-pub fn to_json(page: &RefusalPage<'_>, promise: Promise, language: Language) -> String {
+pub fn to_json(view: View<'_>) -> String {
+    let page = view.page;
     let ticket = page.ticket.map(|ticket| ProblemTicket {
         token: ticket.token,
         id: ticket.name().to_string(),
@@ -41,21 +41,9 @@ pub fn to_json(page: &RefusalPage<'_>, promise: Promise, language: Language) -> 
     });
     let problem = Problem {
         kind: "about:blank",
-        title: match page.status {
-            200 => "OK",
-            404 => "Not Found",
-            429 => "Too Many Requests",
-            _ => "Service Unavailable",
-        },
+        title: title(page.status),
         status: page.status,
-        detail: &filled(
-            512,
-            &Why {
-                page,
-                promise,
-                language,
-            },
-        ),
+        detail: &filled(512, &Why(view)),
         reason: page.reason.name(),
         retry_after: (page.returns() || ticket.is_some()).then(|| Seconds::ceil(page.retry_after)),
         notice: page.notice,
@@ -64,12 +52,21 @@ pub fn to_json(page: &RefusalPage<'_>, promise: Promise, language: Language) -> 
     serde_json::to_string(&problem).unwrap_or_default()
 }
 
+/// What a status is called (RFC 9110, 15).
+pub fn title(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        404 => "Not Found",
+        429 => "Too Many Requests",
+        _ => "Service Unavailable",
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::accept::Format;
-    use super::super::render;
+    use super::super::accept::{Format, Language};
     use super::super::sample::Sample;
-    use super::*;
+    use super::super::{Promise, RefusalPage, render};
     use nap_core::micros::Micros;
     use nap_core::room::verdict::Reason;
 

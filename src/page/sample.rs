@@ -1,6 +1,8 @@
 //! A state that a page can be in, without refusing anybody: for the administrator's preview, and to
 //! try out a page of the administrator's own.
 
+use std::sync::LazyLock;
+
 use super::accept::Language;
 use super::form::{Encoding, Field, Sent, SentForm};
 use super::{PageTicket, Promise, RefusalPage};
@@ -19,41 +21,27 @@ pub struct Sample {
     /// The language the visitor reads.
     pub language: Language,
     /// What became of the form they sent.
-    pub form: SampleForm,
+    pub form: Sent<'static>,
     /// When this is.
     pub wall: Option<Wall>,
-}
-
-/// What became of a form.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum SampleForm {
-    /// There was none.
-    #[default]
-    None,
-    /// This one is in the page.
-    Kept(SentForm),
-    /// It could not be kept.
-    Lost,
 }
 
 /// Spans until start, end of the prime window and end of a sample's ticket, in seconds.
 const SPANS: [u64; 3] = [195, 200, 495];
 
-impl SampleForm {
-    /// A form of two fields, in the page.
-    pub fn kept() -> SampleForm {
-        let field = |name: &str, value: &str| Field {
-            name: name.into(),
-            value: value.into(),
-            file: false,
-        };
-        SampleForm::Kept(SentForm {
-            encoding: Encoding::Urlencoded,
-            charset: Charset::UTF_8,
-            fields: vec![field("name", "Ada"), field("text", "<b>\"one\"\r\ntwo")],
-        })
+/// A form of two fields, in the page.
+static KEPT: LazyLock<SentForm> = LazyLock::new(|| {
+    let field = |name: &str, value: &str| Field {
+        name: name.into(),
+        value: value.into(),
+        file: false,
+    };
+    SentForm {
+        encoding: Encoding::Urlencoded,
+        charset: Charset::UTF_8,
+        fields: vec![field("name", "Ada"), field("text", "<b>\"one\"\r\ntwo")],
     }
-}
+});
 
 impl Default for Sample {
     /// The commonest.
@@ -62,7 +50,7 @@ impl Default for Sample {
             reason: Reason::Full,
             promise: Promise::Soon,
             language: Language::En,
-            form: SampleForm::None,
+            form: Sent::Nothing,
             wall: None,
         }
     }
@@ -71,7 +59,7 @@ impl Default for Sample {
 impl Sample {
     /// Every combination.
     pub fn all() -> impl Iterator<Item = Sample> {
-        let forms = [SampleForm::None, SampleForm::kept(), SampleForm::Lost];
+        let forms = [Sent::Nothing, Sent::Kept(&KEPT), Sent::Lost];
         let count = Reason::COUNT * Promise::ALL.len() * forms.len() * Language::ALL.len();
         (0..count).map(move |mut n| {
             let mut one_of = |all: usize| {
@@ -82,7 +70,7 @@ impl Sample {
             Sample {
                 reason: Reason::of(one_of(Reason::COUNT) as u32),
                 promise: Promise::ALL[one_of(Promise::ALL.len())],
-                form: forms[one_of(forms.len())].clone(),
+                form: forms[one_of(forms.len())],
                 language: Language::ALL[one_of(Language::ALL.len())],
                 wall: None,
             }
@@ -110,9 +98,9 @@ impl Sample {
                 }
                 "form" => {
                     sample.form = match &*value {
-                        "kept" => SampleForm::kept(),
-                        "lost" => SampleForm::Lost,
-                        _ => SampleForm::None,
+                        "kept" => Sent::Kept(&KEPT),
+                        "lost" => Sent::Lost,
+                        _ => Sent::Nothing,
                     };
                 }
                 _ => {}
@@ -144,7 +132,6 @@ impl Sample {
             until: until - gone,
         };
         RefusalPage {
-            ask: None,
             reason: self.reason,
             ticket: (self.promise != Promise::None).then_some(ticket),
             retry_after: from - gone,
@@ -157,12 +144,8 @@ impl Sample {
             }),
             room: "site",
             path,
-            sent: match &self.form {
-                SampleForm::None => Sent::Nothing,
-                SampleForm::Kept(form) => Sent::Kept(form),
-                SampleForm::Lost => Sent::Lost,
-            },
-            notice: "",
+            sent: self.form,
+            ..RefusalPage::default()
         }
     }
 }
@@ -189,13 +172,13 @@ mod tests {
             (late.reason, late.promise, late.language),
             (Reason::Broken, Promise::Late, Language::Ja)
         );
-        assert_eq!(late.form, SampleForm::kept());
+        assert_eq!(late.form, Sent::Kept(&KEPT));
         assert_eq!(of("reason=").reason, Reason::None);
         let common = of("reason=%00&promise=x&form=&language=fr&&=");
         assert_eq!(
             (common.reason, common.promise, common.language),
             (Reason::Full, Promise::Soon, Language::En)
         );
-        assert_eq!(common.form, SampleForm::None);
+        assert_eq!(common.form, Sent::Nothing);
     }
 }

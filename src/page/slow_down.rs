@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::accept::{Format, Language};
 use super::assets::{ICON, SCRIPT, STYLE};
+use super::problem::title;
 use super::{Rendered, filled};
 use crate::wall::{Wall, Written, countdown};
 use nap_core::micros::Micros;
@@ -82,11 +83,7 @@ impl SlowDown<'_> {
             Format::Text => filled(512, &Text { page, language }),
             Format::Json => serde_json::to_string(&Problem {
                 kind: "about:blank",
-                title: match self.status {
-                    200 => "OK",
-                    503 => "Service Unavailable",
-                    _ => "Too Many Requests",
-                },
+                title: title(self.status),
                 status: self.status,
                 detail: self.why(language),
                 reason: self.reason,
@@ -106,13 +103,8 @@ impl SlowDown<'_> {
     }
 
     fn why(&self, language: Language) -> String {
-        filled(
-            256,
-            &SlowDownWhy {
-                page: self,
-                language,
-            },
-        )
+        let page = self;
+        filled(256, &SlowDownWhy { page, language })
     }
 
     /// Does the page ask again by itself when it is time?

@@ -2,26 +2,19 @@
 
 use serde::Serialize;
 
-use super::Seconds;
-use crate::wall::hex;
+use super::{PageTicket, Seconds};
 use nap_core::micros::Micros;
 use nap_core::room::verdict::Turn;
 
-/// How a holder's ticket stands. Spans are from now; zero where that time has passed.
-#[derive(Clone, Copy, Debug)]
+/// How a holder's ticket stands.
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Status<'a> {
     /// None: the request brought no genuine ticket.
     pub turn: Option<Turn>,
-    /// The ticket's name in pages and logs.
-    pub id: u64,
+    /// It: by the time that its prime window begins the holder is told to come.
+    pub ticket: PageTicket<'a>,
     /// Name of the room.
     pub room: &'a str,
-    /// Until its prime window begins: by then at the latest the holder is told to come.
-    pub from: Micros,
-    /// Until the prime window ends.
-    pub prime: Micros,
-    /// Until the ticket ends.
-    pub until: Micros,
     /// When to ask again; none: not any more.
     pub ask: Option<Micros>,
 }
@@ -71,11 +64,11 @@ impl Status<'_> {
         let told = Told {
             state: self.state(),
             call: self.calls(),
-            ticket: known.then(|| hex(self.id).to_string()),
+            ticket: known.then(|| self.ticket.name().to_string()),
             room: known.then_some(self.room),
-            from: known.then(|| Seconds::ceil(self.from)),
-            prime: known.then(|| Seconds::floor(self.prime)),
-            until: known.then(|| Seconds::floor(self.until)),
+            from: known.then(|| Seconds::ceil(self.ticket.from)),
+            prime: known.then(|| Seconds::floor(self.ticket.prime)),
+            until: known.then(|| Seconds::floor(self.ticket.until)),
             ask: self.ask.map(Seconds::ceil),
         };
         serde_json::to_string(&told).unwrap_or_default()
@@ -90,11 +83,14 @@ mod tests {
     fn a_holder_is_told_his_times_and_who_is_none_nothing() {
         let waits = Status {
             turn: Some(Turn::Wait),
-            id: 0xbead,
+            ticket: PageTicket {
+                token: "",
+                id: 0xbead,
+                from: Micros(61_000_001),
+                prime: Micros(66_000_999),
+                until: Micros(361_000_999),
+            },
             room: "board",
-            from: Micros(61_000_001),
-            prime: Micros(66_000_999),
-            until: Micros(361_000_999),
             ask: Some(Micros(15_250_000)),
         };
         assert_eq!(
@@ -114,12 +110,7 @@ mod tests {
         let calls = [Turn::Now, Turn::Late, Turn::Wait, Turn::In, Turn::Used].map(|turn| {
             let status = Status {
                 turn: Some(turn),
-                id: 0,
-                room: "",
-                from: Micros::ZERO,
-                prime: Micros::ZERO,
-                until: Micros::ZERO,
-                ask: None,
+                ..Status::default()
             };
             status.calls()
         });

@@ -96,14 +96,7 @@ fn each_reason_has_its_own_sentence_in_each_language() {
     {
         for ticket in [None, Some(ticket(5_000, 9_000, 99_000))] {
             let page = page(reason, ticket);
-            let why = filled(
-                0,
-                &Why {
-                    page: &page,
-                    promise: page.promise(),
-                    language,
-                },
-            );
+            let why = filled(0, &Why(View::of(&page, language)));
             assert!(why.len() > 30 && why.trim() == why, "{reason:?}: {why:?}");
             assert!(body(&page, Format::Html, language).contains(&why), "{why}");
             assert!(body(&page, Format::Text, language).contains(&why), "{why}");

@@ -62,10 +62,11 @@ pub struct Refusal {
 }
 
 /// Why an access was refused, as shown to the visitor and in the log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u32)]
 pub enum Reason {
     /// Nothing to tell.
+    #[default]
     None = 0,
     /// More come than can be served within the bound.
     Full = 1,
