@@ -15,7 +15,7 @@ use super::contract::{
 use super::guard::guard;
 use super::outside::{outside, outside_now};
 use super::process::{self, Alive, Process, RoomSetup, SessionSetup, Setup};
-use super::text::bytes;
+use super::request::Request;
 use super::{pages, parking, reading, session};
 use crate::shm::futex;
 use nap_core::micros::Micros;
@@ -242,9 +242,8 @@ unsafe extern "C" fn try_enter(a: *mut nap_access) -> nap_verdict {
 unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
-        // SAFETY: nap.h: the request's strings are live for the call.
-        let carried = unsafe { carried(&here, q) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
+        let carried = carried(&here, q);
         if here.a.state == AccessState::Running {
             let arrival = arrival(&here, q, &carried);
             here.a.redeem(&mut here.at, &arrival);
@@ -254,14 +253,12 @@ unsafe extern "C" fn enter(a: *mut nap_access, q: *const nap_request) -> nap_ver
             here.a.pass_dry(&mut here.at);
             return None;
         }
-        // SAFETY: as above.
-        here.a.kind = kind_of(unsafe { bytes(q.uri) });
+        here.a.kind = kind_of(q.uri());
         let mut arrival = arrival(&here, q, &carried);
         if here.a.has(flag::PARKS) {
             arrival.stood = here.process.host.received(q.r);
         }
-        // SAFETY: as above.
-        let keys = unsafe { session::more_keys(&here, q) };
+        let keys = session::more_keys(&here, q);
         let asks = keys.asks(here.a.has(flag::STARTS));
         let (verdict, _) = here.a.enter(&mut here.at, asks, &mut arrival);
         Some(told(&verdict?))
@@ -275,7 +272,7 @@ unsafe extern "C" fn wait(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         if here.a.state != AccessState::Waiting {
             return None;
         }
@@ -293,8 +290,7 @@ unsafe extern "C" fn wait(
         if word.load(Relaxed) == wake::WAITING && is_early && !here.a.is_in_lobby(&here.at) {
             return Some(NAP_WAIT);
         }
-        // SAFETY: nap.h: the request's strings are live for the call.
-        let carried = unsafe { carried(&here, q) };
+        let carried = carried(&here, q);
         let arrival = arrival(&here, q, &carried);
         match here.a.look_up(&mut here.at, &arrival) {
             Look::Waits => Some(NAP_WAIT),
@@ -312,7 +308,7 @@ unsafe extern "C" fn give_up(
 ) -> nap_verdict {
     guard(NAP_PASS, || {
         // SAFETY: nap.h: both live, and `a` is ours for the call.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         match (here.a.state, why) {
             (AccessState::Waiting, NAP_STOPPING) => {}
             (AccessState::Waiting, _) => {
@@ -325,8 +321,7 @@ unsafe extern "C" fn give_up(
             }
             _ => return None,
         }
-        // SAFETY: nap.h: the request's strings are live for the call.
-        let carried = unsafe { carried(&here, q) };
+        let carried = carried(&here, q);
         let arrival = arrival(&here, q, &carried);
         // As in `wait`: without the lock it passes, and `leave` gives its place back.
         Some(told(&here.a.stopping(&mut here.at, &arrival)?))

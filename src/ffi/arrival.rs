@@ -3,10 +3,9 @@
 use std::hash::Hasher;
 
 use super::access::Here;
-use super::contract::nap_request;
 use super::process::{Process, RoomSetup, Setup};
+use super::request::Request;
 use super::session::ticketing;
-use super::text::{bytes, cookie_headers};
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::cookies;
 use nap_core::nap::ticket::Ticket;
@@ -24,41 +23,25 @@ pub struct Carried {
     forged: bool,
 }
 
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn part_of(q: &nap_request) -> Part {
-    // SAFETY: the caller's promise.
-    let [dest, purpose, method, accept] =
-        [q.fetch_dest, q.purpose, q.method, q.accept].map(|s| unsafe { bytes(s) });
-    let part = Part::of(dest, purpose, method, accept);
+fn part_of(q: Request<'_>) -> Part {
+    let part = Part::of(q.fetch_dest(), q.purpose(), q.method(), q.accept());
     match q.requested_with.len {
         0 => part,
         _ => part.min(Part::Call),
     }
 }
 
-/// Tickets that are shown on purpose, in a header and in the query; empty: there is none.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn shown(q: &nap_request) -> [&[u8]; 2] {
-    // SAFETY: the caller's promise.
-    unsafe { [bytes(q.ticket_header), bytes(q.ticket_query)] }
-}
-
 impl Carried {
-    /// # Safety
-    /// `q`'s strings are live for the call (nap.h).
-    pub unsafe fn of(q: &nap_request, setup: &Setup, room: &RoomSetup) -> Carried {
+    pub fn of(q: Request<'_>, setup: &Setup, room: &RoomSetup) -> Carried {
         let name = room.cookie[usize::from(q.tls != 0)].as_bytes();
-        // SAFETY: the caller's promise.
-        let (headers, others, part) = unsafe { (cookie_headers(q), shown(q), part_of(q)) };
-        let in_cookies = headers.flat_map(|header| cookies(header, [name]));
+        let others = [q.ticket_header(), q.ticket_query()];
+        let in_cookies = q.cookies().flat_map(|header| cookies(header, [name]));
         // An emptied cookie is none. A ticket in a header or the query is shown on purpose; a cookie comes along
         // with everything that a browser fetches.
         let texts = (others.into_iter().map(|text| (text, true)))
             .chain(in_cookies.map(|text| (text, false)))
             .filter(|(text, _)| !text.is_empty());
+        let part = part_of(q);
         let (mut usable, mut of_visit, mut forged) = (Vec::new(), Vec::new(), false);
         for (text, shown) in texts.take(8) {
             match Ticket::open(text, &setup.keys) {
@@ -90,22 +73,18 @@ impl Carried {
 }
 
 /// The tickets that the request carries, each with the room, or page, it is of.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSetup, Ticket)> {
+pub fn brought<'s>(q: Request<'_>, setup: &'s Setup) -> Vec<(&'s RoomSetup, Ticket)> {
     let tls = usize::from(q.tls != 0);
-    // SAFETY: the caller's promise.
-    let (headers, others) = unsafe { (cookie_headers(q), shown(q)) };
     let open = |text| Ticket::open(text, &setup.keys).ok();
     let mut found = Vec::new();
-    for ticket in others.into_iter().filter_map(open) {
+    let shown = [q.ticket_header(), q.ticket_query()];
+    for ticket in shown.into_iter().filter_map(open) {
         let room = setup.rooms.iter().find(|room| room.sells(&ticket));
         found.extend(room.map(|room| (room, ticket)));
     }
     for room in &setup.rooms {
         let name = room.cookie[tls].as_bytes();
-        let texts = headers.clone().flat_map(|header| cookies(header, [name]));
+        let texts = q.cookies().flat_map(|header| cookies(header, [name]));
         let tickets = texts.take(8).filter_map(open);
         found.extend(tickets.filter(|t| room.sells(t)).map(|t| (room, t)));
     }
@@ -114,17 +93,13 @@ pub unsafe fn brought<'s>(q: &nap_request, setup: &'s Setup) -> Vec<(&'s RoomSet
 
 /// How long until a ticket of this room that the request carries and may use, and nobody has used, is in its prime
 /// window; zero: one is. None: there is none.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub unsafe fn until_prime(
-    q: &nap_request,
+pub fn until_prime(
+    q: Request<'_>,
     process: &Process,
     setup: &Setup,
     room: &RoomSetup,
 ) -> Option<Micros> {
-    // SAFETY: the caller's promise.
-    let carried = unsafe { Carried::of(q, setup, room) };
+    let carried = Carried::of(q, setup, room);
     if carried.usable().is_empty() {
         return None;
     }
@@ -152,17 +127,13 @@ pub fn client_hash(secret: &[u8], client: &[u8; 16]) -> [u64; 2] {
 }
 
 /// The tickets that the request of `here` carries.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn carried(here: &Here<'_>, q: &nap_request) -> Carried {
-    // SAFETY: the caller's promise.
-    unsafe { Carried::of(q, here.setup, ticketing(here)) }
+pub(super) fn carried(here: &Here<'_>, q: Request<'_>) -> Carried {
+    Carried::of(q, here.setup, ticketing(here))
 }
 
 /// How long it had been in the kernel when a worker took it up, or its body was read: asked only where that
 /// makes it be in time.
-fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
+fn waited(here: &Here<'_>, q: Request<'_>, carried: &Carried) -> Micros {
     let now = || here.process.segment.now();
     let is_late = |ticket: &Ticket| (ticket.prime_end..ticket.end).contains(&now());
     match carried.tickets.iter().any(is_late) {
@@ -172,13 +143,7 @@ fn waited(here: &Here<'_>, q: &nap_request, carried: &Carried) -> Micros {
 }
 
 /// All that is known of it but whether it may wait.
-pub(super) fn arrival<'q>(
-    here: &Here<'_>,
-    q: &'q nap_request,
-    carried: &'q Carried,
-) -> Arrival<'q> {
-    // SAFETY: nap.h: the strings are borrowed for the call, which outlives the arrival.
-    let (method, uri) = unsafe { (bytes(q.method), bytes(q.uri)) };
+pub(super) fn arrival<'q>(here: &Here<'_>, q: Request<'q>, carried: &'q Carried) -> Arrival<'q> {
     let (tickets, of_visit) = carried.tickets.split_at(carried.usable);
     let client_hash = client_hash(&here.setup.secret, &q.client);
     let access = &*here.a;
@@ -195,8 +160,8 @@ pub(super) fn arrival<'q>(
         part: carried.part,
         client: q.client,
         client_hash,
-        method,
-        uri,
+        method: q.method(),
+        uri: q.uri(),
         kind: access.kind,
         priority: access.priority,
         secret: here.setup.secret,

@@ -1,13 +1,13 @@
 //! `nap-metrics`, and our section of `/server-status`.
 
 use super::bwshare;
-use super::contract::nap_request;
 use super::pages::report;
 use super::process::Process;
+use super::request::Request;
 use crate::info::METRICS;
 
 /// All figures.
-pub fn metrics(process: &Process, q: &nap_request) {
+pub fn metrics(process: &Process, q: Request<'_>) {
     let answer = process.host.answer(q.r);
     answer.set(c"Cache-Control", "no-store");
     let debts = bwshare::debt_report();
@@ -15,7 +15,7 @@ pub fn metrics(process: &Process, q: &nap_request) {
 }
 
 /// Our section, or the lines of its ?auto form.
-pub fn server_status(process: &Process, q: &nap_request, lines: bool) {
+pub fn server_status(process: &Process, q: Request<'_>, lines: bool) {
     let (report, debts) = (report(process), bwshare::debt_report());
     let section = match lines {
         false => report.to_server_status(debts.as_ref()),

@@ -6,6 +6,7 @@
 //! | `guard` | a panic becomes the safe answer, and one log line a minute |
 //! | `text` | strings in both directions |
 //! | `host` | what httpd lets us call, as safe methods |
+//! | `request` | what a request says |
 //! | `process` | what this process knows: the segment, the rooms, its own life |
 //! | `conf` | directives: what the core makes of them, behind opaque handles |
 //! | `setup` | the parent's work at start |
@@ -47,6 +48,7 @@ mod parking;
 mod preview;
 mod process;
 mod reading;
+mod request;
 mod session;
 mod setup;
 mod status;

@@ -13,6 +13,7 @@ use super::contract::{
 use super::guard::{guard, log_seldom};
 use super::host::Answer;
 use super::process::{self, Process, RoomSetup, Setup};
+use super::request::Request;
 use super::session::{self, ticketing};
 use super::text::{bytes, lend, text};
 use super::{bwshare, control, metrics, preview, status, ticket_log};
@@ -58,7 +59,7 @@ pub(super) fn wall_now() -> Wall {
     }
 }
 
-fn cookie<'a>(room: &'a RoomSetup, q: &nap_request) -> Cookie<'a> {
+fn cookie<'a>(room: &'a RoomSetup, q: Request<'_>) -> Cookie<'a> {
     Cookie {
         name: &room.cookie[usize::from(q.tls != 0)],
         attributes: room.conf.cookie_attributes.as_str(),
@@ -76,7 +77,7 @@ fn put(answer: &Answer<'_>, header: Header<'_>) {
 }
 
 /// The refusal that `here` got, with what its headers need: without names and times of day.
-fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> RefusalPage<'a> {
+fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: Request<'_>) -> RefusalPage<'a> {
     let (ticket, retry_after) = (here.a.ticket(), here.a.retry_after());
     let now = here.process.segment.now();
     RefusalPage {
@@ -89,20 +90,16 @@ fn headers_of<'a>(here: &'a Here<'_>, token: &'a str, q: &nap_request) -> Refusa
 }
 
 /// The same as a page.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn page_of<'a>(
+fn page_of<'a>(
     here: &'a Here<'_>,
     token: &'a str,
     notice: &'a str,
-    q: &nap_request,
+    q: Request<'a>,
 ) -> RefusalPage<'a> {
     RefusalPage {
         wall: wall_now(),
         room: here.room.conf.name.as_str(),
-        // SAFETY: the caller's promise.
-        path: unsafe { text(q.ticket_path) },
+        path: q.ticket_path(),
         notice,
         ..headers_of(here, token, q)
     }
@@ -123,7 +120,7 @@ fn sealed(ticket: Option<&Ticket>, setup: &Setup) -> String {
 pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         let token = sealed(here.a.ticket().as_ref(), here.setup);
         let page = headers_of(&here, &token, q);
         let answer = here.process.host.answer(q.r);
@@ -139,7 +136,7 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
 pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         if here.a.ticket().is_some() {
             let answer = here.process.host.answer(q.r);
             delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
@@ -157,22 +154,17 @@ pub(super) fn not_for_all(answer: &Answer<'_>) {
 }
 
 /// The format and language that the request prefers.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn wishes(q: &nap_request) -> (Format, Language) {
-    // SAFETY: the caller's promise.
-    let (accept, language) = unsafe { (bytes(q.accept), bytes(q.accept_language)) };
+pub(super) fn wishes(q: Request<'_>) -> (Format, Language) {
     (
-        Format::by_accept(accept),
-        Language::by_accept_language(language),
+        Format::by_accept(q.accept()),
+        Language::by_accept_language(q.accept_language()),
     )
 }
 
 unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c_int {
     guard(503, || {
         // SAFETY: nap.h's promises.
-        let (wanted, q) = unsafe { (wanted.as_ref()?, q.as_ref()?) };
+        let (wanted, q) = unsafe { (wanted.as_ref()?, Request::of(q)?) };
         let process = process::process()?;
         // SAFETY: nap.h's promises: all strings are live for the call.
         unsafe {
@@ -184,7 +176,7 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
                 NAP_PAGE_METRICS => metrics::metrics(process, q),
                 NAP_PAGE_PREVIEW => {
                     if let Some(setup) = process::setup() {
-                        preview::preview(process, setup, q, text(q.ticket_path), query());
+                        preview::preview(process, setup, q, query());
                     }
                 }
                 NAP_PAGE_STATUS => metrics::server_status(process, q, wanted.lines != 0),
@@ -199,21 +191,16 @@ unsafe extern "C" fn page(wanted: *const nap_wanted, q: *const nap_request) -> c
 /// The page of a refusal, or of the visitor's own ticket. Returns its status.
 ///
 /// # Safety
-/// `q`'s strings and the access are live for the call (nap.h).
-unsafe fn ticket_page(wanted: &nap_wanted, q: &nap_request) -> Option<c_int> {
+/// The access is live for the call, or null (nap.h).
+unsafe fn ticket_page(wanted: &nap_wanted, q: Request<'_>) -> Option<c_int> {
+    let (format, language) = wishes(q);
     // SAFETY: the caller's promise.
-    let (here, (format, language)) = unsafe { (Here::new(wanted.access), wishes(q)) };
+    let here = unsafe { Here::new(wanted.access) };
     let Some(here) = here.filter(|here| here.a.state == AccessState::Refused) else {
         return own_ticket(q, format, language);
     };
-    let notice = notice(here.room);
-    // SAFETY: the caller's promise.
-    let (mut page, form) = unsafe {
-        (
-            page_of(&here, text(q.issued), &notice, q),
-            form_of(here.room, q),
-        )
-    };
+    let (notice, form) = (notice(here.room), form_of(here.room, q));
+    let mut page = page_of(&here, q.issued(), &notice, q);
     page.sent = match (q.form_state, &form) {
         (_, Some(form)) => Sent::Kept(form),
         (NAP_FORM_READ | NAP_FORM_LOST, None) => Sent::Lost,
@@ -238,16 +225,12 @@ fn first_ask(here: &Here<'_>) -> Option<Micros> {
 }
 
 /// The form that came with the refused request.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn form_of(room: &RoomSetup, q: &nap_request) -> Option<SentForm> {
+fn form_of(room: &RoomSetup, q: Request<'_>) -> Option<SentForm> {
     if q.form_state != NAP_FORM_READ {
         return None;
     }
     let other = Charset::named(room.conf.form_charset.as_str().as_bytes());
-    // SAFETY: the caller's promise.
-    unsafe { SentForm::parse(bytes(q.form_type), bytes(q.form_body), other) }
+    SentForm::parse(q.form_type(), q.form_body(), other)
 }
 
 unsafe extern "C" fn form_wanted(form: *const nap_form) -> c_int {
@@ -280,15 +263,12 @@ pub(super) unsafe fn source_of(form: &nap_form) -> FormSource<'_> {
 unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         let token = sealed(here.a.ticket().as_ref(), here.setup);
         let notice = notice(here.room);
-        // SAFETY: nap.h's promises.
-        let (mut page, (_, language), method) = unsafe {
-            let page = page_of(&here, &token, &notice, q);
-            (page, wishes(q), bytes(q.method))
-        };
-        if method == b"POST" {
+        let mut page = page_of(&here, &token, &notice, q);
+        let (_, language) = wishes(q);
+        if q.method() == b"POST" {
             page.sent = Sent::Lost;
         }
         let answer = here.process.host.answer(q.r);
@@ -304,17 +284,16 @@ unsafe extern "C" fn variables(a: *mut nap_access, q: *const nap_request) {
 }
 
 /// NapTicketPage where the request was refused.
-fn own_page<'a>(setup: &'a Setup, q: &nap_request) -> Option<&'a Own> {
+fn own_page<'a>(setup: &'a Setup, q: Request<'_>) -> Option<&'a Own> {
     setup.pages.get(q.own_page as usize)
 }
 
 /// A visitor opened the ticket page directly: it shows the ticket they bring, and sells none.
-fn own_ticket(q: &nap_request, format: Format, language: Language) -> Option<c_int> {
+fn own_ticket(q: Request<'_>, format: Format, language: Language) -> Option<c_int> {
     let (process, setup) = (process::process()?, process::setup()?);
     let now = process.segment.now();
     let brought = setup.rooms.iter().find_map(|room| {
-        // SAFETY: nap.h: q's strings are live for the call.
-        let carried = unsafe { Carried::of(q, setup, room) };
+        let carried = Carried::of(q, setup, room);
         let good = carried
             .tickets()
             .iter()
@@ -332,8 +311,7 @@ fn own_ticket(q: &nap_request, format: Format, language: Language) -> Option<c_i
         status: if ticket.is_some() { 200 } else { 404 },
         wall: wall_now(),
         room: brought.map_or("", |(room, _)| room.conf.name.as_str()),
-        // SAFETY: nap.h: q's strings are live for the call.
-        path: unsafe { text(q.ticket_path) },
+        path: q.ticket_path(),
         notice: &notice,
         ..RefusalPage::default()
     };
@@ -423,13 +401,8 @@ pub unsafe extern "C" fn ticket_id(a: *const nap_access, out: *mut c_char) -> us
 }
 
 /// nap-info, as a page, or with ?json or ?advise.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn info(process: &Process, q: &nap_request, query: &str, control: &str, own: &str) {
+fn info(process: &Process, q: Request<'_>, query: &str, control: &str, own: &str) {
     let mut report = report(process).with_sessions(busiest(process), wall_now(), room_name);
-    // SAFETY: the caller's promise.
-    let path = unsafe { text(q.ticket_path) };
     let fields: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
         .into_owned()
         .take(16)
@@ -457,8 +430,8 @@ unsafe fn info(process: &Process, q: &nap_request, query: &str, control: &str, o
     } else if field("advise").is_some() {
         answer.body("text/plain; charset=utf-8", &report.to_advice());
     } else {
-        let [style, script, icon] =
-            [&INFO_STYLE, &INFO_SCRIPT, &ICON].map(|asset| format!("{path}/{}", asset.address));
+        let [style, script, icon] = [&INFO_STYLE, &INFO_SCRIPT, &ICON]
+            .map(|asset| format!("{}/{}", q.ticket_path(), asset.address));
         let files = Files {
             style: &style,
             script: &script,

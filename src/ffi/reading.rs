@@ -13,7 +13,7 @@ use super::contract::{
 use super::guard::guard;
 use super::outside::outside;
 use super::process;
-use super::text::bytes;
+use super::request::Request;
 use crate::shm::futex;
 use nap_core::nap::work::kind_of;
 use nap_core::room::access::{Access, AccessState, House, Look};
@@ -57,21 +57,20 @@ pub unsafe extern "C" fn holds(room: u32, q: *const nap_request) -> c_int {
     guard(0, || {
         let (process, setup) = (process::process()?, process::setup()?);
         let room = setup.rooms.get(room as usize)?;
-        // SAFETY: nap.h's promises.
-        unsafe { until_prime(q.as_ref()?, process, setup, room) }.map(|_| 1)
+        // SAFETY: nap.h's promise.
+        let q = unsafe { Request::of(q) }?;
+        until_prime(q, process, setup, room).map(|_| 1)
     })
 }
 
 pub unsafe extern "C" fn refuses(a: *mut nap_access, q: *const nap_request) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         here.a.gate = here.at.page();
         here.a.owner = here.at.next_owner();
-        // SAFETY: nap.h's promise.
-        here.a.kind = kind_of(unsafe { bytes(q.uri) });
-        // SAFETY: nap.h's promise.
-        let carried = unsafe { carried(&here, q) };
+        here.a.kind = kind_of(q.uri());
+        let carried = carried(&here, q);
         let mut arrival = arrival(&here, q, &carried);
         // Its own worker counts as one that reads. Where that is the last that would do, it is let in for nothing.
         Some(here.a.would_be_refused(&mut here.at, &mut arrival).into())

@@ -13,7 +13,8 @@ use super::contract::{
 use super::guard::{guard, lock};
 use super::pages::not_for_all;
 use super::process::{self, Process, RoomSetup, SessionSetup};
-use super::text::{bytes, cookie_headers, slice};
+use super::request::Request;
+use super::text::{bytes, slice};
 use crate::page::headers::session_cookie;
 use nap_core::micros::Micros;
 use nap_core::nap::cookie::{cookies, given};
@@ -150,13 +151,9 @@ impl Keys {
 }
 
 /// Those that [`try_member`] has not looked at: it sees one header.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn more_keys(here: &Here<'_>, q: &nap_request) -> Keys {
+pub(super) fn more_keys(here: &Here<'_>, q: Request<'_>) -> Keys {
     let (keys, n) = match here.sessions() {
-        // SAFETY: the caller's promise.
-        Some((_, sessions)) if q.n_cookies > 1 => unsafe { keys(cookie_headers(q), sessions) },
+        Some((_, sessions)) if q.n_cookies > 1 => keys(q.cookies(), sessions),
         _ => Default::default(),
     };
     Keys { keys, n }
@@ -164,7 +161,7 @@ pub(super) unsafe fn more_keys(here: &Here<'_>, q: &nap_request) -> Keys {
 
 /// Sets our cookie, which identifies the members of the session that this access has begun. Its text is
 /// a signature, so nobody can make one up; a cookie that is not in the table is worth nothing.
-pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
+pub(super) fn begun(here: &mut Here<'_>, q: Request<'_>) {
     let Some((_, sessions)) = here.sessions().filter(|(_, s)| s.own) else {
         return;
     };
@@ -184,7 +181,7 @@ pub(super) fn begun(here: &mut Here<'_>, q: &nap_request) {
 }
 
 /// The answer sets our cookie, or, without a value, deletes it.
-fn put_cookie(here: &Here<'_>, sessions: &SessionSetup, q: &nap_request, value: Option<&str>) {
+fn put_cookie(here: &Here<'_>, sessions: &SessionSetup, q: Request<'_>, value: Option<&str>) {
     let tls = usize::from(q.tls != 0);
     let (name, attributes) = (&sessions.cookie[tls], &sessions.attributes[tls]);
     let answer = here.process.host.answer(q.r);
@@ -200,7 +197,7 @@ pub unsafe extern "C" fn answered(
 ) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (mut here, q) = unsafe { (Here::new(a)?, q.as_ref()?) };
+        let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         let (_, sessions) = here.sessions()?;
         if here.a.session == 0 {
             return None;
@@ -211,8 +208,7 @@ pub unsafe extern "C" fn answered(
                 .iter()
                 .map(|header| unsafe { bytes(*header) });
             let given = given(set, sessions.cookie[0].as_bytes()).map(|value| key(sessions, value));
-            // SAFETY: nap.h's promise.
-            let (brought, n) = unsafe { keys(cookie_headers(q), sessions) };
+            let (brought, n) = keys(q.cookies(), sessions);
             let brought = brought.first().copied().filter(|_| n > 0);
             let begun = here.a.has(flag::BEGUN);
             if let Some(key) = given.or(brought.filter(|_| begun)) {
@@ -230,15 +226,11 @@ pub unsafe extern "C" fn answered(
 }
 
 /// Is the request a member's, of this room?
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub(super) unsafe fn is_member(q: &nap_request, process: &Process, room: &RoomSetup) -> bool {
+pub(super) fn is_member(q: Request<'_>, process: &Process, room: &RoomSetup) -> bool {
     let Some(sessions) = &room.sessions else {
         return false;
     };
-    // SAFETY: the caller's promise.
-    let (keys, n) = unsafe { keys(cookie_headers(q), sessions) };
+    let (keys, n) = keys(q.cookies(), sessions);
     let keys = keys.get(..n).unwrap_or_default();
     let now = process.segment.now();
     let known = process.segment.locked_sessions(|members| {

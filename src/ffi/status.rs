@@ -8,7 +8,7 @@ use super::arrival::{brought, client_hash};
 use super::contract::nap_request;
 use super::guard::guard;
 use super::process::{self, Process, RoomSetup, Setup};
-use super::text::bytes;
+use super::request::Request;
 use crate::page::PageTicket;
 use crate::page::status::Status;
 use crate::wall::decimal;
@@ -59,8 +59,7 @@ pub unsafe extern "C" fn call(q: *const nap_request) {
         // SAFETY: nap.h's promise.
         let (here, q) = unsafe { Here::of(q) }?;
         let (room, ticket) = here.nearest?;
-        // SAFETY: nap.h's promise.
-        let how = match unsafe { bytes(q.fetch_dest) } {
+        let how = match q.fetch_dest() {
             // A program, or a script: it can read a header.
             b"" | b"empty" => How::Asks,
             _ => How::Looks,
@@ -107,13 +106,12 @@ struct Here {
 impl Here {
     /// # Safety
     /// `q` is null or a live request, its strings too.
-    unsafe fn of<'q>(q: *const nap_request) -> Option<(Here, &'q nap_request)> {
+    unsafe fn of<'q>(q: *const nap_request) -> Option<(Here, Request<'q>)> {
         let (process, setup) = (process::process()?, process::setup()?);
         // SAFETY: the caller's promise.
-        let q = unsafe { q.as_ref() }?;
+        let q = unsafe { Request::of(q) }?;
         let now = process.segment.now();
-        // SAFETY: the caller's promise.
-        let found = unsafe { brought(q, setup) };
+        let found = brought(q, setup);
         let here = Here {
             process,
             setup,
@@ -124,7 +122,7 @@ impl Here {
     }
 
     /// How the ticket stands.
-    fn turn(&self, room: &RoomSetup, ticket: &Ticket, q: &nap_request, how: How) -> Turn {
+    fn turn(&self, room: &RoomSetup, ticket: &Ticket, q: Request<'_>, how: How) -> Turn {
         let (gate, permits) = room.seller();
         let calls = &permits.calls;
         let turn = by_time(ticket, self.now);
@@ -153,7 +151,7 @@ impl Here {
         &self,
         room: &'static RoomSetup,
         ticket: &Ticket,
-        q: &nap_request,
+        q: Request<'_>,
         took: Micros,
     ) -> Status<'static> {
         let (_, permits) = room.seller();

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use super::contract::{NAP_ERR_MAX, nap_request, nap_str};
+use super::contract::{NAP_ERR_MAX, nap_str};
 
 /// Bytes that httpd lends us for the call.
 ///
@@ -35,17 +35,6 @@ pub unsafe fn slice_mut<'a, T>(first: *mut T, n: usize) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         false => unsafe { std::slice::from_raw_parts_mut(first, n) },
     }
-}
-
-/// A request's Cookie headers.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub unsafe fn cookie_headers(q: &nap_request) -> impl Iterator<Item = &[u8]> + Clone {
-    // SAFETY: the caller's promise: n_cookies strings, each borrowed for the call.
-    unsafe { slice(q.cookies, q.n_cookies) }
-        .iter()
-        .map(|header| unsafe { bytes(*header) })
 }
 
 /// The same as text; what is not UTF-8 becomes empty.

@@ -5,10 +5,9 @@
 use serde::Serialize;
 
 use super::access::Here;
-use super::contract::nap_request;
 use super::process::{Process, RoomSetup, Setup};
+use super::request::Request;
 use super::session::ticketing;
-use super::text::bytes;
 use crate::shm::clock;
 use nap_core::micros::Micros;
 use nap_core::nap::ticket::Ticket;
@@ -71,7 +70,7 @@ impl<'a> Record<'a> {
 }
 
 /// The refusal in `here` sold a ticket.
-pub fn issued(here: &Here<'_>, q: &nap_request) {
+pub fn issued(here: &Here<'_>, q: Request<'_>) {
     let (Some(ticket), true) = (here.a.ticket(), here.setup.ticket_log) else {
         return;
     };
@@ -79,10 +78,9 @@ pub fn issued(here: &Here<'_>, q: &nap_request) {
     if matches!(reason, Reason::Early | Reason::SoldOut) {
         return;
     }
-    // SAFETY: nap.h: the strings are live for the call.
-    let (method, uri) = unsafe { (bytes(q.method), bytes(q.uri)) };
     // A line is one write of at most 2 kB, escapes included.
-    let request = [method, b" ", &uri[..uri.len().min(250)]].concat();
+    let uri = &q.uri()[..q.uri().len().min(250)];
+    let request = [q.method(), b" ", uri].concat();
     let mut record = Record::of("issued", &ticket, here);
     record.reason = Some(reason.name());
     record.request = Some(String::from_utf8_lossy(&request).into_owned());

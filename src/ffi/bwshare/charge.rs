@@ -11,6 +11,7 @@ use crate::ffi::contract::{
 };
 use crate::ffi::guard::guard;
 use crate::ffi::process::{self, RoomSetup};
+use crate::ffi::request::Request;
 use crate::ffi::session::is_member;
 use crate::shm::debts::nanoseconds;
 use nap_core::bwshare::till::charge::{Charge, Reservation, flag};
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn bw_excuse(
 ) -> c_int {
     guard(0, || {
         // SAFETY: nap.h's promises.
-        let (charge, q) = unsafe { (charge_mut(v)?, q.as_ref()?) };
+        let (charge, q) = unsafe { (charge_mut(v)?, Request::of(q)?) };
         let till = in_force()?;
         let (Some(process), Some(setup)) = (process::process(), process::setup()) else {
             return Some(till.excuse(charge, now_ns(), || None, || false).into());
@@ -82,11 +83,9 @@ pub unsafe extern "C" fn bw_excuse(
         let in_room = |own: &&RoomSetup| nowhere || [room, owner].contains(&(own.room as u32));
         let rooms = || setup.rooms.iter().filter(in_room);
         // A ticket is a promise, whatever its holder owes; but outside rooms nothing redeems it.
-        // SAFETY: nap.h: q's strings are live for the call.
-        let held = |own| unsafe { until_prime(q, process, setup, own) };
+        let held = |own| until_prime(q, process, setup, own);
         let ticket = || rooms().filter(|_| !nowhere).filter_map(held).min();
-        // SAFETY: as above.
-        let member = |own| unsafe { is_member(q, process, own) };
+        let member = |own| is_member(q, process, own);
         let now_ns = now_ns();
         let excused = till.excuse(charge, now_ns, ticket, || rooms().any(member));
         Some(excused.into())

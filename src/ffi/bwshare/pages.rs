@@ -6,7 +6,8 @@ use crate::ffi::contract::{nap_request, nap_str, nap_visit};
 use crate::ffi::guard::guard;
 use crate::ffi::pages::{say_type, wall_now, wishes};
 use crate::ffi::process::{self, Process};
-use crate::ffi::text::{lend, text};
+use crate::ffi::request::Request;
+use crate::ffi::text::lend;
 use crate::info::{DebtReport, LimitLine, TraceQuery, TraceReport};
 use crate::page::accept::Format;
 use crate::page::owed::{Due, Owed, OwedReason};
@@ -26,9 +27,7 @@ fn much(debt: Debt) -> Much {
     }
 }
 
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-unsafe fn slow_down<'a>(charge: &Charge, q: &nap_request) -> SlowDown<'a> {
+fn slow_down<'a>(charge: &Charge, q: Request<'a>) -> SlowDown<'a> {
     let reason = charge.reason();
     SlowDown {
         retry_after: Micros(charge.wait_us),
@@ -36,23 +35,20 @@ unsafe fn slow_down<'a>(charge: &Charge, q: &nap_request) -> SlowDown<'a> {
         reason: reason.name(),
         status: charge.status as u16,
         wall: wall_now(),
-        // SAFETY: the caller's promise.
-        method: unsafe { text(q.method) },
-        // SAFETY: as above.
-        path: unsafe { text(q.ticket_path) },
+        method: std::str::from_utf8(q.method()).unwrap_or_default(),
+        path: q.ticket_path(),
     }
 }
 
 pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) {
     guard((), || {
         // SAFETY: nap.h's promises.
-        let (charge, q) = unsafe { (charge(v)?, q.as_ref()?) };
+        let (charge, q) = unsafe { (charge(v)?, Request::of(q)?) };
         let process = process::process()?;
         if let Some(till) = in_force() {
             till.refused(charge, now_ns());
         }
-        // SAFETY: nap.h's promise.
-        let seconds = unsafe { slow_down(charge, q) }.seconds().to_string();
+        let seconds = slow_down(charge, q).seconds().to_string();
         let answer = process.host.answer(q.r);
         answer.set(c"Retry-After", &seconds);
         answer.set(c"Cache-Control", "no-store, private");
@@ -68,14 +64,13 @@ pub unsafe extern "C" fn bw_refusal(v: *const nap_visit, q: *const nap_request) 
 /// The page of a refusal.
 ///
 /// # Safety
-/// The visit and `q`'s strings are live for the call (nap.h).
-pub unsafe fn slow_down_page(process: &Process, v: *const nap_visit, q: &nap_request) {
+/// The visit is live for the call, or null (nap.h).
+pub unsafe fn slow_down_page(process: &Process, v: *const nap_visit, q: Request<'_>) {
     // SAFETY: the caller's promise.
     let Some(charge) = (unsafe { charge(v) }) else {
         return;
     };
-    // SAFETY: the caller's promise.
-    let (page, (format, language)) = unsafe { (slow_down(charge, q), wishes(q)) };
+    let (page, (format, language)) = (slow_down(charge, q), wishes(q));
     let answer = process.host.answer(q.r);
     say_type(&answer, format, &page.render(format, language));
 }
@@ -89,7 +84,7 @@ pub unsafe extern "C" fn bw_debt_name(v: *const nap_visit) -> nap_str {
 }
 
 /// bwshare-info, or bwshare-trace.
-pub fn info(process: &Process, q: &nap_request, trace: bool, query: &str) {
+pub fn info(process: &Process, q: Request<'_>, trace: bool, query: &str) {
     let Some(till) = in_force() else { return };
     let answer = process.host.answer(q.r);
     answer.set(c"Cache-Control", "no-store");
@@ -115,10 +110,7 @@ pub fn info(process: &Process, q: &nap_request, trace: bool, query: &str) {
 const NAMES_TAKE: Micros = Micros::from_secs(5);
 
 /// What the client that asks owes by the limits of this index.
-///
-/// # Safety
-/// `q`'s strings are live for the call (nap.h).
-pub unsafe fn mine(process: &Process, q: &nap_request, limits: u32, query: &str) {
+pub fn mine(process: &Process, q: Request<'_>, limits: u32, query: &str) {
     let Some(till) = in_force() else { return };
     let Some(limit) = till.limits.get(limits as usize) else {
         return;
@@ -132,8 +124,7 @@ pub unsafe fn mine(process: &Process, q: &nap_request, limits: u32, query: &str)
             name: debt.name(),
         }),
     });
-    // SAFETY: the caller's promise.
-    let (format, language) = unsafe { wishes(q) };
+    let (format, language) = wishes(q);
     let format = match query {
         "json" => Format::Json,
         _ => format,
