@@ -16,57 +16,35 @@ pub struct Asset {
     pub address: &'static str,
 }
 
-const CSS: &str = include_str!("../../templates/assets/nap.css");
-const JS: &str = include_str!("../../templates/assets/nap.js");
-const SVG: &str = include_str!("../../templates/assets/icon.svg");
-const WORKER_JS: &str = include_str!("../../templates/assets/nap-worker.js");
-const INFO_CSS: &str = include_str!("../../templates/assets/info.css");
-const INFO_JS: &str = include_str!("../../templates/assets/info.js");
+/// The file of this name under `templates/assets/`.
+macro_rules! asset {
+    ($name:literal, $content_type:literal) => {
+        Asset {
+            name: $name,
+            content_type: $content_type,
+            body: include_str!(concat!("../../templates/assets/", $name)),
+            address: text(
+                &const {
+                    const BODY: &str = include_str!(concat!("../../templates/assets/", $name));
+                    address::<{ $name.len() + 19 }>($name, BODY)
+                },
+            ),
+        }
+    };
+}
 
 /// The ticket page's style.
-pub static STYLE: Asset = Asset {
-    name: "nap.css",
-    content_type: "text/css; charset=utf-8",
-    body: CSS,
-    address: text(&const { address::<26>(b"nap.css?v=", CSS) }),
-};
+pub static STYLE: Asset = asset!("nap.css", "text/css; charset=utf-8");
 /// The ticket page's script.
-pub static SCRIPT: Asset = Asset {
-    name: "nap.js",
-    content_type: "text/javascript; charset=utf-8",
-    body: JS,
-    address: text(&const { address::<25>(b"nap.js?v=", JS) }),
-};
+pub static SCRIPT: Asset = asset!("nap.js", "text/javascript; charset=utf-8");
 /// The icon of all pages.
-pub static ICON: Asset = Asset {
-    name: "icon.svg",
-    content_type: "image/svg+xml",
-    body: SVG,
-    address: text(&const { address::<27>(b"icon.svg?v=", SVG) }),
-};
-
+pub static ICON: Asset = asset!("icon.svg", "image/svg+xml");
 /// The clock of the ticket page's script: hidden tabs stop their own.
-pub static WORKER: Asset = Asset {
-    name: "nap-worker.js",
-    content_type: "text/javascript; charset=utf-8",
-    body: WORKER_JS,
-    address: text(&const { address::<32>(b"nap-worker.js?v=", WORKER_JS) }),
-};
-
+pub static WORKER: Asset = asset!("nap-worker.js", "text/javascript; charset=utf-8");
 /// `/nap-info`'s style.
-pub static INFO_STYLE: Asset = Asset {
-    name: "info.css",
-    content_type: "text/css; charset=utf-8",
-    body: INFO_CSS,
-    address: text(&const { address::<27>(b"info.css?v=", INFO_CSS) }),
-};
+pub static INFO_STYLE: Asset = asset!("info.css", "text/css; charset=utf-8");
 /// `/nap-info`'s script.
-pub static INFO_SCRIPT: Asset = Asset {
-    name: "info.js",
-    content_type: "text/javascript; charset=utf-8",
-    body: INFO_JS,
-    address: text(&const { address::<26>(b"info.js?v=", INFO_JS) }),
-};
+pub static INFO_SCRIPT: Asset = asset!("info.js", "text/javascript; charset=utf-8");
 
 const ASSETS: [&Asset; 6] = [&STYLE, &SCRIPT, &WORKER, &ICON, &INFO_STYLE, &INFO_SCRIPT];
 
@@ -87,15 +65,16 @@ impl Asset {
     }
 }
 
-/// `start`, and behind it a hash of `body` in sixteen hexadecimal digits.
-const fn address<const N: usize>(start: &[u8], body: &str) -> [u8; N] {
-    assert!(N == start.len() + 16);
+/// `name?v=`, and behind it a hash of `body` in sixteen hexadecimal digits.
+const fn address<const N: usize>(name: &str, body: &str) -> [u8; N] {
     let mut address = [0; N];
-    let (name, digits) = address.split_at_mut(start.len());
-    name.copy_from_slice(start);
+    let (start, rest) = address.split_at_mut(name.len());
+    start.copy_from_slice(name.as_bytes());
+    let (version, digits) = rest.split_at_mut(3);
+    version.copy_from_slice(b"?v=");
     let hash = fnv(body.as_bytes());
     let mut at = 0;
-    while at < digits.len() {
+    while at < 16 {
         digits[at] = b"0123456789abcdef"[(hash >> (60 - 4 * at)) as usize & 15];
         at += 1;
     }
@@ -135,6 +114,6 @@ mod tests {
             assert_eq!(asset.cache_control(b""), "no-cache");
         }
         assert_eq!(Asset::named(b"nap.html"), None);
-        assert_eq!(&address::<18>(b"x=", "a"), b"x=af63dc4c8601ec8c");
+        assert_eq!(&address::<20>("x", "a"), b"x?v=af63dc4c8601ec8c");
     }
 }
