@@ -21,7 +21,7 @@ use crate::info::{Balancers, Beside, Busiest, Door, Files, Report, Snapshot};
 use crate::page::accept::{Format, Language};
 use crate::page::assets::{Asset, ICON, INFO_SCRIPT, INFO_STYLE};
 use crate::page::form::{Encoding, FormSource, Sent, SentForm};
-use crate::page::headers::{Cookie, Header, delete_cookie, headers};
+use crate::page::headers::{Cookie, headers};
 use crate::page::own::{self, Own};
 use crate::page::{POLICY, PageTicket, RefusalPage, Rendered, render};
 use crate::shm::clock;
@@ -65,14 +65,6 @@ fn cookie<'a>(room: &'a RoomSetup, q: Request<'_>) -> Cookie<'a> {
         attributes: room.conf.cookie_attributes.as_str(),
         tls: q.tls != 0,
         grace: Micros(room.grace_us),
-    }
-}
-
-/// Puts one header into the answer.
-fn put(answer: &Answer<'_>, header: Header<'_>) {
-    match header.add {
-        true => answer.add(header.name, header.value),
-        false => answer.set(header.name, header.value),
     }
 }
 
@@ -126,7 +118,10 @@ pub unsafe extern "C" fn refusal(a: *mut nap_access, q: *const nap_request) {
         let answer = here.process.host.answer(q.r);
         let room = ticketing(&here);
         headers(&page, &cookie(room, q), q.origin.len != 0, |h| {
-            put(&answer, h)
+            match h.add {
+                true => answer.add(h.name, h.value),
+                false => answer.set(h.name, h.value),
+            }
         });
         ticket_log::issued(&here, q);
         Some(())
@@ -139,7 +134,7 @@ pub unsafe extern "C" fn redeemed(a: *mut nap_access, q: *const nap_request) {
         let (mut here, q) = unsafe { (Here::new(a)?, Request::of(q)?) };
         if here.a.ticket().is_some() {
             let answer = here.process.host.answer(q.r);
-            delete_cookie(&cookie(ticketing(&here), q), |h| put(&answer, h));
+            answer.add(c"Set-Cookie", &cookie(ticketing(&here), q).deleted());
             not_for_all(&answer);
             ticket_log::redeemed(&here);
         }

@@ -185,7 +185,7 @@ fn put_cookie(here: &Here<'_>, sessions: &SessionSetup, q: Request<'_>, value: O
     let tls = usize::from(q.tls != 0);
     let (name, attributes) = (&sessions.cookie[tls], &sessions.attributes[tls]);
     let answer = here.process.host.answer(q.r);
-    session_cookie(name, value, attributes, |h| answer.add(h.name, h.value));
+    answer.add(c"Set-Cookie", &session_cookie(name, value, attributes));
 }
 
 pub unsafe extern "C" fn answered(

@@ -75,25 +75,9 @@ pub fn headers(
     }
 }
 
-/// Tells `put` the header that deletes the cookie of a redeemed ticket.
-pub fn delete_cookie(cookie: &Cookie<'_>, mut put: impl FnMut(Header<'_>)) {
-    let mut value = String::new();
-    cookie.set(None, &mut value);
-    put(Header {
-        name: c"Set-Cookie",
-        value: &value,
-        add: true,
-    });
-}
-
-/// Tells `put` the header that sets the cookie of a session, or, without a value, deletes it. It lasts
-/// as long as the browser: the server knows when the session is over.
-pub fn session_cookie(
-    name: &str,
-    value: Option<&str>,
-    attributes: &str,
-    put: impl FnOnce(Header<'_>),
-) {
+/// The Set-Cookie value that sets the cookie of a session, or, without a value, deletes it. It lasts as long as
+/// the browser: the server knows when the session is over.
+pub fn session_cookie(name: &str, value: Option<&str>, attributes: &str) -> String {
     let mut text = String::with_capacity(96);
     text.push_str(name);
     text.push('=');
@@ -102,14 +86,17 @@ pub fn session_cookie(
         text.push_str("; Max-Age=0");
     }
     text.push_str(attributes);
-    put(Header {
-        name: c"Set-Cookie",
-        value: &text,
-        add: true,
-    });
+    text
 }
 
 impl Cookie<'_> {
+    /// The Set-Cookie value that deletes the cookie of a redeemed ticket.
+    pub fn deleted(&self) -> String {
+        let mut value = String::new();
+        self.set(None, &mut value);
+        value
+    }
+
     /// Appends a Set-Cookie value; without a ticket the cookie is deleted, for which name, domain
     /// and path must be the same.
     fn set(&self, ticket: Option<&PageTicket<'_>>, to: &mut String) {
@@ -349,8 +336,7 @@ mod tests {
             let mut set = String::new();
             cookie.set(Some(&ticket), &mut set);
             assert_eq!(set, format!("{name}=AbC_-9; Max-Age=364{expected}"));
-            let mut deleted = String::new();
-            delete_cookie(&cookie, |header| deleted = header.value.to_string());
+            let deleted = cookie.deleted();
             assert_eq!(deleted, format!("{name}=; Max-Age=0{expected}"));
         }
     }
