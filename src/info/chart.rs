@@ -32,7 +32,7 @@ pub(super) struct Chart {
     pub bars: Vec<Bar>,
     pub marks: Vec<Mark>,
     /// In the field's middle, where there is nothing to draw.
-    pub empty: &'static str,
+    pub empty: Option<&'static str>,
 }
 
 /// A sign and its meaning.
@@ -215,10 +215,10 @@ pub(super) fn x_tick(percent: f64, label: String) -> Tick {
     }
 }
 
-impl ChartKey {
-    pub fn new(sign: Sign, name: impl Into<String>) -> ChartKey {
+impl Sign {
+    pub fn means(self, name: impl Into<String>) -> ChartKey {
         let name = name.into();
-        ChartKey { sign, name }
+        ChartKey { sign: self, name }
     }
 }
 
@@ -262,9 +262,9 @@ mod tests {
             id: "c".into(),
             title: "Title",
             said: "<script>\"&'".into(),
-            keys: vec![ChartKey::new(Sign::Mark("waited"), "<b>")],
+            keys: vec![Sign::Mark("waited").means("<b>")],
             xs: vec![x_tick(50.0, "<i>".into())],
-            empty: "nothing yet",
+            empty: Some("nothing yet"),
             ..Chart::default()
         };
         let html = chart.render().expect("it renders");

@@ -1,7 +1,7 @@
 //! The charts of a gate: who waits, throughput, response times as in the paper's figure 6, tickets by
 //! slot, and the Run Ready limit over time, if the module finds it, as in figure 10 of SQS's paper.
 
-use super::chart::{Chart, ChartKey, ChartLine, Mark, Scale, Sign, Tick, short, x_tick};
+use super::chart::{Chart, ChartLine, Mark, Scale, Sign, Tick, short, x_tick};
 use super::minutes::Minutes;
 use super::report::{GateLine, SlotLine, sum};
 use super::sessions::SessionsLine;
@@ -57,10 +57,7 @@ pub(super) fn of_sessions(
                 short(sessions.interval_s),
                 short(longest)
             ),
-            keys: vec![ChartKey::new(
-                Sign::Line("limit"),
-                "seconds between two starts",
-            )],
+            keys: vec![Sign::Line("limit").means("seconds between two starts")],
             ys: seconds.ys(" s"),
             xs: xs.clone(),
             lines: vec![seconds.curve("limit", &intervals, false)],
@@ -74,18 +71,11 @@ pub(super) fn of_sessions(
                 short(queues.last().copied().unwrap_or(0.0)),
                 short(fullest)
             ),
-            keys: vec![ChartKey::new(
-                Sign::Line("queue"),
-                "mean length of the page queues",
-            )],
+            keys: vec![Sign::Line("queue").means("mean length of the page queues")],
             ys: places.ys(""),
             xs,
             lines: vec![places.curve("queue", &queues, true)],
-            empty: if fullest == 0.0 {
-                "no page had a queue"
-            } else {
-                ""
-            },
+            empty: (fullest == 0.0).then_some("no page had a queue"),
             ..Chart::default()
         },
     ]
@@ -124,10 +114,7 @@ fn queue(gate: &GateLine, id: String) -> Chart {
     };
     let scale = Scale::to(f64::from(top), 1.0);
     let mut lines = vec![scale.line("queue", &minutes.queue, true)];
-    let mut keys = vec![ChartKey::new(
-        Sign::Line("queue"),
-        "most waiting in a second",
-    )];
+    let mut keys = vec![Sign::Line("queue").means("most waiting in a second")];
     if near {
         lines.push(scale.line("limit", &minutes.limit, false));
         let cut = if f64::from(highest) > scale.top {
@@ -135,7 +122,7 @@ fn queue(gate: &GateLine, id: String) -> Chart {
         } else {
             "wait limit"
         };
-        keys.push(ChartKey::new(Sign::Line("limit"), cut));
+        keys.push(Sign::Line("limit").means(cut));
     }
     Chart {
         id,
@@ -154,7 +141,7 @@ fn queue(gate: &GateLine, id: String) -> Chart {
         ys: scale.ys(""),
         xs: minutes_along(minutes),
         lines,
-        empty: if longest == 0 { "nobody waited" } else { "" },
+        empty: (longest == 0).then_some("nobody waited"),
         ..Chart::default()
     }
 }
@@ -172,8 +159,8 @@ fn run_ready(gate: &GateLine, id: String) -> Chart {
             gate.run_ready.limit
         ),
         keys: vec![
-            ChartKey::new(Sign::Line("served"), "running"),
-            ChartKey::new(Sign::Line("limit"), "Run Ready limit"),
+            Sign::Line("served").means("running"),
+            Sign::Line("limit").means("Run Ready limit"),
         ],
         ys: scale.ys(""),
         xs: minutes_along(&gate.recent),
@@ -202,8 +189,8 @@ fn throughput(gate: &GateLine, id: String) -> Chart {
             ),
         },
         keys: vec![
-            ChartKey::new(Sign::Line("served"), "served a second"),
-            ChartKey::new(Sign::Line("refused"), "refused a second"),
+            Sign::Line("served").means("served a second"),
+            Sign::Line("refused").means("refused a second"),
         ],
         ys: scale.ys("/s"),
         xs: minutes_along(minutes),
@@ -211,10 +198,7 @@ fn throughput(gate: &GateLine, id: String) -> Chart {
             scale.line("served", &minutes.finished, true),
             scale.line("refused", &minutes.refused, false),
         ],
-        empty: match served.max(refused) {
-            0 => "nobody came",
-            _ => "",
-        },
+        empty: (served.max(refused) == 0).then_some("nobody came"),
         ..Chart::default()
     }
 }
@@ -249,12 +233,9 @@ fn responses(gate: &GateLine, id: String) -> Chart {
     let mut keys = ["passed", "waited", "ticket"]
         .into_iter()
         .zip(["let in at once", "waited", "came with a ticket"])
-        .map(|(name, said)| ChartKey::new(Sign::Mark(name), said))
+        .map(|(name, said)| Sign::Mark(name).means(said))
         .collect::<Vec<_>>();
-    keys.push(ChartKey::new(
-        Sign::Line("bound"),
-        format!("bound {} s", short(bound)),
-    ));
+    keys.push(Sign::Line("bound").means(format!("bound {} s", short(bound))));
     let speed = &gate.speed;
     if let (Some(intercept), Some(slope)) = (speed.line_intercept_s, speed.line_slope_s) {
         // The line ends where it leaves the field, or it would bend there.
@@ -268,7 +249,7 @@ fn responses(gate: &GateLine, id: String) -> Chart {
             points: format!("0,{} {},{}", y(0.0), short(100.0 * along.part(to)), y(to)),
             area: None,
         });
-        keys.push(ChartKey::new(Sign::Line("fit"), "expected"));
+        keys.push(Sign::Line("fit").means("expected"));
     }
     let n = answers.response_s.len();
     let said = match (answers.median_s, answers.p95_s) {
@@ -288,7 +269,7 @@ fn responses(gate: &GateLine, id: String) -> Chart {
         along: "accesses that waited on entering",
         lines,
         marks: marks.collect(),
-        empty: if n == 0 { "no answers yet" } else { "" },
+        empty: (n == 0).then_some("no answers yet"),
         ..Chart::default()
     }
 }
@@ -338,12 +319,12 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
     let begun = slots.iter().filter(|slot| slot.begun).count();
     let mut lines = Vec::new();
     let mut keys = vec![
-        ChartKey::new(Sign::Bar("redeemed"), "redeemed in time or early"),
-        ChartKey::new(Sign::Bar("open"), "not presented yet"),
-        ChartKey::new(Sign::Bar("late"), "late"),
-        ChartKey::new(Sign::Bar("deferred"), "put off"),
-        ChartKey::new(Sign::Bar("broken"), "broken"),
-        ChartKey::new(Sign::Line("places"), "places"),
+        Sign::Bar("redeemed").means("redeemed in time or early"),
+        Sign::Bar("open").means("not presented yet"),
+        Sign::Bar("late").means("late"),
+        Sign::Bar("deferred").means("put off"),
+        Sign::Bar("broken").means("broken"),
+        Sign::Line("places").means("places"),
     ];
     if begun > 0 {
         let x = short(width * begun as f64);
@@ -352,7 +333,7 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
             points: format!("{x},0 {x},100"),
             area: None,
         });
-        keys.push(ChartKey::new(Sign::Line("now"), "now"));
+        keys.push(Sign::Line("now").means("now"));
     }
     Chart {
         id,
@@ -376,11 +357,7 @@ fn tickets(gate: &GateLine, id: String) -> Chart {
         along: "start of the slot",
         lines,
         bars,
-        empty: if slots.is_empty() {
-            "no tickets are out"
-        } else {
-            ""
-        },
+        empty: slots.is_empty().then_some("no tickets are out"),
         ..Chart::default()
     }
 }

@@ -139,11 +139,6 @@ impl<'a> GateHtml<'a> {
         let gate = self.gate;
         percent(gate.wait.expected_s.unwrap_or(0.0), gate.settings.bound_s)
     }
-
-    /// Tickets presented in their prime window whose holders are served or put off by now.
-    fn settled(&self) -> u64 {
-        self.gate.promise.settled()
-    }
 }
 
 /// A figure with so many decimals, or a dash where there is none.
