@@ -36,20 +36,18 @@ impl Report {
             self.time
         );
         let mut workers = Some(0_u32);
-        for room in &self.rooms {
-            // At a session gate nothing runs: the module finds the interval between sessions.
-            for gate in room.gates.iter().filter(|gate| gate.name != "session") {
-                let advice = Advice::of(gate);
-                workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
-                    let waiting = match self.workers.hold_who_waits {
-                        true => one.places,
-                        false => 0,
-                    };
-                    sum.saturating_add(one.run_ready).saturating_add(waiting)
-                });
-                // Writing to a string does not fail.
-                tell(&mut text, &room.name, gate, advice.as_ref()).ok();
-            }
+        // At a session gate nothing runs: the module finds the interval between sessions.
+        for (room, gate) in self.gates().filter(|(_, gate)| gate.name != "session") {
+            let advice = Advice::of(gate);
+            workers = workers.zip(advice.as_ref()).map(|(sum, one)| {
+                let waiting = match self.workers.hold_who_waits {
+                    true => one.places,
+                    false => 0,
+                };
+                sum.saturating_add(one.run_ready).saturating_add(waiting)
+            });
+            // Writing to a string does not fail.
+            tell(&mut text, room, gate, advice.as_ref()).ok();
         }
         match workers.filter(|_| !self.rooms.is_empty()) {
             Some(busy) => self.tell_workers(&mut text, busy),
@@ -121,10 +119,7 @@ fn tell(
 ) -> std::fmt::Result {
     let (counts, speed) = (&gate.counts, &gate.speed);
     let seen = counts.passed.saturating_add(counts.granted);
-    let of = match gate.name.as_str() {
-        "" => format!("Room {room}"),
-        page => format!("Room {room}, {page}"),
-    };
+    let of = format!("Room {}", gate.title(room, ", "));
     writeln!(text)?;
     let Some(advice) = advice else {
         return writeln!(

@@ -328,6 +328,14 @@ impl Report {
         rooms.filter_map(|room| Some((room.name.as_str(), room.sessions.as_ref()?)))
     }
 
+    /// All gates with the names of their rooms.
+    pub(super) fn gates(&self) -> impl Iterator<Item = (&str, &GateLine)> {
+        self.rooms.iter().flat_map(|room| {
+            let gates = room.gates.iter();
+            gates.map(|gate| (room.name.as_str(), gate))
+        })
+    }
+
     pub(super) fn has_sessions(&self) -> bool {
         self.sessions_by_room().next().is_some()
     }
@@ -345,40 +353,26 @@ impl Report {
     /// The log line for a gate whose permits stand empty while tickets are out, or have done so for `lately`
     /// since the last such line. None: not for long enough.
     pub fn line_for_empty(&self, at: u32, lately: Micros) -> Option<String> {
-        let gates = self.rooms.iter().flat_map(|room| {
-            let gates = room.gates.iter();
-            gates.map(|gate| (room.name.as_str(), gate))
-        });
-        let (room, gate) = { gates }.find(|(_, gate)| gate.at == at)?;
+        let (room, gate) = self.gates().find(|(_, gate)| gate.at == at)?;
         let said = gate.sale.line_for_log(lately)?;
-        Some(match gate.name.as_str() {
-            "" => format!("room {room}: {said}"),
-            name => format!("room {room} {name}: {said}"),
-        })
+        Some(format!("room {}: {said}", gate.title(room, " ")))
     }
 
     /// The line for the log when the server starts; `bytes`: size of the segment.
     pub fn line_for_start(&self, bytes: u64) -> String {
         let mut line = format!("mod_nap/{}:", self.version);
-        for room in &self.rooms {
-            for gate in &room.gates {
-                // Writing to a string does not fail.
-                write!(
-                    line,
-                    " room {}{} (run ready {}, bound {} s, wait limit {}: {});",
-                    room.name,
-                    if gate.name.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" {}", gate.name)
-                    },
-                    gate.run_ready.limit,
-                    gate.settings.bound_s,
-                    gate.settings.wait_limit,
-                    gate.wait.means.allowed
-                )
-                .ok();
-            }
+        for (room, gate) in self.gates() {
+            // Writing to a string does not fail.
+            write!(
+                line,
+                " room {} (run ready {}, bound {} s, wait limit {}: {});",
+                gate.title(room, " "),
+                gate.run_ready.limit,
+                gate.settings.bound_s,
+                gate.settings.wait_limit,
+                gate.wait.means.allowed
+            )
+            .ok();
         }
         if self.rooms.is_empty() {
             line.push_str(" no rooms;");
@@ -418,6 +412,14 @@ impl GateShot {
 }
 
 impl GateLine {
+    /// Its room's name and, `between` them, its own, if it has one.
+    pub fn title(&self, room: &str, between: &str) -> String {
+        match self.name.as_str() {
+            "" => room.to_owned(),
+            own => format!("{room}{between}{own}"),
+        }
+    }
+
     fn summed_up(mut self) -> GateLine {
         let state = GateState::of(&self);
         self.state = state.word();

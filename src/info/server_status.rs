@@ -30,28 +30,26 @@ impl Report {
             let dash = if of.is_empty() { "" } else { "-" };
             writeln!(text, "{name}{dash}{of}: {value}").ok();
         };
-        for room in &self.rooms {
-            for gate in &room.gates {
-                let of = match gate.name.is_empty() {
-                    true => room.name.clone(),
-                    false => format!("{}-{}", room.name, gate.name.replace(' ', "-")),
-                };
-                line("NapState", &of, &gate.state);
-                line("NapRunReady", &of, &gate.run_ready.running);
-                line("NapRunReadyLimit", &of, &gate.run_ready.limit);
-                line("NapWaiting", &of, &gate.wait.queue);
-                line("NapWaitLimit", &of, &gate.wait.limit);
-                let rate = Minutes::rate_now(&gate.recent.finished);
-                line("NapServedPerSec", &of, &rate);
-                line("NapPassed", &of, &gate.counts.passed);
-                line("NapWaited", &of, &gate.counts.granted);
-                line("NapRefused", &of, &gate.counts.refused_in_all);
-                line("NapTicketsOut", &of, &gate.promise.outstanding);
-                line("NapTicketsSold", &of, &gate.promise.sold);
-                line("NapTicketsKept", &of, &gate.promise.kept);
-                line("NapTicketsSettled", &of, &gate.promise.settled());
-                line("NapTicketsBroken", &of, &gate.promise.broken);
-            }
+        for (room, gate) in self.gates() {
+            let of = match gate.name.is_empty() {
+                true => room.to_owned(),
+                false => format!("{room}-{}", gate.name.replace(' ', "-")),
+            };
+            line("NapState", &of, &gate.state);
+            line("NapRunReady", &of, &gate.run_ready.running);
+            line("NapRunReadyLimit", &of, &gate.run_ready.limit);
+            line("NapWaiting", &of, &gate.wait.queue);
+            line("NapWaitLimit", &of, &gate.wait.limit);
+            let rate = Minutes::rate_now(&gate.recent.finished);
+            line("NapServedPerSec", &of, &rate);
+            line("NapPassed", &of, &gate.counts.passed);
+            line("NapWaited", &of, &gate.counts.granted);
+            line("NapRefused", &of, &gate.counts.refused_in_all);
+            line("NapTicketsOut", &of, &gate.promise.outstanding);
+            line("NapTicketsSold", &of, &gate.promise.sold);
+            line("NapTicketsKept", &of, &gate.promise.kept);
+            line("NapTicketsSettled", &of, &gate.promise.settled());
+            line("NapTicketsBroken", &of, &gate.promise.broken);
         }
         for (room, sessions) in self.sessions_by_room() {
             line("NapSessions", room, &sessions.in_table);

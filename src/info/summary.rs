@@ -123,14 +123,8 @@ fn promises(said: &mut String, gate: &GateLine) {
 /// What an administrator should look at, a sentence each.
 pub(super) fn attention(report: &Report) -> Vec<String> {
     let mut found = Vec::new();
-    for room in &report.rooms {
-        for gate in &room.gates {
-            let name = match gate.name.as_str() {
-                "" => format!("Room {}", room.name),
-                gate => format!("Room {}, {gate}", room.name),
-            };
-            found.extend(of_gate(&name, gate));
-        }
+    for (room, gate) in report.gates() {
+        found.extend(of_gate(&format!("Room {}", gate.title(room, ", ")), gate));
     }
     let full = |child: &&super::report::ChildLine| child.free == 0;
     if report.workers.per_child > 1 {

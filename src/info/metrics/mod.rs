@@ -23,16 +23,11 @@ impl Report {
         text.head("nap_build_info", "The module's version.");
         text.sample("nap_build_info", &[("version", self.version)], 1.0);
         text.rows(SERVER, &[(Vec::new(), self)]);
-        let rooms = self.rooms.iter().flat_map(|room| {
-            let of_room = room.gates.iter();
-            of_room.map(|gate| {
-                (
-                    vec![("room", room.name.as_str()), ("gate", &gate.name)],
-                    gate,
-                )
-            })
+        let gates = self.gates().map(|(room, gate)| {
+            let labels = vec![("room", room), ("gate", gate.name.as_str())];
+            (labels, gate)
         });
-        let gates: Vec<(Labels<'_>, &GateLine)> = rooms.collect();
+        let gates: Vec<(Labels<'_>, &GateLine)> = gates.collect();
         text.rows(GATE, &gates);
         text.refused(&gates);
         self.optional(&mut text);
